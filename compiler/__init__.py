@@ -1,11 +1,11 @@
-"""The compiler: from a model, as people keep it, to something that runs.
+"""The compiler: turns a model file or object into an executable.
 
     import compiler
     exe = compiler.compile("model.onnx", target="cpu")
     outputs = exe(x)
-    compiler.tune("model.onnx")             later compilations use what it finds
+    compiler.tune("model.onnx")             later compilations use the schedules that it finds
 
-Importing this package loads nothing else; the first use does.
+Importing this package loads nothing else; modules are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The command line: `python -m compiler COMMAND ...`, also installed as `strata`.
 
-A command is a file of its name in `compiler/cli/commands/`. Exit status: 0 done, also when the
-reader of the output has had enough; 1 the model or the options are at fault; 2 usage; 3 a fault of
-the compiler, with a reproducer folder; 130 interrupted.
+Each command is a file of the same name in `compiler/cli/commands/`. The exit status is 0 for
+success, also if the reader of the output closes it early; 1 for an error in the model or the
+options; 2 for wrong usage; 3 for a fault of the compiler, with a reproducer folder; 130 if
+interrupted.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DESCRIPTION = """\
-Compiles neural networks through levels that can be read, edited, executed and started from again.
+Compiles neural networks through levels that can be read, edited, executed and resumed.
 
-`%(prog)s COMMAND --help` tells about one command. MODEL is an .onnx file, a .pt2
+`%(prog)s COMMAND --help` describes one command. MODEL is an .onnx file, a .pt2
 file of torch.export, a .mlir text of any level, file.py:function, or - for standard input."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit status. `arguments`: None for those of this process."""
+    """Run one command and return its exit status. `arguments` defaults to those of the process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     interrupt = Interrupt()
     if arguments is None:
         interrupt.watch()
     try:
         return _run(words, interrupt)
-    except BrokenPipeError:  # the reader, `head` for instance, has had enough
+    except BrokenPipeError:  # the reader, for instance `head`, closed the pipe
         _drop_output(sys.stdout, sys.stderr)
         return 0
-    except OSError as error:  # what is left to print does not fit on a disk
+    except OSError as error:  # the remaining output does not fit on the disk
         _drop_output(sys.stdout)
         return _report(error, words, ())
     except KeyboardInterrupt:
@@ -57,7 +58,7 @@ def _run(words: Sequence[str], interrupt: Interrupt) -> int:
         options = make_parser(DESCRIPTION, f"strata {__version__}", commands()).parse_command(words)
         options.command_words, options.interrupt = list(words), interrupt
         return _flushed(_status(options, words))
-    except SystemExit as stop:  # argparse leaves that way
+    except SystemExit as stop:  # argparse exits this way
         return _flushed(int(stop.code or 0))
 
 
@@ -70,19 +71,19 @@ def _status(options: argparse.Namespace, words: Sequence[str]) -> int:
             return int(options.run(options))
     except BrokenPipeError:
         raise
-    except Exception as error:  # nobody is to see a traceback unasked
+    except Exception as error:  # users do not see tracebacks unless they ask
         return _report(error, words, getattr(options, "plugin", ()))
 
 
 def _flushed(status: int) -> int:
-    """The status, when all output is with its reader. Raises BrokenPipeError."""
+    """Flush all output, and return the status. Raises BrokenPipeError."""
     sys.stdout.flush()
     sys.stderr.flush()
     return status
 
 
 def _drop_output(*streams: TextIO) -> None:
-    """What Python still holds must not be written when it ends."""
+    """Discard buffered output, which Python would otherwise write at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         with contextlib.suppress(OSError, ValueError):
@@ -90,7 +91,7 @@ def _drop_output(*streams: TextIO) -> None:
 
 
 def _report(error: Exception, words: Sequence[str], plugins: Sequence[Path]) -> int:
-    """Tell an error; the exit status."""
+    """Print an error, and return the exit status."""
     from compiler.cli.arguments import shell_command
     from compiler.diagnostics import StrataError, disk_error
     from compiler.faults import CompilerFault, Reproducer, debug_print

@@ -1,4 +1,4 @@
-"""The Python interface: `compiler.compile(model, target="cpu")` gives a callable."""
+"""The Python interface: `compiler.compile(model, target="cpu")` returns a callable."""
 
 from __future__ import annotations
 
@@ -32,22 +32,21 @@ def compile(
 
     `model`: a file (`.onnx`, `.pt2`, a `.mlir` text of any level), `file.py:function`, or a model
     in memory: a MemoryModel, an `onnx.ModelProto`, or a program of `torch.export`. `threads`: None
-    for all. `dump_dir`: write every level and pass there. `shapes`: input name -> sizes, integers
-    or names; `dims`: size name -> value; `constants`: input name -> contents, which become part of
-    the model. `passes`, `plugins`, `schedule`, `weights`, `features`, `precision`, `exact`,
-    `denormals`: as on the command line.
-    `check`: True ends a run with an error at the first access outside its buffer, and at an index
-    that data bring and that is out of range (IndexRangeError); the latter is the CPU's default;
-    False checks neither.
-    `cache`: a folder for compiled code, "default", or "off" (also None). `interpret`: run CUDA
-    kernels in Triton's interpreter. `specialize`: compile the model again for the sizes that it is
-    called with most (`compiler.Specialize(after=8, most=4)`); it stays in memory for that.
-    `tuned`: which schedules that `tune` has found are used: "auto", "off" (also None), or a file.
-    `mode`: "default", "reduce-overhead" (the same), or "max-autotune", which tunes the model first.
-    `library`: "auto" or "never", as on the command line.
+    for all available. `dump_dir`: write the IR after every level and pass there. `shapes`: input
+    name -> sizes, integers or names; `dims`: size name -> value; `constants`: input name ->
+    contents, which become part of the model. `passes`, `plugins`, `schedule`, `weights`,
+    `features`, `precision`, `exact`, `denormals`: as on the command line. `check`: True ends a run
+    with an error at the first memory access out of bounds (AccessError) or run-time index out of
+    range (IndexRangeError). None checks only indices, on the CPU. False checks neither. `cache`: a
+    folder for compiled code, "default", or "off" (also None). `interpret`: run CUDA kernels in
+    Triton's interpreter. `specialize`: compile the model again for the sizes with which it is
+    called most often (`compiler.Specialize(after=8, most=4)`); the imported model stays in memory
+    for this. `tuned`: which of the schedules found by `tune` to use: "auto", "off" (also None), or
+    a file. `mode`: "default", "reduce-overhead" (the same), or "max-autotune", which tunes the
+    model first. `library`: "auto" or "never", as on the command line.
 
-    Raises StrataError where the model or the options are at fault, CompilerFault for a fault of
-    ours, with a reproducer.
+    Raises StrataError for an error in the model or the options, and CompilerFault, with a
+    reproducer, for a fault of the compiler.
     """
     schedules = "off" if tuned is None else str(tuned)
     options = CompileOptions(
@@ -68,7 +67,7 @@ def compile(
 
 
 def model_of_argument(model: object) -> str | MemoryModel:
-    """A model as callers give it."""
+    """The model of an argument of `compile`."""
     if isinstance(model, str):
         return model
     if isinstance(model, os.PathLike):

@@ -1,7 +1,7 @@
-"""Errors that are the user's to mend: what is wrong, where, and what to do about it.
+"""Errors that users can fix: what is wrong, where, and what to do about it.
 
-Everything that a model, an option or a file can cause is raised as `StrataError`, with all
-problems that could be found at once. Any other exception is a fault of the compiler.
+Every error caused by a model, an option or a file is raised as `StrataError`, with all problems
+that could be found at once. Any other exception is a fault of the compiler.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 MOST = 30
-"""Different problems that a message shows."""
+"""The maximum number of distinct problems in a message."""
 _DISK = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG))
 
 
 class Problem(NamedTuple):
-    """One fault: what is wrong; where it stands (node, level, file); a hint on what to do."""
+    """One problem: what is wrong, where (node, level, file), and a hint on what to do."""
 
     what: str
     node: str = ""
@@ -24,7 +24,7 @@ class Problem(NamedTuple):
     file: str = ""
     hint: str = ""
     nodes: tuple[str, ...] = ()
-    """Several nodes that have the same fault, in place of one."""
+    """Several nodes with the same problem, instead of `node`."""
     excerpt: str = ""
     """Lines of the file that show the place."""
 
@@ -46,7 +46,7 @@ class Problem(NamedTuple):
 
 
 class StrataError(Exception):
-    """The model or the options are at fault. `str()` is the whole message for a terminal.
+    """An error in the model or the options. `str()` is the complete message for a terminal.
 
     `exit_status` is what the command line exits with: 1 for a bad model, 2 for bad usage.
     """
@@ -67,14 +67,13 @@ class StrataError(Exception):
         return "\n".join([f"{self.message}:", *lines])
 
     def _briefly(self, problem: Problem) -> Problem:
-        """The problem without its file, where the message names that already."""
+        """The problem without its file, if the message already names it."""
         named = problem.file and problem.file in self.message
         return problem._replace(file="") if named else problem
 
 
 def disk_error(error: Exception) -> StrataError | None:
-    """What to tell of a disk that is full or cannot be written, wherever that was met; None for
-    any other error."""
+    """The error for a full or read-only disk; None for any other exception."""
     if not isinstance(error, OSError) or error.errno not in _DISK:
         return None
     place = f" {error.filename}" if error.filename else ""
@@ -84,7 +83,7 @@ def disk_error(error: Exception) -> StrataError | None:
 
 
 def _grouped(problems: Sequence[Problem]) -> list[Problem]:
-    """Problems that differ in their nodes only, as one that counts and names the first nodes."""
+    """Merge problems that only differ in their nodes into one with a count and the first nodes."""
     nodes: dict[Problem, list[str]] = {}
     for problem in problems:
         nodes.setdefault(problem._replace(node=""), []).append(problem.node)

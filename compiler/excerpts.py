@@ -1,4 +1,4 @@
-"""Places in a text, as people find them: line and column, and the line itself with a caret.
+"""Places in a text, shown as line and column, and as the line itself with a caret.
 
     where: in model.mlir, line 2, column 8
       2 |   %y = graph.exp %x : f32[m]
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from compiler.diagnostics import Problem
 
 WIDTH = 96
-"""Characters of a line that are shown: lines of weights are long."""
+"""The number of characters shown of a line; lines with weights are long."""
 CUT = "..."
 
 
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
     @property
     def line(self) -> int:
-        """From 1 on."""
+        """The line number, from 1."""
         return self.text.count("\n", 0, self.start) + 1
 
     @property
@@ -39,7 +39,7 @@ class Place(NamedTuple):
         return self.text.rfind("\n", 0, self.start) + 1
 
     def excerpt(self) -> str:
-        """The line, and a second one that points at the place."""
+        """The line, and a second line with a caret below the place."""
         end = self.text.find("\n", self._line_start)
         line = self.text[self._line_start:end if end >= 0 else len(self.text)]
         at = self.start - self._line_start

@@ -1,4 +1,4 @@
-"""A compiled model, and how one is made: from what is kept on disk, or by the pipeline."""
+"""Compiled models, created by the pipeline or loaded from the cache."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ class Executable:
         outputs = exe(x, y)                     in the model's order
         outputs = exe(input_ids=x, mask=y)      by the model's own names
 
-    Arguments are NumPy arrays, torch tensors or anything with DLPack; the outputs are a list in the
-    model's order, of the same kind as the first argument that is not NumPy's. Sequences are lists
-    of NumPy arrays, and what is optional may be None. Executables compare and hash by identity.
+    Arguments are NumPy arrays, torch tensors or anything with DLPack; the outputs are a list in
+    the model's order, of the same kind as the first argument that is not NumPy's. Sequences are
+    lists of NumPy arrays, and optional values may be None. Executables compare and hash by
+    identity.
     """
 
     model: str | MemoryModel
@@ -43,7 +44,7 @@ class Executable:
     loaded: Loaded
     options: CompileOptions = field(repr=False)
     structures: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """The inputs and outputs that are lists or optional; see `compiler/io/structures.py`."""
+    """The inputs and outputs that are sequences or optional; see `compiler/io/structures.py`."""
 
     @property
     def input_names(self) -> list[str]:
@@ -64,7 +65,7 @@ class Executable:
 
     @property
     def specializations(self) -> list[Specialization]:
-        """The sizes that the model was compiled for on its own, the last used last."""
+        """The sizes for which the model was specialized, the most recently used last."""
         from compiler.specialization import Specializing
 
         loaded = self.loaded
@@ -89,15 +90,17 @@ class Executable:
         return outputs if back is None else [back(array) for array in outputs]
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """Run the model on C-contiguous NumPy arrays in the model's order: the shortest way."""
+        """Run the model on C-contiguous NumPy arrays in the model's order, with the least
+        overhead.
+        """
         return self.loaded.run(inputs)
 
     def spread(
         self, inputs: Sequence[Any], named: Mapping[str, Any], strings: list[str] | None = None
     ) -> list[Array]:
-        """The tensors that arguments are, where some are lists, None or strings.
+        """Flatten arguments, some of which are lists, None or strings, into tensors.
 
-        `strings` becomes those that the model does not know; `gathered` needs them.
+        `strings` collects the strings that the model does not know; `gathered` needs them.
         """
         own = own_names(self.input_names, self.structures)
         types = dict(zip(self.signature.input_names, self.signature.input_types, strict=True))
@@ -106,16 +109,16 @@ class Executable:
         return self.signature.arrange({n: contiguous(a) for n, a in found.items()})
 
     def gathered(self, outputs: Sequence[Array], strings: Sequence[str] = ()) -> dict[str, Any]:
-        """The outputs by the model's own names, sequences as lists."""
+        """The outputs keyed by the model's own names, with sequences as lists."""
         arrays = dict(zip(self.output_names, outputs, strict=True))
         names = own_names(self.output_names, self.structures)
         return gather(names, arrays, self.structures, strings)
 
     def precision_error(self, inputs: Sequence[Array]) -> float:
-        """How far the outputs are from those of the same model in f32, on these inputs.
+        """The error of the outputs relative to the same model in f32, on these inputs.
 
-        The largest deviation of any output, over the largest magnitude that it has in f32. The
-        model is compiled once more for that, or comes from the cache.
+        This is the largest deviation of any output, divided by its largest magnitude in f32. The
+        model in f32 is compiled for this, or loaded from the cache.
         """
         from compiler.measuring.comparison import worst
 
@@ -123,7 +126,7 @@ class Executable:
         return worst(self.run(inputs), exact.run(inputs))[0]
 
     def model_constants(self) -> list[Array]:
-        """The constants of the model as it is imported; it is read again for that."""
+        """The constants of the imported model, which is read again for this."""
         from compiler.measuring.oddities import constants_of
         from compiler.pipeline.driver import Compiler
 
@@ -131,9 +134,9 @@ class Executable:
         return list(constants_of(state.module, state.context.weights))
 
     def text(self, level: str) -> str:
-        """The model at a level, or as target code; it is lowered again for that.
+        """The model at a level, or as target code. It is lowered again for this.
 
-        Raises StrataError for a level that there is not.
+        Raises StrataError for an unknown level.
         """
         from compiler.pipeline.driver import Compiler, lower_to_text
 
@@ -156,7 +159,8 @@ class Executable:
 
 
     def _of_defaults(self, strange: Collection[str], more: int) -> str:
-        """What to do about inputs that are constants: `strange` names, or so many `more`."""
+        """Hints about given inputs that are constants: those in `strange`, and `more` by position.
+        """
         defaults = dict(self.signature.defaults)
         wanted = [*(name for name in defaults if name in strange), *list(defaults)[:max(0, more)]]
         problems = default_problems(wanted, defaults)
@@ -168,7 +172,7 @@ def compile_with(
     model: str | MemoryModel, options: CompileOptions, instruments: Sequence[Instrument] = (),
     command: str = "",
 ) -> Executable:
-    """`compile`, for those who have the options already."""
+    """The same as `compile`, with the options given."""
     slot = slot_of(model, options, instruments)
     found = None if slot is None else slot.find()
     if found is not None:
@@ -182,7 +186,7 @@ def _compile(
     model: str | MemoryModel, options: CompileOptions, instruments: Sequence[Instrument],
     command: str, slot: Slot | None,
 ) -> Executable:
-    """Compile a model, and keep what comes out in its slot, if it has one."""
+    """Compile a model, and store the result in its cache slot, if it has one."""
     from compiler.pipeline.driver import Compiler
     from compiler.specialization import Specializer, Specializing
 
@@ -207,7 +211,7 @@ def _compile(
 
 
 def dumps_of(options: CompileOptions) -> list[Instrument]:
-    """The dump that the options ask for."""
+    """The dump that the options request, if any."""
     from compiler.instrument.dump import Dump
 
     return [Dump(options.dump_dir, options.dump_weights)] if options.dump_dir else []

@@ -2,10 +2,10 @@
 
     before.mlir      the module before the pass that failed
     weights.npz      its weights, unless they are large
-    inputs.npz       the inputs on which numbers came out wrong
-    command.txt      the command that failed, and the one that fails again on before.mlir
-    traceback.txt    where it failed
-    versions.txt     of what
+    inputs.npz       the inputs with wrong results
+    command.txt      the failed command, and one that reproduces it on before.mlir
+    traceback.txt    the traceback
+    versions.txt     versions of the compiler and of packages
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 PACKAGES = ("xdsl", "numpy", "onnx", "llvmlite", "triton", "torch", "onnxruntime",
             "openvino")
 WEIGHTS_LIMIT = 200 << 20
-"""Bytes of weights that are copied unasked."""
+"""The maximum number of bytes of weights that are copied into a reproducer or dump."""
 
 
 class CompilerFault(Exception):
-    """Something failed that is neither the model's fault nor the options'.
+    """A failure that neither the model nor the options caused.
 
-    `phase` is the pass, or what else was being done; `folder` the reproducer's, once written.
-    `origin`: the line of a plugin, where it is the plugin's fault and not the compiler's.
+    `phase` is the pass, or another phase of compilation. `folder` is that of the reproducer, once
+    written. `origin` is the line of a plugin, if the plugin is at fault and not the compiler.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class CompilerFault(Exception):
 
 @dataclass(frozen=True)
 class Reproducer:
-    """What is known about a fault. `again`: the command that shows it again on `before.mlir`."""
+    """All that is known about a fault. `again`: the command that reproduces it on `before.mlir`."""
 
     fault: CompilerFault
     command: str
@@ -80,9 +80,9 @@ class Reproducer:
     inputs: Mapping[str, Array] | None = None
 
     def write(self) -> Path | None:
-        """Write the folder into the working directory, else a temporary one; where it is.
+        """Write the folder into the working directory, or else a temporary one; return its path.
 
-        None where neither can be written: the fault itself is what the user must see.
+        None if neither is writable, so that the user still sees the fault itself.
         """
         try:
             folder = _new_folder(f"reproducer-{Path(self.fault.model).stem}-{self.fault.phase}")
@@ -111,7 +111,7 @@ class Reproducer:
 
 
 def versions() -> list[str]:
-    """`name version` of ourselves, Python, the machine, and the packages that are installed."""
+    """`name version` of Strata, Python, the machine, and installed packages."""
     lines = [f"strata {__version__}", f"python {platform.python_version()}",
              f"machine {platform.system()} {platform.machine()}"]
     for name in PACKAGES:
@@ -122,7 +122,7 @@ def versions() -> list[str]:
 
 
 def package_version(name: str) -> str | None:
-    """The version of an installed package; None when it is not there."""
+    """The version of a package; None if it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -138,7 +138,7 @@ def _traceback(error: Exception) -> str:
 
 
 def _new_folder(wanted: str) -> Path:
-    """A folder of that name, with a number where it is taken."""
+    """A new folder of that name, with a number if the name is taken."""
     name = "".join(c if c.isalnum() or c in "-_." else "-" for c in wanted)
     for count in range(1, 1000):
         folder = Path(name if count == 1 else f"{name}-{count}")

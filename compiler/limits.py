@@ -1,7 +1,7 @@
-"""What no machine can hold is refused before anything of it is made.
+"""Rejects tensors that no machine can hold before anything is allocated.
 
-A model's sizes may come from anywhere, also from a broken file: a dim of 2**62 must be an error at
-once, with the node's name, and not an allocation that fails, or worse, does not.
+Sizes may come from a broken file. A dim of 2**62 must be an immediate error that names the node,
+not a failing allocation or, worse, one that succeeds.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dialects.strata.types import BufferType, TensorType, byte_width
 from dialects.text.syntax import location_name
 
 MAX_BYTES = 2**46
-"""Of one tensor: what a processor can address in a process, less room for others."""
+"""The limit of one tensor: less than the address space of a process."""
 
 
 def check_limits(module: ModuleOp, model: str, level: str) -> None:
     """Raise StrataError naming every node whose results no machine can hold.
 
-    Only sizes that are known count; what the others come to is told at each call.
+    Only constant sizes are considered; symbolic sizes are checked at each call.
     """
     problems: list[Problem] = []
     for op in module.walk():
@@ -39,7 +39,7 @@ def _place(op: Operation) -> str:
 
 
 def _fault(type_: Attribute) -> str:
-    """What is wrong with a type's sizes; empty if nothing is."""
+    """The problem with a type's sizes, or an empty string."""
     if not isinstance(type_, (TensorType, BufferType)):
         return ""
     sizes = [s.constant for s in type_.shape if s.constant is not None]

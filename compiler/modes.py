@@ -1,8 +1,8 @@
-"""Modes of a compilation, by the names that `torch.compile` gives them.
+"""Compilation modes, with the names of `torch.compile`.
 
-`default` and `reduce-overhead` are the same here: on a GPU a model always is one graph of launches.
-`max-autotune` tunes the model's kernels first, and so takes minutes; what was tuned before is not
-tuned again.
+`default` and `reduce-overhead` are the same here: on a GPU, a model is always one CUDA graph.
+`max-autotune` first tunes the model's kernels, which takes minutes; kernels that have been tuned
+before are not tuned again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MODES = ("default", "reduce-overhead", AUTOTUNE)
 
 
 def check_mode(mode: str) -> None:
-    """Raises StrataError for a mode that there is not."""
+    """Raises StrataError for an unknown mode."""
     if mode not in MODES:
         raise StrataError(f"no mode '{mode}'; there are: {', '.join(MODES)}")
 
@@ -31,10 +31,10 @@ def check_mode(mode: str) -> None:
 def prepared(
     mode: str, model: str | MemoryModel, options: CompileOptions, tuned: str
 ) -> CompileOptions:
-    """Do what a mode wants before a model is compiled, and give the options to compile it with.
+    """Prepare a mode before a model is compiled, and return the options to compile it with.
 
-    `options` are to use no tuned schedules yet: `tuned` may be the file that is written here.
-    Raises StrataError.
+    `options` must not use tuned schedules yet, since `tuned` may be the file written here. Raises
+    StrataError.
     """
     check_mode(mode)
     if mode == AUTOTUNE:

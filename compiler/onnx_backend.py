@@ -4,8 +4,8 @@
     prepared = StrataBackend.prepare(model, "CPU", target="cpu")
     outputs = prepared.run([x, y])
 
-`target` is `cpu`, or `reference` for NumPy. Where a model takes shapes, axes and the like as
-inputs, it is compiled for the contents of these when they are first seen; others compile it anew.
+`target` is `cpu`, or `reference` for NumPy. If a model takes shapes, axes and the like as inputs,
+it is compiled for each distinct contents of these inputs.
 """
 
 from __future__ import annotations
@@ -80,8 +80,11 @@ class StrataBackend(Backend):
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> StrataRep:
-        """Compile a model. Raises ValueError for a device or target that there is not, and
-        StrataError for a model that cannot be compiled."""
+        """Compile a model.
+
+        Raises ValueError for an unknown device or target, and StrataError for a model that cannot
+        be compiled.
+        """
         if not cls.supports_device(device):
             raise ValueError(f"device {device} is not supported; there is CPU")
         target = kwargs.setdefault("target", "cpu")
@@ -116,7 +119,7 @@ class StrataBackend(Backend):
 def _named(inputs: Any, names: Sequence[str]) -> dict[str, Any]:
     """Values by name, from a list in the order of `names` or from a mapping.
 
-    Lists of arrays and None stay: they are sequences and optional values.
+    Lists of arrays and None are kept: they are sequences and optional values.
     """
     if isinstance(inputs, Mapping):
         given = cast("Mapping[str, Any]", inputs)

@@ -1,4 +1,4 @@
-"""Values of options as callers of the Python interface give them, checked and made uniform."""
+"""Checks and normalizes option values given through the Python interface."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Sizes = tuple["int | str", ...]
 
 
 def sizes_of(shapes: object) -> dict[str, Sizes]:
-    """`shapes` as callers give it: input name -> sizes, integers or names. Raises StrataError."""
+    """Check `shapes`: input name -> sizes, integers or names. Raises StrataError."""
     found: dict[str, Sizes] = {}
     for name, sizes in _items("shapes", shapes):
         if isinstance(sizes, str) or not isinstance(sizes, Iterable):
@@ -29,7 +29,7 @@ def sizes_of(shapes: object) -> dict[str, Sizes]:
 
 
 def numbers_of(option: str, values: object) -> dict[str, int]:
-    """`dims` as callers give it: size name -> value. Raises StrataError."""
+    """Check `dims`: size name -> value. Raises StrataError."""
     found: dict[str, int] = {}
     for name, value in _items(option, values):
         number = integer_of(value)
@@ -41,14 +41,14 @@ def numbers_of(option: str, values: object) -> dict[str, int]:
 
 
 def names_of(option: str, values: object) -> list[Any]:
-    """A list of names or paths; a single one in place of a list is told. Raises StrataError."""
+    """Check a list of names or paths. Raises StrataError, also for a single text."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise _refused(option, f"{values!r} is no list", f"give a list: {option}=[{values!r}]")
     return list(cast("Iterable[Any]", values))
 
 
 def arrays_of(option: str, values: object) -> dict[str, Any]:
-    """Arrays by name, as callers give them. Raises StrataError."""
+    """Check arrays by name, and convert them to NumPy. Raises StrataError."""
     from compiler.io.arrays import to_numpy
 
     found: dict[str, Any] = {}
@@ -61,7 +61,7 @@ def arrays_of(option: str, values: object) -> dict[str, Any]:
 
 
 def path_of(option: str, value: object) -> Path | None:
-    """A path as callers give it; None stays None. Raises StrataError."""
+    """Check a path; None stays None. Raises StrataError."""
     from pathlib import Path
 
     if value is None:
@@ -75,13 +75,13 @@ def path_of(option: str, value: object) -> Path | None:
 
 
 def paths_of(option: str, values: object) -> tuple[Path, ...]:
-    """A list of paths as callers give it. Raises StrataError."""
+    """Check a list of paths. Raises StrataError."""
     found = [path_of(option, value) for value in names_of(option, values)]
     return tuple(path for path in found if path is not None)
 
 
 def is_name(text: str) -> bool:
-    """Whether the system can take a text for a name: no zero byte, no half of a surrogate pair."""
+    """Whether a text is a valid file name: without zero bytes and unpaired surrogates."""
     try:
         return b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:
@@ -110,7 +110,7 @@ def _size(name: str, dim: int, size: Any) -> int | str:
 
 
 def integer_of(value: Any) -> int | None:
-    """The value of an int, also NumPy's; None for all else, truth values included."""
+    """The value of a Python or NumPy integer; None for anything else, including truth values."""
     if isinstance(value, bool):
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a user may choose about one compilation."""
+"""The options of a compilation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from targets.base import TargetOptions
 
 AUTO, OFF = "auto", "off"
-"""Of `tuned`, which may be a file, too."""
+"""Values of `tuned`, which may also be a file."""
 LIBRARIES = ("auto", "never")
 DENORMALS = ("flush", "keep")
 PRECISIONS = ("f32", "tf32", "bf16", "fp16", "fp8", "fast")
@@ -28,16 +28,17 @@ TUNED_VARIABLE = "STRATA_TUNED"
 CACHE_VARIABLE = "STRATA_CACHE"
 CACHE_SIZE_VARIABLE = "STRATA_CACHE_SIZE"
 CACHE_SIZE = 8 << 30
-"""Bytes of compiled models that are kept where nobody says how many."""
+"""The default limit of the cache in bytes."""
 
 
 @dataclass(frozen=True)
 class Specialize:
-    """Compile a model with open sizes again for the sizes that it is called with most.
+    """Compile a model with open sizes again for the sizes with which it is called most often.
 
-    `after`: how many calls with the same sizes it takes. `most`: how many such programs there are
-    at a time; the one that was used longest ago makes room. `background`: compile them in a thread
-    beside the calls, which is slower for both; else inside the call that makes the sizes due.
+    `after`: the number of calls with the same sizes before they get a specialized program. `most`:
+    the maximum number of specialized programs; the least recently used is evicted. `background`:
+    compile in a thread concurrently with calls, which slows both down; otherwise inside the call
+    that reaches the number.
     """
 
     after: int = 8
@@ -51,21 +52,19 @@ class Specialize:
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """One compilation. Every front end of the compiler (command line, Python) fills this in.
+    """The options of one compilation, filled in by the command line and the Python interface.
 
     `shapes`, `dims`: sizes of the model's inputs. `constants`: the contents of inputs that become
-    constants of the model, and are no inputs any more. `start`: the level of `--from`.
-    `passes`: as `--passes` spells it. `plugins`: files. `schedule`: a file of schedules.
-    `weights`: where the weights of a `.mlir` text are, else `weights.npz` beside it.
-    `specialize`: when to compile again for sizes that are met often; None is never.
-    `exact`: compute quantized models as they are defined, in floats, each operation rounded.
-    `denormals`: on the CPU, "flush" takes floats below the least normal one for zeros, "keep"
-    computes with them.
-    `check`: whether a run looks for wrong indices and accesses; True: for all of them, None: for
-    indices where the target can afford it, False: for none.
-    `cache`: a folder, "off", or "default". `tuned`: which schedules that `tune` has found are used:
-    "auto", "off", or a file. `library`: whether kernels may be calls of a library where tuning has
-    found these faster: "auto" or "never". `debug`: verify between all passes, show tracebacks.
+    constants of the model. `start`: the level of `--from`. `passes`: as `--passes` spells it.
+    `plugins`: files. `schedule`: a file of schedules. `weights`: the weights of a `.mlir` text, by
+    default `weights.npz` in the same folder. `specialize`: when to specialize for frequent sizes;
+    None means never. `exact`: compute quantized models as defined, in floats, rounding each
+    operation. `denormals`: on the CPU, "flush" treats denormal floats as zeros, "keep" computes
+    with them. `check`: whether a run checks indices and accesses. True checks all of them, None
+    checks indices if the target can afford it, and False checks none. `cache`: a folder, "off", or
+    "default". `tuned`: which of the schedules found by `tune` to use: "auto", "off", or a file.
+    `library`: whether kernels may be library calls where tuning has found these faster: "auto" or
+    "never". `debug`: verify between all passes, show tracebacks.
     """
 
     target: str = "cpu"
@@ -93,7 +92,7 @@ class CompileOptions:
     debug: bool = field(default_factory=lambda: bool(os.environ.get(DEBUG_VARIABLE)))
 
     def __post_init__(self) -> None:
-        """Raises StrataError naming every option that has a value which it cannot have."""
+        """Raises StrataError naming every option with an invalid value."""
         problems = list(_problems(self))
         if problems:
             raise StrataError("the options cannot be used", problems)
@@ -162,10 +161,10 @@ def cache_folder(choice: str) -> Path | None:
 
 
 def cache_root(choice: str) -> str | None:
-    """The folder of all that is kept: `choice` is a folder, `off`, or `default`.
+    """The root folder of the cache: `choice` is a folder, `off`, or `default`.
 
     The default is in $STRATA_CACHE, else in $XDG_CACHE_HOME/strata, else in ~/.cache/strata; None
-    where there is no home folder.
+    if there is no home folder.
     """
     if choice == "off":
         return None
@@ -176,8 +175,10 @@ def cache_root(choice: str) -> str | None:
 
 
 def _user_caches() -> str | None:
-    """Our folder among the user's caches. Source: the XDG Base Directory Specification, which has
-    paths that are not absolute ignored."""
+    """Strata's folder in the user's cache folder.
+
+    Source: the XDG Base Directory Specification, which ignores relative paths.
+    """
     named = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(named):
         return os.path.join(named, "strata")
@@ -186,7 +187,7 @@ def _user_caches() -> str | None:
 
 
 def cache_limit() -> int:
-    """Bytes of compiled models that are kept: $STRATA_CACHE_SIZE, such as 500M or 2G; 0 is none."""
+    """The limit of the cache in bytes: $STRATA_CACHE_SIZE, such as 500M or 2G; 0 disables it."""
     text = os.environ.get(CACHE_SIZE_VARIABLE, "").strip().upper().removesuffix("B")
     unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}.get(text[-1:], 1)
     number = text if unit == 1 else text[:-1]

@@ -1,14 +1,16 @@
-"""Programs for the sizes that a model is called with most.
+"""Specialized programs for the sizes with which a model is called most often.
 
-A model with open sizes is one program that runs at any size. Which sizes it is called with is
-counted here; those that come often get a program of their own, in which they are constants. That
-one answers from then on, with the same results but for rounding: kernels may add in another order.
+A model with open sizes is one program that runs at any size. This module counts the sizes of
+calls. Frequent sizes get a specialized program in which they are constants, and which then answers
+calls with these sizes. Its results are the same except for rounding, because kernels may add in
+another order.
 
-The general program stays, and answers whatever has no program, and whatever a program fails at. So
-nothing that goes wrong here is seen by the caller; it is in `Specialization.remark`.
+The general program remains. It answers calls whose sizes have no specialized program, and calls in
+which a specialized program fails. Callers therefore never see a failure of specialization; it is
+recorded in `Specialization.remark`.
 
-The programs share the model's weights with the general one, as far as they use the same; each has a
-buffer of its own for what lies between operators.
+Specialized programs share weights with the general one where they use the same ones. Each has its
+own buffer for intermediate values.
 """
 
 from __future__ import annotations
@@ -39,9 +41,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("strata")
 
 WATCHED = 256
-"""Sets of sizes without a program that are counted at a time."""
+"""The number of sets of sizes without a program that are tracked at a time."""
 FAILURES = 3
-"""After so many nothing more is tried: the fault lies with the model, not with the sizes."""
+"""The number of failures after which specialization stops: the model must be the cause."""
 THREAD = "strata-specialize"
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -49,10 +51,10 @@ Shapes = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Specialization:
-    """One set of sizes, by the model's own names, that was met often.
+    """One set of frequent sizes, keyed by the model's own names.
 
-    `calls`: how many calls the program for these sizes has answered. `state`: "compiling", "ready",
-    "dropped" (others made it leave) or "failed"; `remark` says why.
+    `calls`: the number of calls that the program for these sizes has answered. `state`:
+    "compiling", "ready", "dropped" (evicted) or "failed"; `remark` gives the reason.
     """
 
     sizes: Mapping[str, int]
@@ -63,7 +65,7 @@ class Specialization:
 
 # ---------------------------------------------------------------------- compiling
 class Stopped(Exception):
-    """The process ends, so nobody needs the program any more."""
+    """The process is ending, so the program is no longer needed."""
 
 
 class _UntilExit(Instrument):
@@ -77,7 +79,7 @@ class _UntilExit(Instrument):
 
 @dataclass(frozen=True)
 class Specializer:
-    """Compiles a model for given sizes: the model as it was read, and how it is compiled."""
+    """Compiles a snapshot of a model for given sizes."""
 
     snapshot: Snapshot
     signature: Signature
@@ -101,7 +103,7 @@ class Specializer:
 # ---------------------------------------------------------------------- counting
 @dataclass
 class _Record:
-    """What is known about the inputs' shapes of some calls. `calls`: since there is no program."""
+    """The record of one set of input shapes. `calls`: the number of calls without a program."""
 
     needed: int
     calls: int = 0
@@ -117,14 +119,14 @@ class _Record:
 
 
 class Specializing(Program):
-    """The general program, and those for the sizes of most calls. Any thread may call it."""
+    """The general program with its specialized programs. It is thread-safe."""
 
     def __init__(self, general: Program, specializer: Specializer, choice: Specialize):
         self.input_names, self.output_names = general.input_names, general.output_names
         self.takes_gpu_tensors = general.takes_gpu_tensors
         self.general, self.specializer, self._choice = general, specializer, choice
         self._lock = SafeLock()
-        self._records: OrderedDict[Shapes, _Record] = OrderedDict()  # the last used is last
+        self._records: OrderedDict[Shapes, _Record] = OrderedDict()  # least recently used first
         self._compiling = False
         self._failures = 0
 
@@ -141,7 +143,7 @@ class Specializing(Program):
         return outputs
 
     def _program(self, shapes: Shapes) -> tuple[_Record, Program] | None:
-        """The program for these shapes, if there is one; that counts as a use of it."""
+        """The program for these shapes, if there is one, marked as recently used."""
         with self._lock:
             record = self._records.get(shapes)
             if record is None or record.program is None:
@@ -152,7 +154,7 @@ class Specializing(Program):
     def _run_special(
         self, record: _Record, program: Program, inputs: Sequence[Array]
     ) -> list[Array]:
-        """What a program for these sizes answers; if it fails, what the general one does."""
+        """Run a specialized program; if it fails, run the general one."""
         try:
             outputs = program.run(inputs)
         except Exception as error:  # the general program's error, if it has one, is the caller's
@@ -164,7 +166,7 @@ class Specializing(Program):
         return outputs
 
     def _count(self, shapes: Shapes) -> _Record | None:
-        """Count a call that succeeded. The record, if these sizes are to get a program now."""
+        """Count a successful call. Returns the record if these sizes are to get a program now."""
         with self._lock:
             record = self._records.setdefault(shapes, _Record(self._choice.after))
             self._records.move_to_end(shapes)
@@ -178,7 +180,7 @@ class Specializing(Program):
             return record
 
     def _forget_some(self) -> None:
-        """Of sets of sizes without a program, keep the last that were met."""
+        """Forget the oldest set of sizes without a program if there are too many."""
         if len(self._records) > WATCHED + self._choice.most:
             del self._records[next(
                 k for k, r in list(self._records.items()) if not r.is_busy)]
@@ -198,7 +200,7 @@ class Specializing(Program):
         self._compile(record)
 
     def _compile(self, record: _Record) -> None:
-        """Give a set of sizes its program, or the remark why it cannot have one."""
+        """Compile the program of a set of sizes, or record why that failed."""
         try:
             self._admit(record, self.specializer.compile(record.sizes))
         except Stopped:
@@ -211,10 +213,10 @@ class Specializing(Program):
             self._compiling = False
 
     def _admit(self, record: _Record, program: Program) -> None:
-        """Let a program answer, and drop the one used longest ago if there are too many.
+        """Activate a program, and evict the least recently used one if there are too many.
 
-        Sizes whose program is dropped need twice as many calls the next time, so that many sizes
-        that take turns do not keep the compiler busy for ever.
+        Sizes whose program is evicted need twice the number of calls the next time. Otherwise many
+        sizes taking turns would keep the compiler busy forever.
         """
         with self._lock:
             others = [r for r in self._records.values() if r.program is not None]
@@ -232,16 +234,16 @@ class Specializing(Program):
 
     @property
     def specializations(self) -> list[Specialization]:
-        """All sets of sizes that had calls enough, the last used last."""
+        """All sets of sizes with enough calls, the most recently used last."""
         with self._lock:
             return [Specialization(self.specializer.named(r.sizes), r.answered, r.state, r.remark)
                     for r in self._records.values() if r.state]
 
 
 def specialize(program: Program, inputs: Sequence[Array]) -> Program:
-    """A program for the sizes of these inputs, at once, whatever was counted.
+    """Compile a program for the sizes of these inputs now, regardless of counts.
 
-    Raises StrataError where the model has no open sizes, or cannot have these fixed.
+    Raises StrataError if the model has no open sizes, or if these cannot be fixed.
     """
     if not isinstance(program, Specializing):
         raise StrataError("the model has no open sizes, so there is nothing to specialize")

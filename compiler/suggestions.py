@@ -1,4 +1,4 @@
-"""What somebody may have meant who wrote a name that there is not."""
+"""Suggestions for unknown names."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 
 FEW = 6
-"""Up to this number of names, all are told where one is not known."""
+"""Up to this number of known names, hints list all of them."""
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3, cutoff: float = 0.5) -> list[str]:
-    """The known names that are spelled most like `name`, capital letters or not; perhaps none."""
+    """The known names most similar to `name`, ignoring case; possibly none."""
     import difflib
 
     folded: dict[str, list[str]] = {}
@@ -21,13 +21,13 @@ def nearest(name: str, known: Iterable[str], limit: int = 3, cutoff: float = 0.5
 
 
 def guess(name: str, known: Iterable[str]) -> str:
-    """`did you mean 'rows'? `, to go before what else is told; empty where nothing is near."""
+    """The prefix `did you mean 'rows'? ` for a hint; empty if no name is similar."""
     near = nearest(name, known, limit=1)
     return f"did you mean '{near[0]}'? " if near else ""
 
 
 def described_by(word: str, descriptions: Mapping[str, str]) -> list[str]:
-    """The names in whose descriptions a word stands: `gpu` is in `NVIDIA GPUs, through Triton`."""
+    """The names whose descriptions contain a word: `gpu` is in `NVIDIA GPUs, through Triton`."""
     pattern = re.compile(rf"\b{re.escape(word)}s?\b", re.IGNORECASE)
     return [name for name, text in descriptions.items() if pattern.search(text)]
 

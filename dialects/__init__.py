@@ -1,5 +1,5 @@
-"""Strata's dialects: `graph`, `loop`, `host` and `block`, with the types and sizes they share.
+"""Strata's dialects `graph`, `loop`, `host` and `block`, and the types that they share.
 
-`expr` holds symbolic integer expressions (sizes and indices), `types` the tensor and tile types,
-`weights` the store of model weights. Nothing here imports passes, targets or the compiler.
+`symbolic` holds symbolic integer expressions for sizes and indices. `strata` holds the tensor and
+tile types and the weight store. Nothing here imports passes, targets or the compiler.
 """

@@ -8,7 +8,7 @@ from dialects.registry import register_dialects
 
 
 def make_context() -> Context:
-    """A context that knows every dialect; each is imported when its first operation is met."""
+    """A context with every dialect. A dialect is imported when its first operation is parsed."""
     context = Context()
     register_dialects(context)
     return context

@@ -1,6 +1,6 @@
-"""Finds the dialects: every folder with a file `dialect.py`, which is imported when first needed.
+"""Finds the dialects: every folder with a file `dialect.py`, which is imported on first use.
 
-That file has one attribute that is an xDSL `Dialect` of the folder's name.
+The file defines an xDSL `Dialect` with the folder's name.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from xdsl.context import Context
 from xdsl.ir import Dialect, Operation
 
 SCALAR_DIALECTS = ("builtin", "arith", "math")
-"""xDSL's dialects that our levels are written in."""
+"""The xDSL dialects that Strata's levels use."""
 
 
 def dialect_loaders() -> dict[str, Callable[[], Dialect]]:
-    """Our dialects by name, each with the function that imports it."""
+    """Strata's dialects by name, each with the function that imports it."""
     folders = sorted(path.parent.name for path in Path(__file__).parent.glob("*/dialect.py"))
     return {name: partial(_load, name) for name in folders}
 
@@ -36,7 +36,7 @@ def operations_of(package: ModuleType) -> list[type[Operation]]:
 
 
 def register_dialects(context: Context) -> None:
-    """Make our dialects, and those of xDSL that they build on, known to a context."""
+    """Register Strata's dialects, and the xDSL dialects that they build on, in a context."""
     from xdsl.dialects import get_all_dialects
 
     theirs = get_all_dialects()

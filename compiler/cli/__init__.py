@@ -1,1 +1,1 @@
-"""The command line: what its commands share; the commands themselves lie in `commands`."""
+"""The command line: code that the commands share. The commands themselves are in `commands`."""

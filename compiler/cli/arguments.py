@@ -1,4 +1,4 @@
-"""The options that commands share: how they are spelled, and what they become."""
+"""The options that commands share: their spelling, help and conversion."""
 
 from __future__ import annotations
 
@@ -13,63 +13,65 @@ from compiler.options import DENORMALS, LIBRARIES, PRECISIONS, CompileOptions, S
 
 
 class Arguments(Protocol):
-    """A parser, or a group of one's arguments."""
+    """A parser, or a group of its arguments."""
 
     def add_argument(self, *names: str, **about: Any) -> argparse.Action: ...
 
 
 TEXT_LEVELS = ("graph", "loop", "host", "block")
-MODEL_HELP = ("an .onnx or .pt2 file, a .mlir text, file.py:function, or - for an ONNX model or a "
-              "text on standard input")
+MODEL_HELP = ("an .onnx or .pt2 file, a .mlir text, file.py:function, or - to read an ONNX model "
+              "or a text from standard input")
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """MODEL, its sizes, and where its weights are."""
+    """Add MODEL, its sizes, and the location of its weights."""
     group = parser.add_argument_group("the model")
     complete(group.add_argument("model", metavar="MODEL", help=MODEL_HELP))
     group.add_argument("--shape", metavar="NAME=1x3x224x224", action="append", default=[],
-                       type=named_shape, help="fix an input's sizes; a size may be a name")
+                       type=named_shape, help="fix an input's shape; a size may also be a name")
     group.add_argument("--dim", metavar="NAME=N", action="append", default=[], type=named_size,
-                       help="fix a size that the model names")
+                       help="fix a named size of the model")
     complete(group.add_argument(
         "--weights", metavar="FILE", type=Path,
-        help="weights of a .mlir text: a weights.npz, or the model it comes from"))
+        help="the weights of a .mlir text: a weights.npz, or the model it was made from"))
 
 
 def add_target(parser: argparse.ArgumentParser, checks: bool = True) -> None:
-    """The target and the options that it takes. `checks`: --check as well."""
+    """Add the target and its options. `checks`: add --check, too."""
     group = parser.add_argument_group("the target")
     group.add_argument("--target", metavar="T", default="cpu",
                        help="cpu (default), cuda, hip, reference, or a plugin's")
     group.add_argument("--features", metavar="NAME",
-                       help="machine features instead of this machine's: avx2, avx512; "
-                            "sm_90; gfx942")
+                       help="compile for these machine features instead of this machine's: "
+                            "avx2, avx512; sm_90; gfx942")
     group.add_argument("--precision", choices=PRECISIONS, default="f32",
-                       help="the least precision of products (default f32); "
-                            "`run`, `bench` and `verify` tell the error")
+                       help="the lowest precision allowed for products (default f32); "
+                            "`run`, `bench` and `verify` report the error")
     group.add_argument("--library", choices=LIBRARIES, default="never",
-                       help="auto: `tune` tries calls of libraries for products and convolutions, "
-                            "which are made where they were faster; never (default)")
+                       help="auto: `tune` also tries library calls for products and convolutions, "
+                            "which are used where they were faster; never (default)")
     group.add_argument("--exact", action="store_true",
-                       help="compute quantized models as they are defined, in floats, instead of "
-                            "in integers with results up to one quantization step off")
+                       help="compute quantized models as defined, in floats, instead of in "
+                            "integers, whose results may be one quantization step off")
     group.add_argument("--denormals", choices=DENORMALS, default="flush",
-                       help="cpu: flush (default) takes floats below the least normal number for "
-                            "zeros, comparisons too; keep computes with them")
+                       help="cpu: flush (default) treats denormal floats as zero, also in "
+                            "comparisons; keep computes with them")
     if checks:
         group.add_argument("--check", action=argparse.BooleanOptionalAction,
-                           help="check every access of a run to memory, and every index that data "
-                                "bring; default: indices, on the CPU; nothing with --no-check")
+                           help="check every memory access and every run-time index; by default, "
+                                "only indices are checked, on the CPU; --no-check checks nothing")
     complete(group.add_argument("--cache", metavar="DIR|off", default="default",
-                                help="where compiled models are kept"), folder=True)
+                                help="the cache of compiled models"), folder=True)
     group.add_argument("--threads", metavar="N", type=positive,
-                       help="default: $STRATA_NUM_THREADS, else all that may be used")
+                       help="number of threads (default: $STRATA_NUM_THREADS, or all available)")
     group.add_argument("--interpret", action="store_true",
                        help="cuda, hip: run kernels in Triton's interpreter, without a GPU")
 
 
 def add_pipeline(parser: argparse.ArgumentParser, tuned: bool = True) -> None:
-    """Changes to the pipeline, and what is said while it runs. `tuned`: of schedules by name, too.
+    """Add changes to the pipeline and what is reported while it runs.
+
+    `tuned`: add options for schedules, too.
     """
     group = parser.add_argument_group("the passes")
     group.add_argument("--passes", metavar="TEXT", default="default",
@@ -79,15 +81,14 @@ def add_pipeline(parser: argparse.ArgumentParser, tuned: bool = True) -> None:
                                     help="schedules for kernels, or scripts of steps"))
         complete(group.add_argument(
             "--tuned", metavar="FILE|auto|off", default="auto",
-            help="schedules that `tune` has found; auto (default): $STRATA_TUNED, else those in "
-                 "the cache"))
+            help="schedules found by `tune`; auto (default): $STRATA_TUNED, or those in the cache"))
     add_plugins(group)
-    told = parser.add_argument_group("what is told on standard error")
+    told = parser.add_argument_group("reports on standard error")
     told.add_argument("--progress", action="store_true",
-                      help="what is being done, also where it is no terminal")
-    told.add_argument("--timing", action="store_true", help="how long each pass took")
+                      help="show progress, even if standard error is not a terminal")
+    told.add_argument("--timing", action="store_true", help="print the time of each pass")
     told.add_argument("-v", "--verbose", action="store_true",
-                      help="what was not done, node by node instead of counted")
+                      help="list missed optimizations node by node instead of counting them")
 
 
 def add_plugins(parser: Arguments) -> None:
@@ -96,47 +97,48 @@ def add_plugins(parser: Arguments) -> None:
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
-    """What a model is run on."""
+    """Add the inputs on which a model is run."""
     group = parser.add_argument_group("the inputs")
     complete(group.add_argument(
         "--input", metavar="NAME=VALUE", action="append", default=[], type=named_value,
-        help="an input: x.npy, or - for one on standard input; a number or a list, sr=16000; "
-             "random, zeros, ones, range or a number of a shape, x=1x3x224x224xf32=random"))
+        help="an input: a file x.npy, or - for standard input; a number or a list, sr=16000; "
+             "or a shape filled with random, zeros, ones, range or a number, "
+             "x=1x3x224x224xf32=random"))
     complete(group.add_argument("--inputs", metavar="FILE.npz", type=Path,
-                                help="inputs from a file, by the model's names; - for standard "
-                                     "input"))
+                                help="a file of inputs, keyed by the model's names; - for "
+                                     "standard input"))
     group.add_argument("--seed", metavar="N", type=seed, default=0,
-                       help="of the random inputs, for what nothing else gives (default 0)")
+                       help="the seed of random inputs, which replace those not given (default 0)")
 
 
 def add_output(
     parser: Arguments, *names: str, text: str, metavar: str = "FILE"
 ) -> None:
-    """The file that a command writes."""
+    """Add the file that a command writes."""
     complete(parser.add_argument(*names, metavar=metavar, dest="output", type=Path, help=text))
 
 
 def add_dump(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("dumps")
     complete(group.add_argument("--dump-dir", metavar="DIR", type=Path,
-                                help="write the text after every pass that changed something"),
+                                help="write the IR after every pass that changed it"),
              folder=True)
     group.add_argument("--dump-weights", action="store_true",
-                       help="write the weights into DIR too, however large")
+                       help="also write the weights into DIR, however large")
 
 
 def complete(action: argparse.Action, folder: bool = False) -> None:
-    """Let shells complete the names of files, or of folders; `completion` writes that down."""
+    """Mark an argument so that shell completion offers names of files or folders."""
     action.complete = ("directory" if folder else "file")  # type: ignore[attr-defined]
 
 
 def options_from(
     arguments: argparse.Namespace, threads: int | None = None
 ) -> CompileOptions:
-    """The compile options of parsed arguments; what a command does not take has its default.
+    """The compile options of parsed arguments. Options that a command lacks have defaults.
 
-    `threads`: the number where the arguments name none. With `--specialize` and `--open` the sizes
-    that `--dim` names stay open; it then says what sizes the inputs have.
+    `threads`: the number of threads if the arguments give none. With `--specialize` and `--open`,
+    the sizes named by `--dim` stay open, and `--dim` only determines the sizes of the inputs.
     """
     given = vars(arguments)
     stay_open = given.get("specialize", False) or given.get("open", False)
@@ -156,7 +158,7 @@ def options_from(
 
 
 def shell_command(words: Sequence[str]) -> str:
-    """`python -m compiler ...` as a shell takes it."""
+    """`python -m compiler ...`, quoted for a shell."""
     return shlex.join(["python", "-m", "compiler", *words])
 
 
@@ -180,7 +182,7 @@ def named_size(text: str) -> tuple[str, int]:
 
 
 def named_value(text: str) -> tuple[str, str]:
-    """`x=x.npy` -> ("x", "x.npy"); what the value means, `compiler/cli/given_inputs.py` knows."""
+    """`x=x.npy` -> ("x", "x.npy"); compiler/cli/given_inputs.py parses the value."""
     name, _, value = text.partition("=")
     if not name or not value:
         raise argparse.ArgumentTypeError(f"'{text}' is not of the form NAME=FILE.npy, NAME=16000 "
@@ -189,7 +191,7 @@ def named_value(text: str) -> tuple[str, str]:
 
 
 def tolerance(text: str) -> float:
-    """An error that is granted: a number from 0 on."""
+    """A tolerated error: a number of at least 0."""
     try:
         number = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the commands that execute models share: inputs from files or at random, and running."""
+"""Code shared by commands that execute models: inputs, running, and warnings."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ if TYPE_CHECKING:
 
 
 class WantedInputs(Instrument):
-    """The inputs that `--input`, `--inputs`, `--seed`, `--dim` and `--shape` ask for.
+    """The inputs specified by `--input`, `--inputs`, `--seed`, `--dim` and `--shape`.
 
-    Values are parsed and files read at once. As an instrument it makes the arrays when a model has
-    been read, before the first pass: what does not fit is told before anything is compiled.
+    Values are parsed and files are read immediately. As an instrument, it creates the arrays as
+    soon as a model has been read, before the first pass, so that inputs that do not fit are
+    reported before anything is compiled.
     """
 
     wants_passes = False
 
     def __init__(self, arguments: argparse.Namespace):
-        """Raises StrataError for files that cannot be read, and values that mean nothing."""
+        """Raises StrataError for unreadable files and invalid values."""
         check_once("--input", [name for name, _ in arguments.input])
         values = {name: parse_value(name, text) for name, text in arguments.input}
         check_one_reader(_readers(arguments, values))
@@ -53,8 +54,10 @@ class WantedInputs(Instrument):
         self.arrays(signature_of(state.module))
 
     def arrays(self, signature: Signature) -> list[Array]:
-        """The inputs in order; what nothing gives is random. Raises StrataError where files or
-        sizes do not fit the model."""
+        """The inputs in order; those not given are random.
+
+        Raises StrataError if files or sizes do not fit the model.
+        """
         if self._made is None or self._made[0] != signature:
             self._made = signature, self._arrays(signature)
         return self._made[1]
@@ -73,8 +76,10 @@ class WantedInputs(Instrument):
         return signature.arrange({**filled, **named})
 
     def _written(self, signature: Signature) -> dict[str, Array]:
-        """The arrays of files and of literals, and those that are filled to sizes that are given:
-        sizes of others follow from them."""
+        """The arrays from files and literals, and those filled with explicit sizes.
+
+        They determine the sizes of the others.
+        """
         types = dict(zip(signature.input_names, signature.input_types, strict=True))
         found: dict[str, Array] = {}
         for name, value in self.given.items():
@@ -100,14 +105,14 @@ class WantedInputs(Instrument):
 
 
 def _readers(arguments: argparse.Namespace, values: Mapping[str, object]) -> list[str]:
-    """What is to come on standard input."""
+    """The names of everything that is read from standard input."""
     model = ["the model"] if is_standard(arguments.model) else []
     inputs = ["--inputs"] if is_standard(arguments.inputs) else []
     return model + inputs + [f"--input {n}" for n, value in values.items() if is_standard(value)]
 
 
 def run_loaded(exe: Executable, inputs: Sequence[Array]) -> list[Array]:
-    """Run; inputs that the model itself refuses are the user's fault. Raises StrataError."""
+    """Run the model. Raises StrataError for inputs that it refuses."""
     try:
         return exe.run(inputs)
     except ValueError as error:
@@ -122,13 +127,13 @@ def run_loaded(exe: Executable, inputs: Sequence[Array]) -> list[Array]:
 
 
 def tell_notes(notes: Sequence[str]) -> None:
-    """What a target says of how a model runs."""
+    """Print a target's notes about how a model runs."""
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
 
 
 def tell_oddities(exe: Executable, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-    """What nobody expects of the outputs, and no input explains."""
+    """Warn about unexpected outputs (NaN, infinite, empty) that the inputs do not explain."""
     from compiler.measuring.oddities import oddities
 
     tell_warnings(oddities(exe.output_names, outputs, inputs, exe.model_constants))
@@ -140,7 +145,7 @@ def tell_warnings(texts: Sequence[str]) -> None:
 
 
 def tell_precision_error(exe: Executable, inputs: Sequence[Array]) -> None:
-    """What a precision less than f32 costs on these inputs."""
+    """Print the error of a precision lower than f32 on these inputs."""
     precision = exe.options.precision
     if precision != "f32":
         tell_notes([f"--precision {precision}: outputs differ from f32 by at most "
@@ -148,7 +153,7 @@ def tell_precision_error(exe: Executable, inputs: Sequence[Array]) -> None:
 
 
 def known_sizes(signature: Signature, named: Mapping[str, Array]) -> dict[Symbol, int]:
-    """The sizes that plain symbols have in the arrays that are there."""
+    """The sizes of plain symbols, taken from the given arrays."""
     sizes: dict[Symbol, int] = {}
     for name, type_ in zip(signature.input_names, signature.input_types, strict=True):
         if name in named and named[name].ndim == type_.rank:
@@ -159,12 +164,12 @@ def known_sizes(signature: Signature, named: Mapping[str, Array]) -> dict[Symbol
 
 
 def named_sizes(dims: Sequence[tuple[str, int]]) -> dict[Symbol, int]:
-    """The sizes' values, where sizes are named as in the model."""
+    """Sizes by symbol, from pairs of the model's own name and a value."""
     return {Symbol.size(name): value for name, value in dims}
 
 
 def _restored(name: str, array: Array, signature: Signature) -> Array:
-    """NumPy's files lose the names of types that it lacks, and keep their bytes."""
+    """Restore a dtype that NumPy lacks, of which its files keep only the bytes."""
     types = dict(zip(signature.input_names, signature.input_types, strict=True))
     type_ = types.get(name)
     if type_ is None or not is_foreign(type_.dtype):

@@ -1,4 +1,4 @@
-"""What `--input NAME=VALUE` means, and the arrays that it becomes.
+"""Parses `--input NAME=VALUE` and creates the arrays.
 
     x=x.npy                       a file; - is standard input
     sr=16000    k=[1, 2, 3]       a number or a list, in the model's type and rank
@@ -6,8 +6,9 @@
     x=1x3x224x224=random          of these sizes
     x=1x3x224x224xf32=0.5         ... the type is checked; random, zeros, ones, range, or a number
 
-Enters: the texts. Leaves: at first what needs no model (files are read), and with the model's
-signature arrays. Nothing is converted that changes a value: 3.5 is no integer, 300 no i8.
+Values are first parsed without the model, and files are read. The model's signature then turns
+them into arrays. No conversion may change a value: 3.5 is not an integer, and 300 does not fit an
+i8.
 """
 
 from __future__ import annotations
@@ -37,20 +38,20 @@ _SHAPE = re.compile(r"(?P<sizes>\d+(x\d+)*)?x?(?P<element>(?<!\d)(i|ui|f|bf)\d\w
 _WORDS = {"nan": "NaN", "inf": "Infinity", "true": "true", "false": "false"}
 
 Random = Callable[[tuple[int, ...]], "Array"]
-"""The random array of an input, for a shape."""
+"""A function from a shape to the random array of an input."""
 
 
 @dataclass(frozen=True)
 class Literal:
-    """Numbers that are written out: one, or lists of them, nested."""
+    """Numbers that are written out: a single one, or nested lists."""
 
     numbers: Any
 
     def array(self, name: str, type_: ArrayType) -> Array:
-        """The array, in the type's dtype. Raises StrataError for what that cannot hold."""
+        """The array in the type's dtype. Raises StrataError for values that do not fit."""
         try:
             plain = np.array(self.numbers)
-        except ValueError:  # NumPy's word for lists of different lengths
+        except ValueError:  # raised for lists of different lengths
             plain = np.array(None)
         if plain.dtype == object or plain.dtype.kind not in "bifu":
             raise _refused(name, "its lists have different lengths, or hold no numbers")
@@ -64,7 +65,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Filled:
-    """An array of some sizes, the model's where there are none, that something fills."""
+    """An array with a filling, of explicit sizes or of the model's."""
 
     filling: str | float
     sizes: tuple[int, ...] | None = None
@@ -73,7 +74,7 @@ class Filled:
     def array(
         self, name: str, type_: ArrayType, own: tuple[int, ...], random: Random
     ) -> Array:
-        """The array. `own`: the sizes where none are given."""
+        """The array. `own`: the sizes to use if none are given."""
         if self.element not in ("", type_.element):
             raise _refused(name, f"it is said to be {self.element}; the model takes {type_.short}")
         shape = own if self.sizes is None else self.sizes
@@ -94,7 +95,7 @@ class Filled:
 
 
 def parse_value(name: str, text: str) -> Literal | Filled | Path:
-    """What a value is: numbers, a filling, or a file. Raises StrataError for none of them."""
+    """Parse a value: numbers, a filling, or a file. Raises StrataError for anything else."""
     shape, equals, filling = text.rpartition("=")
     match = _SHAPE.fullmatch(shape) if equals else None
     if text == STANDARD or text.endswith((".npy", ".npz")) or (
@@ -118,7 +119,7 @@ def parse_value(name: str, text: str) -> Literal | Filled | Path:
 
 
 def converted(name: str, plain: Array, type_: ArrayType) -> Array:
-    """Numbers in another type. Raises StrataError where it has not all of them."""
+    """Convert numbers to a type. Raises StrataError if it cannot represent all of them."""
     if type_.is_float:
         with np.errstate(all="ignore"):
             found = plain.astype(type_.dtype)
@@ -138,7 +139,7 @@ def converted(name: str, plain: Array, type_: ArrayType) -> Array:
 
 
 def largest_integer(type_: ArrayType) -> int | None:
-    """The largest number of an integer type; None of a float."""
+    """The largest number of an integer type; None for floats."""
     return None if type_.is_float else _range(type_)[1]
 
 
@@ -171,7 +172,7 @@ def _refused(name: str, what: str, hint: str = "") -> StrataError:
 
 
 def check_once(option: str, names: Sequence[str]) -> None:
-    """Raise StrataError where an option says two things about one name."""
+    """Raise StrataError if an option gives the same name more than once."""
     twice = next((n for k, n in enumerate(names) if n in names[:k]), None)
     if twice is not None:
         raise StrataError(f"{option} names '{twice}' more than once", exit_status=2)

@@ -1,15 +1,15 @@
-"""What a model is: its inputs and outputs, sizes, operators and parameters, and what is refused.
+"""Describes a model: inputs, outputs, sizes, operators, parameters, unsupported parts.
 
-    model        as it was named
-    format       ONNX, PyTorch, or the level of a text; and of ONNX ir_version, opsets, producer,
+    model        as given on the command line
+    format       ONNX, PyTorch, or the level of a text; for ONNX also ir_version, opsets, producer,
                  functions
-    inputs       [{"name", "type"}], also outputs: as it is imported, else as the file declares
-    sizes        name of a size that is open -> where it stands, `x dim 0`
-    operators    name -> how many; those of subgraphs and functions too
+    inputs       [{"name", "type"}], also outputs: as imported, or as declared in the file
+    sizes        name of an open size -> where it occurs, `x dim 0`
+    operators    name -> count, including subgraphs and functions
     parameters   {"tensors", "elements", "bytes"}
     unsupported  [{"what", "node", "hint"}], empty where the model can be compiled
 
-A model that cannot be imported is described as far as its file can be read.
+A model that cannot be imported is described as far as its file is readable.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 _PLUMBING = ("strata.func", "strata.return", "strata.assume", "strata.size", "graph.constant")
-"""Operations that no model brings: they hold the others together."""
+"""Structural operations, which are not operators of a model."""
 
 
 def inspect_model(
     model: str | MemoryModel, options: CompileOptions, plugins: Plugins
 ) -> Facts:
-    """The facts of a model. Raises StrataError where not even the file can be read."""
+    """The facts of a model. Raises StrataError if the file cannot be read."""
     facts: Facts = {"model": str(model)}
     text = is_text(str(model))
     facts |= {} if text else describe(model)
     try:
         source = read_model(model, options, plugins, weights_of_model)
     except StrataError as error:
-        if "format" not in facts:  # nothing else is known of it
+        if "format" not in facts:  # nothing else is known about it
             raise
         return facts | {"sizes": {}, "unsupported": _unsupported(error)}
     signature = signature_of(source.module)
@@ -53,7 +53,7 @@ def inspect_model(
 
 
 def _of_source(source: Source) -> Facts:
-    """What every frontend's module tells."""
+    """The facts in an imported module, whatever its frontend."""
     counts = Counter(op.name for op in source.module.body.walk() if op.name not in _PLUMBING)
     arrays = source.weights.arrays.values()
     return {"format": "PyTorch", "operators": dict(counts.most_common()),

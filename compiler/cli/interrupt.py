@@ -1,8 +1,8 @@
-"""Ctrl-C: the command ends within a second, and says in one line what was kept.
+"""Ctrl-C: the command ends within a second and reports in one line what was kept.
 
-Python raises KeyboardInterrupt only between its own instructions: while LLVM compiles a large
-kernel, or threads wait for other processes, that can take long. So a thread watches for the signal
-as well, and ends the process, and those that it started, when it has not ended by itself.
+Python raises KeyboardInterrupt only between bytecode instructions. While LLVM compiles a large
+kernel, or threads wait for other processes, that can take long. A thread therefore also waits for
+the signal. It kills the process and its children if they have not ended by themselves.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ GRACE = 0.4
 
 @dataclass
 class Interrupt:
-    """What is to be told when the command is interrupted.
+    """The report when the command is interrupted.
 
-    `kept`: says in a few words what remains of the work. It is asked when the signal comes, from
-    another thread.
+    `kept` describes in a few words what remains of the work. It is called from another thread when
+    the signal arrives.
     """
 
     kept: Callable[[], str] = lambda: "nothing was written"
@@ -39,29 +39,29 @@ class Interrupt:
         """Print the line, once."""
         if self._told.acquire(blocking=False):
             with contextlib.suppress(OSError, ValueError):
-                line = "\n" if sys.stderr.isatty() else ""  # behind the terminal's own ^C
+                line = "\n" if sys.stderr.isatty() else ""  # after the terminal's own ^C
                 print(f"{line}interrupted: {self.kept()}", file=sys.stderr, flush=True)
 
     def leave(self) -> NoReturn:
-        """End this process and all that it started: what is told is on its way, and taking a large
-        model apart object by object would take longer than the second.
+        """End this process and its children at once.
 
-        Temporary folders are removed before, as far as the thread that watches gives time.
+        A regular exit would free a large model object by object, which takes longer than a second.
+        Exit handlers, which remove temporary folders, run first, as far as the watching thread
+        leaves time.
         """
         end_children()
         atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
         os._exit(STATUS)
 
     def watch(self) -> None:
-        """From now on a signal ends this process soon, whatever it does. In the main thread only.
-        """
+        """Ensure that the signal soon ends this process. To be called in the main thread."""
         receiver, sender = os.pipe()
         os.set_blocking(sender, False)
         signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
         threading.Thread(target=self._wait, args=(receiver,), daemon=True).start()
 
     def _wait(self, receiver: int) -> None:
-        while signal.SIGINT not in os.read(receiver, 64):  # the numbers of signals that came
+        while signal.SIGINT not in os.read(receiver, 64):  # the numbers of received signals
             pass
         time.sleep(GRACE)
         self.tell()
@@ -70,14 +70,14 @@ class Interrupt:
 
 
 def end_children() -> None:
-    """End the processes that this one started, and those that these did."""
+    """Kill all descendants of this process."""
     for process in _descendants(os.getpid()):
         with contextlib.suppress(OSError):
             os.kill(process, signal.SIGKILL)
 
 
 def _descendants(process: int) -> list[int]:
-    """All of them, the youngest generation first; none where the system does not tell."""
+    """The descendants of a process, the youngest generation first; none if there is no /proc."""
     found: list[int] = []
     for file in Path(f"/proc/{process}/task").glob("*/children"):
         with contextlib.suppress(OSError):

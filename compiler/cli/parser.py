@@ -1,7 +1,7 @@
-"""The parser of the command line: argparse, with messages and help that are short.
+"""The command-line parser: argparse with concise messages and help.
 
-An error is one message on what is wrong, with the nearest names, and no usage line before it. The
-help lists commands by topic, and a command's options by what they are about.
+An error is a single message that says what is wrong and suggests the nearest names, without a
+usage line. The help groups commands by topic, and a command's options by subject.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from compiler.cli.commands import Command
 
 TOPICS = ("Compile and run", "Look inside", "Make it faster", "About Strata")
-"""In the order of the help; a command whose module names another topic, or none, comes last."""
+"""In the order of the help. Commands with another topic, or with none, come last."""
 _CHOICE = re.compile(r"invalid choice: '?(?P<given>[^']*?)'? \(choose from (?P<known>.*)\)",
                      re.DOTALL)
 
@@ -32,7 +32,9 @@ class CommandParser(argparse.ArgumentParser):
                          formatter_class=argparse.RawDescriptionHelpFormatter)
 
     def finish(self) -> None:
-        """Write the usage line from what has been added: options are not listed twice."""
+        """Set the usage line from the arguments that have been added, without listing options
+        again.
+        """
         names = [str(a.metavar or a.dest) for a in self._actions if not a.option_strings]
         self.usage = " ".join(["%(prog)s", *names, "[options]"])
 
@@ -56,7 +58,7 @@ class RootParser(CommandParser):
         self.usage = "%(prog)s COMMAND ..."
 
     def parse_command(self, words: Sequence[str]) -> argparse.Namespace:
-        """Parse; words that nobody takes are told with the nearest options of the command."""
+        """Parse the words. Unknown ones are reported with the nearest options of the command."""
         found, rest = self.parse_known_args(words)
         if rest:
             parser = self.parsers[found.command]
@@ -78,14 +80,14 @@ class RootParser(CommandParser):
 
 
 def program_name() -> str:
-    """How the command line was started: `strata`, or `python -m compiler`."""
+    """The name under which the command line was started: `strata` or `python -m compiler`."""
     return "strata" if Path(sys.argv[0]).name == "strata" else "python -m compiler"
 
 
 def make_parser(
     description: str, version: str, commands: Mapping[str, Command], prog: str = ""
 ) -> RootParser:
-    """The parser of these commands; `prog` as `program_name` where it is empty."""
+    """The parser of these commands. `prog` defaults to `program_name()`."""
     parser = RootParser(prog or program_name(), description, commands)
     parser.finish()
     parser.add_argument("--version", action="version", version=version)
@@ -115,7 +117,7 @@ def _row(name: str, summary: str) -> argparse.Action:
 
 
 def _choice_hint(message: str) -> str:
-    """The nearest of the choices that argparse names."""
+    """A hint with the nearest of the choices in argparse's message."""
     match = _CHOICE.search(message)
     if match is None:
         return ""
@@ -126,7 +128,7 @@ def _choice_hint(message: str) -> str:
 def _unknown_words(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
     unknown = [word for word in words if word.startswith("-")]
     if not unknown:
-        yield from (f"there is no place for '{word}'" for word in words)
+        yield from (f"unexpected argument '{word}'" for word in words)
     for word in unknown:  # the others may be their values
         name = word.partition("=")[0]
         near = [n for n in nearest(name, options, cutoff=0.7) if n.startswith("--")]

@@ -1,4 +1,4 @@
-"""What the commands share when they compile: the instruments that the options ask for."""
+"""The part of compilation that commands share: options and the instruments they require."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Session:
-    """One command: its options and what watches."""
+    """One run of a command: its options and instruments."""
 
     options: CompileOptions
     command: str
@@ -33,7 +33,7 @@ class Session:
     instruments: list[Instrument]
 
     def compiler(self, model: str | MemoryModel, *more: Instrument) -> Compiler:
-        """The compiler of a model, with dumps where they are asked for."""
+        """The compiler of a model, with dumps if they are requested."""
         from compiler.pipeline.driver import Compiler
 
         watching = [*self.instruments, *more, *dumps_of(self.options)]
@@ -45,19 +45,19 @@ class Session:
 
 
 def _read_at_once(model: str | MemoryModel) -> str | MemoryModel:
-    """The model, or what comes on standard input where it is `-`."""
+    """The model, read from standard input if it is `-`."""
     return standard_model() if is_standard(model) else model
 
 
 def _kept(options: CompileOptions, code: KeptCode) -> str:
-    """What remains of the work when it is interrupted now."""
+    """What remains of the work if it is interrupted now."""
     dumps = "" if options.dump_dir is None else f"the dumps so far are in {options.dump_dir}"
     return "; ".join(filter(None, (dumps, str(code)))) or "nothing was written"
 
 
 @contextmanager
 def session(arguments: argparse.Namespace, threads: int | None = None) -> Generator[Session]:
-    """A session for parsed arguments; pass times are printed at its end, if asked for."""
+    """A session for parsed arguments. Pass times are printed at its end, if requested."""
     options = shared.options_from(arguments, threads)
     code = KeptCode(cache_root(options.cache))
     arguments.interrupt.kept = lambda: _kept(options, code)

@@ -19,19 +19,17 @@ _ARCHIVE = b"PK\x03\x04"
 
 
 def is_standard(path: object) -> bool:
-    """Whether a file's name stands for standard input."""
+    """Whether a file name denotes standard input."""
     return str(path) == NAME
 
 
 def is_standard_output(path: Path | None) -> bool:
-    """Whether what is written there goes to standard output. None is no file: nothing is written.
-    """
+    """Whether a path denotes standard output. None means that no file is written."""
     return str(path) in _OUTPUTS
 
 
 def read_standard(what: str) -> bytes:
-    """All of standard input. `what` it is, for the message. Raises StrataError where it is empty.
-    """
+    """All of standard input. `what` names it in messages. Raises StrataError if it is empty."""
     if sys.stdin is None or sys.stdin.isatty():
         raise StrataError(f"{what} is to come on standard input, which is a terminal", [Problem(
             "nothing is piped in", hint="write `... | python -m compiler ...`, or `< FILE`")])
@@ -42,14 +40,14 @@ def read_standard(what: str) -> bytes:
 
 
 def write_standard(data: bytes) -> None:
-    """To standard output, whole. Raises BrokenPipeError where nobody reads any more."""
+    """Write all data to standard output. Raises BrokenPipeError if the reader has gone."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def standard_model() -> MemoryModel:
-    """The model on standard input: a text of ours, a `.pt2` archive, or else an ONNX model."""
+    """The model on standard input: Strata's text, a `.pt2` archive, or otherwise an ONNX model."""
     from compiler.frontend import MemoryModel
 
     data = read_standard("the model")
@@ -59,7 +57,7 @@ def standard_model() -> MemoryModel:
 
 
 def check_one_reader(names: list[str]) -> None:
-    """Raise StrataError where two are to come on standard input. `names`: of what does."""
+    """Raise StrataError if more than one of `names` is to be read from standard input."""
     if len(names) > 1:
         raise StrataError(f"{' and '.join(names)} cannot both come on standard input",
                           exit_status=2)

@@ -1,4 +1,4 @@
-"""Frontends: from a model, as people keep it, to a module at graph level.
+"""Frontends: import model files and objects into modules at graph level.
 
 A frontend is a folder here, or a package outside that the entry point group `strata.frontends`
 names. Nothing lists them. It provides
@@ -10,13 +10,13 @@ names. Nothing lists them. It provides
     def in_memory(model: object) -> MemoryModel | None
     def describe(name: str, data: Any) -> dict[str, Any]
 
-and imports what it needs inside the two that load, so that asking costs nothing. `load_bytes` takes
-what a file of that name would hold; a frontend whose models are no files may leave it out.
-`in_memory`, which may be missing too, makes a MemoryModel of another library's model object; its
-`data` then goes to `load_bytes` as it is. `describe`, which may be missing, tells what stands in a
-file (`data` None) or in memory without importing it, as `compiler/cli/inspection.py` says.
+and imports its dependencies inside the two loading functions, so that queries are cheap.
+`load_bytes` takes the contents of a file of that name; a frontend whose models are not files may
+omit it. The optional `in_memory` wraps another library's model object in a MemoryModel, whose
+`data` is then passed to `load_bytes`. The optional `describe` describes a model in a file (if
+`data` is None) or in memory without importing it, in the form of `compiler/cli/inspection.py`.
 
-What frontends share, and a new one may use:
+Shared modules, which a new frontend may use:
 
     builder.py     builds graph operations, following shape computations while it does
     values.py      what a value is during import: a tensor, and what is known of its contents
@@ -57,8 +57,9 @@ def _nothing() -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class MemoryModel:
-    """A model that is in memory: what a file called `name` would hold, or another library's model
-    object that a frontend knows."""
+    """A model in memory: the contents of a file called `name`, or a model object of another
+    library that a frontend supports.
+    """
 
     name: str
     data: Any = field(repr=False)
@@ -69,7 +70,7 @@ class MemoryModel:
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What the user says about a model's inputs.
+    """The user's options for a model's inputs.
 
     `shapes`: input name -> its sizes, an integer or a size name each (`--shape x=1x3x224x224`).
     `dims`: size name -> value (`--dim batch=8`). `constants`: input name -> its contents, for
@@ -87,8 +88,8 @@ class ImportOptions:
 class ImportedModel:
     """A module with `strata.func @main` over graph operations, the weights it names, its name.
 
-    `files`: all files that it was read from, the model's own first. Only a model that tells them
-    can be kept in the cache of compiled models.
+    `files`: all files from which it was read, the model's own first. Only models with known files
+    can be cached.
     """
 
     module: ModuleOp
@@ -98,7 +99,7 @@ class ImportedModel:
 
 
 class UnknownContents(StrataError):
-    """Importing needs to know the contents of `inputs`, which only a run would tell.
+    """Importing needs the contents of `inputs`, which are only known at run time.
 
     They can be given as `ImportOptions.constants`.
     """
@@ -148,7 +149,7 @@ def load_model(
 ) -> ImportedModel:
     """Import a model through the frontend that accepts its name.
 
-    Raises StrataError when none does, and for every fault of the model or the options.
+    Raises StrataError if none does, and for every error in the model or the options.
     """
     options = options or ImportOptions()
     frontend = _frontend_of(str(model), options.plugins)

@@ -1,4 +1,4 @@
-"""Branches: two functions that have been built become a `strata.if` (loops: loops.py)."""
+"""Combines two functions that have been built into a `strata.if` (loops are in loops.py)."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Mismatch(Fault):
 
 @dataclass
 class Branch:
-    """A branch that has been built, and what it results in."""
+    """A branch that has been built, and its results."""
 
     frame: Frame
     results: Sequence[Value]
 
 
 def flag(build: Builder, condition: Value) -> SSAValue:
-    """A condition of one element as i1[]."""
+    """A condition with a single element, as i1[]."""
     if condition.element != t.i1 or condition.type.count.constant not in (1, None):
         raise Fault(f"its condition is {condition.type.short}, not one truth value")
     return build.ssa(condition if not condition.rank else build(ReshapeOp, condition, shape=[]))
@@ -49,8 +49,9 @@ def join(
 ) -> list[Value]:
     """The results of one of two branches, which have equal element types and ranks.
 
-    `mark`: from before the branches were built, which may turn out to be of no use: what both have
-    in common needs no operation. Raises Mismatch where they differ in type.
+    `mark`: taken before the branches were built, to discard them if they turn out to be
+    unnecessary, because results that both have in common need no operation. Raises Mismatch if
+    they differ in type.
 
     Single elements may differ in their numbers of dims: they get those of the one that has more.
     """
@@ -77,7 +78,7 @@ def join(
 
 
 def _deepened(build: Builder, branch: Branch, other: Branch) -> Branch:
-    """A branch whose single elements have as many dims as the other's, if these have more."""
+    """A branch in which the rank of single elements is raised to that of the other's."""
     results = list(branch.results)
     for k, (own, wanted) in enumerate(zip(results, other.results, strict=True)):
         single = own.type.count.constant == wanted.type.count.constant == 1
@@ -92,10 +93,10 @@ def _deepened(build: Builder, branch: Branch, other: Branch) -> Branch:
 def untaken(
     build: Builder, condition: Value, truth: bool, like: Branch, name: str, reason: str
 ) -> Branch:
-    """A branch that cannot be computed, and that a run must not take: where the condition is
-    `truth`. Its results are zeros of the types of those of `like`, the other branch.
+    """A branch that cannot be computed and must not be taken: if the condition is `truth`. Its
+    results are zeros with the types of the results of `like`, the other branch.
 
-    `reason`: what a run that takes it is told.
+    `reason`: the error of a run that takes it.
     """
     with build.function(name) as frame:
         node, build.node = build.node, reason
@@ -117,7 +118,7 @@ def _zeros(build: Builder, dtype: np.dtype[Any], shape: Sequence[Expr]) -> Value
 
 
 def _shared(build: Builder, then: Branch, otherwise: Branch, k: int) -> Value | None:
-    """Result k where it is one and the same in both branches."""
+    """Result k if it is the same value in both branches, otherwise None."""
     a, b = then.results[k], otherwise.results[k]
     if a.type == b.type and a.origin is not None and _source(a) is _source(b):
         return _source(a)
@@ -132,7 +133,7 @@ def _shared(build: Builder, then: Branch, otherwise: Branch, k: int) -> Value | 
 
 
 def _source(value: Value) -> Value:
-    """The value of an outer function that is seen through views."""
+    """The value of an enclosing function that a view refers to."""
     while value.origin is not None:
         value = value.origin
     return value
@@ -141,7 +142,7 @@ def _source(value: Value) -> Value:
 def _joined(
     build: Builder, then: Branch, otherwise: Branch, k: int, defines: list[Symbol]
 ) -> TensorType:
-    """The type of result k; sizes that differ, or that only a branch knows, get names."""
+    """The type of result k; sizes that differ, or that are local to a branch, get names."""
     a, b = then.results[k].type, otherwise.results[k].type
     if (a.element, a.rank) != (b.element, b.rank):
         raise Mismatch(f"its result {k} is {a.short} of one branch and {b.short} of the other",
@@ -155,7 +156,7 @@ def _joined(
 
 
 def defined(build: Builder, defines: list[Symbol]) -> Expr:
-    """A new size, noted among those that an operation defines."""
+    """A new size, added to those that an operation defines."""
     size = build.new_size("size")
     defines += size.symbols
     return size

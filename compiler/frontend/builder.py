@@ -1,11 +1,11 @@
-"""Builds graph operations from a frontend's values, following shape computations while it does.
+"""Builds graph operations from a frontend's values, with symbolic evaluation of shapes.
 
     Shape(x) -> Gather(0) -> Mul(2)         becomes the known contents [2*batch], and no operation
     Add(y, that)                            %s = graph.sizes {values = [2*batch], ...}; graph.add
 
-Where all operands of an operation have known, few elements, its result is computed at once.
-Elements that only a run tells can become sizes: `bind`. Bodies of branches and loops become
-functions of their own (frames.py); what they use of the functions around them becomes an argument.
+If all operands of an operation are small and known, its result is constant-folded. Elements that
+are only known at run time can become sizes: `bind`. Bodies of branches and loops become functions
+of their own (frames.py); values that they capture from enclosing functions become arguments.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from passes.rewriting import erase_unused
 class Builder:
     """Appends operations to the block of a function; `node` is the node that they come from.
 
-    `frame` is the function at hand: at first that of `block`, later perhaps a body in it.
+    `frame` is the current function: initially that of `block`, later possibly a nested body.
     """
 
     block: Block
@@ -57,18 +57,20 @@ class Builder:
     names: Names = field(default_factory=Names)
     faults: Faults = field(default_factory=lambda: Faults(""))
     computed: dict[Symbol, Value] = field(default_factory=dict[Symbol, Value])
-    """The tensors that sizes were bound from."""
+    """The tensors from which sizes were bound."""
     frame: Frame = field(init=False)
 
     def __post_init__(self) -> None:
         self.frame = Frame(self.block)
 
     def __call__(self, op_type: type[GraphOp], *operands: Value, **attributes: Any) -> Value:
-        """The only result of a new operation. Raises ShapeError when the operands do not fit."""
+        """Build an operation, and return its only result. Raises ShapeError if operands do not
+        fit.
+        """
         return self.results(op_type, *operands, **attributes)[0]
 
     def results(self, op_type: type[GraphOp], *operands: Value, **attributes: Any) -> list[Value]:
-        """All results of a new operation; their contents where those are known."""
+        """Build an operation, and return all results, with their contents if known."""
         if operands and all(v.is_small for v in operands):
             known = self._fold(op_type, operands, attributes)
             if known is not None:
@@ -76,15 +78,15 @@ class Builder:
         op = op_type.of(*map(self.ssa, operands), **attributes)
         self._add(op, self.node)
         values = [Value(t, r) for t, r in zip(op.result_tensors, op.results, strict=True)]
-        if not operands:  # a range: it may stay, and its contents may be followed
+        if not operands:  # a range is kept, and its contents may also be known
             values[0].contents = fold_sizes(op, [], EvaluationContext())
         return values
 
     def ssa(self, value: Value) -> SSAValue:
-        """The SSA value in the function at hand.
+        """The SSA value in the current function.
 
-        Known contents become a constant or a `graph.sizes` at the first use in a function; what
-        another function has becomes an argument.
+        Known contents become a constant or a `graph.sizes` at the first use in a function; a value
+        of another function becomes an argument.
         """
         found = self.frame.find(value)
         if found is None and value.contents is not None:
@@ -114,7 +116,7 @@ class Builder:
         return op.results[0]
 
     def add(self, op: Operation, node: str | None = None) -> list[Value]:
-        """Append an operation; its results."""
+        """Append an operation, and return its results."""
         op.location = location(self.node if node is None else node)
         self.frame.block.add_op(op)
         return [Value(r.type, r) for r in op.results if isinstance(r.type, TensorType)]
@@ -123,7 +125,7 @@ class Builder:
     def _fold(
         self, op_type: type[GraphOp], operands: tuple[Value, ...], attributes: dict[str, Any]
     ) -> Value | None:
-        """The result computed now; None when it is not known, or too large."""
+        """The constant-folded result; None if it is unknown or too large."""
         stand_ins = Block(arg_types=[v.type for v in operands]).args
         op = op_type.of(*stand_ins, **attributes)
         if len(op.results) != 1:
@@ -133,7 +135,7 @@ class Builder:
 
     # ------------------------------------------------------------------ sizes of a run
     def new_size(self, hint: str) -> Expr:
-        """A size of the function at hand that no other function has; a run may find it 0."""
+        """A new size of the current function, which may be 0 at run time."""
         symbol = self.names.size(hint)
         self.frame.sizes.add(symbol)
         return Expr.symbol(symbol)
@@ -141,8 +143,8 @@ class Builder:
     def bind(self, value: Value, hint: str) -> Array | None:
         """The integer elements as size expressions: each becomes a size, or is known to be one.
 
-        A tensor is bound once in a function. None for what cannot become sizes: floats, or many
-        elements, or who knows how many.
+        A tensor is bound once in a function. None if the elements cannot become sizes: for floats,
+        and for many or an unknown number of elements.
         """
         shape = value.type.static_shape
         if value.expressions is not None or shape is None:
@@ -159,7 +161,9 @@ class Builder:
         return contents
 
     def elements(self, value: Value) -> list[Expr | Element]:
-        """Each element of an integer tensor: a size expression, or where a run has it."""
+        """Each element of an integer tensor: a size expression, or its position in a run-time
+        tensor.
+        """
         if value.expressions is not None:
             return [Expr.of(e) for e in value.expressions.reshape(-1)]
         return elements_of(self.ssa(value))
@@ -197,14 +201,14 @@ class Builder:
         return self.frame.bound[source]
 
     def assume(self, left: Size, relation: str, right: Size) -> None:
-        """Let a run check that `left` is `==` or `<=` to `right`."""
+        """Add a run-time check that `left` is `==` or `<=` to `right`."""
         if Expr.of(left) != Expr.of(right):
             self.add(AssumeOp.of(left, relation, right))
 
     def require(self, low: Size, values: Value, high: Size) -> None:
-        """Let a run end with an error for an element of an integer tensor outside [low, high).
+        """Add a run-time check that the elements of an integer tensor are in [low, high).
 
-        Nothing is left to check where the contents are known to be inside.
+        There is no check if the contents are known to be in range.
         """
         low, high = Expr.of(low), Expr.of(high)
         known = _extremes(values)
@@ -224,7 +228,7 @@ class Builder:
     # ------------------------------------------------------------------ functions
     @contextmanager
     def function(self, hint: str) -> Generator[Frame, None, None]:
-        """A new function of the module, without arguments yet, becomes the one at hand."""
+        """Make a new function of the module, without arguments, the current one."""
         function = FuncOp.of(self.names.function(hint), [], [])
         assert self._module is not None
         self._module.body.block.add_op(function)
@@ -233,7 +237,7 @@ class Builder:
 
     @contextmanager
     def within(self, frame: Frame) -> Generator[Frame, None, None]:
-        """Build in a frame that was left before."""
+        """Continue building in an earlier frame."""
         around, node, self.frame = self.frame, self.node, frame
         try:
             yield frame
@@ -248,13 +252,13 @@ class Builder:
         return module if isinstance(module, ModuleOp) else None
 
     def mark(self) -> Mark:
-        """What `restore` needs to undo what is done from here on in new functions."""
+        """A mark with which `restore` undoes later changes in new functions."""
         assert self._module is not None
         return Mark(frozenset(self.names.sizes), frozenset(self.names.functions),
                     self._module.body.block.last_op, self.faults.mark())
 
     def restore(self, mark: Mark) -> None:
-        """Forget the functions, names and problems that are newer than the mark."""
+        """Discard the functions, names and problems that are newer than the mark."""
         assert self._module is not None
         self.faults.restore(mark.faults)
         self.names = Names(set(mark.sizes), set(mark.functions))
@@ -264,7 +268,7 @@ class Builder:
 
     # ------------------------------------------------------------------ the end
     def finish(self) -> None:
-        """Remove operations without a use, and weights that no operation names."""
+        """Remove dead operations, and weights that no operation refers to."""
         module, used = self._module, set[str]()
         blocks = [self.block] if module is None else [
             f.body.block for f in module.body.block.ops if isinstance(f, FuncOp)]
@@ -277,7 +281,7 @@ class Builder:
 
 
 def _evaluate(op: GraphOp, operands: tuple[Value, ...]) -> Array | None:
-    """The result's contents, if the operands tell."""
+    """The result's contents, if the operands determine them."""
     count = op.result_tensors[0].count.constant
     numbers = [v.array for v in operands if v.array is not None]
     if len(numbers) < len(operands):
@@ -288,7 +292,7 @@ def _evaluate(op: GraphOp, operands: tuple[Value, ...]) -> Array | None:
 
 
 def _extremes(values: Value) -> list[Expr] | None:
-    """The elements that can be the least or the greatest; None where the contents are unknown."""
+    """The elements that can be the minimum or maximum; None if the contents are unknown."""
     if values.array is not None:
         array = values.array
         return [Expr.of(int(e)) for e in (array.min(), array.max())] if array.size else []
@@ -298,7 +302,8 @@ def _extremes(values: Value) -> list[Expr] | None:
 
 
 def _range_ends(value: SSAValue | None) -> list[Expr] | None:
-    """The first and the last number of a range that only its elements' order or type changed."""
+    """The first and the last number of a range, seen through operations that only reorder or cast.
+    """
     while value is not None and isinstance(value.owner, CastOp | ReshapeOp | BroadcastOp):
         value = value.owner.operands[0]
     if value is None or not isinstance(value.owner, RangeOp):
@@ -314,7 +319,7 @@ def _is_outside(element: Expr, low: Expr, high: Expr) -> bool:
 
 
 def _is_settled(op: GraphOp) -> bool:
-    """Whether no attribute depends on a size; one of a result with another size 0 may."""
+    """Whether no attribute depends on a size, unless another size of the result is 0."""
     sizes = [e for a in op.properties.values() if isinstance(a, SizesAttr) for e in a.data]
     sizes += [a.data for a in op.properties.values() if isinstance(a, ExprAttr)]
     return all(e.constant is not None for e in (*sizes, *op.result_tensors[0].shape))

@@ -1,4 +1,4 @@
-"""The single elements of small integer tensors: some are known, and some only a run tells.
+"""The single elements of small integer tensors: known ones, and those of run-time tensors.
 
     Concat([batch], Unsqueeze(%count), [768])    ->    batch, element 0 of %count, 768
 """
@@ -18,7 +18,7 @@ from dialects.symbolic.expr import Expr
 
 @dataclass(frozen=True)
 class Element:
-    """An element of a tensor, row-major, that only a run tells."""
+    """An element of a tensor, in row-major order, that is only known at run time."""
 
     source: SSAValue
     index: int

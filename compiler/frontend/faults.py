@@ -19,7 +19,7 @@ LEVEL = "graph"
 
 
 class Fault(Exception):
-    """What is wrong with the node or tensor at hand; whoever knows its name completes it."""
+    """A problem of the current node or tensor; a caller that knows its name adds it."""
 
     def __init__(self, what: str, hint: str = ""):
         super().__init__(what)
@@ -28,7 +28,7 @@ class Fault(Exception):
 
 
 class UnknownValue(Fault):
-    """The import depends on the contents of a value that only a run tells."""
+    """The import depends on the contents of a value that are only known at run time."""
 
     def __init__(self, value: Value, what: str, hint: str = ""):
         super().__init__(what, hint)
@@ -36,7 +36,7 @@ class UnknownValue(Fault):
 
 
 class Skip(Exception):
-    """A node needs what a node with a known problem should have made."""
+    """A node uses the result of a node with a recorded problem."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Faults:
     file: str
     problems: list[Problem] = field(default_factory=list[Problem])
     warnings: list[str] = field(default_factory=list[str])
-    """What is wrong and does no harm; told once the model is imported."""
+    """Harmless problems, reported as warnings after the import."""
     unknown: set[str] = field(default_factory=set[str])
 
     def add(self, what: str, node: str = "", level: str = "", hint: str = "") -> None:

@@ -1,11 +1,12 @@
-"""Functions while they are built: what a body knows of the functions around it.
+"""Functions under construction: what a body knows about the enclosing functions.
 
     %y = strata.if %c then @then else @else (%x)      the frame of @main, at hand again
     strata.func @then(%x: ...)                        a frame in it, left before
 
-A value of an outer function is an argument in a body, found at its first use; one of known contents
-is made again instead, so that constants stay constants. A body sees such values through views of
-its own, because what it learns of them, as the sizes that it binds, holds only in it.
+A value of an enclosing function becomes an argument of a body at its first use. A value with known
+contents is recreated instead, so that constants stay constants. A body sees captured values
+through its own views, because what it learns about them, such as the sizes that it binds, only
+holds inside it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from passes.rewriting import erase_unused, used_sizes
 
 @dataclass(frozen=True)
 class Mark:
-    """The names that were taken at a time, the last function then, and the problems."""
+    """A snapshot: the names in use, the last function, and the problems."""
 
     sizes: frozenset[str]
     functions: frozenset[str]
@@ -39,13 +40,13 @@ class Mark:
 
 @dataclass
 class Names:
-    """The names of sizes and functions that have been given."""
+    """The names of sizes and functions in use."""
 
     sizes: set[str] = field(default_factory=set[str])
     functions: set[str] = field(default_factory=lambda: {"main"})
 
     def size(self, hint: str) -> Symbol:
-        """A symbol for a number that a run computes."""
+        """A new symbol for a number computed at run time."""
         return Symbol.computed(_distinct(identifier(hint), self.sizes))
 
     def function(self, hint: str) -> str:
@@ -84,25 +85,25 @@ class Frame:
 
     # ------------------------------------------------------------------ values
     def find(self, value: Value) -> SSAValue | None:
-        """What a value stands for here, if that has been decided."""
+        """The local SSA value of a value, if there already is one."""
         here = value.ssa is not None and _block_of(value.ssa) is self.block
         return value.ssa if here else self.local.get(value)
 
     def owns(self, value: Value) -> bool:
-        """Whether nothing outside this function knows the value."""
+        """Whether the value is local to this function."""
         if value.origin is not None:
             return self.views.get(value.origin) is value
         return value.ssa is not None and _block_of(value.ssa) is self.block
 
     def view(self, value: Value) -> Value:
-        """A value of a function around this one, as this one sees it."""
+        """This function's view of a value of an enclosing function."""
         if value not in self.views:
             self.views[value] = Value(value.type, contents=value.contents, label=value.label,
                                       node=value.node, origin=value)
         return self.views[value]
 
     def capture(self, value: Value) -> SSAValue:
-        """The argument for a value of a function around this one."""
+        """The argument for a value captured from an enclosing function."""
         while value.origin is not None:
             value = value.origin
         if value not in self.captured:
@@ -113,20 +114,20 @@ class Frame:
         return self.captured[value]
 
     def source(self, value: Value) -> SSAValue | None:
-        """The SSA value behind a value, perhaps of a function around this one."""
+        """The SSA value of a value, possibly in an enclosing function."""
         while value.ssa is None and value.origin is not None:
             value = value.origin
         return value.ssa
 
     def outer_value(self, argument: BlockArgument) -> SSAValue | None:
-        """What a captured argument of this function, or of one around it, stands for."""
+        """The outer value of a captured argument of this function, or of an enclosing one."""
         for value, own in self.captured.items():
             if own is argument:
                 return value.ssa
         return None if self.outer is None else self.outer.outer_value(argument)
 
     def argument(self, type_: TensorType) -> Value:
-        """A new argument behind those that there are."""
+        """A new argument after the existing ones."""
         return Value(type_, self.block.insert_arg(type_, len(self.block.args)))
 
     def hides(self, size: Expr) -> bool:
@@ -135,7 +136,7 @@ class Frame:
 
     @property
     def limits(self) -> dict[Symbol, Expr]:
-        """What the numbers of the iterations that this function is in stay below."""
+        """The upper bounds of the iteration numbers of all enclosing loops."""
         around = {} if self.outer is None else self.outer.limits
         if self.trip is None or self.step is None:
             return around
@@ -143,7 +144,7 @@ class Frame:
 
     @property
     def loops(self) -> int:
-        """How many loops this function is in."""
+        """The number of enclosing loops."""
         return (self.step is not None) + (0 if self.outer is None else self.outer.loops)
 
     # ------------------------------------------------------------------ the end
@@ -158,7 +159,7 @@ class Frame:
         return self.function.sym_name.data
 
     def drop_unused(self) -> list[Value]:
-        """Erase operations and captures without a use; the values that are captured still.
+        """Erase dead operations and captures, and return the values that are still captured.
 
         The function's results must have a use: `close` is called, or about to be.
         """
@@ -170,12 +171,12 @@ class Frame:
         return list(self.captured)
 
     def close(self, results: Sequence[SSAValue]) -> list[Value]:
-        """Let the function return these; what it captures, in the order of its arguments."""
+        """Finish the function with these results; return its captures in the order of arguments."""
         self.function.finish([f"r{k}" for k in range(len(results))], results)
         return self.drop_unused()
 
     def arrange(self, values: Sequence[Value]) -> None:
-        """Let the captured arguments be these, in this order, and declare what is left open."""
+        """Arrange the captured arguments in this order, and declare the remaining sizes."""
         for value in values:
             argument = self.block.insert_arg(value.type, len(self.block.args))
             if (old := self.captured.get(value)) is not None:
@@ -188,7 +189,7 @@ class Frame:
         self._declare_sizes()
 
     def _declare_sizes(self) -> None:
-        """Note the sizes that the function has from its caller."""
+        """Declare the sizes that the function receives from its caller."""
         types = [a.type for a in self.block.args if isinstance(a.type, TensorType)]
         used = {s for type_ in types for size in type_.shape for s in size.symbols}
         for op in self.block.ops:

@@ -1,11 +1,11 @@
-"""Loops out of a body that a Python function builds: `strata.loop`.
+"""Builds a `strata.loop` from a body that a Python function builds.
 
-What a loop carries is found out by building the body again and again, until nothing new is learnt:
+The loop-carried values are determined by building the body repeatedly until a fixed point:
 
     the types   those of the first values; a dim that comes out another becomes a size of its own
-    untouched   what the body hands on as it is, is not carried at all
-    counters    what grows by the same number each time is known: i0 + 2*step
-    the count   `while i < n`, of a counter and a size, is a number of iterations
+    untouched   values that the body passes on unchanged are loop-invariant
+    counters    values that grow by a constant per call are known: i0 + 2*step
+    the count   `while i < n` with a counter and a size gives a trip count
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ from dialects.symbolic.expr import Expr, maximum, minimum
 from dialects.symbolic.symbol import Symbol
 
 MAX_LOOPS = 6
-"""Loops within each other, at most: each builds its body several times."""
+"""The maximum nesting depth of loops: each builds its body several times."""
 
 
 @dataclass
 class Turn:
-    """What one call of a body gives: whether to go on, None for true, the carried values, and those
-    to be stacked."""
+    """The results of one call of a body: whether to continue (None: true), the carried values, and
+    the values to stack.
+    """
 
     condition: Value | None
     carried: Sequence[Value]
@@ -52,7 +53,7 @@ Body = Callable[[Expr, list[Value]], Turn]
 
 @dataclass
 class Loop:
-    """A loop that is to be built, and what has been learnt of it.
+    """A loop to be built, and the knowledge about it.
 
     `trip`: how many calls at most, None for any number; `condition`: whether there is a first one,
     None for true. `fixed`: the carried values that never change; `open`: the carried dims, as
@@ -81,7 +82,7 @@ class Loop:
         return [k for k in range(len(self.initial)) if k not in self.fixed]
 
     def generalize(self) -> None:
-        """Take nothing from the first values but element types and numbers of dims."""
+        """Discard everything known from the initial values except element types and ranks."""
         self.general, self.rates = True, {}
         self.open = {(k, d) for k, v in enumerate(self.initial) for d in range(v.rank)}
         self.open -= self.rigid
@@ -94,7 +95,7 @@ class Loop:
                                         for d, s in enumerate(value.shape)])
 
     def count(self, k: int, step: Expr) -> Value:
-        """A counter's value at an iteration."""
+        """The value of a counter in an iteration."""
         first = self.initial[k]
         assert first.expressions is not None
         return computed(_objects(first.expressions + self.rates[k] * step), first.type)
@@ -106,15 +107,15 @@ def _objects(values: object) -> Array:
 
 
 def _may_count(value: Value) -> bool:
-    """Whether a value is known to be integers from 0 up."""
+    """Whether a value is known to be non-negative integers."""
     known = value.expressions if value.is_small and value.element != t.i1 else None
     return known is not None and all(certain_sign(Expr.of(e)) in (0, 1) for e in known.reshape(-1))
 
 
 def repeat(build: Builder, loop: Loop, body: Body) -> tuple[list[Value], list[Value]]:
-    """The last carried values, and the stacked ones, with a new first dim.
+    """Build the loop; returns the final carried values, and the stacked ones with a new first dim.
 
-    The body is called several times. Raises Fault, or Skip when the body has a noted problem.
+    The body is called several times. Raises Fault, or Skip if the body has a recorded problem.
     """
     if build.frame.loops >= MAX_LOOPS:
         raise Fault(f"loops stand more than {MAX_LOOPS} deep in each other")
@@ -133,9 +134,9 @@ def repeat(build: Builder, loop: Loop, body: Body) -> tuple[list[Value], list[Va
 def _in_general(
     build: Builder, loop: Loop, body: Body, mark: Mark, error: Exception
 ) -> tuple[list[Value], list[Value]]:
-    """The loop without what is known of the first values, which may be special.
+    """Build the loop without assumptions from the initial values, which may be special.
 
-    Raises the error when that fails, too.
+    Raises the original error if that fails, too.
     """
     if loop.general:
         raise error
@@ -153,7 +154,7 @@ def _in_general(
 # ---------------------------------------------------------------------- the body
 @dataclass
 class Attempt:
-    """The body built once: `arguments` are what stood for the carried values."""
+    """The body, built once; `arguments` represent the carried values."""
 
     frame: Frame
     counter: Symbol
@@ -181,9 +182,9 @@ def _build_body(build: Builder, loop: Loop, body: Body) -> Attempt:
 
 
 def _levelled(build: Builder, loop: Loop, k: int, before: Value, after: Value) -> Value:
-    """A single element after an iteration with as many dims as before it, if these are more.
+    """A single element after an iteration, with its rank raised to that before the iteration.
 
-    If they are fewer, the first value gets those of this one, for the next attempt.
+    If it is the higher one, the initial value gets this rank in the next attempt.
     """
     if after.rank == before.rank or not (
             after.type.count.constant == before.type.count.constant == 1):
@@ -199,13 +200,13 @@ def _levelled(build: Builder, loop: Loop, k: int, before: Value, after: Value) -
 
 
 def _argument(build: Builder, loop: Loop, frame: Frame, k: int, step: Expr) -> Value:
-    """What stands for a carried value in the body."""
+    """The argument that represents a carried value in the body."""
     if k in loop.fixed:
         return frame.view(loop.initial[k])
     argument = frame.argument(loop.type_of(k, lambda: build.new_size("size")))
     if k in loop.rates:
         return loop.count(k, step)
-    if k not in loop.opaque:  # a guess, to see what the body makes of it
+    if k not in loop.opaque:  # an assumption, to be checked against the body
         guess = np.empty(argument.type.static_shape or (), object)
         guess.reshape(-1)[:] = [build.new_size("count") for _ in range(guess.size)]
         argument.contents = guess
@@ -213,7 +214,7 @@ def _argument(build: Builder, loop: Loop, frame: Frame, k: int, step: Expr) -> V
 
 
 def _learn(loop: Loop, attempt: Attempt) -> bool:
-    """Note what the body tells of the carried values; whether that was news."""
+    """Update the knowledge about carried values from a body; returns whether it changed."""
     news = [_learn_value(loop, attempt, k) for k in loop.varying]
     return any(news) or _learn_count(loop, attempt)
 
@@ -227,7 +228,7 @@ def _learn_value(loop: Loop, attempt: Attempt, k: int) -> bool:
         return True
     if (after.element, after.rank) != (before.element, before.rank):
         raise Fault(f"what it carries as value {k} is {before.type.short} before an iteration and "
-                    f"{after.type.short} behind it")
+                    f"{after.type.short} after it")
     open_ = {(k, d) for d in range(after.rank) if after.shape[d] != before.shape[d]}
     news = bool(open_ - loop.open)
     loop.open |= open_
@@ -235,7 +236,7 @@ def _learn_value(loop: Loop, attempt: Attempt, k: int) -> bool:
 
 
 def _learn_rate(loop: Loop, k: int, before: Value, after: Value) -> bool:
-    """Whether a guess turned out to be a counter or not, or a counter to be none after all."""
+    """Update whether a carried value is a counter; returns whether the knowledge changed."""
     known = k in loop.rates
     rate = None
     if after.expressions is not None and before.expressions is not None and (
@@ -251,7 +252,7 @@ def _learn_rate(loop: Loop, k: int, before: Value, after: Value) -> bool:
 
 # ---------------------------------------------------------------------- the number of iterations
 def _learn_count(loop: Loop, attempt: Attempt) -> bool:
-    """Whether the condition turned out to limit the number of iterations by a size."""
+    """Whether the condition was found to bound the trip count by a size."""
     condition = attempt.turn.condition
     limit = None if loop.counted or condition is None else _bound(attempt, condition)
     if limit is None:
@@ -282,7 +283,7 @@ def _bound(attempt: Attempt, condition: Value) -> tuple[Expr, Expr] | None:
 
 
 def _less(condition: Value) -> tuple[Expr, Expr] | None:
-    """(a, b) where the condition is a < b of two sizes."""
+    """(a, b) if the condition is a < b for two sizes."""
     op = None if condition.ssa is None else condition.ssa.owner
     if not isinstance(op, LessOp | GreaterOp | LessEqualOp):
         return None
@@ -298,7 +299,7 @@ def _less(condition: Value) -> tuple[Expr, Expr] | None:
 def _finish(
     build: Builder, loop: Loop, attempt: Attempt
 ) -> tuple[list[Value], list[Value]]:
-    """The operation for a body of which all is known."""
+    """Build the operation once everything about the body is known."""
     frame, turn = attempt.frame, attempt.turn
     going = None if loop.counted else turn.condition
     all_calls = loop.condition is None and going is None
@@ -327,7 +328,7 @@ def _finish(
 def _close(
     build: Builder, attempt: Attempt, carried: Sequence[int], condition: Value | None
 ) -> list[Value]:
-    """Let the body return what it gives; the values that it captures."""
+    """Finish the body with its results, and return the values that it captures."""
     turn = attempt.turn
     with build.within(attempt.frame):
         values = [] if condition is None else [flag(build, condition)]

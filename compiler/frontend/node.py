@@ -1,4 +1,4 @@
-"""What the importer of an operator has at hand in every frontend: means to build.
+"""The base of nodes in all frontends: helpers with which importers build operations.
 
 `n(AddOp, x, y)` builds an operation and returns its value.
 """
@@ -36,7 +36,7 @@ def fixed(size: Size, what: str) -> int:
 
 @dataclass(eq=False)
 class NodeBase:
-    """One node at its turn in the import."""
+    """The node that is being imported."""
 
     name: str
     build: Builder
@@ -57,28 +57,28 @@ class NodeBase:
         return x if x.element == element else self(CastOp, x, to=element)
 
     def reshape(self, x: Value, shape: Sequence[Size]) -> Value:
-        """x in another shape; x itself where the shape is the same."""
+        """x in another shape; x itself if the shape is the same."""
         return x if _has_shape(x, shape) else self(ReshapeOp, x, shape=list(shape))
 
     def broadcast(self, x: Value, shape: Sequence[Size]) -> Value:
-        """x repeated to a shape that it fits; x itself where it has that shape."""
+        """x broadcast to a shape; x itself if it has that shape."""
         return x if _has_shape(x, shape) else self(BroadcastOp, x, shape=list(shape))
 
     def transpose(self, x: Value, perm: Sequence[int]) -> Value:
-        """x with permuted dims; x itself where they stay in place."""
+        """x with permuted dims; x itself for the identity."""
         same = list(perm) == list(range(x.rank))
         return x if same else self(TransposeOp, x, perm=list(perm))
 
     def require(self, low: Size, values: Value, high: Size) -> None:
-        """Let a run end with an error for an element of an integer tensor outside [low, high)."""
+        """Add a run-time check that the elements of an integer tensor are in [low, high)."""
         self.build.require(low, values, high)
 
     def require_index(self, values: Value, size: Size) -> None:
-        """As `require`, of indices of a dim; negative ones count from its end."""
+        """The same as `require` for indices into a dim; negative ones count from its end."""
         self.require(-Expr.of(size), values, size)
 
     def require_vectors(self, vectors: Value, sizes: Sequence[Size]) -> None:
-        """As `require_index`, of the entries of the last dim, one for each of the first `sizes`."""
+        """The same as `require_index` for entries of the last dim, one for each of `sizes`."""
         depth = (vectors.shape[-1].constant or 0) if vectors.rank else 0
         used = list(map(Expr.of, sizes[:depth]))
         if len(set(used)) == 1:
@@ -94,7 +94,7 @@ class NodeBase:
         return self.part(x, x.rank - 1, k, 1)
 
     def part(self, x: Value, axis: int, start: Size, size: Size, step: int = 1) -> Value:
-        """Entries of one axis from `start` on; x itself where that is all of them."""
+        """Entries of one axis from `start` on; x itself if these are all entries."""
         if Expr.of(size) == x.shape[axis] and step == 1:
             return x
         starts, sizes, steps = [Expr.of(0)] * x.rank, list(x.shape), [1] * x.rank
@@ -103,7 +103,7 @@ class NodeBase:
 
 
     def whole_windows(self, x: Value, window: Window) -> None:
-        """Let a run check that windows are not larger than the padded spatial dims of x."""
+        """Add a run-time check that windows are not larger than the padded spatial dims of x."""
         for dim, size in enumerate(x.shape[2:]):
             if least(window.room(size, dim)) < 0:
                 self.build.assume(0, "<=", window.room(size, dim))

@@ -1,4 +1,4 @@
-"""What `start:end:step` takes of a dim, in sizes: with the rules of Python, NumPy and ONNX."""
+"""The range that `start:end:step` selects from a dim, by the rules of Python, NumPy and ONNX."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a value is during import: a tensor, and what is known of its contents.
+"""Values during import: tensors with possibly known contents.
 
-A value that a model computes from shapes has contents before anything runs. They are either a
-NumPy array of the value's dtype, or, when they depend on size symbols, an object array of size
-expressions. Such a value becomes an operation only where something needs it as a tensor.
+A value that a model computes from shapes has contents at compile time. They are either a NumPy
+array of the value's dtype or, if they depend on size symbols, an object array of size expressions.
+Such a value only becomes an operation if something uses it as a tensor.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Instruments: they watch a module as it goes through the pipeline, and change nothing.
+"""Instruments: they observe a module in the pipeline without changing it.
 
     dump         writes the text after every pass that changed something
     timing       measures the passes
     verify       executes the module after every pass and compares the numbers
-    progress     tells on the terminal what is being done
-    provenance   (for these) which operations have lost their model node
+    progress     shows progress on the terminal
+    provenance   (used by these) finds operations without a model node
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
 
 
 class Instrument:
-    """What an instrument may do. By default it does nothing."""
+    """The callbacks of an instrument, which do nothing by default."""
 
     wants_passes: bool = True
-    """Whether passes must run for it, also where the compiled model is in the cache."""
+    """Whether passes must run for it even if the compiled model is in the cache."""
     wants_changes: bool = False
-    """Whether `changed` must be told truly; that costs a printout after every pass."""
+    """Whether it needs an accurate `changed`, which costs printing the module after every pass."""
 
     def tell(self, phase: str) -> None:
-        """Something other than a pass begins."""
+        """Called when a phase other than a pass begins."""
 
     def count(self, done: int, total: int, seconds: float | None = None) -> None:
-        """So much of the work is done. `seconds`: what the rest takes, where that is known."""
+        """Called on progress. `seconds`: the remaining time, if known."""
 
     def start(self, state: State) -> None:
-        """Before the first pass; the module is as it was read."""
+        """Called before the first pass, with the module as read."""
 
     def before(self, step: Step, state: State) -> None:
-        """Before a pass."""
+        """Called before a pass."""
 
     def after(self, step: Step, state: State, seconds: float, changed: bool) -> None:
-        """After a pass; `state.level` is the level that holds now."""
+        """Called after a pass; `state.level` is the current level."""
 
     def finish(self, state: State) -> None:
-        """After the last pass."""
+        """Called after the last pass."""
 
     def emitted(self, level: str, text: str, seconds: float) -> None:
-        """The target has made code."""
+        """Called when the target has emitted code."""

@@ -1,7 +1,7 @@
-"""A module over tensors in f64: what it computes when rounding to f32 has no part in it.
+"""A tensor-level module in f64, which computes its results without rounding to f32.
 
-Every f32 becomes f64: arguments, results, constants and the types in attributes. Halves and
-narrower floats stay, as a model that has them rounds on purpose.
+Every f32 becomes f64: arguments, results, constants and types in attributes. Half-precision and
+narrower floats are kept, since a model uses them to round on purpose.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""Writes the module into a folder after every pass that changed something, and an index.
+"""Writes the module after every pass that changed it into a folder, with an index.
 
     00-graph-import.mlir     the model as it was read
     01-graph-fold-sizes.mlir after that pass; a pass that changed nothing writes nothing
     ...
     23-llvm.ll               the target's code
     schedules.txt            the schedules of all kernels as scripts, for --schedule
-    weights.npz              the weights that the texts name
-    index.md                 the list of these, with numbers of operations and times
+    weights.npz              the weights that the texts refer to
+    index.md                 a list of these files, with operation counts and times
 
-Of what is in the folder already, only what an earlier dump wrote goes (see `dump_folder.py`).
+Of the files that are already in the folder, only those of an earlier dump are removed (see
+`dump_folder.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 INDEX = "index.md"
 SCRIPTS = "schedules.txt"
 SUFFIXES = {"llvm": ".ll", "asm": ".s", "triton": ".py"}
-"""The customary endings of kinds of code; any other ends in its own name."""
+"""The customary file suffixes of code levels; others use their own name."""
 
 
 @dataclass(frozen=True)

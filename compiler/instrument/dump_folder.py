@@ -1,9 +1,9 @@
-"""The folder of a dump: what the dump wrote itself it may replace, and nothing else.
+"""The folder of a dump. Only files written by dumps may be replaced.
 
     .strata-dump.json    the files that a dump wrote, each with its size and time of change
 
-A file that somebody made or edited is not in that list, or is there with another size or time. It
-is left alone, and where a new dump would have to write over it, the dump is refused.
+A file that somebody created or edited is not in that list, or its size or time differs. It is left
+alone, and a dump that would have to overwrite it is refused.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _HINT = "move them away, or name another folder"
 
 
 class DumpFolder:
-    """A folder that is written into, and what has been written by now."""
+    """A dump folder, and the files written so far."""
 
     def __init__(self, path: Path):
         self.path = path
         self._written: dict[str, list[int]] = {}
 
     def begin(self) -> None:
-        """Make the folder, and remove an earlier dump. Raises StrataError."""
+        """Create the folder, and remove an earlier dump. Raises StrataError."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             earlier = _listed(self.path)
@@ -49,8 +49,10 @@ class DumpFolder:
 
     @contextmanager
     def writing(self, name: str) -> Generator[BinaryIO]:
-        """A file of the dump, there once it is whole. Raises StrataError, also where there is one
-        of somebody else's."""
+        """A file of the dump, which appears once it is complete.
+
+        Raises StrataError, also if a file that no dump wrote has that name.
+        """
         path = self.path / name
         if _state(path) != self._written.get(name):
             raise StrataError(f"cannot dump into {self.path}", [Problem(
@@ -72,7 +74,7 @@ class DumpFolder:
 
 
 def folder_of_graph(base: Path) -> Path:
-    """A folder inside for one of several graphs: the first that this process has not used yet."""
+    """A subfolder for one of several graphs: the first that this process has not used yet."""
     number = 0
     while _content(base / f"graph-{number}").get("run") == _run():
         number += 1
@@ -80,7 +82,7 @@ def folder_of_graph(base: Path) -> Path:
 
 
 def _run() -> str:
-    """What tells this process from all others: its number, and when it began."""
+    """A unique identification of this process: its id and start time."""
     began = ""
     with suppress(OSError, IndexError), open(f"/proc/{os.getpid()}/stat", encoding="ascii",
                                              errors="replace") as file:
@@ -89,7 +91,7 @@ def _run() -> str:
 
 
 def _content(folder: Path) -> dict[str, Any]:
-    """What the list of an earlier dump says; empty where there is none that can be read."""
+    """The contents of an earlier dump's list; empty if there is no readable one."""
     try:
         found: Any = json.loads((folder / LIST).read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -98,7 +100,7 @@ def _content(folder: Path) -> dict[str, Any]:
 
 
 def _listed(folder: Path) -> dict[str, Any]:
-    """The files that an earlier dump wrote, by names that lead nowhere else."""
+    """The files that an earlier dump wrote, restricted to names inside the folder."""
     files: Any = _content(folder).get("files")
     if not isinstance(files, dict):
         return {}
@@ -107,7 +109,7 @@ def _listed(folder: Path) -> dict[str, Any]:
 
 
 def _state(path: Path) -> list[int] | None:
-    """Size and time of change of what is there; None where there is nothing."""
+    """The size and modification time of a file; None if there is none."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:

@@ -1,17 +1,18 @@
-"""How far each element of an output may be off: what rounding in another order explains, in f64.
+"""How much each element of an output may differ due to rounding, estimated with f64 runs.
 
-The outputs are computed in f64, and a few times with each number of each result off by a unit in
-the last place that it has in the model's own type, or by none. How far these runs are from f64 is
-what rounding does to the model on these inputs. It depends on the element: near 0 a tenth of the
-largest error may be a wrong number. So elements of like magnitude are taken together (powers of
-two, and their neighbours until there are FEW), and each may be off by GRANTED times the most that
-one of them was off.
+The outputs are computed in f64, and then several times with every number of every result randomly
+perturbed by at most one unit in the last place of the model's own type. The deviations of these
+runs from f64 show the effect of rounding on these inputs. The effect depends on the element: for
+one near 0, a tenth of the largest error may be a wrong number. Elements of similar magnitude are
+therefore grouped (by powers of two, with neighbouring powers until there are FEW elements), and
+each may deviate by GRANTED times the largest deviation in its group.
 
-That a sum is off by more than one unit is part of GRANTED: a sum of 256 numbers in one register,
-whose parts all have one sign, is off by 9 units where its result alone would be off by one.
+GRANTED also covers sums that deviate by more than one unit: a sum of 256 numbers of one sign in a
+single register deviates by 9 units where a perturbed result would deviate by one.
 
-A model that decides by floats (compares, rounds, sorts) can leap where another form of it does not,
-so that a few runs tell too little; there `verify` compares with the largest magnitude only.
+A model that makes discrete decisions on floats (compares, rounds, sorts) can be discontinuous, so
+that a few runs are not representative. For such models, `verify` only compares relative to the
+largest magnitude.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ from dialects.strata.types import Array, TensorType, f32, is_float
 from targets.reference.interpret import interpret
 
 GRANTED = 8
-"""How many times the deviation of like elements an element may be off."""
+"""The factor by which an element may exceed the deviation of similar elements."""
 FEW = 64
-"""From how many elements on their runs tell how far they may be off."""
+"""The least number of elements in a group for a meaningful estimate."""
 F32_UNIT = float(np.finfo(np.float32).eps)
 UNITS = 4
-"""How many units in the last place an element may be off in any case."""
+"""The units in the last place by which an element may always deviate."""
 LEAPS = (graph.FloorOp, graph.CeilOp, graph.RoundOp, graph.SignOp, graph.ModOp)
-"""Operations whose floats leap."""
+"""Operations that are discontinuous in their floats."""
 
 
 @dataclass(frozen=True)
 class Explained:
-    """Per output, what it is in f64 and by how much each element may differ from that."""
+    """For each output, its value in f64 and the allowed deviation of each element."""
 
     exact: Sequence[Array]
     limits: Sequence[Array]
@@ -56,7 +57,7 @@ class Explained:
 
 
 def explain(rounding: Rounding) -> Explained | None:
-    """What rounding explains of a module at graph level; None where a few runs do not tell that."""
+    """The deviations that rounding explains, for a module at graph level; None if unknown."""
     found = in_doubles(rounding.module, rounding.weights)
     if found is None or decides_by_floats(rounding.module):
         return None
@@ -75,7 +76,7 @@ def explain(rounding: Rounding) -> Explained | None:
 
 
 def decides_by_floats(module: ModuleOp) -> bool:
-    """Whether some result that is no float, or leaps, depends on floats."""
+    """Whether a result that is not a float, or is discontinuous, depends on floats."""
     return any((isinstance(op, LEAPS) and any(_floats(op))) or (any(_floats(op)) and any(
         isinstance(r.type, TensorType) and not is_float(r.type.element) for r in op.results))
         for op in module.walk())
@@ -106,7 +107,7 @@ def _is_explained(got: Array, exact: Array, limit: Array) -> bool:
 
 
 def _limits(exact: Array, own: Array, runs: Sequence[Array]) -> Array:
-    """By how much each element may be off."""
+    """The allowed deviation of each element."""
     if own.dtype.kind != "f" or not own.size:
         return np.zeros(exact.shape)
     with np.errstate(all="ignore"):
@@ -126,7 +127,7 @@ def _limits(exact: Array, own: Array, runs: Sequence[Array]) -> Array:
 
 
 def _among_like(most: Array, count: Array) -> Array:
-    """Per power of two, the most among the nearest powers that together have FEW elements."""
+    """For each power of two, the maximum over the nearest powers with FEW elements in all."""
     found, total = np.empty(len(most)), int(count.sum())
     for k in range(len(most)):
         near, reach = slice(k, k + 1), 1

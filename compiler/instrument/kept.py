@@ -1,4 +1,4 @@
-"""Knows, at any moment, how much compiled code is in the cache: what Ctrl-C tells of it."""
+"""Tracks how much compiled code is in the cache, for the report on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from compiler.instrument import Instrument
 from targets.files import folder_fault
 
 MAKING_CODE = "making code"
-"""How the phase is called in which targets compile."""
+"""The name of the phase in which targets compile."""
 
 
 @dataclass
 class KeptCode(Instrument):
-    """`folder`: the cache, None for none. What has its code is kept before it is counted."""
+    """`folder`: the cache, or None. Code is stored before it is counted."""
 
     wants_passes = False
 
@@ -21,7 +21,7 @@ class KeptCode(Instrument):
     done: int = 0
     total: int = 0
     is_code: bool = False
-    """Whether what is counted is code."""
+    """Whether code is being counted."""
 
     def tell(self, phase: str) -> None:
         self.is_code = phase.endswith(MAKING_CODE)
@@ -31,7 +31,7 @@ class KeptCode(Instrument):
             self.done, self.total = done, total
 
     def __str__(self) -> str:
-        """`12 of 41 pieces of code are compiled and kept; ...`; empty where nothing is."""
+        """`12 of 41 pieces of code are compiled and kept; ...`; or an empty string."""
         if not self.done or self.folder is None or folder_fault(self.folder):
             return ""
         return (f"{self.done} of {self.total} pieces of code are compiled and kept; the same "

@@ -1,7 +1,7 @@
-"""Tells on standard error what is being done, once that takes longer than two seconds.
+"""Shows progress on standard error once an operation takes longer than two seconds.
 
-On a terminal there is a line with a bar, `n of m` and the time that is left (by rich, which is not
-imported before it is shown); elsewhere, if asked for, every phase gets a line of its own.
+On a terminal, it shows a progress bar with `n of m` and the remaining time, using rich, which is
+only imported when needed. Elsewhere, if requested, it prints one line per phase.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from compiler.pipeline.steps import Step
 
 PATIENCE = 2.0
-"""Seconds of silence."""
+"""Seconds before anything is shown."""
 PER_SECOND = 4
-"""How often the line is drawn."""
+"""The number of redraws per second."""
 TELLING = 0.05
-"""The share of the work that must be done before the rest can be estimated from it."""
+"""The share of the work that must be done before the remaining time is estimated."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Progress(Instrument):
     done: int = 0
     total: int = 0
     until: float | None = None
-    """When the work ends, where that is known."""
+    """The expected end of the work, if known."""
 
     def __enter__(self) -> Self:
         self.on_terminal = self.stream.isatty()
@@ -65,7 +65,7 @@ class Progress(Instrument):
             if self.bar is not None:
                 self.bar.stop()
 
-    # ------------------------------------------------------------------ what is told
+    # ------------------------------------------------------------------ events
     def tell(self, phase: str) -> None:
         """A new phase begins."""
         self.phase = phase
@@ -73,7 +73,7 @@ class Progress(Instrument):
             self._show()
 
     def count(self, done: int, total: int, seconds: float | None = None) -> None:
-        """So much of some work is done. `seconds`: how long the rest takes, if that is known."""
+        """Record progress. `seconds`: the remaining time, if known."""
         now = time.monotonic()
         if total != self.total or done < self.done:
             self.counting_since = now
@@ -95,7 +95,7 @@ class Progress(Instrument):
                 self.bar.start()
 
     def left(self) -> str:
-        """`about 12 s left`, or nothing where that cannot be told yet."""
+        """`about 12 s left`, or an empty string if there is no estimate yet."""
         now = time.monotonic()
         if self.until is not None:
             return _about(self.until - now)
@@ -103,7 +103,7 @@ class Progress(Instrument):
             return ""
         return _about((now - self.counting_since) * (self.total - self.done) / self.done)
 
-    # ------------------------------------------------------------------ how it is shown
+    # ------------------------------------------------------------------ display
     def _show(self) -> None:
         with self.lock:
             if not self.active or not self.phase:

@@ -1,4 +1,4 @@
-"""Checks that operations keep the name of the model node that they come from.
+"""Checks provenance: that operations keep the name of the model node that they come from.
 
 Scalar operations and terminators inside a nest, a map or a kernel belong to it and are not counted.
 """

@@ -1,8 +1,8 @@
-"""How far a model's outputs move when every operation rounds its result otherwise.
+"""Measures how much a model's outputs change if every operation rounds differently.
 
-Sums in another order differ in the last bits. Most models keep such differences small; one that
-subtracts nearly equal numbers on the inputs at hand does not, and then no other form of it can be
-closer to what was computed first.
+Sums in another order differ in the last bits. In most models such differences stay small. A model
+that subtracts nearly equal numbers on the given inputs amplifies them, and then no lowered form of
+it can be closer to the reference.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ TRIALS = 4
 
 @dataclass
 class Rounding:
-    """A module over tensors with its weights, inputs, and what it computes of them.
+    """A tensor-level module with its weights, inputs and expected outputs.
 
-    `errors` keeps what was found by the runs that have been made.
+    `errors` caches the results of the runs so far.
     """
 
     module: ModuleOp
@@ -41,13 +41,13 @@ class Rounding:
     errors: list[float] = field(default_factory=list[float])
 
     def effect(self) -> float:
-        """The largest error of some runs in which each number of each result is off by one unit in
-        its last place, or by none. Runs that leave the range of numbers tell nothing.
+        """The largest error of several runs in which every number of every result is randomly
+        perturbed by at most one unit in the last place. Runs that overflow are ignored.
         """
         return max(self.effects())
 
     def effects(self) -> Iterator[float]:
-        """The same after each run, which is made when it is asked for: it only grows."""
+        """The largest error after each run. Runs are made on demand, and the error only grows."""
         for seed in range(TRIALS):
             if seed == len(self.errors):
                 self.errors.append(self._trial(np.random.default_rng(seed)))
@@ -65,10 +65,10 @@ def altered_run(
     module: ModuleOp, weights: WeightStore, inputs: Sequence[Array],
     random: np.random.Generator, step: float | None = None,
 ) -> list[Array]:
-    """The outputs where each number of each result is off by `step` times itself, or by none.
+    """The outputs if every number of every result is randomly perturbed by a relative step.
 
-    `step`: that of f64; by default, and of other types always, a unit in the last place. Raises
-    EvaluationError, or IndexRangeError where numbers become indices.
+    `step` applies to f64; its default, and the step of all other types, is one unit in the last
+    place. Raises EvaluationError, or IndexRangeError where numbers become indices.
     """
     def alter(array: Array) -> Array:
         if not is_float(element_of(array.dtype)):

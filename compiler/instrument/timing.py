@@ -1,4 +1,4 @@
-"""Measures the passes: seconds, and the number of operations that each leaves."""
+"""Measures passes: their time in seconds and the number of operations after each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Timing(Instrument):
         self.rows.append(PassTime(step.name, state.level, seconds, count_operations(state.module)))
 
     def table(self) -> str:
-        """The rows as text, the slowest pass last to be seen."""
+        """The rows as text, with the slowest pass last."""
         rows = sorted(self.rows, key=lambda row: row.seconds)
         lines = [f"{r.seconds:9.3f} s  {r.operations:7} ops  {r.name}" for r in rows]
         total = sum(r.seconds for r in rows)
@@ -42,5 +42,5 @@ class Timing(Instrument):
 
 
 def count_operations(module: Operation) -> int:
-    """All operations inside a module, those in bodies included."""
+    """The number of operations inside a module, including nested ones."""
     return sum(1 for _ in module.walk()) - 1

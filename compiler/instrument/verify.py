@@ -1,10 +1,10 @@
 """Executes the module after every pass that changed it, and compares the outputs.
 
-What the imported module computes, by the NumPy meaning of its operations, is what every later form
-of it must compute, element by element as far as rounding in another order explains
-(`explained.py`). Of a model that decides by floats, an output is compared with its largest
-magnitude. Where that does not fit, it is measured how far rounding alone moves the outputs on these
-inputs, and a few times that is granted.
+The reference is the imported module, evaluated with the NumPy semantics of its operations. Every
+later form must agree with it element by element, up to differences explained by rounding in
+another order (`explained.py`). For a model that makes discrete decisions on floats, the error is
+relative to an output's largest magnitude. If that error exceeds the tolerance, the effect of
+rounding alone on these inputs is measured, and a small multiple of it is allowed.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 _FAILURES = (ValueError, ArithmeticError, LookupError, EvaluationError, AccessError)
 
 GRANTED = 3
-"""How many times the effect of rounding an error may be."""
+"""The factor by which an error may exceed the effect of rounding."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One execution. `wrong`: why it is not what it should be; empty when it is."""
+    """One execution. `wrong`: why its results are wrong, or an empty string."""
 
     made_by: str
     level: str
@@ -55,7 +55,7 @@ class Check:
 
 @dataclass
 class Verify(Instrument):
-    """`make_inputs` gives the inputs for a signature; `tell_row` is called with every row.
+    """`make_inputs` creates the inputs for a signature; `tell_row` is called with every row.
 
     `levels_only`: execute at the end of each level instead of after each pass.
     """
@@ -105,14 +105,14 @@ class Verify(Instrument):
 
     @property
     def oddities(self) -> list[str]:
-        """What is odd about what the imported model computes, and no input explains."""
+        """Unexpected values in the imported model's outputs that no input explains."""
         module, weights = self.imported
         return oddities(self.signature.output_names, self.computed, self.inputs,
                         lambda: constants_of(module, weights))
 
     @property
     def incomparable(self) -> list[str]:
-        """What agreement says nothing about."""
+        """The outputs that cannot be compared."""
         return incomparable(self.signature.output_names, self.expected)
 
     @property
@@ -126,12 +126,12 @@ class Verify(Instrument):
     def check_outputs(
         self, made_by: str, run: Callable[[Sequence[Array]], Sequence[Array]]
     ) -> None:
-        """Compare what something else computes: the target's own code."""
+        """Compare the results of another execution, such as the target's code."""
         self._compare(made_by, "native", 0, lambda: run(self.inputs))
 
     @cached_property
     def rounding(self) -> Rounding | None:
-        """How far rounding alone moves the outputs of the imported model; None where unknown."""
+        """The effect of rounding on the outputs of the imported model; None if unknown."""
         module, weights = self.original
         if not is_tensor_level(module):
             return None
@@ -144,7 +144,8 @@ class Verify(Instrument):
                       lambda: self._interpret(state))
 
     def _accept(self, state: State) -> None:
-        """Tell the error of a pass that rounds on purpose; what it left is right from now on."""
+        """Report the error of a pass that rounds on purpose, and use its results as the reference.
+        """
         self.skipped = False
         started = time.perf_counter()
         outputs = self._interpret(state)
@@ -179,13 +180,13 @@ class Verify(Instrument):
 
     @cached_property
     def explained(self) -> Explained | None:
-        """How far rounding explains each element to be off; None where that is not known."""
+        """The deviation of each element that rounding explains; None if unknown."""
         return None if self.rounding is None else explain(self.rounding)
 
     def _first_wrong_output(
         self, errors: Sequence[float], outputs: Sequence[Array]
     ) -> int | None:
-        """The first output whose error neither its type explains nor rounding."""
+        """The first output whose error is explained neither by its type nor by rounding."""
         if self.tolerance is None and self.explained is not None:
             return self.explained.first_beyond(outputs)
         output = first_beyond(errors, self.expected, self.tolerance)

@@ -1,1 +1,1 @@
-"""Arrays, files and signatures at a model's border."""
+"""Arrays, files and signatures at a model's boundary."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dialects.strata.types import Array
 
 FILE_ERRORS = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
-"""What NumPy raises for a file that is not whole, or no file of its own."""
+"""The exceptions that NumPy raises for a damaged or foreign file."""
 
 
 def read_npz(path: Path) -> dict[str, Array]:

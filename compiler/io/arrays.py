@@ -1,8 +1,8 @@
-"""Arrays of other libraries: in without a copy where their memory allows it, and the same kind out.
+"""Converts arrays of other libraries, without a copy if possible, and back to the same kind.
 
-NumPy arrays, torch tensors, and whatever else has `__dlpack__`. NumPy has no bfloat16 and no narrow
-types of its own, so such tensors go through their bits; the dtypes are those of `ml_dtypes`, and
-have the names that torch's have.
+NumPy arrays, torch tensors, and whatever else has `__dlpack__`. NumPy has neither bfloat16 nor
+narrow types, so such tensors are converted through their bits. Their dtypes are those of
+`ml_dtypes`, which have the same names as torch's.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from dialects.strata.types import Array
 
 Back = Callable[[Any], Any]
-"""Makes an array of the caller's kind; what is of it already stays."""
+"""Converts an array to the caller's kind, unless it already is of that kind."""
 
 
 def to_numpy(value: Any) -> Array:
-    """A C-contiguous NumPy array on the same memory; a copy only where that has another order.
+    """A C-contiguous NumPy array that shares memory, or a copy if the layout differs.
 
-    Raises TypeError for what is no array.
+    Raises TypeError for anything that is not an array.
     """
     if isinstance(value, np.ndarray):
         return contiguous(cast("Array", value))
@@ -38,12 +38,12 @@ def to_numpy(value: Any) -> Array:
 
 
 def contiguous(array: Array) -> Array:
-    """The array itself if it is C-contiguous, else a copy; a scalar stays one."""
+    """The array itself if it is C-contiguous, otherwise a copy; a scalar stays a scalar."""
     return np.ascontiguousarray(array).reshape(array.shape)
 
 
 def kind_of(value: Any) -> Back | None:
-    """How to make an array of the kind of `value` from a NumPy array; None for NumPy's own."""
+    """The conversion from NumPy to arrays of the kind of `value`; None for NumPy arrays."""
     if isinstance(value, np.ndarray):
         return None
     if _is_torch(value):
@@ -54,7 +54,7 @@ def kind_of(value: Any) -> Back | None:
 
 
 def is_foreign(dtype: np.dtype[Any]) -> bool:
-    """Whether it is a dtype that NumPy does not have by itself, nor keeps in files."""
+    """Whether it is a dtype that NumPy itself lacks and cannot store in files."""
     return dtype.isbuiltin == 2
 
 

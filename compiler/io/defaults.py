@@ -1,9 +1,9 @@
-"""Inputs of a model that have a default, which compilation takes for a constant.
+"""Inputs of a model with a default value, which compilation treats as constants.
 
-onnxruntime takes other contents for them at any call (an initializer that is an input as well, from
-IR version 4 on). Here they are constants, with which weights can be packed and folded, unless
-options name them. A module tells of them in the attribute `strata.defaults`: name -> `3x2`, its
-sizes as `--shape` takes them. So a call that brings such an input anyway is told what to do.
+Such an input is also an initializer (from IR version 4 on), and onnxruntime accepts other contents
+at any call. Here it is a constant, so that weights can be packed and folded, unless the options
+name it. A module lists these inputs in the attribute `strata.defaults`: name -> `3x2`, the sizes
+in the form of `--shape`. The error for a call that passes such an input can then say what to do.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def defaults_of(module: ModuleOp) -> dict[str, str]:
 
 
 def default_problems(names: Iterable[str], defaults: Mapping[str, str]) -> list[Problem]:
-    """What a call does wrong that gives these inputs, of which some have defaults."""
+    """The problems of a call that passes these inputs, of which some have defaults."""
     return [Problem(f"input '{name}' has a default in the model, which was compiled as a constant",
                     hint=f"name it when compiling: shapes={{{name!r}: {_list(sizes)}}} "
                          f"(--shape {name}={sizes}) makes it an input, "

@@ -1,4 +1,4 @@
-"""Writing results: text and arrays, whole or not at all."""
+"""Writes results, text and arrays, atomically."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write_text(text: str, path: Path | None) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all. Raises StrataError."""
+    """Write a file atomically. Raises StrataError."""
     if is_standard_output(path):
         write_standard(data)
         return
@@ -37,7 +37,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def check_writable(path: Path | None) -> None:
-    """Raise StrataError where a file cannot be written, before there is anything to write."""
+    """Raise StrataError if a file will not be writable, before there is anything to write."""
     if path is None or is_standard_output(path):
         return
     folder = path.parent
@@ -50,10 +50,10 @@ def check_writable(path: Path | None) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Generator[BinaryIO]:
-    """A file that takes the place of `path` once it is whole. Until then, and for ever if writing
-    fails, what was there stays. Raises StrataError.
+    """A file that replaces `path` once it is complete. Raises StrataError.
 
-    A link stays one, to the new contents. A pipe or a device is written as it is.
+    The old file remains until then, and if writing fails. A link is kept and leads to the new
+    contents. A pipe or a device is written directly.
     """
     try:
         if path.exists() and not path.is_file():
@@ -62,7 +62,7 @@ def replacing(path: Path) -> Generator[BinaryIO]:
         else:
             with _aside(path.resolve()) as file:
                 yield file
-    except BrokenPipeError:  # the reader has had enough, and main() is silent about it
+    except BrokenPipeError:  # the reader closed the pipe, which main() handles silently
         raise
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL in it
         what = error.strerror if isinstance(error, OSError) else str(error)
@@ -85,7 +85,7 @@ def _aside(path: Path) -> Generator[BinaryIO]:
 
 
 def check_output(path: Path | None, names: Sequence[str]) -> None:
-    """Raises StrataError where a file cannot hold arrays of these names."""
+    """Raises StrataError if a file cannot hold arrays of these names."""
     if path is not None and path.suffix == ".npy" and len(names) != 1:
         raise StrataError(f"{path} would hold one array, and the model has {len(names)} outputs: "
                           f"{', '.join(names)}", [Problem("an .npy file is one array",
@@ -93,7 +93,7 @@ def check_output(path: Path | None, names: Sequence[str]) -> None:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    """An `.npy` of the one array there is, or an `.npz` of all. Raises StrataError."""
+    """Write an `.npy` with a single array, or an `.npz` with all of them. Raises StrataError."""
     check_output(path, list(arrays))
     if path.suffix != ".npy":
         return write_bytes(path, npz_bytes(arrays))
@@ -102,8 +102,10 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
 
 
 def npz_bytes(arrays: Mapping[str, Array]) -> bytes:
-    """An `.npz` with these names as keys, whatever characters they have. What NumPy's files
-    cannot hold becomes what it is computed in: bfloat16 and narrow floats f32, i4 a byte.
+    """An `.npz` with these names as keys, whatever characters they contain.
+
+    Types that NumPy's files do not support are widened: bfloat16 and narrow floats to f32, i4 to a
+    byte.
     """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:

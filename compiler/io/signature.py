@@ -1,6 +1,6 @@
-"""The inputs and outputs of a model: names and types; checking arrays, and making random ones.
+"""The signature of a model: names and types of its inputs and outputs, and random inputs.
 
-Importing this loads no xDSL: a model that is in the cache needs none.
+This module does not import xDSL, which cached models do not need.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dialects.strata.types import Array
 
 DEFAULT_SIZE = 2
-"""What a size that nobody names gets in random inputs."""
+"""The value of unspecified sizes in random inputs."""
 
 
 class Signature(NamedTuple):
@@ -50,7 +50,9 @@ class Signature(NamedTuple):
 
     # ------------------------------------------------------------------ checking
     def arrange(self, named: Mapping[str, Array]) -> list[Array]:
-        """The arrays in the model's order. Raises StrataError for what does not fit the model."""
+        """The arrays in the model's order. Raises StrataError for arrays that do not fit the
+        model.
+        """
         problems = self.strange_inputs(named)
         problems += [Problem(f"input '{name}' is missing")
                      for name in self.input_names if name not in named]
@@ -66,7 +68,7 @@ class Signature(NamedTuple):
         return arrays
 
     def strange_inputs(self, names: Iterable[str]) -> list[Problem]:
-        """A problem for each name that is no input's, with the nearest that is."""
+        """A problem for each unknown input name, with the most similar known one."""
         strange = [name for name in names if name not in self.input_names]
         constant = default_problems(strange, dict(self.defaults))
         near = {name: nearest(name, self.input_names) for name in strange
@@ -95,11 +97,11 @@ class Signature(NamedTuple):
                 for name in self.input_names}
 
     def random_input(self, name: str, seed: int, shape: tuple[int, ...]) -> Array:
-        """The random array of one input, whatever the others are. Raises StrataError likewise."""
+        """The random array of one input, independent of the others. Raises StrataError likewise."""
         k = self.input_names.index(name)
         try:
             return _random(self.input_types[k], shape, np.random.default_rng([seed, k]))
-        except (MemoryError, ValueError):  # NumPy's two answers to sizes beyond all memory
+        except (MemoryError, ValueError):  # the two exceptions of NumPy for sizes beyond all memory
             raise StrataError(f"there is no memory for input '{name}' of shape "
                               f"{list(shape)}") from None
 
@@ -114,12 +116,12 @@ class Signature(NamedTuple):
         return _shape(type_.shape, sizes) if given is None else given
 
     def unsized(self, sizes: Mapping[Symbol, int]) -> list[Symbol]:
-        """The symbols that `random` gives the default size."""
+        """The symbols to which `random` assigns the default size."""
         return [s for s in self.symbols() if s not in sizes]
 
     # ------------------------------------------------------------------ files
     def facts(self) -> dict[str, Any]:
-        """Everything, as JSON can hold it."""
+        """All fields in a form that JSON can represent."""
         return {"input_names": self.input_names, "output_names": self.output_names,
                 "input_types": [t.facts() for t in self.input_types],
                 "output_types": [t.facts() for t in self.output_types],
@@ -127,7 +129,7 @@ class Signature(NamedTuple):
 
     @staticmethod
     def read(facts: Mapping[str, Any]) -> Signature:
-        """What `facts` wrote."""
+        """The inverse of `facts`."""
         return Signature(
             tuple(facts["input_names"]), tuple(map(ArrayType.read, facts["input_types"])),
             tuple(facts["output_names"]), tuple(map(ArrayType.read, facts["output_types"])),
@@ -135,7 +137,7 @@ class Signature(NamedTuple):
 
 
 def signature_of(module: ModuleOp) -> Signature:
-    """The signature of a module at any level. Raises StrataError when it holds no model."""
+    """The signature of a module at any level. Raises StrataError if it contains no model."""
     from dialects.host import host_function
     from dialects.strata.func import FuncOp, main_function
 
@@ -163,7 +165,7 @@ def _array_types(types: Sequence[object]) -> tuple[ArrayType, ...]:
 
 
 def _misfits(name: str, type_: ArrayType, array: Array) -> list[Problem]:
-    """What is wrong with one array, other than sizes that contradict those of another."""
+    """The problems of one array, except sizes that contradict those of another."""
     problems: list[Problem] = []
     if array.dtype != type_.dtype:
         problems.append(Problem(f"input '{name}' is {array.dtype}, it must be {type_.dtype}"))

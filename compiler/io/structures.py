@@ -1,11 +1,11 @@
-"""Sequences and optionals at a model's border: Python lists and None, and the tensors they are.
+"""Sequences and optionals at a model's boundary: Python lists and None as tensors.
 
     items 3     [x, y, z]     y[0], y[1], y[2]
-    run         [x, y, ...]   y.data: all elements behind each other; y.shapes: a row of sizes each
+    run         [x, y, ...]   y.data: all elements one after another; y.shapes: a row of sizes each
     optional F  None or F     y.present, then the tensors of F
     texts [..]  strings       y: the place of each in the table, which follows as JSON
 
-A module tells of its own in the attribute `strata.structures`: name -> one of these words.
+A module lists its structures in the attribute `strata.structures`: name -> one of these forms.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ATTRIBUTE = "strata.structures"
 
 
 def structures_of(module: ModuleOp) -> dict[str, str]:
-    """The inputs and outputs that are no tensors, with their structure."""
+    """The inputs and outputs that are not tensors, with their structure."""
     from xdsl.dialects.builtin import DictionaryAttr, StringAttr
 
     found = module.attributes.get(ATTRIBUTE)
@@ -36,7 +36,7 @@ def structures_of(module: ModuleOp) -> dict[str, str]:
 
 
 def own_names(names: Sequence[str], structures: Mapping[str, str]) -> list[str]:
-    """The model's own names behind those of tensors, in order."""
+    """The model's own names, recovered from those of the tensors, in order."""
     return list(dict.fromkeys(_own_name(name, structures) for name in names))
 
 
@@ -48,7 +48,7 @@ def _own_name(name: str, structures: Mapping[str, str]) -> str:
 
 
 def texts_of(table: Iterable[str]) -> str:
-    """The structure of tensors of strings that have places in a table."""
+    """The structure of tensors of strings, which are indices into a table."""
     return f"texts {json.dumps(list(table))}"
 
 
@@ -56,9 +56,10 @@ def gather(
     names: Sequence[str], arrays: Mapping[str, Array], structures: Mapping[str, str],
     strings: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The values of a model's own names, from the tensors that they are.
+    """The values of a model's own names, assembled from tensors.
 
-    `strings`: those of the inputs that the model's table does not have, as `spread` found them.
+    `strings`: the strings in the inputs that are not in the model's table, as collected by
+    `spread`.
     """
     return {name: _gathered(name, arrays, structures.get(name, "tensor"), strings)
             for name in names}
@@ -94,10 +95,10 @@ def spread(
     values: Mapping[str, Any], structures: Mapping[str, str], types: Mapping[str, ArrayType],
     strings: list[str] | None = None,
 ) -> dict[str, Array]:
-    """The tensors that the values of a model's own names are.
+    """The tensors that represent the values of a model's own names.
 
-    `types` are those of the tensors. Strings that the model's table does not have are added to
-    `strings`, the list of this call, and have the places after those of the table.
+    `types` are those of the tensors. Strings that are not in the model's table are appended to
+    `strings`, the list of this call; their indices follow those of the table.
     """
     found: dict[str, Array] = {}
     strings = [] if strings is None else strings

@@ -1,7 +1,8 @@
-"""How far arrays are from what they should be.
+"""Errors of arrays relative to expected ones.
 
 The error of a floating-point array is its largest deviation over the largest magnitude expected,
-computed in f64. NaN must stand where NaN is expected, infinities likewise. Integers must be equal.
+computed in f64. NaN and infinities must occur exactly where they are expected. Integers must be
+equal.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import numpy as np
 from dialects.strata.types import Array, element_of, is_float, is_narrow_float, precision
 
 TOLERANCES = {"float64": 1e-9, "float32": 2e-4, "float16": 1e-2, "bfloat16": 8e-2}
-"""The largest error that reordered arithmetic of that type is granted, relative as above."""
+"""The largest error allowed for reordered arithmetic in each type, relative as above."""
 
 PIECE = 1 << 16
-"""How many elements are compared at a time, so that they stay in a cache."""
+"""The number of elements that are compared at a time, so that they stay in a cache."""
 
 
 def tolerance_of(array: Array) -> float:
@@ -66,8 +67,8 @@ def worst(
 ) -> tuple[float, int | None]:
     """The largest error of all outputs, and the first output beyond tolerance (None: none is).
 
-    `tolerance` replaces that of the types, and `noise` is granted at least, for floating-point
-    outputs.
+    For floating-point outputs, `tolerance` replaces that of the types, and an error of at least
+    `noise` is allowed.
     """
     errors = [error_of(g, w) for g, w in zip(got, want, strict=True)]
     return max(errors, default=0.0), first_beyond(errors, want, tolerance, noise)
@@ -77,7 +78,7 @@ def first_beyond(
     errors: Sequence[float], want: Sequence[Array], tolerance: float | None = None,
     noise: float = 0.0,
 ) -> int | None:
-    """The first output whose error is beyond what `worst` grants, or None."""
+    """The first output whose error exceeds what `worst` allows, or None."""
     limits = [max(tolerance_of(w) if tolerance is None else tolerance, noise)
               if tolerance_of(w) else 0.0 for w in want]
     pairs = zip(errors, limits, strict=True)

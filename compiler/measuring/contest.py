@@ -1,12 +1,12 @@
-"""Times what several runtimes make of one model, in turns.
+"""Times several runtimes on one model in turns.
 
-What else the machine does then hits all alike, and the median of many calls is what counts. Two
-things would favour one runtime over another, and are kept from it:
+Other load on the machine then affects all of them alike, and the median of many calls is reported.
+Two effects that would favour one runtime are avoided:
 
-- caches: a call that takes less than a turn is made several times in a row, and the first one,
-  which finds what the others have left there, does not count;
-- threads: OpenMP's workers spin for some milliseconds after their work. Where there are several
-  threads, a turn begins when the others' have gone to sleep.
+- caches: a call that is shorter than a turn is repeated, and the first one, which runs with the
+  caches that the others left, is not counted;
+- threads: OpenMP's workers spin for some milliseconds after their work. With several threads, a
+  turn begins when the others' workers have gone to sleep.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dialects.strata.types import Array
 
 Run = Callable[[], Sequence[Any]]
-"""One call: the outputs, as the runtime itself has them."""
+"""One call, which returns the outputs in the runtime's own form."""
 Count = Callable[[int, int], None]
 TURN_SECONDS = 0.005
 MOST_IN_A_TURN = 100
@@ -67,14 +67,16 @@ class Contest:
     problems: dict[str, StrataError] = field(default_factory=dict[str, StrataError])
 
     def add(self, name: str, run: Run, made_ready_s: float) -> None:
-        """Call it once. `made_ready_s`: what it took so far. Raises whatever the call raises."""
+        """Add a runtime and call it once. `made_ready_s`: the seconds so far. Raises the call's
+        errors.
+        """
         started = time.perf_counter()
         outputs = run()
         seconds = made_ready_s + time.perf_counter() - started
         self.entrants[name] = Entrant(run, seconds, [_copied(x) for x in outputs])
 
     def add_peer(self, name: str, load: Callable[[], Run]) -> None:
-        """Load a peer and call it once; what goes wrong is noted as its problem."""
+        """Load a peer and call it once; a failure is recorded as its problem."""
         started = time.perf_counter()
         try:
             run = load()
@@ -114,7 +116,7 @@ def take_turns(
 
 
 def rounds_within(runs: dict[str, Run], seconds: float, least: int = 5, most: int = 200) -> int:
-    """How many rounds take about so many seconds in all."""
+    """The number of rounds that take about `seconds` in all."""
     started = time.perf_counter()
     for run in runs.values():
         run()
@@ -131,7 +133,7 @@ def difference(found: Sequence[Array], ours: Sequence[Array]) -> float:
 
 
 def _copied(output: Any) -> Array:
-    """The output for good: some runtimes write the next call's into the same memory."""
+    """A copy of the output, since some runtimes reuse its memory for the next call."""
     return np.array(to_numpy(output))
 
 

@@ -1,4 +1,4 @@
-"""What `bench` measures: a model of ours, its specialization, and peers, in one contest."""
+"""The measurement of `bench`: a compiled model, its specialization, and peers, in one contest."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """A row per runtime, ours first: name, median_ms, best_ms, cpu_ms, load_s, difference.
 
-    Raises StrataError where somebody cannot run the model.
+    Raises StrataError if a runtime cannot run the model.
     """
     peers = parse_peers(arguments.against)
     threads = arguments.threads or len(os.sched_getaffinity(0))
@@ -55,7 +55,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def captured_model(model: str) -> Captured | None:
-    """A model of PyTorch, made once for all who run it; None for one of another kind."""
+    """A PyTorch model, captured once for all runtimes; None for other models."""
     from compiler.frontend.torch import accepts
     from compiler.frontend.torch.load import capture
 
@@ -65,7 +65,7 @@ def captured_model(model: str) -> Captured | None:
 def request_of(
     exe: Executable, inputs: Sequence[Array], model: str, captured: Captured | None
 ) -> Request:
-    """What peers shall run: the same model on the same inputs."""
+    """The request to peers: the same model on the same inputs."""
     shapes = [tuple(size.constant for size in type_.shape) for type_ in exe.signature.input_types]
     return Request(model, captured, exe.input_names, inputs, shapes, exe.options.threads or 1,
                    exe.options.precision)
@@ -74,7 +74,7 @@ def request_of(
 def _add_ours(
     contest: Contest, current: Session, arguments: argparse.Namespace, captured: Captured | None
 ) -> tuple[Executable, Request]:
-    """Our program, and the specialized one, as entrants."""
+    """Add the compiled program, and the specialized one, as entrants."""
     model = arguments.model
     started = time.perf_counter()
     wanted = WantedInputs(arguments)
@@ -103,7 +103,7 @@ def _check_problems(problems: Sequence[StrataError]) -> None:
 
 
 def _check_sizes(signature: Signature, named: Sequence[tuple[str, int]]) -> None:
-    """Sizes that stay open are not looked up by the import. Raises StrataError for others."""
+    """Raise StrataError for unknown names of open sizes, which the import does not check."""
     symbols = signature.symbols()
     strange = [name for name, _ in named if Symbol.size(name) not in symbols]
     if strange:

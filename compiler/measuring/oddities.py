@@ -1,4 +1,4 @@
-"""Outputs that nobody expects: NaN and infinities that no input explains, and nothing at all."""
+"""Unexpected outputs: NaN and infinities that no input explains, and empty outputs."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ Arrays: TypeAlias = "Callable[[], Iterable[Array]]"
 def oddities(
     names: Sequence[str], outputs: Sequence[Array], inputs: Sequence[Array], constants: Arrays
 ) -> list[str]:
-    """What is odd about each output, by its name.
+    """Warnings about unexpected outputs, by name.
 
-    All of it is NaN; or elements are NaN or infinite, and neither an input has such elements nor a
-    constant of the model, which are asked for only then; or it is empty, and no input is.
+    An output is unexpected if all of it is NaN; if it has NaN or infinities, but neither an input
+    nor a constant of the model has any (constants are only computed in this case); or if it is
+    empty, but no input is.
     """
     found: list[str] = []
     for name, array in zip(names, outputs, strict=True):
@@ -49,7 +50,7 @@ def _explanation(inputs: Sequence[Array]) -> str:
 
 
 def incomparable(names: Sequence[str], outputs: Sequence[Array]) -> list[str]:
-    """What agreement on these outputs says nothing about, by name."""
+    """Warnings about outputs that cannot be compared, by name."""
     found: list[str] = []
     for name, array in zip(names, outputs, strict=True):
         if count := nan_count(array):
@@ -60,7 +61,7 @@ def incomparable(names: Sequence[str], outputs: Sequence[Array]) -> list[str]:
 
 
 def has_numbers(outputs: Sequence[Array]) -> bool:
-    """Whether there is anything to compare: an element that is no NaN, or no element at all."""
+    """Whether there is anything to compare: an element that is not NaN, or no element at all."""
     return not any(a.size for a in outputs) or any(nan_count(a) < a.size for a in outputs)
 
 

@@ -1,10 +1,10 @@
-"""Peers: other runtimes that `bench` measures beside us, a file each, found by its name.
+"""Peers: other runtimes that `bench` measures, one per file, found by file name.
 
     PACKAGE: str                          what must be installed
     def load(request: Request) -> Run     ready to run; a Run is one call, and returns the outputs
 
-A peer gets the same arrays, number of threads and permitted precision as we do, and knows the sizes
-that we know. It raises StrataError for a model of a kind that it does not take.
+A peer gets the same arrays, number of threads, allowed precision and fixed sizes as Strata. It
+raises StrataError for a kind of model that it does not support.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 Run = Callable[[], Sequence[Any]]
 ONNX_SUFFIX = ".onnx"
 LOW_PRECISIONS = ("bf16", "fp8", "fast")
-"""Where we may compute in bf16, peers may."""
+"""The precisions with which peers may compute in bf16."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a peer shall run, and how.
+    """What a peer is to run, and how.
 
     `captured`: the model as PyTorch has it, if it is one of PyTorch's. `names`, `inputs`,
     `shapes`: of our inputs in their order; a size that our compiled model leaves open is None.
@@ -58,14 +58,14 @@ class Request:
         return any(size is None for shape in self.shapes for size in shape)
 
     def named(self, own: Sequence[str]) -> dict[str, Array]:
-        """The inputs by a peer's own names: ours where it has these, else in order."""
+        """The inputs by a peer's own names: matched by name if possible, otherwise in order."""
         return self._by_name(own, self.inputs)
 
     def named_shapes(self, own: Sequence[str]) -> dict[str, tuple[int | None, ...]]:
         return self._by_name(own, self.shapes)
 
     def program(self, peer: str) -> Captured:
-        """The model of PyTorch. Raises StrataError where there is none."""
+        """The PyTorch model. Raises StrataError if there is none."""
         if self.captured is None:
             raise StrataError(f"{peer} runs models of PyTorch, not {self.model}", [Problem(
                 "it takes file.py:function and .pt2",
@@ -88,7 +88,7 @@ def peer_names() -> list[str]:
 def parse_peers(text: str) -> dict[str, str | None]:
     """`onnxruntime,torch=twin.py:make` -> peer -> the model it shall run, None for the same.
 
-    Raises StrataError for a peer that there is not, or that is not installed.
+    Raises StrataError for an unknown peer, or one that is not installed.
     """
     parts = [part.partition("=") for part in filter(None, text.split(","))]
     for name, _, _ in parts:
@@ -107,7 +107,7 @@ def load_peer(name: str, request: Request) -> Run:
 
 
 def refusal(name: str, model: str, error: Exception) -> StrataError:
-    """What a peer raised for a model."""
+    """The error for an exception that a peer raised for a model."""
     return StrataError(f"{name} cannot load {model}", [Problem(str(error))])
 
 

@@ -1,8 +1,8 @@
 """onnxruntime on the CPU, with its default optimizations.
 
-Its threads spin only while a call runs: those of a session that waits would take the processor
-from whoever has its turn. A model of PyTorch is exported to a temporary file. There is no lower
-precision on x86: it always computes in the model's own types.
+Its threads only spin during a call, so that a waiting session does not take processor time from
+other runtimes. A PyTorch model is exported to a temporary file. There is no lower precision on
+x86: it always computes in the model's own types.
 """
 
 from __future__ import annotations

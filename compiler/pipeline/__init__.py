@@ -1,1 +1,1 @@
-"""The pipeline, and what drives it."""
+"""The pipeline and its driver."""

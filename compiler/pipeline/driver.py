@@ -1,11 +1,11 @@
-"""Runs the pipeline: reads a model, lowers it to where it is wanted, and makes it code or runnable.
+"""Runs the pipeline: reads a model, lowers it, and emits code or creates an executable.
 
-Enters: a MODEL's name and the options. Leaves: a module at some level, target code as text, or an
-executable. Instruments watch every step. Modules are verified and checked against their level's
-contract where levels meet, and between all passes with `debug`.
+The input is a MODEL's name and the options; the result is a module at some level, target code as
+text, or an executable. Instruments observe every step. Modules are verified and checked against
+their level's contract at the end of each level, and with `debug` after every pass.
 
-Errors are of two kinds. StrataError: the model or the options are at fault. CompilerFault: we are,
-and a reproducer folder has been written.
+There are two kinds of errors: StrataError for an error in the model or the options, and
+CompilerFault for a fault of the compiler, for which a reproducer folder is written.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ FINAL_LEVEL = LEVEL_NAMES[-1]
 
 
 class WrongNumbers(Exception):
-    """What was made computes other numbers than the model."""
+    """Lowered code computes results that differ from the model's."""
 
 
 class Compiler:
-    """One compilation. `command`: how a person would repeat it, for reproducers."""
+    """One compilation. `command`: the command that repeats it, for reproducers."""
 
     def __init__(
         self, model: str | MemoryModel | Snapshot, options: CompileOptions,
@@ -76,12 +76,12 @@ class Compiler:
             self.target.check(self.target_options)
         self.planned: list[PlannedStep] = []
         self.files: tuple[str, ...] = ()
-        """The files that the model was read from, its own first; empty where that is not known."""
+        """The files from which the model was read, its own file first; empty if unknown."""
 
     # ------------------------------------------------------------------ reading and lowering
     @rare_collections()
     def read(self) -> State:
-        """The module as it is brought, verified."""
+        """Read the model into a verified module."""
         source = self.read_source()
         self.files = source.files
         check_limits(source.module, self.model, source.level)
@@ -94,9 +94,9 @@ class Compiler:
             return read_model(self.source, self.options, self.plugins, weights_of_model)
 
     def keep(self) -> Snapshot:
-        """Read the model now, to compile it as it is now, any number of times.
+        """Read the model once, to compile it in its current state any number of times.
 
-        Raises StrataError for a text that is beyond graph level.
+        Raises StrataError for a text that is not at graph level.
         """
         source = self.read_source()
         if source.level != LEVEL_NAMES[0]:
@@ -116,7 +116,7 @@ class Compiler:
 
     @cached_property
     def choices(self) -> Choices:
-        """The schedules that were found by tuning for this target and machine."""
+        """The schedules found by tuning for this target and machine."""
         key = self.target.tuning_key(self.target_options)
         if key is None or not tuned_files(self.options):
             return {}
@@ -136,7 +136,7 @@ class Compiler:
         return state
 
     def prepare(self) -> State:
-        """What `load` takes: the module at the final level, or as read if the target runs that."""
+        """The module for `load`: at the final level, or as read if the target does not lower."""
         if self.target.lowers:
             return self.lower()
         state = self.read()
@@ -144,7 +144,7 @@ class Compiler:
         return state
 
     def is_code(self, level: str) -> bool:
-        """Whether a level's name is one of target code. Raises StrataError if it is nobody's."""
+        """Whether a level is one of target code. Raises StrataError for an unknown level."""
         if level in (levels := self.plugins.level_names()):
             return False
         if level in self.target.levels:
@@ -155,16 +155,15 @@ class Compiler:
             Problem("no such level", hint=f"{guessed}there are: {', '.join(there)}")])
 
     def check_passes(self, to: str | None) -> None:
-        """Raise StrataError for passes that cannot be, before the model is read.
+        """Raise StrataError for invalid passes before the model is read.
 
-        Where a text stands only reading it tells.
+        Texts are checked later, since only reading one determines its place in the pipeline.
         """
         if not self.model.endswith(TEXT_SUFFIX):
             plan(self.options.passes, LEVEL_NAMES[0], (), None, to, self.plugins)
 
     def plan(self, state: State, to: str | None) -> list[PlannedStep]:
-        """The steps that will run. Raises StrataError for options that fit neither model nor
-        pipeline."""
+        """The steps to run. Raises StrataError for options that do not fit model or pipeline."""
         passes = with_schedule(self.options.passes, self.options.schedule)
         planned = plan(passes, state.level, state.after, self.options.start, to, self.plugins)
         if self.options.schedule and not any(i.step.name == SCHEDULE_PASS for i in planned):
@@ -174,7 +173,7 @@ class Compiler:
 
     @rare_collections()
     def run(self, state: State, planned: Sequence[PlannedStep]) -> None:
-        """Run steps, verify where levels meet, and let the instruments watch."""
+        """Run steps, verify at the end of each level, and notify the instruments."""
         watch = any(i.wants_changes for i in self.instruments)
         for instrument in self.instruments:
             instrument.start(state)
@@ -189,7 +188,7 @@ class Compiler:
             instrument.finish(state)
 
     def run_step(self, state: State, planned: Sequence[PlannedStep], k: int) -> float:
-        """Run one step; the seconds that its pass took."""
+        """Run one step, and return the seconds that its pass took."""
         item = planned[k]
         for instrument in self.instruments:
             instrument.before(item.step, state)
@@ -206,7 +205,7 @@ class Compiler:
         return seconds
 
     def check_contract(self, state: State, item: PlannedStep) -> None:
-        """Raises when the module holds operations that its level does not have."""
+        """Raises an error if the module contains operations that its level does not allow."""
         found = strangers(state.module, self.plugins.find_level(state.level))
         if not found:
             return
@@ -220,7 +219,7 @@ class Compiler:
     # ------------------------------------------------------------------ the end
     @rare_collections()
     def emit(self, state: State, level: str) -> str:
-        """Target code of one of the target's levels. The module must be at the final level."""
+        """Emit target code of one of the target's levels. The module must be at the final level."""
         self.require_final(state)
         self.tell(f"{state.name}: emitting {level}")
         started = time.perf_counter()
@@ -234,7 +233,7 @@ class Compiler:
 
     @rare_collections()
     def load(self, state: State) -> Executable:
-        """Make the module runnable."""
+        """Compile the module to an executable."""
         if self.target.lowers:
             self.require_final(state)
         self.tell(f"{state.name}: {MAKING_CODE}")
@@ -260,7 +259,7 @@ class Compiler:
             instrument.tell(phase)
 
     def count(self, done: int, total: int, seconds: float | None = None) -> None:
-        """So much of the work at hand is done; instruments may tell it."""
+        """Report progress of the current phase to the instruments."""
         for instrument in self.instruments:
             instrument.count(done, total, seconds)
 
@@ -269,9 +268,9 @@ class Compiler:
     def guard(
         self, phase: str, ran: Sequence[PlannedStep] = (), state: State | None = None
     ) -> Generator[None]:
-        """Turn what must not happen into a CompilerFault with a reproducer.
+        """Turn an unexpected exception into a CompilerFault with a reproducer.
 
-        `ran`: the steps so far, the failing one last. `state`: a module that is still whole.
+        `ran`: the steps so far, the failing one last. `state`: a module that is still intact.
         """
         try:
             yield
@@ -284,7 +283,7 @@ class Compiler:
                               [Problem(str(error))]) from error
         except MemoryError:
             raise StrataError(f"out of memory in {phase} on {self.model}") from None
-        except Exception as error:  # anything else is ours, and is reported as such
+        except Exception as error:  # anything else is reported as a fault of the compiler
             if phase == IMPORT and isinstance(error, RecursionError):
                 raise StrataError(f"{self.model} is nested too deeply to be read") from error
             if told := disk_error(error) or hidden_package(error):
@@ -294,7 +293,7 @@ class Compiler:
             raise fault from error
 
     def unsupported(self, error: PassError, phase: str) -> StrataError:
-        """What the model has and a pass cannot do."""
+        """The error for parts of the model that a pass does not support."""
         level = next((s.level for s in PIPELINE if s.name == phase), "")
         return StrataError(f"{error.pass_name} cannot go on with {self.model}", [
             Problem(text, node, level if node else "") for node, text in error.faults])
@@ -302,7 +301,7 @@ class Compiler:
     def wrong_numbers(
         self, state: State, check: Check, before: str, inputs: Mapping[str, Array]
     ) -> CompilerFault:
-        """The fault that a pass, or the target's code, computes something else on `inputs`."""
+        """The fault for a pass, or target code, with wrong results on `inputs`."""
         cause = WrongNumbers(f"{check.wrong} (error {check.error:.1e}, at {check.level} level)")
         step = next((i for i in self.planned if i.label == check.made_by), None)
         origin = None if step is None else definition_of(type(step.pass_), self.options.plugins)
@@ -315,7 +314,7 @@ class Compiler:
         return fault
 
     def again(self, command: str, *more: str) -> str:
-        """The command that shows a fault again on `before.mlir`."""
+        """The command that reproduces a fault on `before.mlir`."""
         options = self.options
         words = [command, "before.mlir", "--target", self.target.name]
         for plugin in options.plugins:
@@ -335,7 +334,7 @@ class Compiler:
     def reproducer(
         self, fault: CompilerFault, ran: Sequence[PlannedStep], state: State | None
     ) -> Reproducer:
-        """What is known about a fault; for a pass's fault, with the module before that pass."""
+        """The reproducer of a fault; for a pass, with the module before that pass."""
         if not ran:
             text = state.text if state is not None else None
             weights = state.context.weights if state is not None else None
@@ -347,10 +346,10 @@ class Compiler:
         return Reproducer(fault, self.command, again, text, weights)
 
     def replay(self, ran: Sequence[PlannedStep]) -> tuple[str, PlannedStep, WeightStore]:
-        """The text before the first of the steps that fails, and that, made again from the model.
+        """Rerun the steps to find the first that fails, and the text before it.
 
-        Passes work in place, and nothing is printed while all is well; so the steps are run once
-        more, with a printout before and a verification behind each.
+        Passes modify the module in place, and normally nothing is printed. The steps are therefore
+        run again, printing the module before and verifying it after each.
         """
         source = read_model(self.source, self.options, self.plugins, weights_of_model)
         state = State(source.module, self.make_context(source), source.name, source.level,
@@ -362,15 +361,15 @@ class Compiler:
                 item.pass_.apply(state.context, state.module)
                 state.moved(item.step.level, item.label)
                 state.module.verify()
-            except Exception:  # the fault that is looked for
+            except Exception:  # the expected fault
                 return text, item, source.weights
         return text, ran[-1], source.weights
 
 
 def weights_of_model(model: Path, options: CompileOptions) -> WeightStore:
-    """The weights of a model, and all that the pipeline computes from them.
+    """The weights of a model, and all arrays that the pipeline computes from them.
 
-    Keys are hashes of contents, so a weight that is found is the right one.
+    Keys are content hashes, so any weight that is found is the right one.
     """
     plain = replace(options, start=None, dump_dir=None, weights=None)
     return Compiler(str(model), plain).lower().context.weights

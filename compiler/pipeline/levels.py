@@ -1,7 +1,7 @@
 """The levels and their contracts: which operations may appear in a module at each level.
 
-A level's contract is data. The driver checks it wherever one level ends and the next begins, and
-the same data tells at which level a text is that somebody brings.
+A level's contract is data. The driver checks it at the end of each level, and uses the same data
+to detect the level of a given text.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from xdsl.ir import Operation
 
 
 class ContractError(Exception):
-    """A pass has left operations in a module that its level does not have."""
+    """A pass has left operations in a module that its level does not allow."""
 
 
 SCALARS = ("arith.*", "math.*")
-"""Operations on single values, in the bodies of nests and maps."""
+"""Scalar operations in the bodies of nests and maps."""
 
 
 @dataclass(frozen=True)
 class Level:
     """A level and its contract.
 
-    `operations` are names, `*` standing for any part of a name. Where `tensor_operators` is true,
-    so may all operations that derive from `GraphOp`, whichever package defines them.
+    `operations` are name patterns, in which `*` matches any part of a name. If `tensor_operators`
+    is true, all operations derived from `GraphOp` are allowed as well, whichever package defines
+    them.
     """
 
     name: str
@@ -35,11 +36,11 @@ class Level:
     operations: tuple[str, ...]
     tensor_operators: bool = False
     after: str = ""
-    """A plugin's level: the level that it comes after."""
+    """For a plugin's level: the level after which it comes."""
     steps: tuple[str, ...] = ()
-    """A plugin's level: the passes that lead to it, then those that run on it."""
+    """For a plugin's level: the passes that lead to it, then those that run on it."""
     exits: tuple[str, ...] = ()
-    """A plugin's level: the passes that lead out of it, ahead of those of the next level."""
+    """For a plugin's level: the passes that lead out of it, before those of the next level."""
 
     def allows(self, op: Operation) -> bool:
         if any(fnmatchcase(op.name, pattern) for pattern in self.operations):
@@ -65,12 +66,12 @@ LEVEL_NAMES = tuple(level.name for level in LEVELS)
 
 
 def strangers(module: Operation, level: Level) -> Counter[str]:
-    """The operations that the level's contract does not allow, by name, with their numbers."""
+    """The operations that violate the level's contract, counted by name."""
     return Counter(op.name for op in module.walk() if not level.allows(op))
 
 
 def detect_level(module: Operation, levels: Sequence[Level] = LEVELS) -> Level | None:
-    """The first level whose contract the module keeps; None when it keeps none."""
+    """The first level whose contract the module satisfies, or None."""
     return next((level for level in levels if not strangers(module, level)), None)
 
 

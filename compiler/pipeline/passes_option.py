@@ -1,14 +1,14 @@
-"""The option `--passes`: the default pipeline with changes, or passes one by one.
+"""The option `--passes`: the default pipeline with edits, or an explicit list of passes.
 
     default                                     the pipeline of steps.py
-    default,after(loop-fuse)=my-pass{size=4}    a pass behind another (its last appearance)
-    default,before(loop-fuse)=my-pass           ... ahead of another (its first appearance)
-    default,my-pass                             a pass of a plugin that says where it stands
-    default,without(graph-cse)                  leave a pass out, wherever it appears
+    default,after(loop-fuse)=my-pass{size=4}    a pass after another (its last occurrence)
+    default,before(loop-fuse)=my-pass           ... before another (its first occurrence)
+    default,my-pass                             a plugin's pass that declares its place
+    default,without(graph-cse)                  leave out all occurrences of a pass
     default,loop-schedule{tile=64}              options for a pass of the pipeline
     graph-dce,graph-cse                         only these, in this order
 
-Enters: the text and the steps of the default pipeline. Leaves: the steps to run.
+The input is the text and the steps of the default pipeline; the result is the steps to run.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _ITEM = re.compile(
 def edit_steps(
     text: str, steps: Sequence[Step], level: str, place_of: Callable[[str], str] = lambda _: "",
 ) -> list[Step]:
-    """The steps that `text` asks for. `level`: where a list without `default` starts.
-    `place_of`: where a pass that the pipeline lacks wants to stand, as `after(PASS)`, or nothing.
+    """The steps that `text` describes. `level`: where a list without `default` starts. `place_of`:
+    the place that a pass outside the pipeline declares, such as `after(PASS)`, or an empty string.
 
-    Raises StrataError on malformed text, and where `after`, `before` or `without` names a pass that
-    the pipeline lacks.
+    Raises StrataError for malformed text, and if `after`, `before` or `without` names a pass that
+    is not in the pipeline.
     """
     items = _items(text)
     if DEFAULT not in items:
@@ -50,8 +50,8 @@ def edit_steps(
 
 
 def with_schedule(text: str, file: Path | None) -> str:
-    """The passes, with the file's schedules put on kernels where the target would choose; those
-    that packing follows, where tuned schedules are put."""
+    """The passes, with the file's schedules applied before the target chooses its own. Entries that
+    decide how operands are packed are applied where tuned schedules are."""
     if file is None or is_explicit(text):
         return text
     early = f'before({TUNED_SCHEDULES})={SCHEDULE_PASS}{{file="{file}" early=true}}'
@@ -59,7 +59,7 @@ def with_schedule(text: str, file: Path | None) -> str:
 
 
 def is_explicit(text: str) -> bool:
-    """Whether `text` lists passes one by one."""
+    """Whether `text` is an explicit list of passes."""
     return DEFAULT not in _items(text)
 
 
@@ -68,7 +68,8 @@ def _items(text: str) -> list[str]:
 
 
 def _levelled(specs: Sequence[str], steps: Sequence[Step], level: str) -> list[Step]:
-    """A pass of the pipeline leaves its level there; any other leaves the level as it is."""
+    """Assign levels: a pass of the pipeline has its level there; any other keeps the current one.
+    """
     known = {step.name: step.level for step in steps}
     result: list[Step] = []
     for spec in specs:
@@ -95,9 +96,9 @@ def _edited(steps: list[Step], item: str) -> list[Step]:
 
 
 def _placed(steps: Sequence[Step], item: str, place_of: Callable[[str], str]) -> str:
-    """`my-pass` as `after(graph-cse)=my-pass`, where the pass says so itself.
+    """Turn `my-pass` into `after(graph-cse)=my-pass`, if the pass declares its place.
 
-    Raises StrataError for a pass of nobody's pipeline that does not.
+    Raises StrataError for a pass that neither is in the pipeline nor declares a place.
     """
     match, name = _ITEM.fullmatch(item), item.partition("{")[0]
     plain = match is not None and match["spec"] is not None and match["edit"] is None
@@ -112,7 +113,7 @@ def _placed(steps: Sequence[Step], item: str, place_of: Callable[[str], str]) ->
 
 
 def _inserted(steps: list[Step], places: list[int], spec: str, behind: bool) -> list[Step]:
-    """A step ahead of a pass has the level that the pass before it left."""
+    """Insert a step. Its level is that of the pass before it."""
     if behind:
         at = places[-1] + 1
     else:

@@ -1,6 +1,7 @@
-"""Which passes run: the pipeline, edited by `--passes`, cut to where a module starts and shall end.
+"""Plans the passes to run: the pipeline, edited by `--passes`, from a module's start to its end.
 
-Enters: the options and where the module stands. Leaves: steps, each with its pass made.
+The input is the options and the module's place in the pipeline; the result is steps with their
+passes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """A step, its pass, and the name that tells its appearances apart: `graph-simplify@2`."""
+    """A step, its pass, and a label that distinguishes its occurrences: `graph-simplify@2`."""
 
     step: Step
     pass_: ModulePass
@@ -35,7 +36,7 @@ class PlannedStep:
 
 @dataclass(frozen=True)
 class Flow:
-    """The default pipeline and the levels in order, those of plugins among them."""
+    """The default pipeline and the levels in order, including those of plugins."""
 
     steps: tuple[Step, ...]
     levels: tuple[str, ...]
@@ -49,10 +50,10 @@ def plan(
     passes: str, level: str, after: Sequence[str], start: str | None, to: str | None,
     plugins: Plugins,
 ) -> list[PlannedStep]:
-    """The steps for a module at `level` behind the passes `after`.
+    """The steps for a module at `level` after the passes `after`.
 
     `start`: run the level's passes from the first, whatever ran before. `to`: the last level, None
-    for all. Raises StrataError for levels that contradict, unknown passes and bad options.
+    for all. Raises StrataError for contradictory levels, unknown passes and bad options.
     """
     flow = Flow(plugins.pipeline(), plugins.level_names())
     _check_levels(level, start, to, flow.levels)
@@ -75,7 +76,7 @@ def _planned(step: Step, pass_: ModulePass, label: str) -> PlannedStep:
 def first_step(
     flow: Flow, steps: Sequence[Step], labels: Sequence[str], level: str, after: Sequence[str]
 ) -> int:
-    """Behind the last of the passes `after` that the steps have; else the level's first pass."""
+    """The index after the last of the passes `after` in the steps, or of the level's first pass."""
     for label in reversed(after):
         if label in labels:
             return labels.index(label) + 1
@@ -87,7 +88,7 @@ def first_step(
 
 
 def label_steps(steps: Sequence[Step]) -> list[str]:
-    """The names of the steps; from its second appearance on a name gets its number."""
+    """The names of the steps, numbered from their second occurrence on."""
     seen: Counter[str] = Counter()
     labels: list[str] = []
     for step in steps:
@@ -112,7 +113,7 @@ def make_pass(spec: str, plugins: Plugins) -> ModulePass:
 
 
 def _end(flow: Flow, steps: Sequence[Step], to: str) -> int:
-    """Behind the last step whose level is not beyond `to`."""
+    """The index after the last step whose level is not beyond `to`."""
     return max((k + 1 for k, s in enumerate(steps)
                 if flow.levels.index(s.level) <= flow.levels.index(to)), default=0)
 
@@ -121,9 +122,9 @@ def _check_needed(
     steps: Sequence[Step], passes: str, level: str, after: Sequence[str], to: str | None,
     flow: Flow,
 ) -> None:
-    """Raise StrataError where passes are left out that later levels cannot do without.
+    """Raise StrataError if passes are left out that later levels need.
 
-    Whoever adds passes, or lists them one by one, may have another way there.
+    It is not checked if passes are added or listed explicitly, since these may replace them.
     """
     names = {s.name for s in steps}
     if is_explicit(passes) or names - {s.name for s in flow.steps}:
@@ -141,7 +142,7 @@ def _check_needed(
 
 
 def _last_without(flow: Flow, step: Step) -> str:
-    """The last level that is reached without a step."""
+    """The last level that can be reached without a step."""
     place = flow.levels.index(step.level)
     return flow.levels[place - (step.name in flow.changes())]
 

@@ -1,7 +1,7 @@
-"""A MODEL as the command line names it, read: an `.onnx` file and the like, or a `.mlir` text.
+"""Reads a MODEL of the command line: an `.onnx` file and the like, or a `.mlir` text.
 
-Enters: the name and the options. Leaves: a module with its weights, the level it is at, and, for
-the text of a dump, the passes that it stands behind.
+The input is the name and the options. The result is a module with its weights, its level, and, for
+the text of a dump, the passes that it was written after.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 WEIGHTS_FILE = "weights.npz"
 TEXT_SUFFIX = ".mlir"
 WeightsOf: TypeAlias = "Callable[[Path, CompileOptions], WeightStore]"
-"""Gives the weights of a model, and what the pipeline computes from them."""
+"""Returns the weights of a model, and the arrays that the pipeline computes from them."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """What was read. `after`: the last passes that ran, of a dump; empty when nothing did.
+    """A model that was read. `after`: for a dump, the last passes that ran, or empty.
 
-    `files`: those that it was read from, its own first; empty where that is not known.
+    `files`: the files from which it was read, its own first; empty if unknown.
     """
 
     module: ModuleOp
@@ -52,8 +52,8 @@ class Source:
 class Snapshot:
     """A model as it was read, to be compiled any number of times, perhaps with sizes fixed.
 
-    Reading it again gives a module and a store of weights of its own. The arrays are shared, and
-    those of `known` are used wherever a pass computes the same. `model`: as messages call it.
+    Each read creates a new module and weight store. The arrays are shared, and those in `known`
+    are reused wherever a pass computes equal ones. `model`: its name in messages.
     """
 
     model: str
@@ -65,7 +65,7 @@ class Snapshot:
         return self.model
 
     def read(self) -> Source:
-        """The model with `sizes` fixed. Raises StrataError where it cannot have these."""
+        """The model with `sizes` fixed. Raises StrataError if they cannot be fixed."""
         from passes.graph.fix_sizes import GraphFixSizes
 
         module = self.source.module.clone()
@@ -81,7 +81,7 @@ class Snapshot:
 
 
 def is_text(model: str) -> bool:
-    """Whether a MODEL is a text of ours."""
+    """Whether a MODEL is a `.mlir` text."""
     return model.endswith(TEXT_SUFFIX)
 
 
@@ -89,7 +89,7 @@ def read_model(
     model: str | MemoryModel | Snapshot, options: CompileOptions, plugins: Plugins,
     weights_of: WeightsOf,
 ) -> Source:
-    """Read a MODEL and verify it. Raises StrataError for every fault of the file or the options.
+    """Read a MODEL and verify it. Raises StrataError for errors in the file or the options.
 
     `weights_of` lowers the model that `options.weights` names, if it is one.
     """
@@ -133,7 +133,7 @@ def _contents(path: Path) -> str:
         raise StrataError(f"there is no file {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise StrataError(f"cannot read {path}", [Problem(str(error))]) from None
-    except ValueError:  # a name with a NUL in it, say
+    except ValueError:  # for instance a name with a NUL character
         raise StrataError(f"there is no file {str(path)!r}") from None
 
 
@@ -162,7 +162,7 @@ def _no_level(module: ModuleOp, path: Path, plugins: Plugins) -> StrataError:
 def _find_weights(
     path: Path, module: ModuleOp, options: CompileOptions, weights_of: WeightsOf
 ) -> WeightStore:
-    """The weights that a text names. Raises StrataError naming those that are nowhere."""
+    """The weights that a text refers to. Raises StrataError naming the missing ones."""
     needed = dict(weight_labels(module))
     place = options.weights or path.with_name(WEIGHTS_FILE)
     if not needed:
@@ -186,7 +186,7 @@ def _load_weights(place: Path, options: CompileOptions, weights_of: WeightsOf) -
 
 
 def weight_labels(module: ModuleOp) -> Iterator[tuple[str, str]]:
-    """Key and label of every weight that a module names."""
+    """The key and label of every weight that a module refers to."""
     for op in module.walk():
         for attribute in op.properties.values():
             if isinstance(attribute, WeightAttr):

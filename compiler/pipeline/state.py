@@ -11,12 +11,12 @@ from compiler.pipeline.text import format_header, format_module
 from passes.base import StrataContext
 
 IMPORT = "import"
-"""Stands for the pass before which nothing has run."""
+"""The label of the import, before any pass has run."""
 
 
 @dataclass
 class State:
-    """A module on its way: where it stands, and what has run. Passes change `module` in place."""
+    """A module in the pipeline: its level and the passes that ran. Passes modify it in place."""
 
     module: ModuleOp
     context: StrataContext
@@ -27,14 +27,14 @@ class State:
 
     @property
     def text(self) -> str:
-        """The module's text with locations and header; printed once per pass at most."""
+        """The module's text with locations and header, printed at most once per pass."""
         if self._text is None:
             self._text = format_module(self.module)
         return format_header(self.level, self.position) + self._text
 
     @property
     def position(self) -> tuple[str, ...]:
-        """The last pass of the default pipeline, and what ran behind it."""
+        """The last pass of the default pipeline that ran, and the passes after it."""
         default = {step.name for step in PIPELINE}
         known = [k for k, label in enumerate(self.after) if label.partition("@")[0] in default]
         return self.after[known[-1] if known else 0:] or (IMPORT,)
@@ -44,5 +44,5 @@ class State:
         return self.text.partition("\n")[2]
 
     def moved(self, level: str, label: str) -> None:
-        """A pass has run."""
+        """Record that a pass has run."""
         self.level, self.after, self._text = level, (*self.after, label), None

@@ -1,11 +1,11 @@
-"""Modules as text: printing, reading, and the line that says where in the pipeline a text stands.
+"""Modules as text: printing, parsing, and the header line with the place in the pipeline.
 
     // strata: level=loop after=loop-fuse
     builtin.module { ...
 
-The first line is a comment to every other reader. `after` is the last pass of the default pipeline
-and what ran behind it, so that a dump goes on where it was written; without the line a text starts
-at the beginning of its level.
+The first line is a comment for other readers. `after` is the last pass of the default pipeline and
+the passes that ran after it, so that compilation of a dump resumes where it was written. A text
+without this line starts at the beginning of its level.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _UNKNOWN = re.compile(r"Operation ([\w.]+) is not registered")
 
 
 def format_module(module: Operation, locations: bool = True) -> str:
-    """The module's text; with `locations`, every operation's model node too."""
+    """The module's text, with the model node of every operation if `locations`."""
     stream = StringIO()
     Printer(stream, print_debuginfo=locations).print_op(module)
     return stream.getvalue() + "\n"
@@ -45,13 +45,13 @@ def format_header(level: str, after: Sequence[str]) -> str:
 
 
 def read_header(text: str) -> tuple[str, ...]:
-    """The passes that a text says it stands behind; none when it does not say."""
+    """The passes in a text's header; none if it has no header."""
     found = _HEADER.match(text)
     return tuple(found[2].split(",")) if found else ()
 
 
 class _Lexer(MLIRLexer):
-    """xDSL's, which takes a string that has escapes and any text but ASCII for bytes."""
+    """A lexer that reads strings with escapes and non-ASCII text as strings; xDSL's reads bytes."""
 
     def _lex_string_literal(self, start_pos: int) -> MLIRToken:
         token = super()._lex_string_literal(start_pos)
@@ -66,7 +66,7 @@ class _Lexer(MLIRLexer):
 
 
 def parse_module(text: str, context: Context, file: Path) -> ModuleOp:
-    """Read and verify a module. Raises StrataError with line and column of every fault."""
+    """Parse and verify a module. Raises StrataError with line and column of every problem."""
     parser = _Parser(context, text, str(file))
     try:
         module = parser.parse_module()
@@ -91,7 +91,7 @@ def parse_module(text: str, context: Context, file: Path) -> ModuleOp:
 
 
 class _Parser(Parser):
-    """A parser whose names may be any text, and which remembers where each operation stands."""
+    """A parser that accepts any text in names, and records the position of each operation."""
 
     def __init__(self, context: Context, text: str, name: str):
         super().__init__(context, "", name)
@@ -106,12 +106,12 @@ class _Parser(Parser):
 
     @property
     def place(self) -> Place:
-        """What is about to be read."""
+        """The place of the next token."""
         span = self._current_token.span
         return Place(self.text, span.start, span.end)
 
     def place_of(self, op: Operation) -> Place | None:
-        """The name of an operation in the text."""
+        """The place of an operation's name in the text."""
         start = self.starts.get(op)
         if start is None:
             return None
@@ -131,16 +131,16 @@ def _invalid(module: ModuleOp, parser: _Parser, file: Path, error: Exception) ->
             what = first_line(fault)
             problems.append(Problem(what, file=str(file)) if place is None else
                             problem_at(place, what, file))
-        except (AssertionError, KeyError, TypeError, ValueError):  # it builds on one of the others
+        except (AssertionError, KeyError, TypeError, ValueError):  # caused by one of the others
             continue
     return problems or [Problem(first_line(error), file=str(file))]
 
 
 def _syntax_problem(error: ParseError, text: str, file: Path, context: Context) -> Problem:
-    """What the parser refuses, at its place."""
+    """A syntax error at its place."""
     place, what = Place(text, error.span.start, error.span.end), error.msg.strip()
     unknown = _UNKNOWN.search(what)
-    if unknown is not None:  # the parser is behind the name by now
+    if unknown is not None:  # the parser is already after the name
         at = max(text.rfind(unknown[1], 0, place.start), 0)
         return problem_at(Place(text, at, at + len(unknown[1])), what, file,
                           _near_operations(unknown[1], context))
@@ -149,7 +149,7 @@ def _syntax_problem(error: ParseError, text: str, file: Path, context: Context) 
 
 
 def _near_operations(name: str, context: Context) -> str:
-    """The operations, or dialects, whose names are most like one that there is not."""
+    """A hint with the operations, or dialects, most similar to an unknown name."""
     prefix = name.partition(".")[0]
     dialect = context.get_optional_dialect(prefix)
     if dialect is None:
@@ -159,7 +159,7 @@ def _near_operations(name: str, context: Context) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """An error in one line: xDSL appends the whole module to some."""
+    """The first line of an error, since xDSL appends the whole module to some."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[0].strip() if lines else type(error).__name__
 

@@ -1,1 +1,1 @@
-"""What comes from outside: packages and files."""
+"""Plugins: extensions in installed packages and files."""

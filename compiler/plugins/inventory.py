@@ -1,4 +1,4 @@
-"""What there is, as rows for `list`: operations, passes, targets, levels, frontends, options."""
+"""The rows of `list`: operations, passes, targets, levels, frontends, schedule options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rows(kind: str, plugins: Plugins) -> list[Row]:
 
 
 def _ops(plugins: Plugins) -> list[Row]:
-    """Our operations, then the operators that models may use, by frontend."""
+    """Strata's operations, then the supported operators of models, by frontend."""
     from dialects.registry import dialect_loaders
 
     loaders = dialect_loaders() | plugins.dialect_loaders()
@@ -38,7 +38,7 @@ def _ops(plugins: Plugins) -> list[Row]:
 
 
 def _operators(plugins: Plugins) -> list[Row]:
-    """The operators of the frontends that can tell which ones they read, or even what of them."""
+    """The operators of the frontends that list what they support."""
     from compiler.frontend import frontends
 
     found: list[Row] = []

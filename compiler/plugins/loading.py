@@ -1,9 +1,9 @@
-"""What can be named: our own things, those of installed packages, and those of plugin files.
+"""Finds everything that has a name: built in, in installed packages, or in plugin files.
 
 A plugin is a Python module: a file that `--plugin` names, or a module that an entry point of the
-group `strata.plugins` names. What it defines is found by itself (`plugin_files.py`). A package can
- also name single things, in the groups `strata.passes`, `strata.dialects`, `strata.targets` and
-`strata.frontends`, which are loaded only when they are asked for.
+group `strata.plugins` names. Its definitions are found automatically (`plugin_files.py`). A package
+can also register single objects in the groups `strata.passes`, `strata.dialects`,
+`strata.targets` and `strata.frontends`, which are only loaded when they are used.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ DIALECTS = "strata.dialects"
 
 @dataclass(frozen=True)
 class Plugins:
-    """What plugins define, by name. `modules`: the plugins, for what frontends and passes find."""
+    """The definitions of plugins, by name. `modules`: the plugins, searched by frontends and
+    passes.
+    """
 
     passes: dict[str, type[ModulePass]] = field(default_factory=dict[str, "type[ModulePass]"])
     dialects: dict[str, Dialect] = field(default_factory=dict[str, "Dialect"])
@@ -43,7 +45,7 @@ class Plugins:
 
     # ------------------------------------------------------------------ levels and their passes
     def all_levels(self) -> tuple[Level, ...]:
-        """Our levels, and each of the plugins' after the one that it names."""
+        """The built-in levels, with each plugin's level after the one that it names."""
         found = list(LEVELS)
         for level in self.levels:
             place = [known.name for known in found].index(level.after)
@@ -51,7 +53,7 @@ class Plugins:
         return tuple(found)
 
     def find_level(self, name: str) -> Level:
-        """The level of a name that there is."""
+        """The level of an existing name."""
         return next(level for level in self.all_levels() if level.name == name)
 
     def level_names(self) -> tuple[str, ...]:
@@ -69,7 +71,7 @@ class Plugins:
         return tuple(steps)
 
     def place_of(self, name: str) -> str:
-        """Where a plugin's pass wants to stand, as `after(PASS)` or `before(PASS)`; or nothing."""
+        """The place that a plugin's pass declares: `after(PASS)`, `before(PASS)`, or empty."""
         return getattr(self.passes.get(name), "place", "")
 
     def operator_rows(self) -> list[dict[str, Any]]:
@@ -86,7 +88,7 @@ class Plugins:
     # ------------------------------------------------------------------ things with names
 
     def find_pass(self, name: str) -> type[ModulePass]:
-        """The class of a pass. Raises StrataError that names similar passes."""
+        """The class of a pass. Raises StrataError naming similar passes."""
         from passes.registry import pass_loaders
 
         loaders = pass_loaders()
@@ -97,7 +99,7 @@ class Plugins:
         raise _unknown("pass", name, [*self.passes, *loaders])
 
     def find_target(self, name: str) -> Target:
-        """Raises StrataError that names the targets there are."""
+        """The target of a name. Raises StrataError naming the known targets."""
         from targets.base import find_target, target_names
 
         if name in self.targets:
@@ -136,7 +138,7 @@ class Plugins:
         return dict(sorted(loaders.items()))
 
     def register_dialects(self, context: Context) -> None:
-        """Make these dialects known to a context."""
+        """Register these dialects in a context."""
         for name, loader in self.dialect_loaders().items():
             if name not in context.registered_dialect_names:
                 context.register_dialect(name, loader)

@@ -1,7 +1,7 @@
-"""Packages of ours, and of others that we need, which a file of the user's hides.
+"""Detects user files that shadow Strata's packages, or others that it needs.
 
-Python looks in the folder of the script, or the working directory, first: a `targets.py` there is
-what `import targets` finds, for us as well.
+Python first searches the folder of the script, or the working directory: `import targets` finds a
+`targets.py` there, also inside Strata.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ THEIRS = ("xdsl", "numpy", "onnx", "llvmlite", "ml_dtypes", "rich", "google.prot
 
 
 def check_packages(names: Sequence[str] = OURS) -> None:
-    """Raise StrataError where one of the packages is hidden by a file that is none of its own."""
+    """Raise StrataError if a foreign file shadows one of the packages."""
     problems = [Problem(f"{file} hides the package '{name}'",
                         hint="rename it, or start from another folder")
                 for name in names if (file := _hiding(name))]
@@ -28,7 +28,7 @@ def check_packages(names: Sequence[str] = OURS) -> None:
 
 
 def hidden_package(error: Exception) -> StrataError | None:
-    """What an exception comes from where a file hides a package, ours or another; else None."""
+    """The error for a file that shadows a package and so caused an exception; otherwise None."""
     if not isinstance(error, ImportError | AttributeError):
         return None
     try:
@@ -39,7 +39,7 @@ def hidden_package(error: Exception) -> StrataError | None:
 
 
 def _hiding(name: str) -> str:
-    """The file that is found in place of a package; empty where the package is, or nothing is."""
+    """The file that is found instead of a package; empty if the package or nothing is found."""
     found = _file_of(name)
     if found is None:
         return ""
@@ -55,7 +55,7 @@ def _hiding(name: str) -> str:
 def _file_of(name: str) -> str | None:
     try:
         spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError):  # no package, or one that was made by hand
+    except (ImportError, ValueError):  # no package, or one created by hand
         spec = None
     return None if spec is None else spec.origin
 

@@ -1,7 +1,7 @@
-"""Whose fault an exception is: ours, or that of a plugin file or an installed package's plugin.
+"""Attributes exceptions to the compiler, a plugin file, or an installed package's plugin.
 
-A plugin that stands in the traceback was called by us or called us; either way its author is the
-one to look first, and is told the file and the line.
+A plugin in the traceback has called the compiler or was called by it. Either way, its author
+should look first, so the error names the plugin's file and line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from compiler.diagnostics import Problem, StrataError
 GROUPS = ("strata.plugins", "strata.passes", "strata.dialects", "strata.targets",
           "strata.frontends")
 MOST_FRAMES = 8
-"""Lines of a traceback that a message shows."""
+"""The number of lines of a traceback in a message."""
 
 
 class Origin(NamedTuple):
@@ -34,7 +34,7 @@ class Origin(NamedTuple):
 
 
 def origin_of(error: BaseException, files: Sequence[Path]) -> Origin | None:
-    """The innermost line of a plugin that an exception went through; None where it met none.
+    """The innermost line of a plugin in an exception's traceback, or None.
 
     `files`: the plugin files of this compilation.
     """
@@ -58,7 +58,7 @@ def frames_of(error: BaseException, file: Path) -> str:
 
 
 def wrong_type(what: str, found: object, wanted: str, maker: Any = None) -> StrataError:
-    """The error that something of a plugin is, or returns, another thing than it must.
+    """The error for a plugin's object or result of the wrong type.
 
     `maker`: the function that returned it.
     """
@@ -69,7 +69,7 @@ def wrong_type(what: str, found: object, wanted: str, maker: Any = None) -> Stra
 
 
 def all_of(result: object, kinds: tuple[type, ...]) -> bool:
-    """Whether a result is of these types, or a list of such."""
+    """Whether a result has one of these types, or is a list of such results."""
     single = not isinstance(result, list | tuple)
     values = [result] if single else cast("Sequence[object]", result)
     return all(isinstance(value, kinds) for value in values)
@@ -78,7 +78,7 @@ def all_of(result: object, kinds: tuple[type, ...]) -> bool:
 def checked(
     function: Callable[..., Any], right: Callable[[Any], bool], wanted: str
 ) -> Callable[..., Any]:
-    """A plugin's function, whose result is looked at: StrataError where it is not right."""
+    """Wrap a plugin's function so that a wrong result raises StrataError."""
     @wraps(function)
     def call(*arguments: Any) -> Any:
         result = function(*arguments)
@@ -90,7 +90,7 @@ def checked(
 
 
 def unloadable(error: BaseException) -> StrataError | None:
-    """The error that an installed package's plugin cannot be loaded; None where it is another."""
+    """The error for an installed package's plugin that cannot be loaded; None for other errors."""
     trace = error.__traceback__
     while trace is not None:
         entry = trace.tb_frame.f_locals.get("self")
@@ -110,7 +110,7 @@ def _frames_after(trace: TracebackType) -> str:
 
 
 def definition_of(class_: type, files: Sequence[Path]) -> Origin | None:
-    """Where a plugin's class begins; None for a class of ours."""
+    """The first line of a plugin's class; None for Strata's classes."""
     import inspect
 
     try:
@@ -124,7 +124,7 @@ def definition_of(class_: type, files: Sequence[Path]) -> Origin | None:
 
 
 def _installed() -> Iterator[Path]:
-    """The folders, or files, of the packages that are loaded and name plugins."""
+    """The folders or files of loaded packages that register plugins."""
     names = {entry.module.partition(".")[0] for g in GROUPS for entry in entry_points(group=g)}
     for name in sorted(names):
         file = getattr(sys.modules.get(name), "__file__", None)

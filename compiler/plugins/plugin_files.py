@@ -1,4 +1,4 @@
-"""Plugins are run, and what they define is found and checked: enters files, leaves `Plugins`.
+"""Runs plugin files and modules, and collects and checks their definitions in `Plugins`.
 
     a class with StrataPass          a pass; its `place`, "after(PASS)", is where it goes
     a `Dialect`, a `Target`          themselves
@@ -8,7 +8,7 @@
     a function under `@lowers`       the nests of a graph operation
     `accepts`, `load_model` and DESCRIPTION      a frontend, called as the file
 
-A mistake in a plugin is told with its file and line, as a StrataError.
+A mistake in a plugin is reported as a StrataError with file and line.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 PLUGINS = "strata.plugins"
 _MARKS = {"onnx_operators": "ONNX operator", "aten_operators": "PyTorch operator",
           "lowered_operations": "lowering"}
-"""What the decorators `onnx_op`, `aten_op` and `lowers` leave on functions."""
+"""The attributes that `onnx_op`, `aten_op` and `lowers` set on functions."""
 _PLACE = re.compile(r"(?:after|before)\(([\w-]+)\)")
 _XDSL = ("builtin", "arith", "math")
 """Dialects of xDSL that plugins import."""
 
 
 class Found(NamedTuple):
-    """Something that a plugin defines. `kind`: as messages call it."""
+    """A definition of a plugin. `kind`: its name in messages."""
 
     kind: str
     name: Any
@@ -52,7 +52,7 @@ class Found(NamedTuple):
 
     @property
     def where(self) -> str:
-        """The file, with the line where that can be known."""
+        """The file, with the line if it is known."""
         file = str(self.plugin.__file__)
         try:
             return f"{file}, line {inspect.getsourcelines(self.value)[1]}"
@@ -85,7 +85,7 @@ def _run_file(file: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses look their module up
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever the user's file raises, it is that file's fault
+    except Exception as error:  # any exception of the user's file is its own fault
         raise _failed(file, error) from error
     return module
 
@@ -103,7 +103,7 @@ def _failed(file: Path, error: Exception) -> StrataError:
 
 # ---------------------------------------------------------------------- what a module defines
 def _defined(module: ModuleType) -> list[Found]:
-    """All that a plugin defines. Raises StrataError where that is nothing."""
+    """All definitions of a plugin. Raises StrataError if there are none."""
     found = [item for value in vars(module).values() for item in _kinds(value, module)]
     if all(hasattr(module, part) for part in ("DESCRIPTION", "accepts", "load_model")):
         found.append(Found("frontend", frontend_name(module), module, module))
@@ -115,7 +115,7 @@ def _defined(module: ModuleType) -> list[Found]:
 
 
 def frontend_name(module: ModuleType) -> str:
-    """A plugin file that is a frontend is called as the file."""
+    """The name of a plugin file that is a frontend."""
     return Path(str(module.__file__)).stem
 
 
@@ -141,7 +141,7 @@ def _kinds(value: Any, module: ModuleType) -> Iterator[Found]:
 
 
 def _marked_name(mark: Any) -> str:
-    """The name of what a decorator marks: `com.example.Own`, `aten.add.Tensor`, `own.op`."""
+    """The name that a decorator registers: `com.example.Own`, `aten.add.Tensor`, `own.op`."""
     if isinstance(mark, tuple):  # domain, operator and first version of an ONNX operator
         domain, name, since = cast("tuple[str, str, int]", mark)
         return ".".join(filter(None, (domain, name))) + (f" since {since}" if since > 1 else "")
@@ -149,7 +149,7 @@ def _marked_name(mark: Any) -> str:
 
 
 def _is_ours(dialect: Any) -> bool:
-    """Whether a plugin only imports one of our dialects."""
+    """Whether a plugin only imports one of Strata's dialects."""
     from dialects.registry import dialect_loaders
 
     load = dialect_loaders().get(dialect.name)
@@ -164,7 +164,7 @@ def _is_our_target(target: Any) -> bool:
 
 # ---------------------------------------------------------------------- checks
 def _check(found: Sequence[Found]) -> None:
-    """Raise StrataError with all that is wrong with what plugins define."""
+    """Raise StrataError with all problems of the plugins' definitions."""
     from dialects.registry import dialect_loaders
     from passes.registry import pass_names
     from targets.base import target_names
@@ -188,7 +188,7 @@ def _check(found: Sequence[Found]) -> None:
 
 
 def _our_operators(kinds: Collection[str]) -> dict[str, Collection[str]]:
-    """The operators of models that we read, of those kinds that plugins add to."""
+    """The operators that Strata imports, of the given kinds."""
     found = dict[str, Collection[str]]()
     if "ONNX operator" in kinds:
         from compiler.frontend import onnx
@@ -202,7 +202,7 @@ def _our_operators(kinds: Collection[str]) -> dict[str, Collection[str]]:
 
 
 def _malformed(item: Found) -> Iterator[Problem]:
-    """What a plugin's definition is of the wrong type, or lacks."""
+    """The problems of a plugin's definition: wrong types and missing parts."""
     if not isinstance(item.name, str) or not item.name:
         yield Problem(f"the {item.kind} {item.name!r} has no text as its name", file=item.where)
     missing = getattr(item.value, "__abstractmethods__", ()) if item.kind == "pass" else ()

@@ -1,4 +1,4 @@
-"""Our dialects and passes, and those of installed plugin packages, for xDSL's own tools.
+"""Strata's dialects and passes, and those of installed plugins, for xDSL's own tools.
 
 `xdsl-opt` finds this through the entry point `xdsl.universe`. Everything is loaded lazily.
 """

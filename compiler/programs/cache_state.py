@@ -1,4 +1,4 @@
-"""Whether compiled code is kept, as `doctor` tells it: by trying."""
+"""Checks for `doctor`, by trying, whether compiled code can be cached."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from compiler.options import cache_limit, cache_root
 from targets.files import folder_fault, write_whole
 
 _PARTS = ("programs", "cpu")
-"""The folders inside that hold what is executed."""
+"""The subfolders that hold executable code."""
 
 
 def cache_state() -> str:
-    """One line: where compiled code is kept, and how much there is, or why it is not kept."""
+    """One line with the location and size of the cache, or why there is none."""
     root = cache_root("default")
     if root is None:
         return "compiled code is not kept: there is no home folder; $STRATA_CACHE names another"
@@ -28,7 +28,7 @@ def cache_state() -> str:
 
 
 def _fault(folder: str) -> str:
-    """Why nothing can be kept in a folder; empty where it can."""
+    """Why nothing can be stored in a folder, or an empty string."""
     why = folder_fault(folder)
     if why:
         return why

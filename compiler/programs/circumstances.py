@@ -1,7 +1,7 @@
-"""What a compiled model depends on beside the model: options, the machine, and all the software.
+"""The dependencies of a compiled model besides the model: options, machine, and software.
 
-It is asked before anything is loaded, at each start, so it is collected from what the system knows
-about files: names, sizes and times. Where two texts are equal, so is what compiling gives.
+They are collected at each start, before anything is loaded, and therefore only from file names,
+sizes and times. If two texts are equal, compilation gives the same result.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
 _OURS = ("compiler", "dialects", "passes", "targets")
 _IMMATERIAL = frozenset(("threads", "cache", "debug", "dump_weights", "constants"))
-"""Options that what is kept does not depend on, or not by their text."""
+"""Options on which cached programs do not depend, or not through their text."""
 _DISTRIBUTIONS = (".dist-info", ".egg-info")
 
 
 def options_text(options: CompileOptions) -> str | None:
-    """The options that decide what is compiled. None where one asks for more than the program, or
-    lets files in whose contents nobody here knows."""
+    """The options that determine the result of compilation.
+
+    None if an option requests more than the program, or involves files with unknown contents.
+    """
     plain = options.passes == "default" and not options.debug and options.specialize is None
     if not plain or any((options.plugins, options.schedule, options.weights, options.start,
                          options.dump_dir)):
@@ -45,12 +47,12 @@ def _constants_text(options: CompileOptions) -> str:
 
 
 def software_text() -> str:
-    """Our own files, Python, and the names (with versions) of all installed packages."""
+    """Strata's own files, Python, and the names and versions of all installed packages."""
     return "\n".join([sys.version, *_own_files(), *_distributions()])
 
 
 def _own_files() -> list[str]:
-    """Path, size and time of every Python file of ours."""
+    """The path, size and time of each of Strata's Python files."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     folders, found = [os.path.join(root, package) for package in _OURS], list[str]()
     while folders:
@@ -65,11 +67,11 @@ def _own_files() -> list[str]:
 
 
 def _distributions() -> list[str]:
-    """The packages that are installed where Python looks."""
+    """The packages that are installed on Python's path."""
     found: list[str] = []
     for folder in dict.fromkeys(sys.path):
         try:
             found += [n for n in os.listdir(folder or ".") if n.endswith(_DISTRIBUTIONS)]
-        except OSError:  # it is not there, or an archive
+        except OSError:  # missing, or an archive
             continue
     return sorted(found)

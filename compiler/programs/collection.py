@@ -1,7 +1,7 @@
-"""Python's garbage collector while the compiler works: it looks for garbage less often.
+"""Makes Python's garbage collector run less often while the compiler works.
 
-A module is a large graph of objects that live long, and each look walks all of it. With Python's
-own settings that took a third of the time of large models.
+A module is a large graph of long-lived objects, all of which each collection traverses. With
+Python's default thresholds, that took a third of the compile time of large models.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from targets.locks import SafeLock
 
 THRESHOLDS = (100_000, 20, 20)
-"""New objects between looks, and looks between looks at older objects: some 50 MB of garbage."""
+"""The collector's thresholds for its three generations: about 50 MB of garbage."""
 
 
 class _Collector:
-    """The process has one collector: the first who is inside sets it, the last sets it back."""
+    """The process has one collector: the first user changes it, and the last restores it."""
 
     def __init__(self) -> None:
         self._lock = SafeLock()
@@ -43,7 +43,7 @@ _COLLECTOR = _Collector()
 
 @contextmanager
 def rare_collections() -> Generator[None]:
-    """Let the collector run rarely inside. At the end of the outermost it has much to look at."""
+    """Let the collector run rarely inside the context."""
     _COLLECTOR.enter()
     try:
         yield

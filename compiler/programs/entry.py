@@ -2,14 +2,15 @@
 
     magic | length and checksum of the header | header: JSON | blob | blob | ...
 
-The header says of which key the entry is, so that one that lies under another's name counts as
-damaged, and lists where blobs lie, and their checksums. The first blob is the code. Blobs begin on
-cache lines, and are read into memory of the process: a file that is mapped and then cut short, by
-whoever cleans up, would end the process with SIGBUS at some later call.
+The header holds the entry's key, so that an entry under the wrong name counts as damaged, and the
+positions and checksums of the blobs. The first blob is the code. Blobs are aligned to cache lines
+and read into memory of the process. If they were mapped instead, truncating the file would kill
+the process with SIGBUS at a later call.
 
-Checksums are against damage; against malice stands who owns the folder (`targets/files.py`). The
-header and the code are checked at every reading. The other blobs may be gigabytes: they are checked
-once, and noted as whole beside the file until the file changes or the machine is started again.
+Checksums protect against damage; ownership of the folder protects against manipulation
+(`targets/files.py`). The header and the code are checked on every read. The other blobs may have
+gigabytes: they are checked once, and a note next to the file records that it is intact until the
+file changes or the machine restarts.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ _MAGIC = b"strata02"
 _HEAD = struct.Struct("<8sQI4x")
 _ALIGNMENT = 64
 _PIECE = 1 << 24
-"""Bytes that are read or checked at a time."""
+"""The number of bytes that are read or checked at a time."""
 WHOLE = ".whole"
-"""The ending of the note that a file is whole."""
+"""The suffix of the note that a file is intact."""
 
 
 class Damaged(Exception):
@@ -44,7 +45,7 @@ class Damaged(Exception):
 
 
 class Entry(NamedTuple):
-    """What was written. The blobs are read-only, and begin on cache lines."""
+    """The contents of an entry. The blobs are read-only and aligned to cache lines."""
 
     facts: dict[str, Any]
     blobs: list[Array]
@@ -59,13 +60,12 @@ def write_entry(path: str, key: str, facts: Mapping[str, Any], blobs: Sequence[A
 
 
 def entry_size(blobs: Sequence[Array]) -> int:
-    """The bytes that a file with these blobs takes, about."""
+    """The approximate size in bytes of a file with these blobs."""
     return sum(blob.nbytes + _ALIGNMENT for blob in blobs)
 
 
 def _header(key: str, facts: Mapping[str, Any], blobs: Sequence[Array]) -> bytes:
-    """JSON of a length that does not depend on the places that it tells: they count from its end.
-    """
+    """The header as JSON. Positions are relative to its end, so they do not affect its length."""
     places: list[list[int]] = []
     end = 0
     for blob in blobs:
@@ -97,8 +97,10 @@ def _first_blob(header_bytes: int) -> int:
 
 # ---------------------------------------------------------------------- reading
 def read_entry(path: str, key: str) -> Entry:
-    """Read the file of a key, checked. Raises Damaged where there is none that is whole, this
-    user's and this key's."""
+    """Read and check the file of a key.
+
+    Raises Damaged unless it is intact, owned by this user and has this key.
+    """
     descriptor = open_private(path)
     if descriptor is None:
         raise Damaged("there is no such file of this user")
@@ -132,7 +134,7 @@ def _read(descriptor: int, path: str, key: str) -> Entry:
 
 
 def _read_header(descriptor: int, size: int) -> tuple[dict[str, Any], int]:
-    """The header, and where the first blob begins."""
+    """The header, and the offset of the first blob."""
     head = os.pread(descriptor, _HEAD.size, 0)
     if len(head) != _HEAD.size:
         raise Damaged("it is too short")
@@ -170,8 +172,7 @@ def _check(blobs: Sequence[Array], sums: Sequence[int]) -> None:
 
 
 def _identity(found: os.stat_result) -> bytes:
-    """What changes when the file does, and when the machine is started again: until then the
-    system itself vouches for what it has written."""
+    """A value that changes with the file and when the machine restarts."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
             started = file.read().strip()
@@ -182,7 +183,7 @@ def _identity(found: os.stat_result) -> bytes:
 
 
 def _note_whole(path: str) -> None:
-    """Note that a file is whole; where that cannot be written, it is checked every time."""
+    """Note that a file is intact. If the note cannot be written, the file is checked every time."""
     try:
         write_whole(path + WHOLE, [_identity(os.stat(path))])
     except OSError:

@@ -1,4 +1,4 @@
-"""Compiled models on disk: a later process loads them and needs neither passes nor LLVM nor xDSL.
+"""The cache of compiled models: a later process loads them without passes, LLVM or xDSL.
 
     programs/entries/<key>    a compiled model (`compiler/programs/entry.py`), in parts of its
     target programs/records/<name>   for a path and options: the files that the model was read from,
@@ -6,13 +6,14 @@
                               the key of what was compiled from them
     programs/contents/<hash>  for the contents of a model's file: the files that it refers to
 
-The key is a hash of the contents of the model's files and of all circumstances. Hashing hundreds of
-megabytes at every start would cost more than the rest of it. So a record remembers by which inode,
-size and times of last change the contents were hashed, as ccache does; while these stay, so do the
-contents. A file that was changed within the last seconds is hashed again, for a further change may
-show the same times. A model at a path without a record is hashed, and found by its contents.
+The key is a hash of the contents of the model's files and of all circumstances. Hashing hundreds
+of megabytes would dominate every start. As in ccache, a record therefore stores the inode, size
+and modification times with which the contents were hashed; while these are the same, the contents
+are taken to be unchanged. A file that was changed within the last seconds is hashed again, because
+another change might have the same times. A model at a path without a record is hashed, and found
+by its contents.
 
-Whatever is missing, damaged, of other circumstances or of another user counts as absent.
+An entry that is damaged, belongs to another user, or has other circumstances counts as missing.
 """
 
 from __future__ import annotations
@@ -47,19 +48,21 @@ if TYPE_CHECKING:
     from targets.stored_code import StoredCode
 
 _CODE = "stored"
-"""The module of a target that keeps its executables and loads them again, if it can."""
+"""The module of a target that stores its executables and loads them again, if it has one."""
 _RESTLESS = 2.0
-"""Seconds for which a changed file may change again without showing other times."""
+"""Seconds within which a file may change again without a change of its times."""
 _DAMAGE = (OSError, Damaged, TargetError, ValueError, TypeError, LookupError, AttributeError,
            ArithmeticError, RecursionError)
-"""What reading files that nobody has written so may end in."""
+"""The exceptions that reading a malformed file may raise."""
 _RECORDS_LIMIT = 64 << 20
 _PIECE = 1 << 22
 
 
 class ModelFile(NamedTuple):
-    """A file that a model was read from. `times`: what the system says of it, None while that may
-    not be relied on."""
+    """A file from which a model was read.
+
+    `times`: its inode, size and times, or None while they are not reliable.
+    """
 
     path: str
     times: list[int] | None
@@ -67,7 +70,7 @@ class ModelFile(NamedTuple):
 
     @staticmethod
     def of(path: str) -> ModelFile:
-        """A file as it is now, hashed. Raises OSError."""
+        """The current state of a file, hashed. Raises OSError."""
         found = os.stat(path)
         contents = _hash_file(path)
         again = os.stat(path)
@@ -76,21 +79,22 @@ class ModelFile(NamedTuple):
                          contents)
 
     def now(self) -> ModelFile:
-        """The file as it is now; hashed again only where it seems to have changed."""
+        """The current state of the file, hashed again only if it seems to have changed."""
         if self.times is not None and _times(os.stat(self.path)) == self.times:
             return self
         return ModelFile.of(self.path)
 
 
 class Slot:
-    """The place of one model, compiled with some options, in the cache."""
+    """The cache slot of one model compiled with some options."""
 
     def __init__(
         self, folder: str, model: str, options: CompileOptions, chosen: str, code: StoredCode,
         machine: str,
     ):
-        """`model`: the whole path. `chosen`: the options as text. `machine`: what code for it
-        depends on."""
+        """`model`: the absolute path. `chosen`: the options as text. `machine`: the machine on
+        which code depends.
+        """
         self.folder, self.model, self.code = folder, model, code
         self.name = f"{zlib.crc32(os.fsencode(model)):08x}{zlib.crc32(chosen.encode()):08x}"
         self.circumstances = [chosen, machine, software_text()]
@@ -98,11 +102,11 @@ class Slot:
         self.file: ModelFile | None = None
         """The model's file, if it was hashed."""
         self.times: list[int] = []
-        """What the system said of the model's file before it was read."""
+        """The inode, size and times of the model's file before it was read."""
 
     # ------------------------------------------------------------------ finding
     def find(self) -> tuple[dict[str, Any], Executable] | None:
-        """The facts and the executable that are kept here; None where there are none that fit."""
+        """The cached facts and executable; None if there are none."""
         try:
             self.times = _times(os.stat(self.model))
             key = self._recorded() or self._by_contents()
@@ -111,7 +115,7 @@ class Slot:
             return None
 
     def _recorded(self) -> str | None:
-        """The key that a record tells, if the model's files still have the same contents."""
+        """The key in a record, if the model's files still have the same contents."""
         record = self._read("records", self.name)
         if record is None or (record["model"], record["circumstances"]) != (
                 self.model, self.circumstances):
@@ -126,7 +130,7 @@ class Slot:
         return record["key"]
 
     def _by_contents(self) -> str | None:
-        """The key, where a model of the same contents was compiled before, at whatever path."""
+        """The key, if a model with the same contents was compiled before, at any path."""
         if not os.path.isdir(self._path("contents")):
             return None
         self.file = self.file or ModelFile.of(self.model)
@@ -150,9 +154,9 @@ class Slot:
     def keep(
         self, paths: Sequence[str], model: Mapping[str, Any], executable: Executable
     ) -> None:
-        """Keep an executable, if it can be kept; a disk that cannot be written is told once.
+        """Store an executable if possible. A disk that cannot be written is reported once.
 
-        `paths`: all files that the model was read from, its own first. `model`: facts about it.
+        `paths`: all files from which the model was read, its own first. `model`: facts about it.
         """
         parts = self.code.parts(executable)
         if parts is None or not paths or entry_size(parts[1]) > self.limit:
@@ -189,7 +193,7 @@ class Slot:
 
     # ------------------------------------------------------------------ names
     def _key(self, files: Sequence[ModelFile]) -> str:
-        """The name of what is compiled from these files, wherever they lie."""
+        """The key of the program compiled from these files, independent of their location."""
         import hashlib
 
         contents = [f.contents for f in files]
@@ -197,7 +201,7 @@ class Slot:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def _beside(self, files: Sequence[ModelFile]) -> list[str]:
-        """The files beside the model's own, as it names them."""
+        """The model's other files, as the model refers to them."""
         return [os.path.relpath(f.path, os.path.dirname(self.model)) for f in files[1:]]
 
     def _path(self, *names: str) -> str:
@@ -215,7 +219,7 @@ class Slot:
 def slot_of(
     model: object, options: CompileOptions, instruments: Sequence[Instrument] = ()
 ) -> Slot | None:
-    """The place of a model in the cache; None where it has none."""
+    """The cache slot of a model; None if it cannot be cached."""
     root, chosen = cache_root(options.cache), options_text(options)
     if root is None or chosen is None or any(i.wants_passes for i in instruments):
         return None
@@ -234,7 +238,7 @@ def slot_of(
 
 
 def _stored_code(target: str) -> StoredCode | None:
-    """The module of one of our targets that keeps its executables; None for all others."""
+    """The module of a built-in target that stores its executables; None for all others."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     own = os.path.join(root, "targets")
     if not target.isidentifier() or not os.path.isfile(os.path.join(own, target, f"{_CODE}.py")):

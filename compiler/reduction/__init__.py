@@ -1,10 +1,10 @@
-"""Makes a failing model small: `python -m compiler reduce MODEL`.
+"""Minimizes a failing model: `python -m compiler reduce MODEL`.
 
     candidate.py   a model with the inputs on which it fails
-    verdict.py     what a model does: it is right, refused, a fault, wrong, a crash, a timeout
+    verdict.py     the outcome of a model: right, refused, fault, wrong, crash, timeout
     options.py     how candidates are compiled and compared
-    reading.py     a model, read to be edited
-    recording.py   what every value of a model is
+    reading.py     reads a model for editing
+    recording.py   records every value of a model
     probe.py       the process in which candidates are compiled and run, for they may crash it
     prober.py      ... and how it is asked, and ended when it takes too long
     ddmin.py       delta debugging (Zeller and Hildebrandt, 2002) over any list

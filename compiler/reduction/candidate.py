@@ -1,4 +1,4 @@
-"""A model with the inputs on which it fails, on its way to become small."""
+"""A model with the inputs on which it fails, during reduction."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def _nothing() -> Mapping[str, Array]:
 
 @dataclass(frozen=True)
 class Candidate:
-    """`inputs`: by name; what is not there is random."""
+    """A model with inputs by name; missing ones are random."""
 
     model: onnx.ModelProto
     inputs: Mapping[str, Array] = field(default_factory=_nothing)
 
     @property
     def nodes(self) -> int:
-        """The number of nodes, with those of bodies."""
+        """The number of nodes, including those of subgraphs."""
         return count_nodes(self.model.graph)
 
     @property
@@ -38,12 +38,12 @@ class Candidate:
             _product(t.dims) for t in self.model.graph.initializer)
 
     def named_inputs(self) -> dict[str, Array]:
-        """The inputs that the model has still."""
+        """The inputs that the model still has."""
         names = {info.name for info in self.model.graph.input}
         return {name: array for name, array in self.inputs.items() if name in names}
 
     def save(self, path: Path) -> Path:
-        """Write the model, and beside it its inputs (`.npz`), whose path is returned."""
+        """Write the model, and its inputs as `.npz` next to it; return the path of the inputs."""
         write_bytes(path, self.model.SerializeToString())
         beside = path.with_suffix(".npz")
         write_bytes(beside, npz_bytes(self.named_inputs()))

@@ -1,4 +1,4 @@
-"""Delta debugging: a small part of a list that fails still (Zeller and Hildebrandt, 2002)."""
+"""Delta debugging: finds a small part of a list that still fails (Zeller, Hildebrandt, 2002)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Item = TypeVar("Item")
 
 
 def ddmin(items: Sequence[Item], fails: Callable[[list[Item]], bool]) -> list[Item]:
-    """A part of `items` that fails, from which no single item can be left out.
+    """A part of `items` that fails and is 1-minimal: it passes without any single item.
 
-    `fails` is taken to be true of `items`. Parts are tried first, then what is left without them,
-    in ever smaller chunks.
+    `fails` is assumed to hold for `items`. Chunks are tried first, then their complements, with
+    decreasing chunk sizes.
     """
     left, count = list(items), 2
     while len(left) >= 2:
@@ -31,12 +31,12 @@ def ddmin(items: Sequence[Item], fails: Callable[[list[Item]], bool]) -> list[It
 def _smaller(
     items: list[Item], count: int, fails: Callable[[list[Item]], bool]
 ) -> list[Item] | None:
-    """A chunk that fails, or what is left without one."""
+    """A chunk that fails, or the complement of one."""
     chunks = _chunks(items, count)
     for chunk in chunks:
         if fails(chunk):
             return chunk
-    if count == 2:  # what is left is the other chunk
+    if count == 2:  # the complement is the other chunk
         return None
     for k in range(len(chunks)):
         rest = [item for j, chunk in enumerate(chunks) if j != k for item in chunk]

@@ -1,7 +1,7 @@
-"""Edits of ONNX graphs. Each makes a new model; whether it makes sense, the trial tells.
+"""Edits of ONNX graphs. Each creates a new model; a trial decides whether it is valid.
 
-Where a part of a graph is kept, what it reads of the rest becomes an input, with the value that it
-had in the whole model.
+If a part of a graph is kept, the values that it reads from the rest become inputs, with the
+contents that they had in the whole model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def reads_of(node: onnx.NodeProto) -> set[str]:
-    """The values that a node reads, also those that its bodies read from outside."""
+    """The values that a node reads, including those that its subgraphs capture."""
     names = {name for name in node.input if name}
     for attribute in node.attribute:
         if attribute.HasField("g"):
@@ -37,8 +37,7 @@ def reads_from_outside(graph: onnx.GraphProto) -> set[str]:
 def with_nodes(
     candidate: Candidate, kept: Sequence[int], values: Mapping[str, Array]
 ) -> Candidate | None:
-    """The part of a model that has these nodes only. None where a value that it needs is unknown.
-    """
+    """The model restricted to these nodes. None if a value that it needs is unknown."""
     graph = candidate.model.graph
     nodes = [graph.node[k] for k in sorted(kept)]
     made = {name for node in nodes for name in node.output if name}
@@ -99,7 +98,7 @@ def _model(
 
 
 def with_outputs(candidate: Candidate, names: Sequence[str]) -> Candidate:
-    """The model with these outputs only, and without what nothing needs."""
+    """The model with these outputs only, without dead nodes."""
     graph, needed = candidate.model.graph, set(names)
     kept: list[onnx.NodeProto] = []
     for node in reversed(graph.node):
@@ -114,8 +113,8 @@ def with_outputs(candidate: Candidate, names: Sequence[str]) -> Candidate:
 
 # ---------------------------------------------------------------------- one node less
 def simpler(candidate: Candidate) -> Iterator[Candidate]:
-    """The model with a node left out (its readers read one of its operands), a branch instead of
-    an If, or an attribute less, also in bodies.
+    """Simpler models: with a node bypassed (its users read one of its operands), a branch instead
+    of an If, or an attribute removed, also in subgraphs.
     """
     for path in graphs_of(candidate.model.graph):
         for k in range(len(graph_at(candidate.model.graph, path).node)):
@@ -125,11 +124,11 @@ def simpler(candidate: Candidate) -> Iterator[Candidate]:
 
 
 Path_ = tuple[tuple[int, int], ...]
-"""Where a body is: (node, attribute) from the model's graph inwards."""
+"""The path of a subgraph: (node, attribute) pairs from the model's graph inwards."""
 
 
 def graphs_of(graph: onnx.GraphProto, path: Path_ = ()) -> Iterator[Path_]:
-    """The places of a graph and of all bodies in it."""
+    """The paths of a graph and of all subgraphs in it."""
     yield path
     for k, node in enumerate(graph.node):
         for a, attribute in enumerate(node.attribute):
@@ -162,13 +161,13 @@ def _without_node(candidate: Candidate, path: Path_, k: int) -> Iterator[Candida
 
 
 def _is_outer(graph: onnx.GraphProto, name: str) -> bool:
-    """Whether a body does not make a value itself: then it cannot return it."""
+    """Whether a subgraph does not compute a value itself, so that it cannot return it."""
     made = {i.name for i in graph.input} | {n for node in graph.node for n in node.output}
     return name not in made
 
 
 def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
-    """Read other values instead, in the graph and its bodies."""
+    """Rename the values that the graph and its subgraphs read."""
     for node in graph.node:
         for j, name in enumerate(node.input):
             node.input[j] = names.get(name, name)

@@ -1,4 +1,4 @@
-"""How candidates are compiled and compared: as the command has it, and as the trials get it."""
+"""The options for compiling and comparing candidates, for the command and for trials."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def probe_words(arguments: argparse.Namespace) -> list[str]:
 
 
 def question_of(words: Sequence[str] | None = None) -> Question:
-    """What the words ask; those of the command line, if none are given."""
+    """The question for these words; those of the command line by default."""
     from compiler.reduction.verdict import Question
 
     parser = argparse.ArgumentParser()

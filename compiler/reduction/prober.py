@@ -1,4 +1,4 @@
-"""Asks the process that compiles and runs candidates, and starts another when it dies or hangs."""
+"""Talks to the process that compiles and runs candidates, and restarts it if it dies or hangs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from compiler.reduction.candidate import Candidate
 from compiler.reduction.verdict import RIGHT, Verdict
 
 START = 60.0
-"""Seconds that a new process may take besides."""
+"""The additional seconds that a new process may take."""
 
 
 class Gone(Exception):
@@ -33,7 +33,7 @@ class Gone(Exception):
 class Prober:
     """`words`: the options, as `probe` reads them. `limit`: seconds for one candidate.
 
-    `check`: a command of the user's to ask instead; exit status 1 means that it fails still.
+    `check`: a user's command to run instead; exit status 1 means that the candidate still fails.
     """
 
     words: Sequence[str]
@@ -57,7 +57,7 @@ class Prober:
 
     # ------------------------------------------------------------------ questions
     def judge(self, candidate: Candidate) -> Verdict:
-        """What the candidate does."""
+        """The verdict on a candidate."""
         self.asked += 1
         model = self.folder / "candidate.onnx"
         inputs = candidate.save(model)
@@ -70,7 +70,7 @@ class Prober:
             return Verdict(gone.kind, "", f"{gone} in {self.phase}")
 
     def blame(self, candidate: Candidate) -> str:
-        """The first wrong pass; empty where none is found, or the question kills."""
+        """The first wrong pass; empty if none is found, or if the process dies."""
         model = self.folder / "blamed.onnx"
         inputs = candidate.save(model)
         try:
@@ -80,7 +80,7 @@ class Prober:
             return ""
 
     def record(self, candidate: Candidate) -> dict[str, Any]:
-        """What every value of the candidate is, by name; nothing where that cannot be run."""
+        """Every value of the candidate by name; empty if it cannot be run."""
         from compiler.io.array_files import read_npz
 
         model, to = self.folder / "whole.onnx", self.folder / "recorded.npz"
@@ -93,7 +93,7 @@ class Prober:
 
     @property
     def phase(self) -> str:
-        """What was being done last."""
+        """The last phase of the process."""
         return self.phases.read_text(encoding="utf-8") if self.phases.exists() else "the start"
 
     def _checked(self, model: Path, inputs: Path) -> Verdict:

@@ -1,4 +1,4 @@
-"""Reads a model whose graph is to be edited."""
+"""Reads a model for editing its graph."""
 
 from __future__ import annotations
 

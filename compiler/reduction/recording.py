@@ -1,4 +1,4 @@
-"""What every value of a model is on its inputs, so that a part of the model can start from them."""
+"""Records every value of a model on its inputs, so that parts of the model can start from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def record(model: Path, inputs: Mapping[str, Array], question: Question, to: Path) -> int:
-    """Write the arrays by name; how many. By onnxruntime, else by the reference."""
+    """Write the arrays by name, and return their number. Uses onnxruntime, else the reference."""
     proto: onnx.ModelProto = cast(Any, onnx).load(str(model))
     told = with_all_outputs(proto)
     names = [info.name for info in told.graph.output]

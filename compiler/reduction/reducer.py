@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class OutOfTime(Exception):
-    """The time is up; what was found until then is the result."""
+    """The time is up; the best candidate so far is the result."""
 
 
 @dataclass
 class Reducer:
-    """`fails`: whether a candidate fails as the first one does. `record`: what values are.
+    """`fails`: whether a candidate fails like the first one. `record`: records its values.
 
-    `best` is the smallest model that failed so far. `deadline`: of `time.monotonic`.
+    `best` is the smallest failing model so far. `deadline`: a time of `time.monotonic`.
     """
 
     best: Candidate
@@ -36,7 +36,7 @@ class Reducer:
     tried: dict[bytes, bool] = field(default_factory=dict[bytes, bool])
 
     def run(self) -> Candidate:
-        """Reduce until nothing more can be left out, or the time is up."""
+        """Reduce until nothing more can be removed, or the time is up."""
         try:
             while self._pass():
                 pass
@@ -45,7 +45,7 @@ class Reducer:
         return self.best
 
     def _pass(self) -> bool:
-        """All kinds of edits once; whether any helped."""
+        """Try all kinds of edits once; return whether any helped."""
         before = self._size(self.best)
         for step in (self._outputs, self._nodes, self._simpler, self._dims, self._numbers):
             step()
@@ -57,7 +57,7 @@ class Reducer:
         return candidate.nodes, candidate.elements, candidate.model.ByteSize()
 
     def _accepts(self, candidate: Candidate | None) -> bool:
-        """Whether it fails; then it is the best one. Raises OutOfTime."""
+        """Whether a candidate fails; if so, it becomes the best one. Raises OutOfTime."""
         if candidate is None:
             return False
         if time.monotonic() > self.deadline:
@@ -96,7 +96,7 @@ class Reducer:
             any(self._accepts(edit) for edit in simpler_numbers(self.best, name))
 
     def _until_none(self, edits: Callable[[Candidate], Iterator[Candidate]]) -> None:
-        """Take the first edit that fails still, and begin anew."""
+        """Accept the first edit that still fails, and repeat until there is none."""
         while any(self._accepts(edit) for edit in edits(self.best)):
             pass
 

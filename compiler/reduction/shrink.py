@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dialects.strata.types import Array
 
 FEW = 16
-"""Arrays of up to so many integers may be shapes, whose entries shrink as well."""
+"""The largest number of integers in an array that may be a shape, whose entries shrink, too."""
 
 
 def smaller_dims(candidate: Candidate) -> Iterator[Candidate]:

@@ -1,7 +1,7 @@
-"""What a model does: compiled for a target, run on inputs, compared with what it means.
+"""The verdict on a model: compiled for a target, run on inputs, and compared with references.
 
-Right is what the reference computes, by the comparison that `verify` makes, and what onnxruntime
-computes, where it is installed and takes the model.
+Results are right if they agree with the reference, compared as in `verify`, and with onnxruntime,
+if it is installed and supports the model.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 RIGHT = "right"
 WORDS = 6
-"""How many words of a message a smaller model must share: what follows lists types and names."""
+"""The number of leading words of a message that must match; later ones list types and names."""
 
 
 @dataclass(frozen=True)
 class Verdict:
     """`kind`: right, refused, fault, wrong, peer, crash, timeout or check.
 
-    `key`: what a smaller model must share to fail in the same way; `text`: what a person reads.
+    `key`: what a smaller model must share to fail in the same way; `text`: for people.
     """
 
     kind: str
@@ -57,7 +57,7 @@ class Verdict:
 
 @dataclass
 class PhaseFile(Instrument):
-    """Keeps in a file what is being done, for a process that does not come back from it."""
+    """Records the current phase in a file, in case the process dies."""
 
     path: Path
     wants_passes = True
@@ -71,9 +71,9 @@ class PhaseFile(Instrument):
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a model: how it is compiled, and what it is compared with.
+    """How a model is compiled, and with what it is compared.
 
-    `dims`: sizes of the inputs, by the model's names. `phases`: where to tell what is being done.
+    `dims`: sizes of the inputs, by the model's names. `phases`: the file for the current phase.
     """
 
     options: CompileOptions
@@ -137,7 +137,7 @@ def verify_of(inputs: Mapping[str, Array], question: Question) -> Verify:
 
 
 def _loaded(compilation: Compiler, state: State) -> Executable:
-    """The model's code; what the target runs as it was read stays as it is."""
+    """The model's executable, lowered unless the target runs the module as read."""
     if compilation.target.lowers:
         compilation.planned = compilation.plan(state, None)
         compilation.run(state, compilation.planned)
@@ -177,7 +177,7 @@ def _against_peer(model: Path, verify: Verify, question: Question) -> Verdict:
 
 
 def run_onnxruntime(model: Path, named: Mapping[str, Array]) -> list[Any] | None:
-    """Its outputs; None where it is not installed, or does not take the model."""
+    """The outputs of onnxruntime; None if it is not installed or does not support the model."""
     try:
         onnxruntime: Any = importlib.import_module("onnxruntime")
     except ImportError:
@@ -189,12 +189,12 @@ def run_onnxruntime(model: Path, named: Mapping[str, Array]) -> list[Any] | None
         session = onnxruntime.InferenceSession(
             str(model), options, providers=["CPUExecutionProvider"])
         return list(session.run(None, dict(named)))
-    except Exception:  # whatever it raises: it is asked only where it works
+    except Exception:  # any error: onnxruntime only counts where it works
         return None
 
 
 def shape_of(text: str) -> str:
-    """How a message begins, without the names and numbers that change while a model shrinks."""
+    """The beginning of a message, without names and numbers that change while a model shrinks."""
     lines = text.strip().splitlines()
     problem = next((line for line in lines if line.startswith("- ")), lines[0] if lines else "")
     words = re.sub(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\w.]*", "_", problem).split()
@@ -202,7 +202,7 @@ def shape_of(text: str) -> str:
 
 
 class _elsewhere:
-    """A working directory of its own, for the folders that faults write."""
+    """A temporary working directory, for the reproducers of faults."""
 
     def __enter__(self) -> None:
         self.back = Path.cwd()
@@ -215,7 +215,7 @@ class _elsewhere:
 
 
 def blame(model: Path, inputs: Mapping[str, Array], question: Question) -> str:
-    """The first pass after which numbers are wrong, or the target; empty where none is."""
+    """The first pass with wrong results, or the target; empty if there is none."""
     from compiler.pipeline.driver import FINAL_LEVEL
 
     verify = verify_of(inputs, question)

@@ -1,12 +1,12 @@
 """`torch.compile(model, backend="strata")`: PyTorch captures, Strata compiles.
 
-TorchDynamo hands over graphs; AOTAutograd makes Core ATen of them, whose only mutations give
-arguments their new contents at the end; the PyTorch frontend imports what is before. Operators that
-it cannot import run eagerly, between compiled parts, and are named in a warning. Sizes that Dynamo
-leaves dynamic become named sizes of the compiled code.
+TorchDynamo captures graphs. AOTAutograd lowers them to Core ATen, where the only mutations write
+new contents to arguments at the end of a graph. The PyTorch frontend imports everything before
+these writes. Operators that it cannot import run eagerly between compiled parts, and are named in
+a warning. Sizes that Dynamo leaves dynamic become named sizes of the compiled code.
 
-For inference: where gradients are recorded, graphs run eagerly, which is said. Parameters and
-buffers become constants of the compiled code, which is made anew when one of them has changed.
+It is for inference: if gradients are recorded, graphs run eagerly with a warning. Parameters and
+buffers become constants of the compiled code, which is recompiled when one of them changes.
 
 `options` of `torch.compile` are those of `compiler.compile`. The target is that of the inputs'
 device unless one is given.
@@ -57,9 +57,10 @@ def strata(
 
 
 def _take_writes(graph: Any) -> list[int]:
-    """Let a graph return what it writes into its arguments, such as caches, behind its results.
+    """Make a graph return the new contents of mutated arguments, such as caches, after its
+    results.
 
-    Which arguments these are, by number. They are no weights, wherever Dynamo keeps them.
+    Returns the numbers of these arguments. They are not treated as weights, even if Dynamo does.
     """
     nodes = list(graph.graph.nodes)
     numbers = {n: k for k, n in enumerate(n for n in nodes if n.op == "placeholder")}
@@ -80,7 +81,7 @@ def _copy() -> Any:
 
 
 def _boxed(function: Run) -> Run:
-    """As AOTAutograd calls it: with a list of arguments, which it may empty."""
+    """Adapt a function to AOTAutograd's boxed calls: a list of arguments that it may empty."""
     return torch_module("functorch.compile").make_boxed_func(function)
 
 
@@ -99,11 +100,13 @@ def _train(graph: Any, inputs: Sequence[Any]) -> Run:
 # ---------------------------------------------------------------------- one graph
 @dataclass
 class Program:
-    """A graph of Core ATen. It is compiled when it is called, for the weights of that call, and
-    again after these have changed. `written`: the arguments that its last results go to.
+    """A Core ATen graph, compiled at its first call and again when the weights have changed.
 
-    `made`: what was compiled last and for which weights, in one piece: while one thread compiles
-    for new weights, others must not take what is there for compiled for them."""
+    `written`: the arguments to which its last results are written.
+
+    `made`: the last compiled code together with its weights, in a single reference: while one
+    thread compiles for new weights, other threads must not mistake the old code for the new.
+    """
 
     graph: Any
     options: Mapping[str, Any]
@@ -128,9 +131,10 @@ class Program:
         return weights, run
 
     def _write(self, inputs: Sequence[Any], results: Sequence[Any]) -> Sequence[Any]:
-        """Give arguments their new contents, all of a type at once; what is left are results.
+        """Write new contents to arguments, all of a type at once, and return the remaining
+        results.
 
-        Those that the compiled code has written have them already.
+        Arguments that the compiled code has written in place are skipped.
         """
         count = len(results) - len(self.written)
         pairs: defaultdict[Any, list[tuple[Any, Any]]] = defaultdict(list)
@@ -169,7 +173,7 @@ class Weights:
         return Weights(numbers, tensors, counted, list(map(_version, counted)))
 
     def are_in(self, inputs: Sequence[Any]) -> bool:
-        """Whether these arguments are the same tensors, and still hold what they held."""
+        """Whether these arguments are the same tensors with unchanged contents."""
         return all(map(is_, self.tensors, [inputs[k] for k in self.numbers])) and (
             list(map(_version, self.counted)) == self.versions)
 
@@ -183,9 +187,10 @@ def is_weight(value: Any) -> bool:
 
 
 def compile_graph(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run:
-    """The graph compiled, as far as it can be; the rest of it runs eagerly and is named.
+    """Compile a graph as far as possible; the rest runs eagerly and is named in a warning.
 
-    What cannot be imported is looked for only if something is not, as that is an import, too.
+    Unsupported nodes are only searched for if the import fails, since the search is an import,
+    too.
     """
     try:
         part = make_part(graph, weights, options)
@@ -198,7 +203,7 @@ def _compile_around(
     graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any],
     error: StrataError | CompilerFault,
 ) -> Run:
-    """What can be compiled of a graph that cannot be as a whole."""
+    """Compile the supported parts of a graph that cannot be compiled as a whole."""
     from compiler.frontend.torch.importer import find_bad
 
     try:

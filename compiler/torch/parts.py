@@ -1,4 +1,4 @@
-"""Parts of PyTorch's graphs: compiled, called as the graph is, and put together with what is not.
+"""Compiled parts of PyTorch graphs, combined with parts that run eagerly.
 
 The module can be imported without torch.
 """
@@ -26,11 +26,11 @@ log = logging.getLogger("strata")
 Run = Callable[..., Any]
 
 PART = "strata_part"
-"""The names of compiled parts of a graph begin with it."""
+"""The prefix of the names of compiled parts of a graph."""
 
 
 def name_eager(names: Sequence[str], why: str) -> None:
-    """Tell what runs eagerly."""
+    """Warn about operators that run eagerly."""
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     log.warning("strata: %s eagerly: %s: %s", "1 node runs" if len(names) == 1 else
                 f"{count_of(names, 'node')} run", shown, why)
@@ -61,8 +61,10 @@ def in_parts(
 
 @dataclass
 class _Supported:
-    """What a compiled part may hold: tensor operators that can be imported, and what takes their
-    results apart. Arithmetic of sizes stays outside."""
+    """The nodes that a compiled part may contain: supported tensor operators and getitem.
+
+    Arithmetic on sizes stays outside.
+    """
 
     bad: set[str]
 
@@ -86,9 +88,10 @@ def compile_part(graph: Any, weights: Mapping[str, Any], options: Mapping[str, A
 
 
 def make_part(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run | None:
-    """A graph, compiled; None for one that gives no tensors.
+    """Compile a graph; None for one without tensor results.
 
-    Raises StrataError for what cannot be imported or compiled, CompilerFault for a fault of ours.
+    Raises StrataError if it cannot be imported or compiled, CompilerFault for a fault of the
+    compiler.
     """
     outputs = _outputs(graph)
     tensors = [k for k, v in enumerate(outputs) if hasattr(_meta(v), "dtype")]
@@ -99,7 +102,7 @@ def make_part(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]
 
 
 def _own_dump(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Options with a folder of this graph's own for its dump, if they ask for one."""
+    """The options with a separate dump folder for this graph, if they request a dump."""
     folder = options.get("dump_dir")
     if folder is None:
         return options
@@ -123,14 +126,14 @@ class Part:
 
     executable: Executable
     given: list[int]
-    """The arguments that the compiled code takes; the others are weights and sizes."""
+    """The numbers of the arguments of the compiled code; the others are weights and sizes."""
     outputs: list[Any]
     tensors: list[int]
     single: bool
     symbols: list[tuple[int, Any]]
     """Arguments that are sizes, and their symbols."""
     on_gpu: bool
-    """Whether all arguments are there that the compiled code takes."""
+    """Whether all arguments of the compiled code are on the GPU."""
 
     @staticmethod
     def of(
@@ -147,7 +150,9 @@ class Part:
                     not isinstance(result, (list, tuple)), symbols, on_gpu)
 
     def write_to(self, arguments: Sequence[int]) -> None:
-        """Let the last results be computed right in arguments, as far as the target can."""
+        """Let the last results be computed in place in arguments, as far as the target supports
+        it.
+        """
         places = {k: n for n, k in enumerate(self.given)}
         first = len(self.outputs) - len(arguments)
         self.executable.loaded.donate({
@@ -156,9 +161,10 @@ class Part:
 
     @cached_property
     def run(self) -> Callable[[Sequence[Any]], Sequence[Any]]:
-        """The shortest way to run on arguments where they are.
+        """The fastest function for running on arguments in place.
 
-        Whatever has no named sizes is called with one kind of arguments: Dynamo guards that.
+        A graph without named sizes is always called with arguments of the same kinds, which Dynamo
+        guards.
         """
         loaded = self.executable.loaded
         if not (loaded.takes_gpu_tensors and self.on_gpu):
@@ -167,7 +173,7 @@ class Part:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether results are returned as the compiled code makes them."""
+        """Whether the results of the compiled code are returned unchanged."""
         return self.on_gpu and len(self.tensors) == len(self.outputs) and all(
             is_static(v.shape) and v.is_contiguous() for v in self.outputs)
 
@@ -181,7 +187,7 @@ class Part:
         return results[0] if self.single else tuple(results)
 
     def _size(self, value: Any, arguments: Sequence[Any]) -> Any:
-        """An output that is no tensor: a size, or a constant."""
+        """An output that is not a tensor: a size or a constant."""
         if type(value).__name__ != "SymInt":
             return None if hasattr(value, "dtype") else value
         known = {symbol: arguments[k] for k, symbol in self.symbols}

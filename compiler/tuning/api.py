@@ -34,15 +34,16 @@ def tune(
     cache: str | Path | None = "default", precision: str = "f32", exact: bool = False,
     library: str = "never",
 ) -> Report:
-    """Find faster schedules for a model's kernels by timing candidates, and keep them.
+    """Find faster schedules for a model's kernels by timing candidates, and store them.
 
     `seconds`: about how long. `jobs`: processes that compile, None for all processors. `kernels`:
-    patterns of names, none for all. `mode`: "default" or "max-autotune". `output`: the file of
-    winners, None for the one in the cache, which later compilations use by themselves. `sizes`: at
-    which to measure what the model leaves open. `again`: also what was tuned before. The others
-    are those of `compiler.compile`, and must be the same there for the kernels to be the same.
+    patterns of names, none for all. `mode`: "default" or "max-autotune". `output`: the file for
+    the schedules, None for the one in the cache, which later compilations use automatically.
+    `sizes`: the values of open sizes at which to measure. `again`: also tune kernels that were
+    tuned before. The other options are those of `compiler.compile`, and must be the same there for
+    the kernels to be the same.
 
-    Raises StrataError where the model or the options are at fault.
+    Raises StrataError for an error in the model or the options.
     """
     options = CompileOptions(
         target=target, shapes=sizes_of(shapes or {}), dims=numbers_of("dims", dims or {}),

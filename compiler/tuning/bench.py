@@ -1,7 +1,8 @@
-"""Times candidates of a task in turns with the rules' choice, and compares what they compute.
+"""Times candidates of a task in turns with the rules' choice, and compares their results.
 
-Loading a candidate, one run of it, and comparing keep the processor busy, timing the device: so
-these are methods of their own, and while one process times, others may do the former.
+Loading a candidate, running it once and comparing its results use the processor; timing uses the
+device. These are therefore separate methods, so that other processes can do the former while one
+process times.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ if TYPE_CHECKING:
     from targets.interface import Timer
 
 TURN_SECONDS = 5e-4
-"""What a turn of a candidate takes at least, of calls in a row."""
+"""The least number of seconds of a turn, which consists of consecutive calls."""
 MOST_IN_A_TURN = 50
 SURELY_SLOWER, PROBABLY_SLOWER = 1.5, 1.12
-"""How many times as slow as the best a candidate is, after two turns and after some, to be left."""
+"""The slowdown at which a candidate is abandoned after two turns, and after several."""
 FEW_TURNS = 3
 KEPT = 2
-"""So many candidates stay loaded, of those that were about the best when they were timed."""
+"""The number of candidates that stay loaded, among those close to the best when timed."""
 BLOCK = 1_000_003
-"""So many elements of an input are random, and then repeat: a prime, which no dim divides."""
+"""The period in elements of random inputs: a prime, which no dim divides."""
 
 
 class Contestant:
-    """A loaded module, which has run once. `timer` is made when it is first asked for."""
+    """A loaded module that has run once. `timer` is created on first use."""
 
     def __init__(self, job: Job, inputs: Sequence[Array] | None, indices: Collection[str] = ()):
         """Without `inputs` they are made."""
@@ -58,11 +59,10 @@ class Contestant:
 
 
 class Bench:
-    """The kernel of a task with the rules' schedule, and what it computes: what others are
-    measured against."""
+    """The kernel of a task with the rules' schedule and its results: the baseline of candidates."""
 
     def __init__(self, job: Job, indices: Collection[str], footprint: int):
-        """Raises Unfit where nothing can be compared with what the rules' choice computes."""
+        """Raises Unfit if the results of the rules' choice cannot be compared."""
         self.footprint, self.rules = footprint, Contestant(job, None, indices)
         self.outputs = [np.array(a) for a in self.rules.outputs]
         self.rules.outputs = []
@@ -79,12 +79,12 @@ class Bench:
         return statistics.median(timer(self.calls) for _ in range(FEW_TURNS))
 
     def load(self, job: Job) -> None:
-        """Load a candidate, unless it is, and run it."""
+        """Load a candidate, unless it is already loaded, and run it."""
         if job.path not in self.loaded:
             self.loaded[job.path] = Contestant(job, self.rules.inputs)
 
     def measure(self, job: Job, best: float, turns: int, seconds: float) -> Timed:
-        """Take turns with a candidate that is loaded. `best`: the ratio so far."""
+        """Time a loaded candidate in turns with the baseline. `best`: the best ratio so far."""
         pair = self.loaded[job.path].timer(self.footprint), self.rules.timer(self.footprint)
         found = take_turns(pair, self.calls, best, turns, time.monotonic() + seconds)
         if found.ratio > PROBABLY_SLOWER * best:
@@ -94,7 +94,7 @@ class Bench:
         return found
 
     def check(self, job: Job) -> None:
-        """Raises Unfit for a candidate that computes something else."""
+        """Raises Unfit for a candidate with wrong results."""
         candidate = self.loaded[job.path]
         if candidate.checked:
             return
@@ -108,7 +108,7 @@ def take_turns(
     pair: tuple[Timer, Timer], calls: int, best: float, turns: int, until: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Timed:
-    """A candidate and the rules in turns; fewer of them where it is hopeless or late."""
+    """Time a candidate and the rules' choice in turns; fewer if it is hopeless or time is short."""
     found = Timed([], [])
     for turn in range(1, turns + 1):
         found = _one_more(found, pair, calls, swapped=turn % 2 == 0)
@@ -120,7 +120,7 @@ def take_turns(
 
 
 def _one_more(timed: Timed, pair: tuple[Timer, Timer], calls: int, swapped: bool) -> Timed:
-    """One turn more, begun by the rules if `swapped`."""
+    """Add one turn, in which the rules' choice comes first if `swapped`."""
     second = pair[1](calls) if swapped else 0.0
     first = pair[0](calls)
     second = second if swapped else pair[1](calls)
@@ -130,8 +130,10 @@ def _one_more(timed: Timed, pair: tuple[Timer, Timer], calls: int, swapped: bool
 def random_inputs(
     signature: Signature, sizes: Mapping[Symbol, int], indices: Collection[str]
 ) -> list[Array]:
-    """Positive numbers, of which roots and logarithms are numbers; as indices zeros, which are
-    valid everywhere."""
+    """Random inputs: positive numbers, which have roots and logarithms, and zeros as indices.
+
+    Zero is a valid index everywhere.
+    """
     found: list[Array] = []
     for k, (name, type_) in enumerate(
             zip(signature.input_names, signature.input_types, strict=True)):

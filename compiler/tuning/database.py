@@ -1,11 +1,11 @@
-"""Winners in a SQLite file: per machine and kernel the fastest schedule, and what it gained.
+"""A SQLite file of winners: the fastest schedule per machine and kernel, and its gain.
 
 Any number of processes may read and write at once: SQLite's write-ahead log has readers see whole
-transactions, and each winner is one. A file that is damaged, or is none of ours, is an error to
-those who write or name it, and to others as good as none.
+transactions, and each winner is one. A damaged or foreign file is an error if it is written or
+named explicitly; otherwise it is ignored.
 
-A file that ships with a target is `sealed`: it is one file, read where nothing can be written, and
-never written again.
+A file that ships with a target is `sealed`: it is a single file without a log, can be read from
+read-only folders, and is never written again.
 """
 
 from __future__ import annotations
@@ -34,13 +34,12 @@ if TYPE_CHECKING:
     from compiler.options import CompileOptions
 
 _APPLICATION = 0x53747261
-"""Says in a file's header whose it is: `Stra`."""
+"""The application id in a file's header: `Stra`."""
 _FORMAT = 1
 _WRITE_FORMAT, _SEALED = 18, 1
-"""The byte of a file's header that says whether it has a write-ahead log, and what it is without.
-"""
+"""The header byte for the write-ahead log, and its value without one."""
 _PATIENCE = 10.0
-"""Seconds to wait while others write."""
+"""Seconds to wait for other writers."""
 _WITH_LOG = "PRAGMA journal_mode = WAL"
 _NEW = (
     _WITH_LOG, f"PRAGMA application_id = {_APPLICATION}",
@@ -54,7 +53,7 @@ _NEW = (
 
 @dataclass(frozen=True)
 class Winner:
-    """A row. `seconds`: of a call with the rules' schedule. `name`: of a kernel it was found on."""
+    """A row. `seconds`: the time of a call with the rules' schedule. `name`: a kernel's name."""
 
     kernel: str
     choice: Choice
@@ -64,19 +63,19 @@ class Winner:
 
 
 class Unreadable(Exception):
-    """The file is no database of winners; says why."""
+    """The file is not a database of winners; the message says why."""
 
 
 class Database:
     """The winners of one machine in a file."""
 
     def __init__(self, path: str, machine: str):
-        """`machine`: what schedules depend on, a target's `tuning_key`."""
+        """`machine`: the target's `tuning_key`, on which schedules depend."""
         self.path, self.description = os.path.abspath(path), machine
         self.machine = hashlib.sha256(machine.encode()).hexdigest()[:16]
 
     def read(self) -> dict[str, Winner]:
-        """All winners by kernel; none where there is no file. Raises Unreadable."""
+        """All winners by kernel; none if there is no file. Raises Unreadable."""
         if not os.path.exists(self.path):
             return {}
         query = ("SELECT kernel, schedule, gain, seconds, mode, name FROM winners "
@@ -86,12 +85,12 @@ class Database:
                     for row in connection.execute(query, (self.machine,))}
 
     def make(self) -> None:
-        """Let there be a file, though nothing is found. Raises Unreadable."""
+        """Create the file if there is none. Raises Unreadable."""
         with self._connection(write=True):
             pass
 
     def write(self, winner: Winner) -> None:
-        """Keep a winner in place of the one before. Raises Unreadable."""
+        """Store a winner, replacing the previous one. Raises Unreadable."""
         schedule = winner.choice.schedule
         row = (self.machine, winner.kernel, None if schedule is None else str(schedule),
                winner.choice.gain, winner.seconds, winner.mode, winner.name)
@@ -111,8 +110,9 @@ class Database:
             os.replace(new, path)
 
     def begin_with(self, path: str) -> None:
-        """Make a file with what another one has, sealed or not, where there is one. Raises
-        Unreadable."""
+        """Create the file as a copy of another one, sealed or not, if that exists. Raises
+        Unreadable.
+        """
         if not os.path.exists(path):
             return self.make()
         Database(path, self.description).seal(self.path)
@@ -122,7 +122,7 @@ class Database:
 
     @contextlib.contextmanager
     def _connection(self, write: bool) -> Generator[sqlite3.Connection]:
-        """A connection for some statements. What goes wrong in them is Unreadable, too."""
+        """A connection for some statements, whose errors are also raised as Unreadable."""
         try:
             connection = self._open(write)
             try:
@@ -157,8 +157,10 @@ def _is_sealed(path: str) -> bool:
 
 
 def _bound(connection: sqlite3.Connection) -> None:
-    """Let statements end: what a file calls a table may be a view without an end. Texts that are
-    no UTF-8 are read, and then refused as what they should be."""
+    """Bound the work of statements, since a table in a foreign file may be an infinite view.
+
+    Texts that are not UTF-8 are read, and then rejected as malformed values.
+    """
     until = time.monotonic() + 3 * _PATIENCE
     connection.set_progress_handler(lambda: time.monotonic() > until, 100_000)
     connection.execute("PRAGMA trusted_schema = OFF")
@@ -170,7 +172,7 @@ def _text(data: bytes) -> str:
 
 
 def _check(connection: sqlite3.Connection) -> None:
-    """Raises sqlite3.DatabaseError for a file that is none of ours."""
+    """Raises sqlite3.DatabaseError for a foreign file."""
     (application,), = connection.execute("PRAGMA application_id")
     (version,), = connection.execute("PRAGMA user_version")
     if (application, version) != (_APPLICATION, _FORMAT):
@@ -185,7 +187,9 @@ def _connect(path: str, mode: str) -> sqlite3.Connection:
 
 
 def _create(path: str) -> None:
-    """Make a file without winners aside, and give it its name if nobody was faster."""
+    """Create an empty file under a temporary name, and rename it unless another process was
+    faster.
+    """
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as aside:
@@ -201,7 +205,7 @@ def _create(path: str) -> None:
 def _winner(
     kernel: object, schedule: object, gain: object, seconds: object, mode: object, name: object
 ) -> Winner:
-    """A row. SQLite holds anything in any column. Raises TypeError and ParseError."""
+    """Check a row, since SQLite allows any type in any column. Raises TypeError and ParseError."""
     if not (isinstance(kernel, str) and isinstance(schedule, str | None)
             and isinstance(mode, str) and isinstance(name, str)):
         raise TypeError("a row holds something other than text")
@@ -216,9 +220,9 @@ def _schedule(text: str | None) -> Schedule | None:
 
 
 def choices_for(options: CompileOptions, machine: str, *libraries: str) -> Choices:
-    """What a compilation uses; with `libraries`, the faster one of those without and with them.
+    """The schedules for a compilation; with `libraries`, the faster ones without or with them.
 
-    Raises StrataError for a file that was named and cannot be read.
+    Raises StrataError for an explicitly named file that cannot be read.
     """
     found = _found(options, machine)
     for library in libraries:
@@ -229,7 +233,7 @@ def choices_for(options: CompileOptions, machine: str, *libraries: str) -> Choic
 
 
 def with_library(machine: str, library: str) -> str:
-    """The machine of winners that may be calls of a library."""
+    """The machine key of winners that may be library calls."""
     return f"{machine} {library}"
 
 
@@ -254,6 +258,6 @@ def _read(path: str, machine: str, named: bool) -> Choices:
 
 
 def unreadable(path: str, error: Unreadable) -> StrataError:
-    """What to tell the user."""
+    """The error message for the user."""
     return StrataError(f"cannot use the tuned schedules in {path}", [Problem(
         str(error), hint="remove the file, or name another")])

@@ -1,8 +1,8 @@
-"""Which files of winners a compilation uses, and what it depends on then.
+"""Which files of winners a compilation uses, and their part of the cache key.
 
-`auto`: what $STRATA_TUNED says, else the one that ships with a target, if there is one, and then
-the one in the cache, which `tune` writes. `off`: none. Anything else is a file. Nothing here opens
-a database: this is asked at each start.
+`auto`: the file in $STRATA_TUNED, or else the one that ships with the target, if any, followed by
+the one in the cache, which `tune` writes. `off`: none. Anything else is a file. This module does
+not open databases, since it runs at each start.
 """
 
 from __future__ import annotations
@@ -19,27 +19,29 @@ NAME = "tuned.sqlite"
 
 
 def default_file(cache: str) -> str | None:
-    """The file in the cache; None where there is no cache."""
+    """The file in the cache; None if there is no cache."""
     root = cache_root(cache)
     return None if root is None else os.path.join(root, NAME)
 
 
 def shipped_file(target: str) -> str:
-    """Where the file that ships with a target is, if there is one."""
+    """The path of the file that ships with a target, if there is one."""
     ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     return os.path.join(ours, "targets", target, NAME)
 
 
 def named_file(tuned: str) -> str:
-    """The file that an option or the environment names, `off` or `auto` too."""
+    """The file named by an option or the environment, or `off` or `auto`."""
     if tuned != AUTO:
         return tuned
     return os.environ.get(TUNED_VARIABLE) or AUTO
 
 
 def tuned_files(options: CompileOptions) -> list[str]:
-    """The files that there are; a later one is right where both know a kernel. A file that was
-    named counts as there."""
+    """The existing files; a later one takes precedence.
+
+    An explicitly named file counts as existing.
+    """
     chosen = named_file(options.tuned)
     if chosen == OFF:
         return []
@@ -50,8 +52,7 @@ def tuned_files(options: CompileOptions) -> list[str]:
 
 
 def tuned_text(options: CompileOptions) -> str:
-    """What changes when a file does: path, size and time, also of what is not merged into it yet.
-    """
+    """A text that changes with the files: paths, sizes and times, including write-ahead logs."""
     return " ".join(map(_state, tuned_files(options)))
 
 

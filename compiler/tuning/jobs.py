@@ -1,4 +1,4 @@
-"""What the tuner's processes tell each other: jobs, what was compiled, and what was timed."""
+"""The messages between the tuner's processes: jobs, compilation results and timings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Job:
     """A task's module with a schedule, or with the rules' own, in a file. `task`: its key. `name`:
-    of the kernel. `sizes`: those that it is measured at."""
+    the kernel's name. `sizes`: the sizes at which it is measured.
+    """
 
     task: str
     path: str
@@ -28,7 +29,7 @@ class Job:
     sizes: Mapping[Symbol, int]
 
     def load(self) -> tuple[Executable, Signature]:
-        """The module as something that runs; its code may lie in the cache."""
+        """Load the module as an executable; its code may be in the cache."""
         compilation = Compiler(self.path, self.options)
         state = compilation.lower()
         return compilation.load(state), signature_of(state.module)
@@ -36,8 +37,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Compiled:
-    """`code`: a hash of the target's code. `schedule`: as the kernel has it in the end. `hopeless`:
-    why it need not be timed, if so."""
+    """`code`: a hash of the target code. `schedule`: the final schedule of the kernel. `hopeless`:
+    why it need not be timed, or empty.
+    """
 
     code: str
     schedule: str
@@ -46,27 +48,29 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds of a call turn by turn, and of a call with the rules' schedule in the turns between.
-    """
+    """The seconds of a call in each turn, and those of the baseline in the turns between."""
 
     seconds: Sequence[float]
     rules_seconds: Sequence[float]
 
     @property
     def ratio(self) -> float:
-        """The time over the rules'. What disturbs hits both of a turn alike, or only some turns: so
-        the median of turns counts, or the best turns where these say that it is slower."""
+        """The time relative to the rules' choice.
+
+        Disturbances affect both calls of a turn alike, or only some turns. The ratio is therefore
+        the median of turns, or that of the best turns if these show that it is slower.
+        """
         pairs = zip(self.seconds, self.rules_seconds, strict=True)
         return max(statistics.median(a / b for a, b in pairs),
                    min(self.seconds) / min(self.rules_seconds))
 
 
 class Unfit(Exception):
-    """A candidate, or a whole task, that does not count; says why."""
+    """A candidate or task is rejected; the message says why."""
 
 
 def plain(options: CompileOptions, cache: str, weights: Any) -> CompileOptions:
-    """The options of a model, for the modules of its tasks."""
+    """The options of a model, adapted for the modules of its tasks."""
     return replace(options, shapes={}, dims={}, constants={}, start=None, passes="default",
                    schedule=None, dump_dir=None, specialize=None, threads=1, cache=cache,
                    tuned="off", weights=weights)

@@ -1,9 +1,10 @@
 """Compiles the candidates of a task in several processes, and times them against the rules.
 
-While something is timed nothing is compiled, unless the target's timer does not mind: then several
-tasks are worked on at a time. Their candidates are compiled while those of others are timed, and
-one process loads or compares while another has the device (`turn`). A candidate that computes
-something else, or that its process does not survive, is out, and is told in `faults`.
+While something is timed, nothing is compiled, unless compilation does not disturb the target's
+timer. In that case several tasks are processed concurrently: candidates of one are compiled while
+those of another are timed, and one process loads or compares while another holds the device
+(`turn`). A candidate with wrong results, or one that crashes its process, is rejected and recorded
+in `faults`.
 """
 
 from __future__ import annotations
@@ -25,17 +26,20 @@ from compiler.tuning.tasks import Task, write_task
 from dialects.strata.schedule import Schedule, parse_schedule
 
 PATIENCE = 60.0
-"""Seconds for what must be done for any candidate: to load it, or to start with a task."""
+"""The time limit in seconds for loading a candidate or starting a task."""
 SLACK = 10.0
-"""Seconds that compiling may take behind the end of a task's time."""
+"""Seconds that compiling may take after the end of a task's time."""
 LONGEST = 3.0
-"""Seconds of measuring one candidate, at most."""
+"""The maximum number of seconds for measuring one candidate."""
 
 
 @dataclass
 class Machinery:
-    """What all tasks of a model share. `measurers`: processes, one of which may use the device at a
-    time: that for which `turn` is held. `lanes`: tasks that are worked on at a time."""
+    """The processes that all tasks of a model share.
+
+    `measurers`: processes of which one may use the device at a time, while `turn` is held for it.
+    `lanes`: the number of tasks that are processed concurrently.
+    """
 
     folder: Path
     options: CompileOptions
@@ -50,14 +54,16 @@ class Machinery:
         self._used = cycle(self.measurers.all)
 
     def measurer(self) -> Worker:
-        """The one for the next task."""
+        """The process for the next task."""
         return next(self._used)
 
 
 class TaskLaboratory:
-    """For one task: `start` it, and `close` it in the end. `seconds`: of the rules' own.
+    """The laboratory of one task: `start` it, and `close` it at the end.
 
-    The process that measures may have tasks of other lanes, too: whoever asks holds its lock."""
+    `seconds`: the time of the rules' choice. Lanes may share the measuring process, so requests
+    hold its lock.
+    """
 
     def __init__(self, shared: Machinery, task: Task):
         self.shared, self.task, self.bench = shared, task, shared.measurer()
@@ -68,7 +74,7 @@ class TaskLaboratory:
         self.jobs: dict[str, Job] = {}
 
     def start(self) -> Prepared:
-        """What the rules choose, compiled and timed, unless it is. Raises WorkerError."""
+        """Compile and time the rules' choice, unless that is done. Raises WorkerError."""
         if self.rules is None:
             write_task(self.task, self.folder)
             self.rules_job = self._job(None)
@@ -82,7 +88,7 @@ class TaskLaboratory:
         return self.rules
 
     def close(self) -> None:
-        """Give memory and files back. It can be started again."""
+        """Release memory and files. It can be started again."""
         self.rules = None
         with self.bench.lock, contextlib.suppress(WorkerError):
             if self._is_there():
@@ -90,7 +96,7 @@ class TaskLaboratory:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def renew(self) -> None:
-        """See `search.Laboratory`. Where code and data lie decides the times of processors only."""
+        """See `search.Laboratory`. Placement in memory only affects timings on processors."""
         if self.shared.lanes == 1:
             with self.bench.lock:
                 self._begin()
@@ -102,7 +108,7 @@ class TaskLaboratory:
         self.begun = self.bench.starts
 
     def _is_there(self) -> bool:
-        """Whether the process is still the one that has begun with the task."""
+        """Whether the process is still the one that started the task."""
         return self.bench.is_running and self.begun == self.bench.starts
 
     def _ask(self, name: str, *arguments: Any) -> Any:
@@ -117,7 +123,7 @@ class TaskLaboratory:
 
     # ------------------------------------------------------------------ candidates
     def prepare(self, schedules: Sequence[Schedule], seconds: float) -> list[Prepared]:
-        """Compile candidates; those that were, and are worth timing."""
+        """Compile candidates, and return those that succeeded and are worth timing."""
         jobs = [self._job(s) for s in schedules]
         patience = min(PATIENCE, max(0.0, seconds) + SLACK)
         results = self.shared.compilers.ask_all("compile", jobs, seconds, patience)
@@ -151,9 +157,9 @@ class TaskLaboratory:
             with self.shared.turn:
                 timed: Timed = self._ask("measure", job, best, turns, seconds)
         except WorkerError:
-            self.bench.stop()  # a device may be of no use after an error
+            self.bench.stop()  # a device may be unusable after an error
             raise
-        if timed.ratio < best:  # what is slower is out anyway, and comparing takes long
+        if timed.ratio < best:  # slower ones are rejected anyway, and comparing takes long
             self._ask("check", job)
         return timed.ratio
 

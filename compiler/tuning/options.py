@@ -1,4 +1,4 @@
-"""What a run of the tuner is asked for."""
+"""The options of a tuning run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from compiler.diagnostics import StrataError
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """`seconds`: about how long, all in all. `jobs`: processes that compile. `kernels`: patterns of
-    names, empty for all. `output`: the file of winners, None for the one in the cache. `sizes`: at
-    which to measure what the model leaves open. `again`: also what was tuned before. `whole`:
-    whether the models themselves are timed in the end, too."""
+    """The options of a tuning run.
+
+    `seconds`: the approximate total time. `jobs`: the number of compiling processes. `kernels`:
+    patterns of names, empty for all. `output`: the file of winners, None for the one in the cache.
+    `sizes`: the values of open sizes at which to measure. `again`: also tune kernels that were
+    tuned before. `whole`: whether to time the whole models at the end.
+    """
 
     seconds: float = 120.0
     jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
@@ -29,7 +32,7 @@ class TuneOptions:
     whole: bool = False
 
     def __post_init__(self) -> None:
-        """Raises StrataError for what cannot be: no time, or no process."""
+        """Raises StrataError for invalid options: no time, or no process."""
         if not self.seconds > 0:
             raise StrataError(f"seconds is {self.seconds!r}; tuning takes some time")
         if isinstance(self.jobs, bool) or self.jobs < 1:
@@ -37,9 +40,9 @@ class TuneOptions:
 
     @staticmethod
     def of(jobs: int | None, **others: Any) -> TuneOptions:
-        """With the default number of jobs where none is named."""
+        """Options with the default number of jobs if none is given."""
         return TuneOptions(**others) if jobs is None else TuneOptions(jobs=jobs, **others)
 
     def names(self, kernel: str) -> bool:
-        """Whether a kernel shall be tuned."""
+        """Whether a kernel is to be tuned."""
         return not self.kernels or any(fnmatchcase(kernel, p) for p in self.kernels)

@@ -1,7 +1,7 @@
-"""Other processes of the tuner, and what becomes of one that dies or takes too long.
+"""The tuner's worker processes, including the handling of crashes and timeouts.
 
-They are started by their file's name and not forked, so that nothing of this process, threads and
-open files, is in them; what they print is dropped.
+They are started as new programs and not forked, so that they inherit neither threads nor open
+files. Their output is discarded.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ _START = ("import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
 
 
 class WorkerError(Exception):
-    """What was asked for was not done; says why."""
+    """A request failed; the message says why."""
 
 
 class TooLate(WorkerError):
-    """It was not begun."""
+    """The request was not started."""
 
 
 class Worker:
-    """One process. It starts when it is first asked, and again when it was lost."""
+    """One process. It starts at the first request, and restarts after it is lost."""
 
     def __init__(self, folder: str):
-        """`folder`: where it works."""
+        """`folder`: its working directory."""
         self.folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self.starts = 0
         self.lock = threading.Lock()
-        """For those who share it, and do not take it from `Workers`."""
+        """For users that share the process, rather than obtaining it from `Workers`."""
 
     @property
     def is_running(self) -> bool:
         return self._process is not None
 
     def ask(self, name: str, arguments: Sequence[Any], seconds: float) -> Any:
-        """What a function of `worker.Server` returns. Raises WorkerError."""
+        """Call a function of `worker.Server`, and return its result. Raises WorkerError."""
         process = self._process or self._start()
         try:
             assert process.stdout is not None
@@ -85,7 +85,7 @@ class Worker:
 
 
 class Workers:
-    """Several processes, which take what there is to do as they get free."""
+    """Several processes, which take jobs as they become free."""
 
     def __init__(self, count: int, folder: str):
         self.all = [Worker(folder) for _ in range(count)]
@@ -97,9 +97,9 @@ class Workers:
         self, name: str, jobs: Sequence[Any], seconds: float, patience: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> list[Any]:
-        """The result for each job, or its WorkerError; nothing begins after so many seconds.
+        """The result for each job, or its WorkerError; no job starts after `seconds`.
 
-        `patience`: how long one may take.
+        `patience`: the time limit of one job.
         """
         until = clock() + seconds
 

@@ -1,4 +1,4 @@
-"""What tuning a model did, kernel by kernel, and what it gained."""
+"""The report of a tuning run: results per kernel and the total gain."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 SHOWN = 30
-"""Rows of a report where there are many."""
+"""The maximum number of rows in a report."""
 
 
 @dataclass
 class Row:
-    """A kernel in the report. `seconds`: of a call with the rules' schedule. `schedule`: the
-    winner's, empty where the rules' own is best. `note`: why nothing was searched."""
+    """A kernel in the report. `seconds`: the time of a call with the rules' schedule.
+
+    `schedule`: the winner's, or empty if the rules' choice is the best. `note`: why there was no
+    search.
+    """
 
     name: str
     launches: int
@@ -29,7 +32,7 @@ class Row:
 
 @dataclass
 class Report:
-    """What tuning a model did. `faults`: candidates that could not be compiled, or were wrong."""
+    """The result of tuning. `faults`: candidates that could not be compiled, or were wrong."""
 
     database: str
     rows: list[Row]
@@ -37,13 +40,13 @@ class Report:
     notes: list[str]
     seconds: float
     whole: Sequence[str] = ()
-    """What the models themselves take, a line for each."""
+    """One line per model with the time of the whole model."""
     script: str = ""
-    """The winners, as a script for `--schedule`."""
+    """The best schedules, as a script for `--schedule`."""
 
     @property
     def before(self) -> float:
-        """Seconds of all kernels with the rules' schedules."""
+        """The seconds of all kernels with the rules' schedules."""
         return sum(row.total for row in self.rows)
 
     @property
@@ -52,11 +55,11 @@ class Report:
 
     @property
     def gain(self) -> float:
-        """How many times as fast all kernels together are."""
+        """The speedup of all kernels together."""
         return self.before / self.after if self.after else 1.0
 
     def lines(self) -> list[str]:
-        """A row per kernel that counts, what is to be noted, and the sum."""
+        """A row per relevant kernel, notes, and the total."""
         lines = [_line(row) for row in self.rows[:SHOWN]]
         if len(self.rows) > SHOWN:
             lines.append(f"... and {len(self.rows) - SHOWN} that take less")

@@ -2,8 +2,8 @@
 
 It starts at the rules' own choice and asks the target for candidates around the best so far, until
 no step helps, or the time or the number of candidates is used up. A candidate wins only if it is
-clearly faster whenever it is measured again, for of many measurements the best is partly luck, and
-so is where code and data come to lie.
+clearly faster each time it is measured again, because the best of many measurements is partly
+luck, and so is the placement of code and data in memory.
 """
 
 from __future__ import annotations
@@ -15,21 +15,23 @@ from typing import Protocol
 from dialects.strata.schedule import Schedule
 
 CLEARLY = 0.97
-"""A winner takes at most this part of the time of the rules' own choice."""
+"""The maximum time of a winner relative to the rules' choice."""
 FINALISTS = 2
 AGAIN = 3
-"""How often a finalist is measured again, each time with all in other places of memory."""
+"""The number of repeated measurements of a finalist, each with a different memory placement."""
 RESERVE = 0.3
-"""The share of the time that is kept for that, at most."""
+"""The maximum share of the time that is reserved for these measurements."""
 AT_ONCE = 4
-"""Candidates of a task that are compiled before the first of them is timed."""
+"""The number of candidates that are compiled before the first of them is timed."""
 
 
 @dataclass(frozen=True)
 class Mode:
-    """How long to search. `rounds`: how often to go on from the best. `batch`: candidates of a
-    round. `turns`: how often a candidate is timed. `least`: the share of a model's time from which
-    on a kernel is worth it."""
+    """The effort of a search. `rounds`: the number of rounds, each starting from the best so far.
+
+    `batch`: the number of candidates per round. `turns`: the number of timings per candidate.
+    `least`: the least share of a model's time for which a kernel is tuned.
+    """
 
     name: str
     rounds: int
@@ -46,7 +48,7 @@ MODES = {m.name: m for m in (
 
 @dataclass(frozen=True)
 class Trial:
-    """A candidate that was timed: its time over that of the rules' own choice."""
+    """A candidate that was timed: its time relative to the rules' choice."""
 
     schedule: Schedule
     ratio: float
@@ -54,7 +56,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A candidate whose code is there. `code`: equal for equal code."""
+    """A compiled candidate. `code`: equal for equal code."""
 
     schedule: Schedule
     code: str
@@ -64,17 +66,17 @@ class Laboratory(Protocol):
     """Compiles and times candidates of one kernel."""
 
     def prepare(self, schedules: Sequence[Schedule], seconds: float) -> Sequence[Prepared]:
-        """Those that can be compiled."""
+        """Compile candidates, and return those that succeeded."""
         ...
 
     def measure(
         self, candidate: Prepared, best: float, turns: int, seconds: float
     ) -> float | None:
-        """The time over that of the rules' own choice; None for one that is wrong."""
+        """The time relative to the rules' choice; None for a wrong candidate."""
         ...
 
     def renew(self) -> None:
-        """Load the rules' own choice again, to other places of memory."""
+        """Load the rules' choice again, at other memory addresses."""
         ...
 
 
@@ -91,13 +93,13 @@ class Search:
     trials: list[Trial] = field(default_factory=list[Trial])
     begun: float = field(init=False)
     measuring: float = 0.0
-    """Seconds that measuring has taken so far."""
+    """The seconds spent on measuring so far."""
 
     def __post_init__(self) -> None:
         self.begun = self.clock()
 
     def run(self) -> Trial | None:
-        """The winner; None where the rules' own choice is the best."""
+        """Run the search. Returns the winner, or None if the rules' choice is the best."""
         seen, codes = {self.rules.schedule}, {self.rules.code}
         best = Trial(self.rules.schedule, 1.0)
         ready: dict[Schedule, Prepared] = {}
@@ -115,7 +117,7 @@ class Search:
         self, batch: Sequence[Schedule], codes: set[str], best: Trial,
         ready: dict[Schedule, Prepared],
     ) -> Trial:
-        """The best after a batch. Candidates of the same code are one."""
+        """The best after a batch. Candidates with equal code count once."""
         for start in range(0, len(batch), AT_ONCE):
             if self.left() <= 0:
                 break
@@ -129,7 +131,7 @@ class Search:
     def _tried(
         self, candidate: Prepared, best: Trial, ready: dict[Schedule, Prepared]
     ) -> Trial:
-        """The better one of the best so far and a candidate."""
+        """The better of the best so far and a candidate."""
         started = self.clock()
         ratio = self.laboratory.measure(candidate, best.ratio, self.mode.turns, self.left())
         self.measuring += self.clock() - started
@@ -141,9 +143,9 @@ class Search:
         return min(best, trial, key=lambda t: t.ratio)
 
     def _confirmed(self, ready: dict[Schedule, Prepared]) -> Trial | None:
-        """The best of those that seem clearly faster, and are whenever they are measured again.
+        """The best of the candidates that are clearly faster each time they are measured again.
 
-        The best is measured again whatever the time is; all else only while there is some.
+        The best candidate is always measured again; the others only while there is time.
         """
         seem = sorted((t for t in self.trials if t.ratio < CLEARLY), key=lambda t: t.ratio)
         again: list[Trial] = []
@@ -153,7 +155,7 @@ class Search:
         return min((t for t in again if t.ratio < CLEARLY), key=lambda t: t.ratio, default=None)
 
     def _again(self, candidate: Prepared) -> Trial:
-        """The worst of some measurements; they end with the first that is not clearly faster."""
+        """The worst of several measurements, which stop at the first that is not clearly faster."""
         worst = 0.0
         for _ in range(AGAIN):
             self.laboratory.renew()
@@ -165,7 +167,7 @@ class Search:
         return Trial(candidate.schedule, worst)
 
     def left(self) -> float:
-        """Seconds that are left for candidates: what measuring finalists will take is not."""
+        """The seconds left for candidates, without the time reserved for finalists."""
         each = self.measuring / max(1, len(self.trials))
         reserve = min(FINALISTS * AGAIN * each, RESERVE * (self.until - self.begun))
         return self._remains() - reserve

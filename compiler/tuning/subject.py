@@ -1,4 +1,4 @@
-"""A model whose kernels are tuned: as it is before any of them has a schedule."""
+"""A model whose kernels are tuned, lowered to the point before kernels have schedules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Subject:
-    """A model. `notes`: what is to be told of it."""
+    """A model. `notes`: remarks for the report."""
 
     def __init__(
         self, model: str | MemoryModel, options: CompileOptions,
@@ -32,7 +32,7 @@ class Subject:
         self.notes: list[str] = []
 
     def tasks(self, wanted: TuneOptions) -> list[Task]:
-        """The kernels that are wanted. Raises StrataError where there are none."""
+        """The selected kernels. Raises StrataError if there are none."""
         state = self.lowered()
         signature = signature_of(state.module)
         sizes = {Symbol.size(name): value for name, value in wanted.sizes.items()}
@@ -55,7 +55,7 @@ class Subject:
         return found
 
     def lowered(self) -> State:
-        """The module as tasks are cut from it."""
+        """The lowered module from which tasks are extracted."""
         state = self.compilation.read()
         planned = self.compilation.plan(state, None)
         labels = [step.label for step in planned]
@@ -67,7 +67,7 @@ class Subject:
 
 
 def _footprint(state: State) -> int:
-    """Bytes of a model's constants."""
+    """The number of bytes of a model's constants."""
     arrays = state.context.weights.arrays
     keys = {key for key, _ in weight_labels(state.module)}
     return sum(arrays[key].nbytes for key in keys if key in arrays)

@@ -1,9 +1,9 @@
-"""The kernels of a model, each as a small model of its own: what the tuner works on.
+"""The tasks of the tuner: the kernels of a model, each as a small model of its own.
 
-Enters: a module behind the last pass before `loop-apply-tuned`. Leaves: a task per distinct kernel.
-Its module computes the kernel once, as the model does: with the same constants, which are packed
-when it is compiled, and with everything else as inputs. Sizes that the model leaves open stay open;
-the task says which ones to measure at.
+The input is a module after the last pass before `loop-apply-tuned`; the result is a task per
+distinct kernel. Its module calls the kernel once, as in the model: with the same constants, which
+are packed at compilation, and with everything else as inputs. Sizes that the model leaves open
+stay open; the task holds the values at which to measure.
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ from passes.rewriting import functions
 
 @dataclass
 class Task:
-    """A kernel to tune. `launches`: how often the model's text calls it. `indices`: the inputs
-    whose values say where something is read or written. `footprint`: bytes of all constants of the
-    model."""
+    """A kernel to tune. `launches`: the number of calls in the model's text.
+
+    `indices`: the inputs whose values are used as indices. `footprint`: the bytes of all constants
+    of the model.
+    """
 
     name: str
     key: str
@@ -49,16 +51,17 @@ class Task:
     footprint: int = 0
     launches: int = 1
     elements: int = field(default=0)
-    """Of its tensors, all together."""
+    """The total number of elements of its tensors."""
     alike: list[Canonical] = field(default_factory=list[Canonical])
-    """Further kernels of the model that are the same but for names."""
+    """Further kernels of the model that differ only in names."""
 
     @property
     def kernel(self) -> KernelOp:
         return next(op for op in self.module.body.block.ops if isinstance(op, KernelOp))
 
     def text(self, schedule: Schedule | None) -> str:
-        """The module with this schedule on the kernel, or without one: where packing begins."""
+        """The text of the module with this schedule on the kernel, or without one, before packing.
+        """
         kernel = self.kernel
         kernel.properties.pop("schedule", None)
         if schedule is not None:
@@ -72,7 +75,7 @@ def tasks_of(
     module: ModuleOp, weights: WeightStore, sizes: Mapping[Symbol, int],
     rules: Callable[[KernelOp], Schedule], footprint: int = 0,
 ) -> tuple[list[Task], list[str]]:
-    """The tasks, and the names of kernels whose sizes nobody knows before a run."""
+    """The tasks, and the names of kernels whose sizes are only known at run time."""
     tasks: dict[str, Task] = {}
     unknown: list[str] = []
     kernels = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, KernelOp)}
@@ -97,7 +100,7 @@ def tasks_of(
 def _sizes_of(
     call: CallOp, kernel: KernelOp, known: Mapping[Symbol, int]
 ) -> dict[Symbol, int] | None:
-    """The values of a kernel's sizes; None where a run finds some of them."""
+    """The values of a kernel's sizes; None if some are only known at run time."""
     exprs = call.sizes.data
     if not all(e.symbols <= known.keys() for e in exprs):
         return None
@@ -158,7 +161,7 @@ def _elements(call: CallOp, sizes: Mapping[Symbol, int]) -> int:
 
 
 def write_task(task: Task, folder: Path) -> Path:
-    """Make the folder of a task, with its weights; the folder."""
+    """Write the folder of a task with its weights, and return its path."""
     folder.mkdir()
     task.weights.save(folder / "weights.npz")
     return folder

@@ -1,7 +1,7 @@
-"""Tunes a model: finds its kernels, gives each its share of the time, and keeps the winners.
+"""Tunes models: finds their kernels, assigns each its share of the time, and stores winners.
 
-What takes most of a model's time comes first. Each winner is written when it is found, so that an
-interrupted run has lost nothing, and one that is started again goes on with what is left.
+Kernels that take most of a model's time come first. Each winner is written when it is found, so
+that an interrupted run loses nothing, and a restarted one continues with the remaining kernels.
 """
 
 from __future__ import annotations
@@ -42,17 +42,18 @@ if TYPE_CHECKING:
 FIRST_LOOK = 0.4
 """The share of the time for timing each kernel with the rules' schedule."""
 LARGEST = 1 << 28
-"""Elements of a task's tensors, at most: it must fit memory several times."""
+"""The maximum number of elements of a task's tensors, which must fit into memory several times."""
 OPEN = 1 << 29
-"""Elements of all tasks that stay loaded between the first look and the search."""
+"""The maximum number of elements of the tasks that stay loaded until they are searched."""
 MEASURERS = 8
-"""Processes that load and compare while another times, where that disturbs nobody."""
+"""The number of measuring processes, if they do not disturb each other's timings."""
 COMPILATIONS = 2
-"""So often the model is compiled in the end, with code that is there by then, to time it."""
+"""The number of final compilations of the model, from cached code, in order to time it."""
 
 
 class Tuner:
-    """One run for some models, which share the time evenly. `clock`: seconds that pass."""
+    """One tuning run for several models, which share the time evenly. `clock`: a time in seconds.
+    """
 
     def __init__(
         self, models: Sequence[str | MemoryModel], options: CompileOptions, wanted: TuneOptions,
@@ -60,7 +61,7 @@ class Tuner:
     ):
         self.wanted, self.clock = wanted, clock
         self.written = 0
-        """How many kernels' results are in the file by now."""
+        """The number of kernels whose results have been written."""
         if wanted.mode not in MODES:
             raise StrataError(f"no mode '{wanted.mode}'; there are: {', '.join(MODES)}")
         self.options = replace(options, tuned=OFF, specialize=None)
@@ -70,8 +71,11 @@ class Tuner:
         self.plain, self.by_library = self._databases(options)
 
     def _databases(self, options: CompileOptions) -> tuple[Database, Mapping[str, Database]]:
-        """Where winners are kept, and by its key those that may be calls of a library. Raises
-        StrataError for a target that cannot be tuned, and where there is no place."""
+        """The database of winners, and those with library calls, by the library's key.
+
+        Raises StrataError for a target that cannot be tuned, and if there is no place for a
+        database.
+        """
         key = self.target.tuning_key(self.compilation.target_options)
         if key is None:
             raise StrataError(f"target {self.target.name} cannot be tuned: it offers no schedules "
@@ -87,12 +91,14 @@ class Tuner:
         return Database(path, key), {x: Database(path, with_library(key, x)) for x in libraries}
 
     def _database_of(self, kernel: KernelOp) -> Database:
-        """That of the library which may have it: a kernel that none has is the same without."""
+        """The database for a kernel: that of a library that may implement it, otherwise the plain
+        one.
+        """
         library = self.target.library_of(kernel, self.compilation.target_options)
         return self.plain if library is None else self.by_library[library]
 
     def kept(self) -> str:
-        """What remains when the run is interrupted."""
+        """A description of what remains if the run is interrupted."""
         return (f"what was found for {self.written} kernels is kept in {self.plain.path}; the same "
                 "command goes on from there" if self.written else "nothing was found yet")
 
@@ -120,7 +126,8 @@ class Tuner:
                       whole, "".join(map(script_of_work, works)))
 
     def _whole(self, code: str) -> list[str]:
-        """The models' own time without and with what was found. `code`: where kernels lie."""
+        """Time the whole models without and with the winners. `code`: the folder of compiled code.
+        """
         lines: list[str] = []
         for subject in self.subjects:
             self.compilation.tell(f"timing {subject.compilation.model}")
@@ -129,8 +136,10 @@ class Tuner:
         return lines
 
     def _known(self, database: Database) -> Mapping[str, Winner]:
-        """What was found before and counts, behind it what ships with the target where that is used
-        beside the file. Raises StrataError for a file that is no database."""
+        """The winners found before, then those that ship with the target if they are used as well.
+
+        Raises StrataError for a file that is not a database.
+        """
         try:
             database.make()
             found = database.read()
@@ -147,7 +156,7 @@ class Tuner:
     def _recall(
         self, works: Sequence[Work], known: Mapping[Database, Mapping[str, Winner]]
     ) -> None:
-        """Give kernels that were tuned before their figures."""
+        """Fill in the results of kernels that were tuned before."""
         for work in works:
             winner = known[self._database_of(work.task.kernel)].get(work.task.key)
             if winner is not None:
@@ -161,12 +170,12 @@ class Tuner:
 
     @property
     def lanes(self) -> int:
-        """How many kernels are worked on at a time."""
+        """The number of kernels that are processed concurrently."""
         return self.wanted.jobs if self.target.measures_apart() else 1
 
     # ------------------------------------------------------------------ times
     def _look(self, works: Sequence[Work], started: float) -> None:
-        """Time each kernel as the rules have it."""
+        """Time each kernel with the rules' schedule."""
         until, opened = started + FIRST_LOOK * self.wanted.seconds, 0
         fresh: list[Work] = []
         for work in sorted(works, key=lambda w: -w.task.elements):
@@ -195,7 +204,7 @@ class Tuner:
             work.laboratory.close()
 
     def _search_all(self, works: Sequence[Work], mode: Mode, until: float) -> None:
-        """Give each kernel that is worth it its share of the time that is left in all lanes."""
+        """Search each worthwhile kernel for its share of the time that is left in all lanes."""
         left = worthwhile(works, mode)
         choosing, kernels = threading.Lock(), len(left)
 
@@ -224,7 +233,9 @@ class Tuner:
         self._keep(work.task, work.row, search, search.run())
 
     def _keep(self, task: Task, row: Row, search: Search, found: Trial | None) -> None:
-        """Write what was found; that there is nothing better, only after a whole search."""
+        """Write the result. That the rules' choice is the best is only written after a complete
+        search.
+        """
         row.tried = len(search.trials)
         choice = Choice(None)
         if found is not None:

@@ -1,4 +1,4 @@
-"""Times a whole model with the rules' schedules, and with those that were found."""
+"""Times a whole model with the rules' schedules and with the tuned ones."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 CONTEST_SECONDS = 10.0
 """About how long the whole model is timed."""
 TURNS = 15
-"""How often, where the target times it."""
+"""The number of turns with the target's own timer."""
 
 
 def whole_model(
     model: str | MemoryModel, options: CompileOptions, database: str, sizes: Mapping[str, int],
     jobs: int,
 ) -> str:
-    """The model's own time with the rules' schedules and with the tuned ones, as a line.
+    """One line with the time of the whole model with the rules' schedules and the tuned ones.
 
     `jobs`: processes that compile what is not in the cache.
     """
@@ -59,7 +59,7 @@ def whole_model(
 def _apart(
     target: Target, ways: Sequence[Executable], inputs: Sequence[Array], options: CompileOptions
 ) -> str:
-    """The same by the target's own timer, turn by turn."""
+    """The same, with the target's own timer, in turns."""
     settled = target.settled(options.target_options())
     for way in ways:
         way.run(inputs)

@@ -1,4 +1,4 @@
-"""What is to be done for a kernel, in which order, and several at a time."""
+"""The work for each kernel: its order and concurrency."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from passes.scripts.printing import script_of
 class Work:
     """A task with its row of the report.
 
-    `launches`: of each model. `stays`: whether it stays loaded until it is searched. `share`: of
-    the time that is left for all.
+    `launches`: the launches in each model. `stays`: whether it stays loaded until it is searched.
+    `share`: its share of the remaining time.
     """
 
     task: Task
@@ -38,21 +38,21 @@ class Work:
         return Work(task, Row(task.name, 0), TaskLaboratory(shared, task))
 
     def start(self) -> Prepared:
-        """Time what the rules choose, unless that is done. Raises WorkerError."""
+        """Time the rules' choice, unless that is done. Raises WorkerError."""
         rules = self.laboratory.start()
         self.row.seconds = self.laboratory.seconds
         return rules
 
     @contextmanager
     def told(self) -> Generator[None]:
-        """What keeps the task from being tuned is told in its row."""
+        """Record in the row why the task could not be tuned."""
         try:
             yield
         except WorkerError as error:
             self.row.note = str(error)
 
     def recall(self, winner: Winner) -> None:
-        """What was found before."""
+        """Restore a result that was found before."""
         schedule = winner.choice.schedule
         own = None if schedule is None else self.task.canonical.own(schedule)
         self.row.seconds, self.row.note = winner.seconds, "from before"
@@ -72,7 +72,7 @@ def script_of_work(work: Work) -> str:
 
 
 def works_of(tasks: Sequence[Sequence[Task]], shared: Machinery) -> list[Work]:
-    """The tasks of some models; what several of them have is tuned once."""
+    """The work for the tasks of several models; a task that they share is tuned once."""
     works: dict[str, Work] = {}
     for model, found in enumerate(tasks):
         for task in found:
@@ -83,7 +83,7 @@ def works_of(tasks: Sequence[Sequence[Task]], shared: Machinery) -> list[Work]:
 
 
 def worthwhile(works: Sequence[Work], mode: Mode) -> list[Work]:
-    """What is still to be tuned, and takes its part of a model's time; the longest first."""
+    """The kernels still to be tuned that take enough of a model's time, the longest first."""
     totals: defaultdict[int, float] = defaultdict(float)
     for work in works:
         for model, launches in work.launches.items():
@@ -97,7 +97,7 @@ def worthwhile(works: Sequence[Work], mode: Mode) -> list[Work]:
 
 
 def in_lanes(lanes: int, work: Callable[[Work], None], works: Sequence[Work]) -> None:
-    """Do all, so many at a time, begun in their order."""
+    """Process all works in order, `lanes` at a time."""
     pool = ThreadPoolExecutor(lanes)
     try:
         list(pool.map(work, works))

@@ -1,8 +1,7 @@
-"""What the tuner's other processes do: compile a candidate, or time candidates against the rules.
+"""The tuner's worker processes: they compile candidates, or time them against the rules' choice.
 
-A process reads pickled pairs (name of a function, arguments) from standard input, and writes for
-each the pair (whether it was done, the result or the reason). Whatever else prints goes to standard
-error.
+A process reads pickled pairs (function name, arguments) from standard input, and writes for each
+the pair (success, result or reason). All other output goes to standard error.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def _kernel(state: State, name: str) -> KernelOp:
 
 # ---------------------------------------------------------------------- the process
 class Server:
-    """The functions that can be asked for."""
+    """The functions that can be requested."""
 
     def __init__(self) -> None:
         self.builders = Builders()
@@ -88,18 +87,18 @@ class Server:
         self.benches[job.task].check(job)
 
     def end(self, task: str) -> None:
-        """A task is done."""
+        """End a task."""
         self.benches.pop(task, None)
 
     def answer(self, name: str, arguments: Sequence[Any]) -> tuple[bool, Any]:
         try:
             return True, getattr(self, name)(*arguments)
-        except Exception as error:  # whatever it is, this candidate is out, and the rest goes on
+        except Exception as error:  # the candidate is rejected, the rest continues
             return False, _reason(error)
 
 
 def _reason(error: Exception) -> str:
-    """What to tell, in a line."""
+    """The reason, in one line."""
     if isinstance(error, Unfit):
         return str(error)
     lines = str(error).splitlines()

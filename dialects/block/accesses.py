@@ -1,4 +1,4 @@
-"""Every access of a kernel to memory: which index, of which dim, over which ranges.
+"""All memory accesses of a kernel: the index of each dim and the ranges of its symbols.
 
     block.kernel @k(%x: f32[n, 8]) grid(%p: n) sizes(n) {
       block.for %k = 0 to 8 step 4 {
@@ -7,11 +7,12 @@
     -> dim 0: index %p0            of n, with 0 <= %p0 <= n - 1
        dim 1: index 4*%c1 + t0     of 8, with 0 <= %c1 <= 1, 0 <= t0 <= 3
 
-What proves that accesses stay inside, and what compiles them with a check, both start from here.
-Each index value of the kernel has one symbol, wherever it is used: `%p` of a program id, `%c` of
-the trips of a loop, `%d` of values that come from data. A loop's counter is written as its lower
-bound plus steps. The ranges stand in order, so that the bounds of one name only those before it;
-the operation runs only where none of them is empty. Nothing is known here of values from data.
+Both the proof that accesses are in bounds and the insertion of checks start from this description.
+Each index value of the kernel has one symbol wherever it is used: `%p` for a program id, `%c` for
+the trip number of a loop, `%d` for values loaded from data. A loop counter is written as its lower
+bound plus a number of steps. The ranges are ordered, so that the bounds of a range only mention
+symbols of earlier ones. An operation only executes where none of its ranges is empty. Values from
+data have no ranges here.
 """
 
 from __future__ import annotations
@@ -31,39 +32,39 @@ from dialects.symbolic.inequalities import Span
 from dialects.symbolic.symbol import Symbol
 
 Ranges: TypeAlias = Mapping[Symbol, Span]
-"""By symbol, the outermost first. None is without end."""
+"""The range of each symbol, the outermost first. A bound of None means unbounded."""
 
 
 @dataclass
 class Symbols:
-    """The symbols of one kernel, and the values from data that some of them stand for."""
+    """The symbols of one kernel, and the data-dependent values that some of them denote."""
 
     data: dict[Symbol, SSAValue] = field(default_factory=dict[Symbol, SSAValue])
     known: dict[tuple[SSAValue, tuple[int, ...]], Expr] = field(
         default_factory=dict[tuple[SSAValue, tuple[int, ...]], Expr])
-    """Index values as expressions, by value and by which dims of a tile theirs are."""
+    """Index values as expressions, keyed by the value and the tile dims to which its dims map."""
     spans: dict[Symbol, Span] = field(default_factory=dict[Symbol, Span])
     """The ranges of all programs and loops, outer ones first."""
     scopes: dict[Block, Scope] = field(default_factory=dict[Block, "Scope"])
-    """The places of the kernel: its own body, and those of loops."""
+    """The scopes of the kernel: its body and the bodies of its loops."""
     count: int = 0
 
     def fresh(self, kind: str) -> Symbol:
-        """`p`, `c` or `d`, and a number that no other symbol has."""
+        """A fresh symbol: `p`, `c` or `d`, followed by a unique number."""
         self.count += 1
         return Symbol.operand(f"{kind}{self.count - 1}")
 
 
 @dataclass(frozen=True)
 class Scope:
-    """A place in a kernel: the ranges of the programs and of the loops around it."""
+    """A block in a kernel, with the ranges of the programs and of the enclosing loops."""
 
     symbols: Symbols
     ranges: Ranges
 
     @staticmethod
     def of(kernel: KernelOp) -> Scope:
-        """The body of a kernel: the ranges of its programs."""
+        """The scope of a kernel's body, with the ranges of its programs."""
         symbols = Symbols()
         for program, extent in zip(kernel.program_ids, kernel.grid.data, strict=True):
             name = symbols.fresh("p")
@@ -73,7 +74,7 @@ class Scope:
         return scope
 
     def value(self, value: SSAValue, dims: tuple[int, ...]) -> Expr:
-        """An index value, or a tile of them whose dims are dims `dims` of the tile asked about."""
+        """An index value as an expression. The dims of a tile of indices map to `dims`."""
         key = value, dims
         if key not in self.symbols.known:
             self.symbols.known[key] = self._new_value(value, dims)
@@ -94,7 +95,7 @@ class Scope:
     def resolve(
         self, expr: Expr, indices: Sequence[SSAValue], dims: Sequence[tuple[int, ...]] = (),
     ) -> Expr:
-        """An expression of an operation over the kernel's symbols."""
+        """An operation's expression, rewritten over the kernel's symbols."""
         used = [(k, v) for k, v in enumerate(indices) if operand(k) in expr.symbols]
         if not used:
             return expr
@@ -115,23 +116,23 @@ class Scope:
 
 @dataclass(frozen=True)
 class Access:
-    """One dim of the buffer that a load or store names."""
+    """The access of a load or store along one dim of its buffer."""
 
     op: LoadOp | StoreOp
     dim: int
     scope: Scope
     expr: Expr
-    """The index as the operation says it."""
+    """The index expression as written in the operation."""
     size: Expr
     """The size of the dim, over the kernel's sizes."""
     shape: tuple[int, ...]
     """The dims of the tile."""
     indices: tuple[SSAValue, ...]
-    """What the operation's own symbols for operands stand for."""
+    """The operands that the operation's own symbols denote."""
 
     @staticmethod
     def all_of(op: LoadOp | StoreOp, scope: Scope) -> Iterator[Access]:
-        """One for each dim of the buffer."""
+        """One access for each dim of the buffer."""
         buffer, indices = op.buffer.type, tuple(op.indices)
         tile = (op.result if isinstance(op, LoadOp) else op.value).type
         assert isinstance(tile, TileType) and isinstance(buffer, BufferType)
@@ -140,31 +141,34 @@ class Access:
 
     @property
     def is_checked(self) -> bool:
-        """Whether the index may lie outside: then the pad is read, or nothing written."""
+        """Whether the index is checked: outside, a load reads the pad and a store writes nothing.
+        """
         return self.dim in self.op.checked_dims
 
     @computed_once
     def index(self) -> Expr:
-        """The index, over symbols of `ranges`, of `data`, and sizes."""
+        """The index, over the symbols in `ranges` and `data` and the sizes."""
         dims = [tuple(e.constant or 0 for e in d.data) for d in self.op.index_dims.data]
         return self.scope.resolve(self.expr, self.indices, dims)
 
     @property
     def ranges(self) -> Ranges:
-        """Of the programs, the loops around, and the positions inside the tile, in this order."""
+        """The ranges of the programs, the enclosing loops, and the positions in the tile, in
+        order.
+        """
         places = {place(d): Span(Expr.of(0), Expr.of(n - 1)) for d, n in enumerate(self.shape)}
         return {**self.scope.ranges, **places}
 
     @property
     def data(self) -> Mapping[Symbol, SSAValue]:
-        """The tiles of values that symbols stand for, which are no index values by themselves."""
+        """The values loaded from data that symbols denote."""
         return self.scope.symbols.data
 
 
 def accesses_of(kernel: KernelOp, scope: Scope | None = None) -> Iterator[Access]:
     """Every dim of every load and store of a kernel, in program order.
 
-    `scope`: the kernel's, if the caller has it already.
+    `scope`: the kernel's scope, if the caller has already computed it.
     """
     yield from _accesses(kernel.body.block, scope or Scope.of(kernel))
 

@@ -1,4 +1,4 @@
-"""Serial loops that sum products, or merge values, computed at once.
+"""Evaluates serial loops that sum products, or merge values, all trips at once.
 
     %acc = block.for %k = 0 to 768 step 1 (%c = %z) {
       %a = block.load %A[%m + t0, %k]
@@ -7,11 +7,11 @@
       block.yield %n                                             or: { max(c, a) }
     }
 
-The trips depend on each other only through the carried tile. So what they need is made for all of
-them at once, with the counter as one more axis; factors are multiplied as matrices, single values
-reduced along that axis. A loop that holds nothing but such a loop is one more axis. That adds in
-another order and may fuse or widen the additions: results differ in rounding from the loop as
-written, never in meaning.
+The trips depend on each other only through the carried tile. The values that they merge are
+therefore computed for all trips at once, with the counter as one more axis. Factors are multiplied
+as matrices; single values are reduced along that axis. A loop that only contains such a loop adds
+a further axis. The order of additions changes, and additions may be fused or widened, so results
+differ from the loop as written in rounding only.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from dialects.semantics.views import each
 from dialects.strata.types import Array, TileType, dtype_of, i1
 
 Placed = Callable[[SSAValue, Sequence[int], int], Array]
-"""placed(tile, dims, rank): the tile as an array whose dims are dims `dims` of `rank`, after the
-programs' axes."""
+"""placed(tile, dims, rank): the tile as an array in which its dims are dims `dims` of `rank` dims
+that follow the programs' axes.
+"""
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """Loops inside each other, the outermost first, whose carried tile merges a value each trip.
+    """Nested loops, the outermost first, whose carried tile merges a value on each trip.
 
-    `preparations`: per loop, the operations that the value needs, in order. `terms`: the value, or
-    the two factors of a product, inside the body of `update`, if that is a `block.map`.
+    `preparations`: for each loop, the operations that compute the value, in order. `terms`: the
+    value, or the two factors of a product, in the body of `update`, if that is a `block.map`.
     """
 
     loops: tuple[ops.ForOp, ...]
@@ -50,7 +51,7 @@ class Contraction:
     merge: np.ufunc
 
     def values(self, placed: Placed) -> Sequence[Array]:
-        """The value, or both factors; a `dot` has its depth before its columns."""
+        """The value, or both factors; in those of a `dot`, the depth precedes the columns."""
         if isinstance(self.update, ops.DotOp):
             return dot_factors(self.update, placed)
         rank = self.update.result_type.rank
@@ -61,7 +62,7 @@ class Contraction:
         return [f.reshape((1,) * (total - f.ndim) + f.shape) for f in found]
 
     def merged(self, values: Sequence[Array], axis: int, trips: Sequence[int]) -> Array:
-        """The values of all trips merged; the counters are dims `axis` and those behind it."""
+        """Merge the values of all trips; the counters are dim `axis` and the dims after it."""
         merged: dict[int, int] = {axis + k: n for k, n in enumerate(trips)}
         if isinstance(self.update, ops.DotOp):
             merged[axis + len(trips) + depth_dim(self.update)] = dot_depth(self.update)
@@ -74,7 +75,7 @@ class Contraction:
 
 
 def dot_factors(op: ops.DotOp, placed: Placed) -> tuple[Array, Array]:
-    """The operands of a `dot` over (m..., depth, n), in the type that sums are held in."""
+    """The operands of a `dot` over (m..., depth, n), in the accumulation type."""
     assert isinstance(op.c.type, TileType)
     dtype, depth = dtype_of(op.c.type.element), depth_dim(op)
     wide = np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype
@@ -86,7 +87,7 @@ def dot_factors(op: ops.DotOp, placed: Placed) -> tuple[Array, Array]:
 
 
 def depth_dim(op: ops.DotOp) -> int:
-    """Where the summed dim of a `dot` is: behind all rows."""
+    """The position of the summed dim of a `dot`: after all row dims."""
     assert isinstance(op.a.type, TileType)
     return op.a.type.rank - 1
 
@@ -99,7 +100,7 @@ def dot_depth(op: ops.DotOp) -> int:
 # ---------------------------------------------------------------------- recognition
 _INDEPENDENT = (ops.LoadOp, ops.IndexOp, ops.ValidOp, ops.ConvertOp, ops.FullOp, ops.MapOp,
                 ops.ReduceOp)
-_HALVES = ("f16", "bf16")  # round after every addition: the order of a sum matters more
+_HALVES = ("f16", "bf16")  # rounded after every addition, so the order of a sum matters
 
 _MERGERS: dict[type[Operation], np.ufunc] = {
     arith.AddfOp: np.add, arith.AddiOp: np.add, arith.MaximumfOp: np.maximum,
@@ -109,7 +110,7 @@ _MERGERS: dict[type[Operation], np.ufunc] = {
 
 
 def find_contraction(loop: ops.ForOp) -> Contraction | None:
-    """How to compute a serial loop at once; None if it is none that merges values."""
+    """How to evaluate a serial loop at once; None if it does not just merge values."""
     if len(loop.carried) != 1:
         return None
     carried, update = loop.body.block.args[1], loop.yielded[0].owner
@@ -136,7 +137,7 @@ def find_contraction(loop: ops.ForOp) -> Contraction | None:
 def _around(
     loop: ops.ForOp, preparation: tuple[Operation, ...], inner: ops.ForOp
 ) -> Contraction | None:
-    """A loop that does no more than repeat another one, as often each time."""
+    """The contraction of a loop that only repeats an inner loop with a constant trip count."""
     if inner.is_parallel or inner.indices or list(inner.carried) != [loop.body.block.args[1]]:
         return None
     found = find_contraction(inner)
@@ -147,7 +148,7 @@ def _around(
 def _merged_terms(
     update: ops.MapOp, carried: SSAValue
 ) -> tuple[np.ufunc | None, tuple[SSAValue, ...]]:
-    """What a body merges into `carried`, and how; None if it does something else."""
+    """How a body merges values into `carried`, and which; None if it does something else."""
     if carried not in update.inputs:
         return None, ()
     position = list(update.inputs).index(carried)
@@ -166,7 +167,7 @@ def _merged_terms(
 
 
 def _factors(merge: np.ufunc, value: SSAValue) -> tuple[SSAValue, ...]:
-    """The factors of a value that is added, if it is a product; else the value."""
+    """The factors of a value, if it is a product that is summed; otherwise the value itself."""
     multiply = value.owner
     if merge is np.add and isinstance(multiply, (arith.MulfOp, arith.MuliOp)):
         return multiply.lhs, multiply.rhs

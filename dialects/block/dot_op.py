@@ -29,14 +29,15 @@ from dialects.text.syntax import parse_values, print_values
 class DotOp(IRDLOperation):
     """Matrix product with accumulation: `%d = block.dot %a, %b, %c ieee : tile<128x128xf32>`.
 
-    a is m x k, b is k x n, c and the result are m x n of the accumulation type, in which products
-    are computed. m stands for any number of dims. `precision` is how f32 operands multiply: "ieee",
-    "tf32", or "tf32x3", as sums of two of tf32 each, to about 2^-22. `unsigned` names the operands,
-    0 for a and 1 for b, whose integers have no sign:
+    a is m x k and b is k x n; c and the result are m x n tiles of the accumulation type, in which
+    products are computed. m may be any number of dims. `precision` selects how f32 operands are
+    multiplied: "ieee", "tf32", or "tf32x3", which splits each operand into a sum of two tf32
+    numbers, with a relative error of about 2^-22. `unsigned` lists the operands with unsigned
+    integers, 0 for a and 1 for b:
 
         %d = block.dot %a, %b, %c ieee unsigned [0] : tile<6x[64]xi32>
 
-    Constraints: (C1) the shapes fit, and so do the dims that are grouped; (C2) all tiles lie in
+    Constraints: (C1) the shapes match, and so do the grouped dims; (C2) either all tiles lie in
     matrix registers, or none does.
     Source: tl.dot, vector.contract, vpdpbusd.
     """
@@ -59,7 +60,7 @@ class DotOp(IRDLOperation):
             "precision": StringAttr(precision), "unsigned": SizesAttr.of(unsigned)})
 
     def is_unsigned(self, operand: int) -> bool:
-        """Whether the integers of an operand have no sign."""
+        """Whether the integers of an operand are unsigned."""
         return Expr.of(operand) in self.unsigned.data
 
     def verify_(self) -> None:

@@ -1,10 +1,11 @@
-"""Index values of many programs at once.
+"""Index values of many programs at a time.
 
-Programs that run together form a box: axis 0, 1 ... are the grid's axes and the trips of parallel
-loops around; an access adds one axis per tile dim. An index value has one number per position of
-that box. Most are linear in the positions and stay so, as `Linear`: then memory is read through
-strided views. The others (quotients, gathered indices) are arrays with a dim per axis, of size 1
-along axes that they do not depend on.
+Programs that are evaluated together form a box. Its axes are the axes of the grid, then the trips
+of enclosing parallel loops; an access adds one axis per tile dim. An index value has one number
+per position in the box. Most index values are linear in the positions and are kept in this form
+(`Linear`), so that memory is read through strided views. The others, such as quotients and
+gathered indices, are arrays with one dim per axis, of size 1 along axes that they do not depend
+on.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ def scale(x: Linear, factor: int) -> Linear:
 
 @dataclass(frozen=True)
 class Box:
-    """Positions: the product of axes of these extents, each at least 1."""
+    """The positions of a product of axes with these extents, each at least 1."""
 
     extents: tuple[int, ...]
 
     def array(self, index: Index) -> Array:
-        """The numbers, with one dim per axis, of size 1 where they do not vary."""
+        """The index values as an array with one dim per axis, of size 1 where they do not vary."""
         rank = len(self.extents)
         if not isinstance(index, Linear):
             return index.reshape(index.shape + (1,) * (rank - index.ndim))
@@ -72,7 +73,7 @@ class Box:
         return total
 
     def bounds(self, index: Index) -> tuple[int, int]:
-        """The smallest and the largest number."""
+        """The smallest and the largest index value."""
         if not isinstance(index, Linear):
             return int(index.min()), int(index.max())
         low = high = index.base
@@ -84,7 +85,7 @@ class Box:
         return low, high
 
     def evaluate(self, expr: Expr, lookup: Callable[[Symbol], Index]) -> Index:
-        """The numbers of an expression whose symbols have the values that `lookup` gives."""
+        """The values of an expression, with its symbols looked up by `lookup`."""
         total: Index = Linear(0)
         for monomial, factor in expr.terms:
             product: Index = Linear(factor)
@@ -116,7 +117,7 @@ class Box:
         return self.array(x) * self.array(y)
 
     def _divide(self, x: Index, y: Index) -> tuple[Index, Index]:
-        """Quotient and rest. They stay linear where the rest's bounds show where it wraps."""
+        """Quotient and remainder. They stay linear if the remainder's bounds show that it fits."""
         divisor = y.constant if isinstance(y, Linear) else None
         if isinstance(x, Linear) and divisor:
             whole = Linear(x.base // divisor, tuple(
@@ -129,7 +130,7 @@ class Box:
             return np.floor_divide(a := self.array(x), b := self.array(y)), np.remainder(a, b)
 
     def _extremum(self, op: str, x: Index, y: Index) -> Index:
-        """max or min. It stays linear where one side always wins."""
+        """The maximum or minimum. It stays linear if one side always wins."""
         if isinstance(x, Linear) and isinstance(y, Linear):
             low, high = self.bounds(add(x, scale(y, -1)))
             if low >= 0:

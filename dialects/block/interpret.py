@@ -1,12 +1,12 @@
-"""The meaning of `block.kernel`, in NumPy: the definition that both targets are tested against.
+"""The meaning of `block.kernel`, in NumPy: the reference against which targets are tested.
 
-All programs run together, operation by operation (`dialects.block.programs` says how values are
-held). A parallel loop adds its trips as an axis. A serial loop is a Python loop; where programs
-differ in their bounds, those that have no trip left are inactive: they compute without effect.
-The grid and parallel loops are cut into pieces so that tiles stay of moderate size.
+All programs run in lockstep, operation by operation (`dialects.block.programs` describes how
+values are represented). A parallel loop adds its trips as an axis. A serial loop is a Python loop.
+If its bounds differ between programs, those without a trip left are inactive: they compute, but
+have no effect. The grid and parallel loops are split into pieces to limit the size of tiles.
 
-A serial loop that only merges values is computed at once, as a matrix product if it sums products
-(`dialects.block.contract`), which rounds differently; `exact_order=True` keeps the written order.
+A serial loop that only merges values is evaluated at once, as a matrix product if it sums products
+(`dialects.block.contract`). This rounds differently; `exact_order=True` keeps the written order.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dialects.strata.types import Array, BufferType, dtype_of, signless
 from dialects.symbolic.symbol import Symbol
 
 ROOM = 1 << 22
-"""About how many elements a tile of all programs may have."""
+"""The approximate maximum number of elements of a tile in all programs together."""
 
 
 def interpret_kernel(
@@ -46,8 +46,8 @@ def interpret_kernel(
     """Run a kernel on C-contiguous arrays, in place.
 
     `buffers`: one array per buffer argument, of its type. `sizes`: the kernel's size symbols.
-    Raises ValueError for an array that does not fit, IndexError for an access that leaves its
-    buffer without being checked; both name the kernel.
+    Raises ValueError for an array that does not fit its argument, and IndexError for an unchecked
+    access that is out of bounds; both name the kernel.
     """
     run = Run(kernel, dict(sizes), exact_order)
     values: dict[SSAValue, Any] = {}
@@ -71,7 +71,7 @@ def _execute(programs: Programs, operations: Iterable[Operation]) -> None:
 
 
 def _pieces(extents: Sequence[int], most: int) -> Iterator[tuple[range, ...]]:
-    """Cut a grid into boxes of about `most` programs, the outer axes first."""
+    """Split a grid into boxes of at most about `most` programs, the outer axes first."""
     if not extents:
         yield ()
         return
@@ -130,7 +130,7 @@ def _scan(programs: Programs, op: ops.ScanOp) -> None:
 
 
 def _along(programs: Programs, op: ops.ReduceOp | ops.ScanOp) -> tuple[int, Array]:
-    """The dim of an operand that is walked, and its values; halves are combined in f32."""
+    """The dim along which an operand is combined, and its values; f16 and bf16 widened to f32."""
     axis = len(programs.extents) + op.axis
     array = programs.tile(op.value)
     full = (*array.shape[:axis], tile_type(op.value).shape[op.axis], *array.shape[axis + 1:])
@@ -185,14 +185,14 @@ def _for(programs: Programs, op: ops.ForOp) -> None:
 
 
 def _bounds(programs: Programs, op: ops.ForOp) -> tuple[Index, int | Array]:
-    """Where the counter of a loop begins, and how often the loop runs."""
+    """The lower bound and the trip count of a loop."""
     lower = programs.index(op.lower.data, op.indices)
     upper = programs.index(op.upper.data, op.indices)
     return lower, _trips(programs, lower, upper, op.step.data.constant or 1)
 
 
 def _trips(programs: Programs, lower: Index, upper: Index, step: int) -> int | Array:
-    """How often a loop runs: one number, or an array over the programs where they differ."""
+    """The trip count of a loop: one number, or an array if it differs between programs."""
     box = programs.box
     if isinstance(lower, Linear) and isinstance(upper, Linear):
         length = add(upper, scale(lower, -1)).constant
@@ -241,7 +241,7 @@ def _enter(
     programs: Programs, op: ops.ForOp, lower: Index, start: int, count: int,
     trips: int | Array,
 ) -> Programs:
-    """The programs times trips start .. start + count - 1, whose counter becomes an axis."""
+    """The programs times the trips from start to start + count - 1, which become an axis."""
     step, axis = op.step.data.constant or 1, len(programs.extents)
     active = None if programs.active is None else programs.active[..., None]
     if not isinstance(trips, int):
@@ -265,7 +265,7 @@ def _both(x: Array | None, y: Array) -> Array:
 def _run_contraction(
     programs: Programs, contraction: Contraction, lower: Linear, trips: int
 ) -> None:
-    """Merge what all trips make at once, in pieces that leave it moderately large."""
+    """Compute and merge the values of many trips at once, in pieces of limited size."""
     (loop, *inner), axis = contraction.loops, len(programs.extents)
     inside = [_bounds(programs, other) for other in inner]
     counts = [count for _, count in inside if isinstance(count, int)]
@@ -275,7 +275,7 @@ def _run_contraction(
         _run_serial(programs, loop, lower, trips)
         return
     total, start, room = programs.tile(loop.carried[0]), 0, max(1, room)
-    # an operand of the body, which no value reads
+    # an operand of the body that is not used
     programs.values[contraction.loops[-1].body.block.args[1]] = total
     while start < trips and 0 not in counts:
         count = min(room, trips - start)

@@ -1,4 +1,4 @@
-"""Operations of the `block` level that give a program its shape: kernel, loop, yield."""
+"""The structured operations of the `block` level: kernel, loop, yield."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from dialects.text.syntax import parse_value
 
 @irdl_op_definition
 class YieldOp(ValuesOp):
-    """End a region: the next iteration's values in `block.for`, the result in `block.map`."""
+    """The terminator: yields the next trip's values in `block.for`, the results in `block.map`."""
 
     name = "block.yield"
     values = var_operand_def()
@@ -51,15 +51,16 @@ class YieldOp(ValuesOp):
 
 @irdl_op_definition
 class KernelOp(IRDLOperation):
-    """A kernel: the body is run once per program of the grid, in any order or in parallel.
+    """A kernel: its body runs once per program of the grid, in any order or in parallel.
 
         block.kernel @copy(%x: f32[n], %y: f32[n]) grid(%p: n ceildiv 64) sizes(n) { ... }
 
-    Arguments: buffers, then one program id (index) per grid axis, 0 <= id < extent. `sizes` names
-    the size symbols, passed as 64-bit integers in that order. `schedule` is how the kernel was
-    made; targets read warps and stages from it. Programs must not write what others read.
-    Constraints: (C1) grid has one extent per index argument; (C2) every symbol in an expression is
-    in `sizes`.
+    Its arguments are buffers, then one program id (of type index) per grid axis, 0 <= id < extent.
+    `sizes` lists the size symbols, which are passed as 64-bit integers in that order. `schedule`
+    is the schedule from which the kernel was lowered; targets take options such as warps and
+    stages from it. A program must not write what another program reads.
+    Constraints: (C1) the grid has one extent per index argument; (C2) `sizes` lists every size
+    symbol in an expression.
     """
 
     name = "block.kernel"
@@ -154,9 +155,9 @@ class ForOp(IRDLOperation):
 
         %acc = block.for %k = 0 to 768 step 4 unroll 4 (%a = %zero) { ... block.yield %next }
 
-    `lower` and `upper` are expressions over `%` index values and sizes; the counter runs
-    lower, lower + step, ... while below upper. `unroll` is a hint: so many bodies per trip.
-    A loop marked `parallel` carries nothing and its trips are independent.
+    `lower` and `upper` are expressions over `%` index values and sizes. The counter takes the
+    values lower, lower + step, ... below upper. `unroll` is a hint: the number of bodies per trip.
+    A loop marked `parallel` carries nothing, and its trips are independent.
     Constraints: (C1) carried values, region arguments after the counter, yields and results have
     equal types; (C2) step >= 1; (C3) a parallel loop carries nothing.
     """
@@ -179,7 +180,7 @@ class ForOp(IRDLOperation):
         carried: Sequence[SSAValue] = (), *, unroll: int = 1, parallel: bool = False,
         body: Region | None = None,
     ) -> ForOp:
-        """A loop, its body empty unless given; `%0`, `%1` of the bounds stand for `indices`."""
+        """A loop whose body is empty unless given; `%0`, `%1` in the bounds denote `indices`."""
         types = [c.type for c in carried]
         properties: dict[str, Attribute] = {
             "lower": ExprAttr(Expr.of(lower)), "upper": ExprAttr(Expr.of(upper)),

@@ -1,7 +1,8 @@
-"""Reads and writes of buffers at the index values of many programs at once.
+"""Reads and writes of buffers at the index values of many programs at a time.
 
-Where all indices are linear and inside the buffer, an access is a strided view of it. Otherwise
-the position of every element is computed, and checked dims outside read the pad or skip the write.
+If all indices are linear and in bounds, an access is a strided view of the buffer. Otherwise the
+position of every element is computed; out of bounds in a checked dim, a load reads the pad and a
+store writes nothing.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from dialects.strata.types import Array
 
 @dataclass(frozen=True)
 class Access:
-    """Where an operation reads or writes: one index per dim of `memory`, over the axes of `box`.
+    """The place of a read or write: one index per dim of `memory`, over the axes of `box`.
 
-    `memory` is C-contiguous. `checked` are the dims that may leave it. `active` says which
-    programs run, over the leading axes; None: all. `what` names the access in errors.
+    `memory` is C-contiguous. `checked` are the dims whose indices may be out of bounds. `active`
+    is a mask of the active programs over the leading axes; None means all. `what` names the access
+    in errors.
     """
 
     memory: Array
@@ -34,7 +36,7 @@ class Access:
         """The elements, with one dim per axis, of size 1 where they do not vary.
 
         Without `copy` the result may be a view of the memory. `pad`: 0-d, of the memory's dtype.
-        Raises IndexError when an unchecked dim leaves the memory.
+        Raises IndexError if an unchecked index is out of bounds.
         """
         if (view := self._view()) is not None:
             return view.copy() if copy else view
@@ -45,7 +47,7 @@ class Access:
         return found if inside is None else np.where(inside, found, pad)
 
     def write(self, value: Array) -> None:
-        """Store `value`, which broadcasts over the axes. Raises IndexError as `read` does."""
+        """Store `value`, which broadcasts over the axes. Raises IndexError like `read`."""
         view = self._view() if self.active is None else None
         if view is not None and all(
             n <= m for n, m in zip(value.shape, view.shape, strict=True)
@@ -64,7 +66,7 @@ class Access:
         flat[positions[inside]] = value[inside]
 
     def _view(self) -> Array | None:
-        """The elements as a strided view; None if an index is not linear or leaves the memory."""
+        """The elements as a strided view; None if an index is not linear or out of bounds."""
         rank = len(self.box.extents)
         offset, strides = 0, [0] * rank
         for index, size, step in zip(
@@ -84,7 +86,7 @@ class Access:
         return np.ndarray(shape, self.memory.dtype, raw, offset, strides)
 
     def _positions(self) -> tuple[Array, Array | None]:
-        """Flat positions in the memory (inside it), and which of them count (None: all)."""
+        """The flat positions, clipped to the memory, and the mask of valid ones (None: all)."""
         rank = len(self.box.extents)
         positions = np.zeros((1,) * rank, np.int64)
         live = self.active

@@ -35,7 +35,7 @@ from dialects.text.syntax import parse_value
 
 
 class _AccessOp(IRDLOperation):
-    """What load and store share: a buffer, one index expression per buffer dim, checks."""
+    """The common part of load and store: a buffer, one index expression per dim, and checks."""
 
     @staticmethod
     def access(
@@ -46,19 +46,19 @@ class _AccessOp(IRDLOperation):
         return properties | ({"assumed": SizesAttr.of(assumed)} if assumed else {})
 
     def checked(self, dims: Sequence[int]) -> None:
-        """Let these dims be checked as well."""
+        """Make these dims checked, too."""
         self.properties["checks"] = SizesAttr.of(sorted({*self.checked_dims, *dims}))
 
     @property
     def checked_dims(self) -> tuple[int, ...]:
-        """The buffer dims whose index must be compared with 0 and the size."""
+        """The buffer dims whose index is compared with 0 and the size at run time."""
         checks = self.properties["checks"]
         assert isinstance(checks, SizesAttr)
         return tuple(c.constant or 0 for c in checks.data)
 
     @property
     def assumed_dims(self) -> tuple[int, ...]:
-        """The buffer dims whose index is inside because of what `strata.assume` says."""
+        """The buffer dims whose index is in bounds because of `strata.assume`."""
         assumed = self.properties.get("assumed")
         return tuple(d.constant or 0 for d in assumed.data) if isinstance(
             assumed, SizesAttr) else ()
@@ -75,14 +75,15 @@ class _AccessOp(IRDLOperation):
 class LoadOp(_AccessOp):
     """Read a tile from a buffer: result[t0, t1 ...] = buffer[where].
 
-    Symbols of `where`: `%0`, `%1` ... for `indices` (printed by name), `t0` ... for tile dims, and
-    sizes. An index operand may be a tile of integers (a gather): dim d of it stands for tile dim
-    `index_dims[k][d]`. Checked dims outside the buffer read `pad`. `assumed` dims are inside for
-    sizes that keep to the caller's `strata.assume`s; all others for any sizes (see
+    The symbols of `where` are `%0`, `%1` ... for `indices` (printed by name), `t0` ... for
+    positions along tile dims, and sizes. An index operand may be a tile of integers (a gather),
+    whose dim d maps to tile dim `index_dims[k][d]`. Out of bounds in a checked dim, the load reads
+    `pad`. Indices of `assumed` dims are in bounds for all sizes that satisfy the caller's
+    `strata.assume`s; those of all other dims are in bounds for any sizes (see
     `block-prove-bounds`).
-    Constraints: (C1) one expression per buffer dim, of index operands that are there; (C2)
-    unchecked indices are in range, as far as the tile's own dims tell.
-    The tile's element type is the buffer's, without its sign.
+    Constraints: (C1) there is one expression per buffer dim, and it only uses existing index
+    operands; (C2) unchecked indices are in range, as far as the tile's own dims determine them.
+    The tile's element type is the signless form of the buffer's.
     Source: vector.transfer_read, tl.load.
     """
 
@@ -136,10 +137,10 @@ class LoadOp(_AccessOp):
 
 @irdl_op_definition
 class StoreOp(_AccessOp):
-    """Write a tile to a buffer: buffer[where] = value[t0, t1 ...]; outside nothing is written.
+    """Write a tile to a buffer: buffer[where] = value[t0, t1 ...].
 
-    Symbols as in `block.load`. Positions written by one store are distinct; those of several are
-    written one store after another.
+    Symbols are as in `block.load`. Out of bounds in a checked dim, nothing is written. The
+    positions that one store writes are distinct; several stores take effect in program order.
     Constraints: (C1) and (C2) of `block.load`.
     Source: vector.transfer_write, tl.store.
     """
@@ -194,7 +195,7 @@ def _verify_access(op: _AccessOp, buffer: SSAValue, dims: ArrayAttr[SizesAttr]) 
 
 
 def _verify_inside(op: _AccessOp, buffer: SSAValue, tile: SSAValue) -> None:
-    """C2 of indices that only depend on places in the tile, where the operation certainly runs."""
+    """Check C2 for indices that only depend on tile positions, if the operation certainly runs."""
     assert isinstance(buffer.type, BufferType) and isinstance(tile.type, TileType)
     places = {Symbol.place(d): Expr.of(n) for d, n in enumerate(tile.type.shape)}
     trusted = {*op.checked_dims, *op.assumed_dims}
@@ -210,7 +211,7 @@ def _verify_inside(op: _AccessOp, buffer: SSAValue, tile: SSAValue) -> None:
 
 
 def _certainly_runs(op: Operation) -> bool:
-    """Whether all loops and the grid around an operation have constant bounds and a trip."""
+    """Whether the grid and all enclosing loops have constant bounds and at least one trip."""
     parent = op.parent_op()
     while parent is not None and parent.name == "block.for":
         lower, upper = (parent.properties[name] for name in ("lower", "upper"))
@@ -259,10 +260,10 @@ def _parse_dims(parser: Parser, word: str) -> list[int]:
 
 @irdl_op_definition
 class PrefetchOp(IRDLOperation):
-    """Ask for the line of memory at an element, needed soon: `block.prefetch %w[%p + 1, 0]`.
+    """Prefetch the cache line of an element that is needed soon: `block.prefetch %w[%p + 1, 0]`.
 
-    Computes nothing. Indices may lie outside their dims and outside the buffer: the element is
-    where they lead in memory, row by row.
+    It has no result. Indices may be out of range of their dims and of the buffer: the address is
+    computed from them in row-major order.
     Constraint: (C1) one expression per buffer dim.
     Source: memref.prefetch.
     """
@@ -297,9 +298,9 @@ class PrefetchOp(IRDLOperation):
 
 @irdl_op_definition
 class ScratchOp(IRDLOperation):
-    """Memory private to one program, undefined at first: `%s = block.scratch : f32[8, 1024]`.
+    """Uninitialized memory private to one program: `%s = block.scratch : f32[8, 1024]`.
 
-    Its sizes are integers or expressions of the kernel's sizes.
+    Its sizes are integers or expressions over the kernel's sizes.
     """
 
     name = "block.scratch"

@@ -1,7 +1,8 @@
-"""The programs of one launch, all at once: their axes, their values, and who is active.
+"""The programs of one launch, evaluated together: axes, values, and the mask of active ones.
 
-Programs that run together form a box (see `dialects.block.indices`). A tile is an array with one
-dim per axis of that box, then one per tile dim; a dim along which nothing varies has size 1.
+Programs that are evaluated together form a box (see `dialects.block.indices`). A tile is an array
+with one dim per axis of that box, then one per tile dim; a dim along which the values do not vary
+has size 1.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from dialects.text.syntax import location_name
 
 @dataclass
 class Run:
-    """What all programs of one launch share.
+    """The state that all programs of one launch share.
 
-    `written`: the buffers whose memory the kernel writes, so that what is read there is copied.
-    `widths` and `contractions` keep what was found out about operations of the body.
+    `written`: the buffers whose memory the kernel writes, so that loads from them are copied.
+    `widths` and `contractions` cache properties of operations in the body.
     """
 
     kernel: ops.KernelOp
@@ -45,7 +46,7 @@ class Run:
         return int(expr.evaluate(self.sizes))
 
     def memory(self, argument: SSAValue, array: Array) -> Array:
-        """The array without the sign of its integers, if it fits the argument."""
+        """A signless view of the array. Raises ValueError if it does not fit the argument."""
         type_ = argument.type
         assert isinstance(type_, BufferType)
         shape = tuple(self.size(s) for s in type_.shape)
@@ -57,14 +58,14 @@ class Run:
         return array.view(dtype_of(signless(type_.element)))
 
     def find_written(self, memories: Mapping[SSAValue, Array]) -> None:
-        """Note the buffers whose memory the kernel writes, also under another name."""
+        """Find the buffers whose memory the kernel writes, including aliases."""
         stored = {op.buffer for op in self.kernel.walk() if isinstance(op, ops.StoreOp)}
         self.written = stored | {
             value for value, memory in memories.items()
             if any(np.may_share_memory(memory, memories[s]) for s in stored & memories.keys())}
 
     def width(self, op: Operation) -> int:
-        """The elements of the largest tile or scratch buffer inside an operation."""
+        """The number of elements of the largest tile or scratch buffer inside an operation."""
         if op not in self.widths:
             self.widths[op] = max(
                 (self._elements(r) for o in op.walk() for r in o.results), default=1)
@@ -80,7 +81,7 @@ class Run:
                 return 1
 
     def contraction(self, loop: ops.ForOp) -> Contraction | None:
-        """How to compute the loop as a matrix product; None to run it as it is written."""
+        """How to evaluate the loop at once; None to run it as written."""
         if loop not in self.contractions:
             self.contractions[loop] = None if self.exact_order else find_contraction(loop)
         return self.contractions[loop]
@@ -92,10 +93,10 @@ def _rank(value: SSAValue) -> int:
 
 @dataclass
 class Programs:
-    """Programs that run together: their axes, which of them are active, and their values.
+    """Programs that are evaluated together: their axes, values, and mask of active ones.
 
-    `values` holds tiles and memories as arrays, index values as `Index`. A value from outside of a
-    parallel loop has fewer axes than the programs inside.
+    `values` holds tiles and memories as arrays, and index values as `Index`. A value from outside
+    a parallel loop has fewer axes than the programs inside it.
     """
 
     run: Run
@@ -108,7 +109,7 @@ class Programs:
         return Box(self.extents)
 
     def tile(self, value: SSAValue) -> Array:
-        """A tile (or an index value as one of no dims), with a dim for every axis."""
+        """A tile (or an index value, as a tile without dims) with a dim for every axis."""
         found = self.values[value]
         if isinstance(found, Linear):
             return self.box.array(found)
@@ -117,7 +118,7 @@ class Programs:
         return found.reshape(found.shape[:own] + missing + found.shape[own:])
 
     def placed(self, value: SSAValue, dims: Sequence[int], rank: int) -> Array:
-        """A tile whose dims are dims `dims` of a larger one of `rank` dims."""
+        """A tile whose dims become dims `dims` of a larger tile of `rank` dims."""
         array, axes = self.tile(value), len(self.extents)
         order = sorted(range(len(dims)), key=lambda k: dims[k])
         array = array.transpose(*range(axes), *(axes + k for k in order))
@@ -127,7 +128,7 @@ class Programs:
     def lookup(
         self, indices: Sequence[SSAValue], index_dims: Sequence[Sequence[int]], rank: int
     ) -> Callable[[Symbol], Index]:
-        """The values of the symbols in index expressions of an operation on `rank` dims."""
+        """The lookup of symbols in the index expressions of an operation on `rank` dims."""
         def value_of(symbol: Symbol) -> Index:
             if symbol.kind is Kind.PLACE:
                 return unit(len(self.extents) + symbol.number)
@@ -142,20 +143,20 @@ class Programs:
         return value_of
 
     def index(self, expr: Expr, indices: Sequence[SSAValue]) -> Index:
-        """A bound of a loop."""
+        """The value of a loop bound."""
         return self.box.evaluate(expr, self.lookup(indices, (), 0))
 
     def tile_index(
         self, expr: Expr, indices: Sequence[SSAValue], dims: Sequence[Sequence[int]],
         shape: Sequence[int],
     ) -> Array:
-        """An index expression at every position of a tile."""
+        """The values of an index expression at every position of a tile."""
         box = Box((*self.extents, *shape))
         return box.array(box.evaluate(expr, self.lookup(indices, dims, len(shape))))
 
     def access(self, op: ops.LoadOp | ops.StoreOp, shape: Sequence[int]) -> Access:
         memory = self.values[op.buffer]
-        own = memory.ndim - _rank(op.buffer)  # a scratch buffer has the axes of its programs
+        own = memory.ndim - _rank(op.buffer)  # a scratch buffer also has its programs' axes
         box = Box((*self.extents, *shape))
         lookup = self.lookup(op.indices, dim_lists(op.index_dims.data), len(shape))
         where = [*map(unit, range(own)), *(box.evaluate(e, lookup) for e in op.exprs)]
@@ -166,7 +167,7 @@ class Programs:
         return Access(memory, where, box, checked, self.active, what)
 
     def within(self, trips: int, active: Array | None) -> Programs:
-        """The same programs times the trips of a loop, as one more axis."""
+        """The same programs, with the trips of a loop as one more axis."""
         return replace(self, extents=(*self.extents, trips), active=active)
 
 

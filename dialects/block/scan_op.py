@@ -1,4 +1,4 @@
-"""`block.scan`: what is combined up to each place along one dim."""
+"""`block.scan`: running combinations of values along one dim."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dialects.strata.types import TileType
 
 @irdl_op_definition
 class ScanOp(AlongDimOp):
-    """Combine values with all before them along a dim: `block.scan add %x dim 1 : tile<2x8xf32>`.
+    """Inclusive scan along a dim: `%y = block.scan add %x dim 1 : tile<2x8xf32>`.
 
-    The order of combination is free (floating-point sums may differ in rounding).
-    Constraints: (C1) the result has the operand's type; (C2) `dim` is one of its dims, and not that
-    of lanes.
+    The order of combination is unspecified, so floating-point sums may differ in rounding.
+    Constraints: (C1) the result has the operand's type; (C2) `dim` is a dim of the operand that
+    lies neither in lanes nor in a group.
     """
 
     name = "block.scan"

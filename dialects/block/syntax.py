@@ -1,4 +1,4 @@
-"""Text of index expressions over SSA values, and of operands with dim lists.
+"""The text of index expressions over SSA values, and of operands with dim lists.
 
 Inside attributes an index operand is the symbol `%0`, `%1` ...: its position among the
 operation's `indices`. In text it is the value's name: `%X[%r, 2*%c + t0]`.
@@ -55,7 +55,7 @@ def print_indices(printer: Printer, exprs: Sequence[Expr], indices: Sequence[SSA
 def print_mapped_values(
     printer: Printer, mapped: Sequence[tuple[SSAValue, SizesAttr]]
 ) -> None:
-    """`%a[0, 1], %b[1]`: values and which dims of the result theirs are."""
+    """Print `%a[0, 1], %b[1]`: values, and the result dims to which their dims map."""
     for k, (value, dims) in enumerate(mapped):
         printer.print_string(", " if k else "")
         printer.print_ssa_value(value)
@@ -63,7 +63,7 @@ def print_mapped_values(
 
 
 def parse_mapped_values(parser: Parser) -> list[tuple[SSAValue, tuple[int, ...]]]:
-    """What `print_mapped_values` wrote, possibly nothing."""
+    """The inverse of `print_mapped_values`; the list may be empty."""
     mapped: list[tuple[SSAValue, tuple[int, ...]]] = []
     while parser._current_token.text.startswith("%"):  # pyright: ignore[reportPrivateUsage]
         value = parse_value(parser)

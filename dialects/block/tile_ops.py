@@ -35,7 +35,7 @@ from dialects.symbolic.expr import Expr, Size
 from dialects.text.syntax import parse_value
 
 COMBINERS = ("add", "mul", "max", "min", "and", "or")
-"""How two values merge in a reduction. max and min propagate NaN."""
+"""How two values are combined in a reduction. max and min propagate NaN."""
 
 
 def element_type(value: SSAValue) -> Attribute:
@@ -81,11 +81,12 @@ class MapOp(IRDLOperation):
           block.yield %s
         }
 
-    The list behind an operand says which result dim each of its dims is: what is missing is
-    broadcast. An operand of type `index` is a scalar. The body is `arith` and `math` on scalars.
-    Several results have equal dims. Constraints: (C1) dims agree with the lists; (C2) the body
-    takes the operands' element types and yields the results'; (C3) no tile lies in matrix
-    registers.
+    The list after an operand maps each of its dims to a result dim; the operand is broadcast along
+    the other dims. An operand of type `index` is a scalar. The body consists of scalar `arith` and
+    `math` operations. All results have the same dims.
+    Constraints: (C1) the operands' dims agree with the lists; (C2) the body's arguments have the
+    operands' element types, and its yielded values those of the results; (C3) no tile lies in
+    matrix registers.
     """
 
     name = "block.map"
@@ -107,7 +108,7 @@ class MapOp(IRDLOperation):
 
     @property
     def dim_lists(self) -> list[tuple[int, ...]]:
-        """Per input: which result dim each of its dims is."""
+        """For each input, the result dims to which its dims map."""
         return [tuple(e.constant or 0 for e in d.data) for d in self.dims.data]
 
     @property
@@ -156,7 +157,7 @@ class MapOp(IRDLOperation):
 
 
 class AlongDimOp(IRDLOperation):
-    """What combines the values of a tile along a dim: `NAME add %x dim 1 : TYPE`."""
+    """The base of operations that combine values along a dim: `NAME add %x dim 1 : TYPE`."""
 
     value = operand_def(TileType)
     combiner = prop_def(StringAttr)
@@ -166,7 +167,7 @@ class AlongDimOp(IRDLOperation):
 
     @classmethod
     def typed(cls, combiner: str, value: SSAValue, dim: int, type_: Attribute) -> Self:
-        """With a result of that type."""
+        """An operation with a result of that type."""
         return cls.create(
             operands=[value], result_types=[type_],
             properties={"combiner": StringAttr(combiner), "dim": ExprAttr(Expr.of(dim))})
@@ -199,7 +200,7 @@ class AlongDimOp(IRDLOperation):
 class ReduceOp(AlongDimOp):
     """Combine the values along one dim: `%m = block.reduce max %x dim 1 : tile<2xf32>`.
 
-    The order of combination is free (floating-point sums may differ in rounding).
+    The order of combination is unspecified, so floating-point sums may differ in rounding.
     Constraint (C1): the result has the operand's dims without `dim`.
     """
 
@@ -207,7 +208,7 @@ class ReduceOp(AlongDimOp):
 
     @staticmethod
     def of(combiner: str, value: SSAValue, dim: int) -> ReduceOp:
-        """Reduce; lanes stay where they are, or vanish with their dim."""
+        """A reduction. The lane dim is kept, unless it is the one that is reduced."""
         type_ = value.type
         assert isinstance(type_, TileType)
         shape = [s for k, s in enumerate(type_.shape) if k != dim]
@@ -227,7 +228,7 @@ class ReduceOp(AlongDimOp):
 class IndexOp(IRDLOperation):
     """A tile of index values: `%m = block.index %p*128 + t0 : tile<128xindex>`.
 
-    Of no dims it is a scalar tile. Symbols as in `block.load`.
+    Without dims, it is a scalar tile. Symbols are as in `block.load`.
     """
 
     name = "block.index"
@@ -274,7 +275,7 @@ class IndexOp(IRDLOperation):
 
 @irdl_op_definition
 class ValidOp(IRDLOperation):
-    """Which positions lie below a bound: `%v = block.valid %c + t0 < 1000 : tile<[64]xi1>`."""
+    """A mask of the positions below a bound: `%v = block.valid %c + t0 < 1000 : tile<[64]xi1>`."""
 
     name = "block.valid"
     indices = var_operand_def()
@@ -315,7 +316,7 @@ class ValidOp(IRDLOperation):
 class ConvertOp(IRDLOperation):
     """The same values in another register layout: `block.convert %x : tile<[8]x{4}xi8>`.
 
-    Constraint (C1): dims and element type stay.
+    Constraint (C1): the dims and the element type are unchanged.
     """
 
     name = "block.convert"

@@ -1,4 +1,4 @@
-"""Activation functions: elementwise compositions that a target may claim whole."""
+"""Activation functions: elementwise composite operations that a target may implement directly."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from dialects.strata.types import Array, TensorType
 
 
 class ActivationOp(CompositeOp):
-    """A function of single elements, defined by simpler ones.
+    """An elementwise function that is defined by simpler operations.
 
     f16 and bf16 are computed in f32 and rounded once.
     Constraints: (C1) elements are of the kind `ELEMENTS`.
@@ -63,17 +63,17 @@ class ActivationOp(CompositeOp):
         return [cast(build, result, self.result_tensors[0].element)]
 
     def compute(self, x: Array) -> Array:
-        """The formula, on f32, f64 or integers."""
+        """The formula on arrays of f32, f64 or integers."""
         raise NotImplementedError(self.name)
 
     def define(self, build: Build, x: SSAValue) -> SSAValue:
-        """The same formula as operations."""
+        """The same formula, built from operations."""
         raise NotImplementedError(self.name)
 
 
 @irdl_op_definition
 class ReluOp(ActivationOp):
-    """max(x, 0); NaN for NaN. Also of integers.
+    """max(x, 0); NaN for NaN. Integers are allowed, too.
 
     Source: ONNX Relu.
     Example: %y = graph.relu %x : f32[n] given %x: f32[n]
@@ -246,7 +246,7 @@ class SoftplusOp(ActivationOp):
 
 @irdl_op_definition
 class ClipOp(CompositeOp):
-    """min(max(x, low), high), where has_min and has_max tell which bounds follow x.
+    """min(max(x, low), high); has_min and has_max tell which bounds follow x as operands.
 
     Constraints: (C1) equal element types, numbers; (C2) one bound per flag that is set; (C3)
     bounds broadcast to x.

@@ -1,6 +1,6 @@
-"""What every `graph` operation has: shape inference, evaluation, syntax, and symbolic sizes.
+"""The base of all `graph` operations: shape inference, evaluation, syntax, symbolic sizes.
 
-An operation is a class with four parts, and nothing is registered elsewhere:
+An operation is a class with four parts. Nothing needs to be registered elsewhere:
 
     @irdl_op_definition
     class TransposeOp(GraphOp):
@@ -16,7 +16,7 @@ An operation is a class with four parts, and nothing is registered elsewhere:
         def evaluate(self, context, x):             # NumPy semantics
             return x.transpose(context.ints(self.perm))
 
-`TransposeOp.of(value, perm=[0, 2, 1])` makes one, its result types inferred.
+`TransposeOp.of(value, perm=[0, 2, 1])` creates an operation and infers its result types.
 """
 
 from __future__ import annotations
@@ -67,27 +67,28 @@ class GraphOp(IRDLOperation):
     def infer(
         cls, types: Sequence[TensorType], attributes: Attributes
     ) -> Sequence[TensorType]:
-        """The result types. Raises ShapeError, its text citing the constraint (`C2: ...`)."""
+        """The result types. Raises ShapeError with a text that cites the constraint (`C2: ...`)."""
         raise NotImplementedError(cls.name)
 
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Array | Sequence[Array]:
-        """The operation's meaning, on NumPy arrays of the operands' dtypes and run-time shapes."""
+        """Evaluate the operation on NumPy arrays with the operands' dtypes and run-time shapes."""
         raise NotImplementedError(self.name)
 
     def evaluate_sizes(self, *operands: Array) -> Array | None:
-        """The result where operands are object arrays of size expressions.
+        """The result for operands that are object arrays of size expressions.
 
-        Ops that models compute shapes with define it, so that such chains can be followed
-        symbolically. None: this op, or this case of it, has no known symbolic result.
+        Operations with which models compute shapes define it, so that shape computations can be
+        evaluated symbolically. None if there is no symbolic result for this operation, or for
+        these operands.
         """
         return None
 
     # ------------------------------------------------------------------ shared
     @classmethod
     def of(cls, *operands: SSAValue | Operation, **attributes: Any) -> Self:
-        """Make the op. Attributes are Python values; None leaves an optional one out.
+        """Create the op. Attributes are Python values; None omits an optional one.
 
-        Raises ShapeError when the operands do not fit.
+        Raises ShapeError if the operands do not fit.
         """
         values = [SSAValue.get(o) for o in operands]
         properties = {k: attribute_of(v) for k, v in attributes.items() if v is not None}
@@ -133,10 +134,10 @@ class GraphOp(IRDLOperation):
 
 
 class CompositeOp(GraphOp):
-    """An operator that is defined by simpler ones. A target may claim it whole instead.
+    """An operator that is defined by simpler ones, unless a target implements it directly.
 
     `decompose` builds the definition with `build`, which inserts an op and returns its result.
-    `evaluate` states the meaning independently, so that tests compare the two.
+    `evaluate` defines the meaning independently, so that tests can compare the two.
     """
 
     def decompose(self, build: Build) -> Sequence[SSAValue]:
@@ -144,7 +145,7 @@ class CompositeOp(GraphOp):
 
 
 class Build:
-    """Inserts operations before a given one, each with its location: `build(AddOp, a, b)`."""
+    """Inserts operations before a given one, with its location: `build(AddOp, a, b)`."""
 
     def __init__(self, anchor: Operation):
         self.anchor = anchor
@@ -202,7 +203,7 @@ def float_of(attributes: Attributes, name: str, default: float = 0.0) -> float:
 
 
 def number_of(attributes: Attributes, name: str) -> int | float | bool:
-    """A number as it is written: an integer of any size stays exact. 0 where there is none."""
+    """A number as written, so that integers of any size stay exact. 0 if it is missing."""
     value = attributes.get(name)
     if isinstance(value, FloatAttr):
         return float(value.value.data)

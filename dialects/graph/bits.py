@@ -20,7 +20,8 @@ from dialects.strata.types import Array, TensorType, bit_width, dtype_of, i1, te
 class BitcastOp(GraphOp):
     """The same bits, read as elements of another type.
 
-    A truth value has the eight bits of 0 or 1; read as one, an integer is whether it is not 0.
+    A truth value has the eight bits of 0 or 1. An integer read as a truth value is true if it is
+    not 0.
     Constraints: (C1) `to` is an element type as wide as x's.
     Source: ONNX BitCast.
     Example: %y = graph.bitcast %x {to = i32} : i32[n] given %x: f32[n]
@@ -52,7 +53,7 @@ def _bits(element: Attribute) -> int:
 
 
 class ShiftOp(BinaryOp):
-    """x with its bits moved by y places; a negative y counts as one that moves all of them out.
+    """x with its bits shifted by y positions; a negative y shifts all of them out.
 
     Constraints: (C1) equal element types; (C2) integers; (C3) the shapes broadcast.
     """
@@ -82,7 +83,7 @@ class ShiftLeftOp(ShiftOp):
 
 @irdl_op_definition
 class ShiftRightOp(ShiftOp):
-    """x / 2**y rounded down; only the sign, 0 or -1, where y is negative or at least the width.
+    """x / 2**y rounded down; 0 or -1, by the sign of x, where y is negative or at least the width.
 
     Source: ONNX BitShift (direction RIGHT).
     Example: %y = graph.shift_right %a, %b : ui8[n] given %a: ui8[n], %b: ui8[n]

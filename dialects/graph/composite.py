@@ -1,4 +1,4 @@
-"""What the definitions of composite operations share: half-precision floats widened to f32."""
+"""Helpers for the definitions of composite operations, such as widening to f32."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def wide(build: Build, value: SSAValue) -> SSAValue:
 
 
 def cast(build: Build, value: SSAValue, element: Attribute) -> SSAValue:
-    """The value in an element type, which it may have already."""
+    """The value cast to an element type, unless it already has it."""
     return value if tensor_type(value).element == element else build(CastOp, value, to=element)
 
 
@@ -39,7 +39,7 @@ def reshaped(build: Build, value: SSAValue, shape: Sequence[Size]) -> SSAValue:
 
 
 def part(build: Build, value: SSAValue, axis: int, start: int, size: int) -> SSAValue:
-    """`size` entries of one axis, from `start` on."""
+    """A slice of `size` entries along one axis, starting at `start`."""
     sizes: list[Size] = list(tensor_type(value).shape)
     rank = len(sizes)
     sizes[axis] = size

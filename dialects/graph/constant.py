@@ -38,15 +38,15 @@ from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr
 
 MAX_LITERAL = 16
-"""Constants of up to so many elements are written out in the IR."""
+"""The largest number of elements of a constant that is written out in the IR."""
 
 MAX_RANGE_SIZES = 64
-"""Ranges of up to so many elements are followed symbolically."""
+"""The largest number of elements of a range that is evaluated symbolically."""
 
 
 @irdl_op_definition
 class ConstantOp(GraphOp):
-    """A constant tensor: a literal written out, or a handle of an array in the weight store.
+    """A constant tensor: a literal, or a handle to an array in the weight store.
 
     Constraints: (C1) the value is a literal or a weight; (C2) a literal has one value per element
     of the result, whose shape is constant.
@@ -62,7 +62,9 @@ class ConstantOp(GraphOp):
 
     @staticmethod
     def of_array(array: Array, store: WeightStore, label: str) -> ConstantOp:
-        """The constant of an array; more than 16 elements go into the store under `label`."""
+        """The constant for an array. One with more than 16 elements goes into the store as
+        `label`.
+        """
         if array.size > MAX_LITERAL:
             value: Attribute = store.add(label, array)
         else:
@@ -91,12 +93,12 @@ class ConstantOp(GraphOp):
         return label.data if isinstance(label, StringAttr) else ""
 
     def is_held(self, store: WeightStore) -> bool:
-        """Whether it is a weight that the caller holds where it may be read."""
+        """Whether it is a weight that the caller already holds on the device."""
         key = self.value.key if isinstance(self.value, WeightAttr) else None
         return isinstance(key, StringAttr) and key.data in store.held
 
     def array(self, store: WeightStore) -> Array:
-        """The value. Raises KeyError when the store lacks the weight."""
+        """The value. Raises KeyError if the store lacks the weight."""
         if isinstance(self.value, WeightAttr):
             return store.get(self.value)
         return array_of_literal(self.value, self.type)
@@ -128,10 +130,10 @@ def literal_of_array(array: Array) -> LiteralAttr:
 
 
 def array_of_literal(value: LiteralAttr, type_: TensorType) -> Array:
-    """The array of a literal. Its type has constant sizes (C2)."""
+    """The array of a literal, whose type has constant sizes (C2)."""
     shape = type_.static_shape
     assert shape is not None
-    # Of Python's integers above 2**63 beside smaller ones, NumPy makes f64 by itself.
+    # NumPy would turn Python integers above 2**63 among smaller ones into f64.
     wide = np.uint64 if type_.dtype == np.uint64 else None
     return np.array(value.data, wide).astype(type_.dtype).reshape(shape)
 
@@ -148,8 +150,8 @@ def expressions(array: Array) -> Array:
 class SizesOp(GraphOp):
     """A tensor of size expressions, of shape [] or [n].
 
-    Constraints: (C1) `shape` has at most one dim and holds as many elements as there are values;
-    (C2) elements are numbers.
+    Constraints: (C1) `shape` has at most one dim, and its number of elements is the number of
+    values; (C2) elements are numbers.
     Source: ONNX Shape, Size.
     Example: %s = graph.sizes {values = [n, 2*n + 1], shape = [2], to = i64} : i64[2]
         given %x: f32[n]

@@ -20,13 +20,13 @@ from dialects.strata.types import Array, TensorType, dtype_of, tensor, wide_elem
 class MatmulOp(GraphOp):
     """The matrix product of the last two dims; leading dims broadcast.
 
-    A first operand of one dim is a row, a second a column; that dim is missing from the result.
-    f16 and bf16 are accumulated in f32 and rounded once, or with `to` = f32 not at all. Narrow
-    floats are widened to it. Integers wrap around; with `to` they are multiplied and summed in that
-    type.
-    Constraints: (C1) equal element types, or with `to` integers, which may differ, into an integer,
-    or equal halves or narrow floats into f32; (C2) numbers; (C3) at least one dim each; (C4) the
-    last dim of a is the last but one of b; (C5) leading dims broadcast.
+    A one-dimensional first operand is a row, a one-dimensional second operand a column; that dim
+    is dropped from the result. f16 and bf16 are accumulated in f32 and rounded once, or with `to`
+    = f32 not at all. Narrow floats are widened to f32. Integers wrap around; with `to` they are
+    multiplied and summed in that type.
+    Constraints: (C1) element types are equal; with an integer `to` they may be any integers, with
+    `to` = f32 they are equal half-precision or narrow floats; (C2) numbers; (C3) at least one dim
+    each; (C4) the last dim of a is the last but one of b; (C5) leading dims broadcast.
     Source: ONNX MatMul, Gemm; numpy.matmul.
     Example: %c = graph.matmul %a, %b : f32[n, 8, 5, 7]
         given %a: f32[n, 1, 5, 64], %b: f32[8, 64, 7]

@@ -42,11 +42,11 @@ class ConvOp(GraphOp):
     w[o, c', k], where g is o's group and x is 0 outside. `pads` holds all lows, then all highs.
     f16 and bf16 are accumulated in f32 and rounded once, or with `to` = f32 not at all. With `to`,
     integers are multiplied and summed in that type.
-    Constraints: (C1) numbers of equal element types, or with `to` integers, which may differ, into
-    an integer, or equal halves into f32; (C2) x has at least one spatial dim, w the same rank; (C3)
-    w's spatial sizes are constants, strides and dilations are positive, pads not negative; (C4) c
-    is group times w's second size and group divides co; (C5) b has the shape [co]; (C6) the window
-    is not larger than the padded x.
+    Constraints: (C1) elements are numbers of equal types; with an integer `to` they may be any
+    integers, with `to` = f32 they are equal half-precision floats; (C2) x has at least one spatial
+    dim, w the same rank; (C3) w's spatial sizes are constants, strides and dilations are positive,
+    pads not negative; (C4) c is group times w's second size and group divides co; (C5) b has the
+    shape [co]; (C6) the window is not larger than the padded x.
     Source: ONNX Conv.
     Example: %y = graph.conv %x, %w {strides = [2, 2], dilations = [1, 1], pads = [1, 1, 1, 1],
         group = 1} : f32[n, 8, 6, 4] given %x: f32[n, 3, 11, 8], %w: f32[8, 3, 3, 3]
@@ -84,7 +84,7 @@ class ConvOp(GraphOp):
 def convolve(
     x: Array, w: Array, attributes: Attributes, shape: Sequence[int], dtype: np.dtype[Any]
 ) -> Array:
-    """The convolution of a result's shape, summed in `dtype`, by the attributes of `graph.conv`."""
+    """The convolution with the attributes of `graph.conv`, summed in `dtype`."""
     window = Window.of(w.shape[2:], attributes, "C3")
     group, counts = int_of(attributes, "group", 1), shape[2:]
     windows = window.windows(window.padded(x, counts, 0.0), counts)  # [n, c, k..., windows...]
@@ -99,10 +99,11 @@ def convolve(
 class ConvTransposeOp(GraphOp):
     """The transpose of convolution: x [n, ci, s...], w [ci, co/group, k...], plus b [co].
 
-    Each x[n, i, p] adds x[n, i, p] * w[i, o, k] to y[n, o, p*stride + k*dilation - low].
-    The result size per dim is stride*(s - 1) + dilation*(k - 1) + 1 + output_padding - low - high.
-    f16 and bf16 are accumulated in f32 and rounded once. Where no x is, nothing is added, also by
-    an infinite w, if w is a constant; of a w that a run computes, zeros count as x there.
+    Each x[n, i, p] adds x[n, i, p] * w[i, o, k] to y[n, o, p*stride + k*dilation - low]. The
+    result size per dim is stride*(s - 1) + dilation*(k - 1) + 1 + output_padding - low - high. f16
+    and bf16 are accumulated in f32 and rounded once. If w is a constant, positions without an x
+    add nothing, even where w is infinite. If w is computed at run time, x counts as 0 at these
+    positions.
     Constraints: (C1) equal element types, numbers; (C2) x has at least one spatial dim, w the same
     rank; (C3) w's spatial sizes are constants, strides and dilations are positive, pads and
     output_padding not negative; (C4) ci is w's first size and group divides it; (C5) b has the
@@ -165,7 +166,7 @@ def _transposed_sizes(sizes: Sequence[Expr], window: Window, attributes: Attribu
 
 
 def _fold(columns: Array, window: Window, sizes: Sequence[int]) -> Array:
-    """Sum [c, kernel positions, s...] into [c, sizes...], each at its place; pads cut off."""
+    """Sum [c, kernel positions, s...] into [c, sizes...] at their positions, without the pads."""
     counts = columns.shape[2:]
     reach = [max((n - 1) * window.strides[d] + window.extent(d), window.low[d] + sizes[d])
              for d, n in enumerate(counts)]

@@ -17,10 +17,10 @@ from dialects.strata.types import Array, ExprAttr, TensorType
 
 
 class CumulativeOp(GraphOp):
-    """Combines each element with all before it along an axis.
+    """Combines each element with all elements before it along an axis.
 
-    With `exclusive` the element itself does not count, with `reverse` those behind it count instead
-    of those before. f16 and bf16 are combined in f32 and rounded once.
+    With `exclusive`, the element itself is not included. With `reverse`, the elements after it are
+    combined instead of those before it. f16 and bf16 are combined in f32 and rounded once.
     Constraints: (C1) the axis is one of x's; (C2) elements are numbers.
     """
 
@@ -51,7 +51,7 @@ class CumulativeOp(GraphOp):
 
 @irdl_op_definition
 class CumulativeSumOp(CumulativeOp):
-    """The sums of each element and all before it along an axis. Integers wrap around.
+    """The running sums along an axis, each including its own element. Integers wrap around.
 
     Source: ONNX CumSum.
     Example: %y = graph.cumulative_sum %x {axis = 1, exclusive = false, reverse = false}
@@ -65,7 +65,7 @@ class CumulativeSumOp(CumulativeOp):
 
 @irdl_op_definition
 class CumulativeProdOp(CumulativeOp):
-    """The products of each element and all before it along an axis. Integers wrap around.
+    """The running products along an axis, each including its own element. Integers wrap around.
 
     Source: ONNX CumProd.
     Example: %y = graph.cumulative_prod %x {axis = 1, exclusive = false, reverse = false}

@@ -1,7 +1,7 @@
 """Elementwise operations on two or three tensors: arithmetic, logic, comparison, `where`.
 
-An operation is its name, its formula and, where models compute shapes with it, the same formula
-on size expressions. Shapes broadcast as in NumPy.
+An operation consists of its name, its formula and, if models compute shapes with it, the same
+formula on size expressions. Shapes broadcast as in NumPy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dialects.symbolic.ranges import is_nonnegative
 
 
 class ElementwiseOp(GraphOp):
-    """A function of single elements.
+    """An elementwise function.
 
     f16 and bf16 are computed in f32 and rounded once. Integers wrap around.
     Constraints: (C1) operands have equal element types; (C2) of the kind `ELEMENTS`; (C3) operand
@@ -50,7 +50,7 @@ class ElementwiseOp(GraphOp):
         return [tensor(cls.RESULT or element, broadcast_shapes([t.shape for t in types]))]
 
     def apply(self, formula: Callable[..., Array], operands: Sequence[Array]) -> Array:
-        """The result of a formula on arrays that broadcast; floats reach it as f32 or f64."""
+        """Apply a formula to arrays that broadcast; floats are passed as f32 or f64."""
         with np.errstate(all="ignore"):
             return rounded(formula(*map(widen, operands)), self.result_tensors[0])
 
@@ -179,8 +179,8 @@ class FmodOp(BinaryOp):
 
 @irdl_op_definition
 class PowOp(BinaryOp):
-    """x to the power y. For integers a negative power truncates to 0 unless |x| is 1;
-    what does not fit their type is any number.
+    """x to the power y. For integers, a negative power truncates to 0 unless |x| is 1, and the
+    result is undefined where it does not fit the type.
 
     Source: ONNX Pow.
     Example: %z = graph.pow %x, %y : f32[n] given %x: f32[n], %y: f32[]
@@ -231,7 +231,7 @@ def _remainder_of_sizes(x: Expr, y: Expr) -> Expr | None:
 
 
 def _divide_sizes(x: Expr, y: Expr) -> Expr | None:
-    """Towards zero, also where the dividend is less than zero for some sizes: `n - 5` is."""
+    """Division towards zero, also if the dividend is negative for some sizes, such as `n - 5`."""
     sign = certain_sign(y)
     if sign is None or sign == 0:
         return None

@@ -1,4 +1,4 @@
-"""Functions that keep what exp(x) - 1 and log(1 + x) lose by cancellation."""
+"""Variants of exp(x) - 1 and log(1 + x) that avoid cancellation near 0."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dialects.strata.types import Array
 
 @irdl_op_definition
 class Log1pOp(FloatOp):
-    """log(1 + x), exact to rounding also near 0.
+    """log(1 + x), accurate near 0.
 
     Source: C99 log1p; torch.log1p.
     Example: %y = graph.log1p %x : f32[n] given %x: f32[n]
@@ -25,7 +25,7 @@ class Log1pOp(FloatOp):
 
 @irdl_op_definition
 class Expm1Op(FloatOp):
-    """exp(x) - 1, exact to rounding also near 0.
+    """exp(x) - 1, accurate near 0.
 
     Source: C99 expm1; torch.expm1.
     Example: %y = graph.expm1 %x : f32[n] given %x: f32[n]

@@ -1,7 +1,7 @@
-"""Following the operations that compute shapes, symbolically.
+"""Symbolic evaluation of the operations that compute shapes.
 
 A model computes the shape of a reshape with a chain such as `sizes -> gather -> mul -> concat`.
-`fold_sizes` gives each step's value as size expressions, so that the last one can become an
+`fold_sizes` computes each step's value as size expressions, so that the last one can become an
 attribute.
 """
 
@@ -23,7 +23,7 @@ MAX_ELEMENTS = 64
 """Larger tensors are data, not shapes."""
 
 MIN_SIZE_BYTES = 4
-"""Narrower integers might not hold a size that is known only at run time."""
+"""Narrower integers might not hold a size that is only known at run time."""
 
 
 def fold_sizes(
@@ -31,10 +31,10 @@ def fold_sizes(
 ) -> Array | None:
     """The value of the op's only result, an object array of `Expr` of the result's shape.
 
-    `operand_values` has such an array, or None where it is unknown, per operand. Truth values are
+    `operand_values` has such an array for each operand, or None if it is unknown. Truth values are
     the expressions 0 and 1. Size symbols with a value in `context.sizes` are replaced by it. None
-    when the value depends on more than sizes, cannot be told for all sizes, or is not an integer
-    tensor of constant shape with at most 64 elements.
+    if the value depends on more than sizes, is not the same expression for all sizes, or is not an
+    integer tensor of constant shape with at most 64 elements.
     """
     if len(op.result_tensors) != 1 or not isinstance(op.result_tensors[0].element, IntegerType):
         return None

@@ -1,9 +1,9 @@
-"""Operations that pick elements by index tensors.
+"""Operations that select elements by index tensors.
 
-An index out of range is an error: of the interpreter always, of compiled code where a
-`strata.require` says of the indices what they must be, as importers write it. Without one, or on a
-target that does not check, compiled code takes the element at the nearest end of the dim: which one
-it is does not matter to memory.
+An index out of range is an error. The interpreter always detects it; compiled code does if a
+`strata.require` states the range of the indices, which importers insert. Without one, or on a
+target that does not check, compiled code reads the element at the nearest end of the dim, so that
+accesses stay in bounds.
 """
 
 from __future__ import annotations
@@ -147,5 +147,5 @@ def _batch_shape(x: TensorType, indices: TensorType, batch_dims: int) -> list[Ex
 
 
 def _whole(x: Array, indices: Array) -> Array:
-    """Empty index vectors pick all of x, once each."""
+    """Each empty index vector selects all of x."""
     return np.broadcast_to(x, (*indices.shape[:-1], *x.shape))

@@ -1,4 +1,4 @@
-"""Products of groups of rows, each group with a matrix of its own: a mixture of experts."""
+"""Grouped matrix multiplication, as in a mixture of experts."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from dialects.strata.types import Array, TensorType, dtype_of, tensor, wide_elem
 
 @irdl_op_definition
 class GroupedMatmulOp(GraphOp):
-    """The rows of a, in groups one behind another, each group times its own matrix of b.
+    """Multiplies consecutive groups of rows of a, each group by its own matrix of b.
 
-    Group g ends before row ends[g]: a row belongs to the group of the number of ends that are not
-    greater than its own number. Rows behind the last group give 0. Sums are those of matmul. Which
-    group rows belong to is undefined where ends descend.
+    Group g ends before row ends[g]: row r belongs to the group whose number is the number of ends
+    that are at most r. Rows after the last group yield 0. Products are summed as in matmul. If the
+    ends are not ascending, the assignment of rows to groups is undefined.
     Constraints: (C1) a and b have equal element types; (C2) these are floats, the ends integers;
-    (C3) a has two dims, b three, and the ends one; (C4) the last dim of a is the last but one of b;
-    (C5) there are as many ends as matrices.
+    (C3) a has two dims, b three, and the ends one; (C4) the last dim of a is the last but one of
+    b; (C5) there is one end per matrix.
     Source: PyTorch _grouped_mm.
     Example: %c = graph.grouped_matmul %a, %b, %ends : f32[n, 7]
         given %a: f32[n, 64], %b: f32[3, 64, 7], %ends: i32[3]

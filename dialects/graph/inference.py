@@ -1,4 +1,4 @@
-"""What the `infer` methods of graph operations share: element kinds and the combining of sizes."""
+"""Helpers for `infer` methods of graph operations: kinds of elements and combining sizes."""
 
 from __future__ import annotations
 
@@ -28,14 +28,16 @@ _NONE: frozenset[Symbol] = frozenset()
 
 @dataclass(frozen=True)
 class Kind:
-    """A set of element types, and how an error message calls it."""
+    """A set of element types, and its name in error messages."""
 
     text: str
     holds: Callable[[Attribute], bool]
 
 
 def is_computed(element: Attribute) -> bool:
-    """False for narrow floats and integers of less than a byte: these are moved and converted."""
+    """False for narrow floats and integers of less than a byte, which are only moved and
+    converted.
+    """
     return not is_narrow_float(element) and not is_short_integer(element)
 
 
@@ -49,7 +51,7 @@ ANY = Kind("any", lambda element: True)
 
 @contextmanager
 def cited(constraint: str) -> Generator[None]:
-    """Cite a constraint of one's own for a violation that another operation's `infer` finds."""
+    """Cite the caller's constraint for a violation found by another operation's `infer`."""
     try:
         yield
     except ShapeError as error:
@@ -75,7 +77,7 @@ def product_element(
 ) -> Attribute:
     """The element type of a sum of products: the operands', or `to`.
 
-    That is an integer for integers of any types, or f32 for equal halves or narrow floats.
+    `to` is an integer for integers of any types, or f32 for equal half-precision or narrow floats.
     """
     to = attributes.get("to")
     for type_ in types:
@@ -110,7 +112,7 @@ def check_axis(axis: int, rank: int, constraint: str) -> None:
 
 # ---------------------------------------------------------------------- sizes
 def certain_sign(expr: Expr) -> int | None:
-    """-1, 0 or 1 when that is the sign for all sizes from 0 up; None when it depends on them."""
+    """The sign -1, 0 or 1, if it is the same for all non-negative sizes; otherwise None."""
     if expr.constant is not None:
         return (expr.constant > 0) - (expr.constant < 0)
     return next((sign for sign in (1, -1) if is_nonnegative(expr * sign - 1, _NONE)), None)
@@ -122,7 +124,7 @@ def certainly_differ(left: Expr, right: Expr) -> bool:
 
 
 def same_size(left: Expr, right: Expr, message: str) -> Expr:
-    """The one size that both stand for; a constant is preferred. ShapeError if they differ."""
+    """The size that both denote; a constant is preferred. Raises ShapeError if they differ."""
     if left == right:
         return left
     if certainly_differ(left, right):
@@ -131,9 +133,10 @@ def same_size(left: Expr, right: Expr, message: str) -> Expr:
 
 
 def broadcast_size(left: Expr, right: Expr, message: str) -> Expr:
-    """The size of a result dim under NumPy broadcasting. ShapeError if the two do not fit.
+    """The size of a result dim under NumPy broadcasting. Raises ShapeError if they do not fit.
 
-    Of two unequal symbolic sizes the left is taken: that they agree is known only at run time.
+    Of two different symbolic sizes the left one is used; whether they agree is only known at run
+    time.
     """
     if left == right or right.constant == 1:
         return left

@@ -1,6 +1,7 @@
-"""Products of quantized tensors: exact sums of integers, each less its zero point.
+"""Products of quantized tensors: exact integer sums, with zero points subtracted.
 
-Both operators are composite, so that a target with instructions for them may claim them whole.
+Both operators are composite, so that a target with suitable instructions may implement them
+directly.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ def _check_zero(x: TensorType, zero: TensorType) -> None:
 
 @irdl_op_definition
 class MatmulIntegerOp(CompositeOp):
-    """The matrix product of a - zero_a and b - zero_b, computed in i32, where it wraps around.
+    """The matrix product of a - zero_a and b - zero_b, computed in i32 with wrap-around.
 
-    Constraints: (C1) elements are integers of up to 16 bits, a zero point's are its operand's; (C2)
-    a and b fit as those of matmul; (C3) a zero point broadcasts to its operand and is the same
-    along the dim that is summed over.
+    Constraints: (C1) elements are integers of up to 16 bits, and a zero point has the element type
+    of its operand; (C2) a and b satisfy the constraints of matmul; (C3) a zero point broadcasts to
+    its operand and is constant along the summed dim.
     Source: ONNX MatMulInteger.
     Example: %c = graph.matmul_integer %a, %b, %za, %zb : i32[n, 5, 7]
         given %a: ui8[n, 5, 64], %b: i8[64, 7], %za: ui8[], %zb: i8[7]
@@ -84,7 +85,7 @@ class MatmulIntegerOp(CompositeOp):
         if not self._has_constant_sums():
             a = centered(build, self.a, self.zero_a)
             return [build(MatmulOp, a, b, to=i32)]
-        # sum((a - z)*b) == sum(a*b) - z*sum(b), whose last sum is known now
+        # sum((a - z)*b) == sum(a*b) - z*sum(b), where the last sum is constant-folded
         total = build(MatmulOp, self.a, b, to=i32)
         sums = build(MatmulOp, _ones(build, [1, tensor_type(b).shape[-2]]), b, to=i32)
         return [build(SubOp, total, build(MulOp, cast(build, self.zero_a, i32), sums))]
@@ -97,11 +98,12 @@ class MatmulIntegerOp(CompositeOp):
 
 @irdl_op_definition
 class ConvIntegerOp(CompositeOp):
-    """The convolution of x - zero_x with w - zero_w, computed in i32, where it wraps around.
+    """The convolution of x - zero_x with w - zero_w, computed in i32 with wrap-around.
 
-    Outside, x is zero_x. Attributes are those of conv.
-    Constraints: (C1) elements are integers of up to 16 bits, a zero point's are its operand's; (C2)
-    x and w fit as those of conv; (C3) zero_x has no dims, zero_w none or one for w's first.
+    The padding of x has the value zero_x. The attributes are those of conv.
+    Constraints: (C1) elements are integers of up to 16 bits, and a zero point has the element type
+    of its operand; (C2) x and w satisfy the constraints of conv; (C3) zero_x has no dims, and
+    zero_w has either none or one, of the size of w's first dim.
     Source: ONNX ConvInteger.
     Example: %y = graph.conv_integer %x, %w, %zx, %zw {pads = [1, 1]} : i32[n, 4, 9]
         given %x: ui8[n, 3, 9], %w: i8[4, 3, 3], %zx: ui8[], %zw: i8[4]
@@ -143,7 +145,7 @@ class ConvIntegerOp(CompositeOp):
         if not known or is_zero(self.zero_x):
             x = centered(build, self.x, self.zero_x)
             return [build(ConvOp, x, w, **self.properties, to=i32)]
-        # sum((x - z)*w) == sum(x*w) - z*sum(w) if z surrounds x; the last sum is known now
+        # sum((x - z)*w) == sum(x*w) - z*sum(w) if x is padded with z; the last sum is constant
         attributes = {k: v for k, v in self.properties.items() if k != "pads"}
         pads = ints_of(self.properties, "pads")
         total = build(ConvOp, surrounded(build, self.x, self.zero_x, pads), w, **attributes, to=i32)
@@ -155,7 +157,7 @@ class ConvIntegerOp(CompositeOp):
 
 # ---------------------------------------------------------------------- shared
 def centered(build: Build, x: SSAValue, zero: SSAValue) -> SSAValue:
-    """x less its zero point, in integers of twice the width; x itself where that is 0."""
+    """x minus its zero point, in integers of twice the width; x itself if the zero point is 0."""
     if is_zero(zero):
         return x
     wide = i16 if byte_width(tensor_type(x).element) == 1 else i32
@@ -163,7 +165,7 @@ def centered(build: Build, x: SSAValue, zero: SSAValue) -> SSAValue:
 
 
 def surrounded(build: Build, x: SSAValue, zero: SSAValue, pads: Sequence[int]) -> SSAValue:
-    """x [n, c, s...] with its zero point around it: all lows, then all highs."""
+    """x [n, c, s...] padded with its zero point. `pads`: all lows, then all highs."""
     shape = tensor_type(x).shape
     if not any(pads):
         return x
@@ -182,13 +184,13 @@ def surrounded(build: Build, x: SSAValue, zero: SSAValue, pads: Sequence[int]) -
 
 
 def is_zero(value: SSAValue) -> bool:
-    """Whether a value is a constant of zeros that is written out."""
+    """Whether a value is a literal constant of zeros."""
     numbers = _numbers(value)
     return numbers is not None and not any(numbers)
 
 
 def _numbers(value: SSAValue) -> tuple[int, ...] | None:
-    """The elements of a constant that is written out."""
+    """The elements of a literal constant; None for other values."""
     constant = value.owner
     if isinstance(constant, ConstantOp) and isinstance(constant.value, LiteralAttr):
         return constant.value.data
@@ -205,6 +207,6 @@ def _ones(build: Build, shape: Sequence[Size]) -> SSAValue:
 
 
 def _apart(build: Build, value: SSAValue, count: int) -> SSAValue:
-    """A vector with so many dims of 1 behind; a single number as it is."""
+    """A vector with `count` trailing dims of size 1; a scalar is unchanged."""
     shape = tensor_type(value).shape
     return reshaped(build, value, [*shape, *[1] * count]) if shape else value

@@ -1,7 +1,7 @@
 """A plain interpreter: runs a `strata.func` whose operations have `evaluate`.
 
-It serves any level over tensors: an operation needs `evaluate(context, *arrays)`, which returns
-one array, or a sequence of arrays, one per result. Size symbols are bound from the shapes of the
+It works for any level on tensors: an operation needs `evaluate(context, *arrays)`, which returns
+one array, or a sequence with one array per result. Size symbols are bound by the shapes of the
 arguments, and a value is dropped after its last use.
 """
 
@@ -26,12 +26,13 @@ def evaluate_func(
     func: FuncOp, inputs: Sequence[Array], context: EvaluationContext,
     alter: Callable[[Array], Array] | None = None,
 ) -> list[Array]:
-    """The function's results. The inputs' shapes give the sizes, in addition to `context`'s.
+    """The function's results. The inputs' shapes bind sizes, in addition to those in `context`.
 
-    `alter`: what becomes of every result of every operation, to see how much outputs depend on it.
-    Single constants stay: an exponent of 2 is exact, and a power of another is not defined below 0.
-    Raises EvaluationError naming the input, or the operation and its model node, and
-    IndexRangeError for an index that data bring (`strata.require`).
+    `alter` is applied to every result of every operation, to observe how sensitive outputs are to
+    it. Scalar constants are not altered: an exponent of 2, for example, must stay exact, because
+    powers of negative numbers are undefined for exponents nearby. Raises EvaluationError, naming
+    the input, or the operation and its model node, and IndexRangeError for an index out of range
+    (`strata.require`).
     """
     arguments = func.body.block.args
     _check_inputs(func, inputs)
@@ -58,7 +59,7 @@ def _is_exact(op: Operation, results: Sequence[Array]) -> bool:
 def _store(
     op: Operation, results: Sequence[Array], values: dict[SSAValue, Array], uses: Counter[SSAValue]
 ) -> None:
-    """Keep the results that are used, drop the operands that are not any more."""
+    """Store the results that have uses, and drop operands after their last use."""
     for operand in op.operands:
         uses[operand] -= 1
         if not uses[operand]:
@@ -86,7 +87,7 @@ def _evaluate(op: Operation, operands: list[Array], context: EvaluationContext) 
 def _check_result(
     op: Operation, result: SSAValue, array: Array, context: EvaluationContext
 ) -> None:
-    """Sizes that inference took for equal, or for not 1, may turn out otherwise."""
+    """Check the result's shape: sizes that inference assumed equal may differ at run time."""
     if not isinstance(result.type, TensorType):
         return
     if array.shape != context.shape(result.type) or array.dtype != result.type.dtype:

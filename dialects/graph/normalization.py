@@ -31,7 +31,7 @@ from dialects.strata.types import Array, ExprAttr, TensorType
 
 
 class SoftmaxFamilyOp(CompositeOp):
-    """What softmax and log softmax share: one axis, floats.
+    """The common part of softmax and log softmax.
 
     f16 and bf16 are computed in f32 and rounded once.
     Constraints: (C1) elements are floats; (C2) the axis is one of x's.
@@ -48,12 +48,12 @@ class SoftmaxFamilyOp(CompositeOp):
         return [types[0]]
 
     def shifted(self, operand: Array) -> Array:
-        """x less its maximum, in f32 or f64."""
+        """x minus its maximum, in f32 or f64."""
         x, axis = widen(operand), int_of(self.properties, "axis")
         return x - np.max(x, axis, keepdims=True, initial=-np.inf)
 
     def define_shifted(self, build: Build) -> SSAValue:
-        """The same as operations."""
+        """The same, built from operations."""
         x = wide(build, self.x)
         axes = [int_of(self.properties, "axis")]
         return build(SubOp, x, build(ReduceMaxOp, x, axes=axes, keepdims=True))

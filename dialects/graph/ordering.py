@@ -24,9 +24,9 @@ from dialects.strata.types import Array, ExprAttr, TensorType, i64, is_float, te
 
 
 class ArgOp(CompositeOp):
-    """The index of an extremum along an axis, i64: of the first one, or with `last` the last.
+    """The index (i64) of the first extremum along an axis, or with `last` of the last one.
 
-    A NaN counts as the extremum. With `keepdims` the axis stays, of size 1.
+    A NaN counts as the extremum. With `keepdims`, the axis is kept with size 1.
     Constraints: (C1) the axis is one of x's, and not empty; (C2) elements are numbers.
     """
 
@@ -57,7 +57,7 @@ class ArgOp(CompositeOp):
         return np.asarray(operands[0].shape[axis] - 1 - found, np.int64)
 
     def decompose(self, build: Build) -> Sequence[SSAValue]:
-        """The least, or the greatest, of the indices where x is its extremum or NaN."""
+        """The smallest or largest of the indices at which x is the extremum or NaN."""
         axis, x = int_of(self.properties, "axis"), tensor_type(self.x)
         if x.shape[axis].constant is None:
             build.insert(AssumeOp.of(1, "<=", x.shape[axis]))
@@ -105,8 +105,8 @@ class ArgMinOp(ArgOp):
 class TopKOp(GraphOp):
     """The k largest elements along an axis in descending order, and their indices, i64.
 
-    Without `largest` the k smallest, ascending. Of equal elements the first comes first; NaN counts
-    as larger than everything.
+    Without `largest`, the k smallest in ascending order. Equal elements keep their order; NaN
+    counts as larger than everything.
     Constraints: (C1) the axis is one of x's; (C2) elements are numbers; (C3) k is at most the size
     of the axis.
     Source: ONNX TopK.
@@ -137,8 +137,8 @@ class TopKOp(GraphOp):
         [x], axis, count = operands, int_of(self.properties, "axis"), context.int(self.k)
         if count > x.shape[axis]:
             raise ValueError(f"C3: it needs k <= {x.shape[axis]}, and k is {count}")
-        keys = widen(x)  # NaN of bf16 would stand anywhere
-        if flag_of(self.properties, "largest"):  # backwards, so that equal ones keep their order
+        keys = widen(x)  # NumPy does not order NaN of bf16
+        if flag_of(self.properties, "largest"):  # reversed: keeps equal ones in order
             behind = np.argsort(np.flip(keys, axis), axis, kind="stable")
             order = x.shape[axis] - 1 - np.flip(behind, axis)
         else:

@@ -32,10 +32,10 @@ def _pooled(types: Sequence[TensorType], attributes: Attributes, kind: Kind) -> 
 
 @irdl_op_definition
 class MaxPoolOp(GraphOp):
-    """The largest element of each window; NaN if it has one. Pads never win.
+    """The largest element of each window; NaN if it contains one. Pads are never the maximum.
 
-    With ceil_mode a last window may reach over the end, if it starts inside x or its low pad. With
-    toward_zero the only window may, if it reaches over by less than a stride.
+    With ceil_mode, the last window may extend past the end if it starts inside x or its low pad.
+    With toward_zero, a single window may extend past the end by less than a stride.
     Constraints: (C1) elements are numbers; (C2) one kernel size per spatial dim, of which there is
     at least one; (C3) kernel, strides and dilations are positive, pads not negative; (C4) pads are
     smaller than the window; (C5) the window is not larger than the padded x, unless ceil_mode or
@@ -72,12 +72,12 @@ class MaxPoolOp(GraphOp):
 
 @irdl_op_definition
 class MaxPoolIndicesOp(GraphOp):
-    """Where each window of x has the element y, which `max_pool` found: its index in all of x, i64.
+    """The index (i64) in x of the element y that `max_pool` found in each window.
 
-    Elements are counted over all dims of x, the last dim fastest; with `column_major` the spatial
-    dims the other way round, the first of them fastest. Of equal elements the one with the smallest
-    index counts; where there is NaN in the window, y is NaN, and the first NaN counts.
-    Constraints: (C1) to (C5) those of max_pool; (C6) y is as max_pool's result for x.
+    Elements are numbered over all dims of x, the last dim fastest; with `column_major`, the first
+    spatial dim is the fastest. Among equal elements, the smallest index is taken. If a window
+    contains NaN, y is NaN, and the index is that of the first NaN.
+    Constraints: (C1) to (C5) as for max_pool; (C6) y has the type of max_pool's result for x.
     Source: ONNX MaxPool (its second result).
     Example: %i = graph.max_pool_indices %x, %y {kernel = [2], strides = [2], dilations = [1],
         pads = [0, 0], ceil_mode = false, column_major = false} : i64[n, 8, 3]
@@ -120,7 +120,7 @@ class MaxPoolIndicesOp(GraphOp):
 
 
 def _numbers(shape: tuple[int, ...], column_major: bool) -> Array:
-    """The number of each element."""
+    """The index of each element."""
     numbers = np.arange(np.prod(shape, dtype=np.int64))
     if not column_major:
         return numbers.reshape(shape)
@@ -130,12 +130,12 @@ def _numbers(shape: tuple[int, ...], column_major: bool) -> Array:
 
 @irdl_op_definition
 class AvgPoolOp(GraphOp):
-    """The mean of each window, over the elements inside x; with count_include_pad also over pads.
+    """The mean of each window over the elements inside x; with count_include_pad, pads count, too.
 
-    With ceil_mode a last window may reach over the end, if it starts inside x or its low pad;
-    what lies beyond the pads never counts. With toward_zero the only window may reach over the end,
-    if by less than a stride. The mean of no elements, which dilations can skip, is 0. f16 and bf16
-    are summed in f32 and rounded once.
+    With ceil_mode, the last window may extend past the end if it starts inside x or its low pad;
+    positions beyond the pads never count. With toward_zero, a single window may extend past the
+    end by less than a stride. A window without elements, which dilations can cause, has the mean
+    0. f16 and bf16 are summed in f32 and rounded once.
     Constraints: (C1) elements are floats; (C2) one kernel size per spatial dim, of which there is
     at least one; (C3) kernel, strides and dilations are positive, pads not negative; (C4) pads are
     smaller than the window; (C5) the window is not larger than the padded x, unless ceil_mode or
@@ -177,7 +177,7 @@ class AvgPoolOp(GraphOp):
 def _divisors(
     window: Window, sizes: Sequence[int], counts: Sequence[int], include_pads: bool
 ) -> Array:
-    """How many elements each window averages, of shape `counts`."""
+    """The number of elements that each window averages, of shape `counts`."""
     total = np.ones((), np.int64)
     for dim, (size, count) in enumerate(zip(sizes, counts, strict=True)):
         start = np.arange(count)[:, None] * window.strides[dim] - window.low[dim]

@@ -1,6 +1,6 @@
-"""Quantized tensors: numbers kept as short integers, and a scale and zero point that say which.
+"""Quantized tensors: numbers stored as short integers with a scale and a zero point.
 
-Both operators are composite: what no pass turns into arithmetic of integers is decomposed.
+Both operators are composite. They are decomposed unless a pass turns them into integer arithmetic.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from dialects.strata.types import (
 
 
 class LinearOp(CompositeOp):
-    """What the two operators share: scale and zero point, and how these lie along x.
+    """The common part of both operators: the scale, the zero point, and how they map to x.
 
-    They are single numbers, one per index of `axis`, or with `block_size` one per so many of them.
+    They are scalars, or have one entry per index of `axis`, or one per `block_size` indices.
     """
 
     x = operand_def(TensorType)
@@ -58,7 +58,7 @@ class LinearOp(CompositeOp):
     block_size = opt_prop_def(ExprAttr)
 
     def along(self, build: Build, parameter: SSAValue) -> SSAValue:
-        """A scale or zero point so that it broadcasts to x."""
+        """A scale or zero point, reshaped so that it broadcasts to x."""
         type_, x = tensor_type(parameter), tensor_type(self.x)
         axis, block = _place(self.properties)
         if type_.rank == 0 or (not block and axis == x.rank - 1):
@@ -74,7 +74,7 @@ class LinearOp(CompositeOp):
                      sizes=[*outer, x.shape[axis], *inner])
 
     def spread(self, parameter: Array, x: Array) -> Array:
-        """The same of arrays."""
+        """The same for arrays."""
         axis, block = _place(self.properties)
         if parameter.ndim == 0:
             return parameter
@@ -117,14 +117,14 @@ def _check_lies_along(x: TensorType, parameter: TensorType, axis: int, block: in
 
 @irdl_op_definition
 class QuantizeLinearOp(LinearOp):
-    """round(x / scale) + zero, ties to even, as far as the integer type `to` goes; NaN becomes its
-    smallest number.
+    """round(x / scale) + zero, with ties to even, saturated to the integer type `to`.
 
-    The quotient is computed in `precision`, else in x's element type if that is a float, else in
-    the scale's. For a narrow float `to`, it is rounded once, and with `saturate` stays finite.
+    NaN becomes the smallest number of `to`. The quotient is computed in `precision` if it is
+    given, otherwise in x's element type if that is a float, otherwise in the scale's. For a narrow
+    float `to`, the quotient is rounded once, and with `saturate` it stays finite.
     Constraints: (C1) `to` is an integer or a narrow float, and the zero point's element type;
-    scales are floats; (C2) scale and zero point have no dims, or one of the size of x's axis, or
-    with blocks the dims of x, where the axis counts blocks.
+    scales are floats; (C2) scale and zero point have no dims, or one dim of the size of x's axis,
+    or with blocks the dims of x, with one entry per block along the axis.
     Source: ONNX QuantizeLinear.
     Example: %y = graph.quantize_linear %x, %s, %z {to = ui8} : ui8[n, 3]
         given %x: f32[n, 3], %s: f32[], %z: ui8[]
@@ -187,7 +187,7 @@ class QuantizeLinearOp(LinearOp):
         return [cast(build, whole, self.to)]
 
     def _within_limits(self, build: Build, quotient: SSAValue) -> SSAValue:
-        """round(limited(quotient)) + zero: the rounding is that of one conversion to i32."""
+        """round(limited(quotient)) + zero, so that rounding is part of the conversion to i32."""
         bounds = [scalar(build, float(limit), quotient) for limit in integer_limits(self.to)]
         if self.zero is not None:
             zero = cast(build, self.zero, f32)
@@ -206,11 +206,11 @@ def _limited(build: Build, x: SSAValue, low: SSAValue, high: SSAValue) -> SSAVal
 
 @irdl_op_definition
 class DequantizeLinearOp(LinearOp):
-    """(x - zero) * scale, the numbers that quantized ones stand for, rounded to `to`.
+    """(x - zero) * scale, the real numbers that x represents, rounded to `to`.
 
-    The difference of integers is exact, in i32; it and the scale are multiplied in f32.
-    Constraints: (C1) x is an integer or a narrow float, and of the zero point's element type;
-    scales are floats; (C2) as for quantize_linear; (C3) `to` is a float.
+    The difference of integers is computed exactly in i32 and multiplied by the scale in f32.
+    Constraints: (C1) x is an integer or a narrow float with the zero point's element type; scales
+    are floats; (C2) as for quantize_linear; (C3) `to` is a float.
     Source: ONNX DequantizeLinear.
     Example: %y = graph.dequantize_linear %x, %s {axis = 1, to = f32} : f32[n, 3]
         given %x: i8[n, 3], %s: f32[3]
@@ -229,7 +229,7 @@ class DequantizeLinearOp(LinearOp):
 
     @property
     def centered(self) -> Attribute:
-        """The element type of x less its zero point."""
+        """The element type of x minus its zero point."""
         return f32 if is_float(tensor_type(self.x).element) else i32
 
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:

@@ -31,7 +31,7 @@ from dialects.strata.types import Array, ExprAttr, TensorType, tensor
 from dialects.symbolic.expr import Expr
 
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-"""Per direction: whether time runs backwards."""
+"""For each direction, whether time runs backwards."""
 
 T = TypeVar("T")
 

@@ -32,7 +32,7 @@ from dialects.symbolic.expr import product
 
 
 def reduced_type(kind: Kind, types: Sequence[TensorType], attributes: Attributes) -> TensorType:
-    """The result of a reduction: the axes gone, or of size 1 with `keepdims`."""
+    """The result type of a reduction: the axes are dropped, or have size 1 with `keepdims`."""
     axes, rank = ints_of(attributes, "axes"), types[0].rank
     if list(axes) != sorted(set(axes)) or not all(0 <= a < rank for a in axes):
         raise ShapeError(f"C1: axes {list(axes)} must be sorted, distinct and in 0 to {rank - 1}")
@@ -43,7 +43,7 @@ def reduced_type(kind: Kind, types: Sequence[TensorType], attributes: Attributes
 
 
 class ReduceOp(GraphOp):
-    """Combines the elements along `axes`. With `keepdims` these dims stay, of size 1.
+    """Combines the elements along `axes`. With `keepdims`, these dims are kept with size 1.
 
     f16 and bf16 are combined in f32 and rounded once.
     Constraints: (C1) axes are distinct, sorted, and dims of x; (C2) elements are of the kind
@@ -73,7 +73,7 @@ class ReduceOp(GraphOp):
 
 @irdl_op_definition
 class ReduceSumOp(ReduceOp):
-    """The sum; 0 of nothing. Integers wrap around.
+    """The sum; 0 if there are no elements. Integers wrap around.
 
     Source: ONNX ReduceSum.
     Example: %y = graph.reduce_sum %x {axes = [1], keepdims = true} : f32[n, 1] given %x: f32[n, 3]
@@ -91,7 +91,7 @@ class ReduceSumOp(ReduceOp):
 
 @irdl_op_definition
 class ReduceProdOp(ReduceOp):
-    """The product; 1 of nothing. Integers wrap around.
+    """The product; 1 if there are no elements. Integers wrap around.
 
     Source: ONNX ReduceProd.
     Example: %y = graph.reduce_prod %x {axes = [0], keepdims = false} : i64[] given %x: i64[4]
@@ -109,7 +109,7 @@ class ReduceProdOp(ReduceOp):
 
 @irdl_op_definition
 class ReduceMaxOp(ReduceOp):
-    """The largest element, NaN if there is one; -inf or the smallest integer of nothing.
+    """The largest element, or NaN if there is one; -inf or the smallest integer if there are none.
 
     Source: ONNX ReduceMax.
     Example: %y = graph.reduce_max %x {axes = [0], keepdims = false} : f32[3] given %x: f32[n, 3]
@@ -124,7 +124,7 @@ class ReduceMaxOp(ReduceOp):
 
 @irdl_op_definition
 class ReduceMinOp(ReduceOp):
-    """The smallest element, NaN if there is one; inf or the largest integer of nothing.
+    """The smallest element, or NaN if there is one; inf or the largest integer if there are none.
 
     Source: ONNX ReduceMin.
     Example: %y = graph.reduce_min %x {axes = [0], keepdims = false} : f32[3] given %x: f32[n, 3]
@@ -139,7 +139,7 @@ class ReduceMinOp(ReduceOp):
 
 @irdl_op_definition
 class ReduceMeanOp(CompositeOp):
-    """The sum divided by the number of elements; of nothing NaN, for integers 0.
+    """The mean; if there are no elements, NaN, or 0 for integers.
 
     f16 and bf16 are summed in f32 and rounded once. Integers are divided towards zero.
     Constraints: (C1) axes are distinct, sorted, and dims of x; (C2) elements are numbers.

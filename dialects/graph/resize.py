@@ -33,13 +33,13 @@ class ResizeOp(GraphOp):
       half_pixel (p + 0.5)/f - 0.5; asymmetric p/f; align_corners p*(s - 1)/(t - 1), or 0 if t is 1;
       pytorch_half_pixel as half_pixel, or 0 if t is 1;
       half_pixel_symmetric as half_pixel, shifted by s/2 * (1 - t/(f*s)).
-    nearest takes the element at c rounded as `nearest` says; linear weights the two elements around
-    c, cubic the four, with the coefficient -0.75. What lies outside x is x's border element. A dim
-    whose size stays, with the factor 1, is not touched.
+    nearest takes the element at c, rounded according to `nearest`; linear interpolates the two
+    elements around c; cubic interpolates four, with the coefficient -0.75. Positions outside x
+    read x's border element. A dim with the factor 1 whose size does not change is left as it is.
     Coordinates are computed in f64. f16 and bf16 are computed in f32 and rounded once.
-    Constraints: (C1) mode, coordinates and nearest are of the values above, nearest one of floor,
-    ceil, round_prefer_floor, round_prefer_ceil; (C2) shape, and scales unless empty, have one entry
-    per dim, scales positive; (C3) elements are floats, or any for nearest.
+    Constraints: (C1) mode and coordinates have one of the values above, and nearest is one of
+    floor, ceil, round_prefer_floor, round_prefer_ceil; (C2) shape, and scales unless empty, have
+    one entry per dim, scales positive; (C3) elements are floats, or any for nearest.
     Source: ONNX Resize, Upsample.
     Example: %y = graph.resize %x {shape = [n, 3, 2*h], scales = literal[1.0, 1.0, 2.0],
         mode = "linear", coordinates = "half_pixel", nearest = "floor"} : f32[n, 3, 2*h]
@@ -94,7 +94,7 @@ class ResizeOp(GraphOp):
 
 
 def source_coordinates(mode: str, source: int, size: int, scale: float | None) -> Array:
-    """Where each of `size` result elements lies in a dim of `source` elements, in f64."""
+    """The f64 coordinates of `size` result elements in a dim of `source` elements."""
     p = np.arange(size, dtype=np.float64)
     over, under = (source, size) if scale is None else (1.0, scale)
     if mode == "asymmetric":
@@ -122,7 +122,7 @@ def _clamped(position: Array, source: int) -> Array:
 
 
 def _linear_taps(where: Array, source: int) -> list[tuple[Array, Array]]:
-    """(positions, weights) of the elements that a linear resize mixes."""
+    """(positions, weights) of the elements that linear interpolation combines."""
     inside = np.clip(where, 0, source - 1)
     low = np.floor(inside)
     fraction = inside - low
@@ -130,7 +130,7 @@ def _linear_taps(where: Array, source: int) -> list[tuple[Array, Array]]:
 
 
 def _cubic_taps(where: Array, source: int) -> list[tuple[Array, Array]]:
-    """(positions, weights) of the elements that a cubic resize mixes."""
+    """(positions, weights) of the elements that cubic interpolation combines."""
     low = np.floor(where)
     return [(_clamped(low + k, source), _cubic_weight(np.abs(where - low - k)))
             for k in (-1, 0, 1, 2)]

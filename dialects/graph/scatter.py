@@ -1,6 +1,6 @@
-"""Operations that put elements at places that index tensors give.
+"""Operations that write elements at positions given by index tensors.
 
-An index out of range is an error as in `dialects/graph/gather.py`; where nothing checks it, the
+An index out of range is an error as in `dialects/graph/gather.py`; if it is not checked, the
 element at the nearest end of the dim is changed.
 """
 
@@ -29,11 +29,11 @@ from dialects.strata.types import Array, ExprAttr, TensorType, i1
 COMBINERS: dict[str, np.ufunc] = {
     "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
 }
-"""How an update merges into what is there; `none`, the default, replaces it."""
+"""How an update is combined with the element; `none`, the default, replaces it."""
 
 
 def _check_updates(updates: Array, wanted: Sequence[int]) -> None:
-    """That the run-time sizes agree, which NumPy would broadcast."""
+    """Check that run-time sizes agree, since NumPy would broadcast them."""
     if updates.shape != tuple(wanted):
         raise ValueError(f"updates of shape {list(updates.shape)} must be {list(wanted)}")
 
@@ -59,11 +59,12 @@ def _merge(x: Array, places: Any, updates: Array, combiner: str) -> Array:
 
 @irdl_op_definition
 class ScatterElementsOp(GraphOp):
-    """x with single elements changed: y[i, indices[i, j, k], k] = updates[i, j, k] for axis 1.
+    """x with single elements updated: y[i, indices[i, j, k], k] = updates[i, j, k] for axis 1.
 
-    `combiner` add, mul, max or min merges the update into the element, none replaces it. Of several
-    updates of one element the last one counts, or all are merged; f16 and bf16 in f32, rounded
-    once. A negative index counts from the end. An index outside the axis is an error.
+    `combiner` add, mul, max or min combines the update with the element; none replaces it. If an
+    element is updated several times, the last update wins, or all are combined. f16 and bf16 are
+    combined in f32 and rounded once. A negative index counts from the end. An index outside the
+    axis is an error.
     Constraints: (C1) indices are integers; (C2) x and updates have equal element types, numbers
     where they are combined; (C3) x, indices and updates have the same rank, with the axis inside;
     (C4) indices and updates have the same shape, outside the axis not larger than x's.
@@ -105,14 +106,16 @@ class ScatterElementsOp(GraphOp):
 
 @irdl_op_definition
 class ScatterNdOp(GraphOp):
-    """x with slices changed: y[indices[i, :]] = updates[i], i over the first dims of indices.
+    """x with slices updated: y[indices[i, :]] = updates[i], i over the first dims of indices.
 
-    `combiner` add, mul, max or min merges the update into the slice, none replaces it. Of several
-    updates of one slice the last one counts, or all are merged; f16 and bf16 in f32, rounded once.
-    Negative indices count from the end. An index outside its dim is an error.
+    `combiner` add, mul, max or min combines the update with the slice; none replaces it. If a
+    slice is updated several times, the last update wins, or all are combined. f16 and bf16 are
+    combined in f32 and rounded once. Negative indices count from the end. An index outside its dim
+    is an error.
     Constraints: (C1) indices are integers of rank 1 or more; (C2) x and updates have equal element
     types, numbers where they are combined; (C3) the last dim of indices is a constant, at most x's
-    rank; (C4) updates have the dims of indices but the last, then those of x that are not indexed.
+    rank; (C4) updates have all dims of indices except the last, then the dims of x that are not
+    indexed.
     Source: ONNX ScatterND.
     Example: %y = graph.scatter_nd %x, %i, %u {combiner = "none"} : f32[3, 4, 5]
         given %x: f32[3, 4, 5], %i: i64[n, 2], %u: f32[n, 5]
@@ -142,7 +145,7 @@ class ScatterNdOp(GraphOp):
 
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
         x, indices, updates = operands
-        # A first dim of size 1, so that empty index vectors are places too.
+        # A leading dim of size 1 makes empty index vectors valid positions, too.
         places = (np.zeros(indices.shape[:-1], np.int64), *np.moveaxis(indices, -1, 0))
         combiner = text_of(self.properties, "combiner", "none")
         _check_updates(updates, (*indices.shape[:-1], *x.shape[indices.shape[-1]:]))

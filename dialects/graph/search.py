@@ -15,10 +15,10 @@ from dialects.strata.types import Array, TensorType, i64, tensor
 
 @irdl_op_definition
 class SearchSortedOp(GraphOp):
-    """How many elements of an ascending list are not greater than a value, for each value.
+    """For each value, the number of elements of an ascending list that are at most the value.
 
-    Where the list is not ascending or holds NaN, results are from 0 to its size, otherwise
-    undefined. Constraints: (C1) equal element types; (C2) numbers; (C3) a list has one dim.
+    If the list is not ascending or contains NaN, results are undefined numbers from 0 to its size.
+    Constraints: (C1) equal element types; (C2) numbers; (C3) a list has one dim.
     Source: numpy.searchsorted(list, values, side="right").
     Example: %y = graph.search_sorted %list, %values : i64[m, 3]
         given %list: f32[n], %values: f32[m, 3]

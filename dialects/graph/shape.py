@@ -1,5 +1,4 @@
-"""Operations that move elements without computing: reshape, transpose, broadcast, slice, frames,
-pad, concat."""
+"""Operations that rearrange elements: reshape, transpose, broadcast, slice, frames, pad, concat."""
 
 from __future__ import annotations
 
@@ -44,8 +43,8 @@ from dialects.symbolic.expr import Expr
 class ReshapeOp(GraphOp):
     """The same elements in row-major order under another shape.
 
-    Constraints: (C1) both shapes have the same number of elements, as far as sizes tell;
-    (C2) no size is negative.
+    Constraints: (C1) both shapes have the same number of elements, as far as sizes are known; (C2)
+    no size is negative.
     Source: ONNX Reshape, Flatten, Squeeze, Unsqueeze.
     Example: %y = graph.reshape %x {shape = [n, 2, 3]} : f32[n, 2, 3] given %x: f32[n, 6]
     """
@@ -149,7 +148,7 @@ class SliceOp(GraphOp):
     """Every `steps`-th element from `starts`, `sizes` of them, per dim: y[k] = x[start + k*step].
 
     Constraints: (C1) one start, size and step per dim of x; (C2) steps are not zero; (C3) sizes
-    are not negative; (C4) first and last element lie inside x, as far as sizes tell.
+    are not negative; (C4) the first and the last element lie inside x, as far as sizes are known.
     Source: ONNX Slice, Split.
     Example: %y = graph.slice %x {starts = [n - 1, 0], sizes = [n, 2], steps = [-1, 2]} : f32[n, 2]
         given %x: f32[n, 3]
@@ -211,11 +210,11 @@ def take_slices(
 
 @irdl_op_definition
 class FramesOp(GraphOp):
-    """Overlapping pieces along one axis: y[a, f, k, b] = x[a, f*step + k, b] for k < size.
+    """Overlapping frames along one axis: y[a, f, k, b] = x[a, f*step + k, b] for k < size.
 
-    `a` and `b` are any number of dims. There are as many frames as lie wholly inside x.
-    Constraints: (C1) the axis is one of x's; (C2) size and step are from 1 up; (C3) a frame is not
-    longer than the axis, as far as sizes tell.
+    `a` and `b` are any number of dims. All frames that lie entirely inside x are taken.
+    Constraints: (C1) the axis is one of x's; (C2) size and step are at least 1; (C3) a frame is
+    not longer than the axis, as far as sizes are known.
     Source: torch Tensor.unfold; the frames of ONNX STFT.
     Example: %y = graph.frames %x {axis = 1, size = 400, step = 160} :
         f32[2, ((n + 80) floordiv 160) - 2, 400] given %x: f32[2, n]
@@ -254,9 +253,9 @@ class PadOp(GraphOp):
 
     Mode constant: `value`, a float, an integer or a truth value; reflect: mirrored without the
     border element; edge: the border element; wrap: from the other end.
-    Constraints: (C1) one `low` and `high` per dim of x, not negative as far as sizes tell;
+    Constraints: (C1) one `low` and `high` per dim of x, not negative as far as sizes are known;
     (C2) the mode is one of the four; (C3) for reflect they are smaller than the dim, for wrap not
-    larger, as far as sizes tell.
+    larger, as far as sizes are known.
     Source: ONNX Pad (its negative pads are slices).
     Example: %y = graph.pad %x {low = [0, 1], high = [0, 2], mode = "constant", value = 0.0} :
         f32[n, 6] given %x: f32[n, 3]
@@ -301,10 +300,10 @@ def _check_pad(size: Expr, pad: Expr, mode: str, dim: int) -> None:
 
 @irdl_op_definition
 class ConcatOp(GraphOp):
-    """The operands one after the other along one axis.
+    """Concatenates the operands along one axis.
 
-    Constraints: (C1) at least one operand, of equal element types; (C2) equal ranks and an axis
-    inside them; (C3) all other dims agree.
+    Constraints: (C1) there is at least one operand, and element types are equal; (C2) ranks are
+    equal, and the axis is one of the dims; (C3) all other dims agree.
     Source: ONNX Concat.
     Example: %z = graph.concat %x, %y {axis = 1} : f32[n, 5] given %x: f32[n, 3], %y: f32[n, 2]
     """

@@ -83,7 +83,7 @@ class NegOp(UnaryOp):
 
 @irdl_op_definition
 class AbsOp(UnaryOp):
-    """|x|; the smallest integer stays itself.
+    """|x|; the smallest integer is unchanged.
 
     Source: ONNX Abs.
     Example: %y = graph.abs %x : f32[n] given %x: f32[n]
@@ -307,7 +307,7 @@ class IsinfOp(FloatTestOp):
 
 @irdl_op_definition
 class NotOp(UnaryOp):
-    """Logical not of truth values, every bit inverted of integers.
+    """Logical not for truth values, bitwise not for integers.
 
     Source: ONNX Not, BitwiseNot.
     Example: %y = graph.not %x : i1[n] given %x: i1[n]
@@ -324,17 +324,18 @@ class NotOp(UnaryOp):
 class CastOp(GraphOp):
     """x in another element type.
 
-    A float becomes an integer by dropping its fraction. It passes through i32 into types of less
-    than 32 bits, which take the low bits. Where a signed type cannot hold the number, or it is NaN,
-    it is the type's smallest; u32 and u64 take the bits of i32 and i64 below 2^31 and 2^63, so that
-    negative numbers wrap, and those of (x - 2^31) + 2^31, or 2^63, from there on. So it is on the
-    CPU; other targets differ where the type cannot hold the number. An
-    integer keeps its low bits; a truth value is whether x is not zero; a float is rounded to even.
-    Narrow floats are made of f32: what is too large becomes inf, else NaN, else the largest number,
-    whichever the type has; with `saturate` always the largest. The numbers of f8E8M0FNU are powers
-    of two, to the nearest of which (ties up) others are rounded; 0 and negative ones are NaN. With
-    `round` magnitudes are rounded `up`, `down`, or to the `nearest`, and `saturate` makes of 0 the
-    smallest number there is.
+    Float to integer truncates. Types of less than 32 bits take the low bits of the conversion to
+    i32. NaN and numbers that a signed type cannot hold become its smallest number. ui32 and ui64
+    take the bits of the conversion to i32 and i64 for numbers below 2^31 and 2^63, so that
+    negative numbers wrap around; from there on, they add 2^31 or 2^63 to the conversion of the
+    difference. This holds on the CPU; other targets differ where the type cannot hold the number.
+    Integer to integer keeps the low bits. A truth value is true if x is not zero. Float to float
+    rounds to nearest, ties to even. Conversions to narrow floats start from f32. A number that is
+    too large becomes inf if the type has it, otherwise NaN if the type has it, otherwise the
+    largest number; with `saturate` it is always the largest number. The numbers of f8E8M0FNU are
+    powers of two: others are rounded to the nearest one (ties up), and 0 and negative numbers
+    become NaN. With `round`, magnitudes are rounded `up`, `down`, or to the `nearest`, and
+    `saturate` turns 0 into the smallest number.
     Constraints: (C1) `to` is an element type; (C2) `saturate` is for narrow floats; (C3) `round` is
     up, down or nearest, and for f8E8M0FNU.
     Source: ONNX Cast.
@@ -354,7 +355,7 @@ class CastOp(GraphOp):
 
     @property
     def rounding(self) -> str:
-        """How to round to powers of two; empty for all other types."""
+        """The rounding to powers of two; empty for all other types."""
         return text_of(self.properties, "round")
 
     @classmethod
@@ -375,7 +376,7 @@ class CastOp(GraphOp):
         return rounded(self._narrowed(x) if is_narrow_float(type_.element) else x, type_)
 
     def _narrowed(self, x: Array) -> Array:
-        """f32 numbers that lie where the narrow float has them, if the attributes ask for that."""
+        """The f32 numbers, rounded or saturated for the narrow float as the attributes require."""
         with np.errstate(all="ignore"):
             x = x.astype(np.float32, copy=False)
         if self.rounding:

@@ -28,7 +28,9 @@ class Window:
 
     @staticmethod
     def of(kernel: Sequence[int], attributes: Attributes, constraint: str) -> Window:
-        """From the attributes strides, dilations and pads; ShapeError if one does not fit."""
+        """The window of the attributes strides, dilations and pads. Raises ShapeError if one does
+        not fit.
+        """
         rank = len(kernel)
         strides = ints_of(attributes, "strides", [1] * rank)
         dilations = ints_of(attributes, "dilations", [1] * rank)
@@ -48,11 +50,11 @@ class Window:
         return len(self.kernel)
 
     def extent(self, dim: int) -> int:
-        """How many elements one window spans."""
+        """The number of elements that one window spans."""
         return self.dilations[dim] * (self.kernel[dim] - 1) + 1
 
     def room(self, size: Expr, dim: int) -> Expr:
-        """By how much the padded dim is longer than one window."""
+        """The difference between the padded dim and the extent of one window."""
         return size + (self.low[dim] + self.high[dim] - self.extent(dim))
 
     def fits(self, sizes: Sequence[Expr]) -> bool:
@@ -64,10 +66,10 @@ class Window:
     ) -> list[Expr]:
         """The number of windows per dim: room / stride + 1, the quotient rounded down.
 
-        It is rounded up with `ceil`, as long as windows start inside the dim or its low pad, and
-        toward zero with `toward_zero`: one window may be too large then, and reach over the end.
-        ShapeError when the number certainly is negative, or a whole window certainly does not fit
-        and must.
+        With `ceil` it is rounded up, as long as windows start inside the dim or its low pad. With
+        `toward_zero` it is rounded toward zero, so that a single window may extend past the end.
+        Raises ShapeError if the number is certainly negative, or if a whole window must fit and
+        certainly does not.
         """
         counts: list[Expr] = []
         for dim, size in enumerate(sizes):
@@ -81,12 +83,12 @@ class Window:
     def _count(self, size: Expr, dim: int, ceil: bool, toward_zero: bool) -> Expr:
         stride, room = self.strides[dim], self.room(size, dim)
         down, up = room // stride + 1, (room + (stride - 1)) // stride + 1
-        if ceil:  # a window must start inside: there are ceil((low + size) / stride) places
+        if ceil:  # windows must start inside: at most ceil((low + size) / stride) of them
             return minimum(up, (size + (self.low[dim] + stride - 1)) // stride)
         return maximum(down, minimum(up, 1)) if toward_zero and least(room) < 0 else down
 
     def padded(self, x: Array, counts: Sequence[int], value: float) -> Array:
-        """x (spatial dims last) with its pads, and as many more as the last windows reach over."""
+        """x (spatial dims last) with its pads, extended to the end of the last windows."""
         pairs = [(0, 0)] * (x.ndim - self.rank)
         for dim, (size, count) in enumerate(zip(x.shape[-self.rank:], counts, strict=True)):
             reach = (count - 1) * self.strides[dim] + self.extent(dim)
@@ -101,7 +103,7 @@ class Window:
         return itertools.product(*map(range, self.kernel))
 
     def at(self, padded: Array, offset: Sequence[int], counts: Sequence[int]) -> Array:
-        """The view of the elements that lie at one kernel position of every window."""
+        """The view of the elements at one kernel position of every window."""
         index: list[slice] = []
         for dim, count in enumerate(counts):
             start, stride = offset[dim] * self.dilations[dim], self.strides[dim]
@@ -109,7 +111,7 @@ class Window:
         return padded[(..., *index)]
 
     def windows(self, padded: Array, counts: Sequence[int]) -> Array:
-        """The view [..., kernel positions..., windows...] of all windows' elements."""
+        """The view [..., kernel positions..., windows...] of the elements of all windows."""
         spatial = padded.strides[-self.rank:]
         inside = [step * n for step, n in zip(self.dilations, spatial, strict=True)]
         between = [step * n for step, n in zip(self.strides, spatial, strict=True)]

@@ -1,4 +1,4 @@
-"""The `host` dialect: buffers, constants and launches; the program around the kernels."""
+"""The `host` dialect: the program around the kernels, with buffers, constants and launches."""
 
 from dialects.host.func import FuncOp, ReturnOp, host_function, host_functions
 from dialects.host.ops import (

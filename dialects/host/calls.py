@@ -1,11 +1,11 @@
-"""What sizes a called function gets: `strata.if` and `strata.loop` on buffers.
+"""The sizes that `strata.if` and `strata.loop` on buffers pass to the functions they call.
 
     host.func @body(%h: f32[rows, 8], %w: f32[n]) sizes(rows, n, k)
     %r = strata.loop @body at k trip 3 carried(%h0) with(%x) buffers f32[rows, 8]
 
-A size that a dim of an argument names is that dim of what is given, at its first place; others are
-the caller's of the same name. Where the caller has no size of that name, a dim of a carried value
-may differ from call to call.
+A size that is a dim of an argument takes its value from the first such dim of the operands. Other
+sizes are the caller's sizes of the same name. If the caller has no size of that name, a dim of a
+carried value may differ from call to call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dialects.symbolic.symbol import Symbol
 
 
 def bound_sizes(callee: FuncOp, types: Sequence[BufferType]) -> dict[Symbol, Expr]:
-    """The sizes of a function that its arguments' dims name, as sizes of the operands."""
+    """The sizes of a function that are dims of its arguments, as sizes of the operands."""
     found: dict[Symbol, Expr] = {}
     for argument, type_ in zip(callee.input_arguments, types, strict=True):
         for theirs, ours in zip(buffer_type(argument).shape, type_.shape, strict=True):
@@ -32,7 +32,7 @@ def bound_sizes(callee: FuncOp, types: Sequence[BufferType]) -> dict[Symbol, Exp
 def varying_sizes(
     op: LoopOp, body: FuncOp, outer: Collection[Symbol]
 ) -> dict[Symbol, tuple[int, int]]:
-    """The sizes that may differ from call to call, and which dim of which carried value each is.
+    """The sizes that may differ from call to call, each as (carried value, dim).
 
     `outer`: the sizes that the caller knows before the loop.
     """

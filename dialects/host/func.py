@@ -1,4 +1,4 @@
-"""`host.func` and `host.return`: a driver, the straight sequence of operations of a run.
+"""`host.func` and `host.return`: a driver, the straight-line program of a run.
 
     host.func @main(%x: f32[batch, 64], %y: f32[batch, 8]) inputs ["x"] outputs ["y"]
         sizes(batch) arena(256*batch) {
@@ -9,18 +9,19 @@
       host.return
     }
 
-Arguments are the model's inputs, then its outputs (allocated by the caller). Size symbols are
-bound by the inputs' run-time shapes. Buffer planning gives each `host.alloc` an offset into one
-arena of `arena` bytes. One that has none is memory of its own, until `host.free`: its size is known
-too late, or it is returned. For an output whose size is known too late is no argument. It has a
-type, `outputs ["y", "found": i64[2, count]]`, and is returned:
+Arguments are the model's inputs, then its outputs, which the caller allocates. The inputs'
+run-time shapes bind size symbols. Buffer planning gives each `host.alloc` an offset into a single
+arena of `arena` bytes. An allocation without an offset has memory of its own until `host.free`,
+because its size is not known at the start or because it is returned. An output whose size is not
+known at the start is not an argument. It has a type, `outputs ["y", "found": i64[2, count]]`, and
+is returned:
 
       strata.size count = %n
       %found = host.alloc : i64[2, count]
       ...
       host.return %found
 
-Functions that `strata.if` and `strata.loop` call return all their outputs.
+Functions called by `strata.if` and `strata.loop` return all of their outputs.
 """
 
 from __future__ import annotations
@@ -53,10 +54,11 @@ from dialects.text.syntax import parse_names, print_names, strings
 
 @irdl_op_definition
 class FuncOp(IRDLOperation):
-    """A driver: a straight sequence of allocations, launches, and calls of other drivers.
+    """A driver: a straight-line sequence of allocations, launches, and calls of other drivers.
 
-    `sizes` are the size symbols that have values at the start. Constraints: (C1) one argument per
-    input, and per output without a type; (C2) ends in `host.return`, which returns the others.
+    `sizes` are the size symbols that have values at the start.
+    Constraints: (C1) one argument per input and per output without a type; (C2) the terminator is
+    `host.return`, which returns the outputs with types.
     """
 
     name = "host.func"
@@ -104,7 +106,7 @@ class FuncOp(IRDLOperation):
 
     @property
     def returned_types(self) -> list[BufferType | None]:
-        """Per output its type if it is returned; None if it is an argument."""
+        """For each output, its type if it is returned, or None if it is an argument."""
         return [r if isinstance(r, BufferType) else None for r in self.returned.data]
 
     @property
@@ -186,7 +188,7 @@ def _parse_output(parser: Parser) -> tuple[str, BufferType | None]:
 
 @irdl_op_definition
 class ReturnOp(ValuesOp):
-    """End of the driver. What it returns belongs to the caller."""
+    """The terminator of a driver. The caller owns the returned buffers."""
 
     name = "host.return"
     values = var_operand_def(BufferType)
@@ -203,7 +205,7 @@ def host_functions(module: Operation) -> list[FuncOp]:
 
 
 def host_function(module: Operation) -> FuncOp:
-    """The model's driver, `@main` if there are several. Raises ValueError when there is none."""
+    """The model's driver, `@main` if there are several. Raises ValueError if there is none."""
     found = host_functions(module)
     if not found:
         raise ValueError("the module has no host.func")

@@ -1,7 +1,7 @@
 """The meaning of the host level, in NumPy: allocate, view, copy, launch and call, in order.
 
-Memory that nobody has written, or that is freed, holds 0xFF bytes: NaN, or -1. Buffers with an
-offset lie in one real arena, so a plan that lets two live buffers overlap shows as wrong numbers.
+Uninitialized and freed memory is filled with 0xFF bytes: NaN for floats, -1 for integers. Buffers
+with an offset share one real arena, so a plan in which live buffers overlap yields wrong numbers.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_name
 
 RunKernel = Callable[[Operation, Sequence[Array], dict[Symbol, int]], None]
-"""run_kernel(kernel, buffers, sizes) fills the output buffers, which are the last."""
+"""run_kernel(kernel, buffers, sizes) fills the output buffers, which come last."""
 
 
 def interpret_host(
     module: Operation, inputs: Sequence[Array], weights: WeightStore,
     run_kernel: RunKernel | None = None,
 ) -> list[Array]:
-    """Run the module's `host.func`; the outputs, in order, as arrays of their own.
+    """Run the module's `host.func` and return its outputs, in order, as new arrays.
 
     `inputs` are in the function's order and of its dtypes; their shapes bind the size symbols.
-    `run_kernel` runs kernels in another way than by their NumPy meaning. Raises EvaluationError
-    for inputs that do not fit, and for a step that fails, naming it and its model node.
+    `run_kernel` replaces the NumPy interpretation of kernels. Raises EvaluationError for inputs
+    that do not fit, and for a failing operation, naming it and its model node.
     """
     function = host_function(module)
     program = _Program.of(module, weights, run_kernel or _run_kernel)
@@ -60,7 +60,7 @@ def _bind_inputs(function: FuncOp, inputs: Sequence[Array]) -> dict[Symbol, int]
 
 
 def _run_kernel(kernel: Operation, buffers: Sequence[Array], sizes: dict[Symbol, int]) -> None:
-    """Run a kernel of the block or of the loop level by its NumPy meaning."""
+    """Run a kernel of the block or loop level with the NumPy interpreters."""
     if isinstance(kernel, block.KernelOp):
         interpret_kernel(kernel, buffers, sizes)
         return
@@ -73,7 +73,7 @@ def _run_kernel(kernel: Operation, buffers: Sequence[Array], sizes: dict[Symbol,
 
 @dataclass(frozen=True)
 class _Program:
-    """What all functions of a module share."""
+    """The state that all functions of a module share."""
 
     weights: WeightStore
     run_kernel: RunKernel
@@ -91,7 +91,7 @@ class _Program:
     def call(
         self, function: FuncOp, inputs: Sequence[Array], sizes: dict[Symbol, int]
     ) -> list[Array]:
-        """The outputs, in order."""
+        """Run a function with its sizes given, and return the outputs in order."""
         state = _State(self, dict(sizes))
         if function.arena_bytes is not None:
             state.arena = np.full(state.size(function.arena_bytes), 0xFF, np.uint8)
@@ -108,7 +108,7 @@ class _Program:
     def call_bound(
         self, name: str, inputs: Sequence[Array], sizes: dict[Symbol, int]
     ) -> list[Array]:
-        """The outputs of a function whose sizes are the inputs', else its caller's."""
+        """Run a function whose sizes come from its inputs' shapes, or else from its caller."""
         function = self.functions[name]
         types = [tensor_of(a.type) for a in function.input_arguments
                  if isinstance(a.type, BufferType)]
@@ -119,7 +119,7 @@ class _Program:
 
 @dataclass
 class _State:
-    """The memory of a call: what every buffer is, and the arena."""
+    """The memory of one call: the value of every buffer, and the arena."""
 
     program: _Program
     sizes: dict[Symbol, int]
@@ -134,7 +134,7 @@ class _State:
         return tuple(map(self.size, value.type.shape))
 
     def fresh(self, value: SSAValue) -> Array:
-        """Poisoned memory of its own."""
+        """A newly allocated, poisoned array."""
         assert isinstance(value.type, BufferType)
         raw = np.full(self.size(value.type.byte_size), 0xFF, np.uint8)
         return raw.view(value.type.dtype).reshape(self.shape(value))
@@ -177,7 +177,7 @@ class _State:
                 raise EvaluationError(f"{op.name} has no meaning at the host level")
 
     def _keep(self, op: ControlOp, results: Sequence[Array]) -> None:
-        """The results of a call, in memory of their own, and the sizes that they define."""
+        """Store copies of a call's results, and bind the sizes that they define."""
         arrays = [np.array(r, order="C") for r in results]
         op.bind(self, arrays)
         self.values.update(zip(op.results, arrays, strict=True))
@@ -202,7 +202,7 @@ class _State:
     def launch(
         self, op: Operation, name: str, buffers: Sequence[SSAValue], extents: Sequence[Expr]
     ) -> None:
-        """Run a kernel on the memory of `buffers`, as `op` asks."""
+        """Run a kernel on the memory of `buffers`, on behalf of `op`."""
         kernel = self.program.kernels.get(name)
         if kernel is None:
             raise EvaluationError(f"{_place(op)}: the module has no such kernel")
@@ -216,7 +216,7 @@ class _State:
 
 
 def _place(op: Operation) -> str:
-    """The operation, the kernel it launches, and the model's node."""
+    """The operation, the kernel that it launches, and its model node, for messages."""
     kernel = op.properties.get("kernel")
     name = f"{op.name} @{kernel.data}" if isinstance(kernel, StringAttr) else op.name
     node = location_name(op)

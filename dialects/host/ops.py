@@ -5,7 +5,7 @@
     host.launch @k0(%x, %h) sizes(batch)
     host.launch @k1(%h, %w, %y) sizes(batch)
 
-The function that they stand in: dialects/host/func.py.
+The function that contains them is defined in dialects/host/func.py.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ConstantOp(_BufferOp):
         return ConstantOp.create(properties={"value": value}, result_types=[type_])
 
     def array(self, weights: WeightStore) -> Array:
-        """The values, with the buffer's shape. Raises KeyError when the store lacks the weight."""
+        """The values, with the buffer's shape. Raises KeyError if the store lacks the weight."""
         import numpy as np
 
         if isinstance(self.value, WeightAttr):
@@ -93,7 +93,7 @@ class ConstantOp(_BufferOp):
 
 @irdl_op_definition
 class AllocOp(_BufferOp):
-    """A buffer for intermediate values, undefined at first. `offset`: its bytes in the arena."""
+    """Allocate an uninitialized buffer for intermediate values; `offset` in bytes in the arena."""
 
     name = "host.alloc"
     offset = opt_prop_def(ExprAttr)
@@ -120,7 +120,8 @@ class AllocOp(_BufferOp):
 class ViewOp(_BufferOp):
     """The same memory under another shape: `%v = host.view %x : f32[batch, 768]`.
 
-    Constraint: (C1) element type and number of elements stay, as far as sizes tell.
+    Constraint: (C1) the element type and the number of elements are preserved, as far as sizes are
+    known.
     """
 
     name = "host.view"
@@ -150,29 +151,32 @@ class ViewOp(_BufferOp):
 class OtherOp(IRDLOperation):
     """An operation that another package defines, for a level of its own around `host`.
 
-    Targets do not know it: it must be gone at block level. `execute` says what it means.
+    Targets do not support it, so it must be lowered before the block level. `execute` defines its
+    meaning.
     """
 
     def execute(self, state: Launches) -> None:
-        """Do what the operation does, on the memory of a run."""
+        """Execute the operation on the memory of a run."""
         raise NotImplementedError(self.name)
 
 
 class Launches(Protocol):
-    """What the meaning of such an operation may use of a run."""
+    """The part of a run that `OtherOp.execute` may use."""
 
     def launch(
         self, op: Operation, name: str, buffers: Sequence[SSAValue], extents: Sequence[Expr]
     ) -> None:
-        """Run a kernel by its name, on buffers, for these values of its sizes."""
+        """Run a kernel by its name on buffers, with these values of its sizes."""
         ...
 
 
 @irdl_op_definition
 class LaunchOp(IRDLOperation):
-    """Run a kernel on buffers, those it reads first, then those it writes; launches are in order.
+    """Launch a kernel on the buffers that it reads, then those that it writes. Launches are
+    ordered.
 
-    `sizes` gives the kernel's size parameters, in its order, as expressions of the host's sizes.
+    `sizes` passes the kernel's size parameters, in its order, as expressions over the function's
+    sizes.
     """
 
     name = "host.launch"
@@ -208,7 +212,8 @@ class LaunchOp(IRDLOperation):
 class CopyOp(IRDLOperation):
     """Copy a whole buffer: `host.copy %from, %to`.
 
-    Constraint: (C1) both have the same element type and number of elements, as far as sizes tell.
+    Constraint: (C1) both have the same element type and number of elements, as far as sizes are
+    known.
     """
 
     name = "host.copy"
@@ -234,7 +239,7 @@ class CopyOp(IRDLOperation):
 
 @irdl_op_definition
 class FreeOp(IRDLOperation):
-    """End of a buffer's memory, which was allocated without an offset or returned by a call."""
+    """Free a buffer that was allocated without an offset or returned by a call."""
 
     name = "host.free"
     buffer = operand_def(BufferType)

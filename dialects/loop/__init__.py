@@ -1,7 +1,7 @@
 """The operations of the `loop` level: nests over tensors, and kernels that group them.
 
-A nest says what is computed for each point of an iteration domain; in which order, in which tiles
-and on how many threads stays open until a schedule decides. Index expressions (see
+A nest specifies what is computed at each point of an iteration domain. The order, the tiles and
+the number of threads remain open until a schedule determines them. Index expressions (see
 `dialects.symbolic.expr`) range over the nest's axes, size symbols, and `in0`, `in1` ...: the value
 of an earlier integer input at this point (a gather).
 """

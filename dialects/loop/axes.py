@@ -1,4 +1,4 @@
-"""Axes and references of a nest, as attributes with text.
+"""Axes and references of a nest, as attributes with a text form.
 
     (i0: batch, i1: 64, reduce i2: 768)          axes: name, extent, parallel unless marked
     %x[i0, 2*i2 + 1]                             a reference: one index expression per dim
@@ -22,7 +22,7 @@ from dialects.symbolic.symbol import Kind, Symbol
 
 @dataclass(frozen=True)
 class Axis:
-    """One iterator of a nest: 0 <= name < extent, parallel or a reduction."""
+    """One axis of a nest: 0 <= name < extent, parallel or a reduction."""
 
     name: Symbol
     extent: Expr
@@ -61,7 +61,7 @@ def _parse_axis(parser: AttrParser) -> Axis:
 
 
 def fresh_axes(taken: Iterable[Symbol]) -> Iterator[Symbol]:
-    """Names for further axes: `i0`, `i1` ... without those that are taken."""
+    """Fresh axis names: `i0`, `i1` ... except those that are taken."""
     known = {*taken}
     axes = (Symbol.axis(f"i{k}") for k in count())
     return (axis for axis in axes if axis not in known)

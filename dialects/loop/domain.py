@@ -1,4 +1,4 @@
-"""The domain of a nest while it is evaluated: its axes with their extents, cut into blocks."""
+"""The iteration domain of a nest during evaluation: axes and extents, split into blocks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Domain:
         return {name: range(extent) for name, extent in self.extents.items()}
 
     def blocks(self, split: Sequence[Symbol], limit: int) -> Iterator[Ranges]:
-        """Cut the axes `split` so that a block has about `limit` points of them at most."""
+        """Split the axes `split` so that a block has at most about `limit` points along them."""
         steps: list[list[range]] = []
         for k, name in enumerate(split):
             behind = math.prod(self.extents[n] for n in split[k + 1:])
@@ -58,12 +58,12 @@ class Domain:
             yield {**self.whole, **dict(zip(split, chosen, strict=True))}
 
     def grid(self, ranges: Ranges, names: Collection[Symbol]) -> dict[Symbol, Array]:
-        """The values in a block of the axes among `names`, each along its own dim."""
+        """The values of the axes `names` within a block, each along its own dim."""
         return {name: np.arange(r.start, r.stop).reshape(_along(k, len(ranges)))
                 for k, (name, r) in enumerate(ranges.items()) if name in names}
 
     def affine_map(self, map_: Sequence[Expr]) -> list[Affine] | None:
-        """All expressions of a reference as affine ones; None if one is not."""
+        """All expressions of a reference in affine form; None if one is not affine."""
         known = [a for a in map(self._affine, map_) if a is not None]
         return known if len(known) == len(map_) else None
 
@@ -87,7 +87,7 @@ def _along(dim: int, rank: int) -> tuple[int, ...]:
 
 
 def cut(view: Array, ranges: Ranges) -> Array:
-    """The part of a whole domain's array (dims of size 1 stay) that belongs to a block."""
+    """The part of an array over the whole domain that belongs to a block; dims of size 1 remain."""
     return view[(..., *(slice(None) if size == 1 else slice(r.start, r.stop)
                         for size, r in zip(view.shape, ranges.values(), strict=True)))]
 
@@ -95,7 +95,7 @@ def cut(view: Array, ranges: Ranges) -> Array:
 def view_of(
     array: Array, maps: Sequence[Affine], domain: Domain, names: Sequence[Symbol]
 ) -> Array:
-    """The view with one dim per name; of size 1 where no index depends on it."""
+    """A view with one dim per name, of size 1 if no index depends on it."""
     steps = [sum(factors.get(name, 0) * stride
                  for (factors, _), stride in zip(maps, array.strides, strict=True))
              for name in names]

@@ -1,10 +1,10 @@
 """The meaning of nests and kernels, on NumPy arrays.
 
 A nest is evaluated for whole blocks of its domain at once. Every input becomes an array with one
-dim per axis (of size 1 where the read does not depend on the axis): a strided view where the index
-expressions are affine, a gather otherwise. The body then runs on arrays that broadcast, and a
-combiner reduces the dims of the reduce axes. A nest that sums products, whatever their factors,
-becomes a matrix multiplication of its factors. A scatter merges values in the order of its points.
+dim per axis, of size 1 if the read does not depend on the axis: a strided view if the index
+expressions are affine, otherwise a gather. The body then runs on these arrays with broadcasting,
+and a combiner reduces the dims of the reduce axes. A nest that sums products becomes a matrix
+multiplication of its factors. A scatter merges values in the order of its points.
 
 Size symbols come from the context. A read outside its tensor that has no pad raises IndexError.
 """
@@ -36,7 +36,7 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 
 BLOCK_BYTES = 4 << 20
-"""About what one temporary of a block takes at most; a body holds a few at a time."""
+"""The approximate maximum size of one temporary; a body holds a few of them at a time."""
 
 _REDUCERS: dict[str, np.ufunc] = {
     "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
@@ -47,7 +47,7 @@ _REDUCERS: dict[str, np.ufunc] = {
 def evaluate_nest(
     nest: NestOp, context: EvaluationContext, *operands: Array
 ) -> list[Array]:
-    """The results of a nest. `operands`: its inputs, then the tensor it writes `into`, if any."""
+    """The results of a nest. `operands`: its inputs, then its `into` tensor, if any."""
     extents = {a.name: int(a.extent.evaluate(context.sizes)) for a in nest.axes}
     domain = Domain(extents, frozenset(a.name for a in nest.reduce_axes), context.sizes)
     count = len(nest.inputs)
@@ -73,7 +73,7 @@ def evaluate_nest(
 def evaluate_kernel(
     kernel: KernelOp, context: EvaluationContext, *inputs: Array
 ) -> list[Array]:
-    """The results of a kernel; `context.sizes` holds its sizes."""
+    """The results of a kernel, with the sizes in `context.sizes`."""
     values: dict[SSAValue, Array] = dict(zip(kernel.body.block.args, inputs, strict=True))
     for op in kernel.body.block.ops:
         if isinstance(op, YieldOp):
@@ -86,7 +86,7 @@ def evaluate_kernel(
 
 
 def evaluate_call(call: CallOp, context: EvaluationContext, *inputs: Array) -> list[Array]:
-    """The results of a kernel of the module, for the sizes that the call gives it."""
+    """The results of the called kernel, with the sizes that the call passes."""
     kernel = call.target()
     sizes = dict(zip(kernel.size_names, context.ints(call.sizes), strict=True))
     return evaluate_kernel(kernel, EvaluationContext(sizes, context.weights), *inputs)
@@ -103,7 +103,7 @@ def _listed(results: Array | Sequence[Array]) -> Sequence[Array]:
 # ---------------------------------------------------------------------- inputs
 @dataclass(frozen=True)
 class _Input:
-    """A tensor, how it is indexed, and what reads outside of it give (None: they are errors)."""
+    """A tensor, its index expressions, and the pad value (None: reads outside are errors)."""
 
     array: Array
     map: Sequence[Expr]
@@ -120,7 +120,7 @@ class _Input:
         return view_of(self._padded(margins), shifted, domain, domain.names)
 
     def _margin(self, dim: int, first: int, last: int) -> tuple[int, int]:
-        """How far reads from `first` to `last` reach over both ends of a dim."""
+        """How far reads from `first` to `last` extend past both ends of a dim."""
         low, high = max(-first, 0), max(last + 1 - self.array.shape[dim], 0)
         if (low or high) and self.pad is None:
             self._complain(dim, first, last)
@@ -142,7 +142,7 @@ class _Input:
     def gather(self, values: Mapping[Symbol, Any]) -> Array:
         """The elements at computed indices: `values` holds axes, sizes and gathered inputs."""
         inside = np.ones((), np.bool_)
-        terms: dict[tuple[int, ...], Array] = {}  # of equal shapes; large ones are added once
+        terms: dict[tuple[int, ...], Array] = {}  # by shape, so that few large arrays are added
         step = self.array.size
         for dim, (expr, size) in enumerate(zip(self.map, self.array.shape, strict=True)):
             index = np.asarray(expr.evaluate(values), np.int64)
@@ -165,7 +165,7 @@ class _Input:
 # ---------------------------------------------------------------------- outputs
 @dataclass(frozen=True)
 class _Output:
-    """A result under construction: the array, how it is indexed, and its combiner."""
+    """A result under construction: the array, its index expressions, and its combiner."""
 
     array: Array
     map: Sequence[Expr]
@@ -199,7 +199,7 @@ class _Output:
         self.write(ranges, value)
 
     def write(self, ranges: Ranges, value: Array) -> None:
-        """Store values that have one dim per axis of it, or broadcast to that."""
+        """Store values that have, or broadcast to, one dim per axis of the output."""
         block = {name: ranges[name] for name in self.axes}
         if self.view is not None:
             cut(self.view, block)[...] = value
@@ -209,7 +209,7 @@ class _Output:
 
     @cached_property
     def view(self) -> Array | None:
-        """The elements that the whole domain writes as a view; None if it is not affine."""
+        """A view of the elements that the whole domain writes; None if it is not affine."""
         known = self.domain.affine_map(self.map)
         if known is None:
             return None
@@ -222,7 +222,7 @@ class _Output:
         return len(self.axes) > len(self.domain.parallel)
 
     def merge(self, known: Mapping[Symbol, Any], value: Array) -> None:
-        """Merge values into elements that may repeat, one after another."""
+        """Merge values one after another into elements that may occur repeatedly."""
         value, *places = np.broadcast_arrays(value.view(self.array.dtype), *self._places(known))
         if self.kind != "none":
             return _REDUCERS[self.kind].at(self.array, tuple(places), value)
@@ -242,7 +242,7 @@ class _Output:
 
 
 def _identity(kind: str, dtype: np.dtype[Any]) -> Array:
-    """What a combiner starts with."""
+    """The identity of a combiner."""
     if kind == "and":
         return np.asarray(-1).astype(dtype) if dtype != np.bool_ else np.asarray(True)
     start = {"max": lowest(dtype), "min": highest(dtype), "mul": 1}.get(kind, 0)
@@ -258,9 +258,9 @@ class _Body:
     domain: Domain
     inputs: Sequence[_Input]
     views: Sequence[Array | None]
-    """Per input its elements for the whole domain, where they are a view."""
+    """For each input, a view of its elements over the whole domain, or None."""
     symbols: frozenset[Symbol]
-    """What expressions that are computed, number by number, read: axes, sizes, and inputs."""
+    """The axes, sizes and gathered inputs used by expressions that are evaluated elementwise."""
 
     @staticmethod
     def of(nest: NestOp, domain: Domain, inputs: Sequence[_Input]) -> _Body:
@@ -273,16 +273,16 @@ class _Body:
         return _Body(nest, domain, inputs, views, frozenset(s for e in computed for s in e.symbols))
 
     def values(self, ranges: Ranges, wanted: Sequence[SSAValue]) -> list[Array]:
-        """Values of the body: one dim per axis, of size 1 where they do not depend on it."""
+        """Values of the body, with one dim per axis, of size 1 if they do not depend on it."""
         return self.evaluated(ranges, wanted)[1]
 
     def evaluated(
         self, ranges: Ranges, wanted: Sequence[SSAValue]
     ) -> tuple[dict[Symbol, Any], list[Array]]:
-        """The same, and before them the values of the symbols of computed expressions."""
+        """The values of the symbols in computed expressions, then the same values as `values`."""
         grid = self.domain.grid(ranges, self.symbols)
         known: dict[Symbol, Any] = {**self.domain.sizes, **grid}
-        arguments = [np.empty(())] * len(self.inputs)  # what nobody reads
+        arguments = [np.empty(())] * len(self.inputs)  # placeholders for unused inputs
         for k in self.inputs_behind(wanted):
             view = self.views[k]
             value = self.inputs[k].gather(known) if view is None else cut(view, ranges)
@@ -299,9 +299,10 @@ class _Body:
         return known, [v if v.ndim else v.reshape((1,) * len(ranges)) for v in found]
 
     def whole(self, value: SSAValue) -> Array | None:
-        """A value for the whole domain, if one input at most decides it that is no single number.
+        """A value for the whole domain, if it depends on at most one input that is not a scalar.
 
-        It takes as much memory as what it is computed from; other values take their own size.
+        Such a value needs no more memory than the input. Other values may be larger; None for
+        those.
         """
         if any(isinstance(op, IndexOp) for op in operations_behind(self.nest.body.block, [value])):
             return None
@@ -311,7 +312,8 @@ class _Body:
         return self.values(self.domain.whole, [value])[0]
 
     def _size_of(self, k: int) -> int | None:
-        """How many numbers an input has for the whole domain; None if they take more memory."""
+        """The number of elements of an input over the whole domain; None if a gather enlarges it.
+        """
         view, input_ = self.views[k], self.inputs[k]
         if view is not None:
             return view.size
@@ -320,7 +322,7 @@ class _Body:
         return size if size <= 2 * input_.array.size else None
 
     def inputs_behind(self, wanted: Sequence[SSAValue]) -> list[int]:
-        """The inputs that values are computed from, and those that index expressions read."""
+        """The inputs that values depend on, and those that index expressions read."""
         block = self.nest.body.block
         read = {*wanted, *(o for op in operations_behind(block, wanted) for o in op.operands)}
         return [k for k in range(len(self.inputs))
@@ -350,7 +352,7 @@ def _evaluate_blocks(body: _Body, outputs: Sequence[_Output]) -> None:
 
 
 def _scatter(body: _Body, output: _Output) -> None:
-    """Block after block, in the order of the points."""
+    """Scatter block by block, in the order of the points."""
     for ranges in body.domain.blocks(body.domain.names, max(BLOCK_BYTES // 8, 1)):
         known, [value] = body.evaluated(ranges, body.nest.yielded)
         output.merge(known, np.broadcast_to(value, [len(r) for r in ranges.values()]))
@@ -358,7 +360,7 @@ def _scatter(body: _Body, output: _Output) -> None:
 
 # ---------------------------------------------------------------------- sums of products
 def _contract(body: _Body, outputs: Sequence[_Output]) -> bool:
-    """Evaluate a nest that sums products of two values of its body. False if it is no such nest."""
+    """Evaluate a nest that sums products of two values of its body; False for other nests."""
     factors = _factors_of(body.nest)
     if factors is None or outputs[0].kind != "add":
         return False
@@ -380,7 +382,7 @@ def _contract(body: _Body, outputs: Sequence[_Output]) -> bool:
 
 
 def _factors_of(nest: NestOp) -> Sequence[SSAValue] | None:
-    """The two factors, when a product of f32, f64 or wide integers is all that is yielded."""
+    """The factors, if the body only yields a product of f32, f64 or wide integers."""
     if len(nest.yielded) != 1 or not isinstance(nest.yielded[0].owner, Operation) or nest.is_scan:
         return None
     product = nest.yielded[0].owner

@@ -1,4 +1,4 @@
-"""`loop.kernel` and `loop.call`; and tensors that no nest computes: `loop.empty`, `loop.view`."""
+"""`loop.kernel` and `loop.call`, and tensors without a nest: `loop.empty` and `loop.view`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from dialects.text.syntax import parse_value, parse_values, print_values
 
 @irdl_op_definition
 class EmptyOp(IRDLOperation):
-    """A tensor of undefined elements, to be filled by nests `into` it: `loop.empty : f32[8]`."""
+    """A tensor with undefined elements, which nests write `into`: `loop.empty : f32[8]`."""
 
     name = "loop.empty"
     result = result_def(TensorType)
@@ -67,8 +67,9 @@ class EmptyOp(IRDLOperation):
 class ViewOp(IRDLOperation):
     """The same elements in row-major order under another shape: `loop.view %x : f32[b, 768]`.
 
-    Fusion composes views into index expressions; one that stays costs nothing at run time.
-    Constraint: (C1) element type and number of elements stay, as far as sizes tell.
+    Fusion folds views into index expressions. A view that remains costs nothing at run time.
+    Constraint: (C1) the element type and the number of elements are preserved, as far as sizes are
+    known.
     """
 
     name = "loop.view"
@@ -103,14 +104,15 @@ class ViewOp(IRDLOperation):
 
 @irdl_op_definition
 class KernelOp(IRDLOperation):
-    """A kernel: nests that one launch computes, over axes that they share by name.
+    """A kernel: nests that a single launch computes, over axes shared by name.
 
         loop.kernel @softmax(%x: f32[rows, 1000]) -> (f32[rows, 1000]) sizes(rows)
             schedule<grid i0 tile 1, loop i1 tile 64 lanes> { ... loop.yield %y }
 
-    Two nests that use an axis of the same name iterate it together. Constraints: (C1) an axis has
-    the same extent in all nests; (C2) the body holds nests, views and empties, and ends in
-    `loop.yield`; (C3) `sizes` names every size symbol in it.
+    Nests that use an axis of the same name iterate over it together.
+    Constraints: (C1) an axis has the same extent in all nests; (C2) the body consists of nests,
+    views and empties, and its terminator is `loop.yield`; (C3) `sizes` lists every size symbol
+    used in the kernel.
     """
 
     name = "loop.kernel"
@@ -144,7 +146,7 @@ class KernelOp(IRDLOperation):
 
     @property
     def axes(self) -> dict[Symbol, Expr]:
-        """All axes of the nests, in order of appearance, with their extents."""
+        """The axes of all nests with their extents, in order of appearance."""
         return {a.name: a.extent for nest in self.nests for a in nest.axes}
 
     def verify_(self) -> None:
@@ -195,9 +197,9 @@ class KernelOp(IRDLOperation):
 
 @irdl_op_definition
 class CallOp(IRDLOperation):
-    """Compute tensors by a kernel: `%y = loop.call @k0(%x) sizes(batch) : f32[batch, 8]`.
+    """Call a kernel: `%y = loop.call @k0(%x) sizes(batch) : f32[batch, 8]`.
 
-    `sizes` gives the kernel's size parameters as expressions of this function's sizes.
+    `sizes` passes the kernel's size parameters, as expressions over the function's sizes.
     """
 
     name = "loop.call"
@@ -217,7 +219,7 @@ class CallOp(IRDLOperation):
             properties={"kernel": StringAttr(kernel), "sizes": SizesAttr.of(sizes)})
 
     def target(self) -> KernelOp:
-        """The kernel in this module. Raises ValueError when there is none of that name."""
+        """The called kernel. Raises ValueError if the module has no kernel of that name."""
         module: Operation = self
         while (parent := module.parent_op()) is not None:
             module = parent

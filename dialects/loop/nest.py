@@ -1,4 +1,4 @@
-"""`loop.nest`, and what its body holds besides scalar arithmetic."""
+"""`loop.nest`, and the operations in its body other than scalar arithmetic."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from dialects.text.region_syntax import ValuesOp
 from dialects.text.syntax import parse_value, parse_values, print_values
 
 COMBINERS = ("none", "add", "mul", "max", "min", "and", "or")
-"""How a point's value merges into the result; `none` stores it."""
+"""How the value of a point is combined into the result; `none` stores it."""
 
 
 @irdl_op_definition
 class YieldOp(ValuesOp):
-    """End a region: a point's values in a nest, the results in a kernel."""
+    """The terminator of a region: yields a point's values in a nest, the results in a kernel."""
 
     name = "loop.yield"
     values = var_operand_def()
@@ -86,35 +86,36 @@ class NestOp(IRDLOperation):
 
     For every point of the domain the inputs are read at their index expressions, the body computes
     one value per result, and the value is combined into the result at its index expressions.
-    `none` stores; a combiner starts at its identity. An input with `pad` reads that value outside
-    its tensor. `into(%d)` gives the tensor whose elements outside the written ones the (single)
-    result keeps. Reads of f16 and bf16 are converted by the body, sums are held in the result's
-    element type.
+    `none` stores the value; any other combiner starts at its identity. An input with `pad` reads
+    that value outside its tensor. With `into(%d)`, the (single) result keeps the elements of %d
+    that the nest does not write. The body converts f16 and bf16 inputs; sums are accumulated in
+    the result's element type.
 
-    A scatter writes where inputs say (`in0` is the value of the first input):
+    A scatter writes at indices read from inputs (`in0` is the value of the first input):
 
         %y = loop.nest (i0: 64, reduce i1: n) ins(%places[i1], %u[i1, i0])
             outs(add f32[rows, 64][in0, i0]) into(%x) { ... }
 
-    Each point merges its value into the element that is there, `none` replaces it; the points of
-    the reduce axes follow one another in row-major order, so that the last one wins. It reads %x as
-    it was before.
+    Each point combines its value with the current element; `none` replaces it. The points of the
+    reduce axes are processed in row-major order, so the last one wins. Reads of %x see its
+    original elements.
 
-    A scan, whose result is indexed by its reduce axis, stores at each point what has been combined
-    up to there, running sums say:
+    A scan is a nest whose result is indexed by its reduce axis. It stores at each point the values
+    combined so far, for instance running sums:
 
         %y = loop.nest (i0: 64, reduce i1: n) ins(%x[i0, i1]) outs(add f32[64, n][i0, i1]) { ... }
 
-    `parts 32` asks that a long sum of floats be one of sums of about 32 terms, each of which begins
-    at zero: later operations enlarge its rounding errors. It changes no value but in rounding.
+    `parts 32` requests that a long floating-point sum be computed as a sum of partial sums of
+    about 32 terms each, because later operations amplify its rounding errors. It only affects
+    rounding.
 
-    Constraints: (C1) one expression per dim of every tensor; (C2) result expressions use parallel
-    axes and gathered inputs only, that of a scan its one reduce axis, too, and distinct points
-    (over these axes) write distinct elements; (C3) a nest with reduce axes combines every result,
-    one without stores, unless it is a scatter; (C4) unpadded reads and all writes stay inside;
-    (C5) the body takes the inputs' and yields the results' signless element types; (C6) expressions
-    use known axes and gathered inputs only, and those are integers; (C7) a scatter has one result,
-    `into` a tensor.
+    Constraints: (C1) there is one expression per dim of every tensor; (C2) result expressions use
+    only parallel axes and gathered inputs (those of a scan also its single reduce axis), and
+    distinct points over these axes write distinct elements; (C3) a nest with reduce axes combines
+    every result and one without stores it, unless it is a scatter; (C4) unpadded reads and all
+    writes are in bounds; (C5) the body's arguments have the signless element types of the inputs,
+    and its yielded values those of the results; (C6) expressions use only axes of the nest and
+    gathered inputs, which are integers; (C7) a scatter has one result, and an `into` tensor.
     Source: linalg.generic, extended with padding, gathers, partial results, scans and scatters.
     """
 
@@ -154,12 +155,14 @@ class NestOp(IRDLOperation):
     # ------------------------------------------------------------------ reading
     @property
     def inputs(self) -> Sequence[SSAValue]:
-        """The tensors that are read: the first operands, one per map."""
+        """The tensors that the nest reads: the first operands, one per map."""
         return self.operands[:len(self.maps.data)]
 
     @property
     def into(self) -> Sequence[SSAValue]:
-        """The tensor that the result keeps the rest of, if any: the operand behind the inputs."""
+        """The tensor whose unwritten elements the result keeps, if any: the operand after the
+        inputs.
+        """
         return self.operands[len(self.maps.data):]
 
     @property
@@ -183,16 +186,16 @@ class NestOp(IRDLOperation):
         return [m.data for m in self.result_maps.data]
 
     def number_of(self, result: SSAValue) -> int:
-        """Which of its results a value is."""
+        """The number of a result."""
         return next(k for k, own in enumerate(self.results) if own is result)
 
     def stored_at(self, result: SSAValue) -> tuple[Expr, ...]:
-        """Where it stores a result."""
+        """The index expressions at which a result is stored."""
         return self.output_maps[self.number_of(result)]
 
     @property
     def pad_values(self) -> list[float | bool | None]:
-        """Per input: what reads outside give, or None when reads stay inside."""
+        """For each input, the value read outside its tensor, or None if reads are in bounds."""
         return [p.data[0] if isinstance(p, LiteralAttr) and p.data else None
                 for p in self.pads.data]
 
@@ -202,23 +205,23 @@ class NestOp(IRDLOperation):
 
     @property
     def is_elementwise(self) -> bool:
-        """Stores each point once, and keeps nothing of another tensor."""
+        """Whether each point is stored once, and no other tensor's elements are kept."""
         return not self.reduce_axes and not self.into
 
     @property
     def is_scatter(self) -> bool:
-        """Whether inputs say where the result is written."""
+        """Whether the result is written at gathered indices."""
         return any(s.kind is Kind.GATHERED for m in self.result_maps.data for e in m.data
                    for s in e.symbols)
 
     @property
     def is_reduction(self) -> bool:
-        """Whether all points of its reduce axes are combined before they are stored."""
+        """Whether points along reduce axes are combined before they are stored."""
         return bool(self.reduce_axes) and not self.is_scatter
 
     @property
     def is_scan(self) -> bool:
-        """Whether the result has, at each place along the reduce axis, what is combined so far."""
+        """Whether the result holds the running value at each position along the reduce axis."""
         reduce = {a.name for a in self.reduce_axes}
         return self.is_reduction and any(
             e.symbols & reduce for m in self.result_maps.data for e in m.data)
@@ -256,7 +259,7 @@ class NestOp(IRDLOperation):
         self._verify_ranges(parallel | reduce)
 
     def _verify_distinct(self) -> None:
-        """C2, as far as it can be decided: an axis that no index depends on writes again."""
+        """C2, as far as decidable: an axis that no index depends on writes elements repeatedly."""
         if self.is_scatter:
             return
         for map_ in self.output_maps:
@@ -282,9 +285,9 @@ class NestOp(IRDLOperation):
             raise VerifyException(f"C6: {symbol} of loop.nest is no input of integers")
 
     def _verify_ranges(self, names: set[Symbol]) -> None:
-        """C4, as far as it can be decided: an access that is certainly outside is an error.
+        """C4, as far as decidable: an access that is certainly out of bounds is an error.
 
-        An axis whose extent is a size may be empty at run time, and then nothing is accessed.
+        An axis whose extent is symbolic may be empty at run time; then nothing is accessed.
         """
         if not all(a.extent.constant for a in self.axes):
             return
@@ -298,7 +301,7 @@ class NestOp(IRDLOperation):
                     raise VerifyException(f"C4: loop.nest {does} {expr} of {value.type.short}")
 
     def _is_outside(self, expr: Expr, size: Expr) -> bool:
-        """Whether an index over the axes certainly leaves 0 <= index < size."""
+        """Whether an index over the axes certainly violates 0 <= index < size somewhere."""
         extents = extents_of(self.axes)
         low, high = lower_bound(expr, extents), upper_bound(expr, extents)
         return (low is not None and is_nonnegative(-low - 1)) or (
@@ -367,7 +370,7 @@ class NestOp(IRDLOperation):
 
 
 def scalar_type(value: SSAValue) -> Attribute:
-    """The type of a tensor's elements inside a body: signless."""
+    """The signless type of a tensor's elements inside a body."""
     assert isinstance(value.type, TensorType)
     return signless(value.type.element)
 

@@ -1,1 +1,1 @@
-"""What NumPy says an operation means: shared by every `evaluate`."""
+"""The NumPy semantics of operations, shared by all `evaluate` methods."""

@@ -1,8 +1,9 @@
-"""Evaluating an operation: what it is given besides arrays, and where its meaning is written.
+"""How operations are evaluated: their context, and where their semantics are defined.
 
-An operation has a method `evaluate(context, *arrays)`: it returns one array, or a sequence with one
-array per result. Where the meaning is an interpreter of its own, as that of nests is, the module
-`interpret` of the operation's dialect has it in a table `EVALUATIONS`, by the operation's class.
+An operation has a method `evaluate(context, *arrays)`, which returns one array, or a sequence with
+one array per result. If the semantics need an interpreter of their own, like those of nests, the
+module `interpret` of the operation's dialect provides it in a table `EVALUATIONS`, keyed by the
+operation's class.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
 
 Evaluation = Callable[..., "Array | Sequence[Array]"]
-"""`(context, *operands)`, and in tables `(operation, context, *operands)`."""
+"""Called with `(context, *operands)`; in tables, with `(operation, context, *operands)`."""
 
 
 @dataclass
@@ -42,7 +43,7 @@ class EvaluationContext:
 
 
 def evaluation_of(op: Operation) -> Evaluation | None:
-    """What computes the results of an operation; None where it has no meaning of its own."""
+    """The function that computes an operation's results; None if it has no semantics of its own."""
     own: Evaluation | None = getattr(op, "evaluate", None)
     if own is not None:
         return own

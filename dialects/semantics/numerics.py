@@ -1,7 +1,7 @@
 """Numeric rules that the `evaluate` methods of graph operations share.
 
-Half-precision floats (f16, bf16) are computed in f32 and rounded once, at the end of an operation.
-Narrow floats and integers of less than a byte are widened the same way where they are converted.
+Operations on half-precision floats (f16, bf16) compute in f32 and round once, at the end.
+Conversions of narrow floats and of integers of less than a byte widen them in the same way.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _WIDE = {t.dtype_of(e): t.dtype_of(t.wide_element(e)) for e in t.ELEMENTS}
 
 
 def widen(array: Array) -> Array:
-    """In the dtype that its elements are computed in: f32 for f16 and bf16, mostly its own."""
+    """Convert to the dtype for computation: f32 for f16 and bf16; most others are unchanged."""
     return array.astype(_WIDE.get(array.dtype, array.dtype), copy=False)
 
 
 def rounded(array: Any, type_: TensorType) -> Array:
-    """`array` in the dtype of its tensor type; what is too large becomes inf."""
+    """Round `array` to the dtype of its tensor type; values that are too large become inf."""
     with np.errstate(all="ignore"):
         return np.asarray(array).astype(type_.dtype, copy=False)
 
@@ -44,18 +44,18 @@ def highest(dtype: np.dtype[Any]) -> Any:
 
 # ---------------------------------------------------------------------- narrow floats
 ROUNDING_STEPS = {"up": 0x7FFFFF, "down": 0, "nearest": 0x400000}
-"""What carries an f32's 23 bits of mantissa into its exponent, when added to the bits."""
+"""The number to add to an f32's bits so that its 23-bit mantissa carries into the exponent."""
 
 
 LEAST_POWER, LARGEST_POWER = 0x00400000, 0x7F000000
-"""The bits of 2^-127 and 2^127 in f32: what f8E8M0FNU holds."""
+"""The bits of 2^-127 and 2^127 in f32, the range of f8E8M0FNU."""
 
 
 def power_of_two(x: Array, rounding: str, saturate: bool) -> Array:
     """The magnitude of f32 numbers as a power of two: `up`, `down`, or `nearest` with ties up.
 
-    What has no power of two beside it in f8E8M0FNU becomes the nearest there is, with `saturate`;
-    else it is inf above and stays below. NaN stays.
+    With `saturate`, values out of the range of f8E8M0FNU become its nearest end. Otherwise, values
+    above become inf, and values below are unchanged. NaN is preserved.
     """
     bits = np.abs(x).view(np.int32)
     moved = np.maximum((bits + ROUNDING_STEPS[rounding]) & 0x7F800000, LEAST_POWER)
@@ -77,7 +77,7 @@ _P = (2.46196981473530512524e-10, 5.64189564831068821977e-1, 7.46321056442269912
 _Q = (1.0, 1.32281951154744992508e1, 8.67072140885989742329e1, 3.54937778887819891062e2,
       9.75708501743205489753e2, 1.82390916687909736289e3, 2.24633760818710981792e3,
       1.65666309194161350182e3, 5.57535340817727675546e2)
-_CHUNK = 1 << 14  # elements that stay in a core's cache through the polynomials
+_CHUNK = 1 << 14  # elements that fit a core's cache throughout the polynomials
 
 
 def erf(x: Array) -> Array:
@@ -107,11 +107,12 @@ def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
 
 # ---------------------------------------------------------------------- integers
 def to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Floats without their fraction, as integers: the conversion that `graph.cast` specifies.
+    """Truncate floats to integers: the conversion that `graph.cast` specifies.
 
-    A type of less than 32 bits takes the low bits of i32's. What a signed type cannot hold, NaN
-    too, is its smallest number; an unsigned type of 32 or 64 bits takes the bits of the signed one
-    below that one's range's end, and has the numbers from there on itself.
+    Types of less than 32 bits take the low bits of the conversion to i32. A signed type of 32 or
+    64 bits maps NaN and values out of range to its smallest number. An unsigned type of 32 or 64
+    bits takes the bits of the signed conversion for values below the end of the signed range, and
+    represents larger values within its own range exactly.
     """
     wide = np.dtype(np.int64 if dtype.itemsize == 8 else np.int32)
     with np.errstate(all="ignore"):
@@ -145,7 +146,7 @@ def integer_power(x: Array, y: Array) -> Array:
 
 
 def sigmoid(x: Array) -> Array:
-    """1 / (1 + exp(-x)), 0 and 1 at the ends."""
+    """1 / (1 + exp(-x)), which tends to 0 and 1."""
     return np.reciprocal(1 + np.exp(-x))
 
 

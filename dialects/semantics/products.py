@@ -1,11 +1,10 @@
-"""Sums of products of arrays, by matrix multiplication: exact where they are integers.
+"""Sums of products of arrays by matrix multiplication, exact for integers.
 
-NumPy multiplies matrices of floats with BLAS, and those of integers with a plain loop that is a
-hundred times slower. So integers are multiplied as floats where that is exact. The elements of one
-factor have a largest magnitude, and those of the other, along the summed dims, a largest sum of
-magnitudes. No sum of any of the products, in whatever order, is larger than the product of these
-two; and up to 2**24 f32 holds every integer, f64 up to 2**53. Beyond that integers are multiplied
-as integers, and wrap around.
+NumPy multiplies float matrices with BLAS, but integer matrices with a plain loop that is about a
+hundred times slower. Integers are therefore multiplied as floats where that is exact. The largest
+magnitude in one factor, times the largest sum of magnitudes of the other along the summed dims,
+bounds every partial sum of products in any order. f32 represents every integer up to 2**24, and
+f64 up to 2**53. Beyond these bounds, integers are multiplied as integers and wrap around.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from dialects.semantics.views import distinct, each
 from dialects.strata.types import Array
 
 EXACT = ((np.dtype(np.float32), 1 << 24), (np.dtype(np.float64), 1 << 53))
-"""Up to which magnitude a type of floats holds every integer."""
+"""The magnitude up to which a float type represents every integer."""
 
 
 def matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
-    """The product of (stacks of) matrices or vectors, as of `numpy.matmul`, summed in `dtype`."""
+    """The product of (stacks of) matrices or vectors, like `numpy.matmul`, summed in `dtype`."""
     carrier = _carrier(a, (-1,), b, (-2 if b.ndim > 1 else -1,), dtype)
     return _narrowed(np.matmul(_carried(a, carrier), _carried(b, carrier)), dtype)
 
@@ -35,8 +34,8 @@ def sum_of_products(
 ) -> Array:
     """The sum of a*b over some dims, in `dtype`, with the other dims.
 
-    Both have the same number of dims, each of full size or 1. `summed` gives dims and their sizes,
-    for a dim that neither depends on counts as often.
+    Both arrays have the same rank, with each dim of full size or 1. `summed` maps the summed dims
+    to their sizes, because a dim of size 1 in both arrays still multiplies the sum by its size.
     """
     idle = prod(n for d, n in summed.items() if a.shape[d] == b.shape[d] == 1)
     a, b = _sum_alone(a, b, summed, dtype), _sum_alone(b, a, summed, dtype)
@@ -61,7 +60,7 @@ def _carrier(
     a: Array, a_summed: tuple[int, ...], b: Array, b_summed: tuple[int, ...],
     dtype: np.dtype[Any],
 ) -> np.dtype[Any]:
-    """The type to multiply and sum in, so that the result is as if summed in `dtype`."""
+    """The type to multiply and sum in, such that the result equals the sum in `dtype`."""
     if dtype.kind not in "iu":
         return dtype
     larger, smaller, dims = (a, b, b_summed) if a.size >= b.size else (b, a, a_summed)
@@ -76,7 +75,7 @@ def _peak(x: Array) -> int:
 
 
 def _mass(x: Array, dims: tuple[int, ...]) -> int:
-    """The largest sum of magnitudes along some dims, or more."""
+    """An upper bound of the sums of magnitudes along some dims."""
     count = prod(x.shape[d] for d in dims)
     if (most := _peak(x) * count) >= 1 << 53:
         return most
@@ -88,7 +87,7 @@ def _carried(x: Array, carrier: np.dtype[Any]) -> Array:
 
 
 def _narrowed(total: Array, dtype: np.dtype[Any]) -> Array:
-    """Sums in `dtype`, where integers wrap around."""
+    """Convert sums to `dtype`; integers wrap around."""
     if dtype.kind in "iu" and total.dtype.kind == "f":
         total = total.astype(np.int32 if total.itemsize == 4 else np.int64)
     return total.astype(dtype, copy=False)
@@ -96,17 +95,18 @@ def _narrowed(total: Array, dtype: np.dtype[Any]) -> Array:
 
 # ---------------------------------------------------------------------- matrices
 PIECE, LEAST_ROWS = 1 << 18, 256
-"""About how many elements of the larger factor are made a matrix at a time, so that it stays in the
-cache until it is multiplied; and of how many rows at least."""
+"""The approximate number of elements of the larger factor that form a matrix at a time, so that it
+stays in the cache until it is multiplied, and the least number of its rows.
+"""
 
 _SMALL = 64
-"""Multiplications per matrix below which a stack of matrices is multiplied elementwise."""
+"""The number of multiplications per matrix below which a stack is multiplied elementwise."""
 
 
 def _multiplied(
     a: Array, b: Array, summed: Mapping[int, int], dtype: np.dtype[Any]
 ) -> Array:
-    """The sum over dims, which become 1; `a` is not smaller than `b`."""
+    """The sum over dims, which keep size 1; `a` is not smaller than `b`."""
     sizes = [n if m == 1 else m for m, n in zip(a.shape, b.shape, strict=True)]
     result = np.empty([1 if d in summed else n for d, n in enumerate(sizes)], dtype)
     kept = [d for d in range(a.ndim) if d not in summed]
@@ -118,7 +118,7 @@ def _multiplied(
     along_rows = bool(rows) and max(rows) > max(columns, default=-1)
     for piece in _pieces(a, rows, depth):
         left, out = _matrices(a[piece], stack, rows, depth), result[piece]
-        if along_rows:  # as the result lies in memory
+        if along_rows:  # matches the memory layout of the result
             _fill(out, (*stack, *columns, *rows), _matrix_product(
                 right.swapaxes(1, 2), left.swapaxes(1, 2)))
         else:
@@ -127,18 +127,18 @@ def _multiplied(
 
 
 def _fill(out: Array, order: Sequence[int], products: Array) -> None:
-    """Store matrices whose dims are those of `order`; the other dims are 1."""
+    """Store matrices whose dims are in the order `order`; all other dims are 1."""
     target = out.transpose(*order, *(d for d in range(out.ndim) if d not in order))
     target[...] = _narrowed(products, out.dtype).reshape(target.shape)
 
 
 def _as_in_memory(x: Array, dims: Sequence[int]) -> list[int]:
-    """The dims, the one whose elements lie closest to each other last."""
+    """The dims by descending stride, so that the last has the closest elements."""
     return sorted(dims, key=lambda d: -x.strides[d])
 
 
 def _pieces(x: Array, rows: Sequence[int], depth: Sequence[int]) -> Iterator[tuple[slice, ...]]:
-    """Cut the longest dim of the rows."""
+    """Split the longest row dim into pieces."""
     whole = (slice(None),) * x.ndim
     if not rows or x.size <= PIECE:
         yield whole
@@ -153,9 +153,9 @@ def _pieces(x: Array, rows: Sequence[int], depth: Sequence[int]) -> Iterator[tup
 def _matrices(
     x: Array, stack: Sequence[int], rows: Sequence[int], columns: Sequence[int]
 ) -> Array:
-    """x as a stack of matrices, copied (where that is needed) in the order of its memory."""
+    """x as a stack of matrices; a copy, if one is needed, follows the memory order."""
     def run(dims: Sequence[int]) -> tuple[float, int]:
-        """How far elements that follow each other are apart, and less how many there are."""
+        """The stride between neighbours along the last dim, then its negated length."""
         return (x.strides[dims[-1]], -x.shape[dims[-1]]) if dims else (inf, 0)
 
     if run(rows) < run(columns):
@@ -164,7 +164,7 @@ def _matrices(
 
 
 def _collapsed(x: Array, *groups: Sequence[int]) -> Array:
-    """x with each group of dims as one; all other dims have size 1."""
+    """x with each group of dims collapsed into one; all other dims have size 1."""
     order = [d for group in groups for d in group]
     rest = [d for d in range(x.ndim) if d not in order]
     sizes = [prod(x.shape[d] for d in group) for group in groups]

@@ -1,15 +1,16 @@
 """The meaning of scalar bodies: `arith` and `math` on single numbers, evaluated on whole arrays.
 
-The regions of `block.map` and of loop nests hold scalar operations. Here every operation is one
-row of a table and works on arrays that broadcast, so a body is evaluated for all positions at once:
+The regions of `block.map` and of loop nests contain scalar operations. Each of them is one row in
+a table here and works on arrays with broadcasting, so a body is evaluated for all positions at
+once:
 
     evaluate_body(op.body.block, [a, b])     # one array per block argument -> one per yielded value
 
-Types are exact: f32 stays f32, bf16 rounds after every operation, integers wrap around. Narrow
-floats and integers of less than a byte are only converted and chosen between. Integers
-have no sign of their own; the operation decides (`divui` reads the bits of i8 as 0..255). A truth
-value is a one-bit integer: 0 or 1 unsigned, 0 or -1 signed. What MLIR leaves undefined (division by
-zero, conversions out of range) gives some value, never an error or a warning.
+Types are exact: f32 stays f32, bf16 rounds after every operation, and integers wrap around. Narrow
+floats and integers of less than a byte are only converted and selected. Integers are signless; the
+operation determines how they are interpreted (`divui` reads the bits of i8 as 0..255). A truth
+value is a one-bit integer: 0 or 1 unsigned, 0 or -1 signed. Cases that MLIR leaves undefined
+(division by zero, conversions out of range) yield some value, never an error or a warning.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ Comparison = Callable[[Array, Array], Array]
 def evaluate_body(
     block: Block, arguments: Sequence[Array], other: OtherOps | None = None
 ) -> list[Array]:
-    """What the terminator of `block` yields, one array per value.
+    """The values that the terminator of `block` yields, one array each.
 
-    `arguments`: one array per block argument, of the argument's dtype; their shapes broadcast.
-    A result has the broadcast shape of what it depends on: a constant has no dims.
+    `arguments`: one array per block argument, of the argument's dtype; their shapes broadcast. A
+    result has the broadcast shape of the arguments that it depends on; a constant has no dims.
     `other` evaluates operations that are not scalar arithmetic. Raises KeyError, naming the
-    operation, for one that nobody evaluates.
+    operation, for an unknown one.
     """
     assert block.last_op is not None
     return evaluate_values(block, arguments, block.last_op.operands, other)
@@ -52,9 +53,9 @@ def evaluate_values(
     block: Block, arguments: Sequence[Array], wanted: Sequence[SSAValue],
     other: OtherOps | None = None,
 ) -> list[Array]:
-    """The values of `wanted`, which the arguments or operations of `block` define.
+    """The values of `wanted`, which are arguments of `block` or results of its operations.
 
-    Only operations that `wanted` depends on run, so other arguments may be anything.
+    Only operations that `wanted` depends on are evaluated, so other arguments may be anything.
     """
     known: dict[SSAValue, Array] = dict(zip(block.args, arguments, strict=True))
     with np.errstate(all="ignore"):
@@ -65,7 +66,7 @@ def evaluate_values(
 
 
 def operations_behind(block: Block, wanted: Iterable[SSAValue]) -> list[Operation]:
-    """The operations of `block` that `wanted` depends on, in their order."""
+    """The operations of `block` that `wanted` depends on, in program order."""
     needed, found = set(wanted), list[Operation]()
     for op in reversed(list(block.ops)):
         if not needed.isdisjoint(op.results):
@@ -77,7 +78,7 @@ def operations_behind(block: Block, wanted: Iterable[SSAValue]) -> list[Operatio
 def _evaluate_distinct(
     op: Operation, operands: list[Array], other: OtherOps | None
 ) -> Sequence[Array]:
-    """Evaluate an operation on one array and single numbers once for each number in memory."""
+    """Evaluate an operation on one array and scalars, once for each distinct element in memory."""
     arrays = [k for k, operand in enumerate(operands) if operand.size != 1]
     if len(arrays) != 1 or len(op.results) != 1:
         return _evaluate(op, operands, other)
@@ -119,7 +120,7 @@ def _constant(op: arith.ConstantOp) -> Array:
 
 # ---------------------------------------------------------------------- signs of integers
 _SHORT = {dtype_of(signed): dtype_of(plain) for signed, plain in ((i2, ui2), (i4, ui4))}
-"""Dtypes of integers of less than a byte, which are only converted: signed -> unsigned."""
+"""The unsigned dtypes of signed integers of less than a byte, which are only converted."""
 
 
 def _as_signed(x: Array) -> Array:
@@ -128,18 +129,18 @@ def _as_signed(x: Array) -> Array:
 
 
 def _as_unsigned(x: Array) -> Array:
-    """The same bits, read without a sign; of less than a byte, as a byte."""
+    """The same bits read as unsigned; integers of less than a byte become bytes."""
     short = _SHORT.get(x.dtype)
     return x.view(f"u{x.dtype.itemsize}") if short is None else x.view(short).astype(np.uint8)
 
 
 def _as_signless(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Back to `dtype`, which has as many bits or is a truth value (its lowest bit counts)."""
+    """Convert back to `dtype` of the same width; a truth value takes the lowest bit."""
     return (x & 1).astype(np.bool_) if dtype == np.bool_ else x.view(dtype)
 
 
 def _signed(formula: Formula) -> Formula:
-    """A formula on signed integers, for signless ones."""
+    """Adapt a formula on signed integers to signless ones."""
     def apply(*operands: Array) -> Array:
         result = formula(*map(_as_signed, operands))
         return _as_signless(result, operands[0].dtype)
@@ -148,7 +149,7 @@ def _signed(formula: Formula) -> Formula:
 
 
 def _unsigned(formula: Formula) -> Formula:
-    """A formula on unsigned integers, for signless ones."""
+    """Adapt a formula on unsigned integers to signless ones."""
     def apply(*operands: Array) -> Array:
         result = formula(*map(_as_unsigned, operands))
         return _as_signless(result, operands[0].dtype)
@@ -186,7 +187,7 @@ def _round_half_away(x: Array) -> Array:
 
 
 def _fma(x: Array, y: Array, z: Array) -> Array:
-    """x*y + z, rounded once for f32 and smaller; in f64 the product is rounded too."""
+    """x*y + z with one rounding for f32 and smaller types; in f64 the product is rounded, too."""
     total = x.astype(np.float64) * y.astype(np.float64) + z.astype(np.float64)
     return total.astype(x.dtype)
 
@@ -274,11 +275,11 @@ FORMULAS: dict[type[Operation], Formula] = {
     math.FmaOp: _fma,
     math.CopySignOp: np.copysign,
 }
-"""Operations whose operands say everything."""
+"""Operations that are determined by their operands alone."""
 
 FLOAT_PREDICATES: tuple[Comparison, ...] = (
     lambda x, y: np.zeros(np.broadcast_shapes(x.shape, y.shape), np.bool_),  # false
-    np.equal,  # oeq: a comparison with NaN is false by itself, all but "not equal"
+    np.equal,  # oeq: every NumPy comparison with NaN is false, except not_equal
     np.greater,  # ogt
     np.greater_equal,  # oge
     np.less,  # olt
@@ -317,7 +318,7 @@ def _to_float(x: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Signed or unsigned, by `x`: the lowest bits, or the sign's bit repeated."""
+    """Truncate, or extend by zeros or by the sign according to the dtype of `x`."""
     return (x & 1).astype(dtype) if dtype == np.bool_ else x.astype(dtype)
 
 
@@ -345,4 +346,4 @@ CONVERSIONS: dict[type[Operation], Callable[[Array, np.dtype[Any]], Array]] = {
     arith.FPToUIOp: _float_to_unsigned,
     arith.BitcastOp: lambda x, dtype: x.view(dtype),
 }
-"""Operations of one operand that the result's dtype completes."""
+"""Conversions, given the operand and the dtype of the result."""

@@ -1,7 +1,7 @@
-"""Reductions of arrays, as exact as their type: sums of f32 are made in f64 and rounded once.
+"""Reductions as exact as their type: sums of f32 are computed in f64 and rounded once.
 
-NumPy adds rows of a matrix one after another, so that a sum of 20,000 f32 is off by some 70 units
-in the last place: too much for what says what all else must compute.
+NumPy adds the rows of a matrix one after another, so that a sum of 20,000 f32 is wrong by about 70
+units in the last place. A reference for all other implementations must be more exact.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Strided views of arrays that show the same memory at many places.
+"""Strided views of arrays in which the same memory occurs many times.
 
-The windows of a convolution are such a view of its data: each number stands at as many places as
-windows hold it. What is computed from one number is computed once for the memory behind the view,
-and seen through the same strides.
+The windows of a convolution are such a view of its input: each element occurs once in every window
+that contains it. An elementwise function is computed once on the underlying memory, and its result
+is viewed with the same strides.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from dialects.strata.types import Array
 
 def strided(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
     """A view from the first element of `array` on; `strides` in bytes."""
-    plain = array.view(f"V{array.itemsize}")  # NumPy knows no f8E5M2 here
+    plain = array.view(f"V{array.itemsize}")  # as_strided does not support f8E5M2
     return as_strided(plain, shape, strides).view(array.dtype)
 
 
 def stretch(view: Array) -> Array | None:
-    """The memory from the first to the last element of a view, as one dim.
+    """The memory from the first to the last element of a view, as a one-dimensional array.
 
-    None unless it has fewer elements than the view, by half at least.
+    None unless it has at most half as many elements as the view.
     """
     if not view.size or any(s < 0 or s % view.itemsize for s in view.strides):
         return None
@@ -35,7 +35,7 @@ def stretch(view: Array) -> Array | None:
 
 
 def each(function: Callable[[Array], Array], array: Array) -> Array:
-    """`function(array)`, for a function of single numbers, computed once for each in memory."""
+    """`function(array)` for an elementwise function, computed once per element in memory."""
     memory = stretch(array)
     if memory is None:
         return function(array)
@@ -45,6 +45,6 @@ def each(function: Callable[[Array], Array], array: Array) -> Array:
 
 
 def distinct(array: Array) -> Array:
-    """An array of all numbers of a view, and perhaps of others around them in memory."""
+    """An array with all elements of a view, and possibly others between them in memory."""
     memory = stretch(array)
     return array if memory is None else memory

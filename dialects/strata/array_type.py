@@ -1,7 +1,8 @@
-"""What an array must be: element, dtype and sizes, as plain data.
+"""The type of an array as plain data: element type, dtype and shape.
 
-Tensor and buffer types say the same within the IR. This is for running a compiled model, which
-needs no IR: nothing here imports xDSL, and the types can be written to a file and read back.
+Tensor and buffer types carry the same information in the IR. This module serves compiled models,
+which run without any IR. It does not import xDSL, and its types can be written to a file and read
+back.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class ArrayType:
 
     @staticmethod
     def of(type_: Shaped) -> ArrayType:
-        """Of a tensor's or a buffer's type."""
+        """The array type that corresponds to a tensor or buffer type."""
         return ArrayType(str(type_.element), type_.dtype, type_.shape)
 
     @property
@@ -53,28 +54,30 @@ class ArrayType:
 
     # ------------------------------------------------------------------ files
     def facts(self) -> list[Any]:
-        """Everything, as JSON can hold it."""
+        """All fields in a form that JSON can represent."""
         return [self.element, self.dtype.name, [size_facts(s) for s in self.shape]]
 
     @staticmethod
     def read(facts: Sequence[Any]) -> ArrayType:
-        """What `facts` wrote. Raises ValueError, TypeError or AttributeError for anything else."""
+        """The inverse of `facts`. Raises ValueError, TypeError or AttributeError for anything
+        else.
+        """
         element, dtype, shape = facts
         return ArrayType(str(element), _dtype(dtype), tuple(read_size(s) for s in shape))
 
 
 def size_facts(size: Expr) -> int | str:
-    """A size as JSON can hold it: a number, or the text of an expression."""
+    """A size in a form that JSON can represent: an integer, or the text of an expression."""
     return str(size) if size.constant is None else size.constant
 
 
 def read_size(facts: int | str) -> Expr:
-    """What `size_facts` wrote. Raises ValueError for malformed text."""
+    """The inverse of `size_facts`. Raises ValueError for malformed text."""
     return Expr.of(facts) if isinstance(facts, int) else expr_of(facts)
 
 
 def _dtype(name: str) -> np.dtype[Any]:
-    """A dtype by its name. Those that NumPy lacks are of `ml_dtypes`."""
+    """Look up a dtype by name, first in NumPy and then in `ml_dtypes`."""
     try:
         return np.dtype(name)
     except TypeError:

@@ -1,7 +1,7 @@
-"""What compiled code relies on about sizes, and the words for sizes that break it.
+"""The assumptions about sizes that compiled code relies on, and the errors for violations.
 
-`strata.assume` and `strata.size` say it in the IR; this is their meaning as plain data, for running
-a compiled model without any IR: nothing here imports xDSL.
+In the IR, `strata.assume` and `strata.size` express them. This module holds the same information
+as plain data, so that a compiled model runs without any IR. It does not import xDSL.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 
 MAX_SIZE = 2**48
-"""No size that is computed at run time may be larger: nothing of that size fits any memory."""
+"""The upper limit of sizes computed at run time. Nothing larger fits into any memory."""
 
 LARGEST_NUMBER = 2**62
-"""No number that code computes of sizes may be larger: it would not fit 64 bits."""
+"""The upper limit of any number that code computes from sizes, so that it fits into 64 bits."""
 
 
 class SizeError(ValueError):
@@ -25,15 +25,15 @@ class SizeError(ValueError):
 
 
 class IndexRangeError(IndexError):
-    """An index that data bring is outside what it indexes."""
+    """An index taken from run-time data is out of range."""
 
 
 class AccessError(RuntimeError):
-    """An access to memory has left its buffer, which compiled code must never do."""
+    """A memory access was out of bounds, which must never happen in compiled code."""
 
 
 class Assumption(NamedTuple):
-    """`left <= right` or `left == right`, needed by the model's node of that name."""
+    """`left <= right` or `left == right`; `node` names the model node that requires it."""
 
     left: Expr
     relation: str
@@ -42,16 +42,16 @@ class Assumption(NamedTuple):
 
     @property
     def symbols(self) -> frozenset[Symbol]:
-        """The sizes that it is about."""
+        """The sizes that it mentions."""
         return self.left.symbols | self.right.symbols
 
     @property
     def is_limit(self) -> bool:
-        """Whether it says that numbers computed of sizes are small enough for 64 bits."""
+        """Whether it bounds a number computed from sizes so that it fits into 64 bits."""
         return self.relation == "<=" and self.right.constant == LARGEST_NUMBER
 
     def check(self, sizes: Mapping[Symbol, int]) -> None:
-        """Raises SizeError naming the node where the sizes break it."""
+        """Raises SizeError, naming the node, if the sizes violate the assumption."""
         left, right = (int(e.evaluate(sizes)) for e in (self.left, self.right))
         if left == right or (left < right and self.relation == "<="):
             return
@@ -69,43 +69,45 @@ class Assumption(NamedTuple):
                         f"{left} {self.relation} {right} with {values}")
 
     def _excluded(self, sizes: Mapping[Symbol, int]) -> list[Symbol]:
-        """The size n of `1 <= (n - k)*(n - k)`, which says n != k, where k is its value."""
+        """The size n in `1 <= (n - k)*(n - k)`, which encodes n != k, if its value is k."""
         return [symbol for symbol in self.symbols if self.left.constant == 1 and self.right == (
             Expr.symbol(symbol) - sizes[symbol]) * (Expr.symbol(symbol) - sizes[symbol])]
 
     def facts(self) -> list[Any]:
-        """Everything, as JSON can hold it."""
+        """All fields in a form that JSON can represent."""
         return [size_facts(self.left), self.relation, size_facts(self.right), self.node]
 
     @staticmethod
     def read(facts: Sequence[Any]) -> Assumption:
-        """What `facts` wrote."""
+        """The inverse of `facts`."""
         left, relation, right, node = facts
         return Assumption(read_size(left), str(relation), read_size(right), str(node))
 
 
 def size_refusal(value: int, node: str) -> str:
-    """What is wrong with a value that a node computes as a size, and that is none."""
+    """The error message for a computed value that is not a valid size."""
     return f"a size computed at node {node!r} is {value}; it must be from 0 to {MAX_SIZE}"
 
 
 def index_refusal(value: int, low: int, high: int, node: str, label: str) -> str:
-    """What is wrong with an index that is not in [low, high). `label`: what the indices are called.
-    """
+    """The error message for an index outside [low, high). `label` is the name of the indices."""
     name = f"an index of {label!r}" if label else "an index"
     wanted = f"it must be from {low} to {high - 1}" if low < high else "there is nothing to index"
     return f"{name} is {value} at node {node!r}; {wanted}"
 
 
 def farthest_value(key: int, low: int) -> int:
-    """The value that is farthest above `low`, counted without a sign: `farthest` of
-    `strata.require`, whose number is `key`."""
+    """Recover the value that lies farthest above `low` in unsigned distance.
+
+    `key` is the operand of a `strata.require` with `farthest`: the distance with its sign bit
+    inverted.
+    """
     distance = key + (1 << 63)
     value = distance + low
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
 def access_refusal(number: int, texts: Sequence[str]) -> str:
-    """What `strata.trap` says of a number that it found. Checks that were not met say nothing."""
+    """The error message for a non-zero number that `strata.trap` found in its fault buffer."""
     known = 0 < number <= len(texts)
     return texts[number - 1] if known else f"a check stored {number}, which is none of its numbers"

@@ -1,6 +1,6 @@
-"""Size symbols get their values: from the shapes of the arrays that a model is given.
+"""Binds size symbols to values, using the shapes of a model's input arrays.
 
-This is for running a compiled model, which needs no IR: nothing here imports xDSL.
+This module serves compiled models, which run without any IR. It does not import xDSL.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class EvaluationError(Exception):
 
 
 class Shape(Protocol):
-    """A tensor's type, an ArrayType, or whatever else has sizes."""
+    """A tensor type, an ArrayType, or anything else with a shape."""
 
     @property
     def shape(self) -> tuple[Expr, ...]: ...
@@ -39,11 +39,12 @@ def bind_sizes(
 ) -> dict[Symbol, int]:
     """The values of all size symbols, from the run-time shapes of the arguments.
 
-    `known`: values that some have already.
+    `known`: symbols that already have values.
 
-    A dim that is a plain symbol binds it; one that is linear in a single unbound symbol (`2*h + 1`)
-    is solved for it. Raises EvaluationError naming the input and dim where shapes contradict or ask
-    for a size below 0 or above `MAX_SIZE`, or the symbol that nothing binds.
+    A dim that is a plain symbol binds it; one that is linear in a single unbound symbol (`2*h +
+    1`) is solved for it. Raises EvaluationError, naming the input and dim, if shapes contradict
+    each other or require a size below 0 or above `MAX_SIZE`; and, naming the symbol, if no dim
+    determines it.
     """
     labels = names or [f"argument {k}" for k in range(len(types))]
     dims = [dim for type_, array, label in zip(types, arrays, labels, strict=True)
@@ -70,7 +71,7 @@ def _dims(type_: Shape, array: Array, label: str) -> list[tuple[Expr, int, str]]
 
 
 def _bind(expected: Expr, size: int, place: str, sizes: dict[Symbol, int]) -> bool:
-    """Check or solve `expected == size`; False when it has several unbound symbols still."""
+    """Check or solve `expected == size`. False while it cannot be solved for a single symbol."""
     rest = expected.substitute(sizes)
     unbound = sorted(rest.symbols)
     if len(unbound) > 1:
@@ -95,7 +96,7 @@ def _bind(expected: Expr, size: int, place: str, sizes: dict[Symbol, int]) -> bo
 
 
 def _solve(expected: Expr, symbol: Symbol, size: int) -> int | None:
-    """The value of the symbol that makes a linear expression the size, rounded down."""
+    """Solve a linear expression for the symbol, rounding down. None if it is not linear."""
     split = expected.linear([symbol])
     if split is None or symbol not in split[0]:
         return None
@@ -104,5 +105,5 @@ def _solve(expected: Expr, symbol: Symbol, size: int) -> int | None:
 
 
 def settings_text(sizes: Mapping[Symbol, int]) -> str:
-    """`batch = 2, length = 7`, as messages tell sizes."""
+    """Sizes as messages show them: `batch = 2, length = 7`."""
     return ", ".join(f"{name} = {value}" for name, value in sorted(sizes.items()))

@@ -1,16 +1,17 @@
-"""`strata.if`, `strata.loop`: decisions that only a run knows.
+"""`strata.if` and `strata.loop`: control flow that depends on run-time values.
 
     strata.func @main(%x: f32[m, 4], %c: i1[]) -> (f32[m, 4]) inputs ["x", "c"] outputs ["y"] {
       %y = strata.if %c then @small else @large (%x) : f32[m, 4]
       strata.return %y
     }
 
-What is decided upon are functions, as in HLO: they take what they use as arguments, so that every
-function of a module is compiled like any other. The size symbols of a function are bound by the
-shapes of its arguments; those it names in `sizes(...)` are its caller's, of the same name.
+As in HLO, branches and loop bodies are functions of the module. They capture nothing: whatever
+they use is an argument, so they compile like any other function. The shapes of its arguments bind
+a function's size symbols. The sizes listed in `sizes(...)` come from the caller's symbols of the
+same name.
 
-All levels share these operations. On buffers the functions are `host.func`s, which own what they
-return until they return it; then their caller does.
+All levels share these operations. On buffers, the functions are `host.func`s. Returning a buffer
+transfers its ownership to the caller.
 """
 
 from __future__ import annotations
@@ -60,12 +61,13 @@ def function_of(op: Operation, name: str) -> FuncOp:
     raise KeyError(f"the module has no strata.func @{name}")
 
 
-# ---------------------------------------------------------------------- what if and loop share
+# ---------------------------------------------------------------------- shared by if and loop
 class ControlOp(IRDLOperation):
-    """An operation that calls functions. Its results' types may name sizes that it defines.
+    """An operation that calls functions. Its result types may use sizes that it defines.
 
-    Constraints: (C1) the functions' arguments have the operands' element types and ranks; (C2) so
-    have their results those of the operation; (C3) each size that it defines is a dim of a result.
+    Constraints: (C1) the functions' arguments match the operands in element type and rank; (C2)
+    the functions' results match the operation's results in element type and rank; (C3) each size
+    that the operation defines is a dim of a result.
     """
 
     defines = prop_def(SymbolsAttr)
@@ -80,7 +82,7 @@ class ControlOp(IRDLOperation):
         raise NotImplementedError(self.name)
 
     def check_call(self, name: str, inputs: Sequence[SSAValue], results: Sequence[Any]) -> None:
-        """Check the signature of a function against operands and result types, if it is here."""
+        """Check a function's signature against operands and results, if the module defines it."""
         try:
             function = function_of(self, name)
         except KeyError:  # on buffers, or outside a module
@@ -98,7 +100,7 @@ class ControlOp(IRDLOperation):
                 raise VerifyException(f"C3: the size {name} is no dim of a result")
 
     def bind(self, context: Any, arrays: Sequence[Array]) -> None:
-        """Give the defined sizes their values, from the results."""
+        """Bind the defined sizes to the dims of the results."""
         names = set(defined_sizes(self))
         for type_, array in zip(self.result_types, arrays, strict=True):
             for size, found in zip(type_.shape, array.shape, strict=True):
@@ -132,13 +134,13 @@ class ControlOp(IRDLOperation):
 
 
 def _parse_optional(parser: Parser, parse: Callable[[Parser], Shaped]) -> Shaped | None:
-    """A type, if one follows: a control operation may have no results."""
+    """Parse a type if one follows; a control operation may have no results."""
     text = parser._current_token.text  # pyright: ignore[reportPrivateUsage]
     return parse(parser) if re.fullmatch(r"[a-z]+\d\w*", text) else None
 
 
 def _kind(type_: Any) -> tuple[Any, int] | None:
-    """What must agree between a function and its caller: sizes may have other names."""
+    """The parts of a type on which caller and callee must agree; names of sizes may differ."""
     return (type_.element, type_.rank) if isinstance(type_, Shaped) else None
 
 
@@ -150,9 +152,9 @@ def _is_flag(value: SSAValue) -> bool:
 class IfOp(ControlOp):
     """The results of one of two functions: `%y = strata.if %c then @f else @g (%x) : f32[8]`.
 
-    Both get the same operands.
+    Both functions receive the same operands.
 
-    Constraints: (C1) to (C3) as above; (C4) the condition is one truth value.
+    Constraints: (C1) to (C3) as above; (C4) the condition is an `i1[]`.
     """
 
     name = "strata.if"
@@ -219,21 +221,23 @@ class IfOp(ControlOp):
 
 @irdl_op_definition
 class LoopOp(ControlOp):
-    """Call a function again and again, each time with the values that the last call returned.
+    """Call a function repeatedly, passing the values returned by one call to the next.
 
         %h, %ys = strata.loop @step at k trip n while %c carried(%h0) with(%w)
             : f32[b, 8], f32[n, b, 8]
 
-    The function takes the carried values, then those `with` it, which stay the same; it returns,
-    where there is a `while`, whether to go on, then the carried values, then values to be stacked.
-    There are at most `trip` calls; none, if `%c` is false at first. The function's size `k` is the
-    number of the call, from 0. Results: the last carried values, then one tensor per stacked value
-    with a new first dim, one entry per call (0 entries with sizes 0 where nothing was called).
+    The function takes the carried values, then the loop-invariant values after `with`. It returns
+    the condition to continue (only if there is a `while`), then the new carried values, then the
+    values to stack. `trip` is an upper bound of the trip count. If `%c` is initially false, there
+    are no calls. The function's size `k` is the number of the call, starting at 0. The results are
+    the final carried values, followed by one tensor per stacked value with a new first dim that
+    has one entry per call. Without any call there are no entries, and sizes that the loop defines
+    are 0.
 
-    On buffers, the body gets the carried buffers lent; the loop owns what it returned.
+    On buffers, the body borrows the carried buffers, and the loop owns what the body returns.
 
-    Constraints: (C1) to (C3) as above; (C4) `trip` or `while` is there; (C5) the condition is one
-    truth value.
+    Constraints: (C1) to (C3) as above; (C4) there is a `trip`, a `while`, or both; (C5) the
+    condition is an `i1[]`.
     """
 
     name = "strata.loop"
@@ -269,7 +273,7 @@ class LoopOp(ControlOp):
 
     @property
     def step_symbol(self) -> Symbol:
-        """The function's symbol for the number of the call."""
+        """The body's size symbol that holds the number of the call."""
         [symbol] = self.step.data
         return symbol
 
@@ -279,12 +283,12 @@ class LoopOp(ControlOp):
 
     @property
     def carried(self) -> Sequence[SSAValue]:
-        """The values before the first call."""
+        """The initial values of the loop-carried values."""
         return self.operands[self._first: self._first + self._count]
 
     @property
     def inputs(self) -> Sequence[SSAValue]:
-        """The values that stay the same."""
+        """The loop-invariant values."""
         return self.operands[self._first + self._count:]
 
     @property
@@ -324,7 +328,7 @@ class LoopOp(ControlOp):
         return results
 
     def run(self, context: Any, operands: Sequence[Array], call: Call) -> list[Array]:
-        """The results; `context.sizes` has the caller's sizes."""
+        """Run the loop and return its results. `context.sizes` holds the caller's sizes."""
         going = not self._first or bool(operands[0])
         values = list(operands[self._first: self._first + self._count])
         inputs = operands[self._first + self._count:]
@@ -343,7 +347,7 @@ class LoopOp(ControlOp):
             stacks, self.result_types[self._count:], strict=True))]
 
     def _stack(self, arrays: Sequence[Array], type_: Shaped, sizes: dict[Symbol, int]) -> Array:
-        """What the calls gave, stacked; without calls, sizes that the loop defines are 0."""
+        """Stack one value of all calls. Without calls, sizes that the loop defines are 0."""
         if len({a.shape for a in arrays}) > 1:
             raise ValueError("the values that the loop stacks have different shapes")
         if arrays:

@@ -1,4 +1,4 @@
-"""The dialect `strata`: what all levels share."""
+"""The dialect `strata`, which all levels share."""
 
 from xdsl.ir import Dialect
 

@@ -1,4 +1,4 @@
-"""Element types: the numbers that tensors are made of, in the IR, in NumPy and in memory.
+"""Element types of tensors: in the IR, as NumPy dtypes, and in memory.
 
     i1                         truth values
     i8 i16 i32 i64             signed integers; ui8 ... ui64 unsigned ones
@@ -6,10 +6,10 @@
     f16 bf16 f32 f64           floats to compute with
     f8E4M3FN f4E2M1FN ...      narrow floats, which are only stored: `NARROW_FLOATS`
 
-An element takes whole bytes in memory: truth values and whatever has less than 8 bits take one,
-of which the lowest bits count. Every narrow float is described by the `SEMANTICS` of its type: the
-bits of exponent and mantissa, the bias, and how NaN and infinities are written. Whoever encodes or
-decodes it reads that, and has no code for a single format.
+An element occupies whole bytes in memory. Truth values and types of fewer than 8 bits occupy one
+byte, of which the low bits are significant. The `SEMANTICS` of a narrow float's type describe its
+format: the bits of exponent and mantissa, the bias, and the encodings of NaN and infinities.
+Encoders and decoders use this description and contain no code for individual formats.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ NARROW_FLOATS: dict[ReducedPrecisionFloatType, np.dtype[Any]] = {
     f8E8M0FNU: np.dtype(ml_dtypes.float8_e8m0fnu),
     f4E2M1FN: np.dtype(ml_dtypes.float4_e2m1fn),
 }
-"""Floats of a byte or less. Values of them are converted to f32 before anything is computed."""
+"""Floats of at most one byte. They are converted to f32 before any computation."""
 
 _DTYPES: dict[Attribute, np.dtype[Any]] = {
     f16: np.dtype(np.float16), bf16: np.dtype(ml_dtypes.bfloat16), f32: np.dtype(np.float32),
@@ -77,16 +77,16 @@ _SIGNLESS: dict[Attribute, Attribute] = {
 _UNSIGNED = frozenset((i1, *_SIGNLESS))
 _ELEMENTS = {dtype: element for element, dtype in _DTYPES.items() if element != index}
 ELEMENTS = tuple(_ELEMENTS.values())
-"""All that tensors can be made of."""
+"""All element types of tensors."""
 
 
 def dtype_of(element: Attribute) -> np.dtype[Any]:
-    """The NumPy dtype of an element type. Raises KeyError for a type that has none."""
+    """The NumPy dtype of an element type. Raises KeyError for a type without one."""
     return _DTYPES[element]
 
 
 def element_of(dtype: np.dtype[Any]) -> Attribute:
-    """The element type of a NumPy dtype. Raises KeyError for one we do not have."""
+    """The element type of a NumPy dtype. Raises KeyError for an unsupported dtype."""
     return _ELEMENTS[np.dtype(dtype)]
 
 
@@ -107,7 +107,8 @@ def is_narrow_float(element: Attribute) -> bool:
 
 @cache
 def holds(wide: Attribute, narrow: Attribute) -> bool:
-    """Whether one float type has all numbers of another; of a byte, all are tried."""
+    """Whether one float type represents every value of another. For narrow floats, all are tried.
+    """
     if not is_narrow_float(narrow):
         return wide in (f32, narrow)
     codes = np.arange(1 << bit_width(narrow), dtype=np.uint8).view(dtype_of(narrow))
@@ -121,31 +122,32 @@ def is_unsigned(element: Attribute) -> bool:
 
 
 def is_short_integer(element: Attribute) -> bool:
-    """True for integers of less than a byte that are no truth values."""
+    """True for integers of less than a byte, except truth values."""
     return isinstance(element, IntegerType) and 1 < element.bitwidth < 8
 
 
 def signless(element: Attribute) -> Attribute:
-    """The type that scalar `arith` works on: ui8 becomes i8, the rest stays."""
+    """The type used by scalar `arith` operations: ui8 becomes i8; other types are unchanged."""
     return _SIGNLESS.get(element, element)
 
 
 def byte_width(element: Attribute) -> int:
-    """Bytes of one stored element; what has less than 8 bits takes one byte."""
+    """Bytes of one stored element, at least 1."""
     return _DTYPES[element].itemsize
 
 
 def bit_width(element: Attribute) -> int:
-    """The bits that count: 1 of a truth value, 4 of i4 and f4E2M1FN, 64 of `index`."""
+    """The number of significant bits: 1 for i1, 4 for i4 and f4E2M1FN, 64 for `index`."""
     if isinstance(element, IntegerType | ReducedPrecisionFloatType):
         return element.bitwidth
     return 8 * byte_width(element)
 
 
 def wide_element(element: Attribute) -> Attribute:
-    """What elements are computed and accumulated in.
+    """The type in which elements are computed and accumulated.
 
-    f32 for f16, bf16 and narrow floats, a byte for shorter integers, and any other type itself.
+    This is f32 for f16, bf16 and narrow floats, i8 or ui8 for shorter integers, and the type
+    itself otherwise.
     """
     if is_half(element) or is_narrow_float(element):
         return f32
@@ -155,7 +157,7 @@ def wide_element(element: Attribute) -> Attribute:
 
 
 def semantics_of(element: Attribute) -> FloatSemantics:
-    """The description of a narrow float."""
+    """The format description of a narrow float."""
     assert isinstance(element, ReducedPrecisionFloatType)
     return element.SEMANTICS
 
@@ -166,5 +168,5 @@ def largest(element: Attribute) -> float:
 
 
 def precision(element: Attribute) -> float:
-    """How much larger than 1 the next number of a float type is."""
+    """The machine epsilon of a float type: the distance from 1 to the next larger number."""
     return float(cast(Any, ml_dtypes).finfo(dtype_of(element)).eps)

@@ -1,4 +1,4 @@
-"""Expressions and symbols as attributes, and how they are read from xDSL's tokens."""
+"""Expressions and symbols as attributes, and their parsing from xDSL's tokens."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["ExprAttr", "SizesAttr", "SymbolsAttr", "format_sizes", "format_symbo
 
 
 class ParserTokens:
-    """xDSL's parser as the token source of `parse_expr`; `%name` goes through `operand`."""
+    """Adapts xDSL's parser to a token source for `parse_expr`; `operand` resolves `%name`."""
 
     def __init__(self, parser: AttrParser, operand: Callable[[], str] | None = None):
         self.parser, self.operand = parser, operand
         self.span = parser._current_token.span  # pyright: ignore[reportPrivateUsage]
-        """Of the token that was taken last."""
+        """The span of the most recently consumed token."""
 
     def peek(self) -> str | None:
         return self.parser._current_token.text  # pyright: ignore[reportPrivateUsage]
@@ -38,7 +38,7 @@ class ParserTokens:
 
 
 def parse_size(parser: AttrParser, operand: Callable[[], str] | None = None) -> Expr:
-    """One expression at the parser's position; xDSL's ParseError if it is malformed."""
+    """Parse one expression. Raises xDSL's ParseError if it is malformed."""
     tokens = ParserTokens(parser, operand)
     try:
         return expr_syntax.parse_expr(tokens)
@@ -93,7 +93,7 @@ class SizesAttr(Data[tuple[Expr, ...]]):
 
 
 def parse_symbol(parser: AttrParser) -> Symbol:
-    """One symbol at the parser's position; xDSL's ParseError for what is none."""
+    """Parse one symbol. Raises xDSL's ParseError if there is none."""
     try:
         return expr_syntax.parse_symbol(ParserTokens(parser))
     except ValueError as error:

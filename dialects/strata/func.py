@@ -6,9 +6,9 @@
       strata.return %logits
     }
 
-Size symbols in argument types are bound by the arguments' run-time shapes; a function that others
-call may name more, which it has from its caller: `sizes(batch)` behind the results. `inputs` and
-`outputs` keep the model's own names, which need not be identifiers.
+The arguments' run-time shapes bind the size symbols in argument types. A function called by others
+may receive further sizes from its caller, which it lists after the results: `sizes(batch)`.
+`inputs` and `outputs` keep the model's own names, which need not be identifiers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from dialects.text.region_syntax import ValuesOp, parse_argument, print_argument
 from dialects.text.syntax import parse_names, print_names, strings
 
 MAIN = "main"
-"""The name of a model's own function."""
+"""The name of a model's entry function."""
 
 
 @irdl_op_definition
@@ -47,8 +47,8 @@ class FuncOp(IRDLOperation):
     """A function from tensors to tensors.
 
     Constraints: (C1) one name per argument and per result; (C2) the terminator returns values of
-    the declared types; (C3) every size symbol of a result in the body occurs in an argument's type,
-    or in `sizes`, or is defined by an operation before (dialects/strata/sizes.py,
+    the declared types; (C3) every size symbol in the type of a value in the body occurs in an
+    argument's type or in `sizes`, or an earlier operation defines it (dialects/strata/sizes.py,
     dialects/strata/control.py).
     """
 
@@ -86,7 +86,7 @@ class FuncOp(IRDLOperation):
 
     @property
     def caller_sizes(self) -> list[Symbol]:
-        """The size symbols that it has from its caller."""
+        """The size symbols that its caller provides."""
         return [] if self.sizes is None else list(self.sizes.data)
 
     @property
@@ -172,7 +172,7 @@ class ReturnOp(ValuesOp):
 
 
 def main_function(module: Operation) -> FuncOp:
-    """The model's function. Raises ValueError when the module has none."""
+    """The model's entry function. Raises ValueError if the module has none."""
     for op in module.regions[0].block.ops:
         if isinstance(op, FuncOp) and op.sym_name.data == MAIN:
             return op

@@ -1,4 +1,4 @@
-"""Arrays of mapped files. Nothing here imports xDSL."""
+"""Detects arrays that are views of memory-mapped files. Nothing here imports xDSL."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 READ_WHOLE = 64 << 20
-"""Bytes up to which a file is read rather than mapped: what is cut short meanwhile ends nothing."""
+"""Files up to this many bytes are read instead of mapped, so that truncating one is harmless."""
 
 
 def mapping_of(array: Array) -> mmap.mmap | None:
-    """The mapped file whose bytes an array is a view of, if it is."""
+    """The mapped file that an array is a view of, or None."""
     base = _owner(array)
     return base if isinstance(base, mmap.mmap) else None
 
 
 def _owner(array: Array) -> object:
-    """What holds the memory of an array."""
+    """The object that owns an array's memory."""
     base: object = array
     while isinstance(base, (np.ndarray, memoryview)):
         base = cast(object, base.base if isinstance(base, np.ndarray) else base.obj)
@@ -31,15 +31,18 @@ def _owner(array: Array) -> object:
 
 
 class MappedFiles(NamedTuple):
-    """The memory of this process that is of files, whoever mapped them: PyTorch, say, through which
-    no array can be seen. Ranges are in order."""
+    """The address ranges of this process that map files, in ascending order.
+
+    They include mappings created by other libraries such as PyTorch, whose arrays hide their
+    owner.
+    """
 
     starts: list[int]
     ends: list[int]
 
     @staticmethod
     def now() -> MappedFiles:
-        """As the system tells it; nothing where it does not (it is not Linux).
+        """The current mappings, read from Linux's `/proc`; empty on other systems.
 
         Source: Linux, proc_pid_maps(5): range, permissions, offset, device, inode, path.
         """
@@ -56,7 +59,7 @@ class MappedFiles(NamedTuple):
         return MappedFiles([start for start, _ in found], [end for _, end in found])
 
     def hold(self, array: Array) -> bool:
-        """Whether an array is of a mapped file, or of the bytes of one that was read whole."""
+        """Whether an array lies in a mapped file, or in the bytes of a file that was read whole."""
         place = bisect_right(self.starts, array.ctypes.data) - 1
         return isinstance(_owner(array), (mmap.mmap, bytes)) or (
             place >= 0 and array.ctypes.data < self.ends[place])

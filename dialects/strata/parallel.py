@@ -1,4 +1,4 @@
-"""Work on large arrays by several threads: NumPy and hashlib let others run while they work."""
+"""Processes large arrays in several threads: NumPy and hashlib release the GIL."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MOST_THREADS = 8
-"""Copying and hashing do not get faster with more: memory is what bounds them."""
+"""More threads do not speed up copying and hashing, which memory bandwidth limits."""
 
 
 def in_threads(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """What `work` gives for each item, in their order. An error of one of them is raised.
+    """Apply `work` to each item in threads. Results are in order; the first error is raised.
 
-    Items are worth a thread's start each: megabytes. They see the caller's context variables, such
-    as NumPy's error state.
+    Each item should be worth starting a thread, for instance megabytes of data. Threads inherit
+    the caller's context variables, such as NumPy's error state.
     """
     todo = list(items)
     count = min(len(todo), MOST_THREADS, _processors())

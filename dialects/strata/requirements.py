@@ -1,14 +1,15 @@
-"""`strata.require`: what indices that data bring must be; `strata.trap`: what a kernel found.
+"""`strata.require` checks the range of run-time indices; `strata.trap` reports kernel faults.
 
     strata.require -1000 <= %ids < 1000 of "ids"
     %y = graph.gather %table, %ids {axis = 0} : f32[n, 64]
 
-All levels share it. From the loop level on it stands behind the one value that is farthest out:
+All levels share these operations. From the loop level on, `strata.require` checks a single number,
+the value that is farthest out:
 
     strata.require -1000 <= farthest %worst < 1000 of "ids"
 
-Reads and writes by such indices never leave their buffers, whatever the values are: this operation
-only turns values that are wrong into an error. It may therefore stand behind what uses them.
+Accesses with such indices stay within their buffers whatever the values are: this operation only
+turns wrong values into an error. It may therefore follow the operations that use them.
 """
 
 from __future__ import annotations
@@ -45,16 +46,17 @@ from dialects.text.syntax import location_name, parse_value, strings
 
 @irdl_op_definition
 class RequireOp(IRDLOperation):
-    """Every element of an integer tensor is in a range: `strata.require -n <= %i < n of "ids"`.
+    """Require all elements of an integer tensor to be in range: `strata.require -n <= %i < n`.
 
-    A tensor without elements is always right. `of` is what the values are called in messages. A run
-    ends with an IndexRangeError that names the operation's node where it does not hold. With
-    `farthest` the operand is one number instead, the maximum over the values of the unsigned
-    difference value - low, as i64 with its sign bit inverted. So one maximum finds what is too
-    small, too, and also tells it.
+    An empty tensor satisfies every requirement. `of "ids"` gives the values a name for messages. A
+    violation ends the run with an IndexRangeError that names the operation's model node. With
+    `farthest`, the operand is a single number instead: the maximum over all values of the unsigned
+    difference value - low, as an i64 with its sign bit inverted. A value below `low` wraps around
+    to a large difference, so this maximum detects values that are too small as well, and the
+    offending value can be recovered from it.
 
     Constraints: (C1) the operand has integer elements, not truth values; (C2) at the host level,
-    and with `farthest`, it is one i64.
+    and with `farthest`, the operand is a single i64.
     """
 
     name = "strata.require"
@@ -68,7 +70,7 @@ class RequireOp(IRDLOperation):
     def of(
         low: Size, values: SSAValue, high: Size, label: str = "", *, farthest: bool = False
     ) -> RequireOp:
-        """`low` <= `values` < `high`; `label`: what messages call the values."""
+        """Require `low` <= `values` < `high`. `label`: the name of the values in messages."""
         properties: dict[str, Attribute] = {
             "low": ExprAttr(Expr.of(low)), "high": ExprAttr(Expr.of(high))}
         if farthest:
@@ -78,12 +80,12 @@ class RequireOp(IRDLOperation):
         return RequireOp.create(operands=[values], properties=properties)
 
     def moved(self, values: SSAValue) -> RequireOp:
-        """The same requirement of another value."""
+        """The same requirement for another value."""
         return RequireOp.create(operands=[values], properties={**self.properties})
 
     @property
     def label(self) -> str:
-        """What messages call the values; empty where they have no name."""
+        """The name of the values in messages, or an empty string."""
         return "" if self.of_ is None else self.of_.data
 
     @property
@@ -103,7 +105,7 @@ class RequireOp(IRDLOperation):
             raise VerifyException("C2: at the host level, strata.require is about one i64")
 
     def check(self, values: Array, sizes: Mapping[Symbol, int]) -> None:
-        """Raises IndexRangeError for a value that is outside. `sizes`: the symbols' values."""
+        """Raises IndexRangeError for a value out of range. `sizes`: the symbols' values."""
         low, high = (int(e.data.evaluate(sizes)) for e in (self.low, self.high))
         for value in self._suspects(values, low):
             if not low <= value < max(high, low + (self.farthest is not None)):
@@ -144,10 +146,10 @@ class RequireOp(IRDLOperation):
 
 @irdl_op_definition
 class TrapOp(IRDLOperation):
-    """End the run where something was found wrong: `strata.trap %fault ["load of %x", ...]`.
+    """End the run if a kernel recorded a fault: `strata.trap %fault ["load of %x", ...]`.
 
-    The operand is a buffer of one number: 0, or that of one of the texts, counted from 1. Then the
-    run ends with an AccessError of that text.
+    The operand is a buffer of one number: 0 for no fault, otherwise the 1-based number of one of
+    the texts. In that case the run ends with an AccessError that has this text.
 
     Constraint: (C1) the operand is one i64.
     """
@@ -170,7 +172,7 @@ class TrapOp(IRDLOperation):
             raise VerifyException("C1: strata.trap looks at one i64")
 
     def check(self, fault: Array) -> None:
-        """Raises AccessError where something was found."""
+        """Raises AccessError if a fault was recorded."""
         number = int(fault.reshape(-1)[0])
         if number:
             raise AccessError(access_refusal(number, self.messages))

@@ -1,4 +1,4 @@
-"""The check that two tensors, or two buffers, can hold the same elements."""
+"""Checks that two tensors, or two buffers, can hold the same elements."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _NONE: frozenset[Symbol] = frozenset()
 
 
 def check_same_elements(op: Operation, source: SSAValue, target: SSAValue) -> None:
-    """C1 of views and copies. Raises VerifyException where the two certainly differ.
+    """C1 of views and copies. Raises VerifyException if the two certainly differ.
 
-    Of sizes nothing is known but that they are not negative: n and m elements may be as many.
+    Sizes are only known to be non-negative, so n and m elements may be the same number.
     """
     a, b = source.type, target.type
     assert isinstance(a, Shaped) and isinstance(b, Shaped)

@@ -1,20 +1,28 @@
-"""Schedules: how a kernel's axes become grid, loops and tiles. Attributes, visible in every dump.
+"""Schedules: attributes that map a kernel's axes to grid, loops and tiles, shown in dumps.
 
     schedule<grid i0 tile 1, grid i1 tile 64 lanes, loop i2 tile 1 unroll 4 | warps = 4>
 
-Levels are nested in the order written. `grid`: one program per tile, all in parallel. `loop`: the
-program walks the tiles. `whole`: one tile holds the whole axis (its tile size may exceed the
-extent, then the rest is masked). `unroll`: so many trips of a loop in one; of a grid level, whose
-tile it is, the program computes the positions one by one (`passes.loop_to_block.copies`). `lanes`
-lie in the lanes of vector registers. A `group` is a tile of a summed axis whose positions lie side
-by side inside each lane: an instruction multiplies and sums them at once. `matrix` tiles, of rows
-and of a summed axis, lie in matrix registers while products are summed up; further levels of such
-rows walk what is made of the sums. Within each tile of a `partial` level of a summed axis, sums
-start from zero; then they are added to the sums so far. So a long sum is one of a few short sums,
-which loses fewer digits (pairwise summation, Higham 1993).
+Levels are nested in the order in which they are written, outermost first. Their kinds are:
 
-Options follow the levels. What each is called, may be and means stands in `schedule_options.py`,
-and, for those that only a target reads, beside that target's rules; `list options` prints them.
+- `grid`: one program per tile; all programs run in parallel.
+- `loop`: the program iterates over the tiles.
+- `whole`: a single tile covers the whole axis. Its size may exceed the extent; the rest is masked.
+
+`unroll n` on a loop executes n trips per iteration. On a grid level it is the tile size, and the
+program computes the tile's positions one by one (`passes.loop_to_block.copies`). A level may have
+a role:
+
+- `lanes`: the tile lies in the lanes of vector registers.
+- `group`: a tile of a reduction axis whose positions are adjacent inside each lane, so that one
+  instruction multiplies and sums them (a dot-product instruction).
+- `matrix`: tiles of rows and of a reduction axis that lie in matrix registers while products are
+  accumulated. Further levels of the same rows process the accumulated values.
+- `partial`: on a reduction axis, each tile starts a new partial sum from zero, which is then added
+  to the total. A long sum becomes a sum of short ones and loses less precision (pairwise
+  summation, Higham 1993).
+
+Options follow the levels. `schedule_options.py` declares their names, types and meanings. A target
+declares those that only it reads beside its own rules. `list options` prints all of them.
 """
 
 from __future__ import annotations
@@ -60,7 +68,7 @@ class Level:
 
 
 def _axis_text(axis: Symbol) -> str:
-    """Only an axis can stand there, so that any word is its name."""
+    """An axis as text. Only an axis may occur here, so its bare name needs no prefix."""
     plain = axis.name.isascii() and axis.name.isidentifier()
     return axis.name if plain else quoted(axis.name)
 
@@ -92,17 +100,17 @@ class Schedule:
 
     @property
     def lanes(self) -> Symbol | None:
-        """The axis that lies in vector lanes."""
+        """The axis in vector lanes."""
         return next((x.axis for x in self.levels if x.lanes), None)
 
     @property
     def group(self) -> Symbol | None:
-        """The summed axis of which a few positions share a lane."""
+        """The reduction axis of which a few positions share a lane."""
         return next((x.axis for x in self.levels if x.group), None)
 
     @property
     def matrix(self) -> frozenset[Symbol]:
-        """The axes of which tiles lie in matrix registers."""
+        """The axes whose tiles lie in matrix registers."""
         return frozenset(x.axis for x in self.levels if x.matrix)
 
     def __str__(self) -> str:
@@ -136,7 +144,10 @@ class ScheduleAttr(Data[Schedule]):
 
 
 def parse_schedule(text: str, known: KnownOptions | None = None) -> Schedule:
-    """What `str` of a schedule gave. Raises ParseError. `known`: the options that there are."""
+    """Parse the text that `str` of a schedule produces. Raises ParseError.
+
+    `known`: the options that exist.
+    """
     context = OptionContext(schedule_options=known or KnownOptions())
     return ScheduleAttr.parse_parameter(Parser(context, text))
 

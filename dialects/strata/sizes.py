@@ -1,4 +1,4 @@
-"""`strata.size`, `strata.assume`: sizes that only a run knows, and what the code relies on.
+"""`strata.size` defines sizes at run time; `strata.assume` states what the code relies on.
 
     strata.func @main(%x: f32[n, 4]) -> (f32[m, 4]) inputs ["x"] outputs ["y"] {
       ...
@@ -32,7 +32,7 @@ from dialects.text.syntax import location_name, parse_value
 
 
 def defined_sizes(op: Operation) -> list[Symbol]:
-    """The size symbols that have a value only once the operation has run: its `defines`."""
+    """The size symbols that an operation defines when it runs."""
     names = op.properties.get("defines")
     return list(names.data) if isinstance(names, SymbolsAttr) else []
 
@@ -41,11 +41,11 @@ def defined_sizes(op: Operation) -> list[Symbol]:
 class SizeOp(IRDLOperation):
     """Elements of a tensor become sizes: `strata.size h, w = %shape`, with %shape: i64[2].
 
-    They are read when the operation runs; what uses them stands behind it. Each must be from 0 to
-    2**48, else the run ends with an error that names the operation's node. At the host level the
-    operand is a buffer.
+    The elements are read when the operation runs, so every use of the sizes must follow it. Each
+    must be from 0 to 2**48; otherwise the run ends with an error that names the operation's model
+    node. At the host level the operand is a buffer.
 
-    Constraints: (C1) i64 elements; (C2) as many elements as names.
+    Constraints: (C1) i64 elements; (C2) one element per name.
     """
 
     name = "strata.size"
@@ -66,14 +66,14 @@ class SizeOp(IRDLOperation):
                                   f"{type_.count} elements")
 
     def read(self, values: Sequence[int]) -> dict[Symbol, int]:
-        """The symbols' values. Raises SizeError for one that is no size."""
+        """The symbols' values. Raises SizeError for an invalid size."""
         for value in values:
             if not 0 <= value <= MAX_SIZE:
                 raise SizeError(self.refusal(value))
         return dict(zip(defined_sizes(self), values, strict=True))
 
     def refusal(self, value: int) -> str:
-        """What is wrong with a value that is no size."""
+        """The error message for a value that is not a valid size."""
         return size_refusal(value, location_name(self))
 
     def evaluate(self, context: Any, source: Array) -> Sequence[Array]:
@@ -94,10 +94,12 @@ class SizeOp(IRDLOperation):
 
 @irdl_op_definition
 class AssumeOp(IRDLOperation):
-    """What the code relies on about sizes: `strata.assume 2*h - 1 <= w`, or `... == w`.
+    """An assumption about sizes on which the code relies: `strata.assume 2*h - 1 <= w`, or `... ==
+    w`.
 
-    Checked once for each set of run-time sizes, before anything runs; where a size is known only
-    later, when the run gets there. Its location is the node of the model that needs it.
+    It is checked once for each set of run-time sizes, before anything runs. If a size only becomes
+    known during the run, it is checked when the run reaches this operation. Its location is the
+    model node that requires it.
     """
 
     name = "strata.assume"
@@ -114,16 +116,16 @@ class AssumeOp(IRDLOperation):
 
     @property
     def symbols(self) -> frozenset[Symbol]:
-        """The sizes that it is about."""
+        """The sizes that it mentions."""
         return self.left.data.symbols | self.right.data.symbols
 
     @property
     def assumption(self) -> Assumption:
-        """What it says, as plain data."""
+        """The assumption as plain data."""
         return Assumption(self.left.data, self.relation.data, self.right.data, location_name(self))
 
     def check(self, sizes: Mapping[Symbol, int]) -> None:
-        """Raises SizeError naming the node where the sizes break it."""
+        """Raises SizeError, naming the node, if the sizes violate the assumption."""
         self.assumption.check(sizes)
 
     def evaluate(self, context: Any) -> Sequence[Any]:
@@ -150,7 +152,7 @@ def assumptions_of(function: Operation) -> list[Assumption]:
 
 
 def check_assumptions(function: Operation, sizes: Mapping[Symbol, int]) -> None:
-    """Check every assumption of a function on sizes that are known. Raises SizeError."""
+    """Check every assumption of a function whose sizes are all known. Raises SizeError."""
     for assumption in assumptions_of(function):
         if assumption.symbols <= sizes.keys():
             assumption.check(sizes)

@@ -1,4 +1,4 @@
-"""Which sizes a region names in its types and expressions."""
+"""Finds the sizes that a region uses in its types and expressions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIZES = (Kind.SIZE, Kind.COMPUTED)
 def unnamed_sizes(
     region: Region, named: Sequence[Symbol], exprs: Sequence[Expr] = ()
 ) -> list[Symbol]:
-    """The sizes in a kernel's body, and in `exprs`, that are not among `named`, in order."""
+    """The sorted sizes used in a kernel's body or in `exprs` that are not among `named`."""
     found = {symbol for expr in (*exprs, *_exprs_in(region)) for symbol in expr.symbols
              if symbol.kind in _SIZES}
     return sorted(found - {*named})
@@ -46,7 +46,7 @@ def _sizes_of(values: Sequence[SSAValue]) -> Iterator[Expr]:
 
 
 def exprs_of_attribute(attribute: Attribute) -> Iterator[Expr]:
-    """The expressions that an attribute of ours holds; those in nested lists as well."""
+    """The expressions in one of Strata's attributes, including those in nested lists."""
     if isinstance(attribute, ExprAttr):
         yield attribute.data
     elif isinstance(attribute, SizesAttr):

@@ -1,4 +1,4 @@
-"""The type of tiles: dims, and where they lie in registers; see `dialects.strata.types`."""
+"""The type of tiles: their dims and register layout. See `dialects.strata.types`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ __all__ = ["ShapeAttr", "TileType", "parse_tile_body", "parse_tile_type", "tile"
 
 @irdl_attr_definition
 class ShapeAttr(Data[tuple[tuple[int, ...], int, int, bool]]):
-    """The dims of a tile; which of them lies in vector lanes, and which is grouped inside each
-    lane (-1: none): `<{4}x[64]>`; whether it lies in matrix registers: `<(32x32)>`."""
+    """The dims of a tile and their register layout: `<{4}x[64]>` or `<(32x32)>`.
+
+    The data are the dims, the dim that lies in vector lanes, the dim that is grouped inside each
+    lane (-1 for none), and whether the tile lies in matrix registers.
+    """
 
     name = "strata.shape"
 
@@ -38,13 +41,14 @@ def _format_dims(dims: tuple[int, ...], lanes: int, group: int, matrix: bool) ->
 
 @irdl_attr_definition
 class TileType(ParametrizedAttribute, TypeAttribute):
-    """A tile of values of one program: `!strata.tile<6x[64]xf32>`.
+    """A tile of values in one program: `!strata.tile<6x[64]xf32>`.
 
-    Dims are constants. The dim in brackets lies in the lanes of vector registers, the others are
-    unrolled into registers; targets whose programs have no visible lanes mark none. The dim in
-    braces is grouped: its positions lie side by side inside one lane, as the bytes do that an
-    instruction multiplies and sums at once. A tile of no dims, `tile<f32>`, is a scalar. All dims
-    in parentheses: the tile lies in registers that hold matrices, the last dim along their rows.
+    Dims are constants. The dim in brackets lies in the lanes of vector registers; the others are
+    unrolled into registers. Targets whose programs have no visible lanes mark no dim. The dim in
+    braces is grouped: its positions are adjacent inside one lane, like the bytes that a
+    dot-product instruction multiplies and sums. A tile without dims, `tile<f32>`, is a scalar.
+    Parentheses around all dims mean that the tile lies in matrix registers, with the last dim
+    along their rows.
     """
 
     name = "strata.tile"
@@ -82,7 +86,7 @@ class TileType(ParametrizedAttribute, TypeAttribute):
         return f"tile<{dims}{'x' if dims else ''}{self.element}>"
 
     def __str__(self) -> str:
-        """As operations of ours write it."""
+        """The short form, as Strata's operations print it."""
         return self.short
 
     @classmethod
@@ -139,7 +143,7 @@ def _parse_dims(parser: AttrParser) -> tuple[tuple[int, ...], int, int, bool]:
 
 
 def _parse_matrix_dims(parser: AttrParser) -> tuple[int, ...]:
-    """The dims of `(32x32)x`, behind the parenthesis."""
+    """The dims of `(32x32)x`, after the opening parenthesis."""
     dims = [parser.parse_shape_dimension(False)]
     while not parser.parse_optional_punctuation(")"):
         parser.parse_shape_delimiter()
@@ -149,7 +153,7 @@ def _parse_matrix_dims(parser: AttrParser) -> tuple[int, ...]:
 
 
 def _opening_mark(parser: AttrParser) -> Literal["]", "}"] | None:
-    """What closes the mark that the parser has read, if there was one."""
+    """Parse an opening mark, if there is one, and return the mark that closes it."""
     if parser.parse_optional_punctuation("["):
         return "]"
     return "}" if parser.parse_optional_punctuation("{") else None

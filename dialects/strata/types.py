@@ -1,11 +1,11 @@
-"""Types and attributes that all levels share, under the dialect name `strata`.
+"""Types and attributes of the dialect `strata`, which all levels share.
 
-Short text forms are used inside our operations' own syntax:
+Strata's operations use short text forms in their syntax:
 
     f32[batch, 3, 2*h]        a tensor or buffer: element type, then sizes as expressions
-    tile<6x[64]xf32>          a tile of one program; `[64]` is the dim held in vector lanes
-    tile<{4}x[64]xi8>         the same with four positions of another dim side by side in each lane
-    tile<(32x32)xbf16>        a tile in registers that hold matrices
+    tile<6x[64]xf32>          a tile of one program; `[64]` is the dim in vector lanes
+    tile<{4}x[64]xi8>         the same, with four adjacent positions of another dim in each lane
+    tile<(32x32)xbf16>        a tile in matrix registers
 
 The full forms, for generic positions, are `!strata.tensor<f32[2, 3]>`, `!strata.buffer<...>`,
 `!strata.tile<6x[64]xf32>`.
@@ -83,7 +83,7 @@ class _Shaped(ParametrizedAttribute, TypeAttribute):
         return f"{self.element}{format_sizes(self.sizes.data)}"
 
     def __str__(self) -> str:
-        """As operations of ours write it, and so as messages name it."""
+        """The short form, as Strata's operations and messages print it."""
         return self.short
 
     @classmethod
@@ -156,9 +156,9 @@ def parse_buffer_type(parser: AttrParser) -> BufferType:
 # --------------------------------------------------------------------- values outside and inside IR
 @irdl_attr_definition
 class WeightAttr(ParametrizedAttribute):
-    """A handle of an array in the weight store: `#strata.weight<"conv1.w", "3f2a...">`.
+    """A handle to an array in the weight store: `#strata.weight<"conv1.w", "3f2a...">`.
 
-    `label` is the name people know, `key` the content hash that finds the bytes.
+    `label` is the name for readers; `key` is the content hash that identifies the array.
     """
 
     name = "strata.weight"

@@ -1,10 +1,10 @@
-"""The store of model weights: the IR holds names and content hashes, this holds the bytes.
+"""The weight store: it holds the bytes of weights that the IR refers to by content hash.
 
-Arrays are kept as they come (often views of a memory-mapped file) and are never copied or printed
-with the IR. Two arrays of equal bytes, dtype and shape share one key.
+Arrays are kept as they are, often as views of a memory-mapped file. They are never copied, nor
+printed with the IR. Two arrays with equal bytes, dtype and shape share one key.
 
-Of a mapped file, the system holds in memory what has been read. `release` gives that back, so that
-compiling a model takes the memory of what it makes, not also that of all it has looked at.
+The system keeps the pages of a mapped file in memory once they have been read. `release` drops
+these pages, so that compiling a model does not also hold in memory everything it has read.
 """
 
 from __future__ import annotations
@@ -25,34 +25,35 @@ from dialects.strata.parallel import in_threads
 from dialects.strata.types import Array, WeightAttr
 
 ALIGNMENT = 64
-"""Bytes: a cache line, and the widest vector register."""
+"""In bytes: the size of a cache line and of the widest vector register."""
 
 WORTH_RELEASING = 64 << 10
-"""Bytes from which on an array is worth a call to the system."""
+"""The least number of bytes for which releasing an array is worth a system call."""
 
 PIECE = 2 << 20
-"""Bytes that are hashed at a time: what a thread is worth."""
+"""The number of bytes that one thread hashes at a time."""
 
 
 @dataclass
 class WeightStore:
-    """Arrays by content hash."""
+    """Arrays, looked up by content hash."""
 
     arrays: dict[str, Array] = field(default_factory=dict[str, Array])
     residents: list[Any] = field(default_factory=list[Any])
-    """Tensors on a device with contents of weights. Whoever brings the model leaves them as they
-    are while it is used, so that what is compiled may read them there."""
+    """Tensors on a device that hold weights. The owner of the model does not change them while the
+    model is in use, so compiled code may read them in place.
+    """
     held: set[str] = field(default_factory=set[str])
-    """Keys of weights that are among the residents: in another order they would be there twice."""
+    """Keys of the weights among `residents`. Repacking one of them would store it twice."""
 
     def add(self, label: str, array: Array) -> WeightAttr:
-        """Keep an array; its handle for the IR. `label` is what people see in dumps."""
+        """Store an array and return its handle for the IR. `label` is its name in dumps."""
         key = content_key(array)
         self.arrays.setdefault(key, array)
         return WeightAttr(StringAttr(label), StringAttr(key))
 
     def get(self, handle: WeightAttr) -> Array:
-        """The array of a handle. Raises KeyError naming the weight when the store lacks it."""
+        """The array of a handle. Raises KeyError, naming the weight, if the store lacks it."""
         assert isinstance(handle.key, StringAttr) and isinstance(handle.label, StringAttr)
         if handle.key.data not in self.arrays:
             raise KeyError(
@@ -61,14 +62,15 @@ class WeightStore:
         return self.arrays[handle.key.data]
 
     def keep_only(self, keys: Collection[str]) -> None:
-        """Forget all other arrays. Texts that name them cannot be run any more."""
+        """Remove all other arrays. IR text that refers to them can no longer be run."""
         for key in self.arrays.keys() - keys:
             del self.arrays[key]
 
     def save(self, file: Path | BinaryIO) -> None:
         """Write all arrays to one `.npz`, uncompressed, readable by `load`.
 
-        Types that NumPy lacks (bfloat16, i4) are stored as raw bytes with their name in the key.
+        Types that NumPy lacks, such as bfloat16 and i4, are stored as raw integers with the
+        dtype's name in the key.
         """
         plain = {f"{key}|{a.dtype.name}": a.view(np.uint8 if a.dtype.itemsize == 1 else np.uint16)
                  if a.dtype.isbuiltin == 2 else a for key, a in self.arrays.items()}
@@ -78,7 +80,7 @@ class WeightStore:
     def load(path: Path) -> WeightStore:
         """Read what `save` wrote. Never unpickles.
 
-        Raises ValueError for other archives, and for an array that is not what its key says.
+        Raises ValueError for other archives, and for an array that does not match its key.
         """
         import ml_dtypes
 
@@ -99,7 +101,7 @@ class WeightStore:
 
 
 def content_key(array: Array) -> str:
-    """A hash of dtype, shape and bytes: that of the hashes of all pieces."""
+    """A hash of dtype, shape and the hashes of all pieces of the bytes."""
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     pieces = [data[start: start + PIECE] for start in range(0, data.size, PIECE)]
     digest = hashlib.sha256(f"{array.dtype.name}{array.shape}".encode())
@@ -117,8 +119,8 @@ def _digest(piece: Array) -> bytes:
 def release(array: Array) -> None:
     """Tell the system that an array of a mapped file is not needed in memory for now.
 
-    Its elements stay as they are: they are read from the file again. Small arrays, and those of
-    other memory, are left alone.
+    Its elements keep their values, since the system reads them from the file again on the next
+    access. Small arrays and arrays in other memory are left alone.
     """
     base = mapping_of(array)
     if base is None or array.nbytes < WORTH_RELEASING:
@@ -130,7 +132,7 @@ def release(array: Array) -> None:
 
 
 def aligned_zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-    """An array of zeros that starts on a cache line's boundary, so that nobody has to move it."""
+    """An array of zeros aligned to a cache line, so that no copy is needed for alignment."""
     size = math.prod(shape) * dtype.itemsize
     memory = np.zeros(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT

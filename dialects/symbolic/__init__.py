@@ -1,1 +1,1 @@
-"""The algebra of sizes and indices: symbols, expressions, ranges and facts. It knows no dialect."""
+"""The algebra of sizes and indices: symbols, expressions, ranges and facts; no dialects."""

@@ -1,4 +1,4 @@
-"""Attributes that are computed when they are first asked for."""
+"""Attributes that are computed on first access."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class computed_once(Generic[T]):
-    """As `functools.cached_property`, which takes a lock until Python 3.12: most of its time."""
+    """`functools.cached_property` without the lock, which dominates its cost before Python 3.12."""
 
     def __init__(self, function: Callable[[Any], T]):
         self.function = function

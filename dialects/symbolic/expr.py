@@ -8,7 +8,7 @@ equal:
     (batch + 1) * 2 == 2*batch + 2          (4*h) floordiv 2 == 2*h
 
 Division rounds towards minus infinity, `mod` takes the divisor's sign (MLIR's affine semantics,
-Python's `//` and `%`). Text form: `2*h + w - 1`, `(h - 1) floordiv 2 + 1`, `max(a, b)`.
+Python's `//` and `%`). The text form is `2*h + w - 1`, `(h - 1) floordiv 2 + 1`, `max(a, b)`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Expr:
 
     @staticmethod
     def axis(name: str) -> Expr:
-        """An axis of a nest."""
+        """An axis of a nest, by its name."""
         return _symbol(Symbol.axis(name))
 
     @staticmethod
@@ -89,7 +89,7 @@ class Expr:
 
     @staticmethod
     def place(dim: int) -> Expr:
-        """The place along a dim of a tile."""
+        """The position along a dim of a tile."""
         return _symbol(Symbol.place(dim))
 
     @staticmethod
@@ -109,7 +109,7 @@ class Expr:
 
     @computed_once
     def symbols(self) -> frozenset[Symbol]:
-        """All symbols in it, also those inside calls."""
+        """All symbols in the expression, including those inside calls."""
         return frozenset[Symbol]().union(*[monomial_symbols(m) for m, _ in self.terms])
 
     @computed_once
@@ -124,7 +124,7 @@ class Expr:
 
     @property
     def offset(self) -> int:
-        """The constant term, which is the last."""
+        """The constant term, which is always the last term."""
         return self.terms[-1][1] if self.terms and not self.terms[-1][0] else 0
 
     def linear(self, symbols: Iterable[Symbol]) -> tuple[dict[Symbol, Expr], Expr] | None:
@@ -188,7 +188,7 @@ class Expr:
     __radd__ = __add__
 
     def _raised(self, constant: int) -> Expr:
-        """The sum with an integer: the constant is the last term."""
+        """The sum with an integer. Only the last term, the constant, changes."""
         rest = self.terms if self.terms[-1][0] else self.terms[:-1]
         total = self.offset + constant
         return Expr((*rest, ((), total)) if total else rest)
@@ -260,10 +260,11 @@ class Expr:
         return -((-self) // other)
 
     def divide(self, divisor: Expr) -> tuple[Expr, Expr]:
-        """(quotient, rest) with self == quotient*divisor + rest; terms move out when they divide.
+        """(quotient, rest) with self == quotient*divisor + rest.
 
-        For a divisor of several terms only an exact multiple moves out. Raises ZeroDivisionError
-        for a divisor of 0.
+        The quotient collects the terms that the divisor divides. If the divisor has several terms,
+        the quotient is 0 unless the division is exact. Raises ZeroDivisionError for a divisor of
+        0.
         """
         if not divisor.terms:
             raise ZeroDivisionError(f"{self} is divided by 0")
@@ -334,7 +335,7 @@ class Expr:
 
 
 def _substitute_all(monomial: Monomial, values: Mapping[Symbol, Size]) -> Expr:
-    """The product of what the atoms become."""
+    """The product of the substituted atoms."""
     product = _substitute_atom(monomial[0], values)
     for atom in monomial[1:]:
         product = product * _substitute_atom(atom, values)
@@ -410,18 +411,18 @@ def atom_text(atom: Atom) -> str:
 
 @cache
 def monomial_key(monomial: Monomial) -> tuple[int, tuple[str, ...]]:
-    """What sums are sorted by."""
+    """The sort key of a sum's terms."""
     return (-len(monomial), tuple(map(atom_text, monomial)))
 
 
 @cache
 def times(left: Monomial, right: Monomial) -> Monomial:
-    """The product, its atoms sorted."""
+    """The product with its atoms sorted."""
     return tuple(sorted(left + right, key=atom_text)) if left and right else left or right
 
 
 def atom_symbols(atom: Atom) -> frozenset[Symbol]:
-    """The symbols of an atom, also those inside a call."""
+    """The symbols of an atom, including those inside a call."""
     if isinstance(atom, Symbol):
         return frozenset((atom,))
     return frozenset[Symbol]().union(*(a.symbols for a in atom.args))
@@ -429,7 +430,7 @@ def atom_symbols(atom: Atom) -> frozenset[Symbol]:
 
 @cache
 def monomial_symbols(monomial: Monomial) -> frozenset[Symbol]:
-    """The symbols of a product, also those inside calls."""
+    """The symbols of a product, including those inside calls."""
     return frozenset[Symbol]().union(*map(atom_symbols, monomial))
 
 
@@ -451,7 +452,7 @@ def _in_parentheses(expr: Expr) -> str:
 
 
 def _is_quotient(expr: Expr) -> bool:
-    """Whether it is one `floordiv` or `mod`, whose text has parentheses."""
+    """Whether it is a single `floordiv` or `mod`, whose text already has parentheses."""
     if len(expr.terms) != 1:
         return False
     monomial, factor = expr.terms[0]
@@ -461,7 +462,7 @@ def _is_quotient(expr: Expr) -> bool:
 
 # ---------------------------------------------------------------------- products of sizes
 def product(sizes: Iterable[Size]) -> Expr:
-    """The product of all, 1 for none: the number of elements of a shape."""
+    """The product of all sizes (1 for none): the number of elements of a shape."""
     total = _constant(1)
     for size in sizes:
         total = total * size
@@ -469,9 +470,10 @@ def product(sizes: Iterable[Size]) -> Expr:
 
 
 def short_product(sizes: Iterable[Size]) -> Expr | None:
-    """The product of all; None where multiplying sums out makes more than a few terms of it.
+    """The product of all sizes; None if its expansion has more than a few terms.
 
-    Four sums of five terms would be 625 terms. Code then multiplies the values of the sums.
+    The expanded product of four sums of five terms has 625 terms. Generated code then multiplies
+    the values of the sums instead.
     """
     factors = [Expr.of(size) for size in sizes]
     few = prod(len(factor.terms) for factor in factors) <= _FEW_TERMS

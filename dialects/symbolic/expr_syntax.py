@@ -11,7 +11,7 @@ from dialects.symbolic.symbol import Symbol, bare_symbol, is_prefix, quoted_symb
 
 
 class TokenSource(Protocol):
-    """Where tokens come from: our own scanner, or xDSL's parser."""
+    """A source of tokens: the scanner of this module, or xDSL's parser."""
 
     def peek(self) -> str | None: ...
 
@@ -19,7 +19,7 @@ class TokenSource(Protocol):
 
 
 def expr_of(text: str) -> Expr:
-    """Read an expression. Raises ValueError on malformed text."""
+    """Parse an expression. Raises ValueError for malformed text."""
     tokens = _Tokens(text)
     expr = parse_expr(tokens)
     if tokens.peek() is not None:
@@ -28,7 +28,7 @@ def expr_of(text: str) -> Expr:
 
 
 def symbol_of(text: str) -> Symbol:
-    """Read a symbol. Raises ValueError for what is none."""
+    """Parse a symbol. Raises ValueError for any other text."""
     symbol = expr_of(text).as_symbol
     if symbol is None:
         raise ValueError(f"{text!r} is no symbol")
@@ -40,7 +40,7 @@ _TOKEN = re.compile(
 
 
 class _Tokens:
-    """The tokens of a standalone text, with the two calls that `parse_expr` needs."""
+    """The tokens of a standalone text, as a token source for `parse_expr`."""
 
     def __init__(self, text: str):
         self.tokens = [m.group(0).strip() for m in _TOKEN.finditer(text)]
@@ -66,10 +66,7 @@ _BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
 
 
 def parse_expr(tokens: TokenSource, precedence: int = 1) -> Expr:
-    """Parse from a token source with `peek() -> str | None` and `take() -> str`.
-
-    Raises ValueError.
-    """
+    """Parse an expression by precedence climbing. Raises ValueError for malformed text."""
     left = _parse_primary(tokens)
     while (operator := tokens.peek()) in _PRECEDENCE and _PRECEDENCE[operator] >= precedence:
         tokens.take()
@@ -98,7 +95,7 @@ def _parse_primary(tokens: TokenSource) -> Expr:
 
 
 def parse_symbol(tokens: TokenSource) -> Symbol:
-    """One symbol from a token source. Raises ValueError."""
+    """Parse one symbol. Raises ValueError for malformed text."""
     return _symbol(tokens.take(), tokens)
 
 

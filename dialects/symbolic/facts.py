@@ -1,12 +1,13 @@
-"""What is known about sizes, as expressions that are not negative, and what follows from them.
+"""Facts about sizes, as non-negative expressions, and proofs of what follows from them.
 
     Facts([n - m, m - 4]).imply(2*n - 8)          2*n - 8 == 2*(n - m) + 2*(m - 4)
 
-Sizes are 0 or more. A goal follows if it is a sum of facts, each times a number and a product of
-sizes, and of products of sizes: for linear inequalities that is all that follows over rational
-numbers (Farkas' lemma), and facts and goals are rounded to what whole numbers leave of them. The
-search takes a term that is in the way, subtracts a multiple of a fact that has such a term, and
-goes on with the shortest sum of the goal's own sizes; few facts are about the same ones.
+Sizes are at least 0. A goal follows if it is a sum of products of sizes and of facts, each
+multiplied by a positive number and a product of sizes. By Farkas' lemma, this proves every linear
+inequality that follows over the rational numbers. Facts and goals are tightened to integers. The
+search takes a term that may be negative, cancels it with a multiple of a fact that has such a
+term, and continues with the shortest remaining sum, preferring sums over the goal's own sizes. The
+search stays small because few facts mention the same sizes.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from dialects.symbolic.expr import Atom, Call, Expr, Monomial, without
 from dialects.symbolic.symbol import Symbol
 
 GOALS = 30
-"""How many sums a search may try. Those of real programs try a few."""
+"""The number of sums that a search may try. Searches in real programs try a few."""
 
 
 class Facts:
-    """Expressions over sizes that are not negative."""
+    """Expressions over sizes that are known to be non-negative."""
 
     def __init__(self, given: Iterable[Expr]):
         self.known: dict[Expr, None] = {}
@@ -41,7 +42,9 @@ class Facts:
         self._found.clear()
 
     def _add(self, fact: Expr) -> None:
-        """A fact, unless it says nothing; and of a product that is not 0, each factor."""
+        """Add a fact unless it is trivial. If it shows that a product is not 0, neither is any
+        factor.
+        """
         fact = tightened(fact)
         if fact in self.known or is_plain(fact):
             return
@@ -52,7 +55,7 @@ class Facts:
 
     @cached_property
     def least(self) -> dict[Symbol, Expr]:
-        """Sizes that have a least value, as what they are beyond it and that value."""
+        """Sizes with a known lower bound, each rewritten as that bound plus a non-negative rest."""
         least: dict[Symbol, int] = {}
         for fact in self.known:
             name = (fact - fact.offset).as_symbol
@@ -61,7 +64,7 @@ class Facts:
         return {name: Expr.symbol(name) + number for name, number in least.items() if number}
 
     def _factors(self, product: Expr) -> Iterator[Expr]:
-        """What a product is 0 with: sizes, and sums of them that are known not to be negative."""
+        """The factors of a product: sizes, and sums of sizes that are known to be non-negative."""
         atoms = dict.fromkeys(a for m, _ in product.terms[:1] for a in m)
         own = [a for a in map(_of_atom, atoms) if is_plain(a)]
         for factor in (*own, *(f for f in self.known if len(f.terms) > 1)):
@@ -69,7 +72,8 @@ class Facts:
                 yield factor
 
     def _add_decided(self, fact: Expr) -> None:
-        """A fact about a minimum or maximum of which it is known what it is."""
+        """Add a fact with a minimum or maximum replaced by the operand that it is known to equal.
+        """
         for atom in [a for m, _ in fact.terms for a in m if isinstance(a, Call)]:
             if atom.op not in ("min", "max") or (split := split_call(fact, atom)) is None:
                 continue
@@ -86,7 +90,7 @@ class Facts:
 
     # ------------------------------------------------------------------ proofs
     def imply(self, goal: Expr, goals: int = GOALS) -> bool:
-        """Whether goal >= 0 certainly holds where the facts do, by trying so many sums at most."""
+        """Whether the facts imply goal >= 0. The search tries at most `goals` sums."""
         start = tightened(goal)
         if is_plain(start) or (
                 start.symbols & self.least.keys() and is_plain(start.substitute(self.least))):
@@ -109,21 +113,21 @@ class Facts:
         return False
 
     def _less(self, goal: Expr) -> Iterator[Expr]:
-        """Goals that imply a goal, without its first term that may be negative."""
+        """Goals that imply a goal and lack its first term that may be negative."""
         obstacle = next((m, c) for m, c in goal.terms if c < 0 or not is_plain_product(m))
         yield from _cancelled(goal, *obstacle, [*self.known, *_of_calls(goal)])
 
 
 @lru_cache(4096)
 def facts_about(given: tuple[Expr, ...]) -> Facts:
-    """The facts of a place in a kernel; many places know the same."""
+    """The facts at a place in a kernel, cached because many places share them."""
     return Facts(given)
 
 
 def _cancelled(
     goal: Expr, monomial: Monomial, factor: int, facts: Sequence[Expr]
 ) -> Iterator[Expr]:
-    """A multiple of the goal minus one of a fact, so that a term of the goal is gone."""
+    """A multiple of the goal minus a multiple of a fact, chosen so that one term cancels."""
     for fact in facts:
         for own, number in fact.terms:
             over = without(monomial, own) if (number > 0) == (factor > 0) else None
@@ -131,13 +135,12 @@ def _cancelled(
                 continue
             common = gcd(number, factor)
             multiple = fact * Expr(((over, abs(factor) // common),))
-            times = abs(number) // common  # and a whole number is at least 0 if it is above -1
+            times = abs(number) // common  # an integer above -1 is at least 0
             yield tightened(goal * times + (times - 1) - multiple)
 
 
 def tightened(expr: Expr) -> Expr:
-    """What is not negative exactly where the expression is not, for whole numbers: 4*n - 6 is not
-    where n - 2 is not."""
+    """A tighter expression that is non-negative for the same integers: 4*n - 6 becomes n - 2."""
     common = gcd(*(c for m, c in expr.terms if m))
     if common < 2:
         return expr
@@ -145,7 +148,7 @@ def tightened(expr: Expr) -> Expr:
 
 
 def _parts(fact: Expr) -> Iterator[Expr]:
-    """What a fact says without the calls in it; and the fact itself, for goals with such calls.
+    """The fact itself, for goals with the same calls, and what it implies without its calls.
 
         min(a, b) >= r: a >= r, b >= r      a floordiv b >= r: a >= b*r, for a number b
     """
@@ -164,7 +167,7 @@ def _parts(fact: Expr) -> Iterator[Expr]:
 
 
 def _of_calls(goal: Expr) -> Iterator[Expr]:
-    """What the meaning of a goal's calls says of them."""
+    """The facts that follow from the definitions of a goal's calls."""
     for call in dict.fromkeys(a for m, _ in goal.terms for a in m if isinstance(a, Call)):
         value, (left, right) = _of_atom(call), call.args
         if call.op in ("min", "max"):
@@ -180,18 +183,18 @@ def _of_calls(goal: Expr) -> Iterator[Expr]:
 
 # ---------------------------------------------------------------------- signs
 def is_plain(expr: Expr) -> bool:
-    """Whether a sum of products of sizes is not negative by the signs of its terms."""
+    """Whether a sum of products of sizes is non-negative because all of its terms are."""
     return all(c > 0 and is_plain_product(m) for m, c in expr.terms)
 
 
 @cache
 def is_plain_product(monomial: Monomial) -> bool:
-    """Whether no factor of a product is negative, by its form."""
+    """Whether every factor of a product is non-negative by its form."""
     return all(map(_is_plain_atom, monomial))
 
 
 def _is_plain_atom(atom: Atom) -> bool:
-    """A symbol, or a call that is not negative where it is defined."""
+    """Whether an atom is non-negative: a symbol, or a call that is so wherever it is defined."""
     if not isinstance(atom, Call):
         return True
     left, right = map(is_plain, atom.args)
@@ -202,9 +205,9 @@ def _is_plain_atom(atom: Atom) -> bool:
 
 # ---------------------------------------------------------------------- expressions
 def split_call(expr: Expr, call: Call) -> tuple[Expr, Expr] | None:
-    """(factor, rest) with expr == factor*call + rest; None where the call is multiplied by itself.
+    """(factor, rest) with expr == factor*call + rest; None if the call is multiplied by itself.
 
-    Other calls in the factor and the rest may hold it.
+    The call may still occur inside other calls of the factor and the rest.
     """
     factor, rest = Expr.of(0), Expr.of(0)
     for monomial, number in expr.terms:

@@ -1,21 +1,23 @@
-"""Whether an inequality over integers certainly holds: the proof that an access stays inside.
+"""Proves inequalities over integers, for instance that a memory access is in bounds.
 
     Prover(ranges = {p: 0 .. (n + 63) floordiv 64 - 1}).is_nonnegative(n + 63 - 64*p)
 
-Symbols that have a range lie in it; all others are sizes, which are 0 or more. Facts are further
-expressions that are not negative. A proof goes from the goal backwards, each step to goals that
-imply it:
+Symbols with a range lie in that range. All others are sizes, which are at least 0. Facts are
+further non-negative expressions. A proof works backwards from the goal. Each step replaces a goal
+by goals that imply it:
 
-- a symbol with a range, the innermost first, is replaced by the end of its range where the goal is
-  smallest: a goal that is linear in it holds between if it holds at the ends;
-- a call that holds such a symbol is replaced by what bounds it: of q = a floordiv b with b >= 1,
-  q >= r is a >= b*r and q <= r is a <= b*r + b - 1; 0 <= a mod b <= b - 1; a minimum is at most
-  either and one of both;
-- what is left is about sizes, and must be a sum of facts, times numbers and products of sizes, and
-  of products of sizes (Farkas): `dialects.symbolic.facts`.
+- a symbol with a range, the innermost first, is replaced by the end of its range at which the goal
+  is smallest. A goal that is linear in the symbol holds on the whole range if it holds at both
+  ends;
+- a call that contains such a symbol is replaced by its bounds. For q = a floordiv b with b >= 1, q
+  >= r means a >= b*r, and q <= r means a <= b*r + b - 1. For remainders, 0 <= a mod b <= b - 1. A
+  minimum is at most each of its operands and equals one of them;
+- what remains contains only sizes. It must be a sum of products of sizes and of multiples of facts
+  (Farkas' lemma): `dialects.symbolic.facts`.
 
-No step takes a size to be 1 or more. That an operation runs says so: no range around it is empty,
-`(n + 63) floordiv 64 - 1 >= 0`, say. True means certain; False, that no proof was found.
+No step assumes that a size is at least 1. Such facts follow from the operation being executed at
+all, since then no range around it is empty: `(n + 63) floordiv 64 - 1 >= 0`, for example. True
+means that the inequality is certain; False means that no proof was found.
 """
 
 from __future__ import annotations
@@ -29,23 +31,23 @@ from dialects.symbolic.facts import Facts, facts_about, is_plain, split_call, ti
 from dialects.symbolic.symbol import Symbol
 
 FEW = 6
-"""Of how few sums of facts a search comes before calls are looked into."""
+"""The number of sums of facts that a first, short search tries before calls are expanded."""
 
 STEPS = 60
-"""How many goals a proof may try. Those of real programs take a few."""
+"""The number of goals that a proof may try. Proofs in real programs take a few."""
 
 
 class Span(NamedTuple):
-    """first <= symbol <= last, both over sizes and symbols of outer ranges; None: without end."""
+    """first <= symbol <= last, in sizes and symbols of outer ranges; None means unbounded."""
 
     first: Expr | None
     last: Expr | None
 
 
 class Prover:
-    """Proves goals for symbols with `ranges`, of which none is empty, the outermost first.
+    """Proves goals over symbols with `ranges`: non-empty, and listed from the outermost.
 
-    `alike`: another one that knows the same of sizes.
+    `alike`: another prover with the same facts about sizes.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class Prover:
         self._inward = list(ranges)[::-1]
         self._found: dict[Expr, bool] = {}
         self.open: dict[Expr, None] = {}
-        """Goals about sizes alone that were not proven, in the order in which they were met."""
+        """Goals over sizes only that could not be proven, in the order in which they occurred."""
         self._steps = STEPS
 
     def is_inside(self, index: Expr, size: Expr) -> bool:
@@ -71,7 +73,7 @@ class Prover:
 
     @cached_property
     def facts(self) -> Facts:
-        """What is known about sizes alone: the given facts, and that no range is empty."""
+        """The facts over sizes only: those given, and that no range is empty."""
         if self._alike is not None:
             return self._alike.facts
         guards = [span.last - span.first for span in self.ranges.values()
@@ -88,7 +90,7 @@ class Prover:
             if self._steps <= 0:
                 return False
             self._steps -= 1
-            self._found[goal] = False  # a proof does not rest on itself
+            self._found[goal] = False  # rules out circular proofs
             self._found[goal] = self._decide(goal)
         return self._found[goal]
 
@@ -102,7 +104,7 @@ class Prover:
         return any(self._without(goal, call) for call in calls)
 
     def _at_ends(self, goal: Expr, symbol: Symbol) -> bool:
-        """A goal in which a symbol stands outside of calls only."""
+        """Prove a goal in which a symbol only occurs outside of calls, at the ends of its range."""
         split = goal.linear([symbol])
         if split is None:
             return False
@@ -124,7 +126,7 @@ class Prover:
 
     # ------------------------------------------------------------------ calls
     def _without(self, goal: Expr, call: Call) -> bool:
-        """A goal, by goals without one of its calls."""
+        """Prove a goal by goals that do not contain one of its calls."""
         split = split_call(goal, call)
         if split is None:
             return False
@@ -139,7 +141,7 @@ class Prover:
         return any(map(self._holds, self._without_remainder(goal, call, factor, rest)))
 
     def _without_extremum(self, call: Call, factor: Expr, rest: Expr) -> bool:
-        """factor*min(a, b) + rest: with both a and b, or where the factor is negative, with one."""
+        """factor*min(a, b) + rest >= 0: for both a and b, or for one if the factor is negative."""
         left, right = call.args
         cases = (self._holds(rest + factor * a) for a in call.args)
         if not self._holds(-factor if call.op == "min" else factor):
@@ -149,7 +151,7 @@ class Prover:
     def _without_quotient(self, call: Call, factor: Expr, rest: Expr) -> Iterator[Expr]:
         """Goals that each imply factor*(a floordiv b) + rest >= 0, where b >= 1."""
         a, b = call.args
-        slack = b - 1  # a whole number is not negative if b times it is -(b - 1) or more
+        slack = b - 1  # an integer x is non-negative if b*x >= -(b - 1)
         if self._holds(factor):  # b*q >= a - b + 1
             yield rest * b + factor * (a - b + 1) + slack
         elif self._holds(-factor):  # b*q <= a
@@ -174,7 +176,8 @@ class Prover:
 
     # ------------------------------------------------------------------ facts
     def _about_sizes(self, fact: Expr) -> Iterator[Expr]:
-        """What a fact says of sizes: with each symbol where the fact says least, if it is known."""
+        """What a fact implies about sizes: each ranged symbol is set to its weakest end, if known.
+        """
         inner = next((s for s in self._inward if s in fact.symbols), None)
         if inner is None:
             yield fact
@@ -190,7 +193,7 @@ class Prover:
             yield from self._about_sizes(split[1] + end * factor)
 
     def _of_parts(self, fact: Expr, symbol: Symbol) -> Iterator[Expr]:
-        """A minimum that is large enough: so is each of what it is of."""
+        """Split a fact about a minimum: the fact holds for each operand of the minimum."""
         call = next(iter(_calls_with(fact, symbol)), None)
         split = None if call is None else split_call(fact, call)
         if call is None or split is None or split[0].constant is None:
@@ -204,7 +207,7 @@ class Prover:
 
 
 def _calls_with(expr: Expr, symbol: Symbol) -> list[Call]:
-    """The calls of a sum in which a symbol is, remainders first: some go with their quotients."""
+    """The calls of a sum that contain a symbol, remainders first: some cancel with quotients."""
     calls = dict.fromkeys(a for m, _ in expr.terms for a in m
                           if isinstance(a, Call) and symbol in atom_symbols(a))
     return sorted(calls, key=lambda call: call.op != "mod")

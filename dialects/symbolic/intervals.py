@@ -1,4 +1,4 @@
-"""Between which numbers an expression lies, where all of its symbols lie between numbers."""
+"""Interval arithmetic: bounds of an expression whose symbols have constant bounds."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ Interval: TypeAlias = tuple[int, int]
 
 
 def interval_of(expr: Expr, known: Mapping[Symbol, Interval]) -> Interval | None:
-    """Numbers that an expression is certainly between; None where no range is known.
+    """An interval that certainly contains an expression; None if no bounds are known.
 
-    Each symbol counts for itself: `i - i` is not seen to be 0 inside a quotient.
+    Occurrences of a symbol are treated as independent: `i - i` inside a quotient is not recognized
+    as 0.
     """
     low = high = 0
     for monomial, factor in expr.terms:

@@ -1,8 +1,8 @@
-"""What the ranges of axes and sizes say about expressions: signs, bounds, and simplification.
+"""Signs, bounds and simplification of expressions, derived from ranges of axes and sizes.
 
-Every size is at least 1 and every axis is in 0 <= axis < extent; where a size is 0 at run time no
-point of the domain exists, and what is said about points holds for none. A number that a run
-computes (`Kind.COMPUTED`) may be 0.
+Every size is taken to be at least 1, and every axis lies in 0 <= axis < extent. If a size is 0 at
+run time, the domain has no points, so statements about its points hold trivially. A number
+computed at run time (`Kind.COMPUTED`) may be 0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dialects.symbolic.symbol import Kind, Symbol
 
 
 def is_at_most(low: Expr, high: Expr, positive: frozenset[Symbol] | None = None) -> bool:
-    """Whether low <= high is certain, as `is_nonnegative` is."""
+    """Whether low <= high is certain, in the sense of `is_nonnegative`."""
     return is_nonnegative(high - low, positive)
 
 
@@ -24,14 +24,14 @@ def is_at_most(low: Expr, high: Expr, positive: frozenset[Symbol] | None = None)
 def is_nonnegative(expr: Expr, positive: frozenset[Symbol] | None = None) -> bool:
     """Whether expr >= 0 is certain when these symbols are at least 1 and all others at least 0.
 
-    `positive`: all sizes, unless given. What must also hold where a size is 0 at run time, as what
-    is said about memory, gives those of which it is known.
+    `positive` defaults to all sizes. A statement that must also hold when a size is 0 at run time,
+    such as one about memory, passes only the symbols that are known to be positive.
     """
     return _holds(_from_zero(expr, positive))
 
 
 def _from_zero(expr: Expr, positive: frozenset[Symbol] | None = None) -> Expr:
-    """The expression over symbols that all begin at 0."""
+    """The expression rewritten over symbols that all start at 0."""
     from_one = (s for s in expr.symbols
                 if (s.kind is Kind.SIZE if positive is None else s in positive))
     return expr.substitute({s: Expr.symbol(s) + 1 for s in from_one})
@@ -39,15 +39,15 @@ def _from_zero(expr: Expr, positive: frozenset[Symbol] | None = None) -> Expr:
 
 @cache
 def least(expr: Expr) -> float:
-    """A number that expr is never below, as `is_nonnegative` takes symbols; -inf if none is known.
+    """A constant lower bound of expr, with symbols as in `is_nonnegative`; -inf if unknown.
 
-    What grows with every symbol is least where all of them are.
+    An expression that grows with every symbol is smallest when all of them are.
     """
     return _from_zero(expr).evaluate(dict.fromkeys(expr.symbols, 0)) if _grows(expr) else -inf
 
 
 def _grows(expr: Expr) -> bool:
-    """Whether no symbol that becomes larger makes expr smaller."""
+    """Whether expr certainly never decreases when a symbol grows."""
     return all(not monomial or (factor > 0 and len(monomial) == 1 and _atom_grows(monomial[0]))
                for monomial, factor in expr.terms)
 
@@ -68,7 +68,7 @@ def _holds(expr: Expr) -> bool:
 
 
 def _atom_holds(atom: Atom) -> bool:
-    """As `_holds`, for a symbol or a call."""
+    """The same as `_holds`, for a symbol or a call."""
     if isinstance(atom, Symbol):
         return True
     left, right = map(_holds, atom.args)
@@ -82,7 +82,7 @@ def _atom_holds(atom: Atom) -> bool:
 def upper_bound(expr: Expr, extents: Mapping[Symbol, Expr]) -> Expr | None:
     """The largest value of expr with each axis in 0 <= axis < extent; None if unknown.
 
-    Divisions by positive integers and remainders are bounded each by itself.
+    Divisions by positive integers and remainders are bounded independently of each other.
     """
     total = Expr.of(0)
     for monomial, factor in expr.terms:
@@ -123,7 +123,7 @@ def lower_bound(expr: Expr, extents: Mapping[Symbol, Expr]) -> Expr | None:
 
 
 def simplify(expr: Expr, extents: Mapping[Symbol, Expr]) -> Expr:
-    """Remove divisions that the ranges of the axes decide.
+    """Simplify divisions and remainders using the ranges of the axes.
 
     (64*i + j) floordiv 64 == i and (64*i + j) mod 64 == j when 0 <= j < 64; and then
     (64*i + j) floordiv 192 == i floordiv 3 and (64*i + j) mod 192 == 64*(i mod 3) + j.
@@ -161,8 +161,10 @@ def _simplify_atom(atom: Atom, extents: Mapping[Symbol, Expr]) -> Expr:
 def _in_steps(
     expr: Expr, divisor: Expr, extents: Mapping[Symbol, Expr]
 ) -> tuple[int, Expr, Expr] | None:
-    """(step, count, place) with expr == step*count + place, 0 <= place < step, in steps of which
-    a constant divisor is a multiple; None if it has no such places."""
+    """(step, count, place) with expr == step*count + place and 0 <= place < step.
+
+    The step divides the constant divisor. None if there is no such decomposition.
+    """
     if (size := divisor.constant) is None:
         return None
     for step in sorted({gcd(factor, size) for _, factor in expr.terms} - {1}, reverse=True):
@@ -175,7 +177,7 @@ def _in_steps(
 
 
 def divisors(expr: Expr) -> Iterator[Expr]:
-    """What `expr` divides by, of which a run must see that it is not 0: all but constants."""
+    """The non-constant divisors in `expr`, which must be checked not to be 0 at run time."""
     for atom in (a for monomial, _ in expr.terms for a in monomial):
         if isinstance(atom, Call):
             yield from (d for a in atom.args for d in divisors(a))

@@ -1,16 +1,16 @@
-"""Symbols: what stands for a number in an expression. A symbol has a kind and a name.
+"""Symbols: named numbers in expressions. A symbol has a kind and a name.
 
-    batch   "in0"   "batch size"     sizes: names of a model's dims, any text
-    _trips                           a number that a run computes, which may be 0
+    batch   "in0"   "batch size"     sizes: names of a model's dims (any text)
+    _trips                           a number computed at run time, may be 0
     i0  i1_part                      axes of a nest
     in0                              the value of a nest's first input at the point
-    t0                               the place along dim 0 of a tile
+    t0                               the position along dim 0 of a tile
     %k  %0                           an SSA value; in an attribute, its position among the operands
-    @0                               a number that only a pass or an emitter knows
+    @0                               a number internal to a pass or an emitter
 
-The text tells the kind, so that what is printed reads back as the same symbol. A name is printed
-bare where it can be, and is quoted, behind the prefix of its kind, everywhere else: a size called
-`in0` is `"in0"`, an axis called `row` is `i"row"`. Only this module knows about spelling.
+The text determines the kind, so printed symbols parse back as the same symbols. A name is printed
+bare where that is unambiguous. Otherwise it is quoted, after the prefix of its kind: a size called
+`in0` is `"in0"`, an axis called `row` is `i"row"`. Only this module knows these rules.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WORDS = """
     true false max min mod floordiv ceildiv nan inf loc literal
 """
 RESERVED_WORDS = frozenset(_WORDS.split())
-"""Words that mean something else where a size may stand, so that a size of that name is quoted."""
+"""Words with another meaning where a size may occur; a size with such a name is quoted."""
 
 _SPECIAL = re.compile(r"in(?P<gathered>\d+)|t(?P<place>\d+)|_(?P<computed>\w+)|(?P<axis>i\d+\w*)",
                       re.ASCII)
@@ -39,22 +39,22 @@ _ESCAPED = {b"n": b"\n", b"t": b"\t", b'"': b'"', b"\\": b"\\"}
 
 
 class Kind(IntEnum):
-    """What a symbol stands for."""
+    """What a symbol denotes."""
 
     SIZE = 0
-    """A size of the model: at least 1 wherever a point of a domain exists."""
+    """A size of the model. It is at least 1 at every point of a domain."""
     COMPUTED = 1
-    """A number that a run computes, of which nothing is known but that it is not negative."""
+    """A number computed at run time, known only to be non-negative."""
     AXIS = 2
     """An axis of a nest: 0 <= axis < extent."""
     GATHERED = 3
-    """The value of an input of a nest, by its number, where it is used as an index."""
+    """The value of a nest's input, by its number, used as an index."""
     PLACE = 4
-    """The place along a dim of a tile, by the dim's number."""
+    """The position along a dim of a tile, by the dim's number."""
     OPERAND = 5
-    """An SSA value: by its position among an operation's operands, in text by its name."""
+    """An SSA value: in attributes by its operand position, in text by its name."""
     COUNTER = 6
-    """A number of a pass or an emitter, such as a loop's counter, that no text of the IR has."""
+    """A number internal to a pass or an emitter, such as a loop counter; not part of IR text."""
 
 
 _PREFIXES = {Kind.SIZE: "", Kind.COMPUTED: "_", Kind.AXIS: "i", Kind.GATHERED: "in",
@@ -63,9 +63,10 @@ _KINDS = {prefix: kind for kind, prefix in _PREFIXES.items()}
 
 
 class Symbol:
-    """A named number of a kind. Equal symbols are one object, so they compare and hash by identity.
+    """A named number of some kind.
 
-    They are ordered by kind and name.
+    Equal symbols are the same object, so they compare and hash by identity. They are ordered by
+    kind, then name.
     """
 
     __slots__ = ("kind", "name", "text")
@@ -91,7 +92,7 @@ class Symbol:
 
     @staticmethod
     def computed(name: str) -> Symbol:
-        """A number that a run computes, and that may be 0."""
+        """A number computed at run time, which may be 0."""
         return Symbol(Kind.COMPUTED, name)
 
     @staticmethod
@@ -100,26 +101,26 @@ class Symbol:
 
     @staticmethod
     def gathered(number: int) -> Symbol:
-        """The value of a nest's input of that number."""
+        """The value of a nest's input, by its number."""
         return Symbol(Kind.GATHERED, str(number))
 
     @staticmethod
     def place(dim: int) -> Symbol:
-        """The place along a dim of a tile."""
+        """The position along a dim of a tile."""
         return Symbol(Kind.PLACE, str(dim))
 
     @staticmethod
     def operand(name: int | str) -> Symbol:
-        """An SSA value: its position among operands, or its name without the `%`."""
+        """An SSA value, by its position among the operands or by its name without the `%`."""
         return Symbol(Kind.OPERAND, str(name))
 
     @staticmethod
     def counter(name: str) -> Symbol:
-        """A number of a pass or an emitter; by convention its name begins with `@` or `$`."""
+        """A number of a pass or an emitter. By convention, its name starts with `@` or `$`."""
         return Symbol(Kind.COUNTER, name)
 
     def followed_by(self, suffix: str) -> Symbol:
-        """One of the same kind whose name goes on, as `i0_part` after `i0`."""
+        """A symbol of the same kind with a suffix on its name, such as `i0_part` for `i0`."""
         return Symbol(self.kind, self.name + suffix)
 
     # ------------------------------------------------------------------ inspection
@@ -175,7 +176,7 @@ def _is_plain(name: str) -> bool:
 
 
 def bare_symbol(word: str) -> Symbol:
-    """What a bare word in an expression stands for. Raises ValueError for what is no such word."""
+    """The symbol that a bare word denotes. Raises ValueError if the word is not a symbol."""
     if word.startswith("%") and _VALUE.fullmatch(word, 1):
         return Symbol.operand(word[1:])
     if _COUNTER.fullmatch(word):
@@ -194,9 +195,9 @@ def bare_symbol(word: str) -> Symbol:
 
 
 def quoted_symbol(prefix: str, token: str) -> Symbol:
-    """What a quoted name behind a prefix stands for, as `i` of `i"row"`. Raises ValueError."""
+    """The symbol of a quoted name after a prefix, such as `i"row"`. Raises ValueError."""
     if prefix not in _KINDS:
-        raise ValueError(f"unexpected {token} behind {prefix!r} in a size expression")
+        raise ValueError(f"unexpected {token} after {prefix!r} in a size expression")
     return Symbol(_KINDS[prefix], unquoted(token))
 
 
@@ -206,7 +207,7 @@ def is_prefix(word: str) -> bool:
 
 
 def quoted(text: str) -> str:
-    """Text in quotes: what cannot be printed, quotes and backslashes are escaped as MLIR does."""
+    """Text in quotes, with unprintable characters, quotes and backslashes escaped as in MLIR."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return f'"{"".join(map(_escaped, text))}"'
@@ -221,7 +222,7 @@ def _escaped(character: str) -> str:
 
 
 def unquoted(token: str) -> str:
-    """The text that `quoted` wrote. Raises ValueError where it is malformed."""
+    """The inverse of `quoted`. Raises ValueError for a malformed token."""
     if len(token) < 2 or token[0] != '"' or token[-1] != '"':
         raise ValueError(f"{token!r} is no quoted name")
     if "\\" not in token:

@@ -1,1 +1,1 @@
-"""Pieces that operations print and parse their text with."""
+"""Helpers with which operations print and parse their text."""

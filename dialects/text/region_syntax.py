@@ -1,4 +1,4 @@
-"""The text of regions that all levels share: named arguments, and what ends a region."""
+"""The text of regions at all levels: named arguments and terminators."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def print_argument(printer: Printer, argument: SSAValue) -> None:
 
 
 def parse_argument(parser: Parser, parse_type: Callable[[Parser], Shaped]) -> Parser.Argument:
-    """`%x: f32[n, 4]`, whose type `parse_type` reads."""
+    """Parse `%x: f32[n, 4]`; `parse_type` parses the type."""
     argument = parser.parse_argument(expect_type=False)
     parser.parse_punctuation(":")
     return argument.resolve(parse_type(parser))
 
 
 class ValuesOp(IRDLOperation):
-    """What ends a region with values: `loop.yield %a, %b`, or `host.return` with none."""
+    """A terminator with any number of operands: `loop.yield %a, %b`, or just `host.return`."""
 
     def print(self, printer: Printer) -> None:
         if self.operands:

@@ -1,10 +1,10 @@
-"""The pieces of text syntax that our dialects share: operands, attribute dictionaries, results.
+"""The text syntax that Strata's dialects share: operands, attribute dictionaries, results.
 
     %y = graph.conv %x, %w {strides = [2, 2], group = 1} : f32[1, 64, 112, 112]
 
-In a dictionary a list is a list of size expressions, a bare word or integer one expression, a
-quoted text a string, `true`/`false` a truth value, a number with a point a float, and an element
-type a type. Every attribute that our operations use has one of these forms or the generic one.
+In a dictionary, a list denotes size expressions, a bare word or integer a single expression,
+quoted text a string, `true` or `false` a truth value, a number with a decimal point a float, and
+an element type a type. All other attributes use MLIR's generic form.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dialects.symbolic.symbol import quoted
 _ELEMENT_WORDS = {str(e): e for e in (*t.ELEMENTS, t.index)}
 
 LONGEST_IDENTIFIER = 80
-"""Identifiers are for people: longer names of a model are cut where one is made of them."""
+"""The maximum length of identifiers derived from a model's names; longer ones are truncated."""
 
 
 def parse_value(parser: Parser) -> SSAValue:
@@ -73,7 +73,7 @@ def parse_names(parser: Parser, keyword: str) -> ArrayAttr[StringAttr]:
 
 
 def print_names(printer: Printer, keyword: str, names: ArrayAttr[StringAttr]) -> None:
-    """What `parse_names` reads, behind a space."""
+    """Print what `parse_names` parses, after a space."""
     printer.print_string(f" {keyword} [")
     printer.print_list(names.data, lambda n: printer.print_string_literal(n.data))
     printer.print_string("]")
@@ -86,7 +86,7 @@ def format_attribute(attribute: Attribute) -> str:
             return t.format_sizes(attribute.data)
         case ExprAttr():
             text = str(attribute.data)
-            return f"({text})" if text.startswith('"') else text  # no string
+            return f"({text})" if text.startswith('"') else text  # not a string
         case StringAttr():
             return quoted(attribute.data)
         case FloatAttr():
@@ -109,7 +109,7 @@ def print_attributes(printer: Printer, attributes: Mapping[str, Attribute]) -> N
 
 
 def parse_attributes(parser: Parser) -> dict[str, Attribute]:
-    """What `print_attributes` wrote; an empty dictionary when there is none."""
+    """The inverse of `print_attributes`; an empty dictionary if there is none."""
     if parser.parse_optional_punctuation("{") is None:
         return {}
     found: dict[str, Attribute] = {}
@@ -182,7 +182,7 @@ def location(name: str) -> NameLoc:
 
 
 def location_name(op: Operation) -> str:
-    """The model node an op comes from; empty when unknown."""
+    """The model node that an op comes from, or an empty string."""
     match op.location:
         case NameLoc(desc=StringAttr(data=name)):
             return name
@@ -191,14 +191,14 @@ def location_name(op: Operation) -> str:
 
 
 def set_location(op: Operation, source: Operation) -> None:
-    """Let `op` (and what its regions hold) come from the same node as `source`."""
+    """Give `op`, and the ops in its regions, the location of `source` unless they have one."""
     for inner in op.walk():
         if isinstance(inner.location, UnknownLoc):
             inner.location = source.location
 
 
 def distinct_identifiers(names: Iterable[str]) -> list[str]:
-    """An identifier for each name, all of them different."""
+    """A distinct identifier for each name."""
     found: dict[str, None] = {}
     for name in names:
         clean, count = identifier(name), 2
@@ -210,9 +210,9 @@ def distinct_identifiers(names: Iterable[str]) -> list[str]:
 
 
 def identifier(name: str) -> str:
-    """What is left of a name in an SSA value's or a function's: ASCII letters, digits and `_`.
+    """A readable identifier for an SSA value or a function: ASCII letters, digits and `_`.
 
-    Only for people who read the text: different names may become the same.
+    It only serves readers of the text: different names may give the same identifier.
     """
     clean = re.sub(r"\W+", "_", name[:LONGEST_IDENTIFIER], flags=re.ASCII).strip("_") or "v"
     return f"v{clean}" if clean[0].isdigit() else clean

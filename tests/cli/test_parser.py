@@ -39,7 +39,7 @@ def test_help_of_a_command(strata: Run, name: str) -> None:
     (["lower", "x", "--precison", "f32"], ["no option '--precison'", "did you mean --precision?"]),
     (["lower", "x", "--precision", "fp61"], ["--precision: invalid choice", "fp16"]),
     (["lower", "x", "--tagret=cpu"], ["no option '--tagret'", "did you mean --target?"]),
-    (["lower", "x", "y"], ["there is no place for 'y'"]),
+    (["lower", "x", "y"], ["unexpected argument 'y'"]),
     (["lower", "x", "--to"], ["--to: expected one argument"]),
     (["list", "opps"], ["did you mean ops or options?"]), ([], ["COMMAND"]),
     (["run", "x", "--input", "y"], ["NAME=16000"]), (["run", "x", "--seed", "-1"], ["--seed"]),

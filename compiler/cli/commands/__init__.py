@@ -1,7 +1,7 @@
-"""The commands of the command line, a file each; the file's name is the command's.
+"""The commands of the command line, one per file; a file has the name of its command.
 
     SUMMARY: str                                       one line for `--help`
-    TOPIC: str                                         where that line stands; may be missing
+    TOPIC: str                                         the help section; optional
     def add_arguments(parser: argparse.ArgumentParser) -> None
     def run(arguments: argparse.Namespace) -> int      the exit status
 

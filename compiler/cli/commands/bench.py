@@ -1,13 +1,13 @@
-"""Time a model, and peers beside it in the same run.
+"""Time a model, optionally against other runtimes in the same run.
 
-All get the same inputs and number of threads, and take turns round by round, so that what else the
-machine does hits all alike; medians are reported: wall time, and CPU time of the whole process,
-which says more on a busy machine when there is one thread. How far the peers' outputs are from ours
-is told too: a wrong result is no result.
+All runtimes get the same inputs and number of threads. They take turns round by round, so that
+other load on the machine affects all of them alike. The report gives medians of the wall time and
+of the CPU time of the whole process, which is more reliable on a busy machine with one thread. It
+also gives the difference between the peers' outputs and ours.
 
-onnxruntime and openvino take .onnx files and models of PyTorch, torch and inductor the latter. A
-peer may be given a file of its own for the same model, whose inputs are in the same order:
-`--against onnxruntime,inductor=model.py:make`.
+onnxruntime and openvino run .onnx files and PyTorch models; torch and inductor run PyTorch models.
+A peer may run another file with the same model, whose inputs are in the same order: `--against
+onnxruntime,inductor=model.py:make`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from compiler.cli import arguments as shared
 
-SUMMARY = "time a model, beside other runtimes"
+SUMMARY = "time a model, optionally against other runtimes"
 TOPIC = "Compile and run"
 
 
@@ -29,16 +29,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_inputs(parser)
     group = parser.add_argument_group("the measurement")
     group.add_argument("--against", metavar="NAME[=MODEL],...", default="",
-                       help="peers: onnxruntime, openvino, torch, inductor; MODEL is what a peer "
-                            "runs in place of MODEL")
+                       help="peers: onnxruntime, openvino, torch, inductor; =MODEL gives a peer "
+                            "its own file")
     group.add_argument("--rounds", metavar="N", type=shared.positive, default=20,
-                       help="timed rounds (default 20)")
+                       help="number of timed rounds (default 20)")
     group.add_argument("--specialize", action="store_true",
-                       help="time the model with its sizes open, and beside it compiled for the "
-                            "sizes of these inputs; --dim tells only these sizes then")
+                       help="time the model with open sizes, and also compiled for the sizes of "
+                            "these inputs, which --dim then determines")
     shared.complete(group.add_argument("--json", metavar="FILE", type=Path,
-                                       help="write the figures too; - for standard output, "
-                                            "instead of the table"))
+                                       help="also write the results as JSON; - writes them to "
+                                            "standard output instead of the table"))
     shared.add_pipeline(parser)
 
 

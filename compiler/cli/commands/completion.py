@@ -1,17 +1,17 @@
-"""Print a script with which a shell completes commands, options, targets and file names.
+"""Print a shell completion script for commands, options, targets and file names.
 
     bash   strata completion bash > ~/.local/share/bash-completion/completions/strata
     zsh    strata completion zsh > "${fpath[1]}/_strata"
     fish   strata completion fish > ~/.config/fish/completions/strata.fish
 
-It is for the command `strata`. What installed packages add is in it when it is printed again.
+It completes the command `strata`. Print it again after installing packages that extend Strata.
 """
 
 from __future__ import annotations
 
 import argparse
 
-SUMMARY = "print a script for completion in a shell"
+SUMMARY = "print a shell completion script"
 TOPIC = "About Strata"
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 

@@ -1,6 +1,6 @@
-"""Tell what this machine can run: versions, targets and their devices, frontends.
+"""Report what this machine can run: versions, targets and their devices, frontends.
 
-What is missing is told with the command that installs it.
+Missing packages are listed with the command that installs them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import argparse
 
 from compiler.cli import arguments as shared
 
-SUMMARY = "tell what this machine can run, and what to install"
+SUMMARY = "report what this machine can run, and what to install"
 TOPIC = "About Strata"
 OPTIONAL = {
     "llvmlite": ("the cpu target", "pip install strata-compiler"),
@@ -17,7 +17,7 @@ OPTIONAL = {
     "torch": ("PyTorch models, tensors on a GPU", 'pip install "strata-compiler[torch]"'),
     "onnxruntime": ("bench --against onnxruntime", 'pip install "strata-compiler[bench]"'),
 }
-"""Package -> what needs it, and how to have it."""
+"""For each package, what needs it and how to install it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,7 @@
-"""Tell what a model is: inputs, outputs, open sizes, opset, parameters, operators.
+"""Describe a model: inputs, outputs, open sizes, opset, parameters, operators.
 
-A model that cannot be compiled is described too, with all that is not supported and why. Nothing is
-compiled.
+A model that cannot be compiled is described, too, with everything that is not supported and the
+reasons. Nothing is compiled.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import argparse
 
 from compiler.cli import arguments as shared
 
-SUMMARY = "tell what a model is, and what of it is not supported"
+SUMMARY = "describe a model, and list what is not supported"
 TOPIC = "Look inside"
 
 

@@ -1,6 +1,6 @@
-"""List what there is: operations, passes, targets, levels, frontends or options of schedules.
+"""List the available operations, passes, targets, levels, frontends or schedule options.
 
-Those of installed packages and of plugin files are among them.
+The list includes those of installed packages and plugin files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Lower a model to a level, and print it; without --to, print the target's code.
+"""Lower a model to a level and print it; without --to, print the target's code.
 
-With --dump-dir every level and every pass that changed something is written as well, numbered, with
-an index. A .mlir text starts where it stands: a dump behind the pass that wrote it, any other text
-at the beginning of its level, which --from LEVEL asks of a dump too.
+With --dump-dir, the IR after every level and after every pass that changed it is also written, in
+numbered files with an index. Lowering of a .mlir text resumes where it was written: a dump after
+its pass, any other text at the beginning of its level. --from LEVEL starts a dump at the beginning
+of that level, too.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                        help="graph, loop, host, block, or one of the target's: llvm, asm; "
                             "triton, ptx, amdgcn")
     group.add_argument("--from", metavar="LEVEL", dest="start", choices=shared.TEXT_LEVELS,
-                       help="run the passes of this level from its first")
-    shared.add_output(group, "-o", text="instead of printing")
+                       help="start at the first pass of this level")
+    shared.add_output(group, "-o", text="write to a file instead of printing")
     group.add_argument("--print-locations", action="store_true",
-                       help="print every operation's model node")
+                       help="print the model node of every operation")
     shared.add_dump(parser)
     shared.add_pipeline(parser)
 

@@ -1,7 +1,7 @@
 """Run passes on a .mlir text of any level, and print the result.
 
-The passes are those of --passes, in that order; `default` stands for the pipeline from where the
-text is. A pass that asks the target for something asks --target.
+The passes are those of --passes, in that order. `default` stands for the rest of the pipeline from
+the text's place in it. Passes that depend on the target use --target.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                                        help="a text of any level; - for standard input"))
     shared.complete(group.add_argument(
         "--weights", metavar="FILE", type=Path,
-        help="its weights, if they are not in weights.npz beside it"))
+        help="its weights, if they are not in weights.npz in the same folder"))
     shared.add_target(parser)
     result = parser.add_argument_group("the result")
-    shared.add_output(result, "-o", text="instead of printing")
+    shared.add_output(result, "-o", text="write to a file instead of printing")
     result.add_argument("--print-locations", action="store_true",
-                        help="print every operation's model node")
+                        help="print the model node of every operation")
     shared.add_dump(parser)
     shared.add_pipeline(parser)
 

@@ -1,14 +1,14 @@
-"""Make a failing model small: leave out nodes, outputs and sizes while it fails in the same way.
+"""Minimize a failing model: remove nodes and outputs and shrink sizes while it fails the same way.
 
-A model fails when compiling it is refused, is a fault of the compiler or ends the process; when it
-computes something else than the reference, or the reference something else than onnxruntime (where
-that is installed); or when it takes longer than --timeout. With --check COMMAND, it fails as long
-as the command exits with 1: the candidate's path stands for {} in it, or is its last word, and
-{inputs} is the .npz with its inputs. Every trial is made in a process of its own.
+A model fails if the compiler refuses it, crashes or reports a fault of its own; if its results
+differ from the reference, or those of the reference from onnxruntime (if that is installed); or if
+it takes longer than --timeout. With --check COMMAND, it fails as long as the command exits with 1.
+The candidate's path replaces {} in the command, or is appended to it; {inputs} is replaced by the
+.npz with its inputs. Every trial runs in a process of its own.
 
-What is left is written to -o SMALL.onnx, with the inputs on which it fails in SMALL.npz, and the
-first pass that is wrong is named. The exit status is 0 when a failing model was written, 1 when
-the model does not fail.
+The result is written to -o SMALL.onnx, and the inputs on which it fails to SMALL.npz. The first
+wrong pass is named. The exit status is 0 if a failing model was written, and 1 if the model does
+not fail.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from compiler.reduction.prober import Prober
     from compiler.reduction.verdict import Verdict
 
-SUMMARY = "make a failing model small, and name the first wrong pass"
+SUMMARY = "minimize a failing model, and name the first wrong pass"
 TOPIC = "Look inside"
 SUFFIX = ".onnx"
 
@@ -41,9 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", metavar="COMMAND", default="",
                         help="a command that exits with 1 as long as the model fails")
     parser.add_argument("--seconds", metavar="N", type=shared.positive, default=300,
-                        help="how long it may take (default 300)")
+                        help="time limit in seconds (default 300)")
     parser.add_argument("--timeout", metavar="N", type=shared.positive, default=60,
-                        help="how many seconds one trial may take (default 60)")
+                        help="time limit of one trial in seconds (default 60)")
     add_options(parser)
 
 
@@ -108,7 +108,7 @@ def brief(verdict: Verdict) -> str:
 
 
 def tell(small: Candidate, first: Candidate, prober: Prober, seconds: float) -> None:
-    """What became of the model."""
+    """Print the reduced model."""
     from onnx import printer
 
     print(f"reduced from {first.nodes} nodes to {small.nodes} in {seconds:.0f} s, "
@@ -120,7 +120,7 @@ def tell(small: Candidate, first: Candidate, prober: Prober, seconds: float) -> 
 
 
 def tell_cause(small: Candidate, verdict: Verdict, prober: Prober) -> None:
-    """How it fails now, and the first wrong pass, as far as it can be known."""
+    """Print how it fails now, and the first wrong pass if it can be determined."""
     if prober.check:
         return
     now = prober.judge(small)

@@ -1,9 +1,10 @@
-"""Run a model once, on given or random inputs, and print what comes out.
+"""Run a model once on given or random inputs, and summarize its outputs.
 
-Random inputs come from --seed: floats are standard normal, integers 0 or 1. A size that the model
-leaves open and --dim and --shape do not name is 2. The keys of .npz files are the model's own names
-of inputs and outputs. A warning says where outputs are NaN, infinite or empty, and no input
-explains it. With a --precision other than f32, a note says how far it moves the outputs.
+Random inputs are generated from --seed: floats are standard normal, integers are 0 or 1. Sizes
+that the model leaves open, and that neither --dim nor --shape fixes, are 2. The keys of .npz files
+are the model's own names of inputs and outputs. A warning is printed if outputs are NaN, infinite
+or empty and the inputs do not explain it. With a --precision other than f32, a note gives the
+resulting error.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_inputs(parser)
     shared.add_output(parser.add_argument_group("the outputs"), "--output", "-o",
                       metavar="FILE.npz",
-                      text="write the outputs, by the model's names; an .npy takes one; - for "
-                           "standard output")
+                      text="write the outputs, keyed by the model's names; an .npy holds one; "
+                           "- for standard output")
     shared.add_dump(parser)
     shared.add_pipeline(parser)
 

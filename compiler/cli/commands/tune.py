@@ -1,13 +1,13 @@
 """Find faster schedules for a model's kernels by timing candidates on this machine.
 
-The candidates are of the space that the target's rules choose from, and begin with their choice.
-Every candidate is checked against what the rules' choice computes, and timed in turns with it. The
-fastest are kept in a file (-o; by default in the cache), by machine and by kernel, not by model.
-All later compilations use them where they fit (--tuned auto|off|FILE). A run that is started again
-goes on with what has not been tuned yet.
+The candidates come from the space from which the target's rules choose, beginning with the rules'
+own choice. The results of every candidate are compared with those of the rules' choice, and the
+two are timed alternately. The fastest schedules are stored in a file (-o; by default in the
+cache), keyed by machine and kernel, not by model. Later compilations use them where they apply
+(--tuned auto|off|FILE). A repeated run continues with kernels that have not been tuned yet.
 
-Tune with the sizes and options that you compile with. With --open, sizes that --dim names stay open
-and only say at which sizes to measure.
+Tune with the same sizes and options as you compile. With --open, sizes named by --dim stay open,
+and --dim only gives the sizes at which to measure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from compiler.cli import arguments as shared
 
-SUMMARY = "find faster schedules by measuring, and keep them"
+SUMMARY = "find faster schedules by measuring, and store them"
 TOPIC = "Make it faster"
 MODES = ("default", "max-autotune")
 
@@ -26,21 +26,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_model(parser)
     shared.add_target(parser)
     group = parser.add_argument_group("tuning")
-    shared.add_output(group, "-o", text="where winners are kept, instead of the cache")
+    shared.add_output(group, "-o", text="store the best schedules here instead of in the cache")
     group.add_argument("--script", metavar="FILE", type=Path,
-                       help="write the winners as a script for --schedule, too")
+                       help="also write the best schedules as a script for --schedule")
     group.add_argument("--seconds", metavar="N", type=shared.positive, default=120,
-                       help="about how long it may take (default 120)")
+                       help="approximate time limit in seconds (default 120)")
     group.add_argument("--jobs", metavar="N", type=shared.positive,
-                       help="processes that compile (default: all that may be used)")
+                       help="number of compiling processes (default: all available cores)")
     group.add_argument("--kernels", metavar="NAME,...", default="",
-                       help="only these, by their names in dumps; * is any part of a name")
+                       help="tune only these kernels, by their names in dumps; * is a wildcard")
     group.add_argument("--mode", choices=MODES, default="default",
-                       help="max-autotune tries more, on all kernels; give it more seconds")
+                       help="max-autotune tries more, for all kernels; give it more seconds")
     group.add_argument("--open", action="store_true",
-                       help="sizes stay open; --dim says at which ones to measure")
+                       help="keep sizes open; --dim only gives the sizes at which to measure")
     group.add_argument("--again", action="store_true",
-                       help="tune also what has been tuned before")
+                       help="also tune kernels that have been tuned before")
     shared.add_pipeline(parser, tuned=False)
 
 

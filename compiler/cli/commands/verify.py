@@ -1,10 +1,10 @@
-"""Execute a model after every pass, at every level, and as target code, and compare the numbers.
+"""Execute a model after every pass, at every level, and as target code, and compare the results.
 
-All of it on the same inputs, against what the imported model computes by the definition of its
-operations. The error is the largest deviation over the largest magnitude expected. The first pass
-that changes a number beyond tolerance is named; that is a fault of the compiler (exit status 3).
-Beyond tolerance is what neither the type of an output explains, nor how far rounding alone moves
-the outputs on these inputs. What is NaN everywhere agrees with nothing: where all outputs are, the
+All executions use the same inputs and are compared with the imported model, evaluated by the
+definitions of its operations. The error is the largest deviation divided by the largest expected
+magnitude. The first pass whose error exceeds the tolerance is named; this is a fault of the
+compiler (exit status 3). The tolerance accounts for the type of an output and for the effect of
+rounding on these inputs. NaN never passes a comparison: if all outputs are NaN everywhere, the
 exit status is 1.
 """
 
@@ -18,7 +18,7 @@ from compiler.cli import arguments as shared
 if TYPE_CHECKING:
     from compiler.instrument.verify import Verify
 
-SUMMARY = "execute every level, and name the first pass that errs"
+SUMMARY = "execute every level, and name the first wrong pass"
 TOPIC = "Look inside"
 COLUMNS = "{:28} {:7} {:>8} {:>10} {:>9}"
 
@@ -29,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_inputs(parser)
     group = parser.add_argument_group("the comparison")
     group.add_argument("--levels-only", action="store_true",
-                       help="execute at the end of each level, not after each pass")
+                       help="execute only at the end of each level, not after each pass")
     group.add_argument("--tolerance", metavar="X", type=shared.tolerance,
-                       help="the largest error of a floating-point output (default by its type)")
+                       help="the largest error allowed for float outputs (default: by type)")
     shared.add_dump(parser)
     shared.add_pipeline(parser)
 
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _conclusion(verify: Verify) -> int:
-    """Tell that all agree, and about what that says nothing; the exit status."""
+    """Report that all executions agree, and what could not be compared. Returns the exit status."""
     from compiler.cli.execution import tell_warnings
     from compiler.measuring.oddities import has_numbers
 

@@ -69,21 +69,21 @@ def in_memory(model: object) -> MemoryModel | None:
 
 
 def describe(name: str, data: bytes | None) -> dict[str, Any]:
-    """What stands in a file, or in `data`, also where it cannot be imported. Raises StrataError."""
+    """Describe a file, or `data`, even if it cannot be imported. Raises StrataError."""
     from compiler.frontend.onnx.contents import describe_file
 
     return describe_file(name, data)
 
 
 def operators() -> list[str]:
-    """The operators that are read. Those that ONNX defines by these are, too."""
+    """The supported operators. Those that ONNX defines by these are supported, too."""
     from compiler.frontend.onnx.ops import importers
 
     return sorted(f"{domain}.{name}" if domain else name for domain, name in importers())
 
 
 def operator_summaries() -> dict[str, str]:
-    """Every operator that is read, those that ONNX defines by others too -> opsets, elements."""
+    """Every supported operator, including those that ONNX defines by others -> opsets, elements."""
     from compiler.frontend.onnx.coverage import covered
 
     return {c.name: c.summary for c in covered()}

@@ -1,4 +1,4 @@
-"""What stands in an ONNX file, without importing it: so also of models that cannot be imported."""
+"""Describes an ONNX file without importing it, so that it works for unsupported models, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ONNX operators are read, at which opsets, and of which element types: from the code."""
+"""The supported ONNX operators, opsets and element types, determined from the code."""
 
 from __future__ import annotations
 

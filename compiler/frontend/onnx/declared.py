@@ -1,10 +1,10 @@
-"""What a model says about its own values, against what they are.
+"""Compares the declared types of a model's values with their inferred types.
 
     value_info y: float[2, 4]    y = MatMul(a: float[2, 3], b: float[3, 5])    # [2, 5]: a warning
 
-An open size, or a name of a size, promises nothing: exporters write such by the way. Nor is a model
-refused for a wrong shape, which onnxruntime runs with a warning as well: the nodes tell the shape.
-An element type must be right.
+Open and named sizes are not checked, since exporters write them carelessly. A wrong shape is only
+a warning, as in onnxruntime, because the nodes determine the shape. A wrong element type is an
+error.
 """
 
 from __future__ import annotations

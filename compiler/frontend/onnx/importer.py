@@ -1,11 +1,11 @@
 """From an ONNX file to a module with `strata.func @main` over graph operations.
 
-Enters: a file's path and the user's options. Leaves: the module, its weights, its name. Shape
-computations are gone: sizes are expressions over the names of the inputs' sizes. Every operation
-carries the name of the node that it comes from.
+The input is a file's path and the user's options; the result is the module, its weights and its
+name. Shape computations become size expressions over the names of the inputs' sizes. Every
+operation carries the name of the node that it comes from.
 
 Problems are collected and raised together: first those that validation finds, then those of nodes
-whose shapes or attributes contradict themselves. What depends on a bad node is passed over.
+whose shapes or attributes contradict themselves. Nodes that depend on a bad node are skipped.
 
 A name that a subgraph does not define is one of the graphs around it. Where the subgraph became a
 function of its own, it sees that value through a view (compiler/frontend/frames.py).
@@ -67,7 +67,7 @@ from dialects.text.syntax import identifier
 NamedNodes = Iterable[tuple[str, onnx.NodeProto]]
 Tensor = onnx.TensorProto | onnx.SparseTensorProto
 SUBGRAPHS = ("If", "Loop")
-"""What hands strings on to the graphs that it has."""
+"""Operators that pass strings to their subgraphs."""
 
 
 def import_file(path: str, options: ImportOptions) -> ImportedModel:
@@ -119,7 +119,7 @@ def _defaults(model: onnx.ModelProto, given: Container[str]) -> dict[str, Sequen
 
 @dataclass(frozen=True)
 class Missing:
-    """A value that cannot be had. Without a reason its node has a problem that is noted."""
+    """A missing value. Without a reason, its node has a recorded problem."""
 
     reason: str = ""
 
@@ -326,9 +326,9 @@ class _Importer:
         return found
 
     def _lookup(self, name: str, scope: Scope) -> AnyValue | None:
-        """What a name stands for; None inside a function for an input that the call leaves out.
+        """The value of a name; None inside a function for an input that the call omits.
 
-        Raises Fault or Skip when it cannot be had.
+        Raises Fault or Skip if it is missing.
         """
         found = self._find(name, scope)
         if not isinstance(found, Missing):

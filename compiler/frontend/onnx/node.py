@@ -139,9 +139,11 @@ class Node(NodeBase):
 
     # ------------------------------------------------------------------ known contents of inputs
     def known_sizes(self, value: Value, what: str) -> list[Expr]:
-        """The contents as size expressions, flat; where only a run can tell, it binds new sizes.
+        """The contents as size expressions, flat; those that are only known at run time are bound
+        to new sizes.
 
-        So what only a run can tell must not be negative. Raises Fault for what cannot be a size.
+        Contents that are only known at run time must therefore not be negative. Raises Fault for
+        contents that cannot be sizes.
         """
         found = self.build.bind(value, what)
         if found is None:

@@ -15,7 +15,7 @@ from dialects.strata.types import Array
 
 
 def packed_size(element: Attribute, count: int) -> int:
-    """The bytes that so many elements take in a file."""
+    """The number of bytes that `count` elements occupy in a file."""
     return (count * _stored_bits(element) + 7) // 8
 
 

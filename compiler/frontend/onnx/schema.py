@@ -1,7 +1,7 @@
-"""What is known of operators: inputs, outputs, attributes, since when.
+"""Schemas of operators: inputs, outputs, attributes, and their first version.
 
-ONNX tells it of its own operators, a table of onnxruntime's. The names of the standard domain, `""`
-and `ai.onnx`, are one: the first.
+ONNX provides those of its own operators; a table provides those of onnxruntime's. The two names of
+the standard domain, `""` and `ai.onnx`, are both treated as the first.
 """
 
 from __future__ import annotations

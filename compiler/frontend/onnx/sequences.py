@@ -1,7 +1,7 @@
 """Sequences and optionals during import: lists of tensors that no lower level knows of.
 
     known items     [x, y, z]                                      a Python list of values
-    known to a run  data: T[total], shapes: i64[length, rank]      all elements behind each other
+    known to a run  data: T[total], shapes: i64[length, rank]      all elements one after another
 
 A sequence is of the second kind where a loop makes it longer, or branches make it differ, or a
 position is known only at run time. All its tensors have the same number of dims then. An optional
@@ -51,7 +51,7 @@ class Items:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A sequence that only a run knows: data: T[total], shapes: i64[length, rank]."""
+    """A sequence that is only known at run time: data: T[total], shapes: i64[length, rank]."""
 
     data: Value
     shapes: Value
@@ -89,7 +89,7 @@ class Texts:
 
 AnyValue: TypeAlias = "Value | Items | Run | Optional | Texts"
 VALUES = (Value, Items, Run, Optional, Texts)
-"""What a name of a model stands for."""
+"""The kinds of values that a name in a model may have."""
 
 
 def view(frame: Frame, value: AnyValue) -> AnyValue:
@@ -226,7 +226,7 @@ def _content(build: Builder, value: Optional, form: Form | None) -> list[Value]:
 
 
 def _nothing(build: Builder, form: Form) -> AnyValue:
-    """What stands for content that is not there."""
+    """The placeholder for missing content."""
     assert form.element is not None
     if form.kind == "tensor":
         return empty(build, form.element, form.rank or 0)
@@ -260,7 +260,8 @@ def whole(form: Form, parts: Iterator[Value]) -> AnyValue:
 
 
 def at_run(build: Builder, value: Items | Run, rank: int | None = None) -> Run:
-    """A sequence as one that only a run knows; `rank` is that of its tensors, if it has any.
+    """A sequence as one that is only known at run time; `rank` is that of its tensors, if it has
+    any.
 
     Raises Fault when it is unknown.
     """

@@ -1,6 +1,6 @@
-"""What can be said of a model before importing it: operators, names, order, attributes.
+"""Validates a model before importing it: operators, names, order, attributes.
 
-Everything is noted at once, so that a model has to be mended only once.
+All problems are collected, so that they can be fixed at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from compiler.frontend.onnx.schema import (
 NamedNodes = list[tuple[str, onnx.NodeProto]]
 Around = tuple[set[str], ...]
 MAX_DEPTH = 64
-"""Functions and subgraphs within each other, at most so many deep."""
+"""The maximum nesting depth of functions and subgraphs."""
 MAX_NODES = 200_000
 """Nodes after all calls of functions have become their bodies, at most."""
 
@@ -68,7 +68,7 @@ class Extent:
         return Extent(self.nodes + other.nodes, max(self.depth, other.depth))
 
     def inside(self) -> Extent:
-        """As the body of a node, which stands for nothing else."""
+        """The extent of a node that consists of this body."""
         return Extent(self.nodes, self.depth + 1)
 
 
@@ -209,7 +209,7 @@ class Validation:
     def _check_graph(self, graph: onnx.GraphProto, path: str, around: Around) -> None:
         """Note names that are defined twice or nowhere, and cycles; also in subgraphs.
 
-        `path`: of the node that the graph belongs to, with a `/` behind it; `around`: the names
+        `path`: that of the node that the graph belongs to, followed by a `/`; `around`: the names
         that are known in the graphs around it.
         """
         self._check_names(graph, path)

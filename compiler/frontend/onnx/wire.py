@@ -38,8 +38,8 @@ class _Field(NamedTuple):
 def split_weights(data: mmap | bytes) -> tuple[bytes, list[Span | None]]:
     """The skeleton of a serialized ModelProto, and a span per initializer of its graph.
 
-    None stands for an initializer without raw data. Raises ValueError when the bytes are no
-    protobuf message.
+    None denotes an initializer without raw data. Raises ValueError if the bytes are not a protobuf
+    message.
     """
     spans: list[Span | None] = []
     parts: list[bytes] = []
@@ -53,7 +53,7 @@ def split_weights(data: mmap | bytes) -> tuple[bytes, list[Span | None]]:
 
 
 def _graph_parts(data: mmap | bytes, graph: _Field, spans: list[Span | None]) -> Iterator[bytes]:
-    copied = graph.body  # everything before this position has been passed on
+    copied = graph.body  # everything before this position has been copied
     for field in _fields(data, graph.body, graph.end):
         if field.number != _INITIALIZER:
             continue

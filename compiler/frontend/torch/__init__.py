@@ -39,7 +39,9 @@ def accepts(model: str) -> bool:
 
 
 def load_model(model: str, options: ImportOptions) -> ImportedModel:
-    """Import a file or what a function makes. Raises StrataError with every problem found."""
+    """Import a file or the model that a function returns. Raises StrataError with every problem
+    found.
+    """
     from compiler.frontend.torch.importer import import_program
     from compiler.frontend.torch.load import load_program
 
@@ -68,7 +70,7 @@ def in_memory(model: object) -> MemoryModel | None:
 
 
 def program_name(program: Any) -> str:
-    """The class of the module that was exported, as far as the program tells."""
+    """The class of the exported module, if the program records it."""
     for node in program.graph.nodes:
         stack: dict[str, tuple[str, Any]] = node.meta.get("nn_module_stack") or {}
         for path, kind in stack.values():
@@ -78,7 +80,7 @@ def program_name(program: Any) -> str:
 
 
 def operators() -> list[str]:
-    """The operators that are read. Those that PyTorch decomposes into these are, too."""
+    """The supported operators. Those that PyTorch decomposes into these are supported, too."""
     from compiler.frontend.torch.ops import importers
 
     return sorted(importers())

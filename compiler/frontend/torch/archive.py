@@ -1,10 +1,10 @@
-"""Reads `.pt2` files, as `torch.export.save` writes them, and executes nothing that is in them.
+"""Reads `.pt2` files written by `torch.export.save`, without executing anything in them.
 
 The file is a zip archive: the graph as JSON, weights as raw bytes. PyTorch's own reader unpickles
-the example inputs, and whatever the file marks as pickled. Here the archive is read by us: weights
-are mapped into memory, pickled ones go through PyTorch's restricted unpickler, which makes tensors
-and nothing else, and example inputs are not read. The graph is checked before PyTorch makes
-a program of it.
+the example inputs, and whatever the file marks as pickled. This module reads the archive itself:
+weights are mapped into memory, pickled ones are loaded with PyTorch's restricted unpickler, which
+only creates tensors, and example inputs are not read. The graph is checked before PyTorch creates
+a program from it.
 """
 
 from __future__ import annotations

@@ -14,16 +14,16 @@ _AS_IN_PYTHON = (bool, int, float, str)
 
 
 class Missing:
-    """A value that cannot be had; its node has a problem that is noted."""
+    """A missing value; its node has a recorded problem."""
 
 
 class Skip(Exception):
-    """A node needs what a node with a known problem should have made."""
+    """A node uses the result of a node with a recorded problem."""
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """What arguments stand for, given the `values` of the nodes so far."""
+    """Resolves arguments, given the `values` of the nodes so far."""
 
     values: Mapping[str, Any]
     sizes: Sizes
@@ -40,7 +40,7 @@ class Arguments:
         return found
 
     def value(self, argument: Any) -> Any:
-        """Nodes become what they stand for, element types our own. Raises Fault or Skip."""
+        """Resolve nodes to their values and dtypes to element types. Raises Fault or Skip."""
         kind = type(argument).__name__
         if isinstance(argument, (list, tuple)):
             return [self.value(a) for a in argument]  # pyright: ignore

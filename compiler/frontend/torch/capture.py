@@ -1,4 +1,4 @@
-"""A model of PyTorch's: the program that it was exported to, and the module that PyTorch runs."""
+"""A PyTorch model: its exported program, and the module that PyTorch runs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Captured:
-    """`own`: the module that was exported; None where only the program is there."""
+    """`own`: the module that was exported; None if there is only the program."""
 
     name: str
     program: Any
     own: Any = None
 
     def module(self) -> Any:
-        """What PyTorch calls: the module itself, else one made of the program."""
+        """The module that PyTorch calls: the original, or else one created from the program."""
         return self.program.module() if self.own is None else self.own
 
     @property

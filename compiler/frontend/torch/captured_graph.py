@@ -1,4 +1,4 @@
-"""A graph as `torch.compile` brings it."""
+"""A graph captured by `torch.compile`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 class CapturedGraph:
     """A graph of Core ATen without mutations, as `torch.compile` makes them.
 
-    `weights`: placeholder -> the tensor that is constant, and stays as it is as long as anything is
-    used that was made of the graph; `results`: numbers of the outputs that the function returns.
+    `weights`: placeholder -> the constant tensor, which does not change while anything compiled
+    from the graph is in use; `results`: numbers of the outputs that the function returns.
     """
 
     module: Any

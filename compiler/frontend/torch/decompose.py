@@ -1,7 +1,7 @@
 """Core ATen, with the operators that are imported as they are kept whole.
 
-PyTorch's table tells how to make an operator of simpler ones. Whatever `ops/` has an importer for
-is taken out of it, so that layer_norm, scaled_dot_product_attention and the like stay.
+PyTorch has a table of decompositions into simpler operators. Operators with an importer in `ops/`
+are removed from it, so that layer_norm, scaled_dot_product_attention and the like are kept.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What an exported program relies on about its sizes: the branches that its code took.
+"""The guards of an exported program: conditions on sizes from the branches that were traced.
 
     if x.shape[0] > x.shape[1]: ...     ->  strata.assume m + 1 <= n
     x[: int(0.5 * x.shape[0])], as 3    ->  strata.assume n floordiv 2 == 3
 
-PyTorch writes such conditions down as guards and checks them at each call of the program; so do we.
-A guard that size expressions cannot state holds the sizes in it to those of the example inputs,
-for which it is true.
+PyTorch records such conditions as guards and checks them at each call of the program, and so does
+Strata. A guard that size expressions cannot represent fixes its sizes to those of the example
+inputs, for which it is true.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """From a program of `torch.export` to a module with `strata.func @main` over graph operations.
 
-Enters: the program and the user's options. Leaves: the module, its weights, its name. Integers that
-the program computes from shapes are gone: sizes are expressions over the names of the inputs'
-sizes. Every operation carries the path of the module and the node that it comes from.
+The input is the program and the user's options; the result is the module, its weights and its
+name. Integers that the program computes from shapes become size expressions over the names of the
+inputs' sizes. Every operation carries the path of the module and the node that it comes from.
 
-Problems are collected and raised together, each with the line of the model that caused it. What
-depends on a bad node is passed over.
+Problems are collected and raised together, each with the line of the model that caused it. Nodes
+that depend on a bad node are skipped.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def import_graph(
 class Importer:
     """The walk over the nodes of one program.
 
-    `bad`: the nodes that have a problem. With `lenient` the walk goes on behind these as if their
-    results were arguments, so that all of them are found.
+    `bad`: the nodes that have a problem. With `lenient`, the walk continues after these as if
+    their results were arguments, so that all of them are found.
     """
 
     module: Any

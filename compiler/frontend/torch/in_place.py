@@ -1,4 +1,4 @@
-"""Operators that write into a tensor which nobody else has: as good as those that make a new one.
+"""In-place operators on a tensor without aliases, which equal their functional forms.
 
     %x = aten.batch_norm(...)                     %x = aten.batch_norm(...)
     %y = aten.add_.Tensor(%x, %r)           ==    %y = aten.add.Tensor(%x, %r)
@@ -21,7 +21,7 @@ NEW = frozenset(f"aten.{name}" for name in (
 """Operators whose result never shares memory with an operand. Others may (`dropout` returns its
 operand), whatever their schemas say."""
 LONGEST = 16
-"""So many operators in place may follow each other; PyTorch traces programs with longer chains."""
+"""The longest chain of in-place operators; PyTorch retraces programs with longer ones."""
 
 
 def without_mutation(node: Any, steps: int = LONGEST) -> str | None:

@@ -3,7 +3,7 @@
     s0*s1, (s0 - 1)//2 + 1          FX nodes and shapes hold such SymPy expressions
     batch*width, ...                the same over the program's size names
 
-A symbol is called as its `torch.export.Dim`, else as PyTorch calls it: `s0`.
+A symbol has the name of its `torch.export.Dim`, or else PyTorch's name, such as `s0`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Sizes:
         return [self(s) for s in sizes]
 
     def symbol(self, name: str) -> Expr:
-        """The size that a SymPy symbol stands for."""
+        """The size of a SymPy symbol."""
         called = self.names.get(name, name)
         if called in self.fixed:
             return self.fixed[called]

@@ -35,7 +35,7 @@ def contrib_op(*op_types: str, ranks: tuple[Ranks, ...] = ()) -> Callable[[Any],
 
 
 def with_ranks(function: Any, ranks: tuple[Ranks, ...]) -> Any:
-    """The function, which raises Fault when an input has not as many dims as it must."""
+    """The function, which raises Fault if an input does not have the required rank."""
     @wraps(function)
     def checked(n: Node, *inputs: Value | None) -> Any:
         for k, (x, wanted) in enumerate(zip(inputs, ranks, strict=False)):

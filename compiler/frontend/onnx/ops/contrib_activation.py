@@ -84,7 +84,7 @@ def bias_softmax(n: Node, x: Value, bias: Value) -> Value:
     return n.reshape(n(SoftmaxOp, rows, axis=axis), x.shape)
 
 
-# ---------------------------------------------------------------------- behind another operator
+# ---------------------------------------------------------------------- after another operator
 _PLAIN: dict[str, type[GraphOp]] = {
     "Relu": ReluOp, "Sigmoid": SigmoidOp, "Tanh": TanhOp, "Softplus": SoftplusOp,
 }

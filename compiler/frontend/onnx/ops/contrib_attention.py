@@ -151,7 +151,7 @@ def attention(
     n: Node, x: Value, weights: Value, bias: Value | None = None, mask: Value | None = None,
     past: Value | None = None, scores: Value | None = None, past_length: Value | None = None,
 ) -> list[Value]:
-    """Results: [b, s, h*e], and keys and values so far, [2, b, h, p + s, d]."""
+    """Results: [b, s, h*e], and the keys and values including the past, [2, b, h, p + s, d]."""
     refuse_inputs(past_sequence_length=past_length)
     return _self_attention(n, total(n, n(MatmulOp, x, weights), bias), mask, past, scores)
 
@@ -255,7 +255,7 @@ def decoder_masked_attention(
     """As MultiHeadAttention, for one new position.
 
     With `past_present_share_buffer`, the past has room for more than is in it: the new key comes
-    behind the first past_sequence_length ones.
+    after the first past_sequence_length ones.
     """
     refuse_inputs(cache_indirection=indirection)
     q, k, v = _heads(n, query, key, value, bias)
@@ -283,7 +283,7 @@ def _inserted(n: Node, old: Value | None, new: Value, place: Value | None) -> Va
 
 
 def _filled(n: Node, q: Value, keys: Expr, place: Value | None) -> Value | None:
-    """What to add to the scores so that keys behind that place do not count."""
+    """The mask to add to the scores so that keys after that position are ignored."""
     if place is None:
         return None
     later = n(GreaterOp, places(n, keys), n.reshape(n.cast(place, t.i64), ()))

@@ -1,4 +1,4 @@
-"""com.microsoft.MoE: a mixture of experts, of which each row of the input is sent to a few.
+"""com.microsoft.MoE: a mixture of experts, in which each row of the input goes to a few experts.
 
     p = softmax(scores)                   the k largest of each row, divided by their sum if asked
     y = sum of p[e] * (act(x @ w1[e].T + b1[e]) @ w2[e].T + b2[e])
@@ -98,7 +98,7 @@ def _order(n: Node, place: Value) -> Value:
 
 
 def _ends(n: Node, experts: Value, count: Expr) -> Value:
-    """Before which place the rows of each of so many experts end."""
+    """The end positions of the rows of each expert."""
     numbers = n.reshape(places(n, count), [count, 1])
     before = n(LessEqualOp, n.reshape(experts, [1, experts.shape[0]]), numbers)
     return n(ReduceSumOp, n.cast(before, t.i64), axes=[1], keepdims=False)

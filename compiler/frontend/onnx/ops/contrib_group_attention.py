@@ -75,7 +75,7 @@ def group_query_attention(
 def _projections(
     n: Node, query: Value, key: Value | None, value: Value | None
 ) -> tuple[Value, Value, Value]:
-    """q [b, h, s, d], k and v [b, g, s, d]: h heads, of which h / g share a key."""
+    """q [b, h, s, d], k and v [b, g, s, d]: groups of h / g heads share a key."""
     heads, groups = positive(n, "num_heads"), positive(n, "kv_num_heads")
     if heads % groups:
         raise Fault(f"kv_num_heads {groups} does not divide num_heads {heads}")
@@ -126,7 +126,7 @@ def _present(n: Node, old: Value | None, new: Value, sizes: _Lengths) -> Value:
 
 
 def _filled_up(n: Node, x: Value, size: Expr) -> Value:
-    """x with zeros behind its entries, up to this many."""
+    """x padded with zeros after its entries, up to this size."""
     if x.shape[2] == size:
         return x
     zeros = n.broadcast(n.scalar(0, x), [*x.shape[:2], size - x.shape[2], x.shape[3]])

@@ -31,7 +31,7 @@ def _scaled(n: Node, x: Value) -> Value:
 
 
 def _turned(n: Node, x: Value, side: str) -> Value:
-    """transBatch moves the first dim behind the batch dims; trans then swaps the last two."""
+    """transBatch moves the first dim after the batch dims; trans then swaps the last two."""
     if x.rank < 2:
         return x
     perm = list(range(x.rank))

@@ -28,7 +28,7 @@ def rotated(
     `where`: the positions, [s] or [b, s]. `cos`, `sin`: [positions, r/2]. The pairs are the halves
     of the first r entries of a head or, interleaved, neighbours. In a dim of their own they are
     multiplied by the cosine, and the other one of each, or what is opposite to it, by the sine: so
-    no part is put behind another.
+    no parts are concatenated.
     """
     half, size = fixed(n, cos.shape[1], "rotary sizes"), fixed(n, x.shape[3], "head sizes")
     if 2 * half > size:

@@ -79,7 +79,7 @@ def _branches(n: Node, condition: Value, mark: Mark) -> list[_Built]:
 
 
 def _with_untaken(n: Node, condition: Value, wrong: str, reason: str) -> list[_Built]:
-    """The branches, where the one called `wrong` stops a run that takes it."""
+    """The branches; taking the one called `wrong` ends the run with an error."""
     [(name, label)] = [(name, label) for name, label in _BRANCHES.items() if label != wrong]
     good = _branch(n, name, label)
     if good is None:
@@ -108,7 +108,7 @@ def _as_tensors(n: Node, forms: Forms, frame: Frame, results: list[AnyValue]) ->
 
 
 def _assumed(n: Node, left: Expr, right: Expr, name: str) -> list[AnyValue]:
-    """The branch for two sizes that are equal, which a run then checks.
+    """The branch for two sizes assumed to be equal, which is checked at run time.
 
     So exporters write what holds for all inputs that a model is made for: if this dim is 1, squeeze
     it. Tensors whose number of dims depends on a run do not exist here.

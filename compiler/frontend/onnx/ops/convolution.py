@@ -190,7 +190,7 @@ def _reached(
     x: Value, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
     pads: Sequence[int], **over: bool,
 ) -> list[Expr]:
-    """The pads with as many more at the end as the last windows reach over it."""
+    """The pads, extended at the end by the distance that the last windows reach over it."""
     window = _window(kernel, strides, dilations, pads)
     counts = window.counts(x.shape[2:], "C5", *(over.get(flag, False) for flag in _OVER_THE_END))
     if not any(over.values()):

@@ -1,4 +1,4 @@
-"""Operators whose results have as many entries as the data says: NonZero, Compress, Unique.
+"""Operators with data-dependent result sizes: NonZero, Compress, Unique.
 
     NonZero:  flags -> their number, bound as a size
                     -> running count -> search of 0, 1, 2 ... in it: positions -> coordinates

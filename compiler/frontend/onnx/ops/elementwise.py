@@ -161,7 +161,7 @@ def is_inf(n: Node, x: Value) -> Value:
 
 
 def _computable(n: Node, x: Value) -> Value:
-    """Floats of 8 bits, of which nothing is computed, as f32, which holds all of them."""
+    """Floats of 8 bits, which are not computed with, converted exactly to f32."""
     return n.cast(x, t.f32) if t.is_narrow_float(x.element) else x
 
 

@@ -21,7 +21,7 @@ from dialects.graph.unary import AbsOp, NegOp
 MAX_ORDER = 32
 """Larger matrices would be unrolled into too many operations."""
 MAX_BLOCK = 4096
-"""Blocks of an image have at most so many elements: each takes a filter as large as a block."""
+"""The maximum number of elements in a block of an image; each needs a filter of that size."""
 
 
 def order_of(x: Value, what: str) -> int:

@@ -66,7 +66,7 @@ def imputer(n: Node, x: Value) -> Value:
 
 @ml_op("OneHotEncoder")
 def one_hot_encoder(n: Node, x: Value) -> Value:
-    """[..., categories] in f32; all zeros for what is no category."""
+    """[..., categories] in f32; all zeros for unknown categories."""
     refuse_texts(n, "cats_strings")
     if not n.flag("zeros", True):
         raise Fault("zeros = 0, which fails on unknown categories, is not supported",
@@ -83,7 +83,7 @@ def label_encoder(n: Node, x: Value) -> Value:
     refuse_texts(n, "keys_strings", "values_strings", "default_string")
     keys, values = _list(n, "keys"), _list(n, "values")
     if keys is None or values is None or keys.shape != values.shape or keys.ndim != 1:
-        raise Fault("its keys and values must be given, as many of one as of the other")
+        raise Fault("it needs keys and values, in equal numbers")
     if t.is_float(x.element) != (keys.dtype.kind == "f"):
         raise Fault(f"its keys are {keys.dtype}, its input {x.type.short}")
     keys, first = np.unique(keys, return_index=True)

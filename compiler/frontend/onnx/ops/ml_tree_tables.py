@@ -149,7 +149,7 @@ class _Chain:
 
 
 def read_numbered(n: Node) -> Trees:
-    """Of TreeEnsemble. Leaves get places behind all other nodes, marked by negative numbers."""
+    """Of TreeEnsemble. Leaves follow all other nodes and are marked by negative numbers."""
     modes, values = n.tensor("nodes_modes"), n.tensor("nodes_splits")
     weights = n.tensor("leaf_weights")
     if modes is None or values is None or weights is None or len(values) != len(modes):

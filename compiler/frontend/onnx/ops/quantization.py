@@ -28,7 +28,7 @@ def dequantize_linear(n: Node, x: Value, scale: Value, zero: Value | None = None
     result = n(DequantizeLinearOp, x, *parameters, to=to, **place)
     if result.array is None:
         return result
-    # what is known stays an operation as well, for the passes that turn it into integers
+    # known contents also stay an operation, for passes that turn it into integers
     kept = n(DequantizeLinearOp, Value(x.type, n.build.ssa(x)), *parameters, to=to, **place)
     return Value(kept.type, kept.ssa, result.array, node=n.name)
 

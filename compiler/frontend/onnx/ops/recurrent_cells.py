@@ -36,7 +36,7 @@ from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 
 UNROLLED = 16
-"""Up to so many steps are written out: code that is small, and sees the whole sequence."""
+"""The maximum number of steps that are unrolled: the code stays small and covers the sequence."""
 
 State = list[Value]
 Function = Callable[[Value], Value]

@@ -1,4 +1,4 @@
-"""Shapes, slices and pads that only a run tells: computed there, then bound as sizes.
+"""Shapes, slices and pads that are only known at run time: computed there, then bound as sizes.
 
     Reshape(x, %shape)    ->    %resolved = 0 and -1 replaced;  strata.size _a, _b = %resolved
                                 strata.assume _a*_b == elements of x;  graph.reshape to [_a, _b]
@@ -67,13 +67,13 @@ def reshape_at_run(n: Node, x: Value, shape: Value) -> list[Expr]:
 
 
 def _kept(n: Node, x: Value, dim: int, size: Expr) -> Expr:
-    """A 0 stands for the size that is there."""
+    """A 0 denotes the existing size."""
     copies = size.constant == 0 and not n.flag("allowzero") and dim < x.rank
     return x.shape[dim] if copies else size
 
 
 def _resolved(n: Node, x: Value, wanted: Value) -> Value:
-    """The new sizes without 0, which stands for the size that is there, and -1, for the rest."""
+    """The new sizes with 0 (the existing size) and -1 (the rest) resolved."""
     zero, one, rest = (n.scalar(k, wanted) for k in (0, 1, -1))
     if not n.flag("allowzero"):
         count = wanted.type.count.constant or 0
@@ -123,7 +123,7 @@ def _from_front(n: Node, position: Value, extent: Value) -> Value:
 
 # ---------------------------------------------------------------------- pad
 def signed_at_run(n: Node, value: Value, what: str) -> list[Expr]:
-    """Integers that may be negative: each is the difference of two sizes, of which one is 0."""
+    """Integers that may be negative: each is the difference of two sizes, one of which is 0."""
     found: list[Expr] = []
     for part in elements(n, value, what):
         if isinstance(part, Expr):
@@ -139,7 +139,7 @@ def signed_at_run(n: Node, value: Value, what: str) -> list[Expr]:
 
 # ---------------------------------------------------------------------- expand
 def expand_at_run(n: Node, x: Value, shape: Value) -> Value:
-    """x broadcast to sizes of which a run tells whether they, or those of x, are 1."""
+    """x broadcast to sizes; whether they, or those of x, are 1 is only known at run time."""
     wanted = elements(n, shape, "sizes")
     rank = max(x.rank, len(wanted))
     x = n.reshape(x, [*[1] * (rank - x.rank), *x.shape])
@@ -165,7 +165,7 @@ def _expand_axis(n: Node, x: Value, axis: int, wanted: Expr | Element) -> Value:
 
 # ---------------------------------------------------------------------- range
 def range_at_run(n: Node, start: Value, limit: Value, delta: Value) -> Value:
-    """start + k*delta for as many k as stay before the limit."""
+    """start + k*delta for all k for which it stays before the limit."""
     first, end, step = (n.reshape(v, ()) for v in (start, limit, delta))
     count = (_float_count if t.is_float(start.element) else _integer_count)(n, first, end, step)
     [size] = n.known_sizes(count, "count")

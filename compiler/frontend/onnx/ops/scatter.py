@@ -33,7 +33,7 @@ def scatter_nd(n: Node, x: Value, indices: Value, updates: Value) -> Value:
 def tensor_scatter(n: Node, past: Value, update: Value, starts: Value | None = None) -> Value:
     """A cache with new entries from starts[batch] on: every place takes its entry, if it has one.
 
-    Mode circular goes on at the beginning behind the end.
+    Mode circular continues at the beginning after the end.
     """
     axis = n.axis(n.integer("axis", -2), past.rank)
     offset, size = n.positions(past, axis), past.shape[axis]
@@ -54,7 +54,8 @@ def tensor_scatter(n: Node, past: Value, update: Value, starts: Value | None = N
 
 @onnx_op("MaxUnpool")
 def max_unpool(n: Node, x: Value, indices: Value, shape: Value | None = None) -> Value:
-    """Zeros, with x at the places that MaxPool counted in its input; more zeros behind for `shape`.
+    """Zeros, with x at the places that MaxPool counted in its input; padded with zeros at the end
+    for `shape`.
     """
     rank = x.rank - 2
     kernel, strides = n.ints("kernel_shape"), n.ints("strides", [1] * rank)

@@ -130,7 +130,7 @@ def _start(n: Node, run: Run, place: Expr) -> Expr:
 
 
 def _around(n: Node, run: Run, place: Expr, gone: int) -> tuple[Run, Run]:
-    """What stands before a place, and what behind it, without `gone` tensors there."""
+    """The tensors before a position and those after it, without `gone` tensors there."""
     start, end = _start(n, run, place), _start(n, run, place + gone)
     total = run.data.shape[0]
     before = Run(n.part(run.data, 0, 0, start),
@@ -196,7 +196,7 @@ def _joining_axis(n: Node, rank: int) -> int:
 
 
 def _concat_run(n: Node, run: Run) -> Value:
-    """Tensors behind each other are joined along the first dim already."""
+    """Tensors stored one after another are already joined along the first dim."""
     axis = _joining_axis(n, run.rank)
     sizes = n.known_sizes(entry(n, run.shapes, Expr.of(0)), "size")
     if n.flag("new_axis"):
@@ -259,7 +259,7 @@ def _piece(n: Node, x: Value, axis: int, start: Expr, size: Expr, single: bool) 
 
 
 def _split_at_run(n: Node, x: Value, axis: int, each: Expr, single: bool) -> Sequence:
-    """Pieces of an axis, as many as a run finds in it."""
+    """Pieces of an axis, whose number is only known at run time."""
     size = x.shape[axis]
     [count] = n.known_sizes(n.of_sizes([size.ceildiv(each)]), "count")
     empty = at_run(n.build, Items(x.element, ()), x.rank - single)
@@ -336,7 +336,7 @@ def optional(n: Node, value: AnyValue | None = None) -> Optional:
 
 
 def _absent(n: Node) -> Items | None:
-    """An empty sequence stands for a sequence that is not there."""
+    """An empty sequence denotes a missing sequence."""
     found = n.attributes.get("type")
     if found is None or found.type != AttributeProto.TYPE_PROTO:
         raise Fault("neither a value nor a type is given")

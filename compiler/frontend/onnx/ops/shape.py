@@ -22,7 +22,7 @@ from dialects.strata.types import format_sizes
 from dialects.symbolic.expr import Expr, product
 
 MAX_NUMBERS = 2**24
-"""A range of floats becomes a constant of so many numbers at most."""
+"""The maximum number of elements of a float range that becomes a constant."""
 
 
 # ---------------------------------------------------------------------- reshape

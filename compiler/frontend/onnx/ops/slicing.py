@@ -149,7 +149,7 @@ def _pad(n: Node, x: Value, pads: Sequence[Expr], axes: Sequence[int], fill: Val
 
 
 def _cut(n: Node, x: Value, low: Sequence[Expr], high: Sequence[Expr]) -> Value:
-    """What is left of x under pads that are negative."""
+    """The rest of x after cropping by negative pads."""
     starts, ends = ([Expr.of(0) if is_certain(p) else maximum(-p, 0) for p in side]
                     for side in (low, high))
     sizes = [s - a - b for s, a, b in zip(x.shape, starts, ends, strict=True)]
@@ -174,7 +174,7 @@ def _number(array: Array) -> float:
 
 
 def _grow_axis(n: Node, x: Value, axis: int, low: Expr, high: Expr, fill: Value) -> Value:
-    """Padding with a value that only a run tells."""
+    """Padding with a value that is only known at run time."""
     def border(size: Expr) -> list[Value]:
         shape = [size if k == axis else s for k, s in enumerate(x.shape)]
         return [] if size.constant == 0 else [n.broadcast(fill, shape)]

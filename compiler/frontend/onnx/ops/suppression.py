@@ -1,7 +1,7 @@
 """NonMaxSuppression: of overlapping boxes the one with the highest score is kept.
 
 All batches and classes go through one loop over the boxes in the order of their scores. Each box
-that is kept removes those behind it that it overlaps too much. What is kept in the end is found as
+that is kept removes those after it that it overlaps too much. What is kept in the end is found as
 NonZero finds it.
 """
 

@@ -63,7 +63,7 @@ def _checked(function: OpImporter) -> OpImporter:
 
 @cache
 def argument_count(function: OpImporter) -> int | None:
-    """How many arguments an importer takes behind its node; None for any number."""
+    """The number of arguments of an importer after its node; None for any number."""
     parameters = list(inspect.signature(function).parameters.values())
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return None

@@ -42,7 +42,7 @@ def grouped_mm(
     n: Node, a: Value, b: Value, ends: Value | None = None, bias: Value | None = None,
     out: object = None,
 ) -> Value:
-    """Rows in groups one behind another, each group times its own matrix."""
+    """Grouped matrix multiplication: consecutive groups of rows, each times its own matrix."""
     if ends is None or bias is not None or (a.rank, b.rank) != (2, 3):
         raise Fault("its first operand is no matrix of rows in groups, or it has a bias")
     return n.cast(n(GroupedMatmulOp, a, b, ends), n.element)

@@ -86,6 +86,6 @@ def index_vectors(n: Node, picks: Sequence[Value]) -> Value:
 
 
 def _in_place(n: Node, x: Value, count: int, place: int) -> Value:
-    """The first `count` dims moved behind `place` others."""
+    """The first `count` dims, moved after `place` others."""
     behind = range(count, count + place)
     return n.transpose(x, [*behind, *range(count), *range(count + place, x.rank)])

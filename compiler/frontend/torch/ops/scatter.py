@@ -57,7 +57,7 @@ def scatter_reduce(
 def _scatter(
     n: Node, x: Value, axis: int, indices: Value, source: Value, combiner: str
 ) -> Value:
-    """PyTorch takes as many entries of the source as there are indices."""
+    """PyTorch uses one entry of the source per index."""
     if not x.rank:
         return n.reshape(_scatter(n, n.reshape(x, [1]), 0, n.reshape(indices, [1]),
                                   n.reshape(source, [1]), combiner), [])

@@ -297,7 +297,7 @@ def padded(n: Node, x: Value, pads: Sequence[Size], mode: str, value: float | No
 
 
 def _grown(n: Node, x: Value, axis: int, sizes: tuple[Expr, Expr], value: float) -> Value:
-    """Padding by sizes that only a run tells, which are not negative."""
+    """Padding by non-negative sizes that are only known at run time."""
     def border(size: Expr) -> list[Value]:
         shape = [size if k == axis else s for k, s in enumerate(x.shape)]
         return [] if size.constant == 0 else [
