@@ -17,6 +17,7 @@ import llvmlite.binding as llvm
 from xdsl.ir import Attribute
 
 from dialects.strata import types as t
+from targets.cpu.facts import SERVERS, Costs
 from targets.cpu.runtime.processors import cache_sizes, permits_matrices, usable_cores
 
 FEATURE_SETS = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
@@ -82,6 +83,11 @@ class Machine:
         """
         _, second, third = self.caches
         return min(third, 16 * second) // 2 if self.is_x86 else None
+
+    @property
+    def costs(self) -> Costs:
+        """What was fitted by measuring; the same for all processors so far."""
+        return SERVERS
 
     @property
     def far_rows(self) -> int:

@@ -1,8 +1,8 @@
 """The CUDA target: block kernels become Triton source, and then cubins that we launch.
 
-    machine.py    facts about GPUs
-    scheduling/   schedules of kernels: memory-bound kernels, convolutions, attention; in
-                  `products/` matrix products, with a model of their time
+    machine.py    what data sheets tell of GPUs; in `facts/` what was fitted on a device
+    scheduling/   schedules of kernels: memory-bound ones, convolutions, attention; in `products/`
+                  matrix products, with a model of their time
     emit/         a kernel as Triton source; in `specialized/` with warp specialization
     build/        source to PTX and cubins, in worker processes; Triton's interpreter
     runtime/      the driver's functions, memory, CUDA graphs, control flow, calls
@@ -48,8 +48,6 @@ from targets.cuda.runtime.plan import host_notes
 from targets.cuda.runtime.stopwatch import NEAR
 from targets.cuda.scheduling.options import OPTIONS
 from targets.interface import Timer
-
-SHORT_ROWS = 8192
 
 
 @dataclass(frozen=True)
@@ -98,8 +96,7 @@ class CudaTarget(Target):
 
     def short_rows(self, options: TargetOptions) -> int:
         """The elements that a program can hold in registers."""
-        del options
-        return SHORT_ROWS
+        return machine_of(options.features).fitted.rows.short
 
     def multiplies(self, element: Attribute, options: TargetOptions) -> bool:
         """Tensor cores multiply 16-bit floats, and the 8-bit floats that the machine decodes."""

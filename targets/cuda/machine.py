@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from targets.cuda.errors import CudaError
+from targets.cuda.facts import Fitted, fitted_of
 from targets.cuda.runtime import driver
 
 DEFAULT_ARCH = "sm_90"
@@ -22,7 +23,9 @@ class Machine:
     multiprocessor. `threads`: the most threads that a multiprocessor holds at a time.
     `tensor_rate`: TFLOP/s of products of halves with sums in f32, on the whole device; `fma_rate`:
     of single precision. `bandwidth`: GB/s of the device's memory; `cache_rate`: GB/s of its L2
-    cache, for one multiprocessor; `cache`: bytes of that cache.
+    cache, for one multiprocessor; `cache`: bytes of that cache. `clock`: GHz at which `fma_rate` is
+    reached; `lanes`: FMA units of a multiprocessor. `thread_registers`: the most that a thread can
+    have; `column_threads`: threads that share a row of sums on tensor cores.
     """
 
     arch: str
@@ -36,6 +39,15 @@ class Machine:
     cache_rate: float = 60
     fma_rate: float = 20
     cache: int = 6 * _MIB
+    clock: float = 1.5
+    lanes: int = 128
+    thread_registers: int = 255
+    column_threads: int = 4
+
+    @property
+    def fitted(self) -> Fitted:
+        """Numbers that were fitted on this device, or that its data sheet implies."""
+        return fitted_of(self.arch, self)
 
     @property
     def has_wgmma(self) -> bool:
@@ -64,18 +76,28 @@ def is_nvidia(arch: str) -> bool:
 
 
 MACHINES = {m.arch: m for m in (
-    Machine("sm_80", 108, 163 * _KIB, 2048, 65536, "A100", 312, 2000, 70, 19.5, 40 * _MIB),
-    Machine("sm_86", 84, 99 * _KIB, 1536, 65536, "RTX 30 series", 71, 900, 50, 36, 6 * _MIB),
+    Machine("sm_80", 108, 163 * _KIB, 2048, 65536, "A100", 312, 2000, 70, 19.5, 40 * _MIB,
+            1.41, 64),
+    Machine("sm_86", 84, 99 * _KIB, 1536, 65536, "RTX 30 series", 71, 900, 50, 36, 6 * _MIB,
+            1.67),
     Machine("sm_89", 128, 99 * _KIB, 1536, 65536, "L40, RTX 40 series", 181, 900, 60, 85,
-            96 * _MIB),
-    Machine("sm_90", 132, 227 * _KIB, 2048, 65536, "H100, H200", 989, 4000, 110, 67, 50 * _MIB),
-    Machine("sm_100", 148, 227 * _KIB, 2048, 65536, "B200", 2250, 7700, 140, 80, 126 * _MIB),
-    Machine("sm_120", 170, 99 * _KIB, 1536, 65536, "RTX 50 series", 209, 1700, 60, 105, 96 * _MIB),
+            96 * _MIB, 2.59),
+    Machine("sm_90", 132, 227 * _KIB, 2048, 65536, "H100, H200", 989, 4000, 110, 67, 50 * _MIB,
+            1.98),
+    Machine("sm_100", 148, 227 * _KIB, 2048, 65536, "B200", 2250, 7700, 140, 80, 126 * _MIB,
+            2.11),
+    Machine("sm_120", 170, 99 * _KIB, 1536, 65536, "RTX 50 series", 209, 1700, 60, 105, 96 * _MIB,
+            2.41),
 )}
-"""Machines by architecture, for compiling without a device. Source: CUDA C++ Programming Guide."""
+"""Machines by architecture, for compiling without a device.
+
+Sources: CUDA C++ Programming Guide ("Compute Capabilities": shared memory, registers, threads,
+lanes), and the data sheets of the devices named (rates, bandwidth, caches).
+"""
 
 AMD_MACHINES = {m.arch: m for m in (
-    Machine("gfx942", 304, 64 * _KIB, 2048, 131072, "MI300X", 1307, 5300, 60, 163, 256 * _MIB),
+    Machine("gfx942", 304, 64 * _KIB, 2048, 131072, "MI300X", 1307, 5300, 60, 163, 256 * _MIB,
+            2.1, 128, 512, 16),
 )}
 """AMD GPUs, where a multiprocessor is a compute unit, shared memory its LDS, a warp a wavefront.
 

@@ -17,6 +17,7 @@ from dialects.strata import types as t
 from dialects.strata.schedule import Level
 from dialects.symbolic.expr import Expr, product
 from dialects.symbolic.symbol import Symbol
+from targets.cpu.facts import MatrixCosts
 from targets.cpu.machine import Machine, MatrixUnit
 from targets.cpu.scheduling.rows import Rows, even
 
@@ -24,10 +25,6 @@ PARTS = 2
 """Registers of sums along the rows, and along the columns."""
 RESULT_ROWS = 4
 """Rows of sums that the epilogue reads from memory at once."""
-GAIN = 2
-"""How much faster than vectors matrix registers must look before they are used."""
-NARROW_COST = 5 / 8
-"""The time of a tile one register wide, relative to a tile two registers wide: loads dominate."""
 FILLED = 3 / 4
 """The fewest rows of a tile that leaves no remainder, relative to the most rows."""
 CHUNK_TILES = 8
@@ -56,9 +53,11 @@ def matrix_tiles(
     depth = unit.row_bytes // t.byte_width(element)
     if not _is_alone(nest) or not _ends_in_zeros(nest, lanes, last, group, depth):
         return None
-    found = MatrixTiles(_width(extents[lanes].constant, unit), _rows(names, extents, unit), depth)
-    length = extents[last].constant
-    return found if (length is None or length >= depth) and _gains(found, group, unit) else None
+    costs, length = machine.costs.matrices, extents[last].constant
+    width = _width(extents[lanes].constant, unit, costs)
+    found = MatrixTiles(width, _rows(names, extents, unit), depth)
+    long = length is None or length >= depth
+    return found if long and _gains(found, group, unit, costs) else None
 
 
 def _is_alone(nest: NestOp) -> bool:
@@ -83,21 +82,21 @@ def _ends_in_zeros(nest: NestOp, lanes: Symbol, last: Symbol, group: int, depth:
     return rows.type.shape[-1] == extent and whole
 
 
-def _gains(tiles: MatrixTiles, group: int, unit: MatrixUnit) -> bool:
+def _gains(tiles: MatrixTiles, group: int, unit: MatrixUnit, costs: MatrixCosts) -> bool:
     """Whether a step of a tile takes clearly less time than with vectors."""
     rows = product(tile for _, tile in tiles.rows).constant or 1
     parts = tiles.width * 4 // unit.row_bytes
     by_vectors = rows * parts * (tiles.depth // group)
-    return by_vectors >= GAIN * max(unit.latency, rows * parts)
+    return by_vectors >= costs.gain * max(unit.latency, rows * parts)
 
 
-def _width(size: int | None, unit: MatrixUnit) -> int:
+def _width(size: int | None, unit: MatrixUnit, costs: MatrixCosts) -> int:
     """Columns of a tile: two registers, or one if that leaves much less of the last one empty."""
     part = unit.row_bytes // 4
     if size is None:
         return PARTS * part
     parts = -(-size // part)
-    return part if parts * NARROW_COST < -(-parts // PARTS) else PARTS * part
+    return part if parts * costs.narrow < -(-parts // PARTS) else PARTS * part
 
 
 def _rows(names: Sequence[Symbol], extents: Mapping[Symbol, Expr], unit: MatrixUnit) -> Rows:

@@ -21,6 +21,7 @@ from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.private import private_values
 from passes.analyses.loop.runs import common_rows
+from targets.cpu.facts import CandidateCosts
 from targets.cpu.machine import Machine
 from targets.cpu.scheduling.options import PACK
 from targets.cpu.scheduling.rows import even
@@ -40,10 +41,6 @@ PROGRAMS = 16
 """The fewest programs left for threads, unless the rules had fewer."""
 CHUNKS = (32, 64, 128, 256, 512)
 """Numbers of rows of one program."""
-LOAD, FLOP, LATENCY = 0.5, 0.5, 4.0
-"""Cycles of a load, of a vector of products, and between two dependent steps of one sum."""
-CONFLICT = 0.2
-"""The share of loads that delay products."""
 OPEN_SIZE = 240
 """The assumed value of a size known only at run time."""
 
@@ -85,7 +82,8 @@ def _register_tiles(nest: NestOp, around: Schedule, machine: Machine) -> Iterato
     for vectors, width in _widths(extents[around.lanes], per_vector):
         for tile in _row_tiles(rows, extents, (machine.vector_registers - vectors - 1) // vectors):
             tiles = {around.lanes: width, **tile}
-            found.append((_cost(tiles, vectors, extents), _tiled(around, tiles)))
+            cost = _cost(tiles, vectors, extents, machine.costs.candidates)
+            found.append((cost, _tiled(around, tiles)))
     yield from (s for _, s in sorted(found, key=lambda pair: pair[0]))
 
 
@@ -133,12 +131,15 @@ def _row_tiles(
             yield {**({outer[0]: first} if outer else {}), inner: tile}
 
 
-def _cost(tiles: Mapping[Symbol, int], vectors: int, extents: Mapping[Symbol, Expr]) -> float:
+def _cost(
+    tiles: Mapping[Symbol, int], vectors: int, extents: Mapping[Symbol, Expr],
+    costs: CandidateCosts,
+) -> float:
     """Cycles per step of the sum for the whole result; a partial vector counts as a whole one."""
     (lanes, width), *others = tiles.items()
     rows = prod(tile for _, tile in others)
-    loads = LOAD * (rows + vectors)
-    step = max(FLOP * rows * vectors, loads, LATENCY) + CONFLICT * loads
+    loads = costs.load * (rows + vectors)
+    step = max(costs.product * rows * vectors, loads, costs.latency) + costs.conflict * loads
     count = -(-(extents[lanes].constant or OPEN_SIZE) // width)
     return step * count * prod((extents[a].constant or OPEN_SIZE) / t for a, t in others)
 

@@ -2,8 +2,7 @@
 
 Costs are in multiply-adds of one element, at the speed of products in registers. Fewer products
 require transforms of the data and of the sums. The transformed tensors are larger than the
-originals, and so is the filter. The constants lie between those measured on Zen 4 and on Emerald
-Rapids. They decide few cases that do not either gain a factor of two or lose on both.
+originals, and so is the filter. The constants are facts of the processor (`targets/cpu/facts.py`).
 
 Transforms lose digits. Sums with few nonzero products, as after a ReLU, have about one rounding
 when they are computed directly, so that the whole loss of the transforms shows. The loss is
@@ -23,18 +22,9 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.windows import FEW_POINTS, Window
 from targets.base import TargetOptions
+from targets.cpu.facts import WindowCosts
+from targets.cpu.machine import machine_of
 
-GAIN = 0.9
-"""Fewer products may cost at most this fraction of what all products cost."""
-TRANSFORM = 1.5
-"""The cost of a multiply-add in a transform, whose sums are short."""
-MOVE = ((8 << 20, 2), (32 << 20, 3))
-"""The cost of writing or reading an element, by the bytes of transformed data and products."""
-FAR_MOVE = 16
-"""The same if they are in memory rather than in caches."""
-VALUE = 16
-"""The cost of reading one more element of the filter. Other filters are used between two runs, so
-it comes from memory, at 10 to 25 GB/s."""
 MAX_BYTES = 64 << 20
 """The most memory for the transformed data and products of a convolution with two windows."""
 MAX_LOSS = 3.0
@@ -50,10 +40,11 @@ def shorten(
 
     `--precision fast` may lose more.
     """
-    work = _Work.of(nest, data, windows)
+    costs = machine_of(options.features).costs.windows
+    work = _Work.of(nest, data, windows, costs)
     most = inf if options.precision == "fast" else MAX_LOSS
     best = min(_choices(windows, most), key=work.cost, default=())
-    return best if work.cost(best) < GAIN * work.products else ()
+    return best if work.cost(best) < costs.gain * work.products else ()
 
 
 def _choices(windows: Sequence[Window], most: float) -> Iterator[tuple[Window, ...]]:
@@ -81,9 +72,10 @@ class _Work:
     data: int
     result: int
     filter: int
+    costs: WindowCosts
 
     @staticmethod
-    def of(nest: NestOp, data: int, windows: Sequence[Window]) -> _Work:
+    def of(nest: NestOp, data: int, windows: Sequence[Window], costs: WindowCosts) -> _Work:
         lengths, tensor = extents_of(nest.axes), nest.inputs[data].type
         assert isinstance(tensor, TensorType)
         images = {s for w in windows for s in lengths[w.axis].symbols}
@@ -97,7 +89,7 @@ class _Work:
         return _Work(
             extents, prod(extents.values()), prod(map(guess, tensor.shape)),
             prod(extents[a.name] for a in nest.parallel_axes),
-            prod(extents[n] for n in names & extents.keys()))
+            prod(extents[n] for n in names & extents.keys()), costs)
 
     def cost(self, windows: Sequence[Window]) -> float:
         """The cost with these windows transformed; infinite if that needs too much memory."""
@@ -118,6 +110,8 @@ class _Work:
         size = 4 * (data + result)
         if len(windows) > 1 and size > MAX_BYTES:
             return inf
-        move = next((cost for most, cost in MOVE if size <= most), FAR_MOVE)
-        return products + TRANSFORM * steps + move * moves + VALUE * (values - self.filter)
+        costs = self.costs
+        move = next((cost for most, cost in costs.move if size <= most), costs.far_move)
+        return (products + costs.transform * steps + move * moves
+                + costs.value * (values - self.filter))
 

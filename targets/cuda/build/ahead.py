@@ -39,8 +39,8 @@ class Builder:
         if not is_straight(host_function(module)):
             raise CudaError("a model with control flow on the host cannot be compiled ahead")
         plan = plan_host(module)
-        exact, constants = not self.options.fp_fusion, overlapping(plan, self.options)
-        jobs = [job_of(variant_of(s, s.size_values(sizes)), exact, constants.get(s.kernel))
+        constants = overlapping(plan, self.options)
+        jobs = [job_of(variant_of(s, s.size_values(sizes)), self.options, constants.get(s.kernel))
                 for s in plan.steps if isinstance(s, Launch) and form_of(s.kernel) is None]
         if self.worker.is_lost:
             self.worker = Worker()

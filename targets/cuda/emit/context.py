@@ -18,6 +18,7 @@ from targets.cuda.emit.index import index_value, scaled, size_value
 from targets.cuda.emit.specialized.early_loads import Early
 from targets.cuda.emit.values import Shape, Value, broadcast, place
 from targets.cuda.emit.writer import Writer
+from targets.cuda.facts.fitted import EarlyLaunches
 
 _INT32_ELEMENTS = 2**31 - 1
 
@@ -31,7 +32,8 @@ class EmitOptions:
     elements, so their indices have 64 bits. `exact`: every operation rounds as it is defined, even
     if its result is soon rounded to f16 or bf16. `ptx`: the source may contain NVIDIA instructions.
     `constants`: the positions of buffers that nothing writes while the CUDA graph runs, for kernels
-    with programmatic dependent launch (`specialized/early.py`); None: no such launch.
+    with programmatic dependent launch (`specialized/early.py`); None: no such launch. `early`: how
+    much such kernels load; needed with `constants`.
     """
 
     interpreted: bool = False
@@ -39,6 +41,7 @@ class EmitOptions:
     exact: bool = False
     ptx: bool = True
     constants: frozenset[int] | None = None
+    early: EarlyLaunches | None = None
 
     @property
     def has_instructions(self) -> bool:

@@ -139,8 +139,9 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
             return _specialized(name, context)
         signature = _bind_parameters(context, {})
         warps = schedule_option(kernel, WARPS)
-        if context.options.constants is not None:
-            context.early = Early(kernel, context.options.constants, warps)
+        if context.options.constants is not None and context.options.early is not None:
+            constants = context.options.constants
+            context.early = Early(kernel, constants, warps, context.options.early)
         _emit_body(context)
     except EmitError as error:
         raise EmitError(f"kernel @{kernel.sym_name.data}: {error}") from None

@@ -1,8 +1,8 @@
 """Which steps depend on which: those that access the same bytes, where one of the two writes.
 
 Steps without a dependency may run in parallel, as the products for an attention's query, key and
-value do. The number of parallel chains is limited, because the host launches a chain of CUDA graph
-nodes at once, but spends extra time on every node that starts a new chain.
+value do. The number of parallel chains is a fact of the device, because the host launches a chain
+of CUDA graph nodes at once, but spends extra time on every node that starts a new chain.
 """
 
 from __future__ import annotations
@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
-
-LANES = 4
-"""The most chains of steps that run in parallel."""
 
 
 class Access(NamedTuple):
@@ -31,8 +28,8 @@ class Access(NamedTuple):
         return self.writes and self.start <= other.start and other.end <= self.end
 
 
-def waits_of(steps: Sequence[Collection[Access]], lanes: int = LANES) -> list[list[int]]:
-    """For each step the earlier steps that it must wait for, without those implied by others.
+def waits_of(steps: Sequence[Collection[Access]], lanes: int) -> list[list[int]]:
+    """For each step the earlier ones that it waits for, without those that these wait for.
 
     At most `lanes` chains of steps run in parallel. A step that would start one more chain also
     waits for the chain whose last step is the oldest.

@@ -224,7 +224,8 @@ class GraphRunner:
         """A graph with one node for every step that does any work."""
         packed = [(s, p) for s in self.program.plan.steps
                   if (p := self._pack(s, ready, self.program.constants)) is not None]
-        waits = waits_of([_accesses(step, ready.sizes) for step, _ in packed])
+        waits = waits_of([_accesses(step, ready.sizes) for step, _ in packed],
+                         self.program.kernels.lanes)
         ready.steps = [p for _, p in packed]
         ready.users.clear()
         for number, (step, _) in enumerate(packed):

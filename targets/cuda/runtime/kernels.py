@@ -46,6 +46,11 @@ class Kernels:
         self._loaded: dict[Variant, tuple[Any, Binary, KernelSource]] = {}
         self._constants: Mapping[KernelOp, frozenset[int]] = {}
 
+    @property
+    def lanes(self) -> int:
+        """How many chains of kernels of a graph run side by side."""
+        return machine_of(self._options.arch).fitted.graph_lanes
+
     def overlap(self, plan: HostPlan) -> None:
         """Enable programmatic dependent launch for a graph's kernels, before any is compiled."""
         self._constants = overlapping(plan, self._options)
@@ -57,8 +62,7 @@ class Kernels:
 
     def _load(self, variants: Iterable[Variant]) -> None:
         missing = [v for v in dict.fromkeys(variants) if v not in self._loaded]
-        jobs = [job_of(v, not self._options.fp_fusion, self._constants.get(v[0]))
-                for v in missing]
+        jobs = [job_of(v, self._options, self._constants.get(v[0])) for v in missing]
         binaries = compile_kernels(jobs, self._options)
         for variant, job, binary in zip(missing, jobs, binaries, strict=True):
             function = driver.load_function(binary.cubin, binary.entry, binary.shared)
@@ -113,14 +117,17 @@ def overlapping(plan: HostPlan, options: CompileOptions) -> dict[KernelOp, froze
     return constant_buffers(plan) if machine_of(options.arch).has_early_launches else {}
 
 
-def job_of(variant: Variant, exact: bool, constants: frozenset[int] | None = None) -> Job:
+def job_of(
+    variant: Variant, options: CompileOptions, constants: frozenset[int] | None = None
+) -> Job:
     """The compile job of a variant. `constants`: see `EmitOptions`."""
     kernel, divisible, wide = variant
     count = len(kernel.buffers)
     sizes = [count + k for k, name in enumerate(kernel.size_names) if name in divisible]
     source = emit_kernel(kernel, EmitOptions(
-        wide=wide, exact=exact, constants=constants))
-    return Job(source, (*range(count), *sizes))  # buffers are aligned to 256 bytes
+        wide=wide, exact=not options.fp_fusion, constants=constants,
+        early=machine_of(options.arch).fitted.early))
+    return Job(source, (*range(count), *sizes))  # buffers lie at multiples of 256 bytes
 
 
 @dataclass(frozen=True)

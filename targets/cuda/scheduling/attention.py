@@ -121,10 +121,8 @@ _LIMITED = _WIDE[1:]
 _SPLIT = (Tiles(128, 64, 8, 2), Tiles(32, 32, 4, 2))
 """For split f32 factors, whose parts need registers of their own."""
 _SPECIALIZED = Tiles(64, 128, 8, 2)
-"""The tile of each of two consumer warp groups in a warp-specialized kernel for wider factors.
-Chosen on an H200. It does not pay for factors of one cache line, or for short causal rows."""
-_REACH = 768
-"""The shortest causal rows for which warp specialization pays."""
+"""Of each of two groups, beside a warp that only loads, for wider ones, where the machine's facts
+say that this is faster (`CopiedTimes`)."""
 _HEADS = 4
 """How many heads' rows of equal length run next to each other."""
 _LINE = 128
@@ -174,13 +172,16 @@ def _ordinary(kernel: KernelOp, row: Symbol, options: TargetOptions) -> Schedule
 def _is_specialized(kernel: KernelOp, row: Symbol, options: TargetOptions) -> bool:
     """Whether warp specialization makes a kernel faster: wide factors and enough programs."""
     machine, walked, held = machine_of(options.features), walked_axis(kernel), _held(kernel)
+    times = machine.fitted.copied
+    if times is None:
+        return False
     widths = [kernel.axes[a].constant or MAX_WIDTH for a in held]
     length, limited = kernel.axes[walked].constant, limit_of(kernel, walked) is not None
     pair = _SPECIALIZED.rows * _SPECIALIZED.warps // 4
     programs = product([*(kernel.axes[a] for a in common_rows(kernel) if a != row),
                         kernel.axes[row].ceildiv(pair)]).constant
     return (2 * max(widths) > _LINE and max(widths) <= _LINE
-            and (length is None or length > (_REACH - 1 if limited else _SPECIALIZED.step))
+            and (length is None or length > (times.reach - 1 if limited else _SPECIALIZED.step))
             and programs is not None and 8 * programs > 7 * machine.multiprocessors
             and may_specialize(kernel, _products(kernel), row, walked, held, options))
 

@@ -19,39 +19,31 @@ from passes.rewrites.loop.nests import reads_of
 from targets.base import TargetOptions
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.scheduling.attention import program_count, walked_axis
-from targets.cuda.scheduling.products.parts import GAIN
 from targets.cuda.scheduling.tiles import width_of
 
-SHARING = 4
-"""How many programs a multiprocessor holds at a time, about."""
 LEAST = 64
 """The fewest keys of one part."""
 MOST = 128
 """The most parts: with more, combining them costs as much as they save."""
-ALONE = 10
-"""GB/s that a program of one row asks for: nothing is loaded ahead of a step."""
-ALIKE = 1.1
-"""Fewer parts are taken if they are at most so many times as slow."""
-ADDING = 2.5e-6
-"""Seconds that the kernel takes which adds them, behind the other in a graph."""
 
 
 def online_parts(kernel: KernelOp, options: TargetOptions) -> int:
     """The number of parts; 1: do not split."""
     machine = machine_of(options.features)
+    facts = machine.fitted.parts
     length = kernel.axes[walked_axis(kernel)].constant
     programs, walked = program_count(kernel, options), _walked_bytes(kernel)
     alone = block_axis(kernel) is None
-    enough = machine.multiprocessors * (SHARING if alone else 1)
+    enough = machine.multiprocessors * (facts.sharing if alone else 1)
     if not length or not programs or walked is None or programs >= enough:
         return 1
-    rate = ALONE if alone else machine.cache_rate / SHARING
+    rate = facts.alone if alone else machine.cache_rate / facts.sharing
     choices = [n for n in range(1, min(length // LEAST, MOST) + 1) if length % n == 0] or [1]
-    times = {n: _seconds(walked, programs * n, rate, machine) + (ADDING if n > 1 else 0)
-             for n in choices}
+    times = {n: _seconds(walked, programs * n, rate, machine)
+             + (facts.adding_online if n > 1 else 0) for n in choices}
     least = min(times.values())
-    best = min(n for n in choices if times[n] <= ALIKE * least)
-    return best if times[best] < GAIN * times[1] else 1
+    best = min(n for n in choices if times[n] <= facts.alike * least)
+    return best if times[best] < facts.gain * times[1] else 1
 
 
 @dataclass(frozen=True)
@@ -64,7 +56,7 @@ class _Walked:
 
 def _seconds(walked: _Walked, programs: int, rate: float, machine: Machine) -> float:
     """The seconds that `programs` programs take, each of which reads at `rate` GB/s."""
-    together = SHARING * machine.multiprocessors
+    together = machine.fitted.parts.sharing * machine.multiprocessors
     rounds = -(-programs // together)
     idle = rounds * together / programs if rounds > 1 else 1
     all_read = walked.read / (rate * min(programs, together))

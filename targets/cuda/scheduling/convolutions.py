@@ -42,8 +42,6 @@ OPEN = 16
 """The value that stands for an unknown size."""
 FEW, WORD = 8, 4
 """Fewer channels than FEW are padded to a multiple of WORD."""
-JOINED = 32
-"""To how many channels groups are joined for tensor cores."""
 LEAST = 64
 """The fewest channels of one part of a split sum."""
 
@@ -90,14 +88,12 @@ def _is_strided(expr: Expr) -> bool:
 def joined_groups(
     inputs: int, outputs: int, count: int, element: Attribute, options: TargetOptions
 ) -> int:
-    """How many groups fill a tile's channels, with zeros between them: those products are free.
-
-    Chosen on an H200, where tiles of 32 channels are faster than tiles of 16.
+    """How many groups make a tile's channels whole: products with zeros among them cost nothing.
     """
     if not is_float(element) or byte_width(element) > 4 or inputs == outputs == 1:
         return 1
     narrow = byte_width(element) <= 2 or options.precision == "tf32"
-    least = JOINED if narrow else SIZES[0]
+    least = machine_of(options.features).fitted.joined_channels if narrow else SIZES[0]
     return next((n for n in range(1, count + 1) if count % n == 0
                  and least <= n * inputs <= 2 * least and n * inputs % SIZES[0] == 0
                  and n * outputs <= 2 * least), 1)

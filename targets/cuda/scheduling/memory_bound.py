@@ -16,45 +16,17 @@ from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.online import running_maximum
 from passes.analyses.loop.runs import common_rows, contiguous_axes, memory_order, running_axis
 from targets.base import TargetOptions
+from targets.cuda.facts.fitted import RowTiles
 from targets.cuda.machine import WARP, machine_of
 from targets.cuda.scheduling.roles import symbols_of
 from targets.cuda.scheduling.tiles import even_power, finish, floor_power, power
 
-ELEMENTS = 1024
-"""Elements of one program of an elementwise kernel."""
-SIDE = 256
-"""Bytes of a side of its tile, where memory runs in two directions."""
-MAX_WHOLE = 16384
-"""The longest axis that one program holds whole."""
-HELD, LEAST_HELD = 32, 4
-"""Elements of held rows in each thread, where there are many rows: enough words on their way, and
-no registers spill. And what a thread has at least, where rows are short."""
-ALONE = 1024
-"""The longest row of words that one warp holds, where it is a program's only one."""
-READ_WORDS = 2
-"""Words of a row in each thread, where a row is summed up once, and little is written."""
-SHARED, MOST_SHARED, HELD_SHARING, SHARING_WARPS = 8192, 16384, 16, 16
-"""Bytes of operands that all rows read, from where on rows share a program, which loads them once,
-and up to where; and then elements of held rows in each thread, and warps, at most. On an H200 an
-RMS norm of 8192x4096 with a scale of 16 KiB gains 2% so; a layer norm with 32 KiB loses 5%."""
-STEP, STEP_APART, STEP_ONCE, STEP_OPEN = 16384, 4096, 1024, 8192
-"""Elements of a longer row that one trip of a reduction takes: in words, one by one, where the row
-is walked only once, and where its length is not known."""
-WALKING_WARPS = {STEP: 32, STEP_APART: 16}
-"""With how many warps; 8 for other steps."""
-STEP_ONLINE, ONLINE_WARPS = 8192, 16
-"""Likewise of a row that begins between words, where one walk finds a maximum and its sums."""
-STEP_SCAN, SCAN_WARPS = 2048, 4
-"""Likewise of a row that is scanned."""
-MAX_HEIGHT, OPEN_HEIGHT = 16, 4
-"""The most rows that one program computes, but very short ones, and how many where their number is
-not known."""
-BESIDE, ACROSS, ACROSS_WARPS = 64, 16, 4
-"""Of sums across memory: results side by side, rows that one trip takes, and warps."""
-PROGRAMS = 8
-"""Programs per multiprocessor that short rows are to be divided into."""
 WORD = 16
 """The bytes of a thread's widest vector load."""
+
+
+def _facts(options: TargetOptions) -> RowTiles:
+    return machine_of(options.features).fitted.rows
 
 
 def walked_alike(kernel: KernelOp) -> list[list[Symbol]]:
@@ -76,7 +48,7 @@ def walked_alike(kernel: KernelOp) -> list[list[Symbol]]:
 
 def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
     """Rows in parallel. A contiguous axis is held whole, or processed in long steps."""
-    extents = kernel.axes
+    extents, facts = kernel.axes, _facts(options)
     rows = common_rows(kernel)
     inner = [a for a in extents if a not in rows]
     along = contiguous_axes(kernel)
@@ -90,14 +62,14 @@ def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
         walked = _masked(kernel, [*(Level("grid", a) for a in rows), *placed], options,
                          _walking_warps(kernel, width, options))
         return _in_words(kernel, _online(kernel, walked, options)) if apart else walked
-    least = 1 if apart else 4  # a warp with a whole row of its own waits for no other
-    sharing = not apart and SHARED <= _shared_bytes(kernel) <= MOST_SHARED
-    most = HELD_SHARING * SHARING_WARPS if sharing else HELD * least
-    height = _height(kernel, rows, width, (most * WARP, LEAST_HELD * least * WARP), options)
+    least = 1 if apart else 4  # a warp that has a whole row waits for no other
+    sharing = not apart and facts.shared[0] <= _shared_bytes(kernel) <= facts.shared[1]
+    most = facts.held_sharing * facts.sharing_warps if sharing else facts.held * least
+    height = _height(kernel, rows, width, (most * WARP, facts.least_held * least * WARP), options)
     levels = [Level("grid", a) for a in rows[:-1]]
     levels += [Level("grid", a, power(extents[a], height)) for a in rows[-1:]]
-    held = HELD_SHARING if sharing else HELD if apart else _held(kernel, options)
-    fewest = 1 if height == 1 and width <= ALONE else least
+    held = facts.held_sharing if sharing else facts.held if apart else _held(kernel, options)
+    fewest = 1 if height == 1 and width <= facts.alone else least
     warps = max(fewest, min(16, width * height // (held * WARP)))
     return _masked(kernel, [*levels, *placed], options, warps)
 
@@ -137,10 +109,10 @@ def _shared_bytes(kernel: KernelOp) -> int:
 
 def _held(kernel: KernelOp, options: TargetOptions) -> int:
     """Elements of a row in each thread; few if the kernel only sums rows."""
-    summing = [n for n in kernel.nests if n.is_reduction]
+    facts, summing = _facts(options), [n for n in kernel.nests if n.is_reduction]
     if len(summing) > 1 or not _streams(kernel, options):
-        return HELD
-    return READ_WORDS * WORD // max(byte_width(type_.element) for type_ in _types(kernel))
+        return facts.held
+    return facts.read_words * WORD // max(byte_width(type_.element) for type_ in _types(kernel))
 
 
 def _online(kernel: KernelOp, walked: Schedule, options: TargetOptions) -> Schedule:
@@ -183,12 +155,12 @@ def _height(
 ) -> int:
     """How many short rows a program computes: the most that leave enough programs for every
     multiprocessor. `bounds`: the most and the fewest elements of a program."""
-    count = product(kernel.axes[a] for a in rows).constant
+    facts, count = _facts(options), product(kernel.axes[a] for a in rows).constant
     most, least = (elements // width for elements in bounds)
     if count is None:
-        return floor_power(min(OPEN_HEIGHT, most))
-    wanted = count // (PROGRAMS * machine_of(options.features).multiprocessors)
-    return floor_power(min(max(min(wanted, MAX_HEIGHT), least), most))
+        return floor_power(min(facts.open_height, most))
+    wanted = count // (facts.programs * machine_of(options.features).multiprocessors)
+    return floor_power(min(max(min(wanted, facts.height), least), most))
 
 
 def _sums_along_memory(kernel: KernelOp, inner: Sequence[Symbol]) -> bool:
@@ -210,13 +182,14 @@ def _inner_levels(
 ) -> list[Level]:
     """Levels of a nest's axes other than rows; the last one has a tile: whole, or a long step."""
     levels: dict[Symbol, Level] = {}
+    longest = _facts(options).longest_whole
     for name in reversed(inner):
         others = {a.name for n in kernel.nests for a in n.axes if _has(n, name)}
         size = kernel.axes[name].constant
         if any(x.axis in others and x.tile > 1 for x in levels.values()):
             levels[name] = Level("loop", name)
-        elif size is not None and size <= MAX_WHOLE:
-            levels[name] = Level("whole", name, power(kernel.axes[name], MAX_WHOLE))
+        elif size is not None and size <= longest:
+            levels[name] = Level("whole", name, power(kernel.axes[name], longest))
         else:
             levels[name] = Level("loop", name, _step(kernel, name, options))
     return [levels[name] for name in inner]
@@ -224,21 +197,26 @@ def _inner_levels(
 
 def _step(kernel: KernelOp, axis: Symbol, options: TargetOptions) -> int:
     """How many elements of a long row one iteration takes."""
+    facts = _facts(options)
     if any(n.is_scan for n in kernel.nests):
-        return STEP_SCAN
+        return facts.step_scan
     if _is_online(kernel, options):
-        return STEP_ONLINE
+        return facts.step_online
     if sum(_has(n, axis) for n in kernel.nests) == 1:
-        return STEP_ONCE
+        return facts.step_once
     if _begins_apart(kernel):
-        return STEP_APART
-    return STEP_OPEN if kernel.axes[axis].constant is None else STEP
+        return facts.step_apart
+    return facts.step_open if kernel.axes[axis].constant is None else facts.step
 
 
 def _walking_warps(kernel: KernelOp, width: int, options: TargetOptions) -> int:
+    facts = _facts(options)
     if any(n.is_scan for n in kernel.nests):
-        return SCAN_WARPS
-    return ONLINE_WARPS if _is_online(kernel, options) else WALKING_WARPS.get(width, 8)
+        return facts.scan_warps
+    if _is_online(kernel, options):
+        return facts.online_warps
+    warps = {facts.step_apart: facts.step_apart_warps, facts.step: facts.step_warps}
+    return warps.get(width, facts.other_step_warps)
 
 
 def _has(nest: NestOp, name: Symbol) -> bool:
@@ -250,13 +228,13 @@ def _strided_reduction(
     options: TargetOptions,
 ) -> Schedule:
     """Sums across memory: contiguous rows in a tile, and the summed axis in short steps."""
-    extents = kernel.axes
+    extents, facts = kernel.axes, _facts(options)
     column = along[0] if along else rows[-1]
     levels = [Level("grid", a) for a in rows if a != column]
-    levels.append(Level("grid", column, power(extents[column], BESIDE)))
+    levels.append(Level("grid", column, power(extents[column], facts.beside)))
     levels += [Level("loop", a) for a in inner[:-1]]
-    levels += [Level("loop", a, power(extents[a], ACROSS)) for a in inner[-1:]]
-    return _masked(kernel, levels, options, ACROSS_WARPS)
+    levels += [Level("loop", a, power(extents[a], facts.across)) for a in inner[-1:]]
+    return _masked(kernel, levels, options, facts.across_warps)
 
 
 def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:
@@ -272,7 +250,7 @@ def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:
         return _two_directions(kernel, rows, [along[0], *crossing], options)
     tiles: dict[Symbol, int] = {}
     for name in [*(along[:1] or rows[-1:]), *reversed(rows)]:
-        room = ELEMENTS // prod(tiles.values())
+        room = _facts(options).elements // prod(tiles.values())
         if room > 1 and name not in tiles:
             tiles[name] = even_power(extents[name], room)
     levels = [Level("grid", a, tiles.get(a, 1)) for a in rows]
@@ -293,7 +271,8 @@ def _two_directions(
     extents = kernel.axes
     count = product(extents[a] for a in rows).constant
     programs = 2 * machine_of(options.features).multiprocessors
-    side = max(32, SIDE // max(byte_width(type_.element) for type_ in _types(kernel)))
+    width = max(byte_width(type_.element) for type_ in _types(kernel))
+    side = max(32, _facts(options).side // width)
     while side > 32 and count is not None and count < programs * side * side:
         side //= 2
     tiles = {a: even_power(extents[a], side) for a in along}

@@ -51,11 +51,6 @@ REPEATED = 0.08
 """The penalty on each further schedule with the same tile of sums, since guesses err."""
 OPEN_SIZE = 1024
 """The assumed value of a size known only at run time."""
-NARROW_RATE, WIDE_RATE = 1024, 128
-"""Multiply-adds of a multiprocessor per cycle: for factors of at most 2 bytes, and for others."""
-NEAR_BYTES, LATENCY, STEP, START = 32, 800, 60, 2000
-"""Bytes per cycle from the L2 cache; its latency, and the costs of a step and of a program, in
-cycles."""
 
 
 def candidates(
@@ -240,21 +235,24 @@ class Product:
     def cost(self, point: Point) -> float:
         """Guessed cycles, for programs that share a multiprocessor and run in waves."""
         space, machine = self.space, self.space.machine
+        guess = machine.fitted.guess
         counts = [ceil(size / t) for size, t in zip(self.sizes, point[:3], strict=True)]
         programs, steps = counts[0] * counts[1] * self.beside[0], counts[2] * self.beside[1]
-        moved = (point.rows + point.columns) * point.depth * space.width / NEAR_BYTES
-        multiplied = point.rows * point.columns * point.depth / self._rate(point) + STEP
+        moved = (point.rows + point.columns) * point.depth * space.width / guess.near_bytes
+        multiplied = point.rows * point.columns * point.depth / self._rate(point) + guess.step
         together = min(self._resident(point), ceil(programs / machine.multiprocessors))
         rounds = ceil(programs / (machine.multiprocessors * together))
-        parts = together * multiplied, together * moved, LATENCY / max(1, point.stages - 1)
-        return rounds * (steps * (max(parts) if point.stages > 1 else sum(parts)) + START)
+        parts = together * multiplied, together * moved, guess.latency / max(1, point.stages - 1)
+        each = max(parts) if point.stages > 1 else sum(parts)
+        return rounds * (steps * each + guess.start)
 
     def _rate(self, point: Point) -> float:
         """Multiply-adds of a multiprocessor per cycle; larger tiles reuse more."""
-        full = NARROW_RATE if self.space.width <= 2 else WIDE_RATE
+        machine, guess = self.space.machine, self.space.machine.fitted.guess
+        full = guess.narrow_rate if self.space.width <= 2 else guess.wide_rate
         in_groups = point.warps % 4 == 0 and point.rows >= 64
         reuse = point.rows / (point.rows + 32) * point.columns / (point.columns + 32)
-        return full * reuse * (1.0 if in_groups or not self.space.machine.has_wgmma else 0.6)
+        return full * reuse * (1.0 if in_groups or not machine.has_wgmma else guess.ungrouped)
 
     def _resident(self, point: Point) -> int:
         """How many programs fit on a multiprocessor at a time."""

@@ -4,9 +4,8 @@ As in `products/time.py`, a step multiplies while later ones are loaded, and mem
 lower bound. But loads never wait until sums are stored. The tiles of a persistent program follow
 each other with no pause except their epilogues, and the start-up cost of a program is paid once.
 
-The constants are fitted to 188 measured times of 15 shapes on an H200 (Triton 3.6), between events
-and from cold caches: 5% off, by the root of the mean square. Of these tiles, the ones that it takes
-for the fastest take 1% longer than the fastest, on the geometric mean.
+What the model needs of a device it takes from the device's facts (`targets/cuda/facts`). A device
+without such facts has no such tiles.
 """
 
 from __future__ import annotations
@@ -15,30 +14,8 @@ from collections.abc import Iterator
 
 from targets.cuda.emit.specialized.kernel import PART
 from targets.cuda.machine import Machine
-from targets.cuda.scheduling.products.time import (
-    BESIDE_MEMORY,
-    MEMORY,
-    Product,
-    ProductTile,
-    together,
-)
+from targets.cuda.scheduling.products.time import Product, ProductTile, together
 
-START = 6.1e-6
-"""Seconds before the first step and behind the last: the launch, the first loads."""
-EFFICIENCY, HALF = 0.93, 22
-"""Of the rate of tensor cores, and the columns that multiply at half of that."""
-LOADS = 1.26
-"""How much faster tiles are loaded at once than by threads."""
-LATENCY = 0.85e-6
-"""Seconds after which a stage that is free again is full."""
-STORED = 700e9
-"""Bytes per second that a multiprocessor reads and writes behind the sums."""
-HIDING, WAITING = 8, 5
-"""How well multiplying and loading hide each other, and both the latency; as in `products/time.py`.
-"""
-CAUTION = 1.08
-"""How much longer other tiles must take by the models, which err. Of 22 further products, those
-that are so chosen took 0 to 25% less than in other tiles."""
 ROWS, COLUMNS, GROUPS = (64, 128), (64, 128, 256), (1, 2)
 """The rows and columns of a group's tile, and how many groups a program has."""
 MOST = 128 * 128
@@ -54,7 +31,7 @@ BARRIERS = 1 << 10
 
 def specialized_tiles(product: Product, machine: Machine) -> Iterator[ProductTile]:
     """The tiles that fit the machine, with as many stages as its memory allows."""
-    if not product.copied:
+    if not product.copied or machine.fitted.copied is None:
         return
     for groups in GROUPS:
         for rows in ROWS:
@@ -84,17 +61,20 @@ def _in_stages(
 
 def specialized_seconds(product: Product, tile: ProductTile, machine: Machine) -> float:
     """The modelled seconds of the product in these tiles, which must fit the machine."""
+    times, memory = machine.fitted.copied, machine.fitted.products
+    assert times is not None, "only a machine with such facts has such tiles"
     rows = tile.groups * tile.rows
     programs = -(-product.rows // rows) * -(-product.columns // tile.columns)
     each = -(-programs // machine.multiprocessors)
     full = machine.tensor_rate * 1e12 / machine.multiprocessors * 2 / product.width
-    rate = EFFICIENCY * full * tile.columns / (tile.columns + HALF)
+    rate = times.efficiency * full * tile.columns / (tile.columns + times.half_columns)
     multiplied = 2 * rows * tile.columns * tile.depth / rate
     loaded = (rows + tile.columns) * tile.depth * product.width / (
-        LOADS * machine.cache_rate * 1e9)
-    step = together(together(multiplied, loaded, HIDING), LATENCY / (tile.stages - 1), WAITING)
+        times.loads * machine.cache_rate * 1e9)
+    step = together(together(multiplied, loaded, times.hiding), times.latency / (tile.stages - 1),
+                    times.waiting)
     steps = -(-product.depth // tile.depth)
-    end = rows * tile.columns * product.beside / STORED
-    computed = START + each * (steps * step + end)
-    moved = product.bytes / (MEMORY * machine.bandwidth * 1e9)
-    return max(computed, moved) + BESIDE_MEMORY * min(computed, moved)
+    end = rows * tile.columns * product.beside / times.stored
+    computed = times.start + each * (steps * step + end)
+    moved = product.bytes / (memory.memory * machine.bandwidth * 1e9)
+    return max(computed, moved) + memory.beside_memory * min(computed, moved)

@@ -32,8 +32,6 @@ WRITTEN_OUT = 5
 TILES = (512, 256, 128)
 """Columns times channels of a program, four per thread; smaller to get more programs."""
 EACH = 4
-PROGRAMS = 1.5
-"""Programs for each multiprocessor that there should be."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +124,8 @@ def schedule_strips(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> S
     """The highest strips, of the widest tiles, that still give enough programs."""
     found = strips_of(nest)
     assert found is not None
-    wanted = PROGRAMS * machine_of(options.features).multiprocessors
+    machine = machine_of(options.features)
+    wanted = machine.fitted.strip_programs * machine.multiprocessors
     shapes = [(rows, tile) for tile in TILES for rows in _rows(nest, found)]
     rows, tile = next((s for s in shapes if _programs(nest, found, *s) >= wanted), shapes[-1])
     apart = [a.name for a in nest.parallel_axes if a.name not in (found.rows, found.columns)]

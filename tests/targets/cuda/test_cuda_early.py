@@ -15,7 +15,8 @@ from dialects.strata.weights import WeightStore
 from targets.cuda.build.compile import CompileOptions, Job, compile_kernels
 from targets.cuda.build.interpreter import InterpretedExecutable
 from targets.cuda.emit import EmitOptions, emit_kernel
-from targets.cuda.emit.specialized import early, early_loads
+from targets.cuda.emit.specialized import early
+from targets.cuda.facts.h200 import H200
 from targets.cuda.runtime import driver_graph
 from targets.cuda.runtime.driver_graph import CopyNode, Graph
 from targets.cuda.runtime.kernels import overlapping
@@ -58,7 +59,8 @@ block.kernel @product(%x: f32[{depth}], %w: f32[{depth}, 48], %b: f32[48], %y: f
 
 
 def lines(depth: int, constants: frozenset[int] | None, step: int = 64) -> list[str]:
-    source = emit_kernel(kernel_of(product(depth, step)), EmitOptions(constants=constants))
+    options = EmitOptions(constants=constants, early=H200.early)
+    source = emit_kernel(kernel_of(product(depth, step)), options)
     assert source.waits == (constants is not None)
     return [line.strip() for line in source.code.splitlines()]
 
@@ -75,7 +77,7 @@ def test_constants_are_loaded_before_the_wait_and_nothing_else_is() -> None:
 
 
 @pytest.mark.parametrize(("depth", "constants", "step"), [
-    (64 * early_loads.TRIPS * 2, WEIGHTS, 64),  # many trips
+    (64 * H200.early.trips * 2, WEIGHTS, 64),  # many trips
     (2048, WEIGHTS, 1024),  # more than threads hold
     (192, frozenset([X]), 64),  # these are constants, but not the matrix
 ])
@@ -130,14 +132,15 @@ def test_written_out_loops_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(early, "BEGIN", "pass")
     executable = InterpretedExecutable(parse(MODULE), WeightStore({"W": w, "B": b}))
     interpreter = executable._interpreter
-    interpreter._options = replace(interpreter._options, constants=WEIGHTS)
+    interpreter._options = replace(interpreter._options, constants=WEIGHTS,
+                                   early=H200.early)
     [y] = executable.run([x, z])
     np.testing.assert_allclose(y, 2 * (x @ w) + b, rtol=1e-4, atol=1e-4)
 
 
 @needs_triton
 def test_ptx_loads_weights_then_waits() -> None:
-    source = emit_kernel(kernel_of(product(192)), EmitOptions(constants=WEIGHTS))
+    source = emit_kernel(kernel_of(product(192)), EmitOptions(constants=WEIGHTS, early=H200.early))
     [binary] = compile_kernels([Job(source, (0, 1, 2, 3))], CompileOptions("sm_90"))
     before, _, behind = binary.ptx.partition("griddepcontrol.wait")
     assert "ld.global" in before and "st.global" not in before

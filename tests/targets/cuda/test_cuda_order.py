@@ -8,6 +8,8 @@ import numpy as np
 
 from targets.cuda.runtime.dependencies import Access, waits_of
 
+LANES = 4
+
 
 def read(start: int, end: int, memory: int = 0) -> Access:
     return Access(memory, start, end, False)
@@ -18,25 +20,26 @@ def write(start: int, end: int, memory: int = 0) -> Access:
 
 
 def test_what_shares_no_bytes_does_not_wait() -> None:
-    assert waits_of([[write(0, 4)], [write(4, 8)], [write(0, 4, 1)], [read(8, 9), write(9, 10)]]
-                    ) == [[], [], [], []]
-    assert waits_of([[read(0, 4)], [read(2, 6)]]) == [[], []]
-    assert waits_of([[write(0, 0)], [write(0, 0)], []]) == [[], [], []]
+    assert waits_of([[write(0, 4)], [write(4, 8)], [write(0, 4, 1)], [read(8, 9), write(9, 10)]],
+                    LANES) == [[], [], [], []]
+    assert waits_of([[read(0, 4)], [read(2, 6)]], LANES) == [[], []]
+    assert waits_of([[write(0, 0)], [write(0, 0)], []], LANES) == [[], [], []]
 
 
 def test_three_products_of_one_input_and_what_takes_them_all() -> None:
     products = [[read(0, 4), write(4 * k, 4 * k + 4)] for k in (1, 2, 3)]
-    assert waits_of([[write(0, 4)], *products, [read(4, 16), write(16, 20)]]) == [
+    assert waits_of([[write(0, 4)], *products, [read(4, 16), write(16, 20)]], LANES) == [
         [], [0], [0], [0], [1, 2, 3]]
 
 
 def test_a_step_waits_for_no_other_that_these_wait_for() -> None:
-    assert waits_of([[write(0, 4)], [read(0, 4), write(4, 8)], [read(0, 8)]]) == [[], [0], [1]]
+    steps = [[write(0, 4)], [read(0, 4), write(4, 8)], [read(0, 8)]]
+    assert waits_of(steps, LANES) == [[], [0], [1]]
 
 
 def test_memory_that_is_used_again_waits_for_its_readers() -> None:
     steps = [[write(0, 4)], [read(0, 2)], [read(2, 4)], [write(0, 3)], [read(3, 4)]]
-    assert waits_of(steps) == [[], [0], [0], [1, 2], [0]]
+    assert waits_of(steps, LANES) == [[], [0], [0], [1, 2], [0]]
 
 
 def test_many_steps_that_need_nobody_are_few_lanes() -> None:

@@ -211,7 +211,7 @@ def test_what_is_read_twice_is_no_factor() -> None:
 ], ids=["two", "open", "left", "halves", "one", "promoted"])
 def test_code_keeps_sums_in_registers(text: str, options: str, tile: tuple[int, int, int]) -> None:
     kernel = kernel_of(scheduled(text, options, tile))
-    [binary] = compile_kernels([job_of((kernel, frozenset(), False), exact=False)],
+    [binary] = compile_kernels([job_of((kernel, frozenset(), False), CompileOptions())],
                                CompileOptions())
     groups = int(options.split()[2].rstrip(",")) // 4
     assert binary.warps == 4 * (groups + 1) and binary.shared <= 227 << 10

@@ -186,7 +186,7 @@ def test_maps_follow_the_callers_memory(monkeypatch: pytest.MonkeyPatch) -> None
 def test_code_keeps_sums_in_registers(model: Model) -> None:
     """As rules have it."""
     kernel = kernel_of(model.lowered(SM_90)[0])
-    [binary] = compile_kernels([job_of((kernel, frozenset(), False), exact=False)],
+    [binary] = compile_kernels([job_of((kernel, frozenset(), False), CompileOptions())],
                                CompileOptions())
     assert binary.warps == 12 and binary.shared <= 227 << 10
     assert [d.place for d in binary.descriptors] == [0, 1, 2, 3]

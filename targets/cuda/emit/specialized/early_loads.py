@@ -10,28 +10,26 @@ from xdsl.ir import Operation, SSAValue
 from dialects.block import DotOp, ForOp, KernelOp, LoadOp
 from dialects.strata.types import TileType, byte_width
 from targets.cuda.emit.values import Value
+from targets.cuda.facts.fitted import EarlyLaunches
 from targets.cuda.machine import WARP
-
-HELD = 256
-"""The most bytes of constants that a thread holds while it waits."""
-TRIPS = 8
-"""The most iterations of a loop that is unrolled."""
 
 
 class Early:
     """The loads of constants in one kernel that come before its wait."""
 
-    def __init__(self, kernel: KernelOp, constants: Collection[int], warps: int) -> None:
-        """`constants`: the positions of constant buffers."""
+    def __init__(
+        self, kernel: KernelOp, constants: Collection[int], warps: int, facts: EarlyLaunches
+    ) -> None:
+        """`constants`: the positions of such buffers. `facts`: how much is held and written out."""
         self.loads: dict[LoadOp, Sequence[int]] = {}
         """Each load with the values of its loop's counter."""
         self.loops: dict[ForOp, Sequence[int]] = {}
         """The loops that are unrolled, with the values of their counters."""
         self.values: dict[tuple[LoadOp, int], Value] = {}
         """The loaded values, by load and counter."""
-        buffers, left = {kernel.buffers[k] for k in constants}, HELD * WARP * warps
+        buffers, left = {kernel.buffers[k] for k in constants}, facts.held * WARP * warps
         for op in kernel.body.block.ops:
-            trips = _trips(op)
+            trips = _trips(op, facts.trips)
             found = [x for x in loads_of(op) if x.buffer in buffers
                      and set(x.indices) <= {*kernel.program_ids, *_counter(op)}]
             size = len(trips) * sum(_bytes(x) for x in found)
@@ -52,7 +50,7 @@ def loads_of(op: Operation) -> list[LoadOp]:
     return [x for x in found if isinstance(x, LoadOp)]
 
 
-def _trips(op: Operation) -> Sequence[int]:
+def _trips(op: Operation, most: int) -> Sequence[int]:
     """The values of a loop's counter, or one value for an operation that is no loop. Empty if they
     are many or unknown, or if the body has more than vector operations."""
     if not isinstance(op, ForOp):
@@ -62,7 +60,7 @@ def _trips(op: Operation) -> Sequence[int]:
             isinstance(inner, (ForOp, DotOp)) for inner in op.body.block.ops):
         return ()
     trips = range(lower, upper, step)
-    return trips if len(trips) <= TRIPS else ()
+    return trips if len(trips) <= most else ()
 
 
 def _bytes(load: LoadOp) -> int:

@@ -18,17 +18,11 @@ from targets.base import TargetOptions
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.scheduling.products.rules import is_dot, is_plain, on_tensor_cores, product_of
 from targets.cuda.scheduling.products.tiles import LINE, SIZES, tiles
-from targets.cuda.scheduling.products.time import MEMORY, Product, seconds
+from targets.cuda.scheduling.products.time import Product, seconds
 from targets.cuda.scheduling.products.vector import COLUMNS, matrix_direction
 from targets.cuda.scheduling.roles import Roles, roles_of
 from targets.cuda.scheduling.sums import MOST_PARTS
 
-GAIN = 0.91
-"""Parts must take so much less time."""
-PROGRAMS = 4
-"""Of a vector and a matrix: how many programs for each multiprocessor keep its loads coming."""
-ADDING = 1.5e-6
-"""Seconds that another kernel of a graph takes however little it does."""
 SUM, STORED = 4, 2
 """Bytes per element of a partial sum, and of a typical stored result."""
 
@@ -63,7 +57,7 @@ def parts_of(product: Product, machine: Machine, least: int) -> int:
                         run=product.run // parts, beside=SUM)
         times[parts] = _fastest(whole, machine) + _adding(product, parts, machine)
     best = min(times, key=lambda parts: times[parts])
-    return best if times[best] < GAIN * times[1] else 1
+    return best if times[best] < machine.fitted.parts.gain * times[1] else 1
 
 
 def _fastest(product: Product, machine: Machine) -> float:
@@ -73,7 +67,8 @@ def _fastest(product: Product, machine: Machine) -> float:
 def _adding(product: Product, parts: int, machine: Machine) -> float:
     """The seconds of the kernel that adds the parts."""
     read = SUM * parts * product.rows * product.columns
-    return ADDING + read / (MEMORY * machine.bandwidth * 1e9)
+    facts = machine.fitted
+    return facts.parts.adding + read / (facts.products.memory * machine.bandwidth * 1e9)
 
 
 def _divisors(length: int, least: int) -> Iterator[int]:
@@ -97,5 +92,5 @@ def _parts_of_columns(
     programs = -(-product.rows * product.columns * product.width // COLUMNS)
     if 2 * programs >= machine.multiprocessors:
         return 1
-    wanted = -(-PROGRAMS * machine.multiprocessors // programs)
+    wanted = -(-machine.fitted.parts.programs * machine.multiprocessors // programs)
     return max((n for n in _divisors(product.depth, least) if n <= wanted), default=1)

@@ -12,11 +12,7 @@ from math import log
 
 from targets.cuda.machine import Machine
 from targets.cuda.scheduling.products.time import Product, ProductTile, programs_at_a_time, seconds
-from targets.cuda.scheduling.specialized_tiles import (
-    CAUTION,
-    specialized_seconds,
-    specialized_tiles,
-)
+from targets.cuda.scheduling.specialized_tiles import specialized_seconds, specialized_tiles
 
 LINE = 128
 """The bytes of a cache line: the fewest that one step loads of a row of a factor."""
@@ -36,8 +32,6 @@ ASSUMED = 1024
 """The assumed length of an axis of unknown extent."""
 MOST_OF_GROUP = 128
 """The most rows of a group in one tile: on average, half a tile of each group is empty."""
-ALIKE = 0.03
-"""Times that differ by less than such a part are alike; then larger tiles are better."""
 
 
 @cache
@@ -45,10 +39,12 @@ def tiles(product: Product, machine: Machine) -> tuple[ProductTile, ...]:
     """The tiles that fit the product and the machine, fastest first."""
     times = {t: seconds(product, t, machine) for t in _tiles(product)
              if programs_at_a_time(product, t, machine)}
-    times |= {t: CAUTION * specialized_seconds(product, t, machine)
-              for t in specialized_tiles(product, machine)}
+    copied, alike = machine.fitted.copied, machine.fitted.products.alike
+    if copied is not None:
+        times |= {t: copied.caution * specialized_seconds(product, t, machine)
+                  for t in specialized_tiles(product, machine)}
     return tuple(sorted(times, key=lambda t: (
-        round(log(times[t]) / ALIKE), -t.sums, t.rows + t.columns, -t.columns,
+        round(log(times[t]) / alike), -t.sums, t.rows + t.columns, -t.columns,
         abs(t.stages - USUAL), -t.depth, t.warps)))
 
 

@@ -8,9 +8,8 @@ The time of a multiprocessor is therefore the longer of two: that of its waves o
 long as a single program, and that of all its programs' work. Thus 133 programs take twice as long
 on 132 multiprocessors as 132 programs do. Reading all data from memory once is a lower bound.
 
-The constants are fitted to 620 measured tiles of 49 shapes on an H200: products of BERT, GPT-2 and
-ViT, squares, and the convolutions of ResNet-50. Of these tiles, the ones that it takes for the
-fastest take 4% longer than the fastest, on the geometric mean.
+What the model needs of a device it takes from the device's facts (`targets/cuda/facts`): fitted
+where somebody has measured, else from the data sheet.
 """
 
 from __future__ import annotations
@@ -19,45 +18,8 @@ from dataclasses import dataclass
 
 from targets.cuda.machine import Machine
 
-EFFICIENCY, FMA_EFFICIENCY = 0.91, 0.8
-"""Of the rates of tensor cores and FMA units: what large products reach."""
-HALF = 46
-"""A tile of so many columns multiplies at half of that on tensor cores: instructions read all rows
-of the other factor again for each group of columns."""
-GROUP_ROWS = 64
-"""Rows that a group of four warps multiplies at once, where there are such instructions."""
-SHORT = 0.057e-6
-"""Seconds that 256 bytes of the sum take longer where tiles have fewer rows than these: every warp
-then loads its operands into registers."""
-FMA_LOADS = 2.3
-"""What loads of factors cost on FMA units for n sums of a thread, times the root of n."""
-LATENCY = 0.55e-6
-"""Seconds until data of the device's memory are there."""
-STEP = 0.012e-6
-"""Seconds of a step of the sum beside its products and loads."""
-START = 2.1e-6
-"""Seconds before the first step and behind the last: the launch, addresses."""
-FILLED = 0.44
-"""The part of the loads before the first step that nothing hides; of the loads of each stage."""
-STORED, STORED_AMONG_OTHERS = 120e9, 290e9
-"""Bytes per second that the epilogue of a multiprocessor reads and writes, in a program alone, and
-in one among others."""
-MEMORY, BESIDE_MEMORY = 0.9, 0.37
-"""The part of the memory's bandwidth that is reached; and the part of the shorter of computing and
-what memory takes that the longer one does not hide."""
-HIDING, WAITING = 4, 3
-"""How well multiplying and loading hide each other, and both a step's latency: powers, of which the
-sum's root lies between the sum of times (1) and the longest (infinity)."""
 WORD = 16
 """The bytes that a lane loads at once, where as many lie side by side."""
-REGISTERS, MOST_REGISTERS = 64, 255
-"""What a thread needs beside its sums; and the most that it can have."""
-SPILLED = 2.5e-6
-"""Seconds that programs take longer whose threads keep something elsewhere behind their sums: a
-guess, by which small products avoid them, as they also take ten times as long to compile."""
-COLUMN_THREADS = 4
-"""Among so many threads the columns of sums on tensor cores are divided: each has a fourth of a
-vector along them in registers while it adds that to its sums."""
 
 
 @dataclass(frozen=True)
@@ -122,32 +84,38 @@ def seconds(product: Product, tile: ProductTile, machine: Machine) -> float:
     each = max(1, -(-programs // machine.multiprocessors))
     turns = -(-each // programs_at_a_time(product, tile, machine))
     steps = -(-product.depth // tile.depth)
-    step = _step(product, tile, machine)
-    first = LATENCY + FILLED * min(tile.stages - 1, steps) * step.loaded
+    step, times = _step(product, tile, machine), machine.fitted.products
+    first = times.latency + times.filled * min(tile.stages - 1, steps) * step.loaded
     stored = tile.sums * product.beside
-    alone = START + first + steps * step.alone + stored / STORED
-    alone += SPILLED if _spills(product, tile) else 0
-    shared = each * (steps * step.busy + stored / STORED_AMONG_OTHERS)
-    computed = max(turns * alone, START + first + shared)
-    moved = product.bytes / (MEMORY * machine.bandwidth * 1e9)
-    return max(computed, moved) + BESIDE_MEMORY * min(computed, moved)
+    alone = times.start + first + steps * step.alone + stored / times.stored
+    alone += times.spilled if _spills(product, tile, machine) else 0
+    shared = each * (steps * step.busy + stored / times.stored_among_others)
+    computed = max(turns * alone, times.start + first + shared)
+    moved = product.bytes / (times.memory * machine.bandwidth * 1e9)
+    return max(computed, moved) + times.beside_memory * min(computed, moved)
 
 
 def programs_at_a_time(product: Product, tile: ProductTile, machine: Machine) -> int:
     """How many programs a multiprocessor runs at a time; 0 if the tile does not fit."""
     threads = 32 * tile.warps
-    registers = tile.sums * (2 if product.twice else 1) // threads + REGISTERS
-    if registers > MOST_REGISTERS:
+    registers = tile.sums * (2 if product.twice else 1) // threads
+    registers += machine.fitted.products.registers
+    if registers > machine.thread_registers:
         return 0
     return min(machine.shared // tile.shared(product.width),
                machine.registers // (registers * threads), machine.threads // threads)
 
 
-def _spills(product: Product, tile: ProductTile) -> bool:
-    """Whether a thread that adds a number for each column to its sums has too few registers."""
+def _spills(product: Product, tile: ProductTile, machine: Machine) -> bool:
+    """Whether a thread that adds a number for each column to its sums has too few registers.
+
+    It has its part of a vector along the columns in registers while it adds that to its sums.
+    """
+    times = machine.fitted.products
     sums = tile.sums * (2 if product.twice else 1) // (32 * tile.warps)
-    behind = tile.columns // COLUMN_THREADS if product.vectors and product.narrow else 0
-    return sums + behind + REGISTERS > MOST_REGISTERS
+    shared = product.vectors and product.narrow
+    vector = tile.columns // times.column_threads if shared else 0
+    return sums + vector + times.registers > machine.thread_registers
 
 
 @dataclass(frozen=True)
@@ -161,16 +129,17 @@ class Step:
 
 
 def _step(product: Product, tile: ProductTile, machine: Machine) -> Step:
+    times = machine.fitted.products
     work = 2 * tile.sums * tile.depth
     multiplied = work / _rate(product, tile, machine)
     lengths = tile.rows * _words(product) + tile.columns
     loaded = lengths * tile.depth * product.width / (machine.cache_rate * 1e9)
-    short = product.narrow and machine.has_wgmma and tile.rows < GROUP_ROWS
-    more = SHORT * tile.depth * product.width / 256 if short else 0
+    short = product.narrow and machine.has_wgmma and tile.rows < times.group_rows
+    more = times.short_rows * tile.depth * product.width / 256 if short else 0
     idle = 1 if product.narrow else max(1, 4 // tile.warps)  # a warp has a fourth of the FMA units
-    alone = together(idle * multiplied, loaded, HIDING)
-    waited = together(alone, LATENCY / (tile.stages - 1), WAITING)
-    return Step(loaded, together(multiplied, loaded, HIDING), waited + STEP + more)
+    alone = together(idle * multiplied, loaded, times.hiding)
+    waited = together(alone, times.latency / (tile.stages - 1), times.waiting)
+    return Step(loaded, together(multiplied, loaded, times.hiding), waited + times.step + more)
 
 
 def together(one: float, other: float, power: int) -> float:
@@ -186,11 +155,13 @@ def _words(product: Product) -> float:
 
 def _rate(product: Product, tile: ProductTile, machine: Machine) -> float:
     """The FLOP/s of a multiprocessor for such tiles."""
+    times = machine.fitted.products
     if not product.narrow:
-        loads = FMA_LOADS / (tile.sums / (32 * tile.warps)) ** 0.5
-        full = FMA_EFFICIENCY * machine.fma_rate * 1e12 / machine.multiprocessors
+        loads = times.fma_loads / (tile.sums / (32 * tile.warps)) ** 0.5
+        full = times.fma_efficiency * machine.fma_rate * 1e12 / machine.multiprocessors
         return full / (1 + loads)
     full = machine.tensor_rate * 1e12 / machine.multiprocessors * 2 / product.width
-    groups_of_rows = max(1, tile.rows // GROUP_ROWS)  # more groups of warps share the columns
-    columns = tile.columns // max(1, tile.warps // 4 // groups_of_rows)
-    return EFFICIENCY * full * min(tile.rows / GROUP_ROWS, 1) * columns / (columns + HALF)
+    groups_of_rows = max(1, tile.rows // times.group_rows)  # more groups share the columns
+    columns = tile.columns // max(1, tile.warps // times.group_warps // groups_of_rows)
+    filled = min(tile.rows / times.group_rows, 1)
+    return times.efficiency * full * filled * columns / (columns + times.half_columns)

@@ -22,14 +22,8 @@ from targets.cuda.scheduling.tiles import finish, power, width_of
 BYTES = 8192
 """What a program of four warps reads of the matrix at a time: four vectors per lane."""
 COLUMNS, ALONE = 64, 32
-"""The bytes of neighbouring columns that a program has: what the memory gives at once; and, where
-it has all of the sums, what caches give at least. On an H200, 768 x 768 halves take 2.5 us so, and
-2.8 in 64 bytes, which are 24 programs; 3072 x 768 take 4.5, and 5.7; but 768 x 2304 take 3.8 us,
-and 3.2, and 768 x 3072 take 3.9, and 3.5."""
-LARGE = 4
-"""Caches need not keep a matrix of more than a fourth of the shared one. On an H200, from a cache
-full of what others wrote, 4096 x 4096 halves take 14.1 us so, and 15.4; 11008 x 4096 take 27.6, and
-31.6; 3072 x 768 the same. Where the matrix is in the cache, all take the same."""
+"""The bytes of neighbouring columns that a program has: what the memory gives at once (two sectors
+of a cache line); and, where it has all of the sums, what caches give at least (one)."""
 WIDE = 16
 """Warps for sums of several steps, where more loads in flight keep memory busy."""
 
@@ -45,7 +39,7 @@ def vector_products(
     width = width_of(nest.inputs[matrix])
     elements, held = BYTES // width, 4 * BYTES // ALONE
     whole = width * prod(extent.constant or 0 for extent in kernel.axes.values())
-    more = {"stream": 1} if LARGE * whole > machine.cache else {}
+    more = {"stream": 1} if whole > machine.fitted.read_once * machine.cache else {}
     warps, factors, bytes_ = (4, 8, 2), (1, 2, 4), COLUMNS
     if axis not in roles.reduce and not roles.batch:
         in_steps = (kernel.axes[roles.reduce[0]].constant or held + 1) > held

@@ -1,0 +1,130 @@
+"""The numbers of a device that nobody has measured, as its own data sheet implies them.
+
+They let schedules be ordered, and promise no time. What no data sheet tells is either the neutral
+value, such as 1 for a part, or a count of the device's own clock cycles that is named below.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Protocol
+
+from targets.cuda.facts.fitted import (
+    EarlyLaunches,
+    Fitted,
+    GuessedCycles,
+    PartTimes,
+    ProductTimes,
+    RowTiles,
+)
+
+FAR, BARRIER = 800, 32
+"""Cycles until data of the device's memory are there, and of a step's barrier: assumed, not
+measured on any device."""
+BANKS = 128
+"""Bytes that a multiprocessor's shared memory gives per cycle: 32 banks of 4 bytes (CUDA C++
+Programming Guide, "Shared Memory"; CDNA 3 ISA, "Local Data Share")."""
+WORD = 16
+"""Bytes that a thread loads at once, at most (both vendors)."""
+FLOAT = 4
+"""Bytes of an f32, which most numbers are counted in."""
+WARP = 32
+"""Threads of a warp, as rules count them."""
+FRAGMENT_ROWS = 16
+"""Rows that one warp multiplies at once (PTX ISA, "mma"; CDNA 3 ISA, "MFMA 16x16")."""
+
+
+class Sheet(Protocol):
+    """What a data sheet tells; the fields of `Machine` have its units. It must be hashable."""
+
+    @property
+    def multiprocessors(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def registers(self) -> int: ...
+    @property
+    def tensor_rate(self) -> float: ...
+    @property
+    def bandwidth(self) -> float: ...
+    @property
+    def cache_rate(self) -> float: ...
+    @property
+    def shared(self) -> int: ...
+    @property
+    def clock(self) -> float: ...
+    @property
+    def lanes(self) -> int: ...
+    @property
+    def column_threads(self) -> int: ...
+
+
+@cache
+def from_data_sheet(sheet: Sheet) -> Fitted:
+    early = EarlyLaunches(held=FLOAT * _held(sheet), trips=4)
+    return Fitted("", _products(sheet), None, _parts(sheet), _rows(sheet), _guess(sheet), early,
+                  graph_lanes=2, joined_channels=FRAGMENT_ROWS, strip_programs=1, read_once=1)
+
+
+def _latency(sheet: Sheet) -> float:
+    return FAR / (sheet.clock * 1e9)
+
+
+def _tensor_cycle(sheet: Sheet) -> float:
+    """Multiply-adds of halves on a multiprocessor's tensor cores per cycle."""
+    return sheet.tensor_rate * 1e12 / (2 * sheet.multiprocessors * sheet.clock * 1e9)
+
+
+def _guess(sheet: Sheet) -> GuessedCycles:
+    return GuessedCycles(
+        narrow_rate=_tensor_cycle(sheet), wide_rate=sheet.lanes, ungrouped=1,
+        near_bytes=sheet.cache_rate / sheet.clock, latency=FAR, step=BARRIER, start=2 * FAR)
+
+
+def _products(sheet: Sheet) -> ProductTimes:
+    """The rates of the data sheet, reached in full."""
+    # a tile of n columns reads the other factor once in 2*n/rate cycles: as long as it multiplies
+    # where rate*width/BANKS columns share a reading; width is 2, that of halves
+    # a warp of 8x4 threads, each with n sums, reads (8 + 4) * root(n) floats for 32 * n products
+    read = (8 + 4) / WARP * sheet.lanes * FLOAT / BANKS
+    stored = sheet.cache_rate * 1e9
+    return ProductTimes(
+        efficiency=1, fma_efficiency=1, half_columns=2 * _tensor_cycle(sheet) / BANKS,
+        group_rows=FRAGMENT_ROWS, group_warps=1, short_rows=0, fma_loads=read,
+        latency=_latency(sheet), step=BARRIER / (sheet.clock * 1e9), start=2 * _latency(sheet),
+        filled=1, stored=stored, stored_among_others=stored, memory=1, beside_memory=0.5, hiding=2,
+        waiting=2, registers=2 * _held(sheet), spilled=_latency(sheet),
+        column_threads=sheet.column_threads, alike=0.1)
+
+
+def _parts(sheet: Sheet) -> PartTimes:
+    """Another kernel writes and reads what it adds: two ways to memory and back.
+
+    A model that nobody has checked must promise much before it costs a kernel.
+    """
+    adding = 2 * _latency(sheet)
+    # a warp has one word of each lane under way until the next one is asked for
+    alone = WARP * WORD / _latency(sheet) / 1e9
+    return PartTimes(gain=0.5, adding=adding, adding_online=adding, programs=4, sharing=4,
+                     alike=1.25, alone=alone)
+
+
+def _held(sheet: Sheet) -> int:
+    """Registers of a thread where a multiprocessor holds as many threads as it can: a power of 2.
+    """
+    return 1 << (sheet.registers // sheet.threads).bit_length() - 1
+
+
+def _rows(sheet: Sheet) -> RowTiles:
+    """A program has four warps with two words a thread, or rows in a fourth of the registers."""
+    held, word = _held(sheet), WORD // FLOAT
+    whole = sheet.registers // 4
+    small = 4 * WARP * 2 * word
+    return RowTiles(
+        elements=small, side=2 * BANKS, longest_whole=whole, held=held, least_held=word,
+        alone=held * WARP, read_words=2, shared=(sheet.shared, sheet.shared),
+        held_sharing=held, sharing_warps=4, step=whole, step_apart=whole // word, step_once=small,
+        step_open=whole // 2, step_warps=32, step_apart_warps=8, other_step_warps=8,
+        step_online=whole // 2, online_warps=16, step_scan=2 * small, scan_warps=4,
+        short=whole // 2, height=16, open_height=4, beside=2 * WARP, across=FRAGMENT_ROWS,
+        across_warps=4, programs=max(1, sheet.threads // (8 * WARP)))
