@@ -8,8 +8,9 @@ from random import Random
 
 import pytest
 
-from dialects.symbolic.expr import Expr, apply_call
+from dialects.symbolic.expr import Expr, apply_call, maximum
 from dialects.symbolic.expr_syntax import expr_of
+from dialects.symbolic.facts import Facts
 from dialects.symbolic.inequalities import Prover, Span
 from dialects.symbolic.symbol import Symbol
 
@@ -168,3 +169,13 @@ def check_random(seeds: range) -> int:
 
 def test_proofs_hold_on_small_domains() -> None:
     assert check_random(range(600)) > 100
+
+
+def test_facts_of_many_calls_are_not_taken_apart() -> None:
+    """One fact with 40 maxima would be 2**40 facts without them."""
+    sizes = [E(f"n{k}") for k in range(40)]
+    total = sum((maximum(size, 1) + maximum(size - 4, 0) for size in sizes), E("0"))
+    facts = Facts([E("1000") - total, *(size - 2 for size in sizes[:20])])
+    assert len(facts.known) < 100
+    assert facts.imply(E("1000") - total) and facts.imply(sizes[3] - 1)
+    assert not facts.imply(sizes[30] - 1)

@@ -70,8 +70,8 @@ def altered_run(
     The inputs count because a sum of products of them may cancel: its terms then round by more than
     the result does. An input of one number is exact, as a constant of one number is.
 
-    `step`, relative, applies to f64; its default, and the step of all other types, is one unit in the last
-    place. Raises EvaluationError, or IndexRangeError where numbers become indices.
+    `step`, relative, applies to f64; its default, and the step of all other types, is one unit in
+    the last place. Raises EvaluationError, or IndexRangeError where numbers become indices.
     """
     def alter(array: Array) -> Array:
         if not is_float(element_of(array.dtype)):

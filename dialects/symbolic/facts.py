@@ -22,6 +22,8 @@ from dialects.symbolic.symbol import Symbol
 
 GOALS = 30
 """The number of sums that a search may try. Searches in real programs try a few."""
+CALLS = 6
+"""The number of calls up to which a fact is taken apart: one with k calls has up to 2**k parts."""
 
 
 class Facts:
@@ -32,12 +34,13 @@ class Facts:
         self._found: dict[tuple[Expr, int], bool] = {}
         decided: list[Expr] = []
         for fact in given:
-            for part in _parts(tightened(fact)):
-                decided.append(part)
+            fact = tightened(fact)
+            decided += _parts(fact) if _count_calls(fact) <= CALLS else [fact]
         for part in decided:
             self._add(part)
         for part in dict.fromkeys(decided):  # now that it may be known which one a minimum is
-            self._add_decided(part)
+            if _count_calls(part) <= CALLS:
+                self._add_decided(part)
         self.__dict__.pop("least", None)
         self._found.clear()
 
@@ -72,7 +75,9 @@ class Facts:
                 yield factor
 
     def _add_decided(self, fact: Expr) -> None:
-        """Add a fact with a minimum or maximum replaced by the operand that it is known to equal.
+        """Add a fact with minima and maxima replaced by the operands that they are known to equal.
+
+        They are replaced one after the other, never in every combination.
         """
         for atom in [a for m, _ in fact.terms for a in m if isinstance(a, Call)]:
             if atom.op not in ("min", "max") or (split := split_call(fact, atom)) is None:
@@ -86,7 +91,7 @@ class Facts:
                     for part in _parts(tightened(split[1] + split[0] * chosen)):
                         self._add(part)
                         self._add_decided(part)
-                    break
+                    return
 
     # ------------------------------------------------------------------ proofs
     def imply(self, goal: Expr, goals: int = GOALS) -> bool:
@@ -164,6 +169,13 @@ def _parts(fact: Expr) -> Iterator[Expr]:
     elif call.op == "floordiv" and (right.constant or 0) > 0:
         distance = left if factor > 0 else left - right + 1  # b*q <= a, b*q >= a - b + 1
         yield from _parts(tightened(rest * right + distance * factor))
+
+
+@cache
+def _count_calls(expr: Expr) -> int:
+    """The number of calls in an expression, those inside others included."""
+    calls = [a for m, _ in expr.terms for a in m if isinstance(a, Call)]
+    return len(calls) + sum(_count_calls(arg) for call in calls for arg in call.args)
 
 
 def _of_calls(goal: Expr) -> Iterator[Expr]:
