@@ -150,7 +150,7 @@ WRONG = {
     "target's emit": (TARGET.format(name="wrong"), ["lower", "small.onnx", "--target", "wrong"],
                       ["Target.emit returns must be text", "is int", "one.py, line 4"]),
     "lowering": (LOWERING, ["run", "own.mlir", "--target", "cpu"],
-                 ["what lower returns", "is int", "one.py, line 17"]),
+                 ["lower must return", "returned int", "one.py, line 17"]),
     "pass": (a_pass(body="[][1]"),
              ["lower", "small.onnx", "--target", "cpu", "--passes", "default,mine"],
              ["IndexError", "one.py, line 10", "[][1]"]),

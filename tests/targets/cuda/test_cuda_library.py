@@ -332,7 +332,7 @@ def test_calls_free_what_they_made(monkeypatch: pytest.MonkeyPatch) -> None:
     del call
     assert not alive
     has_one = False
-    with pytest.raises(CudaError, match="no Product"):
+    with pytest.raises(CudaError, match="does not support Product"):
         cublas.Call(asked)
     assert not alive
 
