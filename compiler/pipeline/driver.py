@@ -17,13 +17,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from compiler.cli.arguments import shell_command
 from compiler.diagnostics import Problem, StrataError, disk_error
 from compiler.faults import CompilerFault, Reproducer
 from compiler.instrument import Instrument
 from compiler.instrument.kept import MAKING_CODE
 from compiler.limits import check_limits
 from compiler.options import CompileOptions
+from compiler.pipeline.command_again import command_again
 from compiler.pipeline.levels import LEVEL_NAMES, ContractError, strangers
 from compiler.pipeline.passes_option import SCHEDULE_PASS, with_schedule
 from compiler.pipeline.plan import PlannedStep, plan
@@ -307,29 +307,11 @@ class Compiler:
         origin = None if step is None else definition_of(type(step.pass_), self.options.plugins)
         fault = CompilerFault(check.made_by, self.model, cause, origin)
         passes = [i.step.spec for i in self.planned if i.label == check.made_by]
-        command = self.again("verify", "--inputs", "inputs.npz",
-                             *(("--passes", passes[0]) if passes else ()))
+        command = command_again(self.options, "verify", "--inputs", "inputs.npz",
+                                *(("--passes", passes[0]) if passes else ()))
         fault.folder = Reproducer(fault, self.command, command, before,
                                   state.context.weights, inputs).write()
         return fault
-
-    def again(self, command: str, *more: str) -> str:
-        """The command that reproduces a fault on `before.mlir`."""
-        options = self.options
-        words = [command, "before.mlir", "--target", self.target.name]
-        for plugin in options.plugins:
-            words += ["--plugin", str(plugin.resolve())]
-        if options.features is not None:
-            words += ["--features", options.features]
-        if options.precision != "f32":
-            words += ["--precision", options.precision]
-        if options.exact:
-            words.append("--exact")
-        if options.denormals != "flush":
-            words += ["--denormals", options.denormals]
-        if options.check is not None:
-            words.append("--check" if options.check else "--no-check")
-        return shell_command([*words, *more])
 
     def reproducer(
         self, fault: CompilerFault, ran: Sequence[PlannedStep], state: State | None
@@ -338,11 +320,12 @@ class Compiler:
         if not ran:
             text = state.text if state is not None else None
             weights = state.context.weights if state is not None else None
-            return Reproducer(fault, self.command, self.again("run"), text, weights)
+            again = command_again(self.options, "run")
+            return Reproducer(fault, self.command, again, text, weights)
         text, item, weights = self.replay(ran)
         fault.phase = item.step.name
         fault.origin = fault.origin or definition_of(type(item.pass_), self.options.plugins)
-        again = self.again("opt", "--passes", item.step.spec)
+        again = command_again(self.options, "opt", "--passes", item.step.spec)
         return Reproducer(fault, self.command, again, text, weights)
 
     def replay(self, ran: Sequence[PlannedStep]) -> tuple[str, PlannedStep, WeightStore]:

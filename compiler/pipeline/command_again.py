@@ -1,0 +1,24 @@
+"""The command that repeats what a compilation did last, for reproducers."""
+
+from __future__ import annotations
+
+from compiler.cli.arguments import shell_command
+from compiler.options import CompileOptions
+
+
+def command_again(options: CompileOptions, command: str, *more: str) -> str:
+    """The command that reproduces a fault on `before.mlir`, with the options of the compilation."""
+    words = [command, "before.mlir", "--target", options.target]
+    for plugin in options.plugins:
+        words += ["--plugin", str(plugin.resolve())]
+    if options.features is not None:
+        words += ["--features", options.features]
+    if options.precision != "f32":
+        words += ["--precision", options.precision]
+    if options.exact:
+        words.append("--exact")
+    if options.denormals != "flush":
+        words += ["--denormals", options.denormals]
+    if options.check is not None:
+        words.append("--check" if options.check else "--no-check")
+    return shell_command([*words, *more])
