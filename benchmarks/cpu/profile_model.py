@@ -132,7 +132,8 @@ def _aligned(buffer: Array) -> Array:
 
 def count_products(ops: Sequence[LoopKernelOp]) -> dict[str, Any]:
     """Multiply-adds of each contraction kernel, over its sizes."""
-    from dialects.symbolic.expr import Expr, product
+    from dialects.symbolic.expr import Expr
+    from dialects.symbolic.size_products import product
 
     counts = {op.sym_name.data: [product(a.extent for a in nest.axes)
                                  for nest in op.nests if is_contraction(nest)] for op in ops}

@@ -35,7 +35,8 @@ from dialects.strata.types import (
     i16,
     i32,
 )
-from dialects.symbolic.expr import Size, product
+from dialects.symbolic.expr import Size
+from dialects.symbolic.size_products import product
 
 
 def _check_zero(x: TensorType, zero: TensorType) -> None:

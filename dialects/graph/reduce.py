@@ -28,7 +28,7 @@ from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.numerics import highest, lowest, rounded, truncating_divide, widen
 from dialects.semantics.sums import total
 from dialects.strata.types import Array, SizesAttr, TensorType, i64, is_float, tensor
-from dialects.symbolic.expr import product
+from dialects.symbolic.size_products import product
 
 
 def reduced_type(kind: Kind, types: Sequence[TensorType], attributes: Attributes) -> TensorType:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
 from dialects.symbolic.expr_syntax import expr_of
+from dialects.symbolic.size_products import product
 
 if TYPE_CHECKING:
     from dialects.strata.types import Shaped

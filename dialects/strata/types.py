@@ -39,7 +39,8 @@ from dialects.strata.expr_attributes import (
     parse_sizes,
 )
 from dialects.strata.tile_type import *  # noqa: F403 (and tiles)
-from dialects.symbolic.expr import Expr, Size, product
+from dialects.symbolic.expr import Expr, Size
+from dialects.symbolic.size_products import product
 
 Array = NDArray[Any]
 

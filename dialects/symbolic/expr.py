@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,7 +25,6 @@ from dialects.symbolic.symbol import Symbol
 
 Size: TypeAlias = "int | Expr"
 
-_FEW_TERMS = 4
 
 
 Atom: TypeAlias = "Symbol | Call"
@@ -458,26 +456,6 @@ def _is_quotient(expr: Expr) -> bool:
     monomial, factor = expr.terms[0]
     return factor == 1 and len(monomial) == 1 and isinstance(monomial[0], Call) and (
         monomial[0].op in ("floordiv", "mod"))
-
-
-# ---------------------------------------------------------------------- products of sizes
-def product(sizes: Iterable[Size]) -> Expr:
-    """The product of all sizes (1 for none): the number of elements of a shape."""
-    total = _constant(1)
-    for size in sizes:
-        total = total * size
-    return total
-
-
-def short_product(sizes: Iterable[Size]) -> Expr | None:
-    """The product of all sizes; None if its expansion has more than a few terms.
-
-    The expanded product of four sums of five terms has 625 terms. Generated code then multiplies
-    the values of the sums instead.
-    """
-    factors = [Expr.of(size) for size in sizes]
-    few = prod(len(factor.terms) for factor in factors) <= _FEW_TERMS
-    return product(factors) if few else None
 
 
 # ---------------------------------------------------------------------- building blocks

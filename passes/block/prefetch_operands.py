@@ -29,7 +29,8 @@ from xdsl.ir import Block, SSAValue
 from dialects.block import DotOp, ForOp, KernelOp, LoadOp, PrefetchOp, StoreOp
 from dialects.block.contract import find_contraction
 from dialects.strata.types import BufferType, TileType, byte_width
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Kind, Symbol
 from dialects.text.syntax import set_location
 from passes.base import StrataContext, StrataPass

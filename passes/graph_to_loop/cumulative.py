@@ -20,7 +20,8 @@ from xdsl.ir import SSAValue
 from dialects.graph.base import flag_of, int_of
 from dialects.graph.cumulative import CumulativeOp, CumulativeProdOp, CumulativeSumOp
 from dialects.strata.types import TensorType, tensor, wide_element
-from dialects.symbolic.expr import Expr, Size, product
+from dialects.symbolic.expr import Expr, Size
+from dialects.symbolic.size_products import product
 from passes.graph_to_loop.nests import Domain, Read, converted, make_nest, type_of
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Scalar

@@ -14,7 +14,8 @@ from dialects.graph.window import Window
 from dialects.semantics.numerics import highest, lowest
 from dialects.strata import types as t
 from dialects.strata.types import TensorType, tensor
-from dialects.symbolic.expr import Expr, maximum, minimum, product
+from dialects.symbolic.expr import Expr, maximum, minimum
+from dialects.symbolic.size_products import product
 from passes.graph_to_loop.nests import (
     Domain,
     Read,

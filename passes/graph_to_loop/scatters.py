@@ -26,7 +26,8 @@ from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
 from dialects.loop import ViewOp
 from dialects.strata import types as t
 from dialects.strata.types import Array, tensor
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 from passes.graph_to_loop.gathers import clamped
 from passes.graph_to_loop.nests import (
     Domain,

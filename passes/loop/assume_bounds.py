@@ -21,8 +21,9 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.loop import NestOp, extents_of
 from dialects.strata.sizes import AssumeOp
 from dialects.strata.types import TensorType
-from dialects.symbolic.expr import Expr, minimum, product
+from dialects.symbolic.expr import Expr, minimum
 from dialects.symbolic.ranges import divisors, is_at_most, is_nonnegative, upper_bound
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
 from passes.base import StrataContext, StrataPass

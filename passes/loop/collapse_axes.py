@@ -18,7 +18,8 @@ from xdsl.ir import SSAValue
 
 from dialects.loop import Axis, CallOp, IndexOp, KernelOp, NestOp, ViewOp, YieldOp
 from dialects.strata.types import TensorType, tensor
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
 from passes.base import StrataContext, StrataPass

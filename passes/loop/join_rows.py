@@ -35,7 +35,8 @@ from xdsl.ir import Block, SSAValue
 
 from dialects.loop import CallOp, KernelOp, NestOp, YieldOp
 from dialects.strata.types import TensorType, byte_width
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
 from passes.analyses.loop.kinds import is_contraction

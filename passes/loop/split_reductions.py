@@ -26,7 +26,8 @@ from xdsl.ir import Block, Region, SSAValue
 
 from dialects.loop import Axis, NestOp, YieldOp, scalar_type
 from dialects.strata.types import TensorType, bf16, byte_width, f16, tensor
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.online import is_between_products

@@ -25,7 +25,7 @@ from xdsl.rewriter import Rewriter
 
 from dialects.loop import EmptyOp, NestOp, ViewOp, YieldOp
 from dialects.strata.types import TensorType, f32, tensor
-from dialects.symbolic.expr import product
+from dialects.symbolic.size_products import product
 from dialects.text.syntax import set_location
 from passes.analyses.loop.kinds import is_contraction
 from passes.base import StrataContext, StrataPass

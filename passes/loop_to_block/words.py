@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from dialects.loop import NestOp
 from dialects.strata.types import TensorType
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.loop_to_block.state import AxisState
 from passes.rewrites.loop.nests import Read, gathered_inputs, reads_of

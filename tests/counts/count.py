@@ -22,7 +22,8 @@ from dialects.block import KernelOp
 from dialects.host import host_functions
 from dialects.host.ops import CopyOp, LaunchOp
 from dialects.strata.types import BufferType, byte_width
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from targets.cpu.machine import Machine, machine_of
 from targets.cuda.build.compile import CompileOptions, Job, compile_kernels, resources

@@ -29,7 +29,8 @@ from compiler.frontend.values import Value, constant
 from dialects.graph.constant import SizesOp
 from dialects.graph.shape import BroadcastOp, ConcatOp, ReshapeOp
 from dialects.strata import types as t
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,8 @@ from itertools import product
 from typing import NamedTuple
 
 from dialects.symbolic.expr import Expr, minimum
-from dialects.symbolic.expr import product as product_of
 from dialects.symbolic.inequalities import Prover, Span
+from dialects.symbolic.size_products import product as product_of
 from dialects.symbolic.symbol import Symbol
 
 MOST = 4

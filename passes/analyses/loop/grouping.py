@@ -9,8 +9,9 @@ from xdsl.ir import Operation, SSAValue
 
 from dialects.loop import Axis, NestOp
 from dialects.strata.func import FuncOp
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import is_at_most
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction, is_plain_reduction
 from passes.base import StrataContext, StrataPass

@@ -28,18 +28,9 @@ from dialects.strata.assumptions import LARGEST_NUMBER, MAX_SIZE
 from dialects.strata.requirements import RequireOp
 from dialects.strata.sizes import AssumeOp, defined_sizes
 from dialects.strata.types import BufferType
-from dialects.symbolic.expr import (
-    Atom,
-    Call,
-    Expr,
-    Monomial,
-    atom_text,
-    maximum,
-    product,
-    times,
-    without,
-)
+from dialects.symbolic.expr import Atom, Call, Expr, Monomial, atom_text, maximum, times, without
 from dialects.symbolic.facts import is_plain
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Kind, Symbol
 from dialects.text.syntax import location_name, set_location
 from passes.analyses.block.contents import Kernel

@@ -21,9 +21,10 @@ from dialects.host import AllocOp, CopyOp, FuncOp, LaunchOp, ViewOp
 from dialects.strata.control import ControlOp
 from dialects.strata.sizes import AssumeOp
 from dialects.strata.types import BufferType
-from dialects.symbolic.expr import Call, Expr, product
+from dialects.symbolic.expr import Call, Expr
 from dialects.symbolic.facts import is_plain
 from dialects.symbolic.inequalities import Prover
+from dialects.symbolic.size_products import product
 from dialects.text.syntax import set_location
 from passes.base import PassError
 from passes.rewrites.block.calls import Calls, Claim

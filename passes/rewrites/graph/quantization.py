@@ -50,7 +50,8 @@ from dialects.graph.composite import cast, reshaped
 from dialects.graph.inference import is_computed
 from dialects.graph.quantization import LinearOp, integer_limits
 from dialects.strata.types import Array, TensorType, bit_width, f32, i32, is_float, wide_element
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 from dialects.text.syntax import location_name
 from passes.rewrites.graph.matching import constant_array, type_of
 from passes.rewriting import Rewriter, Rule

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dialects.loop import Axis, KernelOp, NestOp
-from dialects.symbolic.expr import Expr, Size, product
+from dialects.symbolic.expr import Expr, Size
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.rewrites.loop.nests import substitute_axes
 

@@ -22,7 +22,8 @@ from dialects.graph import ConstantOp
 from dialects.loop import Axis, CallOp, IndexOp, KernelOp, NestOp, YieldOp
 from dialects.strata.types import TensorType, bit_width, byte_width, is_float, signless
 from dialects.strata.weights import WeightStore
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
 from passes.analyses.loop.kinds import is_contraction

@@ -13,8 +13,9 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from dialects.loop import Axis, IndexOp, NestOp, YieldOp, extents_of, scalar_type
 from dialects.strata.types import TensorType, tensor
-from dialects.symbolic.expr import Call, Expr, Size, product
+from dialects.symbolic.expr import Call, Expr, Size
 from dialects.symbolic.ranges import simplify
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Kind, Symbol
 from dialects.text.syntax import set_location
 

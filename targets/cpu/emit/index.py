@@ -13,7 +13,8 @@ from math import gcd, prod
 from xdsl.ir import SSAValue
 
 from dialects.strata import types as t
-from dialects.symbolic.expr import Atom, Call, Expr, Monomial, Size, product, short_product
+from dialects.symbolic.expr import Atom, Call, Expr, Monomial, Size
+from dialects.symbolic.size_products import product, short_product
 from dialects.symbolic.symbol import Kind, Symbol
 from targets.cpu.emit.values import Reg, lane_literal, llvm_type
 from targets.cpu.emit.writer import Writer

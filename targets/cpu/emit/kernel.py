@@ -19,7 +19,8 @@ from dialects import block as bl
 from dialects.strata import types as t
 from dialects.strata.schedule_options import STREAM
 from dialects.strata.types import BufferType, TileType
-from dialects.symbolic.expr import Expr, maximum, product
+from dialects.symbolic.expr import Expr, maximum
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from targets.cpu.emit.access import Access, Buffer
 from targets.cpu.emit.build import Builder

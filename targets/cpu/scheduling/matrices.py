@@ -15,7 +15,8 @@ from typing import NamedTuple
 from dialects.loop import KernelOp, NestOp, extents_of, scalar_type
 from dialects.strata import types as t
 from dialects.strata.schedule import Level
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from targets.cpu.facts import MatrixCosts
 from targets.cpu.machine import Machine, MatrixUnit

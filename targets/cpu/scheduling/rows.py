@@ -13,7 +13,8 @@ from xdsl.ir import SSAValue
 
 from dialects.loop import KernelOp, NestOp, extents_of
 from dialects.strata.types import TensorType, byte_width
-from dialects.symbolic.expr import Call, Expr, atom_symbols, product
+from dialects.symbolic.expr import Call, Expr, atom_symbols
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.runs import result_order, running_axis
 

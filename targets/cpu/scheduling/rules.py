@@ -13,7 +13,8 @@ from operator import mul
 from dialects.loop import KernelOp, NestOp, extents_of
 from dialects.strata.schedule import Level, Schedule
 from dialects.strata.types import TensorType, byte_width
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.reuse import repeated_values

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from dialects.loop import NestOp, extents_of
 from dialects.strata.schedule import Schedule
 from dialects.strata.types import TensorType, byte_width, is_float
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from targets.cpu.machine import Machine
 from targets.cpu.scheduling.groups import grouping_of, has_group_instruction

@@ -14,7 +14,8 @@ from xdsl.ir import SSAValue
 from dialects.loop import NestOp, extents_of
 from dialects.strata.schedule import Level
 from dialects.strata.types import TensorType, byte_width
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from targets.cpu.machine import Machine
 

@@ -27,7 +27,7 @@ from dialects.strata import types as t
 from dialects.strata.binding import EvaluationError
 from dialects.strata.types import Array, BufferType
 from dialects.strata.weights import WeightStore
-from dialects.symbolic.expr import product
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from targets.base import Executable
 from targets.cuda.build.compile import triton_version

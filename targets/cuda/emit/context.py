@@ -11,7 +11,8 @@ from xdsl.ir import SSAValue
 
 from dialects.block import KernelOp, LoadOp
 from dialects.strata.types import BufferType, SizesAttr, TileType
-from dialects.symbolic.expr import Expr, short_product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import short_product
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.emit.helpers import HELPER_NAMES, Helper
 from targets.cuda.emit.index import index_value, scaled, size_value

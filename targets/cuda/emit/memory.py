@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from dialects.block import IndexOp, LoadOp, StoreOp, ValidOp
 from dialects.strata import types as t
 from dialects.strata.types import BufferType
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Kind, Symbol
 from targets.cuda.emit.context import Context, buffer_type, tile_type
 from targets.cuda.emit.index import inside_conditions

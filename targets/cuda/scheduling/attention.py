@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dialects.loop import KernelOp, NestOp
 from dialects.strata.schedule import Level, Schedule
 from dialects.strata.types import TensorType, bf16, f16, f32
-from dialects.symbolic.expr import product
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.limits import limit_of

@@ -13,7 +13,8 @@ from xdsl.ir import SSAValue
 
 from dialects.loop import KernelOp, NestOp
 from dialects.strata.types import TensorType
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 from passes.analyses.loop.private import block_axis
 from passes.rewrites.loop.nests import reads_of
 from targets.base import TargetOptions

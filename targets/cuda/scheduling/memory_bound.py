@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from dialects.loop import KernelOp, NestOp
 from dialects.strata.schedule import Level, Schedule
 from dialects.strata.types import TensorType, byte_width
-from dialects.symbolic.expr import product
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.online import running_maximum
 from passes.analyses.loop.runs import common_rows, contiguous_axes, memory_order, running_axis

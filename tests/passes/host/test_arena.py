@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
 from dialects.symbolic.expr_syntax import expr_of
+from dialects.symbolic.size_products import product
 from passes.analyses.host.arena import ALIGNMENT, Block, hint, plan, split
 from tests.symbols import by_symbol
 

@@ -24,7 +24,7 @@ from dialects.graph.exponential import Expm1Op
 from dialects.graph.logic import GreaterOp, LessOp, WhereOp
 from dialects.graph.normalization import LogSoftmaxOp, SoftmaxOp
 from dialects.graph.unary import AbsOp, SigmoidOp, TanhOp
-from dialects.symbolic.expr import product
+from dialects.symbolic.size_products import product
 
 _PLAIN: dict[str, type[GraphOp]] = {
     "Relu": ReluOp, "HardSwish": HardSwishOp, "Softplus": SoftplusOp,

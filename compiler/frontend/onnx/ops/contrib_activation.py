@@ -21,7 +21,7 @@ from dialects.graph.base import GraphOp
 from dialects.graph.elementwise import MulOp
 from dialects.graph.normalization import SoftmaxOp
 from dialects.graph.unary import SigmoidOp, TanhOp
-from dialects.symbolic.expr import product
+from dialects.symbolic.size_products import product
 
 
 @contrib_op("Gelu")

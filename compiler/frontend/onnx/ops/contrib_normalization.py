@@ -18,7 +18,7 @@ from dialects.graph.normalization import LayerNormOp
 from dialects.graph.reduce import ReduceMeanOp, ReduceSumOp
 from dialects.graph.unary import ReciprocalOp, SigmoidOp, SqrtOp
 from dialects.strata import types as t
-from dialects.symbolic.expr import product
+from dialects.symbolic.size_products import product
 
 _SKIP_EPSILON = 1e-12
 

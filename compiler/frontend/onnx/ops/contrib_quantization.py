@@ -25,7 +25,7 @@ from dialects.graph.reduce import ReduceMeanOp, ReduceSumOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import SigmoidOp
 from dialects.strata import types as t
-from dialects.symbolic.expr import product
+from dialects.symbolic.size_products import product
 
 _LSTM_RANKS = (3, 3, 3, 2, 1, 3, 3, 2, (1, 2), (1, 2), (1, 2), (1, 2))
 """Numbers of dims of the inputs of DynamicQuantizeLSTM."""

@@ -27,7 +27,8 @@ from dialects.graph.search import SearchSortedOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import NotOp
 from dialects.strata import types as t
-from dialects.symbolic.expr import Expr, minimum, product
+from dialects.symbolic.expr import Expr, minimum
+from dialects.symbolic.size_products import product
 
 
 # ---------------------------------------------------------------------- where flags are set

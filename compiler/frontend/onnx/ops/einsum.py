@@ -16,7 +16,8 @@ from dialects.graph.elementwise import MulOp
 from dialects.graph.inference import broadcast_size
 from dialects.graph.logic import EqualOp, WhereOp
 from dialects.graph.reduce import ReduceSumOp
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 
 Term = tuple[Value, str]
 """A tensor and the letter of each of its dims; no letter twice."""

@@ -13,7 +13,8 @@ from dialects.graph.pooling import AvgPoolOp
 from dialects.graph.reduce import ReduceMeanOp, ReduceSumOp
 from dialects.graph.unary import AbsOp, ReciprocalOp, SqrtOp
 from dialects.strata import types as t
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 
 
 @onnx_op("BatchNormalization")

@@ -12,7 +12,8 @@ from dialects.graph.cumulative import CumulativeProdOp, CumulativeSumOp
 from dialects.graph.logic import EqualOp
 from dialects.graph.ordering import ArgMaxOp, ArgMinOp, TopKOp
 from dialects.strata import types as t
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 
 _ARGS: dict[str, type[GraphOp]] = {"ArgMax": ArgMaxOp, "ArgMin": ArgMinOp}
 _CUMULATIVE: dict[str, type[GraphOp]] = {"CumSum": CumulativeSumOp, "CumProd": CumulativeProdOp}

@@ -23,7 +23,8 @@ from dialects.graph.logic import AndOp, EqualOp, GreaterOp, LessOp, WhereOp
 from dialects.graph.reduce import ReduceProdOp
 from dialects.graph.unary import CeilOp, NegOp, NotOp
 from dialects.strata import types as t
-from dialects.symbolic.expr import Expr, maximum, product
+from dialects.symbolic.expr import Expr, maximum
+from dialects.symbolic.size_products import product
 
 Elements = Sequence[Expr | Element]
 

@@ -25,7 +25,8 @@ from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import AbsOp, FloorOp, RoundOp
 from dialects.strata import types as t
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 
 Tap = tuple[Value, "Value | None"]
 """An index as a float, and its weight; None for 1."""

@@ -12,7 +12,7 @@ from dialects.graph.logic import AndOp, GreaterEqualOp, LessEqualOp, WhereOp
 from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
 from dialects.graph.shape import PadOp
 from dialects.strata import types as t
-from dialects.symbolic.expr import product
+from dialects.symbolic.size_products import product
 
 
 @onnx_op("Scatter", "ScatterElements")

@@ -34,7 +34,8 @@ from dialects.graph.logic import LessOp, WhereOp
 from dialects.graph.reduce import ReduceProdOp, ReduceSumOp
 from dialects.graph.shape import ConcatOp
 from dialects.strata import types as t
-from dialects.symbolic.expr import Expr, minimum, product
+from dialects.symbolic.expr import Expr, minimum
+from dialects.symbolic.size_products import product
 
 Sequence = Items | Run
 

@@ -19,7 +19,8 @@ from dialects.graph.logic import GreaterEqualOp, LessEqualOp, WhereOp
 from dialects.graph.shape import ConcatOp
 from dialects.strata import types as t
 from dialects.strata.types import format_sizes
-from dialects.symbolic.expr import Expr, product
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 
 MAX_NUMBERS = 2**24
 """The maximum number of elements of a float range that becomes a constant."""

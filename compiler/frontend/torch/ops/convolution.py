@@ -16,7 +16,8 @@ from dialects.graph.pooling import AvgPoolOp, MaxPoolIndicesOp, MaxPoolOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.window import Window
-from dialects.symbolic.expr import Size, product
+from dialects.symbolic.expr import Size
+from dialects.symbolic.size_products import product
 
 
 def spread(n: Node, values: Sequence[Size], rank: int, what: str) -> list[int]:

@@ -18,7 +18,7 @@ from dialects.graph.ordering import ArgMaxOp, ArgMinOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp, ReduceMinOp, ReduceProdOp, ReduceSumOp
 from dialects.graph.unary import AbsOp, ExpOp, FloorOp, LogOp, SqrtOp
 from dialects.strata import types as t
-from dialects.symbolic.expr import product
+from dialects.symbolic.size_products import product
 
 
 def reduced(
