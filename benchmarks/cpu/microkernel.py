@@ -20,8 +20,10 @@ from xdsl.dialects.arith import Arith
 from xdsl.dialects.builtin import Builtin
 from xdsl.parser import Parser
 
-from dialects.block import Block, KernelOp
-from dialects.strata.types import Array, Strata
+from dialects.block import KernelOp
+from dialects.block.dialect import Block
+from dialects.strata.dialect import Strata
+from dialects.strata.types import Array
 from targets.cpu.build.cache import ObjectCache
 from targets.cpu.build.jit import Library, compile_texts, link
 from targets.cpu.emit import emit_kernel
