@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.import_graph import circles, imports, modules
+from tests.project.import_graph import circles, imports, modules
 
 PACKAGES = ("dialects", "passes", "targets", "compiler")
 TYPES_GIVEN_UP = {"Any": r"\bAny\b", "cast(": r"\bcast\(", "type: ignore": r"type: ignore",

@@ -37,8 +37,8 @@ from targets.cuda.runtime import driver
 from targets.cuda.runtime.executable import CudaExecutable
 from tests.control.programs import COUNTED, PROGRAMS, STEPS, Program
 from tests.targets.cuda import samples
-from tests.targets.cuda.control_programs import REFUSALS, compare, lowered
-from tests.targets.cuda.integer_products import CASES, LARGE_CASES, Case
+from tests.targets.cuda.products.integer_products import CASES, LARGE_CASES, Case
+from tests.targets.cuda.runtime.control_programs import REFUSALS, compare, lowered
 from tests.targets.cuda.samples import SAMPLES, Sample, as_model
 from tests.targets.cuda.scalar_kernels import FLOAT_OPS, INTEGER_OPS, float_kernel, integer_kernel
 

@@ -6,7 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from conftest import Run
+
+from tests.cli.conftest import Run
 
 NOTE = "on the host: 1 strata.loop, 1 size"
 

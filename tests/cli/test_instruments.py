@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Run
 from xdsl.dialects.builtin import ModuleOp
 
 from compiler.diagnostics import Problem, StrataError
@@ -21,6 +20,7 @@ from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
 from compiler.pipeline.levels import LEVELS, detect_level, strangers
 from compiler.pipeline.steps import PIPELINE
+from tests.cli.conftest import Run
 
 LEVEL_NAMES = list(dict.fromkeys(step.level for step in PIPELINE))
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Run
+
+from tests.cli.conftest import Run
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {

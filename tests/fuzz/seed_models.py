@@ -10,8 +10,8 @@ import onnx
 from onnx import TensorProto, helper
 
 from tests.frontend.onnx_models import make_model, model_of, value_info
-from tests.frontend.onnx_more_samples import MORE_SAMPLES
-from tests.frontend.onnx_samples import SAMPLES
+from tests.frontend.operators.onnx_more_samples import MORE_SAMPLES
+from tests.frontend.operators.onnx_samples import SAMPLES
 from tests.models import tiny_cnn, tiny_lstm
 
 WEIGHTS_FILE = "weights.bin"

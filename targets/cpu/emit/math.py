@@ -20,7 +20,7 @@ MAX_ULP = {
     "erf": 5.5, "sin": 1.5, "cos": 1.5, "tan": 3.0, "powf": 0.6, "rsqrt": 1.5,
 }
 """The largest errors in units in the last place, with FMA, over a dense sample of all f32.
-`tests/targets/cpu/test_cpu_math.py` checks them."""
+`tests/targets/cpu/emit/test_cpu_math.py` checks them."""
 
 _LN2_HIGH, _LN2_LOW = 0.693145751953125, 1.428606765330187e-06
 _ROUNDER = 1.5 * 2.0 ** 23

@@ -19,7 +19,8 @@ PRODUCTS = ProductTimes(
     registers=64, spilled=2.5e-6, column_threads=4, alike=0.03)
 """Fitted to 620 measured tiles of 49 shapes: products of BERT, GPT-2 and ViT, squares, and the
 convolutions of ResNet-50. Of these tiles, the ones that the model takes for the fastest take 4%
-longer than the fastest, on the geometric mean. `tests/targets/cuda/measured_tiles.txt` has them.
+longer than the fastest, on the geometric mean. `tests/targets/cuda/products/measured_tiles.txt` has
+them.
 
 `spilled` is a guess, by which small products avoid such tiles, as they also take ten times as long
 to compile. `group_rows`, `group_warps` and `column_threads` are those of the instructions (PTX ISA,

@@ -1,7 +1,8 @@
 """A model in the making: values whose dims are symbols, and what operators require of these.
 
-A specification (`specs_*.py`) is a function of a `Draft`. It picks operands, states requirements
-and adds nodes. `Draft.attempt` keeps what it did only if Z3 still finds dims for the whole model.
+A specification (in the folder `specs`) is a function of a `Draft`. It picks operands, states
+requirements and adds nodes. `Draft.attempt` keeps what it did only if Z3 still finds dims for the
+whole model.
 """
 
 from __future__ import annotations

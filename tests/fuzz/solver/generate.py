@@ -14,16 +14,6 @@ import onnx
 import z3
 from onnx import defs
 
-from tests.fuzz.solver import (
-    specs_contrib,
-    specs_control,
-    specs_elementwise,
-    specs_index,
-    specs_narrow,
-    specs_products,
-    specs_reduce,
-    specs_shape,
-)
 from tests.fuzz.solver.build import Builder, contents
 from tests.fuzz.solver.domains import numbers
 from tests.fuzz.solver.draft import (
@@ -41,13 +31,23 @@ from tests.fuzz.solver.draft import (
     DType,
 )
 from tests.fuzz.solver.outline import outline
+from tests.fuzz.solver.specs import (
+    contrib,
+    control,
+    elementwise,
+    indexing,
+    movement,
+    narrow,
+    products,
+    reductions,
+)
 
 Spec = Callable[[Draft], None]
 SPECS: dict[Spec, float] = {
-    **specs_elementwise.SPECS, **specs_shape.SPECS, **specs_reduce.SPECS, **specs_products.SPECS,
-    **specs_index.SPECS, **specs_control.SPECS}
+    **elementwise.SPECS, **movement.SPECS, **reductions.SPECS, **products.SPECS,
+    **indexing.SPECS, **control.SPECS}
 THEMES: dict[str, tuple[float, dict[Spec, float]]] = {
-    "": (0.7, {}), "contrib": (0.12, specs_contrib.SPECS), "narrow": (0.1, specs_narrow.SPECS),
+    "": (0.7, {}), "contrib": (0.12, contrib.SPECS), "narrow": (0.1, narrow.SPECS),
     "functions": (0.08, {})}
 """Kinds of models: the share of each, and operators of which it has about as many as of others."""
 SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 31, 33)

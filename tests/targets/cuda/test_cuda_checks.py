@@ -12,7 +12,7 @@ import pytest
 import compiler
 from compiler.frontend import MemoryModel
 from dialects.strata.assumptions import AccessError, IndexRangeError
-from tests.test_checked_accesses import WRONG, inputs, program
+from tests.bounds.test_checked_accesses import WRONG, inputs, program
 
 pytestmark = pytest.mark.gpu
 HEADER = '<ir_version: 8, opset_import: ["" : 17]>\n'

@@ -20,7 +20,7 @@ from targets.cuda import TARGET
 from targets.cuda.runtime import driver
 from tests.control.programs import COUNTED, PREFIX, PROGRAMS, Program
 from tests.targets.cuda import samples
-from tests.targets.cuda.control_programs import REFUSALS, compare, lowered
+from tests.targets.cuda.runtime.control_programs import REFUSALS, compare, lowered
 from tests.targets.cuda.samples import SAMPLES, Sample, as_model
 
 pytestmark = pytest.mark.gpu

@@ -1,0 +1,184 @@
+"""Attention as one kernel: what it computes, by which instructions, how far rows are walked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from dialects.block import DotOp, ForOp, KernelOp
+from dialects.host.interpret import interpret_host
+from dialects.loop import KernelOp as LoopKernelOp
+from dialects.strata.schedule import ScheduleAttr, parse_schedule
+from dialects.strata.types import Array
+from dialects.symbolic.symbol import Symbol
+from passes.base import PassError, StrataContext
+from targets.base import TargetOptions
+from targets.cuda import TARGET
+from targets.cuda.build.compile import CompileOptions, Job, compile_kernels, resources
+from targets.cuda.build.interpreter import Interpreter
+from targets.cuda.emit import emit_kernel
+from tests.lowering import STEPS, lower
+from tests.targets.cuda.attention.attention_models import Model
+
+MODELS = [
+    Model(2, 40, 200, 32, 64),
+    Model(1, 17, 67, 16, 16, "keep", nothing=(0,), spread=30),
+    Model(2, 37, 131, 40, 24, "add", nothing=(3, 5)),
+    Model(3, 33, 129, 20, 64, "row", open_sizes=True),
+    Model(1, 70, 70, 16, 16, "add", open_sizes=True, nothing=(69,)),
+    Model(1, 40, 70, 16, 16, "add", nothing=(7, 39), guarded=True),
+    Model(2, 33, 64, 16, 16, "add", "f32"),
+    Model(1, 64, 128, 64, 64, "", "bf16"),
+    Model(2, 140, 140, 32, 32, "causal"),
+    Model(1, 130, 300, 16, 32, "causal", offset=170),
+    Model(1, 300, 130, 16, 32, "lower"),
+    Model(1, 140, 140, 16, 32, "causal", offset=-3),
+    Model(1, 128, 192, 16, 32, "causal", offset=61),
+    Model(1, 128, 128, 16, 32, "causal", offset=-3),
+    Model(5, 128, 128, 16, 16, "causal"),
+    Model(1, 1, 1, 16, 16),
+    Model(2, 1, 250, 20, 16, "keep", "f32"),
+    Model(1, 0, 5, 16, 16, open_sizes=True),
+]
+TOLERANCE = {"f16": 2e-3, "bf16": 2e-2, "f32": 1e-4}
+each_model = pytest.mark.parametrize("model", MODELS, ids=[m.name for m in MODELS])
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+
+
+@pytest.fixture(scope="module")
+def interpreter() -> Iterator[Interpreter]:
+    yield Interpreter()
+
+
+def options(model: Model, *, interpret: bool) -> TargetOptions:
+    precision = "tf32" if model.element == "f32" else "f32"
+    return TargetOptions("sm_90", interpret=interpret, precision=precision)
+
+
+def kernels_of(module: ModuleOp) -> list[KernelOp]:
+    return [op for op in module.body.block.ops if isinstance(op, KernelOp)]
+
+
+def assert_close(model: Model, found: Array, tolerance: float | None = None) -> None:
+    """NaN stands where it is expected, and nowhere else."""
+    expected = model.expected()
+    bound = (tolerance or TOLERANCE[model.element]) * max(1, np.nanmax(np.abs(expected), initial=0))
+    np.testing.assert_allclose(found.astype(np.float64), expected, rtol=0, atol=bound)
+
+
+@each_model
+def test_tiles_and_their_meaning(model: Model) -> None:
+    module, store = model.lowered(options(model, interpret=False))
+    [found] = interpret_host(module, model.inputs, store)
+    assert_close(model, found)
+    assert len(kernels_of(module)) == 1, "what is between the products went to memory"
+
+
+@pytest.mark.gpu
+@each_model
+def test_on_a_gpu(model: Model) -> None:
+    """As it is compiled by default; f32 as exactly as f32 allows."""
+    module, store = model.lowered(TargetOptions())
+    [found] = TARGET.load(module, store, TargetOptions()).run(model.inputs)
+    assert_close(model, found, 1e-5 if model.element == "f32" else None)
+
+
+def interpreted(model: Model, interpreter: Interpreter) -> tuple[Array, list[KernelOp]]:
+    """What Triton's interpreter computes, and the kernels."""
+    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[Symbol, int]) -> None:
+        assert isinstance(kernel, KernelOp)
+        interpreter.run(kernel, buffers, sizes)
+
+    module, store = model.lowered(options(model, interpret=True))
+    [found] = interpret_host(module, model.inputs, store, run)
+    return found, kernels_of(module)
+
+
+@needs_triton
+@each_model
+def test_triton_source(model: Model, interpreter: Interpreter) -> None:
+    assert_close(model, interpreted(model, interpreter)[0])
+
+
+@needs_triton
+@pytest.mark.parametrize(("rows", "element"), [(1, "f16"), (3, "f16"), (1, "f32")])
+def test_few_rows_walk_parts(rows: int, element: str, interpreter: Interpreter) -> None:
+    """Parts in which no row sees anything count nothing."""
+    model = Model(2, rows, 4096, 16, 16, "keep", element, unseen=2048)
+    found, kernels = interpreted(model, interpreter)
+    assert_close(model, found)
+    assert [k.sym_name.data.partition("_")[0] for k in kernels] == ["online", "parts"]
+
+
+def test_rows_are_walked_as_far_as_they_reach() -> None:
+    module, _ = Model(1, 256, 256, 64, 64, "causal").lowered(TargetOptions("sm_90"))
+    [kernel] = kernels_of(module)
+    [loop] = [op for op in kernel.walk() if isinstance(op, ForOp)]
+    assert str(loop.upper.data) == "64*%0 + 64", "a loop ends behind the diagonal"
+    assert len(kernel.buffers) == 4, "the triangle is compared, not read"
+
+
+def test_exact_products_stay_apart() -> None:
+    exact = TargetOptions("sm_90", exact=True)
+    module, _ = Model(1, 64, 64, 64, 64).lowered(exact)
+    assert len(kernels_of(module)) == 3
+    single = Model(1, 64, 64, 64, 64, element="f32")
+    for arch, count in (("sm_90", 1), ("sm_80", 3)):
+        module, _ = single.lowered(TargetOptions(arch))
+        assert len(kernels_of(module)) == count
+    module, _ = single.lowered(exact)
+    assert len(kernels_of(module)) == 3
+    module, _ = replace(single, d=128).lowered(TargetOptions("sm_90"))
+    assert len(kernels_of(module)) == 3, "too much of f32 in parts for registers"
+
+
+@needs_triton
+def test_single_precision_in_parts(interpreter: Interpreter) -> None:
+    """Three products of two parts each, unless another precision is asked for."""
+    model = Model(2, 33, 64, 16, 16, "add", "f32")
+    split = TargetOptions("sm_90", interpret=True)
+    module, store = model.lowered(split)
+    [kernel] = kernels_of(module)
+    assert {op.precision.data for op in kernel.walk() if isinstance(op, DotOp)} == {"tf32x3"}
+
+    def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[Symbol, int]) -> None:
+        assert isinstance(kernel, KernelOp)
+        interpreter.run(kernel, buffers, sizes)
+
+    [found] = interpret_host(module, model.inputs, store, run)
+    assert_close(model, found)
+
+
+@needs_triton
+@pytest.mark.parametrize(("arch", "instruction"), [
+    ("sm_90", "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16"),
+    ("sm_80", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")])
+def test_instructions(arch: str, instruction: str) -> None:
+    module, _ = Model(2, 1024, 1024, 64, 64).lowered(TargetOptions(arch))
+    [kernel] = kernels_of(module)
+    job = Job(emit_kernel(kernel), tuple(range(len(kernel.buffers))))
+    [binary] = compile_kernels([job], CompileOptions(arch))
+    assert instruction in binary.ptx
+    assert "cp.async.cg.shared.global" in binary.ptx, "keys and values are loaded ahead"
+    needed = resources(binary)
+    assert needed is None or needed.local == 0
+
+
+def test_a_schedule_must_be_online_or_hold_all_columns() -> None:
+    module, store = Model(1, 64, 200, 16, 16).module()
+    context = StrataContext.with_dialects(store, TARGET, TargetOptions("sm_90"))
+    for _ in lower(module, context, STEPS[:STEPS.index("loop-schedule") + 1]):
+        pass
+    [kernel] = [op for op in module.body.block.ops if isinstance(op, LoopKernelOp)]
+    assert kernel.schedule is not None
+    kernel.schedule = ScheduleAttr(parse_schedule(str(kernel.schedule.data).replace(
+        "online = 1", "online = 0")))
+    with pytest.raises(PassError, match=r"waits for a finished reduction.*add online = 1"):
+        for _ in lower(module, context, STEPS[STEPS.index("loop-schedule") + 1:]):
+            pass

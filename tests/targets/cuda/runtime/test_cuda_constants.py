@@ -1,0 +1,93 @@
+"""Where constants lie: equal bytes once, and those of the caller's tensors nowhere else."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
+from targets.cuda.build.compile import CompileOptions
+from targets.cuda.runtime.constants import HEAD, ConstantPlan
+from targets.cuda.runtime.executable import CudaExecutable
+from targets.cuda.runtime.plan import CONSTANTS, plan_host
+from tests.targets.cuda.fakes.fake_driver import FakeDriver
+from tests.targets.cuda.fakes.fake_torch import FakeTorch
+from tests.targets.cuda.samples import parse
+
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+COUNT = HEAD // 2
+
+
+def module_of(weights: WeightStore, arrays: list[Array]):
+    """Each output is a copy of a constant."""
+    names = [f"c{k}" for k in range(len(arrays))]
+    types = [f"f32[{', '.join(map(str, a.shape))}]" for a in arrays]
+    keys = [weights.add(n, a).key for n, a in zip(names, arrays, strict=True)]
+    outputs = ", ".join(f"%y{k}: {t}" for k, t in enumerate(types))
+    body = "\n".join(f"%{n} = host.constant #strata.weight<\"{n}\", {key}> : {t}\n"
+                     f"host.copy %{n}, %y{k}"
+                     for k, (n, t, key) in enumerate(zip(names, types, keys, strict=True)))
+    shown = ", ".join(f'"{n}"' for n in names)
+    return parse(f"""builtin.module {{
+      host.func @main(%x: f32[1], {outputs}) inputs ["x"] outputs [{shown}] sizes() {{
+        {body}
+        host.return
+      }}
+    }}""")
+
+
+def arrays() -> list[Array]:
+    """Two with equal bytes, one that differs at its end only, and one of another size."""
+    one = np.arange(COUNT, dtype=np.float32)
+    last = one.copy()
+    last[-1] = np.nan
+    return [one, one.reshape(COUNT // 8, 8), last, one[:4]]
+
+
+def test_equal_bytes_have_one_place() -> None:
+    weights = WeightStore()
+    module = module_of(weights, arrays())
+    plan = plan_host(module, ConstantPlan(weights))
+    places = [step.places[0] for step in plan.steps]
+    assert [p.memory for p in places] == [CONSTANTS] * 4
+    offsets = [p.offset.constant for p in places]
+    assert offsets[0] == offsets[1] and len(set(offsets)) == 3
+    assert plan.constants.size == 2 * 4 * COUNT + 256
+    assert plan_host(module).constants.size == 3 * 4 * COUNT + 256
+
+
+@needs_triton
+@pytest.mark.parametrize("shift", [0, 4])
+def test_the_callers_tensors_are_read_where_they_are(
+    monkeypatch: pytest.MonkeyPatch, shift: int,
+) -> None:
+    """But not where kernels cannot read them."""
+    weights = WeightStore()
+    module = module_of(weights, arrays())
+    device = FakeDriver.of(module)
+    device.install(monkeypatch)
+    device.install_compiler(monkeypatch)
+    torch = FakeTorch(device)
+    torch.install(monkeypatch)
+    weights.residents += [torch.tensor(a, shift) for a in (arrays()[1], arrays()[3] + 1)]
+    before = set(device.memory)
+    executable = CudaExecutable(module, weights, CompileOptions())
+    constants = set(device.memory) - before
+    assert sum(device.memory[a].size for a in constants) == (1 + (shift > 0)) * 4 * COUNT + 256
+    weights.arrays.clear()
+    for _ in range(2):
+        found = executable.run([torch.tensor(np.ones(1, np.float32))])
+        for y, wanted in zip(found, arrays(), strict=True):
+            np.testing.assert_array_equal(y.numpy(), wanted)
+
+
+def test_nothing_is_kept_of_contents() -> None:
+    weights = WeightStore()
+    constants = ConstantPlan(weights)
+    plan_host(module_of(weights, arrays()), constants)
+    size = constants.size
+    constants.forget()
+    assert constants.size == size and constants.weights is None and not constants.operations
