@@ -11,6 +11,7 @@ from tests.project.import_graph import circles, imports, modules
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("dialects", "passes", "targets", "compiler")
+TOPS = (*PACKAGES, "tests", "benchmarks")
 MOST = 20
 FAMILIES = {"dialects/graph", "passes/graph_to_loop", "compiler/frontend/onnx/ops",
             "compiler/frontend/torch/ops"}
@@ -34,9 +35,22 @@ def test_circles_are_found(tmp_path: Path) -> None:
     assert circles(graph) == [["p.a", "p.b", "p.c"]]
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_rooms_are_small(package: str) -> None:
-    rooms = Counter(path.parent.relative_to(ROOT).as_posix()
-                    for path in (ROOT / package).rglob("*.py") if path.stem != "__init__")
-    assert {room: count for room, count in rooms.items()
-            if count > MOST and room not in FAMILIES} == {}
+def crowded(root: Path, top: str) -> dict[str, int]:
+    """Folder -> number of modules side by side, where these are too many for one folder."""
+    rooms = Counter(path.parent.relative_to(root).as_posix()
+                    for path in (root / top).rglob("*.py") if path.stem != "__init__")
+    return {room: count for room, count in rooms.items() if count > MOST and room not in FAMILIES}
+
+
+@pytest.mark.parametrize("top", TOPS)
+def test_rooms_are_small(top: str) -> None:
+    assert crowded(ROOT, top) == {}
+
+
+def test_crowded_rooms_are_found(tmp_path: Path) -> None:
+    """A package's own file does not count, and folders below have room of their own."""
+    for room, count in {"p/full": MOST, "p/full/below": 1, "p/crowded": MOST + 1}.items():
+        (tmp_path / room).mkdir(parents=True)
+        for name in ("__init__", *(f"m{i}" for i in range(count))):
+            (tmp_path / room / f"{name}.py").touch()
+    assert crowded(tmp_path, "p") == {"p/crowded": MOST + 1}
