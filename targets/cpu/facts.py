@@ -1,6 +1,6 @@
-"""Numbers of processors that were fitted by measuring: their units, and what they were fitted on.
+"""Numbers about processors that were fitted by measuring, with their units and their origin.
 
-A `Machine` has what the hardware tells of itself; these it does not tell.
+A `Machine` holds what the hardware reports about itself. These numbers it does not report.
 """
 
 from __future__ import annotations
@@ -10,50 +10,52 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class WindowCosts:
-    """What fewer products of a convolution cost besides (`scheduling/windows.py`), counted in
-    multiply-adds of one element in registers."""
+    """When Winograd's convolution pays (`scheduling/windows.py`). The unit is the time of one
+    multiply-add of one element in registers."""
 
     gain: float
-    """Part of the cost of all products that the cost of fewer must stay below."""
+    """The predicted cost must stay below this share of the direct convolution's cost."""
     transform: float
-    """A multiply-add of a transform: its sums are short."""
+    """The cost of a multiply-add in a transform. It is above 1 because its sums are short."""
     move: tuple[tuple[int, float], ...]
-    """Bytes of transformed data and products, and what writing or reading an element costs up to
-    there; in order."""
+    """Pairs of a size in bytes and the cost of writing or reading an element while the transformed
+    data and products are at most that large, in increasing order."""
     far_move: float
-    """Likewise where they are in memory."""
+    """The same beyond the last of these sizes, where data are in memory."""
     value: float
-    """Reading a further element of the filter: there are many filters between two runs, so that it
-    comes from far away."""
+    """The cost of reading one more element of the filter. Other layers evict the filter between two
+    calls, so it comes from memory."""
 
 
 @dataclass(frozen=True)
 class MatrixCosts:
-    """When matrix registers are used (`scheduling/matrices.py`)."""
+    """When to use matrix registers (`scheduling/matrices.py`)."""
 
     gain: float
-    """How many times as fast as vectors they have to look."""
+    """Matrix registers are used if they are predicted to be this many times as fast as vectors."""
     narrow: float
-    """The time of sums of one part along columns, in parts of that of two: loads wait."""
+    """The time of a tile that is one matrix register wide, relative to one that is two wide. It is
+    more than a half, because loads are hidden less well."""
 
 
 @dataclass(frozen=True)
 class CandidateCosts:
-    """The guess that orders candidates of tuning (`scheduling/search.py`), in cycles."""
+    """The rough cost model that orders the tuner's candidates (`scheduling/search.py`), in cycles.
+    """
 
     load: float
-    """A load of a vector."""
+    """One vector load."""
     product: float
-    """A vector of products."""
+    """One vector multiply-add."""
     latency: float
-    """Between two steps of one sum."""
+    """The latency between two additions to the same sum."""
     conflict: float
-    """Part of the loads that are in the way of products."""
+    """The share of the loads that delay multiply-adds."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """`on`: the processors that the numbers were fitted on."""
+    """All of these numbers. `on` names the processors on which they were fitted."""
 
     on: str
     windows: WindowCosts
@@ -66,6 +68,6 @@ SERVERS = Costs(
     WindowCosts(gain=0.9, transform=1.5, move=((8 << 20, 2), (32 << 20, 3)), far_move=16, value=16),
     MatrixCosts(gain=2, narrow=5 / 8),
     CandidateCosts(load=0.5, product=0.5, latency=4.0, conflict=0.2))
-"""Windows: between what was measured on either; they decide little that does not pay twofold or not
-at all on both. `value` stands for memory at 10 to 25 GB/s. Matrices: on Emerald Rapids, which alone
-has such registers. Candidates: two loads and two products a cycle, as both issue them."""
+"""`windows`: values between those measured on the two processors. `value` corresponds to memory at
+10 to 25 GB/s. `matrices`: measured on Emerald Rapids; Zen 4 has no such registers. `candidates`:
+both processors issue two loads and two multiply-adds per cycle."""

@@ -1,8 +1,8 @@
-"""What schedules know of a device beyond its architecture: numbers, each with its unit.
+"""What schedule rules know about a device beyond its architecture: numbers with their units.
 
-    fitted.py      which numbers there are, and what each means
-    h200.py        those that were fitted on an H200
-    data_sheet.py  those of all other devices, from their own data sheets
+    fitted.py      the numbers and what each of them means
+    h200.py        their values on an H200, fitted by measuring
+    data_sheet.py  their values on all other devices, estimated from data sheets
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from targets.cuda.facts.fitted import Fitted
 from targets.cuda.facts.h200 import H200
 
 FITTED = {"sm_90": H200}
-"""Devices that somebody measured, by architecture."""
+"""Measured devices by architecture."""
 
 
 def fitted_of(arch: str, sheet: Sheet) -> Fitted:
-    """What was measured on an architecture; else what its data sheet tells."""
+    """The fitted numbers of an architecture; without any, the estimates from its data sheet."""
     return FITTED.get(arch) or from_data_sheet(sheet)

@@ -1,7 +1,7 @@
-"""The numbers of a device that nobody has measured, as its own data sheet implies them.
+"""Estimates for devices without fitted numbers, derived from their data sheets.
 
-They let schedules be ordered, and promise no time. What no data sheet tells is either the neutral
-value, such as 1 for a part, or a count of the device's own clock cycles that is named below.
+They are good enough to rank schedules, not to predict times. Where a data sheet says nothing, the
+value is neutral (such as a share of 1), or one of the cycle counts below.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from targets.cuda.facts.fitted import (
 )
 
 FAR, BARRIER = 800, 32
-"""Cycles until data of the device's memory are there, and of a step's barrier: assumed, not
-measured on any device."""
+"""Latency of device memory and cost of a barrier, in cycles. Both are assumptions, not measured on
+any device."""
 BANKS = 128
-"""Bytes that a multiprocessor's shared memory gives per cycle: 32 banks of 4 bytes (CUDA C++
-Programming Guide, "Shared Memory"; CDNA 3 ISA, "Local Data Share")."""
+"""Bytes per cycle from a multiprocessor's shared memory: 32 banks of 4 bytes (CUDA C++ Programming
+Guide, "Shared Memory"; CDNA 3 ISA, "Local Data Share")."""
 WORD = 16
-"""Bytes that a thread loads at once, at most (both vendors)."""
+"""The widest load of a thread in bytes (both vendors)."""
 FLOAT = 4
-"""Bytes of an f32, which most numbers are counted in."""
+"""Bytes of an f32, the unit of most numbers below."""
 WARP = 32
-"""Threads of a warp, as rules count them."""
+"""Threads of a warp. The rules count in warps of this size on every device."""
 FRAGMENT_ROWS = 16
-"""Rows that one warp multiplies at once (PTX ISA, "mma"; CDNA 3 ISA, "MFMA 16x16")."""
+"""Rows of a matrix instruction of one warp (PTX ISA, "mma"; CDNA 3 ISA, "MFMA 16x16")."""
 
 
 class Sheet(Protocol):
-    """What a data sheet tells; the fields of `Machine` have its units. It must be hashable."""
+    """What a data sheet states, in the units of `Machine`'s fields. It must be hashable."""
 
     @property
     def multiprocessors(self) -> int: ...
@@ -71,7 +71,7 @@ def _latency(sheet: Sheet) -> float:
 
 
 def _tensor_cycle(sheet: Sheet) -> float:
-    """Multiply-adds of halves on a multiprocessor's tensor cores per cycle."""
+    """Multiply-adds of 16-bit floats per cycle on the tensor cores of one multiprocessor."""
     return sheet.tensor_rate * 1e12 / (2 * sheet.multiprocessors * sheet.clock * 1e9)
 
 
@@ -82,10 +82,10 @@ def _guess(sheet: Sheet) -> GuessedCycles:
 
 
 def _products(sheet: Sheet) -> ProductTimes:
-    """The rates of the data sheet, reached in full."""
-    # a tile of n columns reads the other factor once in 2*n/rate cycles: as long as it multiplies
-    # where rate*width/BANKS columns share a reading; width is 2, that of halves
-    # a warp of 8x4 threads, each with n sums, reads (8 + 4) * root(n) floats for 32 * n products
+    """Assumes that the rates of the data sheet are reached."""
+    # With rate*width/BANKS columns, reading the other factor takes as long as multiplying. The
+    # width of 16-bit floats is 2 bytes.
+    # A warp of 8x4 threads with n sums each reads (8 + 4) * sqrt(n) floats for 32 * n products.
     read = (8 + 4) / WARP * sheet.lanes * FLOAT / BANKS
     stored = sheet.cache_rate * 1e9
     return ProductTimes(
@@ -98,25 +98,25 @@ def _products(sheet: Sheet) -> ProductTimes:
 
 
 def _parts(sheet: Sheet) -> PartTimes:
-    """Another kernel writes and reads what it adds: two ways to memory and back.
+    """The combining kernel costs two round trips to memory.
 
-    A model that nobody has checked must promise much before it costs a kernel.
+    The estimate is unchecked, so a split must promise a large gain before it adds a kernel.
     """
     adding = 2 * _latency(sheet)
-    # a warp has one word of each lane under way until the next one is asked for
+    # A warp has one load per lane in flight.
     alone = WARP * WORD / _latency(sheet) / 1e9
     return PartTimes(gain=0.5, adding=adding, adding_online=adding, programs=4, sharing=4,
                      alike=1.25, alone=alone)
 
 
 def _held(sheet: Sheet) -> int:
-    """Registers of a thread where a multiprocessor holds as many threads as it can: a power of 2.
-    """
+    """Registers per thread at full occupancy, rounded down to a power of 2."""
     return 1 << (sheet.registers // sheet.threads).bit_length() - 1
 
 
 def _rows(sheet: Sheet) -> RowTiles:
-    """A program has four warps with two words a thread, or rows in a fourth of the registers."""
+    """A program has four warps with two words per thread, or rows that fill a quarter of the
+    registers."""
     held, word = _held(sheet), WORD // FLOAT
     whole = sheet.registers // 4
     small = 4 * WARP * 2 * word

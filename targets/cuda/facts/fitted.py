@@ -1,6 +1,7 @@
-"""The numbers by which schedules are chosen and that no manual of a device states.
+"""Numbers that the schedule rules need and that no device's manual states.
 
-Each field says its unit. A device whose numbers nobody has fitted has them from its data sheet.
+Each field gives its unit. A device without fitted numbers gets estimates from its data sheet
+(`data_sheet.py`).
 """
 
 from __future__ import annotations
@@ -10,207 +11,216 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ProductTimes:
-    """The model of time in `scheduling/products/time.py`: tiles whose factors all threads load."""
+    """The cost model of ordinary product tiles, whose factors are loaded by all threads of the
+    program (`scheduling/products/time.py`)."""
 
     efficiency: float
-    """Part of the rate of tensor cores that large products reach."""
+    """The share of the tensor cores' peak rate that large products reach."""
     fma_efficiency: float
-    """Likewise of FMA units."""
+    """The same for FMA units."""
     half_columns: float
-    """Columns of a tile that multiplies at half of that rate on tensor cores: instructions read all
-    rows of the other factor again for each group of columns."""
+    """The number of columns at which a tile reaches half of that rate on tensor cores. Narrow tiles
+    are slower because each instruction reads all rows of the other factor again."""
     group_rows: int
-    """Rows that the warps of a group multiply at once."""
+    """Rows that a warp group multiplies with one instruction."""
     group_warps: int
-    """Warps of such a group."""
+    """Warps in a warp group."""
     short_rows: float
-    """Seconds that 256 bytes of the sum take longer in a tile of fewer rows than a group's: every
-    warp then loads its operands into registers."""
+    """Extra seconds per 256 bytes of the summed dim in a tile with fewer rows than a warp group
+    multiplies. Each warp then loads its operands into registers."""
     fma_loads: float
-    """What loads of factors cost on FMA units for n sums of a thread, in parts of the time of their
-    products, times the root of n."""
+    """The cost c of loading factors on FMA units. With n sums per thread, loads take c / sqrt(n) of
+    the time of the multiply-adds."""
     latency: float
-    """Seconds until data of the device's memory are there."""
+    """Seconds from a load's issue until its data arrive from device memory."""
     step: float
-    """Seconds of a step of the sum besides its products and loads."""
+    """Overhead of one loop iteration in seconds, without its products and loads."""
     start: float
-    """Seconds before the first step and after the last: the launch, addresses."""
+    """Seconds spent outside the loop: the launch and the computation of addresses."""
     filled: float
-    """Part of the loads of each stage before the first step that nothing hides."""
+    """The share of the loads in each prologue stage that nothing hides."""
     stored: float
-    """Bytes per second that the epilogue of a multiprocessor reads and writes, in a program that is
-    alone there."""
+    """Bytes per second that the epilogue on one multiprocessor reads and writes if only one program
+    runs there."""
     stored_among_others: float
-    """Likewise in one among others."""
+    """The same if several programs share the multiprocessor."""
     memory: float
-    """Part of the memory's bandwidth that is reached."""
+    """The share of the memory bandwidth that is reached."""
     beside_memory: float
-    """Part of the shorter of computing and what memory takes that the longer one does not hide."""
+    """Computation and memory traffic overlap imperfectly: this share of the shorter of the two adds
+    to the longer."""
     hiding: int
-    """How well multiplying and loading hide each other: a power, of which the sum's root lies
-    between the sum of both times (1) and the longer one (infinity)."""
+    """How well products and loads overlap: the exponent p of the p-norm of both times. With p = 1
+    they add up; with p = infinity the longer one counts."""
     waiting: int
-    """Likewise of both and a step's latency."""
+    """The same for the overlap of both with the latency of an iteration."""
     registers: int
     """Registers that a thread needs besides its sums."""
     spilled: float
-    """Seconds that programs take longer whose threads spill registers. A guess."""
+    """Extra seconds of a program whose threads spill registers. A guess."""
     column_threads: int
-    """Threads that share a row of sums on tensor cores."""
+    """Threads that share a row of the accumulator on tensor cores."""
     alike: float
-    """Times that differ by less than such a part are alike; then larger tiles are better."""
+    """Two predictions within this relative difference count as equal. The larger tile then wins."""
 
 
 @dataclass(frozen=True)
 class CopiedTimes:
-    """The model in `scheduling/specialized_tiles.py`: tiles whose factors a warp of their own
-    copies."""
+    """The cost model of warp-specialized tiles, whose factors a producer warp copies
+    (`scheduling/specialized_tiles.py`)."""
 
     start: float
-    """Seconds before the first step and after the last: the launch, the first loads."""
+    """Seconds spent outside the loop: the launch and the first loads."""
     efficiency: float
-    """Part of the rate of tensor cores."""
+    """The share of the tensor cores' peak rate that large products reach."""
     half_columns: float
-    """Columns of a tile that multiplies at half of that."""
+    """The number of columns at which a tile reaches half of that rate."""
     loads: float
-    """How many times as fast tiles are loaded at once as by threads."""
+    """The speed of bulk copies of tiles relative to loads by threads."""
     latency: float
-    """Seconds after which a stage that is free again is full."""
+    """Seconds from the release of a stage until it is full again."""
     stored: float
-    """Bytes per second that a multiprocessor reads and writes after the sums."""
+    """Bytes per second that the epilogue on one multiprocessor reads and writes."""
     hiding: int
     """As in `ProductTimes`."""
     waiting: int
     """As in `ProductTimes`."""
     reach: int
-    """Elements of the shortest rows that reach to a diagonal and are walked so, in attention."""
+    """The shortest causal rows, in elements, for which attention uses warp specialization."""
     caution: float
-    """How many times as long other tiles must take by the models, which err."""
+    """Predictions have errors, so ordinary tiles are replaced only if they are predicted to take
+    this many times as long."""
 
 
 @dataclass(frozen=True)
 class PartTimes:
-    """When sums and walks are cut into parts: `products/parts.py`, `attention_parts.py`."""
+    """When to split reductions (`products/parts.py`: split-K; `attention_parts.py`: split-KV)."""
 
     gain: float
-    """Part of the time of the whole that parts must stay below."""
+    """A split must be predicted to take less than this share of the unsplit time."""
     adding: float
-    """Seconds that another kernel of a graph takes, however little it does."""
+    """Seconds that one more small kernel takes in a CUDA graph."""
     adding_online: float
-    """Likewise one that adds the parts of attention."""
+    """The same for the kernel that combines the parts of attention."""
     programs: int
-    """Programs for each multiprocessor that keep its loads coming: of a vector and a matrix."""
+    """Programs per multiprocessor that keep enough loads in flight, for products of a vector and a
+    matrix."""
     sharing: int
-    """Programs of attention that a multiprocessor holds at a time."""
+    """Programs of attention that are resident on a multiprocessor at the same time."""
     alike: float
-    """How many times as slow fewer parts may be, and are taken."""
+    """A smaller number of parts is preferred if it takes at most this many times as long."""
     alone: float
-    """GB/s that a program of one row asks for, which loads nothing ahead of a step."""
+    """GB/s that a program of one row requests if it prefetches nothing."""
 
 
 @dataclass(frozen=True)
 class RowTiles:
-    """Tiles of kernels that memory bounds: `scheduling/memory_bound.py`."""
+    """Tiles of memory-bound kernels (`scheduling/memory_bound.py`).
+
+    A word is an aligned vector load. A row is held if its program keeps all of it in registers.
+    """
 
     elements: int
-    """Elements of a program of an elementwise kernel."""
+    """Elements per program of an elementwise kernel."""
     side: int
-    """Bytes of a side of its tile, where memory runs in two directions."""
+    """The side of its tile in bytes if operands are contiguous along different axes."""
     longest_whole: int
-    """Elements of the longest axis that one program holds whole."""
+    """The longest axis, in elements, that one program holds."""
     held: int
-    """Elements of held rows in each thread, where there are many rows: enough words on their way,
-    and no registers spill."""
+    """Elements of held rows per thread if there are many rows. It keeps enough loads in flight
+    without spilling registers."""
     least_held: int
-    """Elements that a thread has at least, where rows are short."""
+    """The smallest number of elements per thread, for short rows."""
     alone: int
-    """Elements of the longest row of words that one warp holds, where it is a program's only one.
-    """
+    """The longest row, in elements, that a program of a single warp holds."""
     read_words: int
-    """Words of a row in each thread, where a row is summed up once, and little is written."""
+    """Words of a row per thread if each row is reduced once and little is written."""
     shared: tuple[int, int]
-    """Bytes of operands that all rows read, from and up to which rows share a program that loads
-    them once."""
+    """The smallest and largest size, in bytes, of operands common to all rows for which several
+    rows share a program, so that it loads these operands once."""
     held_sharing: int
-    """Elements of held rows in each thread of such a program."""
+    """Elements of held rows per thread of such a program."""
     sharing_warps: int
-    """Warps of such a program, at most."""
+    """The largest number of warps of such a program."""
     step: int
-    """Elements of a longer row that one trip of a reduction takes, in words."""
+    """Elements per iteration of the reduction of a row that is too long to hold, loaded as words.
+    """
     step_apart: int
-    """Likewise one by one."""
+    """The same if elements are loaded one by one."""
     step_once: int
-    """Likewise where the row is walked only once."""
+    """The same if the row is read only once."""
     step_open: int
-    """Likewise where its length is not known."""
+    """The same if the row's length is known only at run time."""
     step_warps: int
     """Warps for `step`."""
     step_apart_warps: int
     """Warps for `step_apart`."""
     other_step_warps: int
-    """Warps for other steps."""
+    """Warps for the other steps."""
     step_online: int
-    """Elements of a trip through a row that begins between words, where one walk finds a maximum
-    and its sums."""
+    """Elements per iteration of an online softmax over a row that is not aligned to words."""
     online_warps: int
     """Warps for `step_online`."""
     step_scan: int
-    """Elements of a trip through a row that is scanned."""
+    """Elements per iteration of a scan."""
     scan_warps: int
     """Warps for `step_scan`."""
     short: int
-    """Elements of a row that a few programs walk in less time than another kernel takes to begin.
-    """
+    """The longest row, in elements, that a few programs reduce in less time than the launch of
+    another kernel takes."""
     height: int
-    """Rows that one program computes, at most, except for very short ones."""
+    """The largest number of rows per program, except for very short rows."""
     open_height: int
-    """Likewise where the number of rows is not known."""
+    """The same if the number of rows is known only at run time."""
     beside: int
-    """Results side by side, of sums across memory."""
+    """Adjacent results per program of a column sum."""
     across: int
-    """Rows that one trip of such a sum takes."""
+    """Rows per iteration of a column sum."""
     across_warps: int
-    """Warps for it."""
+    """Warps of a column sum."""
     programs: int
-    """Programs for each multiprocessor that short rows are to be divided into."""
+    """The number of programs per multiprocessor that a kernel of short rows should have."""
 
 
 @dataclass(frozen=True)
 class GuessedCycles:
-    """The guess that orders candidates of tuning: `scheduling/search.py`. All are of one
-    multiprocessor."""
+    """The rough cost model that orders the tuner's candidates (`scheduling/search.py`). All numbers
+    are for one multiprocessor."""
 
     narrow_rate: float
-    """Multiply-adds per cycle of factors of 2 bytes and less."""
+    """Multiply-adds per cycle for factors of at most 2 bytes."""
     wide_rate: float
-    """Likewise of others."""
+    """The same for wider factors."""
     ungrouped: float
-    """Part of these rates in tiles that no group of warps multiplies, where there are groups."""
+    """The share of these rates that tiles reach without warp-group instructions, on devices that
+    have such instructions."""
     near_bytes: float
-    """Bytes per cycle from the shared cache."""
+    """Bytes per cycle from the L2 cache."""
     latency: float
-    """Cycles until they are there."""
+    """The latency of such a load in cycles."""
     step: float
-    """Cycles of a step besides its products and loads."""
+    """Overhead of an iteration in cycles, without its products and loads."""
     start: float
-    """Cycles of a program besides its steps."""
+    """Overhead of a program in cycles, without its iterations."""
 
 
 @dataclass(frozen=True)
 class EarlyLaunches:
-    """What a kernel loads before the one that it follows is done: `emit/specialized/early.py`."""
+    """What a kernel loads before the preceding kernel has finished, with programmatic dependent
+    launch (`emit/specialized/early.py`)."""
 
     held: int
-    """Bytes of a thread up to which constants are held while it waits."""
+    """The largest size, in bytes per thread, of constants that are loaded before the wait."""
     trips: int
-    """Trips of the longest loop that is written out for that."""
+    """The largest trip count of a loop that is unrolled for this purpose."""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """All numbers of a device. `on`: the device on which they were fitted; empty for a data sheet.
+    """All numbers of a device.
 
-    `copied`: None where no warp copies tiles for others.
+    `on` names the device on which they were fitted. It is empty if they come from a data sheet.
+    `copied` is None if the device has no warp specialization.
     """
 
     on: str
@@ -221,10 +231,12 @@ class Fitted:
     guess: GuessedCycles
     early: EarlyLaunches
     graph_lanes: int
-    """Chains of a graph's kernels that run side by side, at most."""
+    """The largest number of chains of kernels in a CUDA graph that run concurrently."""
     joined_channels: int
-    """Channels that groups of a convolution are joined to, where tensor cores multiply them."""
+    """Groups of a convolution are joined until they have this many channels, if tensor cores
+    multiply them."""
     strip_programs: float
-    """Programs for each multiprocessor that strips of depthwise convolutions are cut into."""
+    """The number of programs per multiprocessor into which depthwise convolutions are cut."""
     read_once: float
-    """Part of the shared cache from which on it need not keep a matrix that is read once."""
+    """A matrix that is read once uses streaming loads if it is larger than this share of the L2
+    cache."""
