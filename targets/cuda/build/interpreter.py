@@ -12,7 +12,6 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +20,16 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation
 
 from dialects.block import KernelOp, StoreOp
-from dialects.host import host_function
-from dialects.host.interpret import interpret_host
 from dialects.strata import types as t
-from dialects.strata.binding import EvaluationError
 from dialects.strata.types import Array, BufferType
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
-from targets.base import Executable
 from targets.cuda.build.compile import triton_version
 from targets.cuda.emit import EmitOptions, emit_kernel
 from targets.cuda.errors import CudaError
 from targets.cuda.runtime.plan import host_notes
+from targets.interpreted import InterpretedHost
 
 _WORKER = Path(__file__).parent / "workers" / "interpret_kernels.py"
 _ELEMENTS: dict[Attribute, str] = {
@@ -56,8 +52,11 @@ class Interpreter:
             stderr=subprocess.DEVNULL)
         self._finalizer = weakref.finalize(self, _stop, self._process)
 
-    def run(self, kernel: KernelOp, buffers: Sequence[Array], sizes: Mapping[Symbol, int]) -> None:
+    def run(
+        self, kernel: Operation, buffers: Sequence[Array], sizes: Mapping[Symbol, int]
+    ) -> None:
         """Run a kernel on C-contiguous arrays, in place. Raises CudaError naming the kernel."""
+        assert isinstance(kernel, KernelOp)
         programs = int(product(kernel.grid.data).evaluate(sizes))
         if programs == 0:
             return
@@ -114,28 +113,9 @@ def _written(kernel: KernelOp) -> set[int]:
     return {k for k, buffer in enumerate(kernel.buffers) if buffer in stored}
 
 
-@dataclass
-class InterpretedExecutable(Executable):
+class InterpretedExecutable(InterpretedHost):
     """A model whose launches run in Triton's interpreter."""
 
-    module: ModuleOp
-    weights: WeightStore
-    exact: bool = False
-
-    def __post_init__(self) -> None:
-        function = host_function(self.module)
-        self.input_names, self.output_names = function.input_names, function.output_names
-        self.notes = host_notes(self.module)
-        self._interpreter = Interpreter(self.exact)
-
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
-        try:
-            return interpret_host(self.module, inputs, self.weights, self._run_kernel)
-        except EvaluationError as error:
-            raise CudaError(str(error)) from error
-
-    def _run_kernel(
-        self, kernel: Operation, buffers: Sequence[Array], sizes: dict[Symbol, int]
-    ) -> None:
-        assert isinstance(kernel, KernelOp)
-        self._interpreter.run(kernel, buffers, sizes)
+    def __init__(self, module: ModuleOp, weights: WeightStore, exact: bool = False):
+        super().__init__(module, weights, Interpreter(exact).run)
+        self.notes = host_notes(module)

@@ -13,7 +13,7 @@ import pytest
 
 from dialects.strata.weights import WeightStore
 from targets.cuda.build.compile import CompileOptions, Job, compile_kernels
-from targets.cuda.build.interpreter import InterpretedExecutable
+from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import EmitOptions, emit_kernel
 from targets.cuda.emit.specialized import early
 from targets.cuda.facts.h200 import H200
@@ -21,6 +21,7 @@ from targets.cuda.runtime import driver_graph
 from targets.cuda.runtime.driver_graph import CopyNode, Graph
 from targets.cuda.runtime.kernels import overlapping
 from targets.cuda.runtime.plan import constant_buffers, plan_host
+from targets.interpreted import InterpretedHost
 from tests.targets.cuda.samples import kernel_of, parse
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
@@ -130,10 +131,10 @@ def test_written_out_loops_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     x, w, z, b = (a.astype(np.float32) for a in (x, w, z, b))
     monkeypatch.setattr(early, "WAIT", "pass")
     monkeypatch.setattr(early, "BEGIN", "pass")
-    executable = InterpretedExecutable(parse(MODULE), WeightStore({"W": w, "B": b}))
-    interpreter = executable._interpreter
+    interpreter = Interpreter()
     interpreter._options = replace(interpreter._options, constants=WEIGHTS,
                                    early=H200.early)
+    executable = InterpretedHost(parse(MODULE), WeightStore({"W": w, "B": b}), interpreter.run)
     [y] = executable.run([x, z])
     np.testing.assert_allclose(y, 2 * (x @ w) + b, rtol=1e-4, atol=1e-4)
 
