@@ -44,7 +44,6 @@ class StrataRep(BackendRep):
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The outputs. `inputs`: a list in the model's order, or a mapping by name."""
-        del kwargs
         arrays = self._by_name(inputs)
         while True:
             try:
@@ -105,7 +104,6 @@ class StrataBackend(Backend):
         **kwargs: Any,
     ) -> tuple[Any, ...]:
         """Run one node on arrays, at the newest opset or that of the option `opset_version`."""
-        del outputs_info
         version = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
         arrays = _named(inputs, [name for name in node.input if name])
         model = _model_of_node(node, arrays, version)

@@ -72,7 +72,6 @@ class _UntilExit(Instrument):
     """Ends a compilation in a thread once the main thread has ended."""
 
     def before(self, step: Step, state: State) -> None:
-        del step, state
         if not threading.main_thread().is_alive():
             raise Stopped
 

@@ -48,7 +48,6 @@ class Executable(ABC):
         contents, if it is on the device and has the layout that kernels expect. Other outputs are
         computed as before.
         """
-        del inputs
         return ()
 
 

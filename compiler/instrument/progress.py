@@ -139,7 +139,6 @@ class Progress(Instrument):
             """`12 of 40, 14 s so far, about 20 s left`."""
 
             def render(self, task: Any) -> Text:
-                del task
                 return Text(facts())
 
         bar = Bar(TextColumn("{task.description}", markup=False), BarColumn(20), Facts(),

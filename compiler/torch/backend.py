@@ -46,7 +46,6 @@ def strata(
         chosen["mode"] = mode
 
     def infer(graph: Any, inputs: Sequence[Any]) -> Run:
-        del inputs
         return _boxed(Program(graph, chosen, _take_writes(graph)))
 
     compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
@@ -86,7 +85,6 @@ def _boxed(function: Run) -> Run:
 
 
 def _eager(graph: Any, inputs: Sequence[Any]) -> Run:
-    del inputs
     return _boxed(graph.forward)
 
 

@@ -69,7 +69,6 @@ class _Supported:
     bad: set[str]
 
     def is_node_supported(self, submodules: Mapping[str, Any], node: Any) -> bool:
-        del submodules
         if node.op != "call_function" or node.name in self.bad:
             return False
         meta = node.meta.get("val")

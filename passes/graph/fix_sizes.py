@@ -41,7 +41,6 @@ class GraphFixSizes(StrataPass):
     values: tuple[int, ...]
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        del context
         if len(self.names) != len(self.values):
             raise PassError(self.name, [("", f"there are {len(self.names)} names for "
                                              f"{len(self.values)} values")])

@@ -77,7 +77,6 @@ def _change(function: Function) -> Callable[[Block, Sequence[SSAValue]], Operati
 
 
 def _scaled(block: Block, arguments: Sequence[SSAValue]) -> Operation:
-    del block
     total, factor = arguments
     return arith.MulfOp(total, factor)
 

@@ -344,11 +344,9 @@ def _last(lower: Value, upper: Value, step: int) -> Expr | None:
 
 def _ignore(op: PrefetchOp, context: Context) -> None:
     """Nothing to emit: Triton's software pipelining prefetches by itself."""
-    del op, context
 
 
 def _refuse_scratch(op: ScratchOp, context: Context) -> None:
-    del op, context
     raise EmitError("block.scratch is memory of one CPU program; on CUDA place the value in a "
                     "tile or in a buffer of its own")
 

@@ -56,7 +56,6 @@ class ControlProgram:
 
     def runner(self, order: RunOrder) -> ControlRunner:
         """An object that runs it."""
-        del order
         return ControlRunner(self)
 
 
@@ -84,7 +83,6 @@ class ControlRunner:
 
     def drop_oldest(self, call: Call) -> bool:
         """Free what other calls have left: nothing, since the pools do that themselves."""
-        del call
         return False
 
     def close(self) -> None:

@@ -101,7 +101,6 @@ class TorchPool:
             raise _full(str(error)) from None
 
     def free(self, address: int, stream: int) -> None:
-        del stream
         self.torch.cuda.caching_allocator_delete(address)
 
 
@@ -119,7 +118,6 @@ class KeptBlocks:
         weakref.finalize(self, _release, self._free, driver.free).atexit = False
 
     def allocate(self, size: int, stream: int) -> int:
-        del stream
         size = _rounded(size)
         if self._free[size]:
             return self._free[size].pop()

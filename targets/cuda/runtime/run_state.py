@@ -58,8 +58,8 @@ def follows(stream: int) -> Callable[[RunState], bool]:
 
 
 def _finish(order: RunOrder, runner: GraphRunner | ControlRunner) -> None:
-    """Wait for the runs of a collected state, before its memory and kernels are freed."""
+    """Wait for the runs of a collected state, before its memory and kernels, which `runner` holds,
+    are freed."""
     with suppress(CudaError):
         driver.use_device()
         order.finish()
-    del runner

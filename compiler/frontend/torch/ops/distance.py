@@ -19,7 +19,6 @@ def cdist(n: Node, a: Value, b: Value, p: float, compute_mode: int | None) -> Va
 
     It is summed from differences, also where PyTorch multiplies matrices, which is less exact.
     """
-    del compute_mode
     rows = n.reshape(a, [*a.shape[:-1], 1, a.shape[-1]])
     others = n.reshape(b, [*b.shape[:-2], 1, *b.shape[-2:]])
     apart, axis = n(SubOp, rows, others), max(a.rank, b.rank)
