@@ -16,88 +16,19 @@ store and the list of remarks.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from dialects.strata.schedule_options import OptionContext
 from dialects.strata.weights import WeightStore
-from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_name
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from dialects.loop import KernelOp, NestOp
-    from dialects.strata.schedule import Schedule
-    from passes.analyses.loop.windows import Window
-    from passes.contract import Caches, Choice, Packing
-
-
-class TargetLike(Protocol):
-    """What passes ask a target. Targets themselves belong to a higher layer."""
-
-    @property
-    def name(self) -> str: ...
-
-    def claims(self, op_name: str) -> bool: ...
-
-    def narrow_factors(self, options: Any) -> Attribute | None: ...
-    def scaled_factors(self, options: Any) -> Attribute | None: ...
-    def narrow_channels(self, options: Any) -> int: ...
-
-    def joined_groups(
-        self, inputs: int, outputs: int, count: int, element: Attribute, options: Any
-    ) -> int: ...
-
-    def byte_factors(self) -> tuple[Attribute, Attribute] | None: ...
-
-    def shortens_constants(self) -> bool: ...
-    def scans(self) -> bool: ...
-
-    def programs(self, options: Any) -> int: ...
-    def short_rows(self, options: Any) -> int: ...
-    def product_parts(self, nest: NestOp, options: Any) -> tuple[Symbol, int] | None: ...
-
-    def multiplies(self, element: Attribute, options: Any) -> bool: ...
-    def widens(self, options: Any) -> Collection[Attribute]: ...
-
-    def group_rows(self, rows: int | None, groups: int | None, options: Any) -> int: ...
-
-    def gathers(self, options: Any) -> bool: ...
-
-    def checks_indices(self, options: Any) -> bool: ...
-    def checks_accesses(self, options: Any) -> bool: ...
-
-    def panels(
-        self, kernel: KernelOp, nest: NestOp, constants: Collection[int], options: Any
-    ) -> Mapping[int, Packing] | None: ...
-
-    def shorten(
-        self, nest: NestOp, data: int, windows: Sequence[Window], options: Any
-    ) -> Sequence[Window]: ...
-
-    def row_memory(self, options: Any) -> int: ...
-    def apart_memory(self, kernel: Any, options: Any) -> int: ...
-    def joins_online(self, kernel: Any, options: Any) -> bool: ...
-
-    def online_parts(self, kernel: Any, options: Any) -> int: ...
-
-    def prefetches(self, options: Any) -> Caches | None: ...
-
-    def prepare(self, kernel: KernelOp, options: Any) -> None: ...
-
-    def decodes(self, element: Attribute, options: Any) -> bool: ...
-
-    def encodes(self, element: Attribute, options: Any) -> bool: ...
-
-    def schedule(self, kernel: KernelOp, options: Any) -> Schedule: ...
+from passes.contract import Choice, Facts, Rules
 
 
 @dataclass(frozen=True)
@@ -135,15 +66,16 @@ class Limits:
 
 @dataclass
 class StrataContext(OptionContext):
-    """xDSL's context, plus what our passes need: weights, target, options, remarks."""
+    """xDSL's context, plus what our passes need: weights, the target's facts and rules, remarks."""
 
     weights: WeightStore = field(default_factory=WeightStore)
-    target: TargetLike | None = None
-    options: Any = None
-    """The target's options, which passes only hand on to the target."""
+    facts: Facts = field(default_factory=Facts)
+    """What the target states about its machine; without a target, that nothing is known."""
+    rules: Rules | None = None
+    """What the target decides about kernels; None without a target."""
     exact: bool = False
     """Compute quantized models in floats, as they are defined, instead of in integers."""
-    choices: Mapping[str, Choice] = field(default_factory=dict[str, "Choice"])
+    choices: Mapping[str, Choice] = field(default_factory=dict[str, Choice])
     """Schedules that were found by measuring, for this target and its options."""
     limits: Limits = field(default_factory=Limits)
     plugins: tuple[ModuleType, ...] = ()
@@ -157,14 +89,14 @@ class StrataContext(OptionContext):
 
     @staticmethod
     def with_dialects(
-        weights: WeightStore | None = None, target: TargetLike | None = None,
-        options: Any = None,
+        weights: WeightStore | None = None, facts: Facts | None = None,
+        rules: Rules | None = None,
     ) -> StrataContext:
         """A context with all our dialects registered."""
         from dialects.registry import register_dialects
 
         context = StrataContext(
-            weights=weights or WeightStore(), target=target, options=options)
+            weights=weights or WeightStore(), facts=facts or Facts(), rules=rules)
         register_dialects(context)
         return context
 
@@ -173,7 +105,7 @@ class StrataContext(OptionContext):
         self.noted[Remark(pass_.name, location_name(op), text)] = None
 
     def clone(self) -> StrataContext:
-        """A separate context that shares weights, target and options."""
+        """A separate context that shares weights, facts and rules."""
         return _extended(super().clone(), self)
 
 
@@ -185,7 +117,7 @@ def strata_context(context: Context) -> StrataContext:
 
 
 def _extended(context: Context, extra: StrataContext) -> StrataContext:
-    result = StrataContext(weights=extra.weights, target=extra.target, options=extra.options,
+    result = StrataContext(weights=extra.weights, facts=extra.facts, rules=extra.rules,
                            exact=extra.exact, choices=extra.choices, limits=extra.limits,
                            noted=dict(extra.noted), plugins=extra.plugins,
                            schedule_options=extra.schedule_options)

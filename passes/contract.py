@@ -1,14 +1,29 @@
-"""What passes and targets tell each other: plain data. Imports no pass."""
+"""What passes and targets tell each other. Imports no pass.
+
+`Facts` is what a target states once: data that passes read. `Rules` are the questions whose answer
+depends on a kernel, a nest or a convolution. Both are bound to the options of one compilation. The
+defaults of both are here and nowhere else: they describe a target of which nothing is known. So a
+pass that reads facts need not ask whether there is a target.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Attribute
 
 from dialects.strata.schedule import Schedule
 from dialects.symbolic.symbol import Symbol
 
+if TYPE_CHECKING:
+    from dialects.loop import KernelOp, NestOp
+    from passes.analyses.loop.windows import Window
 
+
+# ---------------------------------------------------------------------- what answers are made of
 @dataclass(frozen=True)
 class Panel:
     """How to pack an operand: panels of `tile` along `axis`, with reduce axes inside in this order.
@@ -53,3 +68,119 @@ class Choice:
 
 Choices = Mapping[str, Choice]
 """Choices by key. A mapping belongs to one target and machine."""
+
+
+# ---------------------------------------------------------------------- facts
+@dataclass(frozen=True)
+class Facts:
+    """What a target states about its machine, under the options of one compilation."""
+
+    target: str = ""
+    """The target's name, for messages."""
+
+    claims: Collection[str] = ()
+    """The names of composite graph operations for which the target provides its own nests."""
+    checks_indices: bool = True
+    """Whether a run ends with an error if the data contain an index out of range."""
+    checks_accesses: bool = False
+    """Whether every access of a kernel is checked against its buffer's bounds."""
+    shortens_constants: bool = False
+    """Whether f32 constants whose values are exact in a 16-bit float are stored as such."""
+
+    narrow_factors: Attribute | None = None
+    """The type to which factors of f32 products are rounded; None: none."""
+    narrow_channels: int = 2
+    """From how many summed channels on a convolution is faster with rounded factors."""
+    scaled_factors: Attribute | None = None
+    """The 8-bit float to which factors of products with weights may be rounded, scaled by row and
+    column; None: none."""
+    byte_factors: tuple[Attribute, Attribute] | None = None
+    """The 8-bit types, i8 or ui8, that are multiplied fastest (left, right); None: any will do."""
+    multiplies: Collection[Attribute] = ()
+    """The float types whose products, summed in f32, are faster than products of f32."""
+    widens: Collection[Attribute] = ()
+    """The float types whose values are better kept as f32 if they are read often as factors."""
+    decodes: Collection[Attribute] = ()
+    """The narrow float types with a native conversion to f32."""
+    encodes: Collection[Attribute] = ()
+    """The narrow float types with a native conversion from f32 that also treats values out of range
+    as the type's definition says."""
+
+    programs: int = 1
+    """How many programs keep the machine busy; a full reduction is split among this many."""
+    short_rows: int = 0
+    """Up to how many elements of a row a few programs reduce in less time than it takes to launch
+    another kernel; 0: none."""
+    row_memory: int = 0
+    """How many bytes of a row a program may keep between nests of a kernel; 0: none."""
+    scans: bool = False
+    """Whether a sequential scan, which keeps a running result, is faster than a parallel scan in
+    logarithmically many steps."""
+    gathers: bool = False
+    """Whether products read gathered factors as fast as contiguous ones."""
+    prefetches: Caches | None = None
+    """The caches that programs prefetch operands into; None: the target does not prefetch."""
+
+
+# ---------------------------------------------------------------------- rules
+class Rules(ABC):
+    """What a target decides about single kernels, nests and convolutions."""
+
+    @abstractmethod
+    def schedule(self, kernel: KernelOp) -> Schedule:
+        """Choose a schedule for a kernel: ordered rules plus a fallback."""
+
+    def prepare(self, kernel: KernelOp) -> None:
+        """Rewrite a kernel's axes for this target (split, fuse) before scheduling."""
+        return None
+
+    def panels(
+        self, kernel: KernelOp, nest: NestOp, constants: Collection[int]
+    ) -> Mapping[int, Packing] | None:
+        """Which inputs of a contraction to pack into panels; None: keep operands as they are.
+
+        `constants`: the inputs that are constants. If the kernel already has a schedule, that
+        decides; otherwise the target's rules do. A `Border` is a copy with its dims in another
+        order. An input whose packing is None also stays as it is; other padded inputs get a border.
+        """
+        return None
+
+    def joined_groups(self, inputs: int, outputs: int, count: int, element: Attribute) -> int:
+        """How many of a convolution's `count` groups to multiply as one, with zeros between them.
+        The number divides `count`. `inputs`, `outputs`: the channels of one group."""
+        return 1
+
+    def group_rows(self, rows: int | None, groups: int | None) -> int:
+        """How many rows of a group of a grouped product share one load of the group's matrix.
+        1: each row loads its own. A size of None is known only at run time."""
+        return 1
+
+    def shorten(self, nest: NestOp, data: int, windows: Sequence[Window]) -> Sequence[Window]:
+        """Along which windows of a convolution Winograd's minimal filtering pays, in this order: at
+        most two.
+
+        `data`: the input that the windows move over; the other input is a constant filter.
+        """
+        return ()
+
+    def product_parts(self, nest: NestOp) -> tuple[Symbol, int] | None:
+        """A summed axis of a contraction, and into how many equal parts to split it (split-K): the
+        partial sums are computed in parallel, then added. Each part is longer than one element.
+        None: do not split.
+
+        Asked again about one of the parts, it returns None.
+        """
+        return None
+
+    def apart_memory(self, kernel: KernelOp) -> int:
+        """Up to how many bytes of intermediate values a fused kernel is faster split; 0: never."""
+        return 0
+
+    def joins_online(self, kernel: KernelOp) -> bool:
+        """Whether the fused kernel, with one pass over its data and sums that follow a running
+        maximum (online softmax), is faster than the kernels from which it was fused."""
+        return False
+
+    def online_parts(self, kernel: KernelOp) -> int:
+        """Into how many equal parts to split the reduction of such a kernel; 1: do not split."""
+        return 1

@@ -43,7 +43,7 @@ def check_levels(
 
     `known`: texts that were executed before, here or on the way to another target.
     """
-    target = context.target.name if context.target else "no target"
+    target = context.facts.target or "no target"
     for step in lower(module, context):
         text = str(module)
         if (step.startswith("graph-") and step != "graph-to-loop") or text in known:

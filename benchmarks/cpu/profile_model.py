@@ -30,7 +30,6 @@ from dialects.loop import KernelOp as LoopKernelOp
 from dialects.strata.types import Array
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
-from passes.base import StrataContext
 from passes.registry import parse_passes
 from targets.base import TargetOptions, find_target
 from targets.cpu.build.cache import ObjectCache
@@ -145,8 +144,7 @@ def profile(
 ) -> Profile:
     """Compile a model, run it launch by launch."""
     model = load_model(path, ImportOptions(dims=dims))
-    context = StrataContext.with_dialects(model.weights, find_target("cpu"),
-                                         TargetOptions(precision=precision))
+    context = find_target("cpu").bind(TargetOptions(precision=precision)).context(model.weights)
     found = Profile()
     for step in PIPELINE:
         if step.name == "loop-to-block":

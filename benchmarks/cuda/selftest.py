@@ -158,7 +158,7 @@ def run_sample(sample: Sample, options: TargetOptions, report: Report) -> None:
     buffers = sample.buffers(kernel)
     inputs, outputs = _split(kernel, buffers)
     interpret_kernel(kernel, buffers, sample.values)
-    executable = TARGET.load(as_model(kernel), WeightStore(), options)
+    executable = TARGET.bind(options).running.load(as_model(kernel), WeightStore())
     worst = 0.0
     for _ in range(2):
         for found, expected in zip(executable.run(inputs), outputs, strict=True):
@@ -184,7 +184,7 @@ def run_floats(element: str, options: TargetOptions, report: Report) -> None:
     buffers = Sample(float_kernel(element)).buffers(kernel)
     with np.errstate(all="ignore"):
         interpret_kernel(kernel, buffers, {})
-    [found] = TARGET.load(as_model(kernel), WeightStore(), options).run([buffers[0]])
+    [found] = TARGET.bind(options).running.load(as_model(kernel), WeightStore()).run([buffers[0]])
     step = {"f32": 2.0**-23, "f64": 2.0**-52, "f16": 2.0**-10, "bf16": 2.0**-7}[element]
     errors = {op: _steps(a, b, step) for op, a, b in zip(FLOAT_OPS, found, buffers[1], strict=True)}
     for op in sorted(errors, key=lambda name: errors[name])[-5:]:
@@ -208,7 +208,7 @@ def run_integers(element: str, options: TargetOptions, report: Report) -> None:
     buffers = sample.buffers(kernel)
     buffers[0][0] *= -3
     interpret_kernel(kernel, buffers, {})
-    [found] = TARGET.load(as_model(kernel), WeightStore(), options).run([buffers[0]])
+    [found] = TARGET.bind(options).running.load(as_model(kernel), WeightStore()).run([buffers[0]])
     wrong = [op for op, a, b in zip(INTEGER_OPS, found, buffers[1], strict=True)
              if not np.array_equal(a, b)]
     report.check(f"integers {element} {' '.join(wrong)}".strip(), float(len(wrong)), 0.0)
@@ -217,7 +217,7 @@ def run_integers(element: str, options: TargetOptions, report: Report) -> None:
 def run_product(case: Case, options: TargetOptions, report: Report) -> None:
     """Exact, one by one and as a graph: the product, and the shares of its zero points."""
     expected = case.expected()
-    executable = TARGET.load(*case.lowered(options), options)
+    executable = TARGET.bind(options).running.load(*case.lowered(options))
     wrong = max(int(np.count_nonzero(executable.run(case.inputs)[0] != expected))
                 for _ in range(2))
     timing = ""
@@ -245,7 +245,7 @@ def run_program(
             return
     hidden = nullcontext() if tensors is not None else _torch_hidden()
     with hidden, patch.object(driver, "has_pools", lambda: memory != "kept blocks"):
-        executable = TARGET.load(*lowered(program.text), options)
+        executable = TARGET.bind(options).running.load(*lowered(program.text))
         for inputs in (*program.inputs, *program.inputs):
             given = inputs if tensors is None else [
                 tensors.from_numpy(np.array(a)).cuda() for a in inputs]
@@ -280,7 +280,7 @@ def run_refusal(
     report: Report,
 ) -> None:
     """The words are right, and the program stays usable."""
-    executable = TARGET.load(*lowered(program.text), options)
+    executable = TARGET.bind(options).running.load(*lowered(program.text))
     said: list[str] = []
     for _ in range(2):
         try:
@@ -297,7 +297,7 @@ def run_loop(program: Program, options: TargetOptions, report: Report) -> None:
     """What a call of a loop's body costs, from Python to the device."""
     first = np.ones((CALLS, 4) if program is STEPS else (4, 3), np.float32)
     inputs = [first, first[0] if program is STEPS else np.array(CALLS)]
-    executable = TARGET.load(*lowered(program.text), options)
+    executable = TARGET.bind(options).running.load(*lowered(program.text))
     executable.run(inputs)
     start = time.perf_counter()
     executable.run(inputs)
@@ -311,7 +311,7 @@ def run_large(sample: Sample, limit: str, options: TargetOptions, report: Report
     kernel = sample.kernel
     inputs, outputs = _split(kernel, sample.buffers(kernel))
     start = time.perf_counter()
-    executable = TARGET.load(as_model(kernel), WeightStore(), options)
+    executable = TARGET.bind(options).running.load(as_model(kernel), WeightStore())
     found = executable.run(inputs)
     first = time.perf_counter() - start
     assert isinstance(executable, CudaExecutable)
@@ -335,7 +335,7 @@ def run_torch(options: TargetOptions, report: Report) -> None:
         report.row("torch tensors", "", "no torch")
         return
     kernel = Sample(samples.SOFTMAX, {"n": 513}).kernel
-    executable = TARGET.load(as_model(kernel), WeightStore(), options)
+    executable = TARGET.bind(options).running.load(as_model(kernel), WeightStore())
     x = torch.randn(513, 1000, device="cuda")
     with torch.cuda.stream(torch.cuda.Stream()):
         for _ in range(3):

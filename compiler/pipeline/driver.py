@@ -39,6 +39,7 @@ from compiler.programs.collection import rare_collections
 from compiler.suggestions import guess
 from compiler.tuning.files import tuned_files
 from passes.base import PassError, StrataContext
+from passes.contract import Facts
 from targets.base import Executable, TargetError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from dialects.strata.types import Array
     from dialects.strata.weights import WeightStore
     from passes.contract import Choices
-    from targets.base import Target
+    from targets.base import Parts, Target
 
 FINAL_LEVEL = LEVEL_NAMES[-1]
 
@@ -71,9 +72,8 @@ class Compiler:
             f"compiler.compile({self.model!r}, target={options.target!r}, ...)")
         self.plugins: Plugins = load_plugins(options.plugins)
         self.target: Target = self.plugins.find_target(options.target)
-        self.target_options = self.target.settled(options.target_options())
         with self.guard("options"):
-            self.target.check(self.target_options)
+            self.parts: Parts = self.target.bind(options.target_options())
         self.planned: list[PlannedStep] = []
         self.files: tuple[str, ...] = ()
         """The files from which the model was read, its own file first; empty if unknown."""
@@ -106,7 +106,12 @@ class Compiler:
         return self.source
 
     def make_context(self, source: Source) -> StrataContext:
-        context = StrataContext.with_dialects(source.weights, self.target, self.target_options)
+        with self.guard("options"):
+            facts = cast(Any, self.parts.facts)
+            if not isinstance(facts, Facts):
+                raise wrong_type("what Target.facts returns", facts, "Facts",
+                                 type(self.target).facts)
+        context = self.parts.context(source.weights)
         context.exact = self.options.exact
         context.choices = self.choices
         context.plugins = self.plugins.modules
@@ -117,12 +122,12 @@ class Compiler:
     @cached_property
     def choices(self) -> Choices:
         """The schedules found by tuning for this target and machine."""
-        key = self.target.tuning_key(self.target_options)
+        key = self.parts.tuning.key()
         if key is None or not tuned_files(self.options):
             return {}
         from compiler.tuning.database import choices_for
 
-        return choices_for(self.options, key, *self.target.library_keys(self.target_options))
+        return choices_for(self.options, key, *self.parts.tuning.library_keys())
 
     def lower(self, to: str | None = None) -> State:
         """Read the model and run the pipeline up to level `to`; None: all of it."""
@@ -224,9 +229,10 @@ class Compiler:
         self.tell(f"{state.name}: emitting {level}")
         started = time.perf_counter()
         with self.guard(f"emit-{level}", state=state):
-            text = cast(Any, self.target.emit(state.module, level, self.target_options))
+            text = cast(Any, self.parts.emission.emit(state.module, level))
             if not isinstance(text, str):
-                raise wrong_type("what Target.emit returns", text, "text", type(self.target).emit)
+                maker = type(self.parts.emission).emit
+                raise wrong_type("what Emission.emit returns", text, "text", maker)
         for instrument in self.instruments:
             instrument.emitted(level, text, time.perf_counter() - started)
         return text
@@ -241,11 +247,11 @@ class Compiler:
         if not any(i.wants_changes for i in self.instruments):  # no earlier text will be run
             state.context.weights.keep_only({key for key, _ in weight_labels(state.module)})
         with self.guard("load", state=state):
-            options = replace(self.target_options, tell=self.count)
-            made = cast(Any, self.target.load(state.module, state.context.weights, options))
+            running, weights = self.parts.running, state.context.weights
+            made = cast(Any, running.load(state.module, weights, self.count))
             if not isinstance(made, Executable):
-                maker = type(self.target).load
-                raise wrong_type("what Target.load returns", made, "an Executable", maker)
+                maker = type(running).load
+                raise wrong_type("what Running.load returns", made, "an Executable", maker)
             return made
 
     def require_final(self, state: State) -> None:

@@ -120,9 +120,9 @@ class Plugins:
         only where a name is not among its own."""
         from dialects.strata.schedule_options import KnownOptions
 
-        return KnownOptions(() if target is None else tuple(target.schedule_options()), lambda: [
+        return KnownOptions(() if target is None else tuple(target.schedule_options), lambda: [
             option for name in self.target_names()
-            for option in self.find_target(name).schedule_options()])
+            for option in self.find_target(name).schedule_options])
 
     def pass_names(self) -> list[str]:
         from passes.registry import pass_names

@@ -15,5 +15,6 @@
 | `whole.py` | a whole model, timed without and with the new schedules |
 | `api.py` | `compiler.tune` |
 
-The tuner is independent of targets: a target provides `candidates`, a `tuning_key` and a `timer`.
+The tuner is independent of targets: a target provides candidates (`Scheduling`), a key
+(`Tuning`) and a timer (`Running`).
 """

@@ -51,9 +51,8 @@ class Contestant:
 
     def timer(self, footprint: int) -> Timer:
         if self._timer is None:
-            target = Compiler(self.job.path, self.job.options).target
-            self._timer = target.timer(self.executable, self.inputs, footprint,
-                                       self.job.options.target_options())
+            running = Compiler(self.job.path, self.job.options).parts.running
+            self._timer = running.timer(self.executable, self.inputs, footprint)
             self._timer(1)
         return self._timer
 

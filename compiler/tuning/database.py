@@ -70,7 +70,7 @@ class Database:
     """The winners of one machine in a file."""
 
     def __init__(self, path: str, machine: str):
-        """`machine`: the target's `tuning_key`, on which schedules depend."""
+        """`machine`: the target's `Tuning.key`, on which schedules depend."""
         self.path, self.description = os.path.abspath(path), machine
         self.machine = hashlib.sha256(machine.encode()).hexdigest()[:16]
 

@@ -42,9 +42,9 @@ class Subject:
                               f"{', '.join(s.name for s in open_sizes)}; --open and --dim "
                               f"{open_sizes[0].name}=N set another")
         sizes = {s: sizes.get(s, DEFAULT_SIZE) for s in signature.symbols()}
-        target, options = self.compilation.target, self.compilation.target_options
+        rules = self.compilation.parts.scheduling.schedule
         tasks, unknown = tasks_of(state.module, state.context.weights, sizes,
-                                  lambda k: target.schedule(k, options), _footprint(state))
+                                  rules, _footprint(state))
         if unknown:
             self.notes.append(f"{len(unknown)} kernels have sizes that only a run knows, and are "
                               f"left to the rules: {some_of(unknown)}")

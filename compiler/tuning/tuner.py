@@ -67,7 +67,7 @@ class Tuner:
         self.options = replace(options, tuned=OFF, specialize=None)
         self.subjects = [Subject(model, self.options, instruments) for model in models]
         self.compilation = self.subjects[0].compilation
-        self.target = self.compilation.target
+        self.target, self.parts = self.compilation.target, self.compilation.parts
         self.plain, self.by_library = self._databases(options)
 
     def _databases(self, options: CompileOptions) -> tuple[Database, Mapping[str, Database]]:
@@ -76,7 +76,7 @@ class Tuner:
         Raises StrataError for a target that cannot be tuned, and if there is no place for a
         database.
         """
-        key = self.target.tuning_key(self.compilation.target_options)
+        key = self.parts.tuning.key()
         if key is None:
             raise StrataError(f"target {self.target.name} cannot be tuned: it offers no schedules "
                               "to choose from besides those of its rules")
@@ -85,7 +85,7 @@ class Tuner:
             raise StrataError("there is no place for what tuning finds: the cache is off",
                               [Problem("no file is named", hint="name one with -o FILE")])
         path = os.path.abspath(path)
-        libraries = self.target.library_keys(self.compilation.target_options)
+        libraries = self.parts.tuning.library_keys()
         if not libraries and self.options.library == "auto":
             raise StrataError(f"target {self.target.name} knows no library here to call")
         return Database(path, key), {x: Database(path, with_library(key, x)) for x in libraries}
@@ -94,7 +94,7 @@ class Tuner:
         """The database for a kernel: that of a library that may implement it, otherwise the plain
         one.
         """
-        library = self.target.library_of(kernel, self.compilation.target_options)
+        library = self.parts.tuning.library_of(kernel)
         return self.plain if library is None else self.by_library[library]
 
     def kept(self) -> str:
@@ -171,7 +171,7 @@ class Tuner:
     @property
     def lanes(self) -> int:
         """The number of kernels that are processed concurrently."""
-        return self.wanted.jobs if self.target.measures_apart() else 1
+        return self.wanted.jobs if self.parts.running.measures_apart else 1
 
     # ------------------------------------------------------------------ times
     def _look(self, works: Sequence[Work], started: float) -> None:
@@ -226,9 +226,9 @@ class Tuner:
     def _search(self, work: Work, mode: Mode, seconds: float) -> None:
         """Raises WorkerError."""
         self.compilation.tell(f"tuning {work.task.name}")
-        options, kernel = self.compilation.target_options, work.task.kernel
+        candidates, kernel = self.parts.scheduling.candidates, work.task.kernel
         rules, until = work.start(), self.clock() + seconds
-        search = Search(lambda s: self.target.candidates(kernel, s, options), work.laboratory,
+        search = Search(lambda s: candidates(kernel, s), work.laboratory,
                         rules, mode, until, self.clock)
         self._keep(work.task, work.row, search, search.run())
 

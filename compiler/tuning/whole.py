@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from compiler.measuring.contest import Run
     from compiler.options import CompileOptions
     from dialects.strata.types import Array
-    from targets.base import Target
+    from targets.parts import Running
 
 CONTEST_SECONDS = 10.0
 """About how long the whole model is timed."""
@@ -37,7 +37,8 @@ def whole_model(
     `jobs`: processes that compile what is not in the cache.
     """
     target = load_plugins(options.plugins).find_target(options.target)
-    threads = jobs if target.measures_apart() else 1
+    running = target.bind(options.target_options()).running
+    threads = jobs if running.measures_apart else 1
     plain = replace(options, threads=threads, specialize=None, dump_dir=None)
     ways = [compile_with(model, replace(plain, tuned=tuned)) for tuned in (OFF, database)]
     known = {Symbol.size(name): size for name, size in sizes.items()}
@@ -45,8 +46,8 @@ def whole_model(
     runs: dict[str, Run] = {
         name: lambda exe=exe: exe.run(inputs)
         for name, exe in zip(("rules", "tuned"), ways, strict=True)}
-    if target.measures_apart():
-        return _apart(target, ways, inputs, plain)
+    if running.measures_apart:
+        return _apart(running, ways, inputs)
     try:
         times = take_turns(runs, rounds_within(runs, CONTEST_SECONDS), 1)
     except ValueError as error:
@@ -56,15 +57,12 @@ def whole_model(
             f"({rules / tuned:.3f}x)")
 
 
-def _apart(
-    target: Target, ways: Sequence[Executable], inputs: Sequence[Array], options: CompileOptions
-) -> str:
+def _apart(running: Running, ways: Sequence[Executable], inputs: Sequence[Array]) -> str:
     """The same, with the target's own timer, in turns."""
-    settled = target.settled(options.target_options())
     for way in ways:
         way.run(inputs)
     try:
-        timers = [target.timer(way.loaded, inputs, 0, settled) for way in ways]
+        timers = [running.timer(way.loaded, inputs, 0) for way in ways]
     except TargetError as error:
         return f"the whole model was not timed: {error}"
     turns = [[timer(1) for timer in timers] for _ in range(TURNS)]

@@ -20,7 +20,8 @@ from dialects.block import KernelOp
 
 if TYPE_CHECKING:
     from compiler.pipeline.state import State
-    from targets.base import Build, TargetOptions
+    from targets.options import TargetOptions
+    from targets.parts import Building
 
 
 # ---------------------------------------------------------------------- compiling
@@ -28,26 +29,24 @@ class Builders:
     """What compiles candidates. Code stays in the cache, where `start` and `measure` find it."""
 
     def __init__(self) -> None:
-        self.known: dict[TargetOptions, Build] = {}
+        self.known: dict[TargetOptions, Building] = {}
 
     def compile(self, job: Job) -> Compiled:
         """Compile the job's module for its sizes."""
         compilation = Compiler(job.path, job.options)
         state = compilation.lower()
         code = compilation.emit(state, compilation.target.levels[0])
-        build = self.of(compilation)
+        building = self.of(compilation)
         with compilation.guard("load", state=state):
-            hopeless = build(state.module, state.context.weights, dict(job.sizes))
+            hopeless = building.build(state.module, state.context.weights, dict(job.sizes))
         kernel = _kernel(state, job.name)
         schedule = "" if kernel.schedule is None else kernel.schedule.text
         return Compiled(hashlib.sha256(code.encode()).hexdigest(), schedule, "; ".join(hopeless))
 
-    def of(self, compilation: Compiler) -> Build:
+    def of(self, compilation: Compiler) -> Building:
         """That of the options: it may hold processes."""
-        options = compilation.target_options
-        if options not in self.known:
-            self.known[options] = compilation.target.builder(options)
-        return self.known[options]
+        parts = compilation.parts
+        return self.known.setdefault(parts.options, parts.building)
 
 
 def _kernel(state: State, name: str) -> KernelOp:

@@ -58,9 +58,7 @@ class BlockCheckAccesses(StrataPass):
     always: bool = False
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        target = context.target
-        wanted = target is not None and target.checks_accesses(context.options)
-        if not (wanted or self.always):
+        if not (context.facts.checks_accesses or self.always):
             return
         kernels = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
         texts = {k.sym_name.data: found for k in kernels if (found := _check_kernel(k))}

@@ -46,16 +46,15 @@ class BlockExpandFloats(StrataPass):
 
 def _is_decoded(op: arith.ExtFOp, context: StrataContext) -> bool:
     """Whether an extf converts a narrow float that the target cannot convert itself."""
-    element, target = op.input.type, context.target
-    return t.is_narrow_float(element) and (
-        target is None or not target.decodes(element, context.options))
+    element = op.input.type
+    return t.is_narrow_float(element) and element not in context.facts.decodes
 
 
 def _is_encoded(op: arith.TruncFOp, context: StrataContext) -> bool:
     """Whether a truncf converts to a narrow float and the target cannot do that itself."""
-    element, target = op.result.type, context.target
+    element = op.result.type
     return t.is_narrow_float(element) and (
-        target is None or op.input.type != t.f32 or not target.encodes(element, context.options))
+        op.input.type != t.f32 or element not in context.facts.encodes)
 
 
 def _operand(op: arith.ExtFOp | arith.TruncFOp) -> Scalar:

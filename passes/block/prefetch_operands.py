@@ -51,7 +51,7 @@ class BlockPrefetchOperands(StrataPass):
     name = "block-prefetch-operands"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        caches = None if context.target is None else context.target.prefetches(context.options)
+        caches = context.facts.prefetches
         if caches is None:
             return
         for kernel in [op for op in module.body.block.ops if isinstance(op, KernelOp)]:

@@ -62,7 +62,7 @@ class BlockProveBounds(StrataPass):
                    if isinstance(op, KernelOp)}
         for function in host_functions(module):
             forget_magnitudes(function)
-        if context.target is None or not context.target.checks_accesses(context.options):
+        if not context.facts.checks_accesses:
             self._prove(context, module, kernels)
         for function in host_functions(module):
             limit_magnitudes(function, kernels)

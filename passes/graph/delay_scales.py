@@ -8,7 +8,7 @@ A scale that does not depend on the summed dim is a factor of the sum. It may be
 tensor, to a row of the first operand (a token), or to a column of the second (an output channel).
 Weights stay bytes, which is why this pass runs before constants are folded. If nothing is scaled,
 only the widening is dropped. Applies to targets whose instructions multiply such floats
-(`Target.multiplies`).
+(`Facts.multiplies`).
 
 Intermediate roundings disappear, and sums are scaled instead of factors, so results differ by
 rounding errors. Under `--exact`, only products without scales are rewritten. Assumes nothing.
@@ -53,7 +53,7 @@ class GraphDelayScales(StrataPass):
     name = "graph-delay-scales"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        if context.target is None:
+        if not context.facts.multiplies:
             return
         for func in functions(module):
             rewrite(func, {MatmulOp: [multiply_bytes]}, context)
@@ -61,7 +61,7 @@ class GraphDelayScales(StrataPass):
 
 def multiply_bytes(op: MatmulOp, at: Rewriter) -> SSAValue | None:
     # (a * s) @ (b * u) == (a @ b) * s * u, where s and u do not depend on what is summed
-    element, target = type_of(op.result).element, at.context.target
+    element = type_of(op.result).element
     if op.to is not None or element not in _SUMMED or min(
             type_of(op.a).rank, type_of(op.b).rank) < 2:
         return None
@@ -70,8 +70,7 @@ def multiply_bytes(op: MatmulOp, at: Rewriter) -> SSAValue | None:
         return None
     scales = [*left.scales, *right.scales]
     bytes_ = type_of(left.x).element
-    assert target is not None
-    if type_of(right.x).element != bytes_ or not target.multiplies(bytes_, at.context.options) or (
+    if type_of(right.x).element != bytes_ or bytes_ not in at.context.facts.multiplies or (
             scales and at.context.exact):
         return None
     total = at(MatmulOp, left.x, right.x, to=f32)

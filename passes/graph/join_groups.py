@@ -4,7 +4,7 @@
     -->  %y = graph.conv %x, %w' {group = 4}, %w': f16[128, 32, 3, 3]    zero except 4 of each 32
 
 A machine that multiplies tiles of at least 16 by 16 takes just as long if little of a tile is
-needed. The target chooses how many groups to join (`Target.joined_groups`). Each sum has the same
+needed. The target chooses how many groups to join (`Rules.joined_groups`). Each sum has the same
 terms as before, plus zeros. The only difference is that an infinity or NaN in x now reaches all
 results of the joined groups.
 
@@ -35,7 +35,7 @@ class GraphJoinGroups(StrataPass):
     name = "graph-join-groups"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        if context.target is None or context.exact:
+        if context.rules is None or context.exact:
             return
         for func in functions(module):
             rewrite(func, {ConvOp: [join_groups]}, context)
@@ -43,14 +43,13 @@ class GraphJoinGroups(StrataPass):
 
 def join_groups(op: ConvOp, at: Rewriter) -> SSAValue | None:
     # conv(x, w, group = g) == conv(x, w with zeros, group = g / joined)
-    target, group = at.context.target, int_of(op.properties, "group", 1)
+    rules, group = at.context.rules, int_of(op.properties, "group", 1)
     type_ = type_of(op.w)
     outputs, inputs = type_.shape[0].constant, type_.shape[1].constant
-    assert target is not None
+    assert rules is not None
     if group == 1 or not outputs or not inputs or not isinstance(op.w.owner, ConstantOp):
         return None
-    joined = target.joined_groups(inputs, outputs // group, group, type_.element,
-                                  at.context.options)
+    joined = rules.joined_groups(inputs, outputs // group, group, type_.element)
     array = constant_array(op.w, at.context) if joined > 1 else None
     if array is None:
         return None

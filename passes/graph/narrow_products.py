@@ -5,14 +5,14 @@
                                                  %y = graph.matmul %0, %1 {to = f32} : f32[n, 5]
 
 Applies with `--precision bf16` if the target multiplies such factors, and with `fast` if that is
-also faster (`Target.narrow_factors`). Weights then take half the memory; they are rounded by
+also faster (`Facts.narrow_factors`). Weights then take half the memory; they are rounded by
 constant folding. Other factors are rounded by a cast, which is fused into the operation that
 computes them. Each factor is rounded once, to 8 bits, so results differ from those of f32; `verify`
 shows by how much. Convolutions over few channels stay as they are, including depthwise ones
-(`Target.narrow_channels`).
+(`Facts.narrow_channels`).
 
 With `--precision fp8`, products with weights become products of one-byte floats with scales, if the
-target multiplies these (`Target.scaled_factors`, `passes/rewrites/graph/scaled_products.py`). Other
+target multiplies these (`Facts.scaled_factors`, `passes/rewrites/graph/scaled_products.py`). Other
 products are treated as for bf16.
 
 Enters: simplified operators, so that scales are already folded into weights. Assumes nothing.
@@ -42,7 +42,7 @@ class GraphNarrowProducts(StrataPass):
     rounds = True
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        if context.target is None or context.target.narrow_factors(context.options) is None:
+        if context.facts.narrow_factors is None:
             return
         for func in functions(module):
             rewrite(func, NARROWING_RULES, context)
@@ -57,10 +57,8 @@ def narrow_matmul(op: MatmulOp, at: Rewriter) -> SSAValue | None:
 
 def narrow_conv(op: ConvOp, at: Rewriter) -> SSAValue | None:
     # conv(x, w, b) ~= conv(bf16(x), bf16(w)) + b, summed in f32
-    assert at.context.target is not None
-    channels, least = type_of(op.w).shape[1].constant, at.context.target.narrow_channels(
-        at.context.options)
-    few = channels is not None and channels < least
+    channels = type_of(op.w).shape[1].constant
+    few = channels is not None and channels < at.context.facts.narrow_channels
     if op.to is not None or type_of(op.x).element != f32 or few:
         return None
     total = at(ConvOp, *_narrow(at, op.x, op.w), **{**op.properties, "to": f32})
@@ -71,8 +69,7 @@ def narrow_conv(op: ConvOp, at: Rewriter) -> SSAValue | None:
 
 
 def _narrow(at: Rewriter, *factors: SSAValue) -> list[SSAValue]:
-    assert at.context.target is not None
-    element = at.context.target.narrow_factors(at.context.options)
+    element = at.context.facts.narrow_factors
     assert element is not None
     return [_rounded(at, x, element) for x in factors]
 

@@ -8,7 +8,7 @@ Half-precision weights are often used in f32, so constant folding folded their c
 would read twice the bytes. A widening cast is computed where its result is read. Applies only to
 constants that elementwise operations alone read, and only to half types that the function converts
 from or to anyway; otherwise any constant of ones and zeros would qualify. For targets that ask for
-it (`Target.shortens_constants`).
+it (`Facts.shortens_constants`).
 
 Enters: folded constants. Assumes nothing.
 """
@@ -44,7 +44,7 @@ class GraphShortenConstants(StrataPass):
     name = "graph-shorten-constants"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        if context.target is None or not context.target.shortens_constants():
+        if not context.facts.shortens_constants:
             return
         for func in functions(module):
             halves = _converted(func)

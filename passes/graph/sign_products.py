@@ -27,7 +27,7 @@ class GraphSignProducts(StrataPass):
     name = "graph-sign-products"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        if context.target is None or context.target.byte_factors() is None:
+        if context.facts.byte_factors is None:
             return
         for func in functions(module):
             rewrite(func, SIGNED_PRODUCT_RULES, context)

@@ -16,7 +16,7 @@ itself, so neither is copied. The tables are computed from the ends:
     place[i]    the place of row i in all tiles     known[i]   whether some group has row i
 
 The number of tiles is the largest that any ends could need. Whatever the ends are, no out-of-bounds
-memory is read. The target chooses the number of rows per tile (`Target.group_rows`). If it chooses
+memory is read. The target chooses the number of rows per tile (`Rules.group_rows`). If it chooses
 1, or if there is no target, the product stays as it is. Assumes nothing.
 """
 
@@ -61,7 +61,7 @@ class GraphTileGroups(StrataPass):
     name = "graph-tile-groups"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        if context.target is None:
+        if context.rules is None:
             return
         for func in functions(module):
             rewrite(func, {GroupedMatmulOp: [tile_groups]}, context)
@@ -70,8 +70,8 @@ class GraphTileGroups(StrataPass):
 def tile_groups(op: GroupedMatmulOp, at: Rewriter) -> SSAValue | None:
     # row i of the result is a row of the tile that holds row i, times that tile's matrix
     rows, groups = type_of(op.a).shape[0], type_of(op.b).shape[0]
-    assert at.context.target is not None
-    size = at.context.target.group_rows(rows.constant, groups.constant, at.context.options)
+    assert at.context.rules is not None
+    size = at.context.rules.group_rows(rows.constant, groups.constant)
     if size == 1:
         return None
     tables = _Tables(at, op.ends, rows, groups, size)

@@ -75,4 +75,4 @@ def _definition(class_: type[Operation]) -> str:
 def _should_be_gone(op: Operation, context: StrataContext) -> bool:
     if not isinstance(op, GraphOp) or isinstance(op, ConstantOp):
         return False
-    return context.target is None or not context.target.claims(op.name)
+    return op.name not in context.facts.claims

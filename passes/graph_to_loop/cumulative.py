@@ -1,6 +1,6 @@
 """Running (cumulative) sums and products.
 
-Targets with scans (`Target.scans`) get one nest, or three nests for a few long rows: one scans
+Targets with scans (`Facts.scans`) get one nest, or three nests for a few long rows: one scans
 chunks, one scans their sums, and one adds the sum of the chunks before. For other targets:
 
 An axis of constant size n takes log8(n) elementwise nests. The k-th nest adds to every element
@@ -104,16 +104,16 @@ def _scanned_chunk(op: CumulativeOp, at: Rewriter) -> int | None:
 
     It is the whole axis, or a chunk if there would be too few programs otherwise.
     """
-    target, options = at.context.target, at.context.options
-    if target is None or not target.scans():
+    facts = at.context.facts
+    if not facts.scans:
         return None
     shape, axis = type_of(op.x).shape, int_of(op.properties, "axis")
     size, rows = shape[axis].constant, product([*shape[:axis], *shape[axis + 1:]]).constant
     beside = 1 if product(shape[axis + 1:]) == Expr.of(1) else BESIDE
     if size is None or rows is None:
         return size or SCANNED
-    wanted, programs = target.programs(options) // 2, -(-rows // beside)
-    if 4 * programs >= wanted or size * beside <= target.short_rows(options):
+    wanted, programs = facts.programs // 2, -(-rows // beside)
+    if 4 * programs >= wanted or size * beside <= facts.short_rows:
         return size
     chunk = max(size * programs // wanted, LEAST_SCANNED)
     return min(1 << chunk.bit_length() - 1, SCANNED)

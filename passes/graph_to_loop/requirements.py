@@ -8,7 +8,7 @@
 The comparisons then move down, to where the function branches on data, calls another function or
 returns. That is safe because reads and writes by an index stay inside their tensors anyway, and
 comparing in one place makes threads wait only once. Targets that check no indices
-(`Target.checks_indices`) drop requirements instead.
+(`Facts.checks_indices`) drop requirements instead.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from passes.rewriting import Rewriter, erase
 
 def lower_requirements(func: FuncOp, context: StrataContext) -> None:
     """Lower the requirements of a function; its other operations may not be lowered yet."""
-    wanted = context.target is None or context.target.checks_indices(context.options)
+    wanted = context.facts.checks_indices
     seen: set[Hashable] = set()
     for op in [op for op in func.body.block.ops if isinstance(op, RequireOp)]:
         key = (op.values, op.low, op.high)

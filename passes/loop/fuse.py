@@ -16,7 +16,7 @@ that compute the same. Seven rules are applied until none fits:
 A producer is inlined if it is elementwise and is not computed more often than before, that is, if
 the consumer reads each of its elements once. Copies may be repeated for free. So may conversions to
 a wider type, except in a contraction, which would repeat them for each product. A contraction reads
-gathered rows and matrices directly on targets that can gather operands (`Target.gathers`). A nest
+gathered rows and matrices directly on targets that can gather operands (`Facts.gathers`). A nest
 that rounds the sums of a contraction stays with it when the consumer belongs to another kernel. All
 of this is composition of index expressions; no rule knows an operator.
 """
@@ -188,8 +188,7 @@ def _may_gather(
 ) -> bool:
     """Whether a contraction can gather a factor itself: whole words (neighbouring elements) from
     places that are the same in every step of its sums."""
-    gathers = context.target is not None and context.target.gathers(context.options)
-    if not gathers or not is_contraction(nest) or not is_gather(producer) or not (
+    if not context.facts.gathers or not is_contraction(nest) or not is_gather(producer) or not (
             _only_reader(nest, producer) and can_inline(nest, position, read, producer)):
         return False
     new = inline_producer(nest, position, producer, 0)

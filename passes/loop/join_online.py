@@ -9,7 +9,7 @@
 
 Enters: kernels, each called once, as `loop-outline` leaves them. Leaves: the same, except that a
 chain from a contraction through a maximum and sums to another contraction is one kernel, on targets
-that ask for it (`Target.joins_online`). All nests of that kernel share a single loop over j,
+that ask for it (`Rules.joins_online`). All nests of that kernel share a single loop over j,
 because its sums are online: they are rescaled whenever the running maximum grows
 (`passes.analyses.loop.online`). To make this possible, the division moves from the factors of the
 last contraction to its results.
@@ -56,7 +56,7 @@ class LoopJoinOnline(StrataPass):
     name = "loop-join-online"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        if context.target is None or context.exact:
+        if context.rules is None or context.exact:
             return
         calls = calls_in(module)
         program = Program.of(module, calls)
@@ -68,11 +68,11 @@ class LoopJoinOnline(StrataPass):
         chain = OnlineChain.ending_in(call, program)
         if chain is None:
             return
-        assert context.target is not None
+        assert context.rules is not None
         chain.find_computed(context.weights)
         kernel = chain.kernel(exact=context.exact)
         fault = misfit(kernel)
-        if fault is None and not context.target.joins_online(kernel, context.options):
+        if fault is None and not context.rules.joins_online(kernel):
             fault = "the target computes it faster in parts"
         if fault:
             context.remark(self, call, f"not joined online: {fault}")
@@ -194,7 +194,6 @@ class OnlineChain(Chain):
                 erase(call)
 
     def arrange(self, kernel: KernelOp, *, exact: bool) -> None:
-        del exact
         arrange_online(kernel, self.rows)
         share_heads(kernel)
 

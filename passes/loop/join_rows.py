@@ -18,9 +18,9 @@ Only nests that use the same name for an axis walk it together. A nest that need
 reduction over an axis, and a contraction that sums over it, must walk it again, so each of them
 gets an axis of its own.
 
-The target says how much memory a program may use (`Target.row_memory`); 0 disables the pass. It
+The target says how much memory a program may use (`Facts.row_memory`); 0 disables the pass. It
 also gives the size of intermediates up to which separate kernels are faster
-(`Target.apart_memory`).
+(`Rules.apart_memory`).
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class LoopJoinRows(StrataPass):
     name = "loop-join-rows"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        room = 0 if context.target is None else context.target.row_memory(context.options)
-        if not room:
+        room = context.facts.row_memory
+        if not room or context.rules is None:
             return
         calls = calls_in(module)
         program = Program.of(module, calls)
@@ -81,9 +81,9 @@ class LoopJoinRows(StrataPass):
         chain = Chain.ending_in(call, program)
         if chain is None:
             return
-        assert context.target is not None
+        assert context.rules is not None
         kernel = chain.kernel(exact=context.exact)
-        fault = misfit(kernel, room, context.target.apart_memory(kernel, context.options))
+        fault = misfit(kernel, room, context.rules.apart_memory(kernel))
         if fault:
             context.remark(self, call, f"not joined by rows: {fault}")
             kernel.erase()
@@ -347,7 +347,6 @@ class Chain:
 
     def constants(self, block: Block) -> dict[SSAValue, SSAValue]:
         """Values that the kernel computes at its beginning instead of loading them."""
-        del block
         return {}
 
     def inputs(self) -> list[SSAValue]:

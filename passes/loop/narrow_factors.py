@@ -5,7 +5,7 @@
     ->  %y = nest (i, j, reduce k) ins(%a[i, k], %b[k, j]) {extf; extf; mulf}
 
 Widening is exact, so the numbers do not change. A target whose instructions multiply the narrow
-type and sum in f32 (`Target.multiplies`) reads less memory and multiplies faster. Both factors must
+type and sum in f32 (`Facts.multiplies`) reads less memory and multiplies faster. Both factors must
 have been widened from the same type. Elsewhere, a factor that is read often is widened once, before
 the product.
 
@@ -39,15 +39,15 @@ class LoopNarrowFactors(StrataPass):
     name = "loop-narrow-factors"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        target = context.target
-        if target is None:
+        multiplied = context.facts.multiplies
+        if not multiplied:
             return
 
         def narrow(nest: NestOp, at: Rewriter) -> SSAValue | None:
             reads = [narrow_read(r) for r in reads_of(nest)] if _is_candidate(nest) else []
             types = {_element(r.value) for r in reads}
             changes = any(r.value not in nest.inputs for r in reads)
-            if changes and len(types) == 1 and target.multiplies(types.pop(), context.options):
+            if changes and len(types) == 1 and types.pop() in multiplied:
                 return at.insert(_product(nest, reads)).results[0]
             return None
 

@@ -50,13 +50,13 @@ class LoopPackOperands(StrataPass):
     name = "loop-pack-operands"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        if context.target is None:
+        if context.rules is None:
             return
         for func in functions(module):
             self._pack(context, module, func.body.block)
 
     def _pack(self, context: StrataContext, module: ModuleOp, block: Block) -> None:
-        assert context.target is not None
+        assert context.rules is not None
         kernels = {op.sym_name.data: op for op in module.body.block.ops
                    if isinstance(op, KernelOp)}
         for call in [op for op in block.ops if isinstance(op, CallOp)]:
@@ -64,8 +64,7 @@ class LoopPackOperands(StrataPass):
             nest = next((n for n in kernel.nests if is_contraction(n)), None)
             if nest is not None:
                 packer = _Packer(context, module, kernel, call, nest)
-                panels = context.target.panels(
-                    kernel, nest, packer.constants(), context.options)
+                panels = context.rules.panels(kernel, nest, packer.constants())
                 if panels is not None:
                     packer.run(panels)
         erase_unused(block)  # constants whose packed copies have replaced them

@@ -20,8 +20,8 @@ class LoopPrepareKernels(StrataPass):
     name = "loop-prepare-kernels"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        if context.target is None:
+        if context.rules is None:
             return
         for op in list(module.body.block.ops):
             if isinstance(op, KernelOp):
-                context.target.prepare(op, context.options)
+                context.rules.prepare(op)

@@ -7,7 +7,7 @@
 
 A sum of exp(x - m) becomes a sum relative to n, the maximum over all parts, when it is multiplied
 by exp(m - n); see `passes.analyses.loop.online`. This keeps a GPU busy even for one row of a few
-heads with a long cache of keys. The target chooses the number of parts (`Target.online_parts`). A
+heads with a long cache of keys. The target chooses the number of parts (`Rules.online_parts`). A
 second kernel adds the parts, always in the same order. A part whose elements are all -inf
 contributes 0.
 
@@ -51,14 +51,14 @@ class LoopSplitOnline(StrataPass):
     name = "loop-split-online"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        if context.target is None or context.exact:
+        if context.rules is None or context.exact:
             return
         kernels = {op.sym_name.data: op for op in module.body.block.ops
                    if isinstance(op, KernelOp)}
         for call in calls_in(module):
             kernel = kernels[call.kernel.data]
             work = Work.of(kernel)
-            parts = 1 if work is None else context.target.online_parts(kernel, context.options)
+            parts = 1 if work is None else context.rules.online_parts(kernel)
             if work is not None and parts > 1:
                 _replace(call, _Split(kernel, work, parts))
 

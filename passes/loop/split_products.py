@@ -6,7 +6,7 @@
         %y = nest (reduce k: 4, i: 16, j: 64) ins(%p[k, i, j]) outs(add f32[16, 64][i, j])
 
 The parts are added in a fixed order, by the kernel that also computes what follows, such as a bias
-or an activation. The target chooses the axis and the number of parts (`Target.product_parts`),
+or an activation. The target chooses the axis and the number of parts (`Rules.product_parts`),
 since only it knows what a program computes and how many programs keep its machine busy.
 
 Enters: fused nests, in their final layouts. Leaves: nests. Sums in half precision stay as they are,
@@ -37,12 +37,12 @@ class LoopSplitProducts(StrataPass):
     name = "loop-split-products"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        target = context.target
-        if target is None:
+        rules = context.rules
+        if rules is None:
             return
 
         def split(nest: NestOp, at: Rewriter) -> SSAValue | None:
-            parts = target.product_parts(nest, context.options) if _is_candidate(nest) else None
+            parts = rules.product_parts(nest) if _is_candidate(nest) else None
             return None if parts is None else _split(at, nest, *parts)
 
         for func in functions(module):

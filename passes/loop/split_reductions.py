@@ -6,7 +6,7 @@
 
 Otherwise a single program computes a result without rows, and one program computes each row or each
 block of adjacent columns. The target says how many programs keep its machine busy
-(`Target.programs`). The summed axes that are slowest in memory, or a part of one, become parallel
+(`Facts.programs`). The summed axes that are slowest in memory, or a part of one, become parallel
 until that number is reached. Axes of unknown size become parallel as long as known ones remain to
 be summed over inside. Floats are added in another order, which is the more accurate one. Sums of
 powers that follow a maximum are split in the same way (`passes/rewrites/loop/online_parts.py`).
@@ -68,7 +68,7 @@ class LoopSplitReductions(StrataPass):
     name = "loop-split-reductions"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        programs = 1 if context.target is None else context.target.programs(context.options)
+        programs = context.facts.programs
         if programs == 1:
             return
 

@@ -6,7 +6,7 @@
         %y = nest (i, j, reduce k: 64) ins(%x[i, k], %w[k, j]) {extf %w; mulf}
 
 Elements are rounded as before, so the numbers do not change. A processor without instructions for
-the narrow type (`Target.widens`) would otherwise widen each element once per product. Views of such
+the narrow type (`Facts.widens`) would otherwise widen each element once per product. Views of such
 a tensor and tensors written into it change their type along with it. Inputs and results of the
 function keep their types, and so do constants.
 
@@ -43,13 +43,13 @@ class LoopWidenFactors(StrataPass):
     name = "loop-widen-factors"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        target = context.target
-        if target is None:
+        widened = context.facts.widens
+        if not widened:
             return
         for func in functions(module):
             for kept in _alike(func.body.block):
                 element = _type(kept[0]).element
-                if element in target.widens(context.options) and any(map(_is_used_often, kept)):
+                if element in widened and any(map(_is_used_often, kept)):
                     _widen(kept)
 
 

@@ -43,7 +43,8 @@ from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.windows import Window, input_table, output_table, weight_table, windows_of
-from passes.base import StrataContext, StrataPass, TargetLike
+from passes.base import StrataContext, StrataPass
+from passes.contract import Rules
 from passes.loop_to_block.compute import product_operands
 from passes.rewrites.loop.nests import Read, reads_of
 from passes.rewriting import erase_unused, functions, replace
@@ -61,22 +62,22 @@ class LoopWinograd(StrataPass):
     name = "loop-winograd"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        if context.target is None or context.exact:
+        if context.rules is None or context.exact:
             return
         for func in functions(module):
-            shortened = [_shorten(nest, context.target, context) for nest in func.body.block.ops
+            shortened = [_shorten(nest, context.rules, context) for nest in func.body.block.ops
                          if isinstance(nest, NestOp)]
             if any(shortened):
                 erase_unused(func.body.block)  # filters that only their transforms used
 
 
-def _shorten(nest: NestOp, target: TargetLike, context: StrataContext) -> bool:
+def _shorten(nest: NestOp, rules: Rules, context: StrataContext) -> bool:
     """Replace a nest by nests with fewer products, along the windows that the target chooses."""
     found = _filter_of(nest)
     if found is None:
         return False
     data, constant = found
-    windows = target.shorten(nest, data, windows_of(nest, data), context.options)
+    windows = rules.shorten(nest, data, windows_of(nest, data))
     if not windows or not np.isfinite(constant.array(context.weights)).all():
         return False  # a transform would spread an infinity or a NaN over all taps
     shortening = _Shortening(nest, data, tuple(windows), Build(nest), context.weights)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
@@ -15,14 +17,14 @@ from dialects.loop import KernelOp as LoopKernel
 from dialects.loop import NestOp, scalar_type
 from dialects.strata.mapped import MappedFiles
 from dialects.strata.schedule import Schedule
-from dialects.strata.schedule_options import AnyOption
 from dialects.strata.types import Array, bf16, byte_width, f16, i8, ui8
 from dialects.strata.weights import WeightStore
+from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.private import private_values
 from passes.analyses.loop.windows import Window
-from passes.contract import Caches, Panel
-from targets.base import Target, TargetError, TargetOptions
+from passes.contract import Caches, Facts, Panel
+from targets.base import Target
 from targets.cpu.build import worker
 from targets.cpu.build.cache import ObjectCache
 from targets.cpu.build.jit import compile_texts, link
@@ -35,17 +37,170 @@ from targets.cpu.runtime.plan import RunPlan
 from targets.cpu.runtime.processors import thread_count
 from targets.cpu.runtime.stopwatch import CacheTimer
 from targets.cpu.runtime.threads import thread_pool
+from targets.cpu.scheduling import search
 from targets.cpu.scheduling.options import OPTIONS
-from targets.interface import Executable, Timer
+from targets.cpu.scheduling.panels import panels
+from targets.cpu.scheduling.partial_sums import add_partial_levels
+from targets.cpu.scheduling.row_blocks import copy_rows, schedule_rows
+from targets.cpu.scheduling.rules import schedule_kernel
+from targets.cpu.scheduling.windows import MAX_LOSS, shorten
+from targets.interface import Executable, TargetError, Timer
+from targets.options import TargetOptions
+from targets.parts import Building, Emission, Running, Scheduling, Tell, Tuning, tell_nobody
 
 MOST_APART = 64 << 20
 """The most bytes of intermediate values, such as scores, between two products of bf16 factors that
 stay separate kernels."""
 
 
+# ---------------------------------------------------------------------- what passes ask
+def facts_of(options: TargetOptions, default: Facts) -> Facts:
+    """The facts of the machine that the options allow."""
+    machine = machine_of(options.features)
+    _, second, third = machine.caches
+    return replace(
+        default, narrow_factors=_narrow_factors(options.precision, machine),
+        narrow_channels=machine.vector_bytes // byte_width(bf16),  # those fill a vector
+        byte_factors=(ui8, i8),
+        widens=frozenset(t for t in (f16, bf16) if not (
+            machine.multiplies_groups(t) or machine.multiplies_matrices(t))),
+        row_memory=max(second, third // 4),  # in the L2 cache, or in a share of the L3 cache
+        prefetches=Caches(machine.line_bytes, second))
+
+
+def _narrow_factors(precision: str, machine: Machine) -> Attribute | None:
+    """bf16: on request if the machine multiplies it; for `fast` and `fp8` if it is faster."""
+    faster = machine.doubles_bf16
+    allowed = {"bf16": machine.multiplies_groups(bf16), "fast": faster, "fp8": faster}
+    return bf16 if allowed.get(precision) else None
+
+
+class CpuScheduling(Scheduling):
+    """Tiles for vectors, registers and caches; panels; Winograd's windows."""
+
+    @cached_property
+    def machine(self) -> Machine:
+        return machine_of(self.options.features)
+
+    def schedule(self, kernel: LoopKernel) -> Schedule:
+        rule = schedule_rows if private_values(kernel) else schedule_kernel
+        return add_partial_levels(kernel, rule(kernel, self.machine))
+
+    def candidates(self, kernel: LoopKernel, around: Schedule) -> Sequence[Schedule]:
+        return search.candidates(kernel, around, self.machine)
+
+    def prepare(self, kernel: LoopKernel) -> None:
+        copy_rows(kernel)
+
+    def panels(
+        self, kernel: LoopKernel, nest: NestOp, constants: Collection[int]
+    ) -> Mapping[int, Panel | None]:
+        if private_values(kernel):  # operands keep their layouts
+            return {}
+        return panels(nest, constants, self.machine, kernel.schedule)
+
+    def shorten(self, nest: NestOp, data: int, windows: Sequence[Window]) -> Sequence[Window]:
+        """`--precision fast` may lose more digits."""
+        most = inf if self.options.precision == "fast" else MAX_LOSS
+        return shorten(nest, data, windows, self.machine.costs.windows, most)
+
+    def apart_memory(self, kernel: LoopKernel) -> int:
+        """Fused kernels multiply plain f32 vectors, so separate kernels pay if they are faster.
+        With matrix registers the intermediate values may fill a share of the L3 cache. With dot
+        instructions, which do twice the work, they may be in memory."""
+        machine = self.machine
+        factors = {scalar_type(nest.inputs[0]) for nest in kernel.nests if is_contraction(nest)}
+        if factors and all(map(machine.multiplies_matrices, factors)):
+            return machine.caches[2] // 4
+        return MOST_APART if factors == {bf16} and machine.doubles_bf16 else 0
+
+
+# ---------------------------------------------------------------------- code
+class CpuEmission(Emission):
+    """LLVM IR, and assembly."""
+
+    def emit(self, module: ModuleOp, level: str) -> str:
+        """One module with all kernels and the driver, as LLVM IR or as assembly."""
+        machine = _machine(self.options)
+        text = module_text(module, machine)
+        if level == "asm":
+            return worker.assembly_text(text, machine.cpu, machine.attributes)
+        return text
+
+
+@dataclass(frozen=True)
+class Code:
+    """A module's driver, and the object code of its kernels and of the driver."""
+
+    driver: DriverText
+    objects: Sequence[bytes]
+
+
+def _code(module: ModuleOp, options: TargetOptions, tell: Tell) -> Code:
+    """Compile each distinct kernel and the driver, or read them from the cache."""
+    machine, kernels = _machine(options), _kernels(module)
+    func, infos = host_function(module), dict[str, KernelInfo]()
+    driver: list[DriverText] = []
+
+    def texts() -> Iterator[str]:
+        for kernel in kernels:
+            text = emit_kernel_text(kernel, machine, "strata.kernel")
+            text = text.renamed(text.content_name)
+            infos[kernel.sym_name.data] = KernelInfo.of(text.name, kernel, machine)
+            yield text.module
+        driver.append(emit_driver(func, host_functions(module), infos, machine))
+        yield driver[0].module
+
+    objects = compile_texts(texts(), machine, ObjectCache(options.cache),
+                            lambda done: tell(done, len(kernels) + 1))
+    return Code(driver[0], objects)
+
+
+class CpuBuilding(Building):
+    """Compilation in a process that runs nothing."""
+
+    def build(
+        self, module: ModuleOp, weights: WeightStore, sizes: Mapping[Symbol, int]
+    ) -> Sequence[str]:
+        _code(module, self.options, tell_nobody)
+        return ()
+
+
+# ---------------------------------------------------------------------- running
+class CpuRunning(Running):
+    """Machine code in this process, timed with cold caches where a model's constants fill them."""
+
+    def load(
+        self, module: ModuleOp, weights: WeightStore, tell: Tell = tell_nobody
+    ) -> CpuExecutable:
+        """Compile each distinct kernel and the driver, or read them from the cache; link them."""
+        code, files = _code(module, self.options, tell), MappedFiles.now()
+        constants = [placed(op.array(weights), op.type.dtype, files)
+                     for op in code.driver.constants]
+        plan = RunPlan.of(host_function(module), code.driver.checks)
+        return CpuExecutable(plan, link(code.objects, ENTRY), constants,
+                             thread_count(self.options.threads))
+
+    def timer(self, executable: Executable, inputs: Sequence[Array], footprint: int) -> Timer:
+        assert isinstance(executable, CpuExecutable)
+        second = machine_of(self.options.features).caches[1]
+        return CacheTimer(executable, inputs, 2 * second if footprint > second else 0)
+
+
+class CpuTuning(Tuning):
+    """Tuned schedules depend on the processor."""
+
+    def key(self) -> str:
+        return f"cpu {search.VERSION} {machine_of(self.options.features).key}"
+
+
 @dataclass(frozen=True)
 class CpuTarget(Target):
     """x86-64 with AVX2 or AVX-512 (and, without tuning, 64-bit ARM), threads through libgomp."""
+
+    scheduling, emission = CpuScheduling, CpuEmission
+    building, running, tuning = CpuBuilding, CpuRunning, CpuTuning
+    schedule_options = OPTIONS
 
     def check(self, options: TargetOptions) -> None:
         try:
@@ -53,135 +208,8 @@ class CpuTarget(Target):
         except ValueError as error:
             raise TargetError(str(error)) from None
 
-    def narrow_factors(self, options: TargetOptions) -> Attribute | None:
-        """bf16: on request if the machine multiplies it; for `fast` and `fp8` if it is faster."""
-        machine = machine_of(options.features)
-        faster = machine.doubles_bf16
-        allowed = {"bf16": machine.multiplies_groups(bf16), "fast": faster, "fp8": faster}
-        return bf16 if allowed.get(options.precision) else None
-
-    def narrow_channels(self, options: TargetOptions) -> int:
-        """The number of bf16 that fill a vector."""
-        return machine_of(options.features).vector_bytes // byte_width(bf16)
-
-    def widens(self, options: TargetOptions) -> Collection[Attribute]:
-        """The 16-bit floats that no instruction multiplies."""
-        machine = machine_of(options.features)
-        return [t for t in (f16, bf16)
-                if not machine.multiplies_groups(t) and not machine.multiplies_matrices(t)]
-
-    def byte_factors(self) -> tuple[Attribute, Attribute]:
-        return ui8, i8
-
-    def panels(
-        self, kernel: LoopKernel, nest: NestOp, constants: Collection[int],
-        options: TargetOptions,
-    ) -> Mapping[int, Panel | None]:
-        from targets.cpu.scheduling.panels import panels
-
-        if private_values(kernel):  # operands keep their layouts
-            return {}
-        return panels(nest, constants, machine_of(options.features), kernel.schedule)
-
-    def shorten(
-        self, nest: NestOp, data: int, windows: Sequence[Window], options: TargetOptions
-    ) -> Sequence[Window]:
-        from targets.cpu.scheduling.windows import shorten
-
-        return shorten(nest, data, windows, options)
-
-    def row_memory(self, options: TargetOptions) -> int:
-        """Rows stay in the L2 cache, or in a share of the L3 cache."""
-        _, second, third = machine_of(options.features).caches
-        return max(second, third // 4)
-
-    def prefetches(self, options: TargetOptions) -> Caches:
-        machine = machine_of(options.features)
-        return Caches(machine.line_bytes, machine.caches[1])
-
-    def apart_memory(self, kernel: LoopKernel, options: TargetOptions) -> int:
-        """Fused kernels multiply plain f32 vectors, so separate kernels pay if they are faster.
-        With matrix registers the intermediate values may fill a share of the L3 cache. With dot
-        instructions, which do twice the work, they may be in memory."""
-        machine = machine_of(options.features)
-        factors = {scalar_type(nest.inputs[0]) for nest in kernel.nests if is_contraction(nest)}
-        if factors and all(map(machine.multiplies_matrices, factors)):
-            return machine.caches[2] // 4
-        return MOST_APART if factors == {bf16} and machine.doubles_bf16 else 0
-
-    def prepare(self, kernel: LoopKernel, options: TargetOptions) -> None:
-        from targets.cpu.scheduling.row_blocks import copy_rows
-
-        copy_rows(kernel)
-
-    def schedule_options(self) -> Sequence[AnyOption]:
-        return OPTIONS
-
-    def schedule(self, kernel: LoopKernel, options: TargetOptions) -> Schedule:
-        from targets.cpu.scheduling.partial_sums import add_partial_levels
-        from targets.cpu.scheduling.row_blocks import schedule_rows
-        from targets.cpu.scheduling.rules import schedule_kernel
-
-        rule = schedule_rows if private_values(kernel) else schedule_kernel
-        return add_partial_levels(kernel, rule(kernel, machine_of(options.features)))
-
-    def candidates(
-        self, kernel: LoopKernel, around: Schedule, options: TargetOptions
-    ) -> Sequence[Schedule]:
-        from targets.cpu.scheduling.search import candidates
-
-        return candidates(kernel, around, machine_of(options.features))
-
-    def tuning_key(self, options: TargetOptions) -> str:
-        from targets.cpu.scheduling.search import VERSION
-
-        return f"cpu {VERSION} {machine_of(options.features).key}"
-
-    def timer(
-        self, executable: Executable, inputs: Sequence[Array], footprint: int,
-        options: TargetOptions,
-    ) -> Timer:
-        assert isinstance(executable, CpuExecutable)
-        second = machine_of(options.features).caches[1]
-        return CacheTimer(executable, inputs, 2 * second if footprint > second else 0)
-
-    def emit(self, module: ModuleOp, level: str, options: TargetOptions) -> str:
-        """One module with all kernels and the driver, as LLVM IR or as assembly."""
-        machine = _machine(options)
-        text = module_text(module, machine)
-        if level == "asm":
-            return worker.assembly_text(text, machine.cpu, machine.attributes)
-        return text
-
-    def load(
-        self, module: ModuleOp, weights: WeightStore, options: TargetOptions
-    ) -> CpuExecutable:
-        """Compile each distinct kernel and the driver, or read them from the cache; link them."""
-        machine = _machine(options)
-        func, infos = host_function(module), dict[str, KernelInfo]()
-        driver: list[DriverText] = []
-
-        def texts() -> Iterator[str]:
-            for kernel in _kernels(module):
-                text = emit_kernel_text(kernel, machine, "strata.kernel")
-                text = text.renamed(text.content_name)
-                infos[kernel.sym_name.data] = KernelInfo.of(text.name, kernel, machine)
-                yield text.module
-            driver.append(emit_driver(func, host_functions(module), infos, machine))
-            yield driver[0].module
-
-        total = len(_kernels(module)) + 1
-
-        def tell(done: int) -> None:
-            if options.tell is not None:
-                options.tell(done, total)
-
-        objects = compile_texts(texts(), machine, ObjectCache(options.cache), tell)
-        files = MappedFiles.now()
-        constants = [placed(op.array(weights), op.type.dtype, files)
-                     for op in driver[0].constants]
-        return CpuExecutable(RunPlan.of(func, driver[0].checks), link(objects, ENTRY), constants,
-                             thread_count(options.threads))
+    def facts(self, options: TargetOptions) -> Facts:
+        return facts_of(options, super().facts(options))
 
     def report(self) -> list[str]:
         if not is_supported():

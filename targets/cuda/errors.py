@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from targets.base import TargetError
+from targets.interface import TargetError
 
 
 class CudaError(TargetError, ValueError):

@@ -14,19 +14,43 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.loop import KernelOp
 from dialects.strata.schedule import Schedule
 from dialects.strata.weights import WeightStore
-from targets.base import Executable, TargetError, TargetOptions
-from targets.cuda import CudaTarget
 from targets.cuda.build.compile import AMD, check_toolchain, triton_version
 from targets.cuda.errors import CudaError
 from targets.cuda.machine import AMD_MACHINES, machine_of
+from targets.cuda.target import CudaRunning, CudaScheduling, CudaTarget
 from targets.hip.schedules import fitted
+from targets.interface import Executable, TargetError
+from targets.options import TargetOptions
+from targets.parts import Tell, Tuning, tell_nobody
 
 DEFAULT_ARCH = "gfx942"
 
 
+class HipScheduling(CudaScheduling):
+    """CUDA's rules, with wavefronts for warps."""
+
+    def schedule(self, kernel: KernelOp) -> Schedule:
+        return fitted(super().schedule(kernel), machine_of(self.options.features))
+
+
+class HipRunning(CudaRunning):
+    """Models in Triton's interpreter."""
+
+    def load(
+        self, module: ModuleOp, weights: WeightStore, tell: Tell = tell_nobody
+    ) -> Executable:
+        if not self.options.interpret:
+            raise TargetError("models compile for AMD GPUs but do not run on them yet: `lower` "
+                              "prints the code, `--interpret` runs the kernels on the CPU")
+        return super().load(module, weights, tell)
+
+
 @dataclass(frozen=True)
 class HipTarget(CudaTarget):
-    """AMD GPUs with matrix cores. Options returned by `settled` always name an architecture."""
+    """AMD GPUs with matrix cores. Bound options always name an architecture."""
+
+    scheduling, running = HipScheduling, HipRunning
+    tuning = Tuning  # there is no device on which to time kernels
 
     def settled(self, options: TargetOptions) -> TargetOptions:
         return replace(options, features=options.features or DEFAULT_ARCH)
@@ -35,21 +59,6 @@ class HipTarget(CudaTarget):
         if options.features is not None and options.features not in AMD_MACHINES:
             raise TargetError(f"target {self.name} has no architecture {options.features!r}; "
                               f"there are: {', '.join(AMD_MACHINES)}")
-
-    def schedule(self, kernel: KernelOp, options: TargetOptions) -> Schedule:
-        return fitted(super().schedule(kernel, options), machine_of(options.features))
-
-    def tuning_key(self, options: TargetOptions) -> None:
-        """None: there is no device on which to time kernels."""
-        del options
-
-    def load(
-        self, module: ModuleOp, weights: WeightStore, options: TargetOptions
-    ) -> Executable:
-        if not options.interpret:
-            raise TargetError("models compile for AMD GPUs but do not run on them yet: `lower` "
-                              "prints the code, `--interpret` runs the kernels on the CPU")
-        return super().load(module, weights, options)
 
     def report(self) -> list[str]:
         try:

@@ -16,7 +16,9 @@ from dialects.strata.binding import EvaluationError
 from dialects.strata.schedule import Level, Schedule
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
-from targets.base import Executable, Target, TargetOptions
+from targets.base import Target
+from targets.interface import Executable
+from targets.parts import Emission, Running, Scheduling, Tell, tell_nobody
 from targets.reference.interpret import interpret, model_function
 
 
@@ -35,25 +37,35 @@ class ReferenceExecutable(Executable):
             raise ValueError(str(error)) from error
 
 
-@dataclass(frozen=True)
-class ReferenceTarget(Target):
+class ReferenceScheduling(Scheduling):
     """Keeps the axes of kernels; schedules are the simplest that can be lowered."""
 
-    def prepare(self, kernel: KernelOp, options: TargetOptions) -> None:
-        del kernel, options
-
-    def schedule(self, kernel: KernelOp, options: TargetOptions) -> Schedule:
+    def schedule(self, kernel: KernelOp) -> Schedule:
         """One element at a time, in the order of the axes, in a single program."""
-        del options
         return Schedule(tuple(Level("loop", axis) for axis in kernel.axes))
 
-    def emit(self, module: ModuleOp, level: str, options: TargetOptions) -> str:
+
+class ReferenceEmission(Emission):
+    """There is no target code."""
+
+    def emit(self, module: ModuleOp, level: str) -> str:
         raise ValueError(f"the reference target has no target code, and so no level {level!r}")
 
+
+class ReferenceRunning(Running):
+    """The interpreters of the dialects."""
+
     def load(
-        self, module: ModuleOp, weights: WeightStore, options: TargetOptions
+        self, module: ModuleOp, weights: WeightStore, tell: Tell = tell_nobody
     ) -> ReferenceExecutable:
         return ReferenceExecutable(module, weights)
+
+
+@dataclass(frozen=True)
+class ReferenceTarget(Target):
+    """Defines what is right."""
+
+    scheduling, emission, running = ReferenceScheduling, ReferenceEmission, ReferenceRunning
 
     def report(self) -> list[str]:
         import numpy as np

@@ -31,9 +31,8 @@ def lowered(samples: Sequence[Sample], target: str) -> Iterator[tuple[ModuleOp, 
     """Each sample with open sizes, as it is before bounds are checked."""
     for sample in samples:
         module, _, context = build_module(sample, True)
-        strata = StrataContext.with_dialects(
-            context.weights, find_target(target), TargetOptions(features="avx2")
-            if target == "cpu" else TargetOptions())
+        strata = find_target(target).bind(TargetOptions(features="avx2")
+            if target == "cpu" else TargetOptions()).context(context.weights)
         list(lower(module, strata, STEPS[:STEPS.index(BlockProveBounds.name)]))
         yield module, strata
 

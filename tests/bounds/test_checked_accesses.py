@@ -33,7 +33,7 @@ MORE = ("scatter_nd", "scatter_elements", "top_k", "pad", "resize", "cumsum",
 def run_checked(sample: Sample, symbolic: bool, features: str) -> None:
     options = TargetOptions(features=features, check=True)
     module, context, inputs, expected = lowered(sample, symbolic, "cpu", options)
-    model = CPU.load(module, context.weights, options)
+    model = CPU.bind(options).running.load(module, context.weights)
     assert_close(model.run(inputs), expected, sample.tolerance or 0, "checked")
 
 

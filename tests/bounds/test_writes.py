@@ -189,9 +189,8 @@ def remarked(samples: Sequence[Sample], target: str) -> set[str]:
     found: set[str] = set()
     for sample in samples:
         module, _, context = build_module(sample, bool(sample.dims))
-        strata = StrataContext.with_dialects(
-            context.weights, find_target(target), TargetOptions(features="avx2")
-            if target == "cpu" else TargetOptions())
+        strata = find_target(target).bind(TargetOptions(features="avx2")
+            if target == "cpu" else TargetOptions()).context(context.weights)
         list(lower(module, strata, STEPS[:STEPS.index("host-bufferize")]))
         found |= {sample.op.name for r in strata.remarks if r.pass_name == LoopProveWrites.name}
     return found

@@ -42,15 +42,14 @@ def parse(text: str) -> ModuleOp:
 
 
 def context(target: str, options: TargetOptions | None = None) -> StrataContext:
-    return StrataContext.with_dialects(
-        WeightStore(), find_target(target), options or TargetOptions())
+    return find_target(target).bind(options or TargetOptions()).context()
 
 
 def compiled(program: Program, **options: object) -> Executable:
     chosen = TargetOptions(**options)  # type: ignore[arg-type]
     module, strata = parse(program.text), context("cpu", chosen)
     list(lower(module, strata))
-    return CPU.load(module, strata.weights, chosen)
+    return CPU.bind(chosen).running.load(module, strata.weights)
 
 
 def check(outputs: Sequence[Array], program: Program, inputs: Sequence[Array], where: str) -> None:

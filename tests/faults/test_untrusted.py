@@ -330,7 +330,7 @@ def _check_call(name: str, node: ast.Call) -> None:
 
 
 # ---------------------------------------------------------------------- tuned schedules
-MACHINE = str(find_target("cpu").tuning_key(TargetOptions()))
+MACHINE = str(find_target("cpu").bind(TargetOptions()).tuning.key())
 WINNER = Winner("k", Choice(parse_schedule("<grid i0 tile 1>"), 1.5), 1e-3, "quick", "kernel")
 
 

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from passes.base import StrataContext
 from targets.base import TargetOptions, find_target
 from targets.reference.interpret import interpret
 from tests.fuzz.random_graphs import Graph
@@ -26,10 +25,10 @@ def check(data: st.DataObject) -> None:
     known = set[str]()
     for name in ("cuda", "cpu"):
         lowered, target = module.clone(), find_target(name)
-        context = StrataContext.with_dialects(graph.weights, target, TargetOptions())
+        context = target.bind(TargetOptions()).context(graph.weights)
         check_levels(lowered, context, inputs, expected, TOLERANCE, known)
         if name == "cpu":
-            model = target.load(lowered, graph.weights, TargetOptions())
+            model = target.bind(TargetOptions()).running.load(lowered, graph.weights)
             assert_close(model.run(inputs), expected, TOLERANCE, "native code")
 
 

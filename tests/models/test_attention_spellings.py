@@ -12,7 +12,6 @@ import pytest
 from compiler.frontend import load_model
 from dialects.block import KernelOp
 from dialects.host.interpret import interpret_host
-from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from tests.lowering import lower
@@ -22,7 +21,7 @@ from tests.models.attention_spellings import SPELLINGS, AttentionGraph, Spelling
 def found(graph: AttentionGraph, path: Path) -> tuple[Any, list[KernelOp]]:
     """What the CUDA target's tiles compute, and its kernels."""
     imported = load_model(str(path))
-    context = StrataContext.with_dialects(imported.weights, TARGET, TargetOptions("sm_90"))
+    context = TARGET.bind(TargetOptions("sm_90")).context(imported.weights)
     for _ in lower(imported.module, context):
         pass
     kernels = [op for op in imported.module.body.block.ops if isinstance(op, KernelOp)]

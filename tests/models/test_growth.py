@@ -17,7 +17,6 @@ import pytest
 
 from compiler.frontend import load_model
 from compiler.pipeline.steps import PIPELINE
-from passes.base import StrataContext
 from passes.registry import find_pass
 from targets.base import TargetOptions, find_target
 
@@ -40,7 +39,7 @@ def work_of(path: Path) -> Work:
     profile = Profile()
     model = profile.runcall(load_model, path)
     work = {"import": calls_in(profile)}
-    context = StrataContext.with_dialects(model.weights, find_target("cpu"), TargetOptions())
+    context = find_target("cpu").bind(TargetOptions()).context(model.weights)
     for number, step in enumerate(PIPELINE):
         profile = Profile()
         profile.runcall(find_pass(step.spec)().apply, context, model.module)

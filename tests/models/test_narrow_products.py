@@ -17,7 +17,6 @@ import compiler
 from compiler.__main__ import main
 from dialects.graph import CastOp, ConstantOp, MatmulOp, TransposeOp
 from dialects.strata.types import Array, bf16
-from passes.base import StrataContext
 from passes.graph.narrow_products import GraphNarrowProducts
 from targets.base import TargetOptions, find_target
 from targets.cpu import target
@@ -69,8 +68,7 @@ def test_factors_are_rounded_and_sums_are_not(tmp_path: Path) -> None:
 def test_a_transposed_weight_is_rounded_as_it_lies() -> None:
     """An embedding that gives the scores of words, too, is not transposed by folding. So what is
     rounded must be the constant: nothing is then rounded in a call."""
-    context = StrataContext.with_dialects(
-        None, find_target("cpu"), TargetOptions(precision="bf16"))
+    context = find_target("cpu").bind(TargetOptions(precision="bf16")).context()
     module = Parser(context, """
     strata.func @main(%x: f32[5, 64]) -> (f32[5, 60]) inputs ["x"] outputs ["y"] {
       %r = graph.constant {value = literal[0.5]} : f32[60, 64]
@@ -104,9 +102,9 @@ def test_fast_rounds_only_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) 
                              (replace(vectors, cpu="znver4"), bf16)):
         monkeypatch.setattr(target, "machine_of", lambda _=None, machine=machine: machine)
         cpu = find_target("cpu")
-        assert cpu.narrow_factors(TargetOptions(precision="fast")) == factors
-        assert cpu.narrow_factors(TargetOptions(precision="bf16")) == bf16
-        assert cpu.narrow_factors(TargetOptions()) is None
+        assert cpu.bind(TargetOptions(precision="fast")).facts.narrow_factors == factors
+        assert cpu.bind(TargetOptions(precision="bf16")).facts.narrow_factors == bf16
+        assert cpu.bind(TargetOptions()).facts.narrow_factors is None
 
 
 def test_verify_tells_the_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

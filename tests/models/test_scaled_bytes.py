@@ -14,7 +14,6 @@ from onnx import helper
 from compiler.frontend import load_model
 from dialects.block import KernelOp
 from dialects.host.interpret import interpret_host
-from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from tests.lowering import lower
@@ -54,7 +53,7 @@ def test_weights_stay_bytes(kind: str, tmp_path: Path) -> None:
     proto, path = Model({}).product(kind), tmp_path / "scaled.onnx"
     onnx.save(proto, path)
     imported = load_model(str(path))
-    context = StrataContext.with_dialects(imported.weights, TARGET, TargetOptions("sm_90"))
+    context = TARGET.bind(TargetOptions("sm_90")).context(imported.weights)
     for _ in lower(imported.module, context):
         pass
     kernels = [op for op in imported.module.body.block.ops if isinstance(op, KernelOp)]

@@ -28,8 +28,7 @@ def lowered(
     element: str, arch: str = "sm_90", depth: int = DEPTH, *, transposed: bool = False
 ) -> tuple[ModuleOp, StrataContext, Array]:
     """x @ w for a constant w, which may lie by columns."""
-    context = StrataContext.with_dialects(
-        None, TARGET, TargetOptions(arch, precision="fp8"))
+    context = TARGET.bind(TargetOptions(arch, precision="fp8")).context()
     weights = np.random.default_rng(0).standard_normal((depth, COLUMNS)) * np.logspace(
         -1, 1, COLUMNS)
     weights = weights.astype(DTYPES[element])

@@ -20,7 +20,7 @@ from dialects.graph.interpret import EvaluationError, evaluate_func
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata.func import main_function
 from dialects.strata.types import Array
-from passes.base import PassError, StrataContext
+from passes.base import PassError
 from targets.base import TargetOptions, find_target
 from tests.lowering import lower
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
@@ -94,12 +94,12 @@ def differences(sample: Sample, seed: int = 0) -> Iterator[str]:
             wanted = evaluate_func(function, inputs, EvaluationContext(weights=context.weights))
         except (EvaluationError, ValueError, IndexError):
             return
-    strata = StrataContext.with_dialects(context.weights, CPU, OPTIONS)
+    strata = CPU.bind(OPTIONS).context(context.weights)
     try:
         list(lower(module, strata))
     except PassError:
         return
-    found = CPU.load(module, strata.weights, OPTIONS).run(inputs)
+    found = CPU.bind(OPTIONS).running.load(module, strata.weights).run(inputs)
     for k, (got, want) in enumerate(zip(found, wanted, strict=True)):
         if text := difference(np.asarray(got), np.asarray(want)):
             yield f"result {k} {text}"

@@ -22,7 +22,6 @@ from dialects.graph.base import ShapeError
 from dialects.strata import types as t
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
-from passes.base import StrataContext
 from targets.base import TargetOptions, find_target
 from targets.cuda.build.interpreter import Interpreter
 from targets.reference.interpret import interpret
@@ -70,9 +69,9 @@ def results(sample: Sample, objects: Path) -> Iterator[tuple[str, Array]]:
     with np.errstate(all="ignore"):
         yield "graph", interpret(module, context.weights, inputs)[0]
         options = TargetOptions(cache=objects)
-        list(lower(module, StrataContext.with_dialects(context.weights, CPU, options)))
+        list(lower(module, CPU.bind(options).context(context.weights)))
         yield "block", interpret(module, context.weights, inputs)[0]
-    yield "native", CPU.load(module, context.weights, options).run(inputs)[0]
+    yield "native", CPU.bind(options).running.load(module, context.weights).run(inputs)[0]
 
 
 def assert_bits(got: Array, want: Array, where: str) -> None:
@@ -159,10 +158,8 @@ def test_triton_converts_the_same(element: Attribute) -> None:
         module, inputs, context = build_module(S(g.CastOp, x, to=to), symbolic=False)
         [want] = interpret(module, context.weights, inputs)
         options = TargetOptions(interpret=True)
-        list(lower(module, StrataContext.with_dialects(context.weights, CUDA, options)))
-        [got] = interpret_host(
-            module, inputs, context.weights,
-            lambda kernel, buffers, sizes: interpreter.run(kernel, buffers, sizes))  # type: ignore[arg-type]
+        list(lower(module, CUDA.bind(options).context(context.weights)))
+        [got] = interpret_host(module, inputs, context.weights, interpreter.run)
         np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32))
 
 
@@ -171,8 +168,8 @@ def test_triton_decodes_by_itself_where_the_gpu_can(features: str, is_native: bo
     sample = S(g.CastOp, codes(t.f8E4M3FN), to=t.f32)
     module, _, context = build_module(sample, symbolic=False)
     options = TargetOptions(features=features)
-    list(lower(module, StrataContext.with_dialects(context.weights, CUDA, options)))
-    assert ("tl.float8e4nv" in CUDA.emit(module, "triton", options)) == is_native
+    list(lower(module, CUDA.bind(options).context(context.weights)))
+    assert ("tl.float8e4nv" in CUDA.bind(options).emission.emit(module, "triton")) == is_native
 
 
 @pytest.mark.parametrize(("features", "is_native"), [("sm_80", False), ("sm_90", True)])
@@ -182,10 +179,11 @@ def test_triton_encodes_by_itself_where_the_gpu_can(features: str, is_native: bo
     sample = S(g.CastOp, numbers(t.f8E4M3FN), to=t.f8E4M3FN)
     module, _, context = build_module(sample, symbolic=False)
     options = TargetOptions(features=features)
-    list(lower(module, StrataContext.with_dialects(context.weights, CUDA, options)))
-    source = CUDA.emit(module, "triton", options)
+    list(lower(module, CUDA.bind(options).context(context.weights)))
+    source = CUDA.bind(options).emission.emit(module, "triton")
     assert ("tl.float8e4nv" in source) == is_native == (">>" not in source)
-    assert ("cvt.rn.satfinite.e4m3x2.f32" in CUDA.emit(module, "ptx", options)) == is_native
+    assembly = CUDA.bind(options).emission.emit(module, "ptx")
+    assert ("cvt.rn.satfinite.e4m3x2.f32" in assembly) == is_native
 
 
 @pytest.mark.gpu
@@ -195,8 +193,8 @@ def test_a_gpu_converts_the_same(element: Attribute) -> None:
         module, inputs, context = build_module(S(g.CastOp, x, to=to), symbolic=False)
         [want] = interpret(module, context.weights, inputs)
         options = TargetOptions()
-        list(lower(module, StrataContext.with_dialects(context.weights, CUDA, options)))
-        [got] = CUDA.load(module, context.weights, options).run(inputs)
+        list(lower(module, CUDA.bind(options).context(context.weights)))
+        [got] = CUDA.bind(options).running.load(module, context.weights).run(inputs)
         np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32))
 
 

@@ -12,7 +12,6 @@ from dialects import graph as g
 from dialects.semantics.products import EXACT, PIECE, matmul, sum_of_products
 from dialects.semantics.views import distinct, each, stretch, strided
 from dialects.strata.types import Array, i32
-from passes.base import StrataContext
 from targets.base import TargetOptions, find_target
 from targets.reference.interpret import interpret
 from tests.lowering import check_levels
@@ -167,7 +166,7 @@ def check(sample: Sample, want: Array) -> None:
     module, inputs, context = build_module(sample, symbolic=False)
     [got] = interpret(module, context.weights, inputs)
     assert got.dtype == want.dtype and np.array_equal(got, want)
-    lowering = StrataContext.with_dialects(context.weights, CPU, TargetOptions(threads=1))
+    lowering = CPU.bind(TargetOptions(threads=1)).context(context.weights)
     check_levels(module, lowering, inputs, [want], 0.0, set())
 
 

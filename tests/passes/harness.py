@@ -76,8 +76,7 @@ def _context(target: str) -> StrataContext:
     if not target:
         return StrataContext.with_dialects()
     name, _, features = target.partition(" ")
-    return StrataContext.with_dialects(
-        None, find_target(name), TargetOptions(features=features or None))
+    return find_target(name).bind(TargetOptions(features=features or None)).context()
 
 
 def _choices(text: str) -> dict[str, Choice]:

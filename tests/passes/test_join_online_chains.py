@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from xdsl.parser import Parser
 
-from passes.base import StrataContext
 from targets.base import TargetOptions, find_target
 from tests.lowering import check_levels
 
@@ -28,8 +27,8 @@ strata.func @main(%x: {e}[{n}, 3, 6, 6], %f: {e}[8, 3, 3, 3], %w: {e}[8, 5], %b:
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
 def test_a_softmax_behind_two_contractions(target: str, batch: int | str) -> None:
     """What the chain yields is read by nobody in it."""
-    context = StrataContext.with_dialects(
-        None, find_target(target), TargetOptions(features="sm_90" if target == "cuda" else None))
+    options = TargetOptions(features="sm_90" if target == "cuda" else None)
+    context = find_target(target).bind(options).context()
     module = Parser(context, CLASSIFIER.format(n=batch, e="f32")).parse_module()
     random = np.random.default_rng(0)
     x, f, w, b = (random.standard_normal(shape).astype(np.float32)

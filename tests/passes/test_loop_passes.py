@@ -7,7 +7,6 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.loop import KernelOp
-from dialects.strata.weights import WeightStore
 from passes.base import PassError, StrataContext
 from targets.base import TargetOptions, find_target
 from targets.reference.interpret import interpret
@@ -47,8 +46,7 @@ def scheduled(model: tuple[str, str, str], target: str, features: str | None) ->
     names = ", ".join(f'"{a.split(":")[0]}"' for a in arguments.split("%")[1:])
     text = (f"builtin.module {{ strata.func @main({arguments}) -> ({result}) inputs [{names}] "
             f'outputs ["y"] {{ {body} strata.return %y }} }}')
-    context = StrataContext.with_dialects(
-        None, find_target(target), TargetOptions(features=features))
+    context = find_target(target).bind(TargetOptions(features=features)).context()
     module = parse(text, context)
     run_passes(module, TO_SCHEDULE, context)
     return [str(k.schedule.data) for k in kernels(module) if k.schedule is not None]
@@ -174,8 +172,7 @@ def test_softmax_in_parts_of_rows_with_infinities() -> None:
       %y = graph.softmax %x {axis = 1} : f32[5, 32768]
       strata.return %y
     }"""
-    context = StrataContext.with_dialects(
-        WeightStore(), find_target("cuda"), TargetOptions(features="sm_90"))
+    context = find_target("cuda").bind(TargetOptions(features="sm_90")).context()
     module = parse(text, context)
     [before] = interpret(module, context.weights, [x])
     after = run_passes(

@@ -86,9 +86,8 @@ def context_of(instance: Instance) -> StrataContext:
     if not instance.target:
         return StrataContext.with_dialects()
     name, _, features = instance.target.partition(" ")
-    return StrataContext.with_dialects(
-        None, find_target(name), TargetOptions(features=features or None,
-                                               precision=instance.precision))
+    return find_target(name).bind(TargetOptions(features=features or None,
+                                               precision=instance.precision)).context()
 
 
 def inputs_of(types: Sequence[TensorType], least: int, source: np.random.Generator) -> list[Array]:

@@ -43,8 +43,8 @@ def scheduled(sample: Sample, symbolic: bool, target: str) -> tuple[ModuleOp, St
     """The module after `loop-schedule`."""
     module, _, evaluation = build_module(sample, symbolic)
     chosen, options = find_target(target), TargetOptions(features=TARGETS[target])
-    context = StrataContext.with_dialects(evaluation.weights, chosen, options)
-    context.schedule_options = KnownOptions(tuple(chosen.schedule_options()), lambda: ())
+    context = chosen.bind(options).context(evaluation.weights)
+    context.schedule_options = KnownOptions(tuple(chosen.schedule_options), lambda: ())
     for step in lower(module, context):
         if step == "loop-schedule":
             break

@@ -17,7 +17,6 @@ from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.numerics import widen
 from dialects.strata.func import FuncOp, main_function
 from dialects.strata.types import Array, element_of, tensor
-from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr, Size
 from passes.base import StrataContext
 from passes.registry import parse_passes
@@ -71,9 +70,9 @@ def test_every_size() -> None:
     cpu, context, options = find_target("cpu"), EvaluationContext(), TargetOptions(threads=2)
     n = Expr.size("n")
     module, reference = (top_k(numbers(np.float32, 1), 0, n, True, [n]) for _ in range(2))
-    strata = StrataContext.with_dialects(context.weights, cpu, options)
+    strata = cpu.bind(options).context(context.weights)
     list(lower(module, strata))
-    model = cpu.load(module, context.weights, options)
+    model = cpu.bind(options).running.load(module, context.weights)
     for size in (0, 1, 32, 33, 255, 4097, 70001):
         x = numbers(np.float32, size)
         given = EvaluationContext(by_symbol({"n": size}))
@@ -86,8 +85,8 @@ def test_a_few_of_every_size() -> None:
     cpu, context, options = find_target("cpu"), EvaluationContext(), TargetOptions(threads=2)
     n = Expr.size("n")
     module, reference = (top_k(numbers(np.float32, 3, 1), 1, 5, True, [3, n]) for _ in range(2))
-    list(lower(module, StrataContext.with_dialects(context.weights, cpu, options)))
-    model = cpu.load(module, context.weights, options)
+    list(lower(module, cpu.bind(options).context(context.weights)))
+    model = cpu.bind(options).running.load(module, context.weights)
     for size in (5, 16, 33, 255, 4097):
         x = numbers(np.float32, 3, size)
         given = EvaluationContext(by_symbol({"n": size}))
@@ -98,7 +97,7 @@ def test_a_few_of_every_size() -> None:
 def test_selecting_walks_along_memory() -> None:
     """However many rows there are, and values that one walk leaves for the next."""
     module = top_k(numbers(np.float32, 64, 1024), 1, 8, True)
-    strata = StrataContext.with_dialects(WeightStore(), find_target("cpu"), TargetOptions())
+    strata = find_target("cpu").bind(TargetOptions()).context()
     for step in lower(module, strata):
         if step == "loop-schedule":
             break

@@ -51,7 +51,7 @@ def best_features() -> str:
 
 
 def context_for(target: str, weights: WeightStore, options: TargetOptions) -> StrataContext:
-    return StrataContext.with_dialects(weights, find_target(target), options)
+    return find_target(target).bind(options).context(weights)
 
 
 def lowered(sample: Sample, symbolic: bool, target: str, options: TargetOptions) -> tuple[
@@ -82,7 +82,8 @@ def test_every_level_computes_the_same(sample: Sample, symbolic: bool, objects: 
     cuda = context_for("cuda", context.weights, TargetOptions())
     check_levels(module, cuda, inputs, expected, tolerance, known)
     kernels = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
-    assert CUDA.emit(module, "triton", TargetOptions()).count("@triton.jit") >= len(kernels)
+    source = CUDA.bind(TargetOptions()).emission.emit(module, "triton")
+    assert source.count("@triton.jit") >= len(kernels)
 
     module, arrays, context = build_module(sample, symbolic)
     inputs = without_subnormals(arrays)
@@ -90,7 +91,7 @@ def test_every_level_computes_the_same(sample: Sample, symbolic: bool, objects: 
     options = TargetOptions(features=best_features(), cache=objects)
     cpu = context_for("cpu", context.weights, options)
     check_levels(module, cpu, inputs, expected, tolerance, known)
-    check_native(module, cpu, inputs, expected, tolerance)
+    check_native(module, options, cpu.weights, inputs, expected, tolerance)
 
 
 @pytest.mark.parametrize("symbolic", [False, pytest.param(True, marks=pytest.mark.slow)],
@@ -101,17 +102,17 @@ def test_native_code_of_short_vectors(sample: Sample, symbolic: bool, objects: P
         pytest.skip("these are the widest vectors here, and tested already")
     options = TargetOptions(features="avx2", cache=objects)
     module, context, inputs, expected = lowered(sample, symbolic, "cpu", options)
-    check_native(module, context, inputs, expected, sample.tolerance or 0)
+    check_native(module, options, context.weights, inputs, expected, sample.tolerance or 0)
 
 
 def check_native(
-    module: ModuleOp, context: StrataContext, inputs: Sequence[Array], expected: Sequence[Array],
-    tolerance: float,
+    module: ModuleOp, options: TargetOptions, weights: WeightStore, inputs: Sequence[Array],
+    expected: Sequence[Array], tolerance: float,
 ) -> None:
     """Machine code, called twice: what the first call leaves must not change the second."""
-    model = CPU.load(module, context.weights, context.options)
+    model = CPU.bind(options).running.load(module, weights)
     for time in ("at first", "again"):
-        assert_close(model.run(inputs), expected, tolerance, f"{context.options.features}, {time}")
+        assert_close(model.run(inputs), expected, tolerance, f"{options.features}, {time}")
 
 
 # ---------------------------------------------------------------------- Triton
@@ -138,9 +139,7 @@ def interpreter() -> Iterator[Interpreter]:
 def run_in_triton(sample: Sample, symbolic: bool, interpreter: Interpreter) -> None:
     options = TargetOptions(interpret=True)
     module, context, inputs, expected = lowered(sample, symbolic, "cuda", options)
-    outputs = interpret_host(
-        module, inputs, context.weights,
-        lambda kernel, buffers, sizes: interpreter.run(kernel, buffers, sizes))  # type: ignore[arg-type]
+    outputs = interpret_host(module, inputs, context.weights, interpreter.run)
     assert_close(outputs, expected, sample.tolerance or 0, "Triton's interpreter")
 
 

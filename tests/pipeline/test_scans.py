@@ -16,7 +16,7 @@ from dialects.context import make_context
 from dialects.host.interpret import interpret_host
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
-from passes.base import PassError, StrataContext
+from passes.base import PassError
 from targets.base import TargetOptions, find_target
 from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import emit_kernel
@@ -31,8 +31,7 @@ def parse(text: str) -> ModuleOp:
 
 
 def lowered(text: str, target: str, options: TargetOptions, first: str = STEPS[0]) -> ModuleOp:
-    module, context = parse(text), StrataContext.with_dialects(
-        WeightStore(), find_target(target), options)
+    module, context = parse(text), find_target(target).bind(options).context()
     for _ in lower(module, context, STEPS[STEPS.index(first):]):
         pass
     return module
@@ -98,7 +97,7 @@ def test_scans_on_the_cpu(result: str) -> None:
     options = TargetOptions(cache=None)
     module = lowered(nests(result), "cpu", options, "loop-outline")
     assert str(module).count("block.kernel") == (1 if result == "i0, i1" else 2)
-    [found] = target.load(module, WeightStore(), options).run([x])
+    [found] = target.bind(options).running.load(module, WeightStore()).run([x])
     expected = 2 * np.add.accumulate(x * x, 1)
     np.testing.assert_allclose(found, expected if result == "i0, i1" else expected[:, ::-1],
                                rtol=1e-6)
@@ -119,7 +118,7 @@ def test_lanes_are_beside_what_is_scanned() -> None:
 ])
 def test_schedules_that_cannot_scan(levels: str, fault: str) -> None:
     module = parse(nests())
-    context = StrataContext.with_dialects(WeightStore(), find_target("cuda"), CUDA)
+    context = find_target("cuda").bind(CUDA).context()
     steps = STEPS[STEPS.index("loop-outline"):]
     schedule = levels.replace("i,", "i0 tile 1,").replace("j", "i1").replace(
         "grid i1", "grid i1 tile 1")
@@ -192,6 +191,6 @@ def test_what_is_scanned_and_summed_in_a_loop_hides_that_it_is_a_load(element: s
 def test_scans_on_a_gpu(element: str, axis: int) -> None:
     x = np.random.default_rng(0).standard_normal((3001, 517)).astype(element.replace("f", "float"))
     module = lowered(cumulative((3001, 517), axis, element=element), "cuda", TargetOptions())
-    model = find_target("cuda").load(module, WeightStore(), TargetOptions())
+    model = find_target("cuda").bind(TargetOptions()).running.load(module, WeightStore())
     [found] = model.run([x])
     np.testing.assert_allclose(found, np.add.accumulate(x.astype(np.float64), axis), atol=2e-3)

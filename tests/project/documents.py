@@ -6,7 +6,7 @@
     [text](../page.md#a-heading)         a link; its anchor is a heading of that page
     python -m compiler run ...           a command line, in a block or in backticks
     `loop-fuse`  `--exact`               a pass, an option of some command
-    `Target.row_memory`                  what passes ask of a target
+    `Facts.row_memory`  `Rules.panels`   what targets state, and what their parts are asked
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from targets.base import Target
+from passes.contract import Facts, Rules
+from targets.base import KINDS, Target
 
 ROOT = Path(__file__).parents[2]
 TOPS = ("benchmarks", "compiler", "dialects", "docs", "examples", "passes", "targets", "tests")
@@ -34,6 +35,8 @@ _PASS = re.compile(r"(graph|loop|host|block)-[a-z-]+")
 _PATH = re.compile(r"[\w./<>*-]+")
 _TEST = re.compile(r"([\w./]*)::(\w+)")
 _HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
+_ASKED = {kind.__name__: kind for kind in (Target, Facts, Rules, *KINDS.values())}
+_QUESTION = re.compile(rf"({'|'.join(_ASKED)})\.([a-z_]+)")
 _VARIABLE = re.compile(r"[A-Z_]+=")
 _COMMAND = re.compile(r"(^|[|;&])\s*([A-Z_]+=\S+ )*(python|strata|make) \S")
 
@@ -90,12 +93,12 @@ def anchors(text: str) -> set[str]:
 def wrong_names(page: Document, passes: Container[str], options: Container[str]) -> Iterator[str]:
     """Passes, options of commands and questions to targets, in backticks, that do not exist."""
     for span in page.spans:
-        option, name = _OPTION.match(span), span.removeprefix("Target.")
+        option, question = _OPTION.match(span), _QUESTION.match(span)
         if _PASS.fullmatch(span) and span not in passes:
             yield f"`{span}`: no such pass"
         elif option and option[0] not in options:
             yield f"`{span}`: no such option"
-        elif name != span and not hasattr(Target, name):
+        elif question and not hasattr(_ASKED[question[1]], question[2]):
             yield f"`{span}`: targets are not asked that"
 
 

@@ -186,9 +186,10 @@ def test_a_planted_mistake_is_found(
     assert len(list(wrong(Document(ROOT / "PAGE.md", f"{right}\n{planted}\n")))) == 1
 
 
-@pytest.mark.parametrize("planted", ["`loop-fues`", "`--no-such-option`", "`Target.no_such`"])
+@pytest.mark.parametrize("planted", ["`loop-fues`", "`--no-such-option`", "`Target.no_such`",
+                                     "`Facts.no_such`", "`Scheduling.no_such`"])
 def test_a_planted_name_is_found(planted: str) -> None:
-    right = "`loop-fuse`, `--exact`, `--tuned FILE`, `Target.row_memory`"
+    right = "`loop-fuse`, `--exact`, `--tuned FILE`, `Facts.row_memory`"
     passes, options = pass_names(), options_of_commands()
     assert list(wrong_names(Document(ROOT / "PAGE.md", right), passes, options)) == []
     page = Document(ROOT / "PAGE.md", f"{right} {planted}")

@@ -19,7 +19,6 @@ from dialects.block import KernelOp
 from dialects.host.interpret import RunKernel, interpret_host
 from dialects.strata.types import Array
 from dialects.symbolic.symbol import Symbol
-from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from targets.cuda.build.interpreter import Interpreter
@@ -141,7 +140,7 @@ def computed(
     assert model is not None
     imported = load_model(model)
     options = TargetOptions("sm_90", interpret=interpret)
-    context = StrataContext.with_dialects(imported.weights, TARGET, options)
+    context = TARGET.bind(options).context(imported.weights)
     for _ in lower(imported.module, context):
         pass
     kernels = [op for op in imported.module.body.block.ops if isinstance(op, KernelOp)]

@@ -13,7 +13,6 @@ from compiler.frontend.torch import in_memory
 from dialects.block import ForOp, KernelOp
 from dialects.host.interpret import interpret_host
 from dialects.strata.weights import WeightStore
-from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from tests.lowering import lower
@@ -34,7 +33,7 @@ def lowered(mask: Mask, size: int, *, open_size: bool = False) -> tuple[ModuleOp
     model = in_memory(export(Attention(mask), inputs(size), dims))
     assert model is not None
     imported = load_model(model)
-    context = StrataContext.with_dialects(imported.weights, TARGET, TargetOptions("sm_90"))
+    context = TARGET.bind(TargetOptions("sm_90")).context(imported.weights)
     for _ in lower(imported.module, context):
         pass
     return imported.module, imported.weights

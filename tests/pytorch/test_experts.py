@@ -13,7 +13,6 @@ from compiler.frontend.torch import in_memory
 from dialects.block import KernelOp
 from dialects.host.interpret import interpret_host
 from dialects.strata.types import BufferType, bf16
-from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from tests.lowering import lower
@@ -96,7 +95,7 @@ def test_no_copies_of_weights_on_cuda(model: Experts, count: int) -> None:
     assert program is not None
     imported = load_model(program)
     options = TargetOptions("sm_90")
-    context = StrataContext.with_dialects(imported.weights, TARGET, options)
+    context = TARGET.bind(options).context(imported.weights)
     for _ in lower(imported.module, context):
         pass
     given = x.view(torch.int16).numpy().view(ml_dtypes.bfloat16)

@@ -18,7 +18,6 @@ from compiler.io.arrays import to_numpy
 from dialects.block import KernelOp
 from dialects.host.interpret import interpret_host
 from dialects.strata.weights import WeightStore
-from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from tests.lowering import lower
@@ -74,7 +73,7 @@ def lowered(layer: Layer, *, exact: bool = False) -> tuple[ModuleOp, WeightStore
     assert model is not None
     imported = load_model(model)
     options = TargetOptions("sm_90", exact=exact)
-    context = StrataContext.with_dialects(imported.weights, TARGET, options)
+    context = TARGET.bind(options).context(imported.weights)
     context.exact = options.exact
     for _ in lower(imported.module, context):
         pass

@@ -34,7 +34,7 @@ from dialects.strata.types import Array, TensorType, element_of, tensor
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.expr_syntax import expr_of
 from dialects.symbolic.symbol import Symbol
-from passes.base import PassError, StrataContext
+from passes.base import PassError
 from targets.base import TargetOptions, find_target
 from tests.lowering import lower
 from tests.op_samples.sample import Random, Sample
@@ -166,12 +166,12 @@ def _run_all(
     expected = [_outcome(lambda a=arrays: evaluate_func(  # type: ignore[misc]
         function, a, EvaluationContext(weights=context.weights))) for arrays in cases]
     options, target = TargetOptions(threads=1), find_target("cpu")
-    strata = StrataContext.with_dialects(context.weights, target, options)
+    strata = target.bind(options).context(context.weights)
     try:
         list(lower(module, strata))
     except PassError:  # refused by name: a recurrent operator of open length, say
         return []
-    executable = target.load(module, strata.weights, options)
+    executable = target.bind(options).running.load(module, strata.weights)
     findings: list[Finding] = []
     for arrays, want in zip(cases, expected, strict=True):
         got = _outcome(lambda a=arrays: executable.run(a))  # type: ignore[misc]

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from passes.base import StrataContext
 from targets.base import TargetOptions, find_target
 from targets.cuda import facts
 from targets.cuda.facts.data_sheet import from_data_sheet
@@ -172,7 +171,7 @@ def schedules(target: str, arch: str) -> Iterator[str]:
     for kind in kinds:
         module, _, context = build_module(chosen[kind], True)
         options = TargetOptions(features=arch)
-        strata = StrataContext.with_dialects(context.weights, find_target(target), options)
+        strata = find_target(target).bind(options).context(context.weights)
         list(lower(module, strata, steps))
         yield from re.findall(r"schedule.*", str(module))
 

@@ -134,15 +134,14 @@ def test_a_choice_counts_while_rules_choose_what_it_has_beaten(
 ) -> None:
     _, tasks = kernels_of(model)
     task = next(t for t in tasks if t.name.startswith("contract"))
-    target = find_target("cpu")
-    mine = target.candidates(task.kernel, target.schedule(task.kernel, TargetOptions()),
-                             TargetOptions())[0]
+    scheduling = find_target("cpu").bind(TargetOptions()).scheduling
+    mine = scheduling.candidates(task.kernel, scheduling.schedule(task.kernel))[0]
     compilation = Compiler(str(model), CompileOptions())
     compilation.choices = {task.key: Choice(task.canonical.neutral(mine), 1.5)}
-    kind, rules = type(target), type(target).schedule
+    kind, rules = type(scheduling), type(scheduling).schedule
 
-    def otherwise(self: Any, kernel: KernelOp, options: TargetOptions) -> Schedule:
-        found = rules(self, kernel, options)
+    def otherwise(self: Any, kernel: KernelOp) -> Schedule:
+        found = rules(self, kernel)
         return replace(found, options=(*found.options, ("stream", 1)))
 
     monkeypatch.setattr(kind, "schedule", otherwise)

@@ -130,8 +130,7 @@ class Grouping:
         self.group_of: dict[Operation, Group] = {}
         self.groups: list[Group] = []
         self.names = 0
-        target = context.target
-        self.short = 0 if target is None else target.short_rows(context.options)
+        self.short = context.facts.short_rows
 
     def run(self) -> list[Group]:
         for op in list(self.func.body.block.ops):

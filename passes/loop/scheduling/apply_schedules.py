@@ -98,9 +98,9 @@ def _begin(context: StrataContext, entry: Entry, kernel: KernelOp) -> Schedule:
         return from_loops(kernel)
     if kernel.schedule is not None:
         return kernel.schedule.data
-    if context.target is None:
+    if context.rules is None:
         raise StepError("there is no target whose rules it could begin with; write 'from loops'")
-    return with_sums_inside(kernel, context.target.schedule(kernel, context.options))
+    return with_sums_inside(kernel, context.rules.schedule(kernel))
 
 
 def misfits(schedule: Schedule, kernel: KernelOp) -> list[str]:

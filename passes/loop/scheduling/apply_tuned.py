@@ -28,13 +28,11 @@ class LoopApplyTuned(StrataPass):
     name = "loop-apply-tuned"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        target = context.target
-        if not context.choices or target is None:
+        if not context.choices or context.rules is None:
             return
         kernels = {op.sym_name.data: op for op in module.body.block.ops
                    if isinstance(op, KernelOp)}
-        choosing = Choosing(context.choices, context.weights,
-                            lambda k: target.schedule(k, context.options))
+        choosing = Choosing(context.choices, context.weights, context.rules.schedule)
         for func in functions(module):
             for call in func.body.block.ops:
                 if isinstance(call, CallOp):

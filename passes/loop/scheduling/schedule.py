@@ -25,14 +25,13 @@ class LoopSchedule(StrataPass):
     name = "loop-schedule"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        if context.target is None:
+        if context.rules is None:
             return
         faults: list[tuple[str, str]] = []
         for op in module.body.block.ops:
             if isinstance(op, KernelOp) and op.schedule is None:
-                schedule = with_sums_inside(
-                    op, context.target.schedule(op, context.options))
-                faults += [("", f"the rules of target {context.target.name} for "
+                schedule = with_sums_inside(op, context.rules.schedule(op))
+                faults += [("", f"the rules of target {context.facts.target} for "
                                 f"@{op.sym_name.data}: {fault}")
                            for fault in context.schedule_options.faults(schedule.options)]
                 op.properties["schedule"] = ScheduleAttr(schedule)

@@ -43,8 +43,7 @@ LEAST_SCALE = 2.0**-126
 
 def scaled_matmul(op: MatmulOp, at: Rewriter) -> SSAValue | None:
     """The product of one-byte floats, if the target multiplies them and the user allows it."""
-    assert at.context.target is not None
-    byte = at.context.target.scaled_factors(at.context.options)
+    byte = at.context.facts.scaled_factors
     if byte is None or op.to is not None or not _is_linear(op):
         return None
     weights = _weights(op.b, at)

@@ -106,8 +106,7 @@ def _are_bytes(*values: SSAValue) -> bool:
 
 def _factors(at: Rewriter) -> tuple[Attribute, Attribute]:
     """The byte types that the target multiplies."""
-    factors = at.context.target.byte_factors() if at.context.target is not None else None
-    return factors or (i8, i8)
+    return at.context.facts.byte_factors or (i8, i8)
 
 
 def _read_as(element: Attribute, x: SSAValue, at: Rewriter) -> SSAValue:

@@ -21,9 +21,7 @@ from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.windows import FEW_POINTS, Window
-from targets.base import TargetOptions
 from targets.cpu.facts import WindowCosts
-from targets.cpu.machine import machine_of
 
 MAX_BYTES = 64 << 20
 """The most memory for the transformed data and products of a convolution with two windows."""
@@ -34,15 +32,13 @@ OPEN_SIZE = 64
 
 
 def shorten(
-    nest: NestOp, data: int, windows: Sequence[Window], options: TargetOptions
+    nest: NestOp, data: int, windows: Sequence[Window], costs: WindowCosts,
+    most: float = MAX_LOSS,
 ) -> Sequence[Window]:
-    """The windows, innermost first, along which fewer products pay and lose few digits.
-
-    `--precision fast` may lose more.
+    """The windows, innermost first, along which fewer products pay. `most`: the largest accepted
+    rounding error, by `Window.loss`.
     """
-    costs = machine_of(options.features).costs.windows
     work = _Work.of(nest, data, windows, costs)
-    most = inf if options.precision == "fast" else MAX_LOSS
     best = min(_choices(windows, most), key=work.cost, default=())
     return best if work.cost(best) < costs.gain * work.products else ()
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.host import host_function
-from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.build.compile import Binary, CompileOptions, compile_kernels, resources
 from targets.cuda.build.worker import Worker
@@ -28,14 +27,11 @@ class Builder:
         self.options, self.machine = options, machine_of(options.arch)
         self.worker = Worker()
 
-    def __call__(
-        self, module: ModuleOp, weights: WeightStore, sizes: Mapping[Symbol, int]
-    ) -> list[str]:
+    def build(self, module: ModuleOp, sizes: Mapping[Symbol, int]) -> list[str]:
         """Compile the launches of a model for these sizes. Returns reasons not to time it, if any.
 
         Raises CudaError for a kernel that Triton rejects, or that the machine cannot run.
         """
-        del weights
         if not is_straight(host_function(module)):
             raise CudaError("a model with control flow on the host cannot be compiled ahead")
         plan = plan_host(module)

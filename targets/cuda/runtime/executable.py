@@ -22,7 +22,6 @@ from dialects.strata.sizes import check_assumptions
 from dialects.strata.types import BufferType, tensor_of
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
-from targets.base import Executable
 from targets.call_states import CallStates
 from targets.cuda.build.compile import CompileOptions
 from targets.cuda.errors import CudaError, DeviceMemoryError
@@ -37,6 +36,7 @@ from targets.cuda.runtime.prepared_run import Call
 from targets.cuda.runtime.run_state import MOST_STATES, RunState, follows
 from targets.cuda.runtime.stopwatch import Stopwatch
 from targets.cuda.runtime.stream_order import RunOrder
+from targets.interface import Executable
 from targets.locks import OneProcess
 
 _KINDS = 64

@@ -22,11 +22,11 @@ from passes.analyses.loop.private import block_axis
 from passes.analyses.loop.runs import common_rows
 from passes.loop_to_block.compute import is_dot
 from passes.rewrites.loop.common_factors import take_factor_out
-from targets.base import TargetOptions
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.scheduling.products.rules import MIN_DOT
 from targets.cuda.scheduling.specialized_attention import may_specialize
 from targets.cuda.scheduling.tiles import finish, power, width_of
+from targets.options import TargetOptions
 
 MAX_REGISTERS = 255
 MAX_WIDTH, SPLIT_WIDTH = 256, 64

@@ -17,10 +17,10 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 from passes.analyses.loop.private import block_axis
 from passes.rewrites.loop.nests import reads_of
-from targets.base import TargetOptions
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.scheduling.attention import program_count, walked_axis
 from targets.cuda.scheduling.tiles import width_of
+from targets.options import TargetOptions
 
 LEAST = 64
 """The fewest keys of one part."""

@@ -29,7 +29,6 @@ from passes.contract import Border, Packing, Panel
 from passes.loop_to_block.compute import is_dot
 from passes.rewrites.loop.axis_fusion import can_fuse, fuse_axes
 from passes.rewrites.loop.nests import carry, replace_nest, result_types
-from targets.base import TargetOptions
 from targets.cuda.machine import machine_of
 from targets.cuda.scheduling.products.parts import parts_of
 from targets.cuda.scheduling.products.rules import schedule_product
@@ -37,6 +36,7 @@ from targets.cuda.scheduling.products.tiles import SIZES, tiles
 from targets.cuda.scheduling.products.time import Product, ProductTile
 from targets.cuda.scheduling.roles import Roles, bytes_beside, reads_vectors
 from targets.cuda.scheduling.tiles import finish, width_of
+from targets.options import TargetOptions
 
 OPEN = 16
 """The value that stands for an unknown size."""

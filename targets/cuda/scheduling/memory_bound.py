@@ -15,11 +15,11 @@ from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.online import running_maximum
 from passes.analyses.loop.runs import common_rows, contiguous_axes, memory_order, running_axis
-from targets.base import TargetOptions
 from targets.cuda.facts.fitted import RowTiles
 from targets.cuda.machine import WARP, machine_of
 from targets.cuda.scheduling.roles import symbols_of
 from targets.cuda.scheduling.tiles import even_power, finish, floor_power, power
+from targets.options import TargetOptions
 
 WORD = 16
 """The bytes of a thread's widest vector load."""

@@ -22,7 +22,6 @@ from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.contract import Packing
 from passes.rewrites.loop.axis_fusion import fuse_axes
-from targets.base import TargetOptions
 from targets.cuda.libraries.forms import CUDNN, form_of, library_of
 from targets.cuda.scheduling.attention import is_attention, prepare_attention, schedule_attention
 from targets.cuda.scheduling.convolution_forms import packing
@@ -50,12 +49,12 @@ from targets.cuda.scheduling.windows import (
     window_panels,
     windowed_nest,
 )
+from targets.options import TargetOptions
 
 
-def prepare_kernel(kernel: KernelOp, options: TargetOptions) -> None:
+def prepare_kernel(kernel: KernelOp) -> None:
     """Fuse the axes of each role of a matrix product, and the axes that a reduction sums over. In
     attention, move the mask of the scores before their scaling."""
-    del options
     nest = next((n for n in kernel.nests if is_contraction(n)), None)
     if is_attention(kernel):
         prepare_attention(kernel)

@@ -21,7 +21,6 @@ from dialects.strata.schedule_options import DOT
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.loop_to_block.copies import copied_level
-from targets.base import TargetOptions
 from targets.cuda.libraries.forms import called, library_calls, library_form, without_library
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.scheduling import attention
@@ -31,6 +30,7 @@ from targets.cuda.scheduling.products import rules as products
 from targets.cuda.scheduling.products.rules import MIN_DEPTH, MIN_DOT
 from targets.cuda.scheduling.rules import schedule_kernel
 from targets.cuda.scheduling.tiles import power, width_of
+from targets.options import TargetOptions
 
 VERSION = 1
 """Version of the meaning and the set of schedules; winners of other versions are ignored."""

@@ -16,11 +16,11 @@ from dialects.strata import types as t
 from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
-from targets.base import TargetOptions
 from targets.cuda.emit.specialized.copied import PITCH, RANK
 from targets.cuda.machine import machine_of
 from targets.cuda.scheduling.products.rules import MIN_DOT
 from targets.cuda.scheduling.tiles import width_of
+from targets.options import TargetOptions
 
 
 def may_specialize(

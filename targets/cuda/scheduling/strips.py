@@ -20,10 +20,10 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from passes.contract import Border
 from passes.rewrites.loop.axis_fusion import can_fuse, fuse_axes
-from targets.base import TargetOptions
 from targets.cuda.machine import WARP, machine_of
 from targets.cuda.scheduling.roles import symbols_of
 from targets.cuda.scheduling.tiles import finish
+from targets.options import TargetOptions
 
 ROWS, READ = 7, 13
 """The most rows of a strip, and of the data read for it; more would need too many registers."""

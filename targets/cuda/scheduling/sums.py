@@ -12,9 +12,9 @@ from dialects.loop import KernelOp
 from dialects.strata.schedule import Level, Schedule
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.runs import common_rows, contiguous_axes
-from targets.base import TargetOptions
 from targets.cuda.machine import WARP, machine_of
 from targets.cuda.scheduling.tiles import finish, power
+from targets.options import TargetOptions
 
 MOST_PARTS = 32
 """The most parts for which this schedule is used."""

@@ -21,9 +21,9 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from passes.contract import Panel
 from passes.rewrites.loop.axis_fusion import can_fuse, fuse_axes
-from targets.base import TargetOptions
 from targets.cuda.machine import WARP, machine_of
 from targets.cuda.scheduling.tiles import finish, power
+from targets.options import TargetOptions
 
 ELEMENTS = 1024
 """Elements of one program."""

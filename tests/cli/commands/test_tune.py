@@ -91,7 +91,7 @@ def test_winners_are_written_as_a_script(
 def test_several_kernels_at_a_time_where_times_are_not_disturbed(
     strata: Run, small_model: Path, stub: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(type(find_target("cpu")), "measures_apart", lambda self: True)
+    monkeypatch.setattr(find_target("cpu").running, "measures_apart", True)
     report = compiler.tune(small_model, output="found.sqlite", jobs=8)
     assert len(report.rows) > 1 and all(row.tried for row in report.rows)
     assert report.rows == sorted(report.rows, key=lambda row: -row.total)
@@ -139,10 +139,10 @@ def test_from_python(small_model: Path, tmp_path: Path, stub: None) -> None:
 def test_kernels_that_no_library_has_are_not_tuned_for_it(
     small_model: Path, tmp_path: Path, stub: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind = type(find_target("cpu"))
-    monkeypatch.setattr(kind, "library_keys", lambda self, options: ["blas 1"] * options.library)
-    monkeypatch.setattr(kind, "library_of", lambda self, kernel, options: "blas 1" if
-                        options.library and kernel.sym_name.data.startswith("contract") else None)
+    kind = find_target("cpu").tuning
+    monkeypatch.setattr(kind, "library_keys", lambda self: ["blas 1"] * self.options.library)
+    monkeypatch.setattr(kind, "library_of", lambda self, kernel: "blas 1" if self.options.library
+                        and kernel.sym_name.data.startswith("contract") else None)
     for library, searched in (("never", True), ("auto", False)):
         report = compiler.tune(small_model, output=tmp_path / "found.sqlite", jobs=1,
                                library=library)

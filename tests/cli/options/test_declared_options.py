@@ -81,18 +81,18 @@ def test_list_options_prints_the_declarations(strata: Run) -> None:
 
 
 TARGET = """
-from dataclasses import dataclass
 from dialects.strata.schedule import Level, Schedule
 from dialects.strata.schedule_options import FlagOption, IntegerOption
+from targets.parts import Scheduling
 from targets.reference import ReferenceTarget
 
-@dataclass(frozen=True)
-class Mine(ReferenceTarget):
-    def schedule_options(self):
-        return (IntegerOption("tiling", 2, "how it is tiled", "mine", least=1, most=4),)
-
-    def schedule(self, kernel, options):
+class MyScheduling(Scheduling):
+    def schedule(self, kernel):
         return Schedule(tuple(Level("loop", a) for a in kernel.axes), ((NAME, 2),))
+
+class Mine(ReferenceTarget):
+    scheduling = MyScheduling
+    schedule_options = (IntegerOption("tiling", 2, "how it is tiled", "mine", least=1, most=4),)
 
 TARGET = Mine("mine", (), "a target of one's own")
 """

@@ -11,8 +11,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from compiler.plugins.plugin_files import load_plugins
-from passes.base import StrataContext
 from targets.base import TargetError, TargetOptions
+from targets.parts import tell_nobody
 from targets.reference.interpret import interpret
 from tests.cli.conftest import PLUGINS, Run
 from tests.lowering import assert_close, lower, without_subnormals
@@ -140,7 +140,7 @@ def test_a_pytorch_custom_operator(strata: Run, tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- the target
 def test_the_target_in_c_is_short() -> None:
     lines = (EXAMPLES / "c_target.py").read_text().splitlines()
-    assert sum(bool(line.strip()) for line in lines) <= 155
+    assert sum(bool(line.strip()) for line in lines) <= 150
 
 
 def computes(sample: Sample) -> bool:
@@ -150,9 +150,10 @@ def computes(sample: Sample) -> bool:
     module, arrays, context = build_module(sample, True)
     inputs = without_subnormals(arrays)
     expected = interpret(module, context.weights, inputs)
-    list(lower(module, StrataContext.with_dialects(context.weights, target, TargetOptions())))
+    parts = target.bind(TargetOptions())
+    list(lower(module, parts.context(context.weights)))
     try:
-        executable = target.load(module, context.weights, TargetOptions())
+        executable = parts.running.load(module, context.weights, tell_nobody)
     except TargetError:
         return False
     assert_close(executable.run(inputs), expected, sample.tolerance or 2e-5, sample.label)

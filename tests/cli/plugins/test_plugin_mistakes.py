@@ -41,13 +41,22 @@ from compiler.pipeline.levels import Level
 LEVEL = Level("mine", "a level", ("host.*",), after="{after}", steps=({step!r},))
 """
 TARGET = """
+from targets.parts import Emission, Running
 from targets.reference import ReferenceTarget
-class Wrong(ReferenceTarget):
-    def emit(self, module, level, options):
+class WrongEmission(Emission):
+    def emit(self, module, level):
         return 3
-    def load(self, module, weights, options):
+class WrongRunning(Running):
+    def load(self, module, weights, tell):
         return None
+class Wrong(ReferenceTarget):
+    emission, running = WrongEmission, WrongRunning
 TARGET = Wrong("{name}", ("text",), "wrong", lowers=False)
+"""
+WITHOUT_PARTS = """
+from targets.base import Target
+class Wrong(Target): pass
+TARGET = Wrong("wrong", ())
 """
 LOWERING = """
 from xdsl.ir import Dialect
@@ -90,6 +99,12 @@ CASES = {
         ["'com.example.Own' is defined twice", "one.py, line 10"]),
     "takes a pass's name": ([a_pass("graph-cse")], ["'graph-cse' is one of Strata's own"]),
     "takes a target's name": ([TARGET.format(name="cpu")], ["'cpu' is one of Strata's own"]),
+    "has a target without parts": (
+        [WITHOUT_PARTS], ["Wrong.scheduling must be a class that defines schedule", "line 4"]),
+    "has a target that is asked itself": (
+        [WITHOUT_PARTS.replace("base", "reference").replace("Target", "ReferenceTarget").replace(
+            "pass", "load = None")],
+        ["Wrong defines load, which is asked of Wrong.running", "one.py, line 4"]),
     "takes an operator's name": (
         [IMPORTER.format(result="x").replace("Own", "Gelu").replace("com.example", "")],
         ["'Gelu' is one of Strata's own", "one.py, line 4"]),
@@ -146,9 +161,9 @@ WRONG = {
     "frontend": (FRONTEND, ["run", "m.own", "--target", "cpu"],
                  ["load_model returns must be an ImportedModel", "one.py, line 5"]),
     "target's load": (TARGET.format(name="wrong"), ["run", "small.onnx", "--target", "wrong"],
-                      ["Target.load returns must be an Executable", "one.py, line 6"]),
+                      ["Running.load returns must be an Executable", "one.py, line 8"]),
     "target's emit": (TARGET.format(name="wrong"), ["lower", "small.onnx", "--target", "wrong"],
-                      ["Target.emit returns must be text", "is int", "one.py, line 4"]),
+                      ["Emission.emit returns must be text", "is int", "one.py, line 5"]),
     "lowering": (LOWERING, ["run", "own.mlir", "--target", "cpu"],
                  ["lower must return", "returned int", "one.py, line 17"]),
     "pass": (a_pass(body="[][1]"),

@@ -143,11 +143,15 @@ def test_an_operation_without_lowering(
 
 
 FAILING_TARGET = '''
+from targets.parts import Emission
 from targets.reference import ReferenceTarget
 
-class Failing(ReferenceTarget):
-    def emit(self, module, level, options):
+class FailingEmission(Emission):
+    def emit(self, module, level):
         return [][0]
+
+class Failing(ReferenceTarget):
+    emission = FailingEmission
     def report(self):
         return [][1]
 
@@ -159,7 +163,7 @@ def test_a_target_of_a_plugin_that_fails(
     strata: Run, small_model: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "failing.py").write_text(FAILING_TARGET)
-    for words, line in ((("lower", small_model, "--target", "failing"), 6), (("doctor",), 8)):
+    for words, line in ((("lower", small_model, "--target", "failing"), 7), (("doctor",), 12)):
         done = strata(*words, "--plugin", "failing.py")
         assert done.status == 1
         assert f"failing.py, line {line}" in done.err, done.err

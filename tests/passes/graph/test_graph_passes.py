@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from dialects.strata.func import FuncOp, main_function
 from dialects.strata.types import Array, f32, tensor
 from dialects.text.syntax import location
 from passes.base import Limits, PassError, StrataContext
+from passes.contract import Facts
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
 from tests.passes.harness import assert_same, check_locations, parse, run_passes
 
@@ -41,17 +42,6 @@ def test_meaning_is_kept(sample: Sample, symbolic: bool) -> None:
 
 
 # ---------------------------------------------------------------------- decompose
-@dataclass(frozen=True)
-class Claims:
-    """A target that has its own lowering of some operations."""
-
-    names: tuple[str, ...]
-    name: str = "claims"
-
-    def claims(self, op_name: str) -> bool:
-        return op_name in self.names
-
-
 def test_a_claimed_composite_stays() -> None:
     text = """builtin.module {
       strata.func @main(%x: f32[n]) -> (f32[n]) inputs ["x"] outputs ["y"] {
@@ -60,7 +50,7 @@ def test_a_claimed_composite_stays() -> None:
         strata.return %y
       }
     }"""
-    context = StrataContext.with_dialects(target=Claims(("graph.softmax",)))  # type: ignore[arg-type]
+    context = StrataContext.with_dialects(facts=Facts(claims=("graph.softmax",)))
     after = run_passes(parse(text, context), "graph-decompose", context)
     assert "graph.softmax" in after
     assert "graph.relu" not in after

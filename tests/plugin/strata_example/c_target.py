@@ -7,20 +7,16 @@ all tiles are scalars. The host program around the kernels is interpreted.
 import ctypes
 import subprocess
 import tempfile
-from dataclasses import dataclass
-from pathlib import Path
 
-import numpy as np
 from xdsl.dialects import arith
 
 from dialects import block
-from dialects.host import host_function
-from dialects.host.interpret import interpret_host
-from dialects.strata.binding import EvaluationError
 from dialects.strata.schedule import Level, Schedule
 from dialects.strata.types import TileType
 from dialects.symbolic.symbol import Kind, Symbol
-from targets.base import Executable, Target, TargetError
+from targets.base import Target, TargetError
+from targets.interpreted import InterpretedHost
+from targets.parts import Emission, Running, Scheduling
 
 COMMAND = ("cc", "-O2", "-shared", "-fPIC", "-fwrapv", "-ffp-contract=off", "-x", "c", "-", "-lm")
 HEAD = """#include <stdbool.h>
@@ -145,43 +141,45 @@ class Emitter:
         self.names |= {r: self.names[a] for r, a in zip(op.results, carried, strict=True)}
 
 
-class CExecutable(Executable):
-    """A module whose kernels are functions of a library."""
+def source_of(module):
+    kernels = [op for op in module.body.block.ops if isinstance(op, block.KernelOp)]
+    return HEAD + "".join("\n".join(Emitter(k).lines) + "\n" for k in kernels)
 
-    def __init__(self, module, weights, source):
-        self.module, self.weights = module, weights
-        main = host_function(module)
-        self.input_names, self.output_names = main.input_names, main.output_names
-        with tempfile.TemporaryDirectory() as folder:
-            library = Path(folder, "kernels.so")
-            subprocess.run([*COMMAND, "-o", library], input=source, text=True, check=True)
-            self.library = ctypes.CDLL(str(library))
 
-    def run(self, inputs):
-        try:
-            return interpret_host(self.module, inputs, self.weights, self.launch)
-        except EvaluationError as error:
-            raise ValueError(str(error)) from error
+def launcher(source):
+    """A function that runs a kernel of C source, which it compiles to a library."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = f"{folder}/kernels.so"
+        subprocess.run([*COMMAND, "-o", library], input=source, text=True, check=True)
+        functions = ctypes.CDLL(library)
 
-    def launch(self, kernel, buffers, sizes):
+    def launch(kernel, buffers, sizes):
         pointers = (ctypes.c_void_p * len(buffers))(*(b.ctypes.data for b in buffers))
-        numbers = np.array([sizes[name] for name in kernel.size_names], np.int64)
-        self.library[kernel.sym_name.data](pointers, numbers.ctypes.data_as(ctypes.c_void_p))
+        numbers = (ctypes.c_int64 * len(sizes))(*(sizes[name] for name in kernel.size_names))
+        functions[kernel.sym_name.data](pointers, numbers)
+
+    return launch
 
 
-@dataclass(frozen=True)
-class CTarget(Target):
-    """What every target must say; all else has a default."""
-
-    def schedule(self, kernel, options):
+class CScheduling(Scheduling):
+    def schedule(self, kernel):
         return Schedule(tuple(Level("loop", axis) for axis in kernel.axes))
 
-    def emit(self, module, level, options):
-        kernels = [op for op in module.body.block.ops if isinstance(op, block.KernelOp)]
-        return HEAD + "".join("\n".join(Emitter(k).lines) + "\n" for k in kernels)
 
-    def load(self, module, weights, options):
-        return CExecutable(module, weights, self.emit(module, "c", options))
+class CEmission(Emission):
+    def emit(self, module, level):
+        return source_of(module)
+
+
+class CRunning(Running):
+    def load(self, module, weights, tell):
+        return InterpretedHost(module, weights, launcher(source_of(module)))
+
+
+class CTarget(Target):
+    """The three parts that every target must have; all else has a default."""
+
+    scheduling, emission, running = CScheduling, CEmission, CRunning
 
 
 C = CTarget("c", ("c",), "C source, for any CPU that has a C compiler")

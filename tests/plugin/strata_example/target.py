@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects.builtin import ModuleOp
 
-from targets.base import TargetOptions
+from targets.parts import Emission
 from targets.reference import ReferenceTarget
 
 
-@dataclass(frozen=True)
-class ExampleTarget(ReferenceTarget):
-    """Shows the parts that a target has; most are inherited here."""
+class ExampleEmission(Emission):
+    """A level of code, `count`, that tells how long a module is."""
 
-    def emit(self, module: ModuleOp, level: str, options: TargetOptions) -> str:
+    def emit(self, module: ModuleOp, level: str) -> str:
         return f"code of {sum(1 for _ in module.walk())} operations\n"
+
+
+class ExampleTarget(ReferenceTarget):
+    """Has an emission of its own; the other parts are inherited here."""
+
+    emission = ExampleEmission
 
 
 TARGET = ExampleTarget("example", ("count",), "an example of a target from outside", lowers=False)

@@ -122,8 +122,8 @@ def test_a_process_that_ends_is_an_error_that_says_how() -> None:
 
 def test_a_worker_that_was_foreseen_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once; when it has ended, what it had to do is an error."""
-    TARGET.begin(TargetOptions())
-    TARGET.begin(TargetOptions())
+    TARGET.bind(TargetOptions()).building.begin()
+    TARGET.bind(TargetOptions()).building.begin()
     first = worker()
     assert worker() is not first
     first.close()
@@ -134,10 +134,10 @@ def test_a_worker_that_was_foreseen_is_used(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_ptx_level_and_unknown_architecture() -> None:
     module = parse(samples.SWAP)
-    text = TARGET.emit(module, "ptx", TargetOptions(features="sm_80"))
+    text = TARGET.bind(TargetOptions(features="sm_80")).emission.emit(module, "ptx")
     assert ".target sm_80" in text and ".entry fibonacci" in text
     with pytest.raises(CudaError, match="no CUDA architecture 'sm_1'; there are: sm_80"):
-        TARGET.emit(module, "ptx", TargetOptions(features="sm_1"))
+        TARGET.bind(TargetOptions(features="sm_1")).emission.emit(module, "ptx")
 
 
 def test_parameter_widths_of_ptx() -> None:

@@ -24,6 +24,7 @@ from tests.targets.cuda.runtime.control_programs import REFUSALS, compare, lower
 from tests.targets.cuda.samples import SAMPLES, Sample, as_model
 
 pytestmark = pytest.mark.gpu
+RUNNING = TARGET.bind(TargetOptions()).running
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=[s.name for s in SAMPLES])
@@ -34,7 +35,7 @@ def test_samples(sample: Sample) -> None:
     inputs = [a.copy() for b, a in zip(kernel.buffers, buffers, strict=True) if b not in stored]
     interpret_kernel(kernel, buffers, sample.values)
     expected = [a for b, a in zip(kernel.buffers, buffers, strict=True) if b in stored]
-    model = TARGET.load(as_model(kernel), WeightStore(), TargetOptions())
+    model = RUNNING.load(as_model(kernel), WeightStore())
     for _ in range(2):  # a new graph, and one that is there
         for a, b in zip(model.run(inputs), expected, strict=True):
             a, b = a.astype(np.float64), b.astype(np.float64)
@@ -43,7 +44,7 @@ def test_samples(sample: Sample) -> None:
 
 def test_tensors_on_the_device_go_in_and_come_out() -> None:
     torch = pytest.importorskip("torch")
-    model = TARGET.load(as_model(Sample(samples.SOFTMAX).kernel), WeightStore(), TargetOptions())
+    model = RUNNING.load(as_model(Sample(samples.SOFTMAX).kernel), WeightStore())
     for n in (3, 513, 3):
         x = torch.randn(n, 1000, device="cuda")
         with torch.cuda.stream(torch.cuda.Stream()):
@@ -60,7 +61,7 @@ def test_programs_come_and_go() -> None:
     x, stream = torch.randn(4001, 1000, device="cuda"), torch.cuda.Stream()
     torch.cuda.synchronize()
     for _ in range(20):
-        model = TARGET.load(module, WeightStore(), TargetOptions())
+        model = RUNNING.load(module, WeightStore())
         with torch.cuda.stream(stream):
             [y] = model.run([x])
         del model
@@ -70,7 +71,7 @@ def test_programs_come_and_go() -> None:
 def test_tensors_that_lie_anywhere_on_any_stream() -> None:
     """Other tensors each time, some that kernels cannot read in place, from several threads."""
     torch = pytest.importorskip("torch")
-    model = TARGET.load(as_model(Sample(samples.SOFTMAX).kernel), WeightStore(), TargetOptions())
+    model = RUNNING.load(as_model(Sample(samples.SOFTMAX).kernel), WeightStore())
     whole = torch.randn(4001, 1000, device="cuda")
     torch.cuda.synchronize()
 
@@ -107,7 +108,7 @@ def all_at_once(works: Sequence[Callable[[], None]]) -> None:
 
 def test_threads_call_a_model_with_arrays_at_once() -> None:
     """Other sizes and other numbers in each thread: every result is that of a call alone."""
-    model = TARGET.load(as_model(Sample(samples.SOFTMAX).kernel), WeightStore(), TargetOptions())
+    model = RUNNING.load(as_model(Sample(samples.SOFTMAX).kernel), WeightStore())
     random = np.random.default_rng(0)
     inputs = [[random.standard_normal((n + k, 1000)).astype(np.float32) for n in (1, 33, 700)]
               for k in range(THREADS)]
@@ -125,7 +126,7 @@ def test_threads_call_a_model_with_arrays_at_once() -> None:
 def test_threads_call_a_model_with_tensors_at_once(streams: int) -> None:
     """Several calls are under way before one is looked at; tensors lie elsewhere each time."""
     torch = pytest.importorskip("torch")
-    model = TARGET.load(as_model(Sample(samples.SOFTMAX).kernel), WeightStore(), TargetOptions())
+    model = RUNNING.load(as_model(Sample(samples.SOFTMAX).kernel), WeightStore())
     inputs = [[torch.randn(n + k, 1000, device="cuda") for n in (1, 33, 700)]
               for k in range(THREADS)]
     alone = [[model.run([x])[0].clone() for x in given] for given in inputs]
@@ -145,7 +146,7 @@ def test_threads_call_a_model_with_tensors_at_once(streams: int) -> None:
 
 @pytest.mark.parametrize("program", [COUNTED, PREFIX], ids=lambda p: p.name)
 def test_threads_call_a_program_that_decides_at_once(program: Program) -> None:
-    model = TARGET.load(*lowered(program.text), TargetOptions())
+    model = RUNNING.load(*lowered(program.text))
 
     def check(thread: int) -> None:
         for call in range(CALLS // 4):
@@ -167,7 +168,7 @@ def test_programs_that_decide(
     """All inputs on one compiled program, twice. torch's allocator, where torch is imported."""
     if not has_pools:
         monkeypatch.setattr(driver, "has_pools", lambda: False)
-    model = TARGET.load(*lowered(program.text), TargetOptions())
+    model = RUNNING.load(*lowered(program.text))
     for inputs in (*program.inputs, *program.inputs):
         compare(model.run(inputs), program, inputs)
 
@@ -175,7 +176,7 @@ def test_programs_that_decide(
 @each_program
 def test_programs_that_decide_on_tensors(program: Program) -> None:
     torch = pytest.importorskip("torch")
-    model = TARGET.load(*lowered(program.text), TargetOptions())
+    model = RUNNING.load(*lowered(program.text))
     for inputs in program.inputs:
         with torch.cuda.stream(torch.cuda.Stream()):
             outputs = model.run([torch.from_numpy(np.array(a)).cuda() for a in inputs])
@@ -184,7 +185,7 @@ def test_programs_that_decide_on_tensors(program: Program) -> None:
 
 @pytest.mark.parametrize(("program", "inputs", "message"), REFUSALS)
 def test_what_is_refused(program: Program, inputs: Sequence[Array], message: str) -> None:
-    model = TARGET.load(*lowered(program.text), TargetOptions())
+    model = RUNNING.load(*lowered(program.text))
     for _ in range(2):
         with pytest.raises(ValueError, match=re.escape(message)):
             model.run(inputs)

@@ -57,21 +57,23 @@ def test_every_sample_compiles(arch: str) -> None:
 
 @needs_triton
 def test_assembly_of_a_module() -> None:
-    text = TARGET.emit(parse(samples.SWAP), AMD.assembly, TARGET.settled(TargetOptions()))
+    emission = TARGET.bind(TargetOptions()).emission
+    text = emission.emit(parse(samples.SWAP), AMD.assembly)
     assert "gfx942" in text and "s_endpgm" in text
     with pytest.raises(CudaError, match="target hip has no level 'ptx'; it has triton and amdgcn"):
-        TARGET.emit(parse(samples.SWAP), "ptx", TargetOptions())
+        emission.emit(parse(samples.SWAP), "ptx")
 
 
 def test_source_has_no_instructions_of_other_machines() -> None:
     module = parse(samples.GELU)
-    on_amd = TARGET.emit(module, "triton", TargetOptions(features="gfx942"))
-    on_nvidia = find_target("cuda").emit(module, "triton", TargetOptions(features="sm_90"))
+    on_amd = TARGET.bind(TargetOptions(features="gfx942")).emission.emit(module, "triton")
+    nvidia = find_target("cuda").bind(TargetOptions(features="sm_90"))
+    on_nvidia = nvidia.emission.emit(module, "triton")
     assert "inline_asm" not in on_amd
     assert on_amd != on_nvidia or "quick" not in on_nvidia
     with pytest.raises(TargetError):
-        TARGET.check(TargetOptions(features="gfx90a"))
-    assert TARGET.tuning_key(TargetOptions()) is None
+        TARGET.bind(TargetOptions(features="gfx90a"))
+    assert TARGET.bind(TargetOptions()).tuning.key() is None
 
 
 def test_schedules_have_as_many_threads_and_a_short_pipeline() -> None:
@@ -87,17 +89,19 @@ def test_facts_of_machines() -> None:
 
 
 def test_options_name_an_architecture() -> None:
-    assert TARGET.settled(TargetOptions()).features == "gfx942"
-    assert TARGET.programs(TARGET.settled(TargetOptions())) == 4 * 304
+    parts = TARGET.bind(TargetOptions())
+    assert parts.options.features == "gfx942"
+    assert parts.facts.programs == 4 * 304
     with pytest.raises(TargetError, match="no architecture 'sm_90'; there are: gfx942"):
-        TARGET.check(TargetOptions(features="sm_90"))
+        TARGET.bind(TargetOptions(features="sm_90"))
     with pytest.raises(TargetError, match="no CUDA architecture 'gfx942'"):
-        find_target("cuda").check(TargetOptions(features="gfx942"))
+        find_target("cuda").bind(TargetOptions(features="gfx942"))
 
 
 def test_running_says_what_to_do() -> None:
     with pytest.raises(TargetError, match="`--interpret` runs the kernels on the CPU"):
-        TARGET.load(parse(f"builtin.module {{ {samples.SWAP} }}"), WeightStore(), TargetOptions())
+        TARGET.bind(TargetOptions()).running.load(
+            parse(f"builtin.module {{ {samples.SWAP} }}"), WeightStore())
 
 
 @needs_triton

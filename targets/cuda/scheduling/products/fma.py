@@ -13,12 +13,12 @@ from dialects.strata.schedule import Schedule
 from dialects.strata.types import TensorType, f32
 from dialects.symbolic.symbol import Symbol
 from passes.loop_to_block.compute import is_dot
-from targets.base import TargetOptions
 from targets.cuda.machine import machine_of
 from targets.cuda.scheduling.convolutions import factors_of, tiled_product
 from targets.cuda.scheduling.products.parts import parts_of
 from targets.cuda.scheduling.products.tiles import tiles
 from targets.cuda.scheduling.roles import bytes_beside, roles_of
+from targets.options import TargetOptions
 
 LEAST = 128
 """The fewest elements of one part of a split sum."""

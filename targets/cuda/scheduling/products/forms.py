@@ -19,10 +19,10 @@ from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
-from targets.base import TargetOptions
 from targets.cuda.libraries.epilogues import RELU, elements_of, epilogue_of, used_by
 from targets.cuda.scheduling.products.rules import is_dot, is_plain
 from targets.cuda.scheduling.roles import roles_of, stored_by
+from targets.options import TargetOptions
 
 CUBLAS = "cublas"
 _ELEMENTS = ("f16", "bf16", "f32", "f8E4M3FN")

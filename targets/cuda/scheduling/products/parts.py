@@ -14,7 +14,6 @@ from dataclasses import replace
 from dialects.loop import NestOp
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.constants import constant_behind
-from targets.base import TargetOptions
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.scheduling.products.rules import is_dot, is_plain, on_tensor_cores, product_of
 from targets.cuda.scheduling.products.tiles import LINE, SIZES, tiles
@@ -22,6 +21,7 @@ from targets.cuda.scheduling.products.time import Product, seconds
 from targets.cuda.scheduling.products.vector import COLUMNS, matrix_direction
 from targets.cuda.scheduling.roles import Roles, roles_of
 from targets.cuda.scheduling.sums import MOST_PARTS
+from targets.options import TargetOptions
 
 SUM, STORED = 4, 2
 """Bytes per element of a partial sum, and of a typical stored result."""

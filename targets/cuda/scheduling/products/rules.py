@@ -18,7 +18,6 @@ from passes.contract import Panel
 from passes.loop_to_block.compute import is_gathered_dot
 from passes.rewrites.loop.axis_fusion import can_fuse, fuse_axes
 from passes.rewrites.loop.nests import data_inputs, gathered_inputs, has_calls
-from targets.base import TargetOptions
 from targets.cuda.machine import machine_of
 from targets.cuda.scheduling.products.specialized import may_specialize
 from targets.cuda.scheduling.products.tiles import ASSUMED, tiles
@@ -36,6 +35,7 @@ from targets.cuda.scheduling.roles import (
     symbols_of,
 )
 from targets.cuda.scheduling.tiles import finish, power, width_of
+from targets.options import TargetOptions
 
 MIN_DOT = 16
 """The smallest size of each dim of a `tl.dot`."""

@@ -15,12 +15,12 @@ from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from passes.rewrites.loop.nests import gathered_inputs
-from targets.base import TargetOptions
 from targets.cuda.emit.scalar import NATIVE_FLOATS
 from targets.cuda.emit.specialized.copied import PITCH
 from targets.cuda.machine import machine_of
 from targets.cuda.scheduling.roles import Roles
 from targets.cuda.scheduling.tiles import width_of
+from targets.options import TargetOptions
 
 _HALVES = (t.f16, t.bf16)
 

@@ -61,8 +61,9 @@ def program(
       host.launch @apply({", ".join(f"%{n}" for n in [*names, "y"])}) sizes(n)
       host.return
     }}""")
-    return TARGET.load(module, WeightStore(), TargetOptions(
-        features=features, threads=1, exact=exact, denormals=denormals))
+    return TARGET.bind(TargetOptions(
+        features=features, threads=1, exact=exact, denormals=denormals)
+    ).running.load(module, WeightStore())
 
 
 def flushed(x: Array) -> Array:
@@ -180,7 +181,8 @@ def test_constant_powers_multiply(
       host.return
     }}""")
     x = np.linspace(-3, 3, 20, dtype=np.float32)
-    model = TARGET.load(module, WeightStore(), TargetOptions(features=features, threads=1))
+    parts = TARGET.bind(TargetOptions(features=features, threads=1))
+    model = parts.running.load(module, WeightStore())
     np.testing.assert_array_equal(model.run([x])[0], expected(x))
 
 
@@ -214,8 +216,8 @@ def quotients(
       host.launch @divide(%x, %s, %y) sizes(n)
       host.return
     }}""")
-    return TARGET.load(module, WeightStore(), TargetOptions(
-        features=features, threads=1, exact=exact))
+    return TARGET.bind(TargetOptions(
+        features=features, threads=1, exact=exact)).running.load(module, WeightStore())
 
 
 def rows_for(divisors: Array) -> Array:

@@ -52,7 +52,8 @@ def test_results_are_right(features: str, width: int, first: int, aligned: bool)
       host.launch @double(%x, %y) sizes()
       host.return
     }}""")
-    run = TARGET.load(model, WeightStore(), TargetOptions(features=features, threads=2)).run
+    parts = TARGET.bind(TargetOptions(features=features, threads=2))
+    run = parts.running.load(model, WeightStore()).run
     for _ in range(3):
         x = randoms(ROWS, width)
         np.testing.assert_array_equal(run([x])[0][:, first:], 2 * x[:, first:])

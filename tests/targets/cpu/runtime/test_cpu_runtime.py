@@ -57,7 +57,7 @@ def model() -> ModuleOp:
 
 
 def load(**options: Any) -> Executable:
-    return TARGET.load(model(), WeightStore(), TargetOptions(**options))
+    return TARGET.bind(TargetOptions(**options)).running.load(model(), WeightStore())
 
 
 # ---------------------------------------------------------------------- results
@@ -122,7 +122,7 @@ def test_contradicting_sizes_are_named() -> None:
     host.func @main(%a: f32[n, 2*n + 1], %b: f32[n]) inputs ["a", "b"] outputs [] sizes(n) {
       host.return
     }""")
-    executable = TARGET.load(module, WeightStore(), TargetOptions(threads=1))
+    executable = TARGET.bind(TargetOptions(threads=1)).running.load(module, WeightStore())
     executable.run([np.zeros((3, 7), np.float32), np.zeros(3, np.float32)])
     with pytest.raises(ValueError, match="dim 0 of input 'b' is 4 but must be 3"):
         executable.run([np.zeros((3, 7), np.float32), np.zeros(4, np.float32)])
@@ -163,7 +163,7 @@ def test_denormals_are_flushed_inside_and_kept_outside(threads: int) -> None:
       host.launch @half(%x, %y) sizes(n)
       host.return
     }""")
-    executable = TARGET.load(module, WeightStore(), TargetOptions(threads=threads))
+    executable = TARGET.bind(TargetOptions(threads=threads)).running.load(module, WeightStore())
     tiny = np.full(1 << 20, np.finfo(np.float32).tiny)
     assert not executable.run([tiny])[0].any()
     assert (tiny * np.float32(0.5)).all()  # this thread computes with denormals again
@@ -219,7 +219,7 @@ def test_equal_kernels_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(worker, "compile_text", lambda text, *rest: (
         texts.append(text), compile_text(text, *rest))[1])
     module = parse_module(MODEL.replace("%W[2]", "%W[1]"))
-    executable = TARGET.load(module, WeightStore(), TargetOptions(threads=1))
+    executable = TARGET.bind(TargetOptions(threads=1)).running.load(module, WeightStore())
     assert len(texts) == 2  # the driver and one kernel
     assert (executable.run([np.zeros((1, 2, 100), np.float32)])[1] == 3).all()
 
@@ -285,15 +285,15 @@ def test_what_is_compiled_is_kept_when_the_rest_is_interrupted(
 # ---------------------------------------------------------------------- emitted code
 def test_a_feature_set_bounds_the_instructions() -> None:
     options = TargetOptions(features="avx2")
-    assert "zmm" not in TARGET.emit(model(), "asm", options)
-    assert "ymm" in TARGET.emit(model(), "asm", options)
+    assert "zmm" not in TARGET.bind(options).emission.emit(model(), "asm")
+    assert "ymm" in TARGET.bind(options).emission.emit(model(), "asm")
 
 
 @each_machine
 def test_emitted_text_is_deterministic_and_readable(features: str) -> None:
     options = TargetOptions(features=features)
-    text = TARGET.emit(model(), "llvm", options)
-    assert text == TARGET.emit(model(), "llvm", options)
+    text = TARGET.bind(options).emission.emit(model(), "llvm")
+    assert text == TARGET.bind(options).emission.emit(model(), "llvm")
     assert "define void @add1(ptr noalias %buffer0" in text
     assert "define i32 @strata_entry(" in text
 

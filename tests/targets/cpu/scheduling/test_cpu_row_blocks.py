@@ -113,13 +113,13 @@ class Attention:
 def native(case: Attention, inputs: list[Array], options: TargetOptions) -> Array:
     """The output of the CPU's code, for which all of the attention is one kernel."""
     target = find_target("cpu")
-    context = StrataContext.with_dialects(None, target, options)
+    context = target.bind(options).context()
     module = case.module(context)
     for step in lower(module, context):
         if step == "loop-schedule":
             [kernel] = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
             assert private_values(kernel)
-    return target.load(module, context.weights, options).run(inputs)[0]
+    return target.bind(options).running.load(module, context.weights).run(inputs)[0]
 
 
 def check(case: Attention, inputs: list[Array] | None = None, features: str | None = None) -> None:
@@ -154,7 +154,7 @@ def test_attention(case: Attention, features: str) -> None:
 
 @pytest.mark.parametrize("case", [CASES[2], CASES[6], replace(PLAIN, open=True, keys=37)], ids=str)
 def test_every_level_computes_it(case: Attention) -> None:
-    context = StrataContext.with_dialects(None, find_target("cpu"), TargetOptions())
+    context = find_target("cpu").bind(TargetOptions()).context()
     inputs = case.inputs()
     want = case.expected(inputs).astype(case.dtype)
     check_levels(case.module(context), context, inputs, [want], TOLERANCES[case.element], set())
@@ -164,7 +164,7 @@ def test_every_level_computes_it(case: Attention) -> None:
 @pytest.mark.parametrize("case", [CASES[2], CASES[4], replace(PLAIN, open=True, keys=37)], ids=str)
 def test_nothing_outside_is_touched(case: Attention, features: str) -> None:
     options = TargetOptions(features=features)
-    context = StrataContext.with_dialects(None, find_target("cpu"), options)
+    context = find_target("cpu").bind(options).context()
     module = case.module(context)
     for _ in lower(module, context):
         pass
@@ -194,12 +194,12 @@ def test_numbers_that_are_none(number: float, position: int) -> None:
 def test_open_sizes(mask: str) -> None:
     """One program for every length, also shorter than a block of rows."""
     options, target = TargetOptions(threads=2), find_target("cpu")
-    context = StrataContext.with_dialects(None, target, options)
+    context = target.bind(options).context()
     case = Attention(mask=mask, open=True)
     module = case.module(context)
     for _ in lower(module, context):
         pass
-    loaded = target.load(module, context.weights, options)
+    loaded = target.bind(options).running.load(module, context.weights)
     for batch, size in ((1, 1), (2, 5), (1, 16), (3, 37), (1, 130)):
         this = replace(case, batch=batch, rows=size, keys=size)
         inputs = this.inputs()
@@ -209,7 +209,7 @@ def test_open_sizes(mask: str) -> None:
 
 def test_few_rows_keep_kernels_of_their_own() -> None:
     """A decoding step: one row would leave most lanes without work."""
-    context = StrataContext.with_dialects(None, find_target("cpu"), TargetOptions())
+    context = find_target("cpu").bind(TargetOptions()).context()
     module = replace(PLAIN, rows=4).module(context)
     for step in lower(module, context):
         if step == "loop-schedule":
@@ -225,7 +225,7 @@ def test_bf16_dot_instructions_keep_kernels_apart(
     """Where they do twice the work, and scores in memory are not huge."""
     machine = Machine(cpu, "", AVX512 | {"avx512bf16"}, "x86_64", (1 << 15, 1 << 20, 1 << 30), 1)
     monkeypatch.setattr("targets.cpu.target.machine_of", lambda _: machine)
-    context = StrataContext.with_dialects(None, find_target("cpu"), TargetOptions())
+    context = find_target("cpu").bind(TargetOptions()).context()
     module = Attention(rows=64, keys=keys, depth=64, element=element).module(context)
     for step in lower(module, context):
         if step == "loop-join-rows":

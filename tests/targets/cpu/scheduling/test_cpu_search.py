@@ -53,7 +53,8 @@ def job(task: Task, schedule: Schedule | None, folder: Path, features: str) -> J
 
 def rules_schedule(task: Task, features: str) -> Schedule:
     """The rules' choice for a kernel whose operands are not packed."""
-    return find_target("cpu").schedule(task.kernel, TargetOptions(features=features))
+    parts = find_target("cpu").bind(TargetOptions(features=features))
+    return parts.scheduling.schedule(task.kernel)
 
 
 @each_machine

@@ -9,7 +9,6 @@ from xdsl.parser import Parser
 
 from dialects.loop import KernelOp
 from dialects.strata.schedule import Schedule
-from passes.base import StrataContext
 from targets.base import TargetOptions, find_target
 from targets.cpu.machine import machine_of
 from targets.cpu.scheduling.rules import schedule_kernel
@@ -39,7 +38,7 @@ DEPTHWISE = (
 
 def schedule(module: str) -> Schedule:
     """The schedule of the only kernel, for a machine of small caches."""
-    context = StrataContext.with_dialects(None, find_target("cpu"), TargetOptions())
+    context = find_target("cpu").bind(TargetOptions()).context()
     [kernel] = [op for op in Parser(context, module).parse_module().body.block.ops
                 if isinstance(op, KernelOp)]
     return schedule_kernel(kernel, replace(machine_of(), caches=SMALL))

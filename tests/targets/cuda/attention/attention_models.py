@@ -27,7 +27,6 @@ from dialects.strata.func import FuncOp
 from dialects.strata.types import Array, TensorType, element_of, tensor
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr, Size
-from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from tests.lowering import lower
@@ -147,7 +146,7 @@ class Model:
     def lowered(self, options: TargetOptions) -> tuple[ModuleOp, WeightStore]:
         """The model at block level, for the CUDA target."""
         module, store = self.module()
-        context = StrataContext.with_dialects(store, TARGET, options)
+        context = TARGET.bind(options).context(store)
         context.exact = options.exact
         for _ in lower(module, context):
             pass

@@ -17,7 +17,7 @@ from dialects.loop import KernelOp as LoopKernelOp
 from dialects.strata.schedule import ScheduleAttr, parse_schedule
 from dialects.strata.types import Array
 from dialects.symbolic.symbol import Symbol
-from passes.base import PassError, StrataContext
+from passes.base import PassError
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from targets.cuda.build.compile import CompileOptions, Job, compile_kernels, resources
@@ -85,7 +85,7 @@ def test_tiles_and_their_meaning(model: Model) -> None:
 def test_on_a_gpu(model: Model) -> None:
     """As it is compiled by default; f32 as exactly as f32 allows."""
     module, store = model.lowered(TargetOptions())
-    [found] = TARGET.load(module, store, TargetOptions()).run(model.inputs)
+    [found] = TARGET.bind(TargetOptions()).running.load(module, store).run(model.inputs)
     assert_close(model, found, 1e-5 if model.element == "f32" else None)
 
 
@@ -172,7 +172,7 @@ def test_instructions(arch: str, instruction: str) -> None:
 
 def test_a_schedule_must_be_online_or_hold_all_columns() -> None:
     module, store = Model(1, 64, 200, 16, 16).module()
-    context = StrataContext.with_dialects(store, TARGET, TargetOptions("sm_90"))
+    context = TARGET.bind(TargetOptions("sm_90")).context(store)
     for _ in lower(module, context, STEPS[:STEPS.index("loop-schedule") + 1]):
         pass
     [kernel] = [op for op in module.body.block.ops if isinstance(op, LoopKernelOp)]

@@ -51,7 +51,7 @@ each_model = pytest.mark.parametrize("model", MODELS, ids=[m.name for m in MODEL
 def before_blocks(model: Model) -> tuple[ModuleOp, StrataContext, LoopKernelOp]:
     """A model behind the pass that schedules it."""
     module, store = model.module()
-    context = StrataContext.with_dialects(store, TARGET, SM_90)
+    context = TARGET.bind(SM_90).context(store)
     for _ in lower(module, context, STEPS[:STEPS.index("loop-schedule") + 1]):
         pass
     [kernel] = [op for op in module.walk() if isinstance(op, LoopKernelOp)]
@@ -200,7 +200,7 @@ def test_code_keeps_sums_in_registers(model: Model) -> None:
 def on_hopper(module: ModuleOp, store: WeightStore, inputs: Sequence[Array]) -> Array:
     if driver.capability() != "sm_90":
         pytest.skip("needs a Hopper GPU")
-    executable = TARGET.load(module, store, TargetOptions())
+    executable = TARGET.bind(TargetOptions()).running.load(module, store)
     executable.run(inputs)
     return executable.run(inputs)[0]
 
@@ -244,7 +244,7 @@ def test_wide_factors_of_many_rows_have_a_warp_that_loads() -> None:
     assert chosen.given("specialize") == 1 and chosen.given("descend") == 1
     first, second = candidates(kernel, SM_90)
     assert first == chosen and not second.given("specialize")
-    assert second in TARGET.candidates(kernel, chosen, SM_90)
+    assert second in TARGET.bind(SM_90).scheduling.candidates(kernel, chosen)
 
 
 @pytest.mark.parametrize(("model", "target"), [

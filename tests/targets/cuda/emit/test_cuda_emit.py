@@ -187,7 +187,7 @@ def test_the_module_shows_how_kernels_are_launched() -> None:
         host.launch @softmax(%x, %y) sizes(n)
         host.return
       }} }}""")
-    text = TARGET.emit(module, "triton", TargetOptions())
+    text = TARGET.bind(TargetOptions()).emission.emit(module, "triton")
     ast.parse(text)
     filecheck("""
 // CHECK: def softmax(x, y, n):
@@ -196,7 +196,7 @@ def test_the_module_shows_how_kernels_are_launched() -> None:
 // CHECK: # host.launch @softmax(%x, %y) sizes(n)
 """, text)
     with pytest.raises(ValueError, match="no level 'llvm'"):
-        TARGET.emit(module, "llvm", TargetOptions())
+        TARGET.bind(TargetOptions()).emission.emit(module, "llvm")
 
 
 @pytest.mark.parametrize("sign", [1, -1])

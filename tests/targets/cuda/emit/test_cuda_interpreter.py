@@ -122,7 +122,7 @@ def test_a_model(interpreter: Interpreter) -> None:
         host.launch @softmax(%h, %y) sizes(n)
         host.return
       }} }}""")
-    model = TARGET.load(module, WeightStore(), TargetOptions(interpret=True))
+    model = TARGET.bind(TargetOptions(interpret=True)).running.load(module, WeightStore())
     assert (model.input_names, model.output_names) == (["x"], ["y"])
     for n in (1, 4):
         x = RANDOM.standard_normal((n, 1000)).astype(np.float32)

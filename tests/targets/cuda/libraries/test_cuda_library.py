@@ -39,7 +39,7 @@ from tests.targets.searches import attention, tasks_of_text, written
 
 OPTIONS = CompileOptions(target="cuda", features="sm_90", cache="off", tuned="off", library="auto")
 SETTLED = OPTIONS.target_options()
-RULES = find_target("cuda")
+RULES = find_target("cuda").bind(SETTLED).scheduling
 
 
 def product(
@@ -122,7 +122,7 @@ def task_of(text: str, folder: Path) -> Task:
 
 def lowered(task: Task, form: str, folder: Path) -> State:
     """The task at block level, its kernel a call."""
-    rules = RULES.schedule(task.kernel, SETTLED)
+    rules = RULES.schedule(task.kernel)
     return Compiler(*written(task, called(rules, form), folder, OPTIONS)).lower()
 
 
@@ -142,14 +142,15 @@ def test_kernels_that_it_has_not(name: str, tmp_path: Path) -> None:
 
 def test_a_call_is_the_first_candidate_and_visible(tmp_path: Path) -> None:
     task = task_of(FORMS["cublas.mk.nk.n.mn"], tmp_path)
-    rules = RULES.schedule(task.kernel, SETTLED)
-    call, *others = RULES.candidates(task.kernel, rules, SETTLED)
+    rules = RULES.schedule(task.kernel)
+    call, *others = RULES.candidates(task.kernel, rules)
     assert call == called(rules, "cublas.mk.nk.n.mn") == called(call, "cublas.mk.nk.n.mn")
     assert without_library(call) == rules and parse_schedule(str(call)) == call
-    around = RULES.candidates(task.kernel, call, SETTLED)
+    around = RULES.candidates(task.kernel, call)
     assert around[0] == call
     assert not any("library" in dict(s.options) for s in (*others, *around[1:]))
-    assert call not in RULES.candidates(task.kernel, rules, replace(SETTLED, library=False))
+    alone = find_target("cuda").bind(replace(SETTLED, library=False)).scheduling
+    assert call not in alone.candidates(task.kernel, rules)
     compilation = Compiler(*written(task, call, tmp_path, OPTIONS))
     text = compilation.emit(compilation.lower(), "triton")
     assert f"# library cublas: @{task.name} mk.nk.n.mn" in text
@@ -159,7 +160,7 @@ def test_nothing_is_packed_for_a_call(tmp_path: Path) -> None:
     task = task_of(product("16x64", "64x64"), tmp_path)
     nest = task.kernel.nests[0]
     assert operand_panels(task.kernel, nest, [1], SETTLED)
-    state = Compiler(*written(task, called(RULES.schedule(task.kernel, SETTLED), "cublas.mk.kn.mn"),
+    state = Compiler(*written(task, called(RULES.schedule(task.kernel), "cublas.mk.kn.mn"),
                               tmp_path, OPTIONS)).lower("loop")
     kernel = next(op for op in state.module.body.block.ops if isinstance(op, KernelOp))
     assert form_of(kernel) == "cublas.mk.kn.mn"

@@ -82,8 +82,8 @@ def test_kernels_that_it_has_not(name: str, tmp_path: Path) -> None:
 
 def test_calls_are_the_first_candidates_and_visible(tmp_path: Path) -> None:
     task = task_of(text_of(HALF, SMALL, pads=SAME, behind=RELU), tmp_path)
-    rules = RULES.schedule(task.kernel, SETTLED)
-    call, compiled, *others = RULES.candidates(task.kernel, rules, SETTLED)
+    rules = RULES.schedule(task.kernel)
+    call, compiled, *others = RULES.candidates(task.kernel, rules)
     assert call == called(rules, "cudnn.nhwc.ohwc.o.nhwo.p1x1.relu")
     assert compiled == called(rules, "cudnn.nhwc.ohwc.o.nhwo.p1x1.relu.compiled")
     assert not any("library" in dict(s.options) for s in others)
@@ -96,7 +96,7 @@ def test_calls_are_the_first_candidates_and_visible(tmp_path: Path) -> None:
 def test_filters_lie_as_the_data_does(tmp_path: Path) -> None:
     """Channels last are packed so, and nothing else is; packed, they are there."""
     task = task_of(FORMS["nhwc.ohwc.nhwo.p1x1"], tmp_path)
-    call = called(RULES.schedule(task.kernel, SETTLED), "cudnn.nhwc.ohwc.nhwo.p1x1")
+    call = called(RULES.schedule(task.kernel), "cudnn.nhwc.ohwc.nhwo.p1x1")
     state = Compiler(*written(task, call, tmp_path, OPTIONS)).lower("loop")
     kernel = next(op for op in state.module.body.block.ops
                   if isinstance(op, KernelOp) and form_of(op))

@@ -15,7 +15,6 @@ from dialects.strata.func import FuncOp
 from dialects.strata.types import Array, ExprAttr, element_of, tensor
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr
-from passes.base import StrataContext
 from passes.graph.join_groups import with_zeros
 from targets.base import TargetOptions
 from targets.cuda import TARGET
@@ -105,7 +104,7 @@ class Case:
     def lowered(self, options: TargetOptions) -> tuple[ModuleOp, WeightStore]:
         """The model at block level, for the CUDA target."""
         module, store = self.module()
-        for _ in lower(module, StrataContext.with_dialects(store, TARGET, options)):
+        for _ in lower(module, TARGET.bind(options).context(store)):
             pass
         return module, store
 

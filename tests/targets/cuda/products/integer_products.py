@@ -18,7 +18,6 @@ from dialects.graph.convolution import convolve
 from dialects.strata.func import FuncOp
 from dialects.strata.types import Array, element_of, tensor
 from dialects.strata.weights import WeightStore
-from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from tests.lowering import lower
@@ -98,7 +97,7 @@ class Case:
     def lowered(self, options: TargetOptions) -> tuple[ModuleOp, WeightStore]:
         """The model at block level, for the CUDA target."""
         module, store = self.module()
-        for _ in lower(module, StrataContext.with_dialects(store, TARGET, options)):
+        for _ in lower(module, TARGET.bind(options).context(store)):
             pass
         return module, store
 

@@ -17,7 +17,6 @@ from dialects.strata import types as t
 from dialects.strata.types import Array
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
-from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from targets.cuda.build.compile import CompileOptions, Job, compile_kernels, resources
@@ -129,7 +128,7 @@ def test_sums_in_parts() -> None:
 def contraction(case: Case) -> NestOp:
     """The convolution of a case, before kernels are made."""
     module, store = case.module()
-    context = StrataContext.with_dialects(store, TARGET, TargetOptions(features="sm_90"))
+    context = TARGET.bind(TargetOptions(features="sm_90")).context(store)
     for step in lower(module, context):
         if step == "loop-split-reductions":
             break

@@ -20,7 +20,6 @@ from dialects.strata.types import Array, element_of, i32, i64, tensor
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.symbol import Symbol
-from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from targets.cuda.build.compile import CompileOptions, Job, compile_kernels
@@ -63,7 +62,7 @@ class Model:
         """What the CUDA target makes of it, and what that computes."""
         module, store = self._module(), WeightStore()
         options = TargetOptions("sm_90", interpret=interpret)
-        for _ in lower(module, StrataContext.with_dialects(store, TARGET, options)):
+        for _ in lower(module, TARGET.bind(options).context(store)):
             pass
         kernels = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
         [found] = interpret_host(module, self.inputs, store, run)

@@ -25,7 +25,6 @@ from dialects.strata.types import Array, BufferType, f16, tensor
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
-from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from targets.cuda.build.compile import CompileOptions, Job, compile_kernels, resources
@@ -50,7 +49,7 @@ strata.func @main(%a: {element}[{m}, {k}], %b: {element}[{k}, {n}], %c: {element
 
 def lowered(text: str, options: TargetOptions, steps: Sequence[str] = STEPS) -> ModuleOp:
     module = Parser(make_context(), text).parse_module()
-    for _ in lower(module, StrataContext.with_dialects(WeightStore(), TARGET, options), steps):
+    for _ in lower(module, TARGET.bind(options).context(), steps):
         pass
     return module
 
@@ -181,7 +180,7 @@ def test_constants_that_few_rows_read_lie_column_by_column(m: int, held: bool) -
     module = ModuleOp([func])
     if held:
         store.held |= store.arrays.keys()
-    for _ in lower(module, StrataContext.with_dialects(store, TARGET, OPTIONS)):
+    for _ in lower(module, TARGET.bind(OPTIONS).context(store)):
         pass
     kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
     packed = kernels[0].buffers[1].type
@@ -215,7 +214,7 @@ def test_partial_sums(k: int) -> None:
     kernel.properties["schedule"] = ScheduleAttr(parse_schedule(
         f"<grid {rows} tile 16, grid {columns} tile 16, loop {summed} tile 32 "
         "| dot = 1, tails = mask, stages = 3, promote = 128>"))
-    for _ in lower(module, StrataContext.with_dialects(WeightStore(), TARGET, options),
+    for _ in lower(module, TARGET.bind(options).context(),
                    STEPS[middle:]):
         pass
     [lowest] = [op for op in module.walk() if isinstance(op, KernelOp)]

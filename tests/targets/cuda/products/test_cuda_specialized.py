@@ -75,7 +75,7 @@ class Lowered:
     @staticmethod
     def of(text: str, target: TargetOptions, scheduled: bool = True) -> Lowered:
         middle = STEPS.index("loop-schedule") + scheduled
-        context = StrataContext.with_dialects(WeightStore(), TARGET, target)
+        context = TARGET.bind(target).context()
         module = Parser(make_context(), text).parse_module()
         for _ in lower(module, context, STEPS[:middle]):
             pass
@@ -254,7 +254,7 @@ def test_numbers(m: int, n: int, k: int, options: str, tile: tuple[int, int, int
     if driver.capability() != "sm_90":
         pytest.skip("needs a Hopper GPU")
     module = scheduled(product(m, n, k, element="f16"), options, tile)
-    executable = TARGET.load(module, WeightStore(), TargetOptions())
+    executable = TARGET.bind(TargetOptions()).running.load(module, WeightStore())
     inputs = arrays(m, n, k)
     for _ in range(2):
         [found] = executable.run(inputs)
@@ -298,7 +298,7 @@ def test_where_none_is_offered(text: str, options: dict[str, Any]) -> None:
 def test_candidates_of_the_tuner_are_emitted() -> None:
     """Whatever has such a warp, and of others the first ones."""
     found = Lowered.of(product(4096, 4096, 4096, right=False), SM_90)
-    tried = [s for s in TARGET.candidates(found.kernel, found.schedule, SM_90)
+    tried = [s for s in TARGET.bind(SM_90).scheduling.candidates(found.kernel, found.schedule)
              if s.given("specialize")]
     assert len(tried) > 5
     for schedule in tried:

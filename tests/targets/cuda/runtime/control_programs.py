@@ -14,7 +14,6 @@ from xdsl.parser import Parser
 from dialects.context import make_context
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
-from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from tests.control.programs import COUNTED, PREFIX, Program
@@ -24,7 +23,7 @@ from tests.lowering import assert_close, lower
 def lowered(text: str) -> tuple[ModuleOp, WeightStore]:
     """A program at block level, for the CUDA target."""
     module = Parser(make_context(), text).parse_module()
-    context = StrataContext.with_dialects(WeightStore(), TARGET, TargetOptions())
+    context = TARGET.bind(TargetOptions()).context()
     for _ in lower(module, context):
         pass
     return module, context.weights

@@ -200,7 +200,8 @@ NOTES = [(PREFIX, "1 size"), (TWO_SIZES, "2 sizes"), (LOOP_IN_LOOP, "2 strata.lo
 def test_what_the_host_decides_is_told(program: Program, note: str, load: Load) -> None:
     module, _ = lowered(program.text)
     assert host_notes(module) == [f"on the host: {note}"]
-    assert f"\n# on the host: {note}\n" in TARGET.emit(module, "triton", TargetOptions())
+    text = TARGET.bind(TargetOptions()).emission.emit(module, "triton")
+    assert f"\n# on the host: {note}\n" in text
     assert load(program).executable.notes == [f"on the host: {note}"]
 
 

@@ -309,7 +309,7 @@ def test_a_launch_of_no_kernel() -> None:
 def test_without_a_gpu_loading_says_what_to_do() -> None:
     module = parse(f"builtin.module {{ {samples.SWAP} }}")
     with pytest.raises(CudaError, match="`--interpret` runs the kernels on the CPU"):
-        TARGET.load(module, WeightStore(), TargetOptions())
+        TARGET.bind(TargetOptions()).running.load(module, WeightStore())
     assert any("no NVIDIA GPU here" in line for line in TARGET.report())
     assert machine_of().arch == "sm_90"
 

@@ -108,7 +108,7 @@ def product_kernel(folder: Path, rows: int, columns: int, depth: int) -> KernelO
 
 def test_large_products_begin_with_large_tiles(tmp_path: Path) -> None:
     kernel = product_kernel(tmp_path, 4096, 4096, 4096)
-    around = find_target("cuda").schedule(kernel, OPTIONS.target_options())
+    around = find_target("cuda").bind(OPTIONS.target_options()).scheduling.schedule(kernel)
     first = candidates(kernel, around, OPTIONS.target_options())[:FIRST_TILES]
     tiles = [[x.tile for x in s.levels if x.kind == "grid"] for s in first]
     # groups of warps that share a step have a tile each
@@ -124,14 +124,14 @@ def test_what_the_rules_choose_from_comes_first(tmp_path: Path) -> None:
     rules, *others = products.candidates(kernel, options)
     assert candidates(kernel, rules, options)[:FIRST_TILES] == others[:FIRST_TILES]
     convolution = tasks_of_text(CONVOLUTION, tmp_path, OPTIONS)[0].kernel
-    around = find_target("cuda").schedule(convolution, options)
+    around = find_target("cuda").bind(options).scheduling.schedule(convolution)
     others = [*products.candidates(convolution, options)]
     assert around not in others[:1] and candidates(convolution, around, options)[0] not in others
 
 
 def test_small_products_leave_programs_for_all_multiprocessors(tmp_path: Path) -> None:
     kernel = product_kernel(tmp_path, 256, 256, 4096)
-    around = find_target("cuda").schedule(kernel, OPTIONS.target_options())
+    around = find_target("cuda").bind(OPTIONS.target_options()).scheduling.schedule(kernel)
     for schedule in candidates(kernel, around, OPTIONS.target_options())[:3]:
         extents = {a: size.constant or 0 for a, size in kernel.axes.items()}
         assert prod(ceil(extents[x.axis] / x.tile)
@@ -140,7 +140,7 @@ def test_small_products_leave_programs_for_all_multiprocessors(tmp_path: Path) -
 
 def test_what_a_program_keeps_fits_the_machine(tmp_path: Path) -> None:
     kernel = product_kernel(tmp_path, 4096, 4096, 4096)
-    around = find_target("cuda").schedule(kernel, OPTIONS.target_options())
+    around = find_target("cuda").bind(OPTIONS.target_options()).scheduling.schedule(kernel)
     for arch in ("sm_86", "sm_90"):
         machine = machine_of(arch)
         space = Space(kernel, around, machine)

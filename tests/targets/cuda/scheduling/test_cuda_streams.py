@@ -14,7 +14,6 @@ from dialects.block import KernelOp
 from dialects.context import make_context
 from dialects.host.interpret import interpret_host
 from dialects.strata.weights import WeightStore
-from passes.base import StrataContext
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from targets.cuda.build.interpreter import Interpreter
@@ -28,7 +27,7 @@ def lowered(
     text: str, options: TargetOptions = OPTIONS, steps: Sequence[str] = STEPS
 ) -> ModuleOp:
     module = Parser(make_context(), text).parse_module()
-    for _ in lower(module, StrataContext.with_dialects(WeightStore(), TARGET, options), steps):
+    for _ in lower(module, TARGET.bind(options).context(), steps):
         pass
     return module
 

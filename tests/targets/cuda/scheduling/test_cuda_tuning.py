@@ -77,7 +77,7 @@ def test_the_timer_spoils_the_cache_for_models_that_need_much_of_it(
     fake: tuple[FakeDriver, CudaExecutable],
 ) -> None:
     device, executable = fake
-    small, large = (TARGET.timer(executable, [X], footprint, TargetOptions())
+    small, large = (TARGET.bind(TargetOptions()).running.timer(executable, [X], footprint)
                     for footprint in (device.cache // NEAR, device.cache // NEAR + 1))
     assert isinstance(small, Stopwatch) and isinstance(large, Stopwatch)
     assert not small.copies and large.copies
@@ -91,7 +91,7 @@ def test_what_is_compiled_ahead_is_found_in_the_cache(
     weights = WeightStore()
     module = model(weights, np.zeros(80, np.float32))
     options = TargetOptions(features="sm_90", cache=tmp_path)
-    assert not TARGET.builder(options)(module, weights, by_symbol({"batch": 5}))
+    assert not TARGET.bind(options).building.builder()(module, weights, by_symbol({"batch": 5}))
     assert len(list(tmp_path.rglob("*.kernel"))) == 1  # both launches are of one kernel and variant
     device = FakeDriver.of(module)
     device.install(monkeypatch)
@@ -106,14 +106,14 @@ def test_code_that_the_machine_cannot_run(tmp_path: Path) -> None:
     builder.machine = replace(machine_of("sm_90"), shared=1024)
     product = as_model(kernel_of(samples.matmul("f16", 64, 64, 32)))
     with pytest.raises(CudaError, match="bytes of shared memory, of which a program has 1024"):
-        builder(product, WeightStore(), by_symbol({"m": 64, "k": 64}))
+        builder.build(product, by_symbol({"m": 64, "k": 64}))
 
 
 @needs_triton
 def test_code_that_is_not_worth_a_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead, "resources", lambda binary: Resources(255, 96))
     builder = Builder(CompileOptions(cache=tmp_path))
-    [why] = builder(as_model(kernel_of(samples.SOFTMAX)), WeightStore(), by_symbol({"n": 64}))
+    [why] = builder.build(as_model(kernel_of(samples.SOFTMAX)), by_symbol({"n": 64}))
     assert "@softmax spills 96 bytes per thread" in why
 
 
@@ -125,30 +125,30 @@ def test_what_decides_while_it_runs_is_not_compiled_ahead() -> None:
       }
     }""")
     with pytest.raises(CudaError, match="cannot be compiled ahead"):
-        Builder(CompileOptions())(module, WeightStore(), {})
+        Builder(CompileOptions()).build(module, {})
 
 
 @needs_triton
 def test_a_lost_worker_starts_again(tmp_path: Path) -> None:
     builder = Builder(CompileOptions(cache=tmp_path))
     first, second = (as_model(kernel_of(text)) for text in (samples.SWAP, samples.TRANSPOSE))
-    builder(first, WeightStore(), {})
+    builder.build(first, {})
     lost = builder.worker
     lost._process.kill()
     lost._process.communicate()
-    assert builder(second, WeightStore(), by_symbol({"m": 64, "n": 64})) == []
+    assert builder.build(second, by_symbol({"m": 64, "n": 64})) == []
     assert builder.worker is not lost
 
 
 # ---------------------------------------------------------------------- the key of what was found
 def test_winners_are_of_a_device_and_of_a_triton(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("targets.cuda.triton_version", lambda: "3.9.0")
-    monkeypatch.setattr("targets.cuda.find_spec", lambda name: True)
-    keys = {TARGET.tuning_key(TargetOptions(features=arch)) for arch in ("sm_80", "sm_90")}
+    monkeypatch.setattr("targets.cuda.target.triton_version", lambda: "3.9.0")
+    monkeypatch.setattr("targets.cuda.target.find_spec", lambda name: True)
+    keys = {TARGET.bind(TargetOptions(features=arch)).tuning.key() for arch in ("sm_80", "sm_90")}
     assert len(keys) == 2 and all(key and "Triton 3.9.0" in key for key in keys)
-    assert TARGET.tuning_key(TargetOptions(interpret=True)) is None
-    monkeypatch.setattr("targets.cuda.find_spec", lambda name: None)
-    assert TARGET.tuning_key(TargetOptions()) is None
+    assert TARGET.bind(TargetOptions(interpret=True)).tuning.key() is None
+    monkeypatch.setattr("targets.cuda.target.find_spec", lambda name: None)
+    assert TARGET.bind(TargetOptions()).tuning.key() is None
 
 
 def test_what_ships_is_sealed_and_small() -> None:

@@ -1,0 +1,246 @@
+"""The CUDA target: its facts, and its parts, which the rooms of this folder implement."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.util import find_spec
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
+
+from dialects.block import KernelOp
+from dialects.host import host_functions
+from dialects.loop import KernelOp as LoopKernelOp
+from dialects.loop import NestOp
+from dialects.strata.schedule import Schedule
+from dialects.strata.types import Array, bf16, f8E4M3FN, f16, i8
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.symbol import Symbol
+from passes.contract import Facts, Packing
+from targets.base import Target
+from targets.cuda.build.ahead import Builder
+from targets.cuda.build.compile import CompileOptions, Job, compile_kernels, triton_version
+from targets.cuda.build.interpreter import InterpretedExecutable
+from targets.cuda.build.worker import foresee
+from targets.cuda.emit import EmitOptions, emit_kernel, module_text
+from targets.cuda.emit.scalar import NATIVE_FLOATS
+from targets.cuda.errors import CudaError
+from targets.cuda.libraries.calls import library_versions
+from targets.cuda.libraries.forms import library_form, library_notes, library_of
+from targets.cuda.machine import Machine, is_nvidia, machine_of, nvidia_machine
+from targets.cuda.runtime import driver
+from targets.cuda.runtime.executable import CudaExecutable
+from targets.cuda.runtime.plan import host_notes
+from targets.cuda.runtime.stopwatch import NEAR
+from targets.cuda.scheduling import attention, convolutions, rules, search
+from targets.cuda.scheduling.attention_parts import online_parts
+from targets.cuda.scheduling.options import OPTIONS
+from targets.cuda.scheduling.products.tiles import group_rows
+from targets.interface import Executable, Timer
+from targets.options import TargetOptions
+from targets.parts import Building, Emission, Running, Scheduling, Tell, Tuning, tell_nobody
+
+
+# ---------------------------------------------------------------------- what passes ask
+def facts_of(options: TargetOptions, default: Facts) -> Facts:
+    """The facts of the GPU that the options name, or of the device."""
+    machine = machine_of(options.features)
+    decoded = _decoded(options, machine)
+    precision = options.precision
+    return replace(
+        default,
+        checks_indices=options.check is True,  # otherwise the host would wait for the device
+        narrow_factors={"bf16": bf16, "fp16": f16, "fast": bf16, "fp8": bf16}.get(precision),
+        scaled_factors=f8E4M3FN if precision == "fp8" and f8E4M3FN in decoded else None,
+        byte_factors=(i8, i8),  # which `tl.dot` multiplies
+        shortens_constants=True,  # they take half the bytes, and fewer registers
+        multiplies=decoded | {f16, bf16},  # on tensor cores
+        decodes=decoded,
+        encodes=decoded & {f8E4M3FN},  # saturates; the emitter turns what is larger into NaN
+        programs=4 * machine.multiprocessors,
+        short_rows=machine.fitted.rows.short,  # what a program can hold in registers
+        scans=True,  # each thread scans its own elements, then threads exchange their sums
+        gathers=True)  # every thread computes its own addresses anyway
+
+
+def _decoded(options: TargetOptions, machine: Machine) -> frozenset[Attribute]:
+    """The 8-bit floats that instructions convert. Triton's interpreter has none: it treats NaN and
+    infinities as numbers."""
+    known = not options.interpret and machine.has_float8
+    return frozenset(NATIVE_FLOATS) if known else frozenset()
+
+
+class CudaScheduling(Scheduling):
+    """Tiles for tensor cores and threads, warps, stages; see `scheduling/`."""
+
+    def schedule(self, kernel: LoopKernelOp) -> Schedule:
+        return rules.schedule_kernel(kernel, self.options)
+
+    def candidates(self, kernel: LoopKernelOp, around: Schedule) -> Sequence[Schedule]:
+        return search.candidates(kernel, around, self.options)
+
+    def prepare(self, kernel: LoopKernelOp) -> None:
+        rules.prepare_kernel(kernel)
+
+    def panels(
+        self, kernel: LoopKernelOp, nest: NestOp, constants: Collection[int]
+    ) -> Mapping[int, Packing] | None:
+        return rules.operand_panels(kernel, nest, constants, self.options)
+
+    def joined_groups(self, inputs: int, outputs: int, count: int, element: Attribute) -> int:
+        return convolutions.joined_groups(inputs, outputs, count, element, self.options)
+
+    def group_rows(self, rows: int | None, groups: int | None) -> int:
+        return group_rows(rows, groups)
+
+    def product_parts(self, nest: NestOp) -> tuple[Symbol, int] | None:
+        return rules.sum_parts(nest, self.options)
+
+    def joins_online(self, kernel: LoopKernelOp) -> bool:
+        return attention.joins(kernel, self.options)
+
+    def online_parts(self, kernel: LoopKernelOp) -> int:
+        return online_parts(kernel, self.options)
+
+
+# ---------------------------------------------------------------------- code
+class CudaEmission(Emission):
+    """Triton source, and the assembly that Triton makes of it."""
+
+    def emit(self, module: ModuleOp, level: str) -> str:
+        """The Triton source of all kernels, with the host function as comments; or their assembly.
+
+        Raises CudaError for a kernel without a form in Triton, and for an unknown level.
+        """
+        if level not in self.levels:
+            raise CudaError(f"target {self.name} has no level {level!r}; it has "
+                            f"{' and '.join(self.levels)}")
+        text = _triton_text if level == "triton" else _assembly_text
+        return text(module, self.options)
+
+
+class CudaBuilding(Building):
+    """Cubins, made without a device."""
+
+    def begin(self) -> None:
+        """Start a process that imports Triton while the passes run."""
+        if not self.options.interpret and find_spec("triton") is not None:
+            foresee()
+
+    @cached_property
+    def builder(self) -> Builder:
+        return Builder(compile_options(self.options))
+
+    def build(
+        self, module: ModuleOp, weights: WeightStore, sizes: Mapping[Symbol, int]
+    ) -> Sequence[str]:
+        return self.builder.build(module, sizes)
+
+
+# ---------------------------------------------------------------------- running
+class CudaRunning(Running):
+    """Models on the device, or in Triton's interpreter."""
+
+    measures_apart = True
+
+    def load(
+        self, module: ModuleOp, weights: WeightStore, tell: Tell = tell_nobody
+    ) -> Executable:
+        """Load on the device, or in Triton's interpreter. Raises CudaError without a GPU."""
+        if self.options.interpret:
+            return InterpretedExecutable(module, weights, self.options.exact)
+        return CudaExecutable(module, weights, compile_options(self.options, tell))
+
+    def timer(self, executable: Executable, inputs: Sequence[Array], footprint: int) -> Timer:
+        assert isinstance(executable, CudaExecutable)
+        cache = driver.cache_size()
+        return executable.stopwatch(2 * cache if NEAR * footprint > cache else 0)
+
+
+class CudaTuning(Tuning):
+    """Tuned schedules depend on the device, on Triton, and on the libraries that kernels call."""
+
+    def key(self) -> str | None:
+        """None without Triton, on whose version schedules depend, and for its interpreter."""
+        if self.options.interpret or find_spec("triton") is None:
+            return None
+        machine = machine_of(self.options.features)
+        return (f"{self.name} {search.VERSION} {machine.arch} {machine.name} "
+                f"{machine.multiprocessors} Triton {triton_version()}")
+
+    def library_keys(self) -> Sequence[str]:
+        wanted = self.options.library and not self.options.interpret and is_nvidia(
+            machine_of(self.options.features).arch)
+        return [*_library_keys().values()] if wanted else ()
+
+    def library_of(self, kernel: LoopKernelOp) -> str | None:
+        form = library_form(kernel, self.options) if self.library_keys() else None
+        return None if form is None else _library_keys().get(library_of(form))
+
+
+@dataclass(frozen=True)
+class CudaTarget(Target):
+    """NVIDIA GPUs, Ampere and newer."""
+
+    scheduling, emission = CudaScheduling, CudaEmission
+    building, running, tuning = CudaBuilding, CudaRunning, CudaTuning
+    schedule_options = OPTIONS
+
+    def check(self, options: TargetOptions) -> None:
+        if options.features is not None:
+            nvidia_machine(options.features)
+
+    def facts(self, options: TargetOptions) -> Facts:
+        return facts_of(options, super().facts(options))
+
+    def report(self) -> list[str]:
+        try:
+            lines = [f"Triton {triton_version()}: kernels compile, and run with --interpret"]
+        except CudaError as error:
+            lines = [str(error)]
+        if not driver.is_available():
+            return [*lines, "no NVIDIA GPU here: models compile but do not run"]
+        machine = machine_of()
+        return [*lines, f"{machine.name}: {machine.arch}, {machine.multiprocessors} "
+                        f"multiprocessors, {machine.shared // 1024} KB of shared memory"]
+
+
+def compile_options(options: TargetOptions, tell: Tell = tell_nobody) -> CompileOptions:
+    """The compile options that follow from the target's options."""
+    cache = None if options.cache is None else options.cache / "cuda"
+    return CompileOptions(machine_of(options.features).arch, cache, options.threads,
+                          fp_fusion=not options.exact, tell=tell)
+
+
+def _library_keys() -> Mapping[str, str]:
+    """The key of each installed library, by its name."""
+    return {name: f"{name} {version}" for name, version in library_versions().items()}
+
+
+def _emit_options(options: TargetOptions) -> EmitOptions:
+    """The emission options for source that is printed or compiled ahead."""
+    return EmitOptions(exact=options.exact, ptx=is_nvidia(machine_of(options.features).arch))
+
+
+def _kernels(module: ModuleOp) -> list[KernelOp]:
+    return [op for op in module.body.block.ops if isinstance(op, KernelOp)]
+
+
+def _triton_text(module: ModuleOp, options: TargetOptions) -> str:
+    plan = [f"# {line}".rstrip() for op in host_functions(module) for line in str(op).splitlines()]
+    text = module_text([emit_kernel(k, _emit_options(options)) for k in _kernels(module)])
+    notes = [f"# {note}" for note in (*host_notes(module), *library_notes(_kernels(module)))]
+    return "\n".join([text, "", *notes, "# How the kernels are launched:", *plan, ""]
+                     ) if plan else text
+
+
+def _assembly_text(module: ModuleOp, options: TargetOptions) -> str:
+    kernels = _kernels(module)
+    jobs = [Job(emit_kernel(k, _emit_options(options)), tuple(range(len(k.buffers))))
+            for k in kernels]
+    binaries = compile_kernels(jobs, compile_options(options))
+    notes = [f"// {note}" for note in (*host_notes(module), *library_notes(kernels))]
+    return "\n".join([*notes, *(f"// kernel @{k.sym_name.data}\n{b.assembly}"
+                                for k, b in zip(kernels, binaries, strict=True))])

@@ -1,0 +1,33 @@
+"""What a user may choose about a target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """What a user may choose about a target. The parts of a target are bound to it once.
+
+    `features` selects machine features instead of detecting them: "avx2" or "avx512" on the CPU, a
+    compute capability such as "sm_90" on CUDA. `threads`: None means all that the process may use.
+    `cache`: the folder of compiled code; None for no cache. `precision`: "f32" keeps IEEE single
+    precision; "tf32", "fp16", "bf16" and "fp8" allow products of narrower floats.
+    """
+
+    features: str | None = None
+    threads: int | None = None
+    cache: Path | None = None
+    precision: str = "f32"
+    exact: bool = False
+    """Round products before they are added, as the definitions of operators do."""
+    denormals: str = "flush"
+    """CPU: "keep" computes with subnormal floats, "flush" treats them as 0."""
+    interpret: bool = False
+    """CUDA: run kernels in Triton's interpreter instead of on a device."""
+    check: bool | None = None
+    """Whether invalid indices and accesses are errors. True: every access is checked. None: indices
+    are checked where that costs next to nothing. False: nothing is checked."""
+    library: bool = False
+    """Whether kernels may be library calls where those were measured to be faster."""

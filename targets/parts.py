@@ -1,0 +1,119 @@
+"""The parts of a target: scheduling, emission, building, running and tuning.
+
+A part is one class. Each is created once per compilation, for the options of that compilation, and
+is asked without them. What a part leaves out has its default here; what passes ask has its default
+in `passes/contract.py` (`Facts`, `Rules`). A new target must define three methods:
+
+    Scheduling.schedule   a kernel's axes become grid, loops and tiles
+    Emission.emit         block kernels become text
+    Running.load          a module becomes an executable
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.loop import KernelOp
+from dialects.strata.schedule import Schedule
+from dialects.strata.types import Array
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.symbol import Symbol
+from passes.contract import Rules
+from targets.interface import Executable, Timer, cpu_seconds
+from targets.options import TargetOptions
+
+Tell = Callable[[int, int], None]
+"""Called as work proceeds: with how many kernels have code, and how many there are."""
+
+
+def tell_nobody(done: int, total: int) -> None:
+    """For work whose progress nobody watches."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What every part knows: the target's name and levels, and the options that it is bound to."""
+
+    name: str
+    levels: Sequence[str]
+    """The target's forms of code, from readable to final."""
+    options: TargetOptions
+
+
+class Scheduling(Part, Rules):
+    """What the target decides about kernels: one schedule by its rules, others to try."""
+
+    def candidates(self, kernel: KernelOp, around: Schedule) -> Sequence[Schedule]:
+        """Schedules to try besides `around`, most promising first.
+
+        `kernel` has the form that the rules see before packing: `panels` follows from its schedule.
+        """
+        return ()
+
+
+class Emission(Part, ABC):
+    """Target code as text."""
+
+    @abstractmethod
+    def emit(self, module: ModuleOp, level: str) -> str:
+        """The target code of a module at block level, as text of one of `levels`."""
+
+
+class Building(Part):
+    """Compilation ahead of running."""
+
+    def begin(self) -> None:
+        """Start slow preparations while the passes still run; `Running.load` will follow."""
+
+    def build(
+        self, module: ModuleOp, weights: WeightStore, sizes: Mapping[Symbol, int]
+    ) -> Sequence[str]:
+        """Compile a module for given sizes of its inputs, in a process that runs no kernels. A
+        later `Running.load` finds the code in the cache.
+
+        Returns the reasons, if any, not to time it.
+        """
+        return ()
+
+
+class Running(Part, ABC):
+    """Executables, and how long they take."""
+
+    measures_apart: ClassVar[bool] = False
+    """Whether timings are unaffected by other work of the processors at the same time."""
+
+    @abstractmethod
+    def load(
+        self, module: ModuleOp, weights: WeightStore, tell: Tell = tell_nobody
+    ) -> Executable:
+        """Make a module at block level (a host function and block kernels) runnable."""
+
+    def timer(
+        self, executable: Executable, inputs: Sequence[Array], footprint: int
+    ) -> Timer:
+        """The timer of one kernel of a model whose constants take `footprint` bytes."""
+        return lambda calls: cpu_seconds(executable, inputs, calls)
+
+
+class Tuning(Part):
+    """What tuned schedules depend on."""
+
+    def key(self) -> str | None:
+        """What the fastest schedules depend on: the machine, and the version of the candidates.
+        None: the target has no candidates.
+        """
+        return None
+
+    def library_keys(self) -> Sequence[str]:
+        """What else the speed of kernels depends on if `options.library` allows library calls: the
+        installed libraries with their versions."""
+        return ()
+
+    def library_of(self, kernel: KernelOp) -> str | None:
+        """The key of the library that some of the kernel's candidates call; None without any."""
+        return None
