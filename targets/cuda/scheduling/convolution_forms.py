@@ -30,8 +30,8 @@ from dialects.symbolic.expr import Expr, atom_text
 from passes.analyses.loop.kinds import is_contraction
 from passes.contract import Border, Packing
 from passes.loop_to_block.compute import is_dot
-from targets.base import TargetOptions
 from targets.cuda.libraries.epilogues import RELU, Epilogue, elements_of, epilogue_of, used_by
+from targets.options import TargetOptions
 
 CUDNN = "cudnn"
 TF32, COMPILED = "tf32", "compiled"
@@ -157,6 +157,8 @@ def _words(dims: Sequence[Dim], epilogue: Epilogue) -> list[str]:
 def read_convolution(nest: NestOp) -> Reading | None:
     """The reading of a nest as a convolution; None for other nests."""
     if len(nest.inputs) != 2 or any(p not in (None, 0.0) for p in nest.pad_values):
+        return None
+    if not nest.reduce_axes:
         return None
     return _read(nest, 0) or _read(nest, 1)
 

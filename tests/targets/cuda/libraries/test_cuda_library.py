@@ -140,6 +140,23 @@ def test_kernels_that_it_has_not(name: str, tmp_path: Path) -> None:
     assert library_form(task_of(OTHERS[name], tmp_path).kernel, SETTLED) is None
 
 
+@pytest.mark.parametrize("reduced", [False, True])
+def test_kernels_without_products_are_no_calls(reduced: bool, tmp_path: Path) -> None:
+    """Every kernel of a model is asked, also one that adds two numbers."""
+    end = "%y = graph.reduce_sum %s {axes = [0], keepdims = false} : f16[24]" if reduced else \
+        "%y = graph.exp %s : f16[20, 24]"
+    text = f"""
+strata.func @main(%a: f16[20, 24], %b: f16[24]) -> ({end.rpartition(": ")[2]})
+    inputs ["a", "b"] outputs ["y"] {{
+  %s = graph.add %a, %b : f16[20, 24]
+  {end}
+  strata.return %y
+}}"""
+    [task] = tasks_of_text(text, tmp_path, OPTIONS)
+    assert library_form(task.kernel, SETTLED) is None
+    assert RULES.candidates(task.kernel, RULES.schedule(task.kernel))
+
+
 def test_a_call_is_the_first_candidate_and_visible(tmp_path: Path) -> None:
     task = task_of(FORMS["cublas.mk.nk.n.mn"], tmp_path)
     rules = RULES.schedule(task.kernel)
