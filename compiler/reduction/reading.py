@@ -9,6 +9,7 @@ import onnx
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.io.array_files import FILE_ERRORS
+from compiler.reduction.inlining import inlined
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:
@@ -21,11 +22,7 @@ def read_onnx(path: Path) -> onnx.ModelProto:
         raise _unreadable(path, error) from error
     except Exception as error:  # protobuf's own, and those of external data
         raise _unreadable(path, error) from error
-    if not model.functions:
-        return model
-    from onnx import inliner
-
-    return inliner.inline_local_functions(model)
+    return inlined(model)
 
 
 def _unreadable(path: Path, error: Exception) -> StrataError:

@@ -97,21 +97,34 @@ def _free(nodes: Sequence[onnx.NodeProto]) -> list[str]:
 def _attributes(
     nodes: Sequence[onnx.NodeProto], random: np.random.Generator
 ) -> tuple[list[AttributeProto], list[AttributeProto]]:
-    """Some float attributes, which nodes refer to from now on: those that calls must tell, and
-    those with a default.
+    """Some float attributes, which nodes refer to from now on: those that calls must state, and
+    those with a default. An attribute that refers to one of the surrounding function is handed on
+    by the call.
     """
     told: list[AttributeProto] = []
     defaults: list[AttributeProto] = []
     for node in nodes:
         for attribute in node.attribute:
-            if attribute.type != AttributeProto.FLOAT or attribute.ref_attr_name:
+            if attribute.type != AttributeProto.FLOAT:
                 continue
             name = f"{attribute.name}{len(told) + len(defaults)}"
+            if attribute.ref_attr_name:
+                told.append(_handed_on(attribute, name))
+                attribute.ref_attr_name = name
+                continue
             kept = told if random.random() < 0.5 else defaults
             kept.append(helper.make_attribute(name, attribute.f))
             attribute.ClearField("f")
             attribute.ref_attr_name = name
     return told, defaults
+
+
+def _handed_on(attribute: AttributeProto, name: str) -> AttributeProto:
+    """What a call states for its attribute `name`: what the given attribute refers to."""
+    result = AttributeProto()
+    result.CopyFrom(attribute)
+    result.name = name
+    return result
 
 
 def _given(attribute: AttributeProto, random: np.random.Generator) -> AttributeProto:

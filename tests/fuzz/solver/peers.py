@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, inliner, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
+from compiler.reduction.inlining import inlined
 from tests.fuzz.solver.draft import BF16, F8, F16, F32, Array
 
 NO_SUCH_TYPE = ("NOT_IMPLEMENTED", "Type Error")
@@ -54,7 +55,7 @@ def peer_of(proto: onnx.ModelProto) -> Peer | str | None:
     proto = with_f32_outside(proto)
     session = session_of(proto)
     if isinstance(session, str) and proto.functions:  # of some operators it infers nothing there
-        proto = inliner.inline_local_functions(proto)
+        proto = inlined(proto)
         session = session_of(proto)
     wide = session is None and any(True for _ in _halves(proto))
     if wide:

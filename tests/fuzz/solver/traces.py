@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from onnx import inliner, numpy_helper
+from onnx import numpy_helper
 
 from compiler.diagnostics import StrataError
 from compiler.frontend import ImportOptions, MemoryModel, load_model
+from compiler.reduction.inlining import inlined
 from compiler.reduction.recording import with_all_outputs
 from dialects.strata.binding import EvaluationError
 from targets.reference.interpret import interpret, model_function
@@ -36,7 +37,7 @@ class Trace:
     @staticmethod
     def of(proto: onnx.ModelProto, feed: Values) -> Trace | None:
         """None where either does not run it with all of its values as outputs."""
-        model = inliner.inline_local_functions(proto) if proto.functions else proto
+        model = inlined(proto)
         told = with_all_outputs(model)
         session = session_of(told)
         if session is None or isinstance(session, str):
