@@ -37,6 +37,7 @@ ACTIVATIONS = [
     ms("QuickGelu", X), ms("QuickGelu", X, alpha=0.5), ms("ScaledSiLU", X, alpha=0.7),
     ms("ScaledSiLU", X, _scale(1.5)), defined("BiasAdd", X, f(4), X),
     defined("BiasSplitGelu", f(2, 3, 8), f(8), open_sizes=(2, 3)),
+    defined("BiasSplitGelu", f(2, 3, 8), f(8)),
     defined("BiasSoftmax", f(2, 3, 4, 5), f(2, 1, 1, 5), axis=3, is_inner_broadcast=1),
     defined("BiasSoftmax", f(2, 3, 4, 5), f(4, 5), axis=2, is_inner_broadcast=0),
     defined("BiasSoftmax", f(2, 3, 4, 5), f(2, 5), axis=3, is_inner_broadcast=1),
@@ -85,8 +86,11 @@ _ROWS = [_ROW] * 3
 _STATE = f(6, 3, 5, 4)
 
 
-def _attention(*operands: Any, op_type: str = "Attention", **more: Any) -> Op:
-    return ms(op_type, *operands, open_sizes=(6, 2, 5), num_heads=3, **more)
+def _attention(
+    *operands: Any, op_type: str = "Attention", open_sizes: tuple[int, ...] = (6, 2, 5),
+    **more: Any,
+) -> Op:
+    return ms(op_type, *operands, open_sizes=open_sizes, num_heads=3, **more)
 
 
 ATTENTIONS = [
@@ -109,6 +113,9 @@ ATTENTIONS = [
     _attention(u8(6, 2, 8), C(np.arange(288).astype(np.int8).reshape(8, 36)), f(36), _scale(0.01),
                _scale(np.linspace(0.001, 0.01, 36).tolist()), n32(1, 2, 2, 1, 1, 2),
                C(7, np.uint8), None, _PAST, op_type="QAttention", outputs=2, unidirectional=1),
+    _attention(*_A, None, _PAST, outputs=2, open_sizes=()),
+    _attention(u8(6, 2, 8), i8(8, 36), f(36), _scale(0.01), _scale(0.005), None, C(128, np.uint8),
+               C(3, np.int8), op_type="QAttention", open_sizes=()),
 ]
 
 
@@ -129,6 +136,11 @@ MULTI_HEADS = [
     _multi(*_ROWS, None, None, None, _STATE, _STATE, outputs=4, defined=True),
     _multi(f(7, 6, 3, 3, 4), defined=True),
     _multi(f(7, 6, 12), f(7, 5, 3, 2, 4), symbolic=False, defined=True),
+    _multi(*_ROWS, open_sizes=()),
+    _multi(*_ROWS, open_sizes=(9,)), _multi(_ROW, f(6, 5, 12), f(6, 5, 9), open_sizes=(6, 9)),
+    _multi(*_ROWS, f(36), None, None, _STATE, _STATE, outputs=3, open_sizes=()),
+    _multi(_ROW, f(6, 5, 12), f(6, 5, 9), f(33), open_sizes=()),
+    _multi(f(7, 6, 3, 3, 4), defined=True, open_sizes=(4, 6, 7)),
 ]
 
 
@@ -146,6 +158,7 @@ DECODERS = [
     _decoder(f(6, 1, 12), _STATE, _STATE, scale=0.3, defined=True),
     _decoder(f(6, 1, 12), _STATE, _STATE, C(np.tri(6, 5, dtype=np.int32)), defined=True),
     _decoder(*_ONE, None, None, _STATE, _STATE, outputs=3, defined=True),
+    _decoder(*_ONE, None, None, _STATE, _STATE, outputs=3, defined=True, open_sizes=(4, 12)),
 ]
 
 ROTARY = [
@@ -157,6 +170,10 @@ ROTARY = [
     ms("RotaryEmbedding", f(2, 5, 3, 8), C([1]), f(7, 4), f(7, 4), open_sizes=(2, 3, 5, 7)),
     ms("RotaryEmbedding", F((2, 3, 24), dtype=np.float16), C([1]),
        *[F((7, 4), -1, 1, np.float16)] * 2, open_sizes=(2, 3, 7), tolerance=4e-3),
+    ms("RotaryEmbedding", f(2, 3, 24), C([1]), f(7, 4), f(7, 4), open_sizes=(24,)),
+    ms("RotaryEmbedding", f(2, 3, 24), C([1]), f(7, 4), f(7, 4)),
+    ms("RotaryEmbedding", f(2, 3, 24), C([1]), f(7, 2), f(7, 2), num_heads=3,
+       rotary_embedding_dim=4, interleaved=1, open_sizes=(24,)),
     defined("GemmaRotaryEmbedding", f(2, 3, 4), *[F((2, 5, 3, 4), dtype=np.float16)] * 4, outputs=2,
        tolerance=4e-3),
     defined("RelativePositionBias", f(32, 3), C(40), C(40), max_distance=20, open_sizes=(9,)),
@@ -167,7 +184,8 @@ ROTARY = [
 
 def _grouped(
     length: int, past: int, lengths: Sequence[int], *more: Any, packed: bool = False,
-    size: int = 16, dtype: Any = np.float32, most: float = 3.0, **options: Any,
+    size: int = 16, dtype: Any = np.float32, most: float = 3.0,
+    open_sizes: tuple[int, ...] | None = None, **options: Any,
 ) -> Op:
     """4 heads in 2 groups; the longest length decides on the cache's size."""
     batch, whole = len(lengths), max(max(lengths), length)
@@ -177,7 +195,7 @@ def _grouped(
     state = [F((batch, 2, past, size), dtype=dtype)] * 2 if past else [None, None]
     return ms("GroupQueryAttention", *given, *state, n32(*[k - 1 for k in lengths]),
               C(whole, np.int32), *more, num_heads=4, kv_num_heads=2, outputs=3,
-              open_sizes=(batch, length, past), **options)
+              open_sizes=(batch, length, past) if open_sizes is None else open_sizes, **options)
 
 
 def _experts(
@@ -229,6 +247,8 @@ GROUPED = [
     _grouped(1, 6, [7, 3, 5], None, None, None, f(3, 4, 1, 7)),
     _grouped(5, 0, [5] * 3, None, None, None, f(1, 1, 5, 5), softcap=5.0),
     _grouped(1, 6, [7, 3, 5], None, None, None, None, f(4)),
+    _grouped(5, 0, [5] * 3, open_sizes=(32, 64)),
+    _grouped(5, 6, [5] * 3, *_ANGLES, do_rotary=1, packed=True, open_sizes=(128,)),
     _grouped(3, 6, [9], causal=0), _grouped(5, 0, [5] * 3, causal=0),
     _grouped(3, 6, [9], dtype=np.float16, tolerance=6e-3),
     _grouped(5, 0, [5] * 3, dtype=np.float16, most=300.0, tolerance=6e-3),

@@ -80,6 +80,19 @@ def fixed(n: Node, size: Size, what: str) -> int:
     return n.known_ints(n.of_sizes([size]), what)[0]
 
 
+def share(n: Node, size: Size, count: Size, parts: str) -> Expr:
+    """One of `count` equal parts of a hidden size. Raises Fault when they do not divide it; a run
+    checks that where sizes are open.
+    """
+    size, count = Expr.of(size), Expr.of(count)
+    if count.constant == 0 or (
+            size.constant is not None and count.constant and size.constant % count.constant):
+        raise Fault(f"{count} {parts} do not divide the hidden size {size}")
+    part = size // count
+    n.build.assume(size, "==", part * count)
+    return part
+
+
 def positive(n: Node, name: str, default: int = 0) -> int:
     """An integer attribute that must be at least 1."""
     value = n.integer(name, default)

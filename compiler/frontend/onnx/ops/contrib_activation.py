@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.activation import clip, softsign
-from compiler.frontend.onnx.ops.contrib import SOME, contrib_op, fixed, total
+from compiler.frontend.onnx.ops.contrib import SOME, contrib_op, share, total
 from compiler.frontend.values import Value
 from dialects.graph.activation import (
     EluOp,
@@ -56,7 +56,7 @@ def scaled_silu(n: Node, x: Value, scale: Value | None = None) -> Value:
 @contrib_op("BiasSplitGelu", ranks=(SOME, 1))
 def bias_split_gelu(n: Node, x: Value, bias: Value) -> Value:
     """left * gelu(right), the two halves of the last dim of x + bias."""
-    both, half = total(n, x, bias), fixed(n, bias.shape[0], "channels") // 2
+    both, half = total(n, x, bias), share(n, bias.shape[0], 2, "halves")
     left, right = (n.part(both, x.rank - 1, k * half, half) for k in (0, 1))
     return n(MulOp, left, gelu(n, right))
 

@@ -9,17 +9,16 @@ a causal attention the lowest number there is. Without a scale it is 1 / sqrt(d)
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
+from itertools import accumulate
 
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import (
     contrib_op,
-    fixed,
     positive,
     refuse,
     refuse_inputs,
+    share,
     total,
 )
 from compiler.frontend.onnx.ops.quantization import matmul_integer
@@ -28,6 +27,7 @@ from compiler.frontend.values import Value
 from dialects.graph.constant import RangeOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import MulOp
+from dialects.graph.inference import certainly_differ
 from dialects.graph.logic import (
     AndOp,
     EqualOp,
@@ -39,6 +39,7 @@ from dialects.graph.logic import (
 )
 from dialects.graph.normalization import SoftmaxOp
 from dialects.graph.shape import ConcatOp
+from dialects.graph.unary import ReciprocalOp, SqrtOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr, Size
 
@@ -51,10 +52,7 @@ def split_heads(n: Node, x: Value, heads: int) -> Value:
     """[b, s, h*d] -> [b, h, s, d]."""
     if x.rank != 3:
         raise Fault(f"{x.type.short} should have 3 dims: batch, sequence, heads * head size")
-    hidden = fixed(n, x.shape[2], "hidden sizes")
-    if hidden % heads:
-        raise Fault(f"{heads} heads do not divide the hidden size {hidden}")
-    apart = n.reshape(x, [*x.shape[:2], heads, hidden // heads])
+    apart = n.reshape(x, [*x.shape[:2], heads, share(n, x.shape[2], heads, "heads")])
     return n.transpose(apart, [0, 2, 1, 3])
 
 
@@ -64,11 +62,12 @@ def merge_heads(n: Node, x: Value) -> Value:
     return n.reshape(n.transpose(x, [0, 2, 1, 3]), [batch, length, heads * size])
 
 
-def columns(n: Node, x: Value, sizes: Sequence[int]) -> list[Value]:
+def columns(n: Node, x: Value, sizes: Sequence[Size]) -> list[Value]:
     """Consecutive parts, of these sizes, of the last dim."""
-    if sum(sizes) != fixed(n, x.shape[-1], "hidden sizes"):
+    starts = [Expr.of(0), *accumulate(map(Expr.of, sizes))]
+    if certainly_differ(starts[-1], x.shape[-1]):
         raise Fault(f"{x.type.short} does not consist of {' + '.join(map(str, sizes))} columns")
-    starts = np.cumsum((0, *sizes)).tolist()
+    n.build.assume(x.shape[-1], "==", starts[-1])
     return [n.part(x, x.rank - 1, start, size)
             for start, size in zip(starts, sizes, strict=False)]
 
@@ -85,6 +84,15 @@ def lowest(n: Node, like: Value) -> Value:
 
 
 # ---------------------------------------------------------------------- the computation
+def score_scale(n: Node, q: Value, k: Value) -> Value:
+    """The attribute `scale`, or 1 / sqrt(head size), as a scalar of q's element type."""
+    given, size = n.real("scale"), k.shape[-1] if k.shape[-1].constant else q.shape[-1]
+    if given or size.constant:
+        return n.scalar(given or (size.constant or 1) ** -0.5, q)
+    root = n(SqrtOp, n.cast(n.of_size(size), t.f32))
+    return n.cast(n(ReciprocalOp, root), q.element)
+
+
 def attend(
     n: Node, q: Value, k: Value, v: Value, masks: Sequence[Value | None], past: Expr | None
 ) -> tuple[Value, Value]:
@@ -92,9 +100,8 @@ def attend(
 
     With `past` given, query i sees the keys up to past + i only.
     """
-    scale = n.real("scale") or fixed(n, q.shape[-1], "head sizes") ** -0.5
     product = n(MatmulOp, q, n.transpose(k, [0, 1, 3, 2]))
-    scores = total(n, n(MulOp, product, n.scalar(scale, q)), *masks)
+    scores = total(n, n(MulOp, product, score_scale(n, q, k)), *masks)
     if past is not None:
         now = places(n, q.shape[2], past, column=True)
         seen = n(LessEqualOp, places(n, k.shape[2]), now)
@@ -173,8 +180,8 @@ def _self_attention(
     n: Node, projected: Value, mask: Value | None, past: Value | None, scores: Value | None
 ) -> list[Value]:
     refuse(n, "do_rotary", "past_present_share_buffer")
-    heads, width = positive(n, "num_heads"), fixed(n, projected.shape[-1], "hidden sizes")
-    sizes = n.ints("qkv_hidden_sizes") or [width // 3] * 3
+    heads = positive(n, "num_heads")
+    sizes = n.ints("qkv_hidden_sizes") or [share(n, projected.shape[-1], 3, "parts")] * 3
     if len(sizes) != 3:
         raise Fault(f"qkv_hidden_sizes is {sizes}; there must be three")
     q, k, v = (split_heads(n, x, heads) for x in columns(n, projected, sizes))
@@ -218,8 +225,7 @@ def _heads(
     heads = positive(n, "num_heads")
     given = _unpacked(n, query, key, value)
     if bias is not None:
-        widths = [fixed(n, x.shape[-1] if x.rank == 3 else x.shape[1] * x.shape[3], "hidden sizes")
-                  for x in given]
+        widths = [x.shape[-1] if x.rank == 3 else x.shape[1] * x.shape[3] for x in given]
         given = [x if x.rank == 4 else total(n, x, b)
                  for x, b in zip(given, columns(n, bias, widths), strict=True)]
     return [x if x.rank == 4 else split_heads(n, x, heads) for x in given]
@@ -227,8 +233,7 @@ def _heads(
 
 def _unpacked(n: Node, query: Value, key: Value | None, value: Value | None) -> list[Value]:
     if key is None and query.rank == 3:
-        width = fixed(n, query.shape[2], "hidden sizes")
-        return columns(n, query, [width // 3] * 3)
+        return columns(n, query, [share(n, query.shape[2], 3, "parts")] * 3)
     if key is None:
         return _apart(n, query, 3)
     if value is None:

@@ -16,13 +16,19 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import (
     contrib_op,
-    fixed,
     positive,
     refuse,
     refuse_inputs,
+    share,
     single,
 )
-from compiler.frontend.onnx.ops.contrib_attention import columns, lowest, places, split_heads
+from compiler.frontend.onnx.ops.contrib_attention import (
+    columns,
+    lowest,
+    places,
+    score_scale,
+    split_heads,
+)
 from compiler.frontend.onnx.ops.contrib_rotary import rotated
 from compiler.frontend.values import Value
 from dialects.graph.contraction import MatmulOp
@@ -80,7 +86,7 @@ def _projections(
     if heads % groups:
         raise Fault(f"kv_num_heads {groups} does not divide num_heads {heads}")
     if key is None or value is None:
-        size = fixed(n, query.shape[-1], "hidden sizes") // (heads + 2 * groups)
+        size = share(n, query.shape[-1], heads + 2 * groups, "heads")
         query, key, value = columns(n, query, [heads * size, groups * size, groups * size])
     return (split_heads(n, query, heads), split_heads(n, key, groups),
             split_heads(n, value, groups))
@@ -160,11 +166,10 @@ def _weights(
     """
     element = q.element
     q, keys = n.cast(q, t.f32), n.cast(keys, t.f32)
-    scale = n.real("scale") or fixed(n, q.shape[3], "head sizes") ** -0.5
     groups = keys.shape[1]
     product = n(MatmulOp, _apart(n, q, groups),
                 n.transpose(_apart(n, keys, groups), [0, 1, 2, 4, 3]))
-    scores = n(MulOp, product, n.scalar(scale, product))
+    scores = n(MulOp, product, score_scale(n, q, keys))
     if limit := n.real("softcap"):
         scores = n(MulOp, n(TanhOp, n(DivOp, scores, n.scalar(limit, q))), n.scalar(limit, q))
     if bias is not None:

@@ -6,17 +6,27 @@ import numpy as np
 
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
-from compiler.frontend.onnx.ops.contrib import contrib_op, fixed, positive, refuse, single, total
+from compiler.frontend.onnx.ops.contrib import (
+    contrib_op,
+    fixed,
+    positive,
+    refuse,
+    share,
+    single,
+    total,
+)
 from compiler.frontend.onnx.ops.contrib_attention import merge_heads, places, split_heads
 from compiler.frontend.onnx.ops.slicing import take
 from compiler.frontend.values import Value
 from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MinOp, MulOp, SubOp
 from dialects.graph.gather import GatherOp
+from dialects.graph.inference import certain_sign
 from dialects.graph.logic import GreaterOp, LessOp, WhereOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import AbsOp, CosOp, LogOp, SinOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
+from dialects.symbolic.ranges import is_at_most
 
 
 # ---------------------------------------------------------------------- rotations
@@ -30,9 +40,11 @@ def rotated(
     multiplied by the cosine, and the other one of each, or what is opposite to it, by the sine: so
     no parts are concatenated.
     """
-    half, size = fixed(n, cos.shape[1], "rotary sizes"), fixed(n, x.shape[3], "head sizes")
-    if 2 * half > size:
+    half, size = cos.shape[1], x.shape[3]
+    if certain_sign(size - 2 * half) == -1:
         raise Fault(f"{half} angles do not fit heads of {size}")
+    if not is_at_most(2 * half, size):
+        n.build.assume(2 * half, "<=", size)
     n.require(0, where, cos.shape[0])
     factors = [n(GatherOp, table, where, axis=0) for table in (cos, sin)]
     spread = [half, 1] if interleaved else [1, half]
@@ -46,7 +58,7 @@ def rotated(
     others = n(MulOp, _exchanged(n, pairs, axis), signs)
     y = n.reshape(n(AddOp, n(MulOp, pairs, c), n(MulOp, others, s)), turned.shape)
     rest = n.part(x, 3, 2 * half, size - 2 * half)
-    return n(ConcatOp, y, rest, axis=3) if size > 2 * half else y
+    return y if rest.shape[3].constant == 0 else n(ConcatOp, y, rest, axis=3)
 
 
 def _exchanged(n: Node, pairs: Value, axis: int) -> Value:
@@ -59,17 +71,19 @@ def _exchanged(n: Node, pairs: Value, axis: int) -> Value:
 def rotary_embedding(n: Node, x: Value, ids: Value, cos: Value, sin: Value) -> Value:
     """x is [b, s, h*d] or [b, h, s, d]; the ids are positions [b, s], or [1], the first one."""
     refuse(n, "is_packed_batching")
-    heads = x if x.rank == 4 else split_heads(n, x, _heads(n, x, cos))
+    heads = x if x.rank == 4 else _split(n, x, cos)
     where = ids if ids.rank == 2 else n(AddOp, n.reshape(ids, [1]), places(n, heads.shape[2]))
     y = rotated(n, heads, where, cos, sin, n.flag("interleaved"))
     return y if x.rank == 4 else merge_heads(n, y)
 
 
-def _heads(n: Node, x: Value, cos: Value) -> int:
-    """Without rotary_embedding_dim a head is as long as its angles are many."""
+def _split(n: Node, x: Value, cos: Value) -> Value:
+    """[b, h, s, d]. Without rotary_embedding_dim a head is twice as long as its angles are many."""
     if n.integer("rotary_embedding_dim"):
-        return positive(n, "num_heads")
-    return fixed(n, x.shape[-1], "hidden sizes") // (2 * fixed(n, cos.shape[1], "rotary sizes"))
+        return split_heads(n, x, positive(n, "num_heads"))
+    size = 2 * cos.shape[1]
+    apart = n.reshape(x, [*x.shape[:2], share(n, x.shape[-1], size, "entries of a head"), size])
+    return n.transpose(apart, [0, 2, 1, 3])
 
 
 @contrib_op("GemmaRotaryEmbedding", ranks=(3, 4, 4, 4, 4))
