@@ -86,7 +86,8 @@ def test_an_unsupported_operator_inside_a_function(tmp_path: Path):
 
 @pytest.mark.parametrize("sample", [
     op("Celu", C([[1.0, -2.0]]), opsets=(12,), alpha=0.5),  # a definition outright
-    op("Shrink", C([[1.0, -2.0]]), opsets=(9,)),  # the operator's defaults hold inside it
+    op("MeanVarianceNormalization", C(np.arange(12, dtype="f").reshape(1, 2, 2, 3)),
+       opsets=(13,)),  # the operator's defaults hold inside it
     op("CenterCropPad", C(np.ones((4, 5), "f")), C([2, 9]), opsets=(18,)),  # built for the node
     op("NegativeLogLikelihoodLoss", C([[0.5, 0.5]]), C([1]), opsets=(13,), reduction="sum"),
 ], ids=lambda s: s.op_type)

@@ -218,6 +218,17 @@ def test_attributes_of_f64_operators_are_those_of_f32(
         np.testing.assert_allclose(got, formula(x), 1e-14, 1e-17, err_msg=target)
 
 
+@pytest.mark.parametrize("dtype", [
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
+@pytest.mark.parametrize(("bias", "lambd"), [
+    (1.0, 0.0), (0.25, 1.25), (1.5, 2.5), (-2.5, -1.5), (2.0, 300.0), (300.0, 2.0), (0.0, -2.0)])
+def test_shrink_of_integers(dtype: str, bias: float, lambd: float, tmp_path: Path):
+    """ONNX's definition of it by other operators rounds both attributes to integers."""
+    least = np.iinfo(dtype).min
+    x = np.array([0, 1, 2, 3, 4, 5, 100, *([-1, -2, -3, -5, -100] if least else [])], dtype)
+    agree([node("Shrink", "x", bias=bias, lambd=lambd)], {"x": x}, tmp_path)
+
+
 def test_factors_and_epsilons_of_f64_operators(tmp_path: Path):
     rng = np.random.default_rng(3)
     x, w = rng.random((3, 4)), rng.random((4, 5))

@@ -32,11 +32,8 @@ BOOL = np.dtype(bool)
 NUMBERS = (*FLOATS, *INTS)
 ALL = (*NUMBERS, BOOL)
 NARROWED: dict[str, tuple[DType, ...]] = {
-    "Erf": FLOATS, "ReduceLogSum": FLOATS, "ReduceLogSumExp": FLOATS,
-    "Shrink": (*FLOATS, *INTS[:4])}
-"""Of what Strata refuses integers, as docs/operators.md says; and Shrink, whose definition makes an
-unsigned number of -lambd.
-"""
+    "Erf": FLOATS, "ReduceLogSum": FLOATS, "ReduceLogSumExp": FLOATS}
+"""Of what Strata refuses integers, as docs/operators.md says."""
 SEQUENCES = ("SequenceAt", "ConcatFromSequence")
 """Operators whose first input is a sequence, for which a value of its elements' type stands."""
 LARGEST_DIM = 40

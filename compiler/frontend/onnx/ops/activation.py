@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import floor, isfinite
 
+import numpy as np
+
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
@@ -19,11 +23,12 @@ from dialects.graph.activation import (
     SoftplusOp,
 )
 from dialects.graph.base import GraphOp
-from dialects.graph.elementwise import AddOp, DivOp, MulOp
+from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
 from dialects.graph.exponential import Expm1Op
 from dialects.graph.logic import GreaterOp, LessOp, WhereOp
 from dialects.graph.normalization import LogSoftmaxOp, SoftmaxOp
-from dialects.graph.unary import AbsOp, SigmoidOp, TanhOp
+from dialects.graph.unary import AbsOp, NotOp, SigmoidOp, TanhOp
+from dialects.strata import types as t
 from dialects.symbolic.size_products import product
 
 _PLAIN: dict[str, type[GraphOp]] = {
@@ -75,6 +80,53 @@ def celu(n: Node, x: Value) -> Value:
 def thresholded_relu(n: Node, x: Value) -> Value:
     above = n(GreaterOp, x, n.scalar(n.real("alpha", 1.0), x))
     return n(WhereOp, above, x, n.scalar(0, x))
+
+
+@onnx_op("Shrink", since=9)
+def shrink(n: Node, x: Value) -> Value:
+    """x + bias below -lambd, x - bias above lambd, and 0 between them."""
+    bias, limit = n.real("bias", 0.0), n.real("lambd", 0.5)
+    if not t.is_float(x.element):
+        return _shrunk_integers(n, x, bias, limit)
+    by, zero = n.scalar(bias, x), n.scalar(0, x)
+    low, high = (n(op, x, n.scalar(end, x)) for op, end in ((LessOp, -limit), (GreaterOp, limit)))
+    return n(WhereOp, low, n(AddOp, x, by), n(WhereOp, high, n(SubOp, x, by), zero))
+
+
+def _shrunk_integers(n: Node, x: Value, bias: float, limit: float) -> Value:
+    """The sums are those of real numbers, without their fractions; x > lambd is x > floor(lambd).
+
+    ONNX's own definition rounds the attributes to integers first, which is another function, and
+    negates an unsigned number. onnxruntime computes what is computed here.
+    """
+    if not (isfinite(bias) and isfinite(limit)):
+        raise Fault(f"bias {bias} and lambd {limit} must be finite, as {x.type.short} is")
+    end, zero = floor(limit), n.scalar(0, x)
+    low, high = _below(n, x, -end), n(NotOp, _below(n, x, end + 1))
+    return n(WhereOp, low, _moved(n, x, bias),
+             n(WhereOp, high, _moved(n, x, -bias), zero))
+
+
+def _moved(n: Node, x: Value, by: float) -> Value:
+    """Integers plus a real number, rounded towards zero; beyond the type they wrap around."""
+    whole = floor(by)
+    moved = n(AddOp, x, _wrapped(n, whole, x))
+    if whole == by:
+        return moved
+    return n(WhereOp, _below(n, x, -whole), n(AddOp, x, _wrapped(n, whole + 1, x)), moved)
+
+
+def _wrapped(n: Node, number: int, like: Value) -> Value:
+    bits = 8 * like.type.dtype.itemsize
+    return n.scalar(np.array(number % 2**bits, np.uint64).astype(like.type.dtype)[()], like)
+
+
+def _below(n: Node, x: Value, end: int) -> Value:
+    """x < end, where the end may lie outside of the element type."""
+    limits = np.iinfo(x.type.dtype)
+    if limits.min <= end <= limits.max:
+        return n(LessOp, x, n.scalar(end, x))
+    return n.constant(np.array(end > limits.max))
 
 
 @onnx_op("Softsign")

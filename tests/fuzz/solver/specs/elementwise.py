@@ -22,7 +22,7 @@ def hard_sigmoid(draft: Draft) -> dict[str, Any]:
 
 
 def shrink(draft: Draft) -> dict[str, Any]:
-    return {"bias": draft.choose((0.0, 1.0)), "lambd": draft.choose((0.0, 1.0))}
+    return {"bias": draft.choose((0.0, 1.5)), "lambd": draft.choose((0.0, 1.25))}
 
 
 def gelu(draft: Draft) -> dict[str, Any]:
