@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from dialects.loop import EmptyOp, NestOp, ViewOp, YieldOp
+from dialects.loop import EmptyOp, NestOp, ViewOp, YieldOp, scalar_type
 from dialects.strata.types import TensorType, f32, tensor
 from dialects.symbolic.size_products import product
 from dialects.text.syntax import set_location
@@ -140,15 +140,17 @@ def _widen(values: Sequence[SSAValue]) -> None:
 
 
 def _follow(nest: NestOp) -> None:
-    """Let a nest's body read and yield the element types that its tensors have now."""
+    """Let a nest's body read and yield the element types that its tensors have now. Integers of
+    bodies are signless.
+    """
     block = nest.body.block
     for value, argument in zip(nest.inputs, tuple(block.args), strict=True):
-        if _type(value).element != argument.type:
+        if scalar_type(value) != argument.type:
             _read_wide(nest, argument)
     last = block.last_op
     assert isinstance(last, YieldOp)
     for k, result in enumerate(nest.results):
-        if _type(result).element != last.operands[k].type:
+        if scalar_type(result) != last.operands[k].type:
             wide = arith.ExtFOp(last.operands[k], f32)
             set_location(wide, nest)
             block.insert_op_before(wide, last)

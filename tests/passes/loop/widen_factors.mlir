@@ -32,6 +32,18 @@ builtin.module {
     %w = graph.bitcast %c {to = i16} : i16[n, 24]
     strata.return %y, %w
   }
+  // What else such nests read and write keeps its type: bodies hold ui16 as i16.
+  // CHECK: strata.func @unsigned
+  // CHECK: %p = loop.nest {{.*}} ins({{.*}}%u[i0, i1]) outs(f32[n, 32][i0, i1]) {
+  // CHECK: %w = loop.nest {{.*}} outs(ui16[n, 32][i0, i1]) {
+  strata.func @unsigned(%x: f16[n, 32], %u: ui16[n, 32], %b: f16[32, 32])
+      -> (f16[n, 32], ui16[n, 32]) inputs ["x", "u", "b"] outputs ["y", "w"] {
+    %v = graph.cast %u {to = f16} : f16[n, 32]
+    %p = graph.add %x, %v : f16[n, 32]
+    %y = graph.matmul %p, %b : f16[n, 32]
+    %w = graph.cast %p {to = ui16} : ui16[n, 32]
+    strata.return %y, %w
+  }
   // Read too seldom, or returned: left alone.
   // CHECK: strata.func @others
   // CHECK: %p = loop.nest {{.*}} outs(f16[n, 32][i0, i1])
