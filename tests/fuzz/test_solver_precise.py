@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 import onnx
@@ -16,6 +17,7 @@ from tests.fuzz.solver import precise
 from tests.fuzz.solver.draft import F16, Array
 from tests.fuzz.solver.judge import Rule, differs
 from tests.fuzz.solver.precise import Allowance
+from tests.fuzz.solver.rounding import is_rounded
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]> g '
 
@@ -134,3 +136,51 @@ def test_products_are_granted_few_units(kind: int) -> None:
     unit = float(np.finfo(dtype).eps)
     assert granted(found, a[:, ::-1] @ b[::-1])
     assert not granted(found, changed(found.native[0], (3, 4), 1000 * unit))
+
+
+# ---------------------------------------------------------------------- f64
+VARIANCE = ("(double[300, 2] x, double[300, 2] w) => (double[300, 1] y) { p = Mul(x, w) "
+            "m = ReduceMean<axes = [1]>(p) d = Sub(p, m) s = Mul(d, d) "
+            "y = ReduceMean<axes = [1]>(s) }")
+
+
+def test_roundings_of_f64_count_where_numbers_cancel() -> None:
+    """The reference itself is in f64: another one that rounds less, or not at all, is right, too."""
+    random = np.random.default_rng(6)
+    x = random.normal(size=(300, 2))
+    w = 0.5 * (1 + 1e-3 * random.normal(size=(300, 2))) / x
+    products = [[Fraction(a) * Fraction(b) for a, b in zip(*rows, strict=True)]
+                for rows in zip(x.tolist(), w.tolist(), strict=True)]
+    exact = np.array([[float((a - b)**2 / 4)] for a, b in products])
+    found = allowance(VARIANCE, x, w)
+    assert not np.array_equal(exact, found.native[0])
+    assert granted(found, exact)
+    assert not granted(found, exact * (1 + 1e-8))
+
+
+@pytest.mark.parametrize("name, operation", [
+    ("add", np.add), ("sub", np.subtract), ("mul", np.multiply), ("div", np.divide),
+    ("sqrt", np.sqrt), ("reciprocal", np.reciprocal)])
+def test_what_is_rounded_in_f64(name: str, operation: np.ufunc) -> None:
+    random = np.random.default_rng(7)
+    a, b = (np.concatenate([random.normal(size=50)**2, random.integers(1, 9, 50)**2 / 4.0])
+            for _ in range(2))
+    operands = [a, b][:operation.nin]
+    result = operation(*operands)
+    exact = [_is_exact(name, *numbers) for numbers in zip(
+        *(o.tolist() for o in operands), result.tolist(), strict=True)]
+    assert is_rounded(name, operands, result).tolist() == [not e for e in exact]
+    assert 0 < sum(exact) < 100
+
+
+def _is_exact(name: str, *numbers: float) -> bool:
+    *given, y = map(Fraction, numbers)
+    a, b = given[0], given[-1]
+    return {"add": a + b == y, "sub": a - b == y, "mul": a * b == y, "div": y * b == a,
+            "sqrt": y * y == a, "reciprocal": y * a == 1}[name]
+
+
+def test_integers_beyond_53_bits_are_rounded_in_f64() -> None:
+    given = np.array([2**53, 2**53 + 1, -3, 2**63 - 1], np.int64)
+    assert is_rounded("cast", [given], given.astype(np.float64)).tolist() == [
+        False, True, False, True]

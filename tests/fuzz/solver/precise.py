@@ -40,6 +40,7 @@ from dialects.strata.types import (
 from dialects.strata.weights import WeightStore
 from passes.base import StrataContext
 from passes.rewriting import Rewriter, functions, rewrite
+from tests.fuzz.solver.rounding import is_rounded
 
 F64 = np.dtype(np.float64)
 LINEAR = frozenset((
@@ -139,17 +140,19 @@ class Precise:
         extent = _extent(op, operands, results, context) if name in LINEAR else None
         if name in CANCELLING:
             extent = np.full(results[0].shape, _magnitude(operands))
-        return [self._noisy(array, value.type, extent if k == 0 else None, name in SINGLE)
+        exact = _unrounded(name, op.results[0].type, operands, results[0])
+        return [self._noisy(array, value.type, extent if k == 0 else None, exact)
                 for k, (value, array) in enumerate(zip(op.results, results, strict=True))]
 
     def _noisy(
-        self, array: Array, type_: Attribute, extent: Array | None, single: bool
+        self, array: Array, type_: Attribute, extent: Array | None, exact: Array | None
     ) -> Array:
+        """`exact`: which numbers need no rounding."""
         if not isinstance(type_, TensorType) or not is_wide(type_.element):
             return array
         noise = self._noise(array.shape) * np.abs(array) * precision(type_.element)
-        if single:  # a number that needs no rounding is not rounded
-            noise = np.where(array.astype(type_.dtype).astype(F64) == array, 0.0, noise)
+        if exact is not None:
+            noise = np.where(exact, 0.0, noise)
         if extent is not None:
             noise += self._noise(array.shape) * extent * _computed_step(type_.element)
         return np.where(np.isfinite(array), _held(array + noise, type_.dtype), array)
@@ -172,6 +175,17 @@ class Precise:
             return results
         return [np.where(np.isfinite(f), f, r) if f.shape == r.shape and r.dtype == F64 else f
                 for f, r in zip(found, results, strict=True)]
+
+
+def _unrounded(
+    name: str, type_: Attribute, operands: Sequence[Array], result: Array
+) -> Array | None:
+    """Which numbers of an operation that rounds once are in its type as they are."""
+    if name not in SINGLE or not isinstance(type_, TensorType) or not is_wide(type_.element):
+        return None
+    if type_.dtype == F64:
+        return ~is_rounded(name, operands, result)
+    return result.astype(type_.dtype).astype(F64) == result
 
 
 def _held(array: Array, dtype: np.dtype[Any]) -> Array:
