@@ -145,7 +145,7 @@ VARIANCE = ("(double[300, 2] x, double[300, 2] w) => (double[300, 1] y) { p = Mu
 
 
 def test_roundings_of_f64_count_where_numbers_cancel() -> None:
-    """The reference itself is in f64: another one that rounds less, or not at all, is right, too."""
+    """The reference is in f64, too: one that rounds less, or not at all, is right as well."""
     random = np.random.default_rng(6)
     x = random.normal(size=(300, 2))
     w = 0.5 * (1 + 1e-3 * random.normal(size=(300, 2))) / x

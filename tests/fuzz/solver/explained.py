@@ -15,10 +15,13 @@ import onnx
 from tests.fuzz.solver.generate import Generated
 from tests.fuzz.solver.judge import Finding, judge
 from tests.fuzz.solver.partings import (
+    IMPRECISE,
+    comes_from,
     counts_of_rounded,
     ends_at_last,
-    imprecise_at,
+    folds_halves,
     leaves_dims,
+    leaves_memory,
     parts_at,
     rounds_with_zero_point,
 )
@@ -72,7 +75,8 @@ EXPLANATIONS = (
                 "1, and broadcasts, is refused by name", _broadcast_at_run),
     Explanation("onnxruntime's products of integers end at the last number of the type",
                 partial(parts_at, of=ends_at_last)),
-    Explanation("onnxruntime's sigmoid gives 0 for what f32 can hold, and NonZero counts that",
+    Explanation("onnxruntime's sigmoid gives 0 for what f32 can hold, and NonZero and a cast to "
+                "truth values show that",
                 partial(parts_at, of=counts_of_rounded)),
     Explanation("a filter of ConvTranspose that is an input is taken to be finite: where nothing "
                 "is added, 0 times NaN is", _infinite_filter),
@@ -80,12 +84,16 @@ EXPLANATIONS = (
                 "with `--exact --denormals keep` it is right", _documented),
     Explanation("a dim of 0 in a file is an open size, which is 1 or more until a run tells",
                 _open_zero),
-    Explanation("onnxruntime leaves dims of reductions of nothing, and of f16 that are counted "
-                "from the end", partial(parts_at, of=leaves_dims)),
-    Explanation("onnxruntime's QLinearMul adds the zero point before it rounds ties to even",
-                partial(parts_at, of=rounds_with_zero_point)),
+    Explanation("onnxruntime leaves dims of reductions of nothing that are counted from the end",
+                partial(parts_at, of=leaves_dims)),
+    Explanation("onnxruntime's QLinearMul and QLinearAdd add the zero point before they round ties "
+                "to even", partial(parts_at, of=rounds_with_zero_point)),
     Explanation("onnxruntime subtracts squares in CDist, and in LRN those that leave the window",
-                imprecise_at),
+                partial(comes_from, of=IMPRECISE)),
+    Explanation("onnxruntime does not write a product of integers that has no terms",
+                partial(comes_from, of=(leaves_memory,))),
+    Explanation("onnxruntime computes in f32 what is computed of constants in halves",
+                folds_halves),
 )
 
 

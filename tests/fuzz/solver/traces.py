@@ -6,12 +6,12 @@ the model inlined. The inside of a body is not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 from compiler.diagnostics import StrataError
 from compiler.frontend import ImportOptions, MemoryModel, load_model
@@ -21,7 +21,7 @@ from dialects.strata.binding import EvaluationError
 from targets.reference.interpret import interpret, model_function
 from tests.fuzz.solver.draft import Array
 from tests.fuzz.solver.outline import body_reads
-from tests.fuzz.solver.peers import run_peer, session_of
+from tests.fuzz.solver.peers import peer_of
 
 Values = Mapping[str, Array]
 
@@ -39,15 +39,17 @@ class Trace:
         """None where either does not run it with all of its values as outputs."""
         model = inlined(proto)
         told = with_all_outputs(model)
-        session = session_of(told)
-        if session is None or isinstance(session, str):
+        ours = reference(told, feed)
+        if ours is None:
             return None
-        names = [info.name for info in told.graph.output]
-        theirs, ours = run_peer(session, feed), _reference(told, feed)
-        if theirs is None or ours is None:
+        names = _only_tensors(told.graph, ours)
+        peer = peer_of(told)
+        theirs = None if peer is None or isinstance(peer, str) else (
+            peer.run(feed, [ours[n] for n in names]))
+        if theirs is None:
             return None
         given = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer} | dict(feed)
-        return Trace(model.graph, _arrays(given, names, theirs), _arrays(given, names, ours))
+        return Trace(model.graph, given | dict(zip(names, theirs, strict=True)), given | ours)
 
     def producer(self, name: str) -> onnx.NodeProto | None:
         return next((node for node in self.graph.node if name in node.output), None)
@@ -89,9 +91,16 @@ class Trace:
         return a.shape != b.shape or (a.dtype.kind in "iub" and not np.array_equal(a, b))
 
 
-def _arrays(given: Values, names: Sequence[str], values: Sequence[object]) -> Values:
-    found = {n: v for n, v in zip(names, values, strict=True) if isinstance(v, np.ndarray)}
-    return {**given, **found}
+def _only_tensors(graph: onnx.GraphProto, ours: Values) -> list[str]:
+    """Keep the outputs that are tensors, and return their names. They get their element types, as
+    onnxruntime gives no arrays of some.
+    """
+    kept = [info for info in graph.output if info.name in ours]
+    for info in kept:
+        info.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(ours[info.name].dtype)
+    del graph.output[:]
+    graph.output.extend(kept)
+    return [info.name for info in kept]
 
 
 def _reads(node: onnx.NodeProto) -> Iterator[str]:
@@ -101,10 +110,14 @@ def _reads(node: onnx.NodeProto) -> Iterator[str]:
             yield from body_reads(attribute.g)
 
 
-def _reference(told: onnx.ModelProto, feed: Values) -> list[Array] | None:
+def reference(told: onnx.ModelProto, feed: Values) -> dict[str, Array] | None:
+    """The outputs by name, as the reference computes them; None where it does not run. Sequences
+    have other names here.
+    """
     try:
         model = load_model(MemoryModel("all.onnx", told.SerializeToString()), ImportOptions())
-        names = model_function(model.module).input_names
-        return interpret(model.module, model.weights, [feed[n] for n in names])
+        function = model_function(model.module)
+        found = interpret(model.module, model.weights, [feed[n] for n in function.input_names])
+        return dict(zip(function.output_names, found, strict=True))
     except (StrataError, EvaluationError, ValueError, KeyError):
         return None
