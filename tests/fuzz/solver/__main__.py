@@ -5,7 +5,8 @@
 
 Failures that look alike are one row of the table; the smallest model among them is made smaller,
 and the first wrong pass is named. With -o each is written as NAME.onnx with its inputs NAME.npz,
-and the small ones as NAME-small.onnx. The exit status is 1 when there are any.
+and the small ones as NAME-small.onnx. The exit status is 1 when there are any. A crash of
+onnxruntime is counted and listed, but is no failure.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ import onnx
 
 from compiler.reduction.candidate import Candidate
 from tests.fuzz.solver.generate import THEMES, describe, generate, theme_of
-from tests.fuzz.solver.pool import Outcome, outcomes
+from tests.fuzz.solver.pool import Outcome, outcomes, whose
 from tests.fuzz.solver.shrinking import Shrinker
-from tests.fuzz.solver.work import work
+from tests.fuzz.solver.work import run_peer_alone, work
 
 LIMIT = 90.0
 
@@ -60,12 +61,16 @@ def campaign(arguments: argparse.Namespace, folder: str) -> int:
     covered, runs, most = Counter[str](), 0, arguments.count
     for outcome in outcomes(numbers(arguments), partial(worker(arguments), seed=arguments.seed),
                             arguments.jobs, LIMIT, folder):
+        if outcome.kind == "crash" and not arguments.torch:
+            outcome = attributed(outcome, arguments.seed, folder)
         counts[outcome.kind or "right"] += 1
         covered.update(set(outcome.operators))
         runs += outcome.runs
         if outcome.fails:
             failures.append(outcome)
             print(f"{outcome.number}: {outcome.kind}: {first_line(outcome.text)}", flush=True)
+        elif outcome.kind == "peer-crash":
+            print(f"{outcome.number}: {outcome.kind}: {outcome.text}", flush=True)
         elif sys.stderr.isatty():
             print(f"\r{counts.total()} of {most}", end="", file=sys.stderr)
     seconds = time.monotonic() - started
@@ -80,6 +85,12 @@ def campaign(arguments: argparse.Namespace, folder: str) -> int:
         keep(failures, arguments.seed, arguments.output)
     tabulate(failures, arguments, folder)
     return 1 if failures else 0
+
+
+def attributed(crash: Outcome, seed: int, folder: str) -> Outcome:
+    """The crash of a worker, or that of onnxruntime."""
+    return whose(crash, partial(run_peer_alone, seed=seed), partial(work, seed=seed, peer=False),
+                 LIMIT, folder)
 
 
 def numbers(arguments: argparse.Namespace) -> Iterator[int]:

@@ -268,8 +268,8 @@ def folds_halves(drawn: Generated, found: Finding) -> bool:
     where it has no kernels for halves. As inputs, the same numbers must be right, and the results
     must be the same.
     """
-    peer = peer_of(drawn.proto)
-    if found.kind != "peer" or not isinstance(peer, Peer) or not peer.wide:
+    peer = peer_of(drawn.proto) if found.kind == "peer" else None
+    if not isinstance(peer, Peer) or not peer.wide:
         return False
     opened, feed = with_open_floats(drawn.proto), drawn.feeds[found.feed]
     constants = {t.name: numpy_helper.to_array(t) for t in drawn.proto.graph.initializer}

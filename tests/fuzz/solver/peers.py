@@ -36,13 +36,17 @@ class Peer:
 
     def run(self, feed: Mapping[str, Array], like: Sequence[Array]) -> list[Array] | None:
         """Its outputs, of the types of `like`; None where it does not run."""
-        found = run_peer(self.session, {
-            f"{name}{SUFFIX}" if a.dtype in FOREIGN.values() else name:
-            a.astype(F32) if self._converts(a.dtype) else a for name, a in feed.items()})
+        found = self.raw(feed)
         if found is None:
             return None
         return [a.astype(b.dtype) if self._converts(b.dtype) else a
                 for a, b in zip(found, like, strict=True)]
+
+    def raw(self, feed: Mapping[str, Array]) -> list[Array] | None:
+        """Its outputs, of its types; None where it does not run."""
+        return run_peer(self.session, {
+            f"{name}{SUFFIX}" if a.dtype in FOREIGN.values() else name:
+            a.astype(F32) if self._converts(a.dtype) else a for name, a in feed.items()})
 
     def _converts(self, dtype: np.dtype[Any]) -> bool:
         return dtype in FOREIGN.values() or (self.wide and dtype == F16)

@@ -2,6 +2,7 @@
 
 A worker is a process of its own that answers one number after another. When it dies, or takes too
 long and is ended, the number it had gets the outcome `crash` or `timeout`, and another takes over.
+A crash is `peer-crash` where onnxruntime alone crashes, and all else is right.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-FINE = ("", "unusable", "explained")
+FINE = ("", "unusable", "explained", "peer-crash")
 """Outcomes that are no failures."""
 WORN = 400
 """After so many models a worker is replaced."""
@@ -96,6 +97,20 @@ def outcomes(
     finally:
         for worker in workers:
             worker.end()
+
+
+def whose(
+    crash: Outcome, peer: Callable[[int], Outcome], ours: Callable[[int], Outcome], limit: float,
+    folder: str,
+) -> Outcome:
+    """What a crash is, found by two more processes. `peer` runs the model in onnxruntime alone, and
+    `ours` judges it without onnxruntime.
+    """
+    [alone] = outcomes([crash.number], peer, 1, limit, folder)
+    if alone.kind != "crash":
+        return crash
+    [rest] = outcomes([crash.number], ours, 1, limit, folder)
+    return rest if rest.fails else replace(rest, kind="peer-crash", text=alone.text)
 
 
 def _round(

@@ -8,11 +8,22 @@ import traceback
 from tests.fuzz.solver.explained import explanation_of
 from tests.fuzz.solver.generate import Unusable, generate
 from tests.fuzz.solver.judge import judge
+from tests.fuzz.solver.peers import Peer, peer_of
 from tests.fuzz.solver.pool import Outcome
 
 
-def work(number: int, seed: int) -> Outcome:
-    """Draw and judge one model."""
+def run_peer_alone(number: int, seed: int) -> Outcome:
+    """Run one model in onnxruntime, and nothing else."""
+    drawn = generate(number, seed)
+    peer = peer_of(drawn.proto)
+    if isinstance(peer, Peer):
+        for feed in drawn.feeds:
+            peer.raw(feed)
+    return Outcome(number)
+
+
+def work(number: int, seed: int, peer: bool = True) -> Outcome:
+    """Draw and judge one model. `peer`: also by onnxruntime."""
     started = time.monotonic()
     try:
         drawn = generate(number, seed)
@@ -20,7 +31,7 @@ def work(number: int, seed: int) -> Outcome:
         return Outcome(number, "unusable", str(reason))
     operators = tuple(node.op_type for node in drawn.proto.graph.node)
     try:
-        found = judge(drawn)
+        found = judge(drawn, peer)
         kind, text = found.kind, f"run {found.feed}: {found.text}" if found else ""
         reason = explanation_of(drawn, found) if found else ""
         if reason:
