@@ -15,7 +15,8 @@ import pytest
 pytest.importorskip("z3")
 pytest.importorskip("onnxruntime")
 
-from tests.fuzz.solver.generate import Unusable, generate
+from tests.fuzz.solver.generate import Unusable, generate, theme_of
+from tests.fuzz.solver.outline import DOMAIN
 from tests.fuzz.solver.work import work
 
 QUICK, CHUNK, ALL = 20, 100, 20_000
@@ -53,6 +54,23 @@ def test_models_are_valid_and_always_the_same() -> None:
         assert drawn.proto.SerializeToString() == again.proto.SerializeToString()
         assert [f.keys() for f in drawn.feeds] == [f.keys() for f in again.feeds]
     assert seen > 30
+
+
+def test_functions_declare_the_attributes_that_they_refer_to() -> None:
+    """Also a function of nodes from another function, whose call hands its attributes on."""
+    handed_on = 0
+    for number in [k for k in range(120) if theme_of(k, 57) == "functions"] + [2365, 3427, 19948]:
+        try:
+            drawn = generate(number, 57)
+        except Unusable:
+            continue
+        for function in drawn.proto.functions:
+            declared = {*function.attribute, *(a.name for a in function.attribute_proto)}
+            told = [a for node in function.node for a in node.attribute if a.ref_attr_name]
+            assert {a.ref_attr_name for a in told} <= declared, number
+            handed_on += any(node.domain == DOMAIN and a.ref_attr_name for node in function.node
+                             for a in node.attribute)
+    assert handed_on
 
 
 def test_models_are_varied() -> None:
