@@ -117,8 +117,9 @@ def _moved(n: Node, x: Value, by: float) -> Value:
 
 
 def _wrapped(n: Node, number: int, like: Value) -> Value:
-    bits = 8 * like.type.dtype.itemsize
-    return n.scalar(np.array(number % 2**bits, np.uint64).astype(like.type.dtype)[()], like)
+    dtype = like.type.dtype
+    held = np.array(number % 2**(8 * dtype.itemsize), np.uint64)
+    return n.constant(held.astype(dtype))
 
 
 def _below(n: Node, x: Value, end: int) -> Value:
