@@ -65,14 +65,17 @@ class NoText(Emission):
     """Defines nothing."""
 
 
+EMPTY: dict[str, Any] = {}
+
+
 @pytest.mark.parametrize(("body", "message"), [
-    ({}, "Wrong.scheduling must be a class that defines schedule"),
+    (EMPTY, "Wrong.scheduling must be a class that defines schedule"),
     ({"scheduling": Least.scheduling, "emission": NoText, "running": ReferenceRunning},
      "Wrong.emission must be a class that defines emit"),
     ({"scheduling": ReferenceRunning},
      "Wrong.scheduling must be a class derived from targets.parts.Scheduling"),
     ({"scheduling": 3}, "Wrong.scheduling must be a class derived from .* and is 3"),
-    ({**vars(Least), "emit": lambda self, module, level: ""},
+    ({**vars(Least), "emit": None},
      "Wrong defines emit, which is asked of Wrong.emission"),
     ({**vars(Least), "candidates": (), "schedule": None},
      "Wrong defines candidates, schedule, which is asked of Wrong.scheduling"),
