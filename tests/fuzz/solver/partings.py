@@ -298,9 +298,10 @@ def _alike(a: Array, b: Array) -> bool:
     """Whether two results have the same bits. f32 and f64 may be sums in another order."""
     if a.dtype != b.dtype or a.shape != b.shape or a.tobytes() == b.tobytes():
         return a.dtype == b.dtype and a.shape == b.shape
-    unit = 16 * np.finfo(a.dtype).eps if a.dtype in (np.float32, np.float64) else 0.0
-    largest = np.abs(a[np.isfinite(a)]).max(initial=0.0) if unit else 0.0
-    return bool(unit) and np.allclose(a, b, 0.0, unit * largest, equal_nan=True)
+    if a.dtype.name not in ("float32", "float64"):
+        return False
+    largest = np.abs(a[np.isfinite(a)]).max(initial=0.0)
+    return np.allclose(a, b, 0.0, 16 * float(np.finfo(a.dtype).eps) * largest, equal_nan=True)
 
 
 KNOWN: tuple[Known, ...] = (

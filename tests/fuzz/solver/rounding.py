@@ -25,7 +25,7 @@ def is_rounded(name: str, operands: Sequence[Array], result: Array) -> Array:
             a, b = operands
             return _lost_by_sum(a, b if name == "add" else -b, result) != 0
         if name == "mul":
-            return _lost_by_product(*operands, result) != 0
+            return _lost_by_product(operands[0], operands[1], result) != 0
         if name == "cast":
             return operands[0] != result.astype(operands[0].dtype)
         if name == "sqrt":
