@@ -24,6 +24,8 @@ from dialects.strata.types import BufferType, Shaped, buffer_type
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from targets.cpu.driver.function import FunctionText
+from targets.cpu.driver.heap import append
+from targets.cpu.driver.interrupt import goes_on, poll
 from targets.cpu.runtime.checks import memory_check, signal_check, stack_check
 
 
@@ -204,11 +206,11 @@ class _LoopText:
             self.op.body.data, self.results.base, [*carried, *inputs],
             [values.get(s, s) for s in sizes]))
         text.pass_on(status)
-        number = w.assign("call i64 @strata_poll(ptr %table, i64 %thread)")
+        number = w.assign(text.native(poll, "%table", "%thread"))
         text.last_alone = False
         text.sync()
-        goes_on = w.assign(f"call i1 @strata_goes_on(ptr %table, i64 {number})")
-        text.check(goes_on, signal_check(self.op), [])
+        more = w.assign(text.native(goes_on, "%table", number))
+        text.check(more, signal_check(self.op), [])
 
     def _keep(self, counter: str, calls: str) -> None:
         """Pass the results of a call to the next one. `calls`: the number of calls, 0 if
@@ -245,8 +247,7 @@ class _LoopText:
         holds = w.assign(f"select i1 {same}, i1 true, i1 {w.assign(f'xor i1 {changed}, true')}")
         text.check(holds, stack_check(self.op), [])
         state = text.load("ptr", self.stacks.base, self.stacks.at(k))
-        w.emit(f"call void @strata_append(ptr %table, ptr {state}, i64 {counter}, ptr {pointer}, "
-               f"i64 {size}, i64 {calls}, i64 %thread)")
+        w.emit(text.native(append, "%table", state, counter, pointer, size, calls, "%thread"))
         text.sync()
         there = w.assign(f"icmp ne ptr {text.load('ptr', state, 0)}, null")
         text.check(there, memory_check(self.op), [size])

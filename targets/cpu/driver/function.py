@@ -13,8 +13,11 @@ from dialects.strata.sizes import MAX_SIZE, AssumeOp, SizeOp, defined_sizes
 from dialects.strata.types import BufferType
 from dialects.symbolic.expr import Expr, maximum
 from dialects.symbolic.symbol import Symbol
+from targets.cpu.driver.frame import body
+from targets.cpu.driver.heap import heap
 from targets.cpu.driver.launches import Step
 from targets.cpu.driver.statements import Statements
+from targets.cpu.driver.turns import begin, next_range
 from targets.cpu.emit.writer import Writer, size_arguments
 from targets.cpu.runtime.checks import (
     access_check,
@@ -38,8 +41,7 @@ class FunctionText(Statements):
     # ------------------------------------------------------------------ arguments
     def _header(self) -> str:
         if self.is_main:
-            return ("define internal i32 @strata_body(ptr %arena, ptr %table, ptr %sizes, "
-                    "i64 %thread, i64 %threads) nounwind {")
+            return body.header
         sizes = [f"i64 {name}" for name in size_arguments(self.func.size_names)]
         arguments = [f"ptr %arg{k}" for k, _ in enumerate(self.func.input_arguments)]
         parameters = ["ptr %table", "ptr %results", "i64 %thread", "i64 %threads", *sizes,
@@ -118,8 +120,7 @@ class FunctionText(Statements):
         place = 0
         target = "%results"
         if self.is_main and op.values:
-            heap = self.writer.assign("call ptr @strata_heap(ptr %table)")
-            target, place = heap, RESULTS
+            target, place = self.writer.assign(self.native(heap, "%table")), RESULTS
         for value in op.values:
             assert isinstance(value.type, BufferType)
             self.store(self.pointers[value], "ptr", target, place)
@@ -214,11 +215,11 @@ class FunctionText(Statements):
             threads = w.assign(f"select i1 {shared}, i64 %threads, i64 1")
         place = w.hoist(f"getelementptr ptr, ptr %table, i64 {TURNS_ENTRY}")
         turns, ask = w.hoist(f"load ptr, ptr {place}", place), w.fresh("ask")
-        w.emit(f"call void @strata_begin(ptr {turns}, i64 %thread)")
+        w.emit(self.native(begin, turns, "%thread"))
         w.emit(f"br label %{ask}")
         w.start_block(ask)
-        pair = w.assign(f"call {{i64, i64}} @strata_next(ptr %table, ptr {turns}, "
-                        f"i64 {total}, i64 {step.least_turn}, i64 %thread, i64 {threads})")
+        pair = w.assign(self.native(next_range, "%table", turns, total, str(step.least_turn),
+                                    "%thread", threads))
         low, high = (w.assign(f"extractvalue {{i64, i64}} {pair}, {k}") for k in (0, 1))
         return low, high, ask
 

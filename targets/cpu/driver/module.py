@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from dialects import host
 from dialects.symbolic.expr import Expr
 from targets.cpu.driver.control import ControlText
-from targets.cpu.driver.frame import ENTRY, MEMCPY, frame
+from targets.cpu.driver.frame import PARALLEL, frame, is_parallel
 from targets.cpu.driver.function import load_sizes
 from targets.cpu.driver.launches import KernelInfo, Step
 from targets.cpu.driver.statements import Program
@@ -60,20 +60,20 @@ def emit_driver(
     steps = [step for text in texts for step in text.steps]
     declarations = {k: v for text in texts for k, v in text.writer.declarations.items()}
     has_heap = any(t.uses_heap for t in texts)
-    declarations.setdefault("llvm.memcpy.p0.p0.i64", MEMCPY)
+    fixed = frame(machine, program.used.values(), declarations, has_heap)
     module = "\n".join([
-        frame(machine, _parallel_condition(main, steps), has_heap),
-        *bodies, *_kernel_declarations([s.kernel for s in steps]), *declarations.values(), ""])
+        *fixed, *_parallel_condition(main, steps), *bodies,
+        *_kernel_declarations([s.kernel for s in steps]), *declarations.values(), ""])
     return DriverText(module, main.arena_bytes or Expr.of(0), tuple(program.constants),
                       tuple(program.checks))
 
 
 def _parallel_condition(main: host.FuncOp, steps: Sequence[Step]) -> list[str]:
-    """LLVM IR that ends in `%parallel = ...`: whether threads share any launch.
+    """The function that tells whether threads share any launch.
 
     A launch whose size is not yet known counts as shared.
     """
-    writer = Writer(ENTRY)
+    writer = Writer(PARALLEL)
     indices = Indices(writer)
     known = {*main.size_names}
     found = "false"
@@ -90,7 +90,7 @@ def _parallel_condition(main: host.FuncOp, steps: Sequence[Step]) -> list[str]:
             total = indices.scalar(indices.product([e.substitute(sizes) for e in step.grid]))
             large = writer.assign(f"icmp sge i64 {total}, {step.least_programs}")
             found = writer.assign(f"or i1 {found}, {large}")
-    return [*writer.scopes[0].lines, f"  %parallel = or i1 {found}, false"]
+    return [is_parallel.header, "entry:", *writer.scopes[0].lines, f"  ret i1 {found}", "}"]
 
 
 def _kernel_declarations(kernels: Sequence[KernelInfo]) -> list[str]:

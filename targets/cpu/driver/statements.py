@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -14,9 +15,13 @@ from dialects.strata.elements import byte_width
 from dialects.strata.requirements import TrapOp
 from dialects.strata.types import BufferType
 from dialects.symbolic.expr import Expr
+from targets.cpu.driver.frame import fill
+from targets.cpu.driver.heap import allocate, copy, heap, release
 from targets.cpu.driver.launches import KernelInfo, Step
+from targets.cpu.driver.table import barrier
 from targets.cpu.emit.index import Indices
 from targets.cpu.emit.writer import Writer
+from targets.cpu.llvm.native import Native
 from targets.cpu.runtime.checks import (
     Check,
     memory_check,
@@ -39,6 +44,8 @@ class Program:
         default_factory=dict[tuple[Attribute, BufferType], int])
     """The position in `constants` of a value with its type."""
     checks: list[Check] = field(default_factory=list[Check])
+    used: dict[str, Native[..., Any]] = field(default_factory=dict[str, "Native[..., Any]"])
+    """The native functions that are called."""
 
     @cached_property
     def poisons(self) -> bool:
@@ -88,6 +95,11 @@ class Statements:
         """The bytes of a buffer, in terms of LLVM names."""
         return self.product(type_.shape) * byte_width(type_.element)
 
+    def native(self, function: Native[..., Any], *arguments: str) -> str:
+        """The text of a call of a native function, which becomes part of the module."""
+        self.program.used[function.name] = function
+        return function.call(*arguments)
+
     def store(self, value: str, type_: str, base: str, word: int) -> None:
         place = self.writer.assign(f"getelementptr i64, ptr {base}, i64 {word}")
         self.writer.emit(f"store {type_} {value}, ptr {place}")
@@ -99,8 +111,8 @@ class Statements:
     def copy(self, target: str, source: str, count: str) -> None:
         w = self.writer
         mine = w.assign(self._mine(count))
-        w.emit(w.call("llvm.memcpy.p0.p0.i64", "void", [
-            ("ptr", target), ("ptr", source), ("i64", mine), ("i1", "false")]))
+        w.declarations[copy.name] = copy.declaration
+        w.emit(copy.call(target, source, mine, "false"))
 
     def _mine(self, count: str) -> str:
         """The whole count on thread 0, and 0 on the other threads."""
@@ -122,8 +134,7 @@ class Statements:
         """Like `allocate`, for `count` bytes."""
         self.uses_heap = True
         w = self.writer
-        memory = w.assign(f"call ptr @strata_allocate(ptr %table, i64 {count}, i64 %thread, "
-                          "i64 %threads)")
+        memory = w.assign(self.native(allocate, "%table", count, "%thread", "%threads"))
         self.last_alone = None
         there = w.assign(f"icmp ne ptr {memory}, null")
         self.check(there, memory_check(op), [count])
@@ -135,7 +146,7 @@ class Statements:
         """Fill memory with NaN or -1, on thread 0."""
         w = self.writer
         mine = w.assign(self._mine(count))
-        w.emit(f"call void @llvm.memset.p0.i64(ptr {memory}, i8 -1, i64 {mine}, i1 false)")
+        w.emit(fill.call(memory, "-1", mine, "false"))
         self._barrier()
         self.last_alone = None
 
@@ -153,7 +164,7 @@ class Statements:
 
     def release(self, memory: str) -> None:
         self.uses_heap = True
-        self.writer.emit(f"call void @strata_release(ptr %table, ptr {memory}, i64 %thread)")
+        self.writer.emit(self.native(release, "%table", memory, "%thread"))
 
     def check(self, holds: str, check: Check, seen: Sequence[str]) -> None:
         """End the call with status 1 if `holds` is false, and record the values in `seen`."""
@@ -163,10 +174,10 @@ class Statements:
         go, fail = w.fresh("go"), w.fresh("fail")
         w.emit(f"br i1 {holds}, label %{go}, label %{fail}")
         w.start_block(fail)
-        heap = w.assign("call ptr @strata_heap(ptr %table)")
-        self.store(str(number), "i64", heap, CHECK_WORD)
+        words = w.assign(self.native(heap, "%table"))
+        self.store(str(number), "i64", words, CHECK_WORD)
         for k, value in enumerate(seen[:SEEN_WORDS]):
-            self.store(value, "i64", heap, SEEN_WORD + k)
+            self.store(value, "i64", words, SEEN_WORD + k)
         w.emit("ret i32 1")
         w.start_block(go)
 
@@ -183,4 +194,4 @@ class Statements:
         self.last_alone = alone
 
     def _barrier(self) -> None:
-        self.writer.emit("call void @strata_barrier(ptr %table, i64 %threads)")
+        self.writer.emit(self.native(barrier, "%table", "%threads"))

@@ -14,9 +14,10 @@ import pytest
 
 from targets.cpu.build.cache import ObjectCache
 from targets.cpu.build.jit import compile_texts, link
-from targets.cpu.driver.frame import MEMCPY
-from targets.cpu.driver.spread import SPREAD
-from targets.cpu.driver.turns import LINE_BYTES, TURNS
+from targets.cpu.driver.spread import note, spread
+from targets.cpu.driver.table import LINE_BYTES
+from targets.cpu.driver.turns import begin, next_range
+from targets.cpu.llvm.modules import definitions
 from targets.cpu.machine import machine_of
 from targets.cpu.runtime.threads import FIRST_ARGUMENT, SCHEDULER_ENTRY, scheduler_addresses
 
@@ -35,7 +36,7 @@ define void @note(ptr %table, ptr %turns, i64 %threads) {
 }
 define void @next(ptr %table, ptr %turns, i64 %total, i64 %least, i64 %thread, i64 %threads, \
 ptr %result) {
-  %pair = call {i64, i64} @strata_next(ptr %table, ptr %turns, i64 %total, i64 %least, \
+  %pair = call {i64, i64} @strata_next_range(ptr %table, ptr %turns, i64 %total, i64 %least, \
 i64 %thread, i64 %threads)
   store {i64, i64} %pair, ptr %result
   ret void
@@ -45,7 +46,7 @@ i64 %thread, i64 %threads)
 
 @cache
 def _native(name: str) -> Callable[..., None]:
-    text = f"{TURNS}{SPREAD}{MEMCPY}\n{_ENTRIES}"
+    text = "\n".join([*definitions([begin, next_range, note, spread], {}), _ENTRIES])
     library = link(compile_texts([text], machine_of(), ObjectCache(None)), name)
     _libraries.append(library)
     return ctypes.CFUNCTYPE(None)(library.address)

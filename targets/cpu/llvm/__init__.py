@@ -1,0 +1,1 @@
+"""LLVM IR: the only room of the CPU target that spells it."""
