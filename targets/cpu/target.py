@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -31,6 +30,8 @@ from targets.cpu.build.jit import compile_texts, link
 from targets.cpu.driver.frame import ENTRY
 from targets.cpu.driver.module import DriverText, KernelInfo, emit_driver
 from targets.cpu.emit import emit_kernel_text
+from targets.cpu.llvm.modules import joined
+from targets.cpu.llvm.operands import symbol_names
 from targets.cpu.machine import Machine, is_supported, machine_of
 from targets.cpu.runtime.executable import CpuExecutable, placed
 from targets.cpu.runtime.plan import RunPlan
@@ -147,9 +148,9 @@ def _code(module: ModuleOp, options: TargetOptions, tell: Tell) -> Code:
             text = emit_kernel_text(kernel, machine, "strata.kernel")
             text = text.renamed(text.content_name)
             infos[kernel.sym_name.data] = KernelInfo.of(text.name, kernel, machine)
-            yield text.module
+            yield text.module.text
         driver.append(emit_driver(func, host_functions(module), infos, machine))
-        yield driver[0].module
+        yield driver[0].module.text
 
     objects = compile_texts(texts(), machine, ObjectCache(options.cache),
                             lambda done: tell(done, len(kernels) + 1))
@@ -228,17 +229,11 @@ def _machine(options: TargetOptions) -> Machine:
 def module_text(module: ModuleOp, machine: Machine) -> str:
     """The LLVM IR of a whole module at block level, with kernels under their own names."""
     kernels = {op.sym_name.data: op for op in _kernels(module)}
-    names = {name: re.sub(r"[^\w.$]", "_", name) for name in kernels}
+    names = dict(zip(kernels, symbol_names(kernels), strict=True))
     texts = [emit_kernel_text(op, machine, names[name]) for name, op in kernels.items()]
     driver = emit_driver(host_function(module), host_functions(module), {
         name: KernelInfo.of(names[name], op, machine) for name, op in kernels.items()}, machine)
-    defined = [f"declare void @{name}(" for name in names.values()]
-    lines = [line for line in driver.module.splitlines()
-             if not any(line.startswith(d) for d in defined)]
-    declarations = dict.fromkeys(d for text in texts for d in text.declarations)
-    parts = [part for text in texts for part in (*text.constants, text.function)]
-    rest = [d for d in declarations if d not in lines]
-    return "\n".join([*parts, *lines, *rest, ""])
+    return joined([*(text.module for text in texts), driver.module], names.values()).text
 
 
 def _kernels(module: ModuleOp) -> list[BlockKernel]:

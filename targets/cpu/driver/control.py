@@ -12,7 +12,7 @@ the caller provides. Every thread has its own words, with the same contents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
@@ -58,7 +58,7 @@ class ControlText(FunctionText):
         w = self.writer
         words = self.words(_buffers(op.result_types))
         calls = [self.call_text(name, words.base, [self.pointers[v] for v in op.inputs],
-                                self.sizes_of(name, op.inputs)) for name in op.callees]
+                                [*self.sizes_of(name, op.inputs).values()]) for name in op.callees]
         test = self.flag(self.pointers[op.condition])
         then, otherwise, join = w.fresh("then"), w.fresh("else"), w.fresh("join")
         w.emit(f"br i1 {test}, label %{then}, label %{otherwise}")
@@ -91,7 +91,7 @@ class ControlText(FunctionText):
     ) -> str:
         arguments = ["ptr %table", f"ptr {results}", "i64 %thread", "i64 %threads",
                      *(f"i64 {s}" for s in sizes), *(f"ptr {p}" for p in inputs)]
-        return f"call i32 @{self.program.function_name(name)}({', '.join(arguments)})"
+        return f"call i32 @{self.program.function_names[name]}({', '.join(arguments)})"
 
     def pass_on(self, status: str) -> None:
         """End this call, too, if a check failed in the called function."""
@@ -103,14 +103,16 @@ class ControlText(FunctionText):
         w.start_block(go)
 
     def sizes_of(
-        self, name: str, inputs: Sequence[SSAValue], own: Mapping[Symbol, str] | None = None
-    ) -> list[str]:
-        """The values of a function's sizes: `own`, else from the inputs' types, else the caller's.
+        self, name: str, inputs: Sequence[SSAValue], open_: Collection[Symbol] = ()
+    ) -> dict[Symbol, str]:
+        """The values of a function's sizes from the inputs' types, else the caller's.
+
+        `open_`: sizes whose values the caller adds.
         """
         callee = self.program.functions[name]
         bound = bound_sizes(callee, [buffer_type(v) for v in inputs])
-        return [(own or {}).get(s) or self.scalar(bound.get(s, Expr.symbol(s)))
-                for s in callee.size_names]
+        return {s: self.scalar(bound.get(s, Expr.symbol(s)))
+                for s in callee.size_names if s not in open_}
 
     def define(self, op: ControlOp, words: _Words) -> None:
         """Set the sizes that an operation defines, from the shapes in words."""
@@ -150,7 +152,7 @@ class _LoopText:
         trip = None if self.op.trip is None else text.scalar(self.op.trip.data)
         inputs = [text.pointers[v] for v in self.op.inputs]
         sizes = text.sizes_of(self.op.body.data, [*self.op.carried, *self.op.inputs],
-                              {s: s.text for s in self._varying()})
+                              self._varying())
         w.emit(f"br label %{head}")
         w.start_block(head)
         counter = w.assign(f"load i64, ptr {self.counter}")
@@ -196,15 +198,18 @@ class _LoopText:
                 **{s: self.carried.at(k) + 1 + d for s, (k, d) in places.items()}}
 
     # ------------------------------------------------------------------ one call
-    def _call(self, counter: str, inputs: Sequence[str], sizes: Sequence[str]) -> None:
+    def _call(
+        self, counter: str, inputs: Sequence[str], sizes: Mapping[Symbol, str]
+    ) -> None:
         w, text = self.writer, self.text
-        values = {s.text: counter if word < 0 else text.load("i64", self.carried.base, word)
+        values = {**sizes}
+        values |= {s: counter if word < 0 else text.load("i64", self.carried.base, word)
                   for s, word in self._varying().items()}
         carried = [text.load("ptr", self.carried.base, self.carried.at(k))
                    for k in range(self.count)]
         status = w.assign(text.call_text(
             self.op.body.data, self.results.base, [*carried, *inputs],
-            [values.get(s, s) for s in sizes]))
+            [values[s] for s in self.body.size_names]))
         text.pass_on(status)
         number = w.assign(text.native(poll, "%table", "%thread"))
         text.last_alone = False

@@ -16,7 +16,7 @@ from targets.cpu.driver.heap import tidy
 from targets.cpu.driver.spread import note, spread
 from targets.cpu.driver.table import LINE_BYTES, Array, Call, Context, Line, Memory, Table
 from targets.cpu.llvm.layout import I32, U8, U32, U64, Struct
-from targets.cpu.llvm.modules import definitions
+from targets.cpu.llvm.modules import ModuleText, definitions
 from targets.cpu.llvm.native import (
     Native,
     Setting,
@@ -126,12 +126,7 @@ def run(arena: Memory, table: Table, sizes: Array[U64], thread: U64, threads: U6
     return body(arena, table, sizes, thread, threads)
 
 
-def frame(
-    machine: Machine, used: Iterable[Native[..., Any]], provided: Iterable[str], has_heap: bool
-) -> list[str]:
-    """The fixed functions, and those of the runtime that are `used`, with what they call.
-
-    `provided`: the functions that the module defines or declares by itself.
-    """
+def frame(machine: Machine, used: Iterable[Native[..., Any]], has_heap: bool) -> ModuleText:
+    """The fixed functions, and those of the runtime that are `used`, with what they call."""
     settings = {FLUSHES: machine.is_x86 and machine.flushes, HAS_HEAP: has_heap}
-    return definitions([entry, *used], settings, {PARALLEL, BODY, *provided})
+    return definitions([entry, *used], settings)

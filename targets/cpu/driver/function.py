@@ -18,7 +18,7 @@ from targets.cpu.driver.heap import heap
 from targets.cpu.driver.launches import Step
 from targets.cpu.driver.statements import Statements
 from targets.cpu.driver.turns import begin, next_range
-from targets.cpu.emit.writer import Writer, size_arguments
+from targets.cpu.llvm.writer import Writer, size_arguments
 from targets.cpu.runtime.checks import (
     access_check,
     assume_check,
@@ -46,7 +46,7 @@ class FunctionText(Statements):
         arguments = [f"ptr %arg{k}" for k, _ in enumerate(self.func.input_arguments)]
         parameters = ["ptr %table", "ptr %results", "i64 %thread", "i64 %threads", *sizes,
                       *arguments]
-        name = self.program.function_name(self.func.sym_name.data)
+        name = self.program.function_names[self.func.sym_name.data]
         return f"define internal i32 @{name}({', '.join(parameters)}) nounwind {{"
 
     def _begin(self) -> None:

@@ -21,12 +21,13 @@ from dataclasses import dataclass
 from dialects import host
 from dialects.symbolic.expr import Expr
 from targets.cpu.driver.control import ControlText
-from targets.cpu.driver.frame import PARALLEL, frame, is_parallel
+from targets.cpu.driver.frame import BODY, PARALLEL, frame, is_parallel
 from targets.cpu.driver.function import load_sizes
 from targets.cpu.driver.launches import KernelInfo, Step
 from targets.cpu.driver.statements import Program
 from targets.cpu.emit.index import Indices
-from targets.cpu.emit.writer import Writer
+from targets.cpu.llvm.modules import ModuleText, joined
+from targets.cpu.llvm.writer import Writer
 from targets.cpu.machine import Machine
 from targets.cpu.runtime.checks import Check
 
@@ -37,7 +38,7 @@ __all__ = ["DriverText", "KernelInfo", "emit_driver"]
 class DriverText:
     """The LLVM IR of a driver, and what its caller must provide."""
 
-    module: str
+    module: ModuleText
     arena_bytes: Expr
     """Bytes of memory for intermediate values, over the host function's sizes."""
     constants: tuple[host.ConstantOp, ...]
@@ -60,10 +61,10 @@ def emit_driver(
     steps = [step for text in texts for step in text.steps]
     declarations = {k: v for text in texts for k, v in text.writer.declarations.items()}
     has_heap = any(t.uses_heap for t in texts)
-    fixed = frame(machine, program.used.values(), declarations, has_heap)
-    module = "\n".join([
-        *fixed, *_parallel_condition(main, steps), *bodies,
-        *_kernel_declarations([s.kernel for s in steps]), *declarations.values(), ""])
+    own = ("\n".join(_parallel_condition(main, steps)), *bodies)
+    declarations |= _kernel_declarations([s.kernel for s in steps])
+    module = joined([frame(machine, program.used.values(), has_heap),
+                     ModuleText(own, declarations)], defined=(PARALLEL, BODY))
     return DriverText(module, main.arena_bytes or Expr.of(0), tuple(program.constants),
                       tuple(program.checks))
 
@@ -93,9 +94,9 @@ def _parallel_condition(main: host.FuncOp, steps: Sequence[Step]) -> list[str]:
     return [is_parallel.header, "entry:", *writer.scopes[0].lines, f"  ret i1 {found}", "}"]
 
 
-def _kernel_declarations(kernels: Sequence[KernelInfo]) -> list[str]:
+def _kernel_declarations(kernels: Sequence[KernelInfo]) -> dict[str, str]:
     lines: dict[str, str] = {}
     for kernel in kernels:
         types = ["ptr"] * len(kernel.op.buffers) + ["i64"] * (len(kernel.op.size_names) + 2)
         lines[kernel.function] = f"declare void @{kernel.function}({', '.join(types)})"
-    return list(lines.values())
+    return lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,8 +19,9 @@ from targets.cpu.driver.heap import allocate, copy, heap, release
 from targets.cpu.driver.launches import KernelInfo, Step
 from targets.cpu.driver.table import barrier
 from targets.cpu.emit.index import Indices
-from targets.cpu.emit.writer import Writer
 from targets.cpu.llvm.native import Native
+from targets.cpu.llvm.operands import symbol_names
+from targets.cpu.llvm.writer import Writer
 from targets.cpu.runtime.checks import (
     Check,
     memory_check,
@@ -61,8 +61,11 @@ class Program:
             self.constants.append(op)
         return first + place
 
-    def function_name(self, name: str) -> str:
-        return "strata_call_" + re.sub(r"[^\w.$]", "_", name)
+    @cached_property
+    def function_names(self) -> Mapping[str, str]:
+        """The native name of each host function."""
+        names = symbol_names(f"strata_call_{name}" for name in self.functions)
+        return dict(zip(self.functions, names, strict=True))
 
 
 class Statements:

@@ -19,7 +19,7 @@ from dialects.strata import types as t
 from dialects.strata.types import TileType
 from dialects.symbolic.expr import Call, Expr
 from dialects.symbolic.symbol import Symbol
-from targets.cpu.emit.index import Indices, iota, register
+from targets.cpu.emit.index import Indices, iota
 from targets.cpu.emit.values import (
     Chunk,
     Reg,
@@ -29,7 +29,8 @@ from targets.cpu.emit.values import (
     memory_type,
     unrolled_dims,
 )
-from targets.cpu.emit.writer import Writer
+from targets.cpu.llvm.operands import Number, is_literal, register
+from targets.cpu.llvm.writer import Writer
 
 _NO_LANES = Symbol.counter("@no_lanes")
 
@@ -141,7 +142,7 @@ class Access:
 
     def _scalar_index(self, reg: Reg) -> Expr:
         wide = widen_index(self.writer, reg).name
-        return Expr.symbol(register(wide)) if wide.startswith("%") else Expr.of(int(wide))
+        return Expr.of(wide.value) if isinstance(wide, Number) else Expr.symbol(register(wide))
 
     def lane_vectors(self, point: Point, number: int, chunk: Chunk) -> dict[Symbol, Reg]:
         """The symbols that differ per lane, as vectors of i64, for one chunk."""
@@ -329,9 +330,9 @@ def lanes_below(writer: Writer, indices: Indices, room: Expr, step: int, chunk: 
 
 def widen_index(writer: Writer, reg: Reg) -> Reg:
     """An index of any signed integer type, extended to i64."""
-    if reg.type in ("i64", f"<{reg.width} x i64>"):
+    if reg.type == llvm_type(t.index, reg.width):
         return Reg.of(reg.name, t.index, reg.width)
-    if not reg.name.startswith("%") and not reg.width:
+    if is_literal(reg.name) and not reg.width:
         return Reg.of(reg.name, t.index)
     target = llvm_type(t.index, reg.width)
     return Reg.of(writer.hoist(f"sext {reg.typed} to {target}", reg.name), t.index, reg.width)

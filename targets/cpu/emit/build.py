@@ -12,8 +12,8 @@ from xdsl.ir import Attribute
 
 from dialects.strata import types as t
 from targets.cpu.emit.index import splat
-from targets.cpu.emit.values import Reg, literal, llvm_type, suffix
-from targets.cpu.emit.writer import Writer
+from targets.cpu.emit.values import Reg, literal, llvm_type
+from targets.cpu.llvm.writer import Writer
 
 
 class Builder:
@@ -40,11 +40,14 @@ class Builder:
 
     # ------------------------------------------------------------------ instructions
     def binary(self, operation: str, a: Reg, b: Reg) -> Reg:
-        """`operation` is the instruction with its flags: `fadd contract`, `add`."""
-        if not self.contracts:
-            operation = operation.removesuffix(" contract")
+        """`operation` is the instruction: `fdiv`, `add`."""
         a, b = self.align(a, b)
         return a.named(self.writer.local(f"{operation} {a.typed}, {b.name}"))
+
+    def contracted(self, operation: str, a: Reg, b: Reg) -> Reg:
+        """`fadd`, `fsub` or `fmul` that LLVM may fuse with another, if the target's options permit.
+        """
+        return self.binary(f"{operation} contract" if self.contracts else operation, a, b)
 
     def compare(self, predicate: str, a: Reg, b: Reg) -> Reg:
         """`predicate` with its kind: `fcmp olt`, `icmp eq`."""
@@ -77,20 +80,20 @@ class Builder:
         """An LLVM intrinsic that is overloaded on its operands' common type."""
         operands = self.align(*regs)
         type_ = operands[0].type
-        text = self.writer.call(f"llvm.{name}.{suffix(type_)}", type_,
+        text = self.writer.call(f"llvm.{name}.{type_.suffix}", type_,
                                 [(type_, r.name) for r in operands])
         return operands[0].named(self.writer.local(text))
 
     def integer_intrinsic(self, name: str, a: Reg) -> Reg:
         """An intrinsic with an extra flag (`abs`, `ctlz`): whether special values are undefined."""
-        text = self.writer.call(f"llvm.{name}.{suffix(a.type)}", a.type,
+        text = self.writer.call(f"llvm.{name}.{a.type.suffix}", a.type,
                                 [(a.type, a.name), ("i1", "false")])
         return a.named(self.writer.local(text))
 
     def to_nearest(self, a: Reg) -> Reg:
         """f32 to i32, rounded to nearest even, the processor's default."""
         result = Reg.of("", t.i32, a.width)
-        text = self.writer.call(f"llvm.lrint.{suffix(result.type)}.{suffix(a.type)}", result.type,
+        text = self.writer.call(f"llvm.lrint.{result.type.suffix}.{a.type.suffix}", result.type,
                                 [(a.type, a.name)])
         return result.named(self.writer.local(text))
 
@@ -111,13 +114,13 @@ class Builder:
 
     # ------------------------------------------------------------------ shorthand for formulas
     def add(self, a: Reg, b: Reg) -> Reg:
-        return self.binary("fadd contract", a, b)
+        return self.contracted("fadd", a, b)
 
     def sub(self, a: Reg, b: Reg) -> Reg:
-        return self.binary("fsub contract", a, b)
+        return self.contracted("fsub", a, b)
 
     def mul(self, a: Reg, b: Reg) -> Reg:
-        return self.binary("fmul contract", a, b)
+        return self.contracted("fmul", a, b)
 
     def div(self, a: Reg, b: Reg) -> Reg:
         return self.binary("fdiv", a, b)

@@ -26,11 +26,11 @@ from targets.cpu.emit.values import (
     tile_chunks,
     unrolled_dims,
 )
-from targets.cpu.emit.writer import Writer
+from targets.cpu.llvm.writer import Writer
 from targets.cpu.machine import Machine
 
 _INTEGER_COMBINERS = {"add": "add", "mul": "mul", "and": "and", "or": "or"}
-_FLOAT_COMBINERS = {"add": "fadd contract", "mul": "fmul contract"}
+_FLOAT_COMBINERS = {"add": "fadd", "mul": "fmul"}
 
 
 class Compute:
@@ -158,7 +158,7 @@ class Compute:
             return self.builder.intrinsic(f"s{combiner}", a, b)
         if t.is_float(a.element):
             operation = _FLOAT_COMBINERS[combiner]
-            return self._in_f32(lambda x, y: self.builder.binary(operation, x, y), a, b)
+            return self._in_f32(lambda x, y: self.builder.contracted(operation, x, y), a, b)
         return self.builder.binary(_INTEGER_COMBINERS[combiner], a, b)
 
     def _in_f32(self, operation: Callable[[Reg, Reg], Reg], a: Reg, b: Reg) -> Reg:

@@ -49,7 +49,7 @@ def is_summed(value: SSAValue) -> bool:
 
 def _is_scalar(op: Operation) -> bool:
     """Whether an operation computes a number from others, in a body or by a body per element."""
-    return isinstance(op, MapOp) or op.name.startswith(("arith.", "math."))
+    return isinstance(op, MapOp) or op.dialect_name() in ("arith", "math")
 
 
 def _pays(b: Builder, width: int) -> bool:

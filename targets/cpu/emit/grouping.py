@@ -15,7 +15,7 @@ from targets.cpu.emit.values import (
     tile_chunks,
     unrolled_dims,
 )
-from targets.cpu.emit.writer import Writer
+from targets.cpu.llvm.writer import Writer
 
 
 def convert(
@@ -69,11 +69,11 @@ def _alternating(writer: Writer, column: list[Reg]) -> str:
     """One register with lane 0 of all registers, then lane 1 of all, and so on."""
     each = len(column)
     if not column[0].width:
-        total = f"<{each} x {column[0].type}> poison"
+        total = column[0].resized("poison", each)
         for k, reg in enumerate(column):
-            total = f"<{each} x {reg.type}> " + writer.local(
-                f"insertelement {total}, {reg.typed}, i64 {k}")
-        return total.rpartition(" ")[2]
+            total = total.named(writer.local(
+                f"insertelement {total.typed}, {reg.typed}, i64 {k}"))
+        return total.name
     width = column[0].width
     while len(column) > 1:
         column = [_joined(writer, a, b) for a, b in zip(column[::2], column[1::2], strict=True)]

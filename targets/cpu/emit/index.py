@@ -16,13 +16,13 @@ from dialects.strata import types as t
 from dialects.symbolic.expr import Atom, Call, Expr, Monomial, Size
 from dialects.symbolic.size_products import product, short_product
 from dialects.symbolic.symbol import Kind, Symbol
-from targets.cpu.emit.values import Reg, lane_literal, llvm_type
-from targets.cpu.emit.writer import Writer
+from targets.cpu.emit.values import Reg, lane_literal, llvm_type, splat_literal
+from targets.cpu.llvm.operands import Literal, Number, is_literal, register
+from targets.cpu.llvm.writer import Writer
 
-
-def register(name: str) -> Symbol:
-    """The symbol of an LLVM value, whose name starts with `%`."""
-    return Symbol.operand(name[1:])
+_ZERO, _ONE = Number.of(0), Number.of(1)
+_NEUTRAL = {"add": splat_literal("i64", _ZERO), "mul": splat_literal("i64", _ONE)}
+"""The constant vectors that change nothing."""
 
 
 class Indices:
@@ -120,12 +120,12 @@ class Indices:
     def scalar(self, expr: Expr) -> str:
         """The value of an expression, as an i64 name or literal."""
         if expr.constant is not None:
-            return str(expr.constant)
+            return Number.of(expr.constant)
         if expr not in self._known:
-            total = "0"
+            total = _ZERO
             for _, part in self.parts(expr):
                 total = self._add(total, self._sum(part))
-            self._known[expr] = self._add(total, str(expr.offset))
+            self._known[expr] = self._add(total, Number.of(expr.offset))
         return self._known[expr]
 
     def parts(self, expr: Expr) -> list[tuple[int, Expr]]:
@@ -138,9 +138,9 @@ class Indices:
         return [(depth, Expr(tuple(groups[depth]))) for depth in sorted(groups)]
 
     def _sum(self, expr: Expr) -> str:
-        total = "0"
+        total = _ZERO
         for monomial, factor in expr.terms:
-            product = str(factor)
+            product: str = Number.of(factor)
             for atom in sorted(monomial, key=self._atom_depth):
                 product = self.multiply(product, self._atom(atom))
             total = self._add(total, product)
@@ -166,7 +166,7 @@ class Indices:
     def _floor_division(self, a: str, b: str, divisor: Expr, natural: bool) -> str:
         power = _power_of_two(divisor)
         if power is not None:
-            return self.binary("ashr", a, str(power))
+            return self.binary("ashr", a, Number.of(power))
         if natural:
             return self.binary("udiv", a, b)
         quotient, rest = self.binary("sdiv", a, b), self.binary("srem", a, b)
@@ -175,7 +175,7 @@ class Indices:
     def _modulo(self, a: str, b: str, divisor: Expr, natural: bool) -> str:
         power = _power_of_two(divisor)
         if power is not None:
-            return self.binary("and", a, str((1 << power) - 1))
+            return self.binary("and", a, Number.of((1 << power) - 1))
         if natural:
             return self.binary("urem", a, b)
         rest = self.binary("srem", a, b)
@@ -183,20 +183,20 @@ class Indices:
 
     def _is_negative(self, a: str) -> str:
         """-1 if a < 0, else 0."""
-        return self.binary("ashr", a, "63")
+        return self.binary("ashr", a, Number.of(63))
 
     def binary(self, operation: str, a: str, b: str) -> str:
         return self.writer.hoist(f"{operation} i64 {a}, {b}", a, b)
 
     def _add(self, a: str, b: str) -> str:
-        if a == "0" or b == "0":
-            return b if a == "0" else a
+        if a == _ZERO or b == _ZERO:
+            return b if a == _ZERO else a
         return self.binary("add", a, b)
 
     def multiply(self, a: str, b: str) -> str:
-        if a == "1" or b == "1":
-            return b if a == "1" else a
-        return self.binary("mul", b, a) if not a.startswith("%") else self.binary("mul", a, b)
+        if a == _ONE or b == _ONE:
+            return b if a == _ONE else a
+        return self.binary("mul", b, a) if is_literal(a) else self.binary("mul", a, b)
 
     # ------------------------------------------------------------------ vectors
     def vector(self, expr: Expr, vectors: Mapping[Symbol, Reg], width: int) -> str:
@@ -205,7 +205,7 @@ class Indices:
         rest = expr - Expr(tuple(inside))
         total = self.splat(self.scalar(rest), width)
         for monomial, factor in inside:
-            product = self.splat(str(factor), width)
+            product = self.splat(Number.of(factor), width)
             for atom in monomial:
                 product = self._lanewise("mul", product, self._vector_atom(atom, vectors, width),
                                          width)
@@ -226,11 +226,12 @@ class Indices:
         """Rounds towards minus infinity: one less if the remainder is negative."""
         power = _power_of_two(atom.args[1])
         if power is not None and atom.op == "floordiv":
-            return self._lanewise("ashr", left, self.splat(str(power), width), width)
+            return self._lanewise("ashr", left, self.splat(Number.of(power), width), width)
         if power is not None:
-            return self._lanewise("and", left, self.splat(str((1 << power) - 1), width), width)
+            mask = self.splat(Number.of((1 << power) - 1), width)
+            return self._lanewise("and", left, mask, width)
         rest = self._lanewise("srem", left, right, width)
-        sign = self._lanewise("ashr", rest, self.splat("63", width), width)
+        sign = self._lanewise("ashr", rest, self.splat(Number.of(63), width), width)
         if atom.op == "mod":
             return self._lanewise("add", rest, self._lanewise("and", sign, right, width), width)
         quotient = self._lanewise("sdiv", left, right, width)
@@ -243,10 +244,9 @@ class Indices:
         return splat(self.writer, Reg.of(value, t.i32), width).name
 
     def _lanewise(self, operation: str, a: str, b: str, width: int) -> str:
-        if operation == "add" and "splat (i64 0)" in (a, b):
-            return b if a == "splat (i64 0)" else a
-        if operation == "mul" and "splat (i64 1)" in (a, b):
-            return b if a == "splat (i64 1)" else a
+        neutral = _NEUTRAL.get(operation)
+        if neutral is not None and neutral in (a, b):
+            return b if a == neutral else a
         return self.writer.hoist(f"{operation} <{width} x i64> {a}, {b}", a, b)
 
     def _compare(self, predicate: str, a: str, b: str, width: int) -> str:
@@ -265,7 +265,7 @@ def _power_of_two(expr: Expr) -> int | None:
     return value.bit_length() - 1
 
 
-def iota(width: int, offset: int = 0, step: int = 1, type_: str = "i64") -> str:
+def iota(width: int, offset: int = 0, step: int = 1, type_: str = "i64") -> Literal:
     """The constant vector offset, offset + step, ..."""
     return lane_literal([offset + step * k for k in range(width)], type_)
 
@@ -275,8 +275,8 @@ def splat(writer: Writer, value: Reg, width: int) -> Reg:
     if value.width == width:
         return value
     scalar = llvm_type(value.element)
-    if not value.name.startswith("%"):
-        return Reg.of(f"splat ({scalar} {value.name})", value.element, width)
+    if is_literal(value.name):
+        return Reg.of(splat_literal(scalar, value.name), value.element, width)
     vector = llvm_type(value.element, width)
     first = writer.hoist(
         f"insertelement {vector} poison, {scalar} {value.name}, i64 0", value.name)

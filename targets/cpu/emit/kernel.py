@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from xdsl.ir import Operation, SSAValue
@@ -31,7 +31,9 @@ from targets.cpu.emit.maps import Maps
 from targets.cpu.emit.matrices import Matrices
 from targets.cpu.emit.memory import Memory
 from targets.cpu.emit.values import Reg, Tile, memory_type
-from targets.cpu.emit.writer import Writer, size_arguments
+from targets.cpu.llvm.modules import ModuleText
+from targets.cpu.llvm.operands import Number
+from targets.cpu.llvm.writer import Writer, size_arguments
 from targets.cpu.machine import Machine
 from targets.cpu.runtime.results import LARGE
 
@@ -46,29 +48,30 @@ class KernelText:
     """The LLVM text of a kernel in parts, so that several kernels fit into one module."""
 
     name: str
-    function: str
+    signature: str
+    """What follows the name in the first line: arguments and attributes."""
+    lines: str
     constants: tuple[str, ...]
-    declarations: tuple[str, ...]
+    declarations: Mapping[str, str]
 
     @property
-    def module(self) -> str:
-        return "\n".join([*self.constants, self.function, *self.declarations, ""])
+    def module(self) -> ModuleText:
+        function = f"define void @{self.name}{self.signature} {{\n{self.lines}"
+        return ModuleText((*self.constants, function), self.declarations)
 
     @property
     def content_name(self) -> str:
         """A name that kernels with equal text share."""
-        return f"k{hashlib.sha256(self.module.encode()).hexdigest()[:24]}"
+        return f"k{hashlib.sha256(self.module.text.encode()).hexdigest()[:24]}"
 
     def renamed(self, name: str) -> KernelText:
-        """The same kernel under another name, which its constants carry as well."""
-        old, new = f"@{self.name}", f"@{name}"
-        return KernelText(name, self.function.replace(old, new),
-                          tuple(c.replace(old, new) for c in self.constants), self.declarations)
+        """The same kernel under another name, for a module of its own: constants keep theirs."""
+        return replace(self, name=name)
 
 
 def emit_kernel(kernel: bl.KernelOp, machine: Machine, name: str | None = None) -> str:
     """The LLVM text of a kernel as a module of its own, under the kernel's or another name."""
-    return emit_kernel_text(kernel, machine, name).module
+    return emit_kernel_text(kernel, machine, name).module.text
 
 
 def emit_kernel_text(
@@ -150,10 +153,9 @@ class _KernelEmitter:
         arguments = ", ".join([*pointers, *sizes, "i64 %lo", "i64 %hi"])
         # without this, spilled vectors straddle cache lines in some processes
         attributes = f"alignstack({self.machine.vector_bytes}) nounwind"
-        lines = [f"define void @{self.name}({arguments}) {attributes} {{", "entry:",
-                 *self.writer.scopes[0].lines, "}"]
-        return KernelText(self.name, "\n".join(lines), tuple(self.writer.constant_lines()),
-                          tuple(self.writer.declarations.values()))
+        lines = ["entry:", *self.writer.scopes[0].lines, "}"]
+        return KernelText(self.name, f"({arguments}) {attributes}", "\n".join(lines),
+                          tuple(self.writer.constant_lines()), self.writer.declarations)
 
     def _bind_buffer(self, value: SSAValue, pointer: str) -> None:
         assert isinstance(value.type, BufferType)
@@ -167,9 +169,8 @@ class _KernelEmitter:
             behind = self.indices.product(extents[k + 1:])
             number = program // behind if k == 0 else (program // behind) % extents[k]
             value = self.indices.scalar(number)
-            known = value.startswith("%")
-            self.indices.bind(self.kernel.program_ids[k], self.indices.symbol(
-                value, 0, extents[k] - 1) if known else Expr.of(int(value)))
+            self.indices.bind(self.kernel.program_ids[k], Expr.of(value.value) if isinstance(
+                value, Number) else self.indices.symbol(value, 0, extents[k] - 1))
         self._walk(self.kernel.body.block.ops)
         return []
 

@@ -35,10 +35,9 @@ from targets.cpu.emit.values import (
     mask_literal,
     memory_type,
     positions,
-    suffix,
     tile_chunks,
 )
-from targets.cpu.emit.writer import Writer
+from targets.cpu.llvm.writer import Writer
 
 _LEVEL = "2"
 """The cache level to prefetch into: L2, since the next program needs the data."""
@@ -166,8 +165,8 @@ class Loads:
             return address
         type_ = memory_type(access.buffer.element)
         count = max(4 * self.lanes, chunk.width)
-        value = literal(pad, access.buffer.element)
-        value = {"true": "1", "false": "0"}.get(value, value)
+        element = access.buffer.element
+        value = int(bool(pad)) if element == t.i1 else literal(pad, element)
         values = ", ".join([f"{type_} {value}"] * count)
         constant = self.writer.constant(f"[{count} x {type_}]", f"[{values}]")
         return self.writer.local(f"select i1 {condition}, ptr {address}, ptr {constant}")
@@ -179,7 +178,7 @@ class Loads:
     def _masked(self, access: Access, address: str, chunk: Chunk, mask: Mask, pad: Any) -> str:
         type_ = memory_type(access.buffer.element, chunk.width)
         lanes = self._chunk_mask(access, chunk, mask)
-        return self.writer.call(f"llvm.masked.load.{suffix(type_)}.p0", type_, [
+        return self.writer.call(f"llvm.masked.load.{type_.suffix}.p0", type_, [
             ("ptr", address), ("i32", str(align_of(access))), (f"<{chunk.width} x i1>", lanes),
             (type_, _pad_literal(access, chunk.width, pad))])
 
@@ -234,7 +233,7 @@ class Loads:
         type_ = memory_type(access.buffer.element, chunk.width)
         pointers = access.lane_pointers(point, number, chunk)
         lanes = self._chunk_mask(access, chunk, mask)
-        return self.writer.call(f"llvm.masked.gather.{suffix(type_)}.v{chunk.width}p0", type_, [
+        return self.writer.call(f"llvm.masked.gather.{type_.suffix}.v{chunk.width}p0", type_, [
             (f"<{chunk.width} x ptr>", pointers), ("i32", str(align_of(access))),
             (f"<{chunk.width} x i1>", lanes), (type_, _pad_literal(access, chunk.width, pad))])
 

@@ -8,7 +8,7 @@ from math import gcd
 from dialects.symbolic.expr import Expr
 from targets.cpu.emit.index import Indices
 from targets.cpu.emit.values import Tile, llvm_type
-from targets.cpu.emit.writer import Writer
+from targets.cpu.llvm.writer import Writer
 
 
 class Loops:

@@ -205,5 +205,5 @@ def _length(op: Operation) -> int:
     """About how many instructions a scalar operation needs."""
     if isinstance(op, arith.ConstantOp):
         return 0
-    is_function = op.name.startswith("math.") and not isinstance(op, _SHORT_MATH)
+    is_function = op.dialect_name() == "math" and not isinstance(op, _SHORT_MATH)
     return _FUNCTION_LENGTH if is_function else 1

@@ -13,7 +13,8 @@ import numpy as np
 
 from dialects.strata import types as t
 from targets.cpu.emit.build import Builder
-from targets.cpu.emit.values import Reg, lane_literal, literal, suffix
+from targets.cpu.emit.values import Reg, lane_literal, literal
+from targets.cpu.llvm.operands import number_of
 
 MAX_ULP = {
     "exp": 1.0, "exp2": 1.0, "expm1": 1.5, "log": 1.0, "log2": 1.25, "log1p": 1.5, "tanh": 6.0,
@@ -285,7 +286,7 @@ def _with_library(b: Builder, name: str, x: Reg, fast: Callable[[Reg], Reg]) -> 
     before, slow, join = w.label, w.fresh("far"), w.fresh("join")
     w.emit(f"br i1 {far}, label %{slow}, label %{join}")
     w.start_block(slow)
-    exact = w.assign(w.call(f"llvm.{name}.{suffix(x.type)}", x.type, [(x.type, x.name)]))
+    exact = w.assign(w.call(f"llvm.{name}.{x.type.suffix}", x.type, [(x.type, x.name)]))
     w.emit(f"br label %{join}")
     w.start_block(join)
     return x.named(w.assign(
@@ -307,8 +308,7 @@ def powf(b: Builder, x: Reg, y: Reg) -> Reg:
 
 def _simple_power(b: Builder, x: Reg, y: Reg) -> Reg | None:
     """x^1, x^2, x^3, x^4 and x^-1 if y is that constant, else None."""
-    known = {b.constant(float(k), y).name: k for k in (1, 2, 3, 4, -1)}
-    match known.get(y.name):
+    match number_of(y.name):
         case 1:
             return x
         case 2:

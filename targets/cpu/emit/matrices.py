@@ -30,7 +30,7 @@ from targets.cpu.emit.access import Access, Buffer
 from targets.cpu.emit.index import Indices
 from targets.cpu.emit.memory import Memory
 from targets.cpu.emit.values import Tile
-from targets.cpu.emit.writer import Writer
+from targets.cpu.llvm.writer import Writer
 from targets.cpu.machine import MatrixUnit
 
 _INTEGER_DOTS = {(False, False): "tdpbssd", (False, True): "tdpbsud",

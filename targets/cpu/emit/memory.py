@@ -24,7 +24,6 @@ from targets.cpu.emit.values import (
     Tile,
     memory_type,
     positions,
-    suffix,
 )
 
 _LEVEL = "2"
@@ -69,10 +68,10 @@ class Memory(Loads):
             self._masked_store(access, address, chunk, mask, stored)
         elif self._streams(access, point, chunk):
             bytes_ = chunk.width * align_of(access)
-            self.writer.emit(f"store {stored}, ptr {address}, align {bytes_}, "
+            self.writer.emit(f"store {stored.typed}, ptr {address}, align {bytes_}, "
                              f"!nontemporal {self.writer.metadata('i32 1')}")
         else:
-            self.writer.emit(f"store {stored}, ptr {address}, align {align_of(access)}")
+            self.writer.emit(f"store {stored.typed}, ptr {address}, align {align_of(access)}")
 
     def _streams(self, access: Access, point: Point, chunk: Chunk) -> bool:
         """Whether a whole register is stored to an aligned address of a streamed buffer."""
@@ -81,28 +80,28 @@ class Memory(Loads):
         first = point.flat.substitute({access.lane_symbol: Expr.of(chunk.offset)})
         return access.indices.multiple(first) % chunk.width == 0
 
-    def _to_memory(self, access: Access, value: Reg) -> str:
-        """The value in its memory type, as `type name`."""
+    def _to_memory(self, access: Access, value: Reg) -> Reg:
+        """The value in its memory type."""
         if t.bit_width(access.buffer.element) >= 8:
-            return value.typed
+            return value
         type_ = memory_type(t.i8, value.width)
-        return f"{type_} {self.writer.local(f'zext {value.typed} to {type_}')}"
+        return Reg.of(self.writer.local(f"zext {value.typed} to {type_}"), t.i8, value.width)
 
     def _unread(self) -> str:
         """Stack memory that receives stores which must go nowhere else."""
         return self.writer.hoist(f"alloca [{8 * self.lanes} x i8], align 64")
 
     def _masked_store(
-        self, access: Access, address: str, chunk: Chunk, mask: Mask, stored: str
+        self, access: Access, address: str, chunk: Chunk, mask: Mask, stored: Reg
     ) -> None:
         type_ = memory_type(access.buffer.element, chunk.width)
         lanes = self._chunk_mask(access, chunk, mask)
-        self.writer.emit(self.writer.call(f"llvm.masked.store.{suffix(type_)}.p0", "void", [
-            (type_, stored.removeprefix(type_ + " ")), ("ptr", address),
+        self.writer.emit(self.writer.call(f"llvm.masked.store.{type_.suffix}.p0", "void", [
+            (type_, stored.name), ("ptr", address),
             ("i32", str(align_of(access))), (f"<{chunk.width} x i1>", lanes)]))
 
     def _scatter(
-        self, access: Access, point: Point, number: int, chunk: Chunk, stored: str,
+        self, access: Access, point: Point, number: int, chunk: Chunk, stored: Reg,
         condition: Mask, mask: Mask,
     ) -> None:
         if condition:
@@ -110,8 +109,8 @@ class Memory(Loads):
             mask = access.both(mask, shared, chunk.width)
         type_ = memory_type(access.buffer.element, chunk.width)
         pointers = access.lane_pointers(point, number, chunk)
-        name = f"llvm.masked.scatter.{suffix(type_)}.v{chunk.width}p0"
+        name = f"llvm.masked.scatter.{type_.suffix}.v{chunk.width}p0"
         self.writer.emit(self.writer.call(name, "void", [
-            (type_, stored.removeprefix(type_ + " ")), (f"<{chunk.width} x ptr>", pointers),
+            (type_, stored.name), (f"<{chunk.width} x ptr>", pointers),
             ("i32", str(align_of(access))),
             (f"<{chunk.width} x i1>", self._chunk_mask(access, chunk, mask))]))

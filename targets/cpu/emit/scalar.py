@@ -20,7 +20,8 @@ from targets.cpu.emit import math as approximations
 from targets.cpu.emit.build import Builder
 from targets.cpu.emit.division import divide, is_summed
 from targets.cpu.emit.halves import narrow, widen
-from targets.cpu.emit.values import Reg, is_literal, literal
+from targets.cpu.emit.values import Reg, literal
+from targets.cpu.llvm.operands import is_literal
 
 Row = Callable[[Builder, Any, Sequence[Reg]], Reg]
 
@@ -28,6 +29,10 @@ Row = Callable[[Builder, Any, Sequence[Reg]], Reg]
 # ---------------------------------------------------------------------- makers of rows
 def _binary(operation: str) -> Row:
     return lambda b, op, r: b.binary(operation, r[0], r[1])
+
+
+def _contracted(operation: str) -> Row:
+    return lambda b, op, r: b.contracted(operation, r[0], r[1])
 
 
 def _intrinsic(name: str) -> Row:
@@ -194,9 +199,9 @@ def _integer_power(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
 # ---------------------------------------------------------------------- the table
 _ARITH: Mapping[type[Operation], Row] = {
     arith.ConstantOp: _constant,
-    arith.AddfOp: _binary("fadd contract"),
-    arith.SubfOp: _binary("fsub contract"),
-    arith.MulfOp: _binary("fmul contract"),
+    arith.AddfOp: _contracted("fadd"),
+    arith.SubfOp: _contracted("fsub"),
+    arith.MulfOp: _contracted("fmul"),
     arith.DivfOp: lambda b, op, r: divide(b, *r, summed=is_summed(op.operands[1])),
     RemFOp: _library("fmod"),
     arith.NegfOp: lambda b, op, r: b.negative(r[0]),

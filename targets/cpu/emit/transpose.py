@@ -20,7 +20,7 @@ from targets.cpu.emit.values import (
     tile_chunks,
     unrolled_dims,
 )
-from targets.cpu.emit.writer import Writer
+from targets.cpu.llvm.writer import Writer
 
 _Place = Mapping[int, int]
 """The index in each tile dim that is not in lanes."""

@@ -31,6 +31,7 @@ from xdsl.ir import Attribute
 
 from dialects.strata import types as t
 from dialects.strata.types import TileType
+from targets.cpu.llvm.operands import Literal, Number, Type, number_of
 
 
 class Chunk(NamedTuple):
@@ -65,7 +66,7 @@ class Reg(NamedTuple):
     name: str
     element: Attribute
     width: int
-    type: str
+    type: Type
 
     @staticmethod
     def of(name: str, element: Attribute, width: int = 0) -> Reg:
@@ -137,7 +138,7 @@ def positions(type_: TileType) -> Iterator[tuple[int, ...]]:
 
 # ---------------------------------------------------------------------- LLVM types and literals
 @cache
-def llvm_type(element: Attribute, width: int = 0) -> str:
+def llvm_type(element: Attribute, width: int = 0) -> Type:
     """The register type of an element; f16, bf16 and narrower floats are held as their bits."""
     match element:
         case Float32Type():
@@ -152,50 +153,43 @@ def llvm_type(element: Attribute, width: int = 0) -> str:
             scalar = f"i{t.bit_width(element)}"
         case _:
             raise ValueError(f"the CPU target has no registers for {element}")
-    return f"<{width} x {scalar}>" if width else scalar
+    return Type.of(scalar, width)
 
 
 @cache
-def memory_type(element: Attribute, width: int = 0) -> str:
+def memory_type(element: Attribute, width: int = 0) -> Type:
     """The type in memory, where elements of less than 8 bits take one byte."""
     return llvm_type(t.i8 if t.bit_width(element) < 8 else element, width)
 
 
-def literal(value: Any, element: Attribute, width: int = 0) -> str:
+def literal(value: Any, element: Attribute, width: int = 0) -> Literal:
     """A constant of an element type, in all lanes."""
     scalar = _scalar_literal(value, element)
-    return f"splat ({llvm_type(element)} {scalar})" if width else scalar
+    return splat_literal(llvm_type(element), scalar) if width else scalar
 
 
-def _scalar_literal(value: Any, element: Attribute) -> str:
+def splat_literal(type_: str, scalar: str) -> Literal:
+    """A constant in all lanes."""
+    return Literal.spelled(f"splat ({type_} {scalar})", number_of(scalar))
+
+
+def _scalar_literal(value: Any, element: Attribute) -> Literal:
     if element == t.i1:
-        return "true" if value else "false"
+        return Literal.spelled("true" if value else "false", bool(value))
     if not t.is_float(element):
-        return str(int(value))
+        return Number.of(int(value))
     number = np.array(value, t.dtype_of(element))
     if not isinstance(element, Float32Type | Float64Type):
-        return str(int(number.view(f"i{number.itemsize}")))
-    return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
+        return Literal.spelled(str(int(number.view(f"i{number.itemsize}"))), float(number))
+    bits = struct.unpack("<Q", struct.pack("<d", float(number)))[0]
+    return Literal.spelled(f"0x{bits:016X}", float(number))
 
 
-def lane_literal(values: Sequence[int | str], type_: str) -> str:
+def lane_literal(values: Sequence[int | str], type_: str) -> Literal:
     """A constant vector, lane by lane: `<i32 0, i32 1>`."""
-    return "<" + ", ".join(f"{type_} {v}" for v in values) + ">"
+    return Literal.spelled("<" + ", ".join(f"{type_} {v}" for v in values) + ">")
 
 
-def mask_literal(chunk: Chunk) -> str:
+def mask_literal(chunk: Chunk) -> Literal:
     """Which lanes of a chunk are part of the tile."""
     return lane_literal([int(k < chunk.valid) for k in range(chunk.width)], "i1")
-
-
-def is_literal(name: str) -> bool:
-    return not name.startswith("%")
-
-
-def suffix(type_: str) -> str:
-    """A type as spelled in an intrinsic's name: `v16f32`."""
-    names = {"float": "f32", "double": "f64"}
-    if not type_.startswith("<"):
-        return names.get(type_, type_)
-    width, element = type_[1:-1].split(" x ")
-    return f"v{width}{names.get(element, element)}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -10,25 +11,43 @@ from targets.cpu.llvm.native import Callee, Native, Setting, Settings
 from targets.cpu.llvm.translate import translate
 
 
-def definitions(
-    roots: Iterable[Native[..., Any]], settings: Settings, provided: Iterable[str] = ()
-) -> list[str]:
-    """The texts of functions and of all that they call, each once, with declarations at the end.
+@dataclass(frozen=True)
+class ModuleText:
+    """LLVM IR in parts, of which several fit into one module.
 
-    `provided`: the names of functions that the module defines or declares by itself.
+    `functions` are definitions, of constants as well. `declarations` are by name, so that each
+    stands in a module once.
     """
+
+    functions: tuple[str, ...]
+    declarations: Mapping[str, str]
+
+    @property
+    def text(self) -> str:
+        return "\n".join([*self.functions, *self.declarations.values(), ""])
+
+
+def joined(texts: Sequence[ModuleText], defined: Iterable[str] = ()) -> ModuleText:
+    """One module of several parts, without declarations of what they define by themselves."""
+    declarations = {name: text for part in texts for name, text in part.declarations.items()}
+    for name in defined:
+        declarations.pop(name, None)
+    return ModuleText(tuple(f for part in texts for f in part.functions), declarations)
+
+
+def definitions(roots: Iterable[Native[..., Any]], settings: Settings) -> ModuleText:
+    """Functions and all that they call, each once."""
     waiting: list[Callee[..., Any]] = list(roots)
     chosen = frozenset(settings.items())
     found: dict[str, str] = {}
     declared: dict[str, str] = {}
     for function in waiting:  # grows on the way
         if not isinstance(function, Native):
-            if function.name not in provided:
-                declared[function.name] = function.declaration
+            declared[function.name] = function.declaration
         elif function.name not in found:
             found[function.name], calls = _text(function, chosen)
             waiting += calls
-    return [*found.values(), *declared.values()]
+    return ModuleText(tuple(found.values()), declared)
 
 
 @cache

@@ -24,7 +24,7 @@ _WORD = ctypes.c_uint64
 
 @cache
 def _compiled(function: Native[..., Any], flag: bool = False) -> Any:
-    text = "\n".join(definitions([function], {samples.FLAG: flag}))
+    text = definitions([function], {samples.FLAG: flag}).text
     library = link(compile_texts([text], machine_of(), ObjectCache(None)), function.name)
     _libraries.append(library)
     return ctypes.CFUNCTYPE(_WORD)(library.address)
@@ -72,7 +72,7 @@ def test_fields() -> None:
 
 
 def test_calls_and_two_results() -> None:
-    text = "\n".join(definitions([samples.on_the_stack], {}))
+    text = definitions([samples.on_the_stack], {}).text
     assert text.count("@strata_doubled(") == 3 and text.count("define") == 2
     assert "ret {i64, i64}" in text
     assert _run(samples.on_the_stack, 21) == 42  # the first result
@@ -84,7 +84,7 @@ def test_a_setting_keeps_one_branch() -> None:
 
 
 def test_only_what_is_used_is_compiled() -> None:
-    assert "doubled" not in "\n".join(definitions([samples.collatz], {}))
+    assert "doubled" not in definitions([samples.collatz], {}).text
 
 
 @pytest.mark.parametrize("function", samples.FAULTY, ids=lambda f: f.name)

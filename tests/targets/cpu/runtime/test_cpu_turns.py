@@ -46,7 +46,7 @@ i64 %thread, i64 %threads)
 
 @cache
 def _native(name: str) -> Callable[..., None]:
-    text = "\n".join([*definitions([begin, next_range, note, spread], {}), _ENTRIES])
+    text = definitions([begin, next_range, note, spread], {}).text + _ENTRIES
     library = link(compile_texts([text], machine_of(), ObjectCache(None)), name)
     _libraries.append(library)
     return ctypes.CFUNCTYPE(None)(library.address)

@@ -1,0 +1,93 @@
+"""Operands of LLVM instructions: types, and constants as opposed to registers.
+
+A register is a `str`, its name. A constant is a `Literal`, which is a `str`, too, so that both are
+put into an instruction's text as they are. Nothing is ever read back from a text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache, lru_cache
+
+from dialects.symbolic.symbol import Symbol
+
+_SUFFIXES = {"float": "f32", "double": "f64"}
+
+
+class Type(str):
+    """The type of a register: a scalar, or `width` of them."""
+
+    scalar: str
+    width: int
+    suffix: str
+    """The type as spelled in an intrinsic's name: `v16f32`."""
+
+    __slots__ = ("scalar", "suffix", "width")
+
+    @staticmethod
+    @cache
+    def of(scalar: str, width: int = 0) -> Type:
+        """A vector; without a width, the scalar itself."""
+        found = Type(f"<{width} x {scalar}>" if width else scalar)
+        found.scalar, found.width = scalar, width
+        name = _SUFFIXES.get(scalar, scalar)
+        found.suffix = f"v{width}{name}" if width else name
+        return found
+
+
+class Literal(str):
+    """A constant operand: a number, or one for each lane."""
+
+    number: float | None
+    """The number that it is, in all lanes; None if lanes differ."""
+
+    __slots__ = ("number",)
+
+    @staticmethod
+    def spelled(text: str, number: float | None = None) -> Literal:
+        found = Literal(text)
+        found.number = number
+        return found
+
+
+class Number(Literal):
+    """An integer constant."""
+
+    value: int
+
+    __slots__ = ("value",)
+
+    @staticmethod
+    @lru_cache(4096)
+    def of(value: int) -> Number:
+        found = Number(value)
+        found.value = found.number = value
+        return found
+
+
+def number_of(name: str) -> float | None:
+    """The number that an operand is in all lanes; None for registers."""
+    return name.number if isinstance(name, Literal) else None
+
+
+def is_literal(name: str) -> bool:
+    """Whether an operand is a constant, not a register."""
+    return isinstance(name, Literal)
+
+
+def symbol_names(names: Iterable[str]) -> list[str]:
+    """The names of functions of a module, for names in a model: legal and distinct."""
+    found: dict[str, None] = {}
+    for name in names:
+        clean = re.sub(r"[^\w.$]|^(?=\d)", "_", name, flags=re.ASCII)
+        distinct, count = clean, 2
+        while distinct in found:
+            distinct, count = f"{clean}_{count}", count + 1
+        found[distinct] = None
+    return list(found)
+
+
+def register(name: str) -> Symbol:
+    """The symbol of a register in index expressions; its text is the register's name."""
+    return Symbol.operand(name[1:])
