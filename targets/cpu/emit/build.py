@@ -80,20 +80,20 @@ class Builder:
         """An LLVM intrinsic that is overloaded on its operands' common type."""
         operands = self.align(*regs)
         type_ = operands[0].type
-        text = self.writer.call(f"llvm.{name}.{type_.suffix}", type_,
+        text = self.writer.call(f"llvm.{name}.{operands[0].suffix}", type_,
                                 [(type_, r.name) for r in operands])
         return operands[0].named(self.writer.local(text))
 
     def integer_intrinsic(self, name: str, a: Reg) -> Reg:
         """An intrinsic with an extra flag (`abs`, `ctlz`): whether special values are undefined."""
-        text = self.writer.call(f"llvm.{name}.{a.type.suffix}", a.type,
+        text = self.writer.call(f"llvm.{name}.{a.suffix}", a.type,
                                 [(a.type, a.name), ("i1", "false")])
         return a.named(self.writer.local(text))
 
     def to_nearest(self, a: Reg) -> Reg:
         """f32 to i32, rounded to nearest even, the processor's default."""
         result = Reg.of("", t.i32, a.width)
-        text = self.writer.call(f"llvm.lrint.{result.type.suffix}.{a.type.suffix}", result.type,
+        text = self.writer.call(f"llvm.lrint.{result.suffix}.{a.suffix}", result.type,
                                 [(a.type, a.name)])
         return result.named(self.writer.local(text))
 

@@ -33,6 +33,7 @@ from targets.cpu.emit.values import (
     literal,
     llvm_type,
     mask_literal,
+    memory_suffix,
     memory_type,
     positions,
     tile_chunks,
@@ -176,9 +177,10 @@ class Loads:
         return f"load {type_}, ptr {address}, align {align_of(access)}"
 
     def _masked(self, access: Access, address: str, chunk: Chunk, mask: Mask, pad: Any) -> str:
-        type_ = memory_type(access.buffer.element, chunk.width)
+        element, width = access.buffer.element, chunk.width
+        type_, suffix = memory_type(element, width), memory_suffix(element, width)
         lanes = self._chunk_mask(access, chunk, mask)
-        return self.writer.call(f"llvm.masked.load.{type_.suffix}.p0", type_, [
+        return self.writer.call(f"llvm.masked.load.{suffix}.p0", type_, [
             ("ptr", address), ("i32", str(align_of(access))), (f"<{chunk.width} x i1>", lanes),
             (type_, _pad_literal(access, chunk.width, pad))])
 
@@ -230,10 +232,11 @@ class Loads:
         if condition:
             shared = splat(self.writer, Reg.of(condition, t.i1), chunk.width).name
             mask = access.both(mask, shared, chunk.width)
-        type_ = memory_type(access.buffer.element, chunk.width)
+        element, width = access.buffer.element, chunk.width
+        type_, suffix = memory_type(element, width), memory_suffix(element, width)
         pointers = access.lane_pointers(point, number, chunk)
         lanes = self._chunk_mask(access, chunk, mask)
-        return self.writer.call(f"llvm.masked.gather.{type_.suffix}.v{chunk.width}p0", type_, [
+        return self.writer.call(f"llvm.masked.gather.{suffix}.v{width}p0", type_, [
             (f"<{chunk.width} x ptr>", pointers), ("i32", str(align_of(access))),
             (f"<{chunk.width} x i1>", lanes), (type_, _pad_literal(access, chunk.width, pad))])
 

@@ -286,7 +286,7 @@ def _with_library(b: Builder, name: str, x: Reg, fast: Callable[[Reg], Reg]) -> 
     before, slow, join = w.label, w.fresh("far"), w.fresh("join")
     w.emit(f"br i1 {far}, label %{slow}, label %{join}")
     w.start_block(slow)
-    exact = w.assign(w.call(f"llvm.{name}.{x.type.suffix}", x.type, [(x.type, x.name)]))
+    exact = w.assign(w.call(f"llvm.{name}.{x.suffix}", x.type, [(x.type, x.name)]))
     w.emit(f"br label %{join}")
     w.start_block(join)
     return x.named(w.assign(

@@ -94,10 +94,9 @@ class Memory(Loads):
     def _masked_store(
         self, access: Access, address: str, chunk: Chunk, mask: Mask, stored: Reg
     ) -> None:
-        type_ = memory_type(access.buffer.element, chunk.width)
         lanes = self._chunk_mask(access, chunk, mask)
-        self.writer.emit(self.writer.call(f"llvm.masked.store.{type_.suffix}.p0", "void", [
-            (type_, stored.name), ("ptr", address),
+        self.writer.emit(self.writer.call(f"llvm.masked.store.{stored.suffix}.p0", "void", [
+            (stored.type, stored.name), ("ptr", address),
             ("i32", str(align_of(access))), (f"<{chunk.width} x i1>", lanes)]))
 
     def _scatter(
@@ -107,10 +106,9 @@ class Memory(Loads):
         if condition:
             shared = splat(self.writer, Reg.of(condition, t.i1), chunk.width).name
             mask = access.both(mask, shared, chunk.width)
-        type_ = memory_type(access.buffer.element, chunk.width)
         pointers = access.lane_pointers(point, number, chunk)
-        name = f"llvm.masked.scatter.{type_.suffix}.v{chunk.width}p0"
+        name = f"llvm.masked.scatter.{stored.suffix}.v{chunk.width}p0"
         self.writer.emit(self.writer.call(name, "void", [
-            (type_, stored.name), (f"<{chunk.width} x ptr>", pointers),
+            (stored.type, stored.name), (f"<{chunk.width} x ptr>", pointers),
             ("i32", str(align_of(access))),
             (f"<{chunk.width} x i1>", self._chunk_mask(access, chunk, mask))]))

@@ -31,7 +31,7 @@ from xdsl.ir import Attribute
 
 from dialects.strata import types as t
 from dialects.strata.types import TileType
-from targets.cpu.llvm.operands import Literal, Number, Type, number_of
+from targets.cpu.llvm.operands import Literal, Number, number_of, suffix, vector
 
 
 class Chunk(NamedTuple):
@@ -66,11 +66,16 @@ class Reg(NamedTuple):
     name: str
     element: Attribute
     width: int
-    type: Type
+    type: str
 
     @staticmethod
     def of(name: str, element: Attribute, width: int = 0) -> Reg:
         return Reg(name, element, width, llvm_type(element, width))
+
+    @property
+    def suffix(self) -> str:
+        """The type as spelled in an intrinsic's name."""
+        return type_suffix(self.element, self.width)
 
     @property
     def typed(self) -> str:
@@ -138,28 +143,47 @@ def positions(type_: TileType) -> Iterator[tuple[int, ...]]:
 
 # ---------------------------------------------------------------------- LLVM types and literals
 @cache
-def llvm_type(element: Attribute, width: int = 0) -> Type:
+def llvm_type(element: Attribute, width: int = 0) -> str:
     """The register type of an element; f16, bf16 and narrower floats are held as their bits."""
-    match element:
-        case Float32Type():
-            scalar = "float"
-        case Float64Type():
-            scalar = "double"
-        case Float16Type() | BFloat16Type():
-            scalar = "i16"
-        case IndexType():
-            scalar = "i64"
-        case IntegerType() | ReducedPrecisionFloatType():
-            scalar = f"i{t.bit_width(element)}"
-        case _:
-            raise ValueError(f"the CPU target has no registers for {element}")
-    return Type.of(scalar, width)
+    return vector(_scalar_type(element), width)
 
 
 @cache
-def memory_type(element: Attribute, width: int = 0) -> Type:
+def memory_type(element: Attribute, width: int = 0) -> str:
     """The type in memory, where elements of less than 8 bits take one byte."""
-    return llvm_type(t.i8 if t.bit_width(element) < 8 else element, width)
+    return llvm_type(_in_memory(element), width)
+
+
+@cache
+def type_suffix(element: Attribute, width: int = 0) -> str:
+    """The register type as spelled in an intrinsic's name: `v16f32`."""
+    return suffix(_scalar_type(element), width)
+
+
+@cache
+def memory_suffix(element: Attribute, width: int = 0) -> str:
+    """The type in memory as spelled in an intrinsic's name."""
+    return type_suffix(_in_memory(element), width)
+
+
+def _in_memory(element: Attribute) -> Attribute:
+    return t.i8 if t.bit_width(element) < 8 else element
+
+
+def _scalar_type(element: Attribute) -> str:
+    match element:
+        case Float32Type():
+            return "float"
+        case Float64Type():
+            return "double"
+        case Float16Type() | BFloat16Type():
+            return "i16"
+        case IndexType():
+            return "i64"
+        case IntegerType() | ReducedPrecisionFloatType():
+            return f"i{t.bit_width(element)}"
+        case _:
+            raise ValueError(f"the CPU target has no registers for {element}")
 
 
 def literal(value: Any, element: Attribute, width: int = 0) -> Literal:

@@ -1,4 +1,4 @@
-"""Operands of LLVM instructions: types, and constants as opposed to registers.
+"""Operands of LLVM instructions: types and their suffixes, constants and registers.
 
 A register is a `str`, its name. A constant is a `Literal`, which is a `str`, too, so that both are
 put into an instruction's text as they are. Nothing is ever read back from a text.
@@ -8,32 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from dialects.symbolic.symbol import Symbol
 
 _SUFFIXES = {"float": "f32", "double": "f64"}
 
 
-class Type(str):
-    """The type of a register: a scalar, or `width` of them."""
+def vector(scalar: str, width: int) -> str:
+    """The type of `width` scalars; without a width, the scalar itself."""
+    return f"<{width} x {scalar}>" if width else scalar
 
-    scalar: str
-    width: int
-    suffix: str
-    """The type as spelled in an intrinsic's name: `v16f32`."""
 
-    __slots__ = ("scalar", "suffix", "width")
-
-    @staticmethod
-    @cache
-    def of(scalar: str, width: int = 0) -> Type:
-        """A vector; without a width, the scalar itself."""
-        found = Type(f"<{width} x {scalar}>" if width else scalar)
-        found.scalar, found.width = scalar, width
-        name = _SUFFIXES.get(scalar, scalar)
-        found.suffix = f"v{width}{name}" if width else name
-        return found
+def suffix(scalar: str, width: int) -> str:
+    """A type as spelled in an intrinsic's name: `v16f32`."""
+    name = _SUFFIXES.get(scalar, scalar)
+    return f"v{width}{name}" if width else name
 
 
 class Literal(str):
