@@ -10,7 +10,6 @@ from math import inf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
-from dialects.block import KernelOp as BlockKernel
 from dialects.host import host_function, host_functions
 from dialects.loop import KernelOp as LoopKernel
 from dialects.loop import NestOp, scalar_type
@@ -48,6 +47,7 @@ from targets.cpu.scheduling.windows import MAX_LOSS, shorten
 from targets.interface import Executable, TargetError, Timer
 from targets.options import TargetOptions
 from targets.parts import Building, Emission, Running, Scheduling, Tell, Tuning, tell_nobody
+from targets.walking import kernels_by_name, kernels_of
 
 MOST_APART = 64 << 20
 """The most bytes of intermediate values, such as scores, between two products of bf16 factors that
@@ -139,7 +139,7 @@ class Code:
 
 def _code(module: ModuleOp, options: TargetOptions, tell: Tell) -> Code:
     """Compile each distinct kernel and the driver, or read them from the cache."""
-    machine, kernels = _machine(options), _kernels(module)
+    machine, kernels = _machine(options), kernels_of(module)
     func, infos = host_function(module), dict[str, KernelInfo]()
     driver: list[DriverText] = []
 
@@ -228,13 +228,9 @@ def _machine(options: TargetOptions) -> Machine:
 
 def module_text(module: ModuleOp, machine: Machine) -> str:
     """The LLVM IR of a whole module at block level, with kernels under their own names."""
-    kernels = {op.sym_name.data: op for op in _kernels(module)}
+    kernels = kernels_by_name(module)
     names = dict(zip(kernels, symbol_names(kernels), strict=True))
     texts = [emit_kernel_text(op, machine, names[name]) for name, op in kernels.items()]
     driver = emit_driver(host_function(module), host_functions(module), {
         name: KernelInfo.of(names[name], op, machine) for name, op in kernels.items()}, machine)
     return joined([*(text.module for text in texts), driver.module], names.values()).text
-
-
-def _kernels(module: ModuleOp) -> list[BlockKernel]:
-    return [op for op in module.body.block.ops if isinstance(op, BlockKernel)]

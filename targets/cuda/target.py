@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
-from dialects.block import KernelOp
 from dialects.host import host_functions
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
@@ -41,6 +40,7 @@ from targets.cuda.scheduling.products.tiles import group_rows
 from targets.interface import Executable, Timer
 from targets.options import TargetOptions
 from targets.parts import Building, Emission, Running, Scheduling, Tell, Tuning, tell_nobody
+from targets.walking import kernels_of
 
 
 # ---------------------------------------------------------------------- what passes ask
@@ -224,20 +224,16 @@ def _emit_options(options: TargetOptions) -> EmitOptions:
     return EmitOptions(exact=options.exact, ptx=is_nvidia(machine_of(options.features).arch))
 
 
-def _kernels(module: ModuleOp) -> list[KernelOp]:
-    return [op for op in module.body.block.ops if isinstance(op, KernelOp)]
-
-
 def _triton_text(module: ModuleOp, options: TargetOptions) -> str:
     plan = [f"# {line}".rstrip() for op in host_functions(module) for line in str(op).splitlines()]
-    text = module_text([emit_kernel(k, _emit_options(options)) for k in _kernels(module)])
-    notes = [f"# {note}" for note in (*host_notes(module), *library_notes(_kernels(module)))]
+    text = module_text([emit_kernel(k, _emit_options(options)) for k in kernels_of(module)])
+    notes = [f"# {note}" for note in (*host_notes(module), *library_notes(kernels_of(module)))]
     return "\n".join([text, "", *notes, "# How the kernels are launched:", *plan, ""]
                      ) if plan else text
 
 
 def _assembly_text(module: ModuleOp, options: TargetOptions) -> str:
-    kernels = _kernels(module)
+    kernels = kernels_of(module)
     jobs = [Job(emit_kernel(k, _emit_options(options)), tuple(range(len(k.buffers))))
             for k in kernels]
     binaries = compile_kernels(jobs, compile_options(options))

@@ -10,7 +10,7 @@ from dialects import host
 from dialects.strata.assumptions import LARGEST_NUMBER
 from dialects.strata.requirements import RequireOp, TrapOp
 from dialects.strata.sizes import MAX_SIZE, AssumeOp, SizeOp, defined_sizes
-from dialects.strata.types import BufferType
+from dialects.strata.types import buffer_type
 from dialects.symbolic.expr import Expr, maximum
 from dialects.symbolic.symbol import Symbol
 from targets.cpu.driver.frame import body
@@ -107,10 +107,9 @@ class FunctionText(Statements):
 
     def _copy(self, op: host.CopyOp) -> None:
         """Copy a buffer, on thread 0."""
-        assert isinstance(op.source.type, BufferType)
         self.wait(alone=True)
         self.copy(self.pointers[op.target], self.pointers[op.source],
-                  self.indices.scalar(self.byte_size(op.source.type)))
+                  self.indices.scalar(self.byte_size(buffer_type(op.source))))
 
     def _return(self, op: host.ReturnOp) -> None:
         """Store the address and shape of each returned buffer."""
@@ -122,11 +121,11 @@ class FunctionText(Statements):
         if self.is_main and op.values:
             target, place = self.writer.assign(self.native(heap, "%table")), RESULTS
         for value in op.values:
-            assert isinstance(value.type, BufferType)
+            type_ = buffer_type(value)
             self.store(self.pointers[value], "ptr", target, place)
-            for k, size in enumerate(value.type.shape, 1):
+            for k, size in enumerate(type_.shape, 1):
                 self.store(self.scalar(size), "i64", target, place + k)
-            place += 1 + value.type.rank
+            place += 1 + type_.rank
         self.writer.emit("ret i32 0")
 
     # ------------------------------------------------------------------ sizes and checks

@@ -19,10 +19,13 @@ from dialects.symbolic.symbol import Kind, Symbol
 from targets.cpu.emit.values import Reg, lane_literal, llvm_type, splat_literal
 from targets.cpu.llvm.operands import Literal, Number, is_literal, register
 from targets.cpu.llvm.writer import Writer
+from targets.expressions import Integers
 
 _ZERO, _ONE = Number.of(0), Number.of(1)
 _NEUTRAL = {"add": splat_literal("i64", _ZERO), "mul": splat_literal("i64", _ONE)}
 """The constant vectors that change nothing."""
+_ORDERS = {"max": "sgt", "min": "slt"}
+"""The comparison after which the left side is taken."""
 
 
 class Indices:
@@ -37,6 +40,7 @@ class Indices:
         """The numbers of which symbols are known to be multiples, if not 1."""
         self._known: dict[Expr, str] = {}
         self._natural: dict[Expr, bool] = {}
+        self._scalars = _Scalars(self)
 
     def product(self, sizes: Sequence[Expr]) -> Expr:
         """The product of sizes. If that would have many terms, each sum is first given a name."""
@@ -142,48 +146,12 @@ class Indices:
         for monomial, factor in expr.terms:
             product: str = Number.of(factor)
             for atom in sorted(monomial, key=self._atom_depth):
-                product = self.multiply(product, self._atom(atom))
+                product = self.multiply(product, self._scalars.atom(atom))
             total = self._add(total, product)
         return total
 
     def _atom_depth(self, atom: Atom) -> int:
         return self.depth(Expr((((atom,), 1),)))
-
-    def _atom(self, atom: Atom) -> str:
-        if isinstance(atom, Symbol):
-            return atom.text
-        left, right = atom.args
-        a, b = self.scalar(left), self.scalar(right)
-        match atom.op:
-            case "floordiv":
-                return self._floor_division(a, b, right, self.is_nonnegative(left))
-            case "mod":
-                return self._modulo(a, b, right, self.is_nonnegative(left))
-            case _:
-                test = self.binary(f"icmp {'sgt' if atom.op == 'max' else 'slt'}", a, b)
-                return self.writer.hoist(f"select i1 {test}, i64 {a}, i64 {b}", test, a, b)
-
-    def _floor_division(self, a: str, b: str, divisor: Expr, natural: bool) -> str:
-        power = _power_of_two(divisor)
-        if power is not None:
-            return self.binary("ashr", a, Number.of(power))
-        if natural:
-            return self.binary("udiv", a, b)
-        quotient, rest = self.binary("sdiv", a, b), self.binary("srem", a, b)
-        return self._add(quotient, self._is_negative(rest))
-
-    def _modulo(self, a: str, b: str, divisor: Expr, natural: bool) -> str:
-        power = _power_of_two(divisor)
-        if power is not None:
-            return self.binary("and", a, Number.of((1 << power) - 1))
-        if natural:
-            return self.binary("urem", a, b)
-        rest = self.binary("srem", a, b)
-        return self._add(rest, self.binary("and", self._is_negative(rest), b))
-
-    def _is_negative(self, a: str) -> str:
-        """-1 if a < 0, else 0."""
-        return self.binary("ashr", a, Number.of(63))
 
     def binary(self, operation: str, a: str, b: str) -> str:
         return self.writer.hoist(f"{operation} i64 {a}, {b}", a, b)
@@ -201,41 +169,7 @@ class Indices:
     # ------------------------------------------------------------------ vectors
     def vector(self, expr: Expr, vectors: Mapping[Symbol, Reg], width: int) -> str:
         """The value in each lane, as `<width x i64>`; `vectors`: the symbols that differ."""
-        inside = [term for term in expr.terms if Expr((term,)).symbols & vectors.keys()]
-        rest = expr - Expr(tuple(inside))
-        total = self.splat(self.scalar(rest), width)
-        for monomial, factor in inside:
-            product = self.splat(Number.of(factor), width)
-            for atom in monomial:
-                product = self._lanewise("mul", product, self._vector_atom(atom, vectors, width),
-                                         width)
-            total = self._lanewise("add", total, product, width)
-        return total
-
-    def _vector_atom(self, atom: Atom, vectors: Mapping[Symbol, Reg], width: int) -> str:
-        if isinstance(atom, Symbol):
-            found = vectors.get(atom)
-            return self.splat(atom.text, width) if found is None else found.name
-        left, right = (self.vector(a, vectors, width) for a in atom.args)
-        if atom.op in ("max", "min"):
-            test = self._compare("sgt" if atom.op == "max" else "slt", left, right, width)
-            return self._select(test, left, right, width)
-        return self._vector_division(atom, left, right, width)
-
-    def _vector_division(self, atom: Call, left: str, right: str, width: int) -> str:
-        """Rounds towards minus infinity: one less if the remainder is negative."""
-        power = _power_of_two(atom.args[1])
-        if power is not None and atom.op == "floordiv":
-            return self._lanewise("ashr", left, self.splat(Number.of(power), width), width)
-        if power is not None:
-            mask = self.splat(Number.of((1 << power) - 1), width)
-            return self._lanewise("and", left, mask, width)
-        rest = self._lanewise("srem", left, right, width)
-        sign = self._lanewise("ashr", rest, self.splat(Number.of(63), width), width)
-        if atom.op == "mod":
-            return self._lanewise("add", rest, self._lanewise("and", sign, right, width), width)
-        quotient = self._lanewise("sdiv", left, right, width)
-        return self._lanewise("add", quotient, sign, width)
+        return _Lanes(self, vectors, width).value(expr)
 
     def splat(self, value: str, width: int) -> str:
         return splat(self.writer, Reg.of(value, t.index), width).name
@@ -243,26 +177,76 @@ class Indices:
     def splat_i32(self, value: str, width: int) -> str:
         return splat(self.writer, Reg.of(value, t.i32), width).name
 
-    def _lanewise(self, operation: str, a: str, b: str, width: int) -> str:
+
+class _Scalars(Integers[str]):
+    """Index expressions that are the same in all lanes, as i64."""
+
+    def __init__(self, indices: Indices):
+        self.indices = indices
+
+    def value(self, expr: Expr) -> str:
+        return self.indices.scalar(expr)
+
+    def symbol(self, symbol: Symbol) -> str:
+        return symbol.text
+
+    def number(self, number: int) -> str:
+        return Number.of(number)
+
+    def is_nonnegative(self, expr: Expr) -> bool:
+        return self.indices.is_nonnegative(expr)
+
+    def binary(self, operation: str, left: str, right: str) -> str:
+        return self.indices.binary(operation, left, right)
+
+    def extremum(self, call: Call, left: str, right: str) -> str:
+        test = self.binary(f"icmp {_ORDERS[call.op]}", left, right)
+        return self.indices.writer.hoist(
+            f"select i1 {test}, i64 {left}, i64 {right}", test, left, right)
+
+
+class _Lanes(Integers[str]):
+    """Index expressions that differ between lanes, as vectors of i64."""
+
+    def __init__(self, indices: Indices, vectors: Mapping[Symbol, Reg], width: int):
+        self.indices, self.vectors, self.width = indices, vectors, width
+        self.hoist = indices.writer.hoist
+
+    def value(self, expr: Expr) -> str:
+        inside = [term for term in expr.terms if Expr((term,)).symbols & self.vectors.keys()]
+        rest = expr - Expr(tuple(inside))
+        total = self._splat(self.indices.scalar(rest))
+        for monomial, factor in inside:
+            product = self.number(factor)
+            for atom in monomial:
+                product = self.binary("mul", product, self.atom(atom))
+            total = self.binary("add", total, product)
+        return total
+
+    def symbol(self, symbol: Symbol) -> str:
+        found = self.vectors.get(symbol)
+        return self._splat(symbol.text) if found is None else found.name
+
+    def number(self, number: int) -> str:
+        return self._splat(Number.of(number))
+
+    def _splat(self, value: str) -> str:
+        return self.indices.splat(value, self.width)
+
+    def is_nonnegative(self, expr: Expr) -> bool:
+        return False  # nothing is known of what is gathered
+
+    def binary(self, operation: str, left: str, right: str) -> str:
         neutral = _NEUTRAL.get(operation)
-        if neutral is not None and neutral in (a, b):
-            return b if a == neutral else a
-        return self.writer.hoist(f"{operation} <{width} x i64> {a}, {b}", a, b)
+        if neutral is not None and neutral in (left, right):
+            return right if left == neutral else left
+        return self.hoist(f"{operation} <{self.width} x i64> {left}, {right}", left, right)
 
-    def _compare(self, predicate: str, a: str, b: str, width: int) -> str:
-        return self.writer.hoist(f"icmp {predicate} <{width} x i64> {a}, {b}", a, b)
-
-    def _select(self, test: str, a: str, b: str, width: int) -> str:
-        text = f"select <{width} x i1> {test}, <{width} x i64> {a}, <{width} x i64> {b}"
-        return self.writer.hoist(text, test, a, b)
-
-
-def _power_of_two(expr: Expr) -> int | None:
-    """The exponent, if the expression is a constant power of two."""
-    value = expr.constant
-    if value is None or value <= 0 or value & (value - 1):
-        return None
-    return value.bit_length() - 1
+    def extremum(self, call: Call, left: str, right: str) -> str:
+        width = self.width
+        test = self.binary(f"icmp {_ORDERS[call.op]}", left, right)
+        return self.hoist(f"select <{width} x i1> {test}, <{width} x i64> {left}, "
+                          f"<{width} x i64> {right}", test, left, right)
 
 
 def iota(width: int, offset: int = 0, step: int = 1, type_: str = "i64") -> Literal:

@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from dialects import block as bl
+from dialects.block.programs import tile_type
 from dialects.strata import types as t
 from dialects.strata.schedule_options import STREAM
-from dialects.strata.types import BufferType, TileType
+from dialects.strata.types import TileType, buffer_type
 from dialects.symbolic.expr import Expr, maximum
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
@@ -36,6 +37,7 @@ from targets.cpu.llvm.operands import Number
 from targets.cpu.llvm.writer import Writer, size_arguments
 from targets.cpu.machine import Machine
 from targets.cpu.runtime.results import LARGE
+from targets.walking import operations
 
 STACK_BYTES = 1 << 18
 """The most bytes of a program's private memory that are placed on the stack."""
@@ -158,10 +160,10 @@ class _KernelEmitter:
                           tuple(self.writer.constant_lines()), self.writer.declarations)
 
     def _bind_buffer(self, value: SSAValue, pointer: str) -> None:
-        assert isinstance(value.type, BufferType)
-        shape = tuple(s.substitute(self.sizes) for s in value.type.shape)
+        type_ = buffer_type(value)
+        shape = tuple(s.substitute(self.sizes) for s in type_.shape)
         strides = tuple(self.indices.product(shape[d + 1:]) for d in range(len(shape)))
-        self.buffers[value] = Buffer(pointer, value.type.element, shape, strides)
+        self.buffers[value] = Buffer(pointer, type_.element, shape, strides)
 
     def _program(self, program: Expr, extents: Sequence[Expr]) -> list[Tile]:
         """One program: its ids, computed from its flat number, then the kernel's body."""
@@ -171,14 +173,13 @@ class _KernelEmitter:
             value = self.indices.scalar(number)
             self.indices.bind(self.kernel.program_ids[k], Expr.of(value.value) if isinstance(
                 value, Number) else self.indices.symbol(value, 0, extents[k] - 1))
-        self._walk(self.kernel.body.block.ops)
+        self._walk(self.kernel.body.block)
         return []
 
     # ------------------------------------------------------------------ operations
-    def _walk(self, ops: Any) -> None:
-        for op in ops:
-            if not isinstance(op, bl.YieldOp):
-                _EMITTERS[type(op)](self, op)
+    def _walk(self, block: Block) -> None:
+        for op in operations(block):
+            _EMITTERS[type(op)](self, op)
 
     def _expr(self, expr: Expr, indices: Sequence[SSAValue]) -> Expr:
         return self.indices.resolve(expr, indices, self.sizes)
@@ -203,11 +204,11 @@ class _KernelEmitter:
         return found
 
     def load(self, op: bl.LoadOp) -> None:
-        assert isinstance(op.result.type, TileType)
-        access = self._access(op, op.result.type)
+        type_ = tile_type(op.result)
+        access = self._access(op, type_)
         self.tiles[op.result] = self.matrices.load(op, access) if (
             self.matrices and _is_matrix(op.result)) else (
-            self.memory.load(access, op.result.type, op.pad_value))
+            self.memory.load(access, type_, op.pad_value))
 
     def store(self, op: bl.StoreOp) -> None:
         tile = self.tiles[op.value]
@@ -225,8 +226,7 @@ class _KernelEmitter:
                                     range(len(where)), {}))
 
     def full(self, op: bl.FullOp) -> None:
-        type_ = op.result.type
-        assert isinstance(type_, TileType)
+        type_ = tile_type(op.result)
         self.tiles[op.result] = self.matrices.full(op, type_) if (
             self.matrices and type_.matrix) else self.compute.full(op.number, type_)
 
@@ -240,9 +240,8 @@ class _KernelEmitter:
         return Reg.of(self.indices.scalar(self.indices.values[value]), t.index)
 
     def reduce(self, op: bl.ReduceOp) -> None:
-        assert isinstance(op.result.type, TileType)
         self.tiles[op.result] = self.compute.reduce(
-            op.combiner.data, self.tiles[op.value], op.axis, op.result.type)
+            op.combiner.data, self.tiles[op.value], op.axis, tile_type(op.result))
 
     def scan(self, op: bl.ScanOp) -> None:
         self.tiles[op.result] = self.compute.scan(
@@ -256,29 +255,26 @@ class _KernelEmitter:
         self.tiles[op.result] = self.compute.dot(a, b, c, [op.is_unsigned(k) for k in (0, 1)])
 
     def index(self, op: bl.IndexOp) -> None:
-        assert isinstance(op.result.type, TileType)
-        tiles = self._index_tiles(op.indices, op.index_dims.data, op.result.type)
+        type_ = tile_type(op.result)
+        tiles = self._index_tiles(op.indices, op.index_dims.data, type_)
         one = (Expr.of(1),)
         place = Buffer("", t.i8, one, one)  # of one dim, so that the flat offset is the expression
         access = Access(self.writer, self.indices, place,
-                        (self._expr(op.expr.data, op.indices),), op.result.type, (), tiles)
+                        (self._expr(op.expr.data, op.indices),), type_, (), tiles)
         self.tiles[op.result] = self.compute.index(access)
 
     def valid(self, op: bl.ValidOp) -> None:
-        assert isinstance(op.result.type, TileType)
         self.tiles[op.result] = self.compute.valid(
             self._expr(op.expr.data, op.indices), self._expr(op.bound.data, op.indices),
-            op.result.type)
+            tile_type(op.result))
 
     def convert(self, op: bl.ConvertOp) -> None:
-        assert isinstance(op.result.type, TileType)
-        type_ = op.result.type
+        type_ = tile_type(op.result)
         self.tiles[op.result] = self.compute.convert(
             self.tiles[op.value], type_.lanes, type_.group)
 
     def scratch(self, op: bl.ScratchOp) -> None:
-        type_ = op.result.type
-        assert isinstance(type_, BufferType)
+        type_ = buffer_type(op.result)
         count = self.indices.product([s.substitute(self.sizes) for s in type_.shape])
         width, number = t.byte_width(type_.element), count.constant
         if number is not None and number * width <= STACK_BYTES:
@@ -349,7 +345,7 @@ class _KernelEmitter:
             for k in range(count):
                 self.indices.bind(op.counter, counter + k * step)
                 self.tiles.update(zip(op.body.block.args[1:], tiles, strict=True))
-                self._walk(op.body.block.ops)
+                self._walk(op.body.block)
                 tiles = [self.tiles[v] for v in op.yielded]
             return tiles
         return emit

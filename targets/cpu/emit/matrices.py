@@ -21,6 +21,7 @@ from itertools import product
 from xdsl.ir import SSAValue
 
 from dialects import block as bl
+from dialects.block.programs import tile_type
 from dialects.strata import types as t
 from dialects.strata.types import TileType
 from dialects.symbolic.expr import Expr
@@ -62,8 +63,7 @@ class Shapes:
 
     @staticmethod
     def of(op: bl.DotOp, unit: MatrixUnit) -> Shapes:
-        a, c = op.a.type, op.result.type
-        assert isinstance(a, TileType) and isinstance(c, TileType)
+        a, c = tile_type(op.a), tile_type(op.result)
         group = 4 // t.byte_width(a.element)
         return Shapes(row_parts(c, unit), column_parts(c, unit), a.shape[-1], group)
 
@@ -113,7 +113,7 @@ class Matrices:
     ):
         self.writer, self.indices, self.memory, self.unit = writer, indices, memory, unit
         self.shapes: Mapping[TileType, Shapes] = {
-            op.c.type: Shapes.of(op, unit) for op in dots if isinstance(op.c.type, TileType)}
+            tile_type(op.c): Shapes.of(op, unit) for op in dots}
         self._factors: dict[SSAValue, list[tuple[str, str]]] = {}
         """For each part of a factor, its address and the stride of its rows in bytes."""
 
@@ -166,10 +166,10 @@ class Matrices:
 
     def dot(self, op: bl.DotOp) -> Tile:
         """Sums + a @ b, one part after another."""
-        assert isinstance(op.c.type, TileType)
-        shapes, a, b = self.shapes[op.c.type], self._factors[op.a], self._factors[op.b]
+        type_ = tile_type(op.c)
+        shapes, a, b = self.shapes[type_], self._factors[op.a], self._factors[op.b]
         name = _INTEGER_DOTS[op.is_unsigned(0), op.is_unsigned(1)]
-        if t.is_float(op.c.type.element):
+        if t.is_float(type_.element):
             name = "tdpbf16ps"
         for k, right in enumerate(b):
             self._load(shapes.factor_register(1, k), right)
@@ -179,7 +179,7 @@ class Matrices:
                 registers = (shapes.sum_register(r, k), shapes.factor_register(0, r),
                              shapes.factor_register(1, k))
                 self._call(name, *(("i8", str(n)) for n in registers))
-        return in_registers(op.c.type)
+        return in_registers(type_)
 
     def store(self, access: Access, type_: TileType) -> None:
         """Write all sums to memory."""

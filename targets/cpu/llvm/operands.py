@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from dialects.symbolic.symbol import Symbol
+from targets.naming import Names
 
 _SUFFIXES = {"float": "f32", "double": "f64"}
 
@@ -68,14 +69,8 @@ def is_literal(name: str) -> bool:
 
 def symbol_names(names: Iterable[str]) -> list[str]:
     """The names of functions of a module, for names in a model: legal and distinct."""
-    found: dict[str, None] = {}
-    for name in names:
-        clean = re.sub(r"[^\w.$]|^(?=\d)", "_", name, flags=re.ASCII)
-        distinct, count = clean, 2
-        while distinct in found:
-            distinct, count = f"{clean}_{count}", count + 1
-        found[distinct] = None
-    return list(found)
+    fresh = Names(lambda name: re.sub(r"[^\w.$]|^(?=\d)", "_", name, flags=re.ASCII)).fresh
+    return [fresh(name) for name in names]
 
 
 def register(name: str) -> Symbol:

@@ -32,14 +32,15 @@ from dialects.block import (
     ReduceOp,
     StoreOp,
     ValidOp,
-    YieldOp,
 )
+from dialects.block.programs import tile_type
 from dialects.strata import types as t
+from dialects.strata.types import buffer_type
 from dialects.symbolic.symbol import Symbol
-from targets.cuda.emit.context import buffer_type, tile_type
 from targets.cuda.emit.specialized.copied import Rectangle, rectangle
 from targets.cuda.emit.specialized.kernel import GROUP_ROWS
 from targets.cuda.errors import EmitError
+from targets.walking import operations
 
 _INSIDE = (FullOp, IndexOp, ValidOp, MapOp, ReduceOp)
 _BEHIND = (LoadOp, IndexOp, ValidOp, MapOp, StoreOp)
@@ -76,11 +77,11 @@ class Attention:
 
 def attention_form(kernel: KernelOp) -> Attention:
     """The form of a kernel. Raises EmitError, which says what does not fit."""
-    around = [op for op in kernel.body.block.ops if not isinstance(op, YieldOp)]
+    around = [*operations(kernel.body.block)]
     loops = [op for op in around if isinstance(op, ForOp)]
     _need(len(loops) == 1, "one loop")
     [loop] = loops
-    inside = [op for op in loop.body.block.ops if not isinstance(op, YieldOp)]
+    inside = [*operations(loop.body.block)]
     scores, products = (op for op in inside if isinstance(op, DotOp))
     zeros, queries = scores.c.owner, scores.a.owner
     _need(isinstance(zeros, FullOp) and zeros.number == 0 and isinstance(queries, LoadOp),

@@ -17,9 +17,10 @@ from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
 from xdsl.ir import BlockArgument, SSAValue
 
 from dialects.block import IndexOp, MapOp, ValidOp
+from dialects.block.programs import tile_type
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
-from targets.cuda.emit.context import Context, tile_type
+from targets.cuda.emit.context import Context
 from targets.cuda.emit.values import Value
 
 _CASTS = (arith.IndexCastOp, arith.ExtSIOp)

@@ -16,9 +16,10 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects.block import ConvertOp, DotOp, FullOp, LoadOp, MapOp, ReduceOp, ScanOp, YieldOp
+from dialects.block.programs import tile_type
 from dialects.strata import types as t
 from targets.cuda.emit.branches import branch_off, choice_of
-from targets.cuda.emit.context import Context, tile_type
+from targets.cuda.emit.context import Context
 from targets.cuda.emit.forms import INVERTED, QUICK_ROWS, Form, joined_forms
 from targets.cuda.emit.helpers import helper_of
 from targets.cuda.emit.scalar import CASTS, NATIVE_FLOATS, Row, render, row_of

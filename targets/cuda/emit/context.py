@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import SSAValue
 
 from dialects.block import KernelOp, LoadOp
-from dialects.strata.types import BufferType, SizesAttr, TileType
+from dialects.strata.types import BufferType, SizesAttr
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import short_product
 from dialects.symbolic.symbol import Symbol
@@ -153,15 +153,3 @@ class Context:
             terms.append((scaled(index, stride), index))
         shape = broadcast([index.shape for _, index in terms])
         return Value(" + ".join(text for text, _ in terms) or "0", shape)
-
-
-def tile_type(value: SSAValue) -> TileType:
-    """The type of a tile value."""
-    assert isinstance(value.type, TileType)
-    return value.type
-
-
-def buffer_type(value: SSAValue) -> BufferType:
-    """The type of a buffer value."""
-    assert isinstance(value.type, BufferType)
-    return value.type

@@ -15,6 +15,7 @@ from dialects.symbolic.expr import Call, Expr, Monomial
 from dialects.symbolic.ranges import is_nonnegative
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.emit.values import Value, broadcast, in_parentheses
+from targets.expressions import Expressions
 
 Names = Mapping[Symbol, Value]
 """The value of each symbol of an expression: sizes, `t0` ..., `%0` ...."""
@@ -24,17 +25,64 @@ _ZERO, _ONE = Expr.of(0), Expr.of(1)
 
 def index_value(expr: Expr, names: Names) -> Value:
     """The expression as a value. Scalar terms come first, so that tiles are added only once."""
-    terms = [_term(m, c, names) for m, c in expr.terms]
-    if not terms:
-        return Value("0", (), _ZERO, _ZERO)
-    terms.sort(key=lambda term: (bool(term[1].shape), term[0] < 0))
-    text = ""
-    for factor, value in terms:
-        sign = "-" if factor < 0 else "+"
-        first = value.text if factor > 0 else f"-{value.text}"
-        text = f"{text} {sign} {value.text}" if text else first
-    low, high = _sum_bounds(terms)
-    return Value(text, broadcast([v.shape for _, v in terms]), low, high)
+    return _Printer(names).value(expr)
+
+
+class _Printer(Expressions[Value]):
+    """Index expressions as Python text with bounds."""
+
+    def __init__(self, names: Names):
+        self.names = names
+
+    def symbol(self, symbol: Symbol) -> Value:
+        return self.names[symbol]
+
+    def value(self, expr: Expr) -> Value:
+        terms = [self._term(m, c) for m, c in expr.terms]
+        if not terms:
+            return Value("0", (), _ZERO, _ZERO)
+        terms.sort(key=lambda term: (bool(term[1].shape), term[0] < 0))
+        text = ""
+        for factor, value in terms:
+            sign = "-" if factor < 0 else "+"
+            first = value.text if factor > 0 else f"-{value.text}"
+            text = f"{text} {sign} {value.text}" if text else first
+        low, high = _sum_bounds(terms)
+        return Value(text, broadcast([v.shape for _, v in terms]), low, high)
+
+    def _term(self, monomial: Monomial, factor: int) -> tuple[int, Value]:
+        """A term as its sign and the rest; `-((-n) floordiv 64)` becomes plus `(n + 63) // 64`."""
+        sign = 1 if factor > 0 else -1
+        atoms: list[Value] = []
+        for atom in monomial:
+            ceiling = None if isinstance(atom, Symbol) else self._ceiling(atom)
+            sign = sign if ceiling is None else -sign
+            atoms.append(ceiling or self.atom(atom))
+        return sign, _product(atoms, abs(factor))
+
+    def _ceiling(self, call: Call) -> Value | None:
+        """-(a floordiv b) for a numerator a <= 0: the quotient of -a by b, rounded up."""
+        if call.op != "floordiv":
+            return None
+        left, right = (self.value(a) for a in call.args)
+        if left.high is None or not is_nonnegative(-left.high):
+            return None
+        low, high = _division_bounds("floordiv", left, right)
+        numerator = self.value(-call.args[0] + call.args[1] - 1)
+        text = _division("floordiv", numerator.atom, right.atom, plain=True)
+        return Value(text, numerator.shape, _minus(high), _minus(low))
+
+    def extremum(self, call: Call, left: Value, right: Value) -> Value:
+        function = "tl.maximum" if call.op == "max" else "tl.minimum"
+        low, high = _extremum_bounds(call.op, left, right)
+        shape = broadcast([left.shape, right.shape])
+        return Value(f"{function}({left.text}, {right.text})", shape, low, high)
+
+    def division(self, call: Call, left: Value, right: Value) -> Value:
+        low, high = _division_bounds(call.op, left, right)
+        plain = left.low is not None and is_nonnegative(left.low)
+        text = _division(call.op, left.atom, right.atom, plain)
+        return Value(text, broadcast([left.shape, right.shape]), low, high)
 
 
 def _sum_bounds(terms: list[tuple[int, Value]]) -> tuple[Expr | None, Expr | None]:
@@ -51,17 +99,6 @@ def _sum_bounds(terms: list[tuple[int, Value]]) -> tuple[Expr | None, Expr | Non
 
 def _minus(expr: Expr | None) -> Expr | None:
     return None if expr is None else -expr
-
-
-def _term(monomial: Monomial, factor: int, names: Names) -> tuple[int, Value]:
-    """A term as its sign and the rest; `-((-n) floordiv 64)` becomes plus `(n + 63) // 64`."""
-    sign = 1 if factor > 0 else -1
-    atoms: list[Value] = []
-    for atom in monomial:
-        ceiling = None if isinstance(atom, Symbol) else _ceiling(atom, names)
-        sign = sign if ceiling is None else -sign
-        atoms.append(ceiling or (names[atom] if isinstance(atom, Symbol) else _call(atom, names)))
-    return sign, _product(atoms, abs(factor))
 
 
 def _product(atoms: list[Value], factor: int) -> Value:
@@ -87,32 +124,6 @@ def _product(atoms: list[Value], factor: int) -> Value:
 def _number(value: int) -> str:
     """A number as text. Beside a tile of i32, Triton would take a large number for an i32, too."""
     return str(value) if value < 1 << 31 else f"tl.full([], {value}, tl.int64)"
-
-
-def _ceiling(call: Call, names: Names) -> Value | None:
-    """-(a floordiv b) for a numerator a <= 0: the quotient of -a by b, rounded up."""
-    if call.op != "floordiv":
-        return None
-    left, right = (index_value(a, names) for a in call.args)
-    if left.high is None or not is_nonnegative(-left.high):
-        return None
-    low, high = _division_bounds("floordiv", left, right)
-    numerator = index_value(-call.args[0] + call.args[1] - 1, names)
-    text = _division("floordiv", numerator.atom, right.atom, plain=True)
-    return Value(text, numerator.shape, _minus(high), _minus(low))
-
-
-def _call(call: Call, names: Names) -> Value:
-    left, right = (index_value(a, names) for a in call.args)
-    shape = broadcast([left.shape, right.shape])
-    if call.op in ("max", "min"):
-        function = "tl.maximum" if call.op == "max" else "tl.minimum"
-        low, high = _extremum_bounds(call.op, left, right)
-        return Value(f"{function}({left.text}, {right.text})", shape, low, high)
-    low, high = _division_bounds(call.op, left, right)
-    plain = left.low is not None and is_nonnegative(left.low)
-    text = _division(call.op, left.atom, right.atom, plain)
-    return Value(text, shape, low, high)
 
 
 def _division(op: str, a: str, b: str, plain: bool) -> str:

@@ -25,9 +25,9 @@ from dialects.block import (
     ScratchOp,
     StoreOp,
     ValidOp,
-    YieldOp,
 )
 from dialects.strata.schedule_options import BRANCH, STREAM, ScheduleOption
+from dialects.strata.types import buffer_type
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_name
@@ -40,7 +40,7 @@ from targets.cuda.emit.compute import (
     emit_reduce,
     emit_scan,
 )
-from targets.cuda.emit.context import Context, EmitOptions, buffer_type
+from targets.cuda.emit.context import Context, EmitOptions
 from targets.cuda.emit.helpers import helper_texts
 from targets.cuda.emit.memory import emit_index, emit_load, emit_store, emit_valid
 from targets.cuda.emit.partial_sums import (
@@ -68,6 +68,7 @@ from targets.cuda.scheduling.options import (
     STRIP,
     WARPS,
 )
+from targets.walking import operations
 
 T = TypeVar("T")
 HEADER = "import triton\nimport triton.language as tl\n"
@@ -132,7 +133,7 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
     context.moving_pointers = schedule_option(kernel, POINTERS)
     is_specialized = schedule_option(kernel, SPECIALIZE) and context.options.has_instructions
     if is_specialized:
-        context.writer.used |= specialized.NAMES
+        context.writer.names.used |= specialized.NAMES
     name = context.writer.fresh(kernel.sym_name.data)
     try:
         if is_specialized:
@@ -255,8 +256,8 @@ def _emit_body(context: Context) -> None:
 def emit_block(block: Block, context: Context) -> None:
     """Emit all operations of a block, except its yield and the loads before the wait."""
     early: Collection[Operation] = () if context.early is None else context.early.loads
-    for op in block.ops:
-        if not isinstance(op, YieldOp) and op not in early:
+    for op in operations(block):
+        if op not in early:
             _emitter_of(type(op))(op, context)
 
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dialects.block import IndexOp, LoadOp, StoreOp, ValidOp
+from dialects.block.programs import tile_type
 from dialects.strata import types as t
-from dialects.strata.types import BufferType
+from dialects.strata.types import BufferType, buffer_type
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Kind, Symbol
-from targets.cuda.emit.context import Context, buffer_type, tile_type
+from targets.cuda.emit.context import Context
 from targets.cuda.emit.index import inside_conditions
 from targets.cuda.emit.values import (
     Shape,

@@ -19,8 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dialects.block import DotOp, ForOp
+from dialects.block.programs import tile_type
 from dialects.strata import types as t
-from targets.cuda.emit.context import Context, tile_type
+from targets.cuda.emit.context import Context
 from targets.cuda.emit.values import Value, typed_number
 
 

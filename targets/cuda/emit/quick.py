@@ -30,9 +30,13 @@ _LOG_TAIL = _horner([-1.0, *(float(f"{c * 0.5 ** (0.5 * k):.9g}")
 """log2(erfc(a / sqrt(2)) / 2): the logarithm of the normal distribution's tail beyond a."""
 
 
-_EXP2 = ('tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, '
-         "is_pure=True, pack=1)")
-_INVERSE = _EXP2.replace("ex2", "rcp")
+def _approximation(instruction: str) -> str:
+    """An instruction of the device on every element of x."""
+    return (f'tl.inline_asm_elementwise("{instruction}.approx.ftz.f32 $0, $1;", "=f,f", [x], '
+            "dtype=tl.float32, is_pure=True, pack=1)")
+
+
+_EXP2, _INVERSE = _approximation("ex2"), _approximation("rcp")
 
 QUICK: dict[str, tuple[str, str]] = {
     "quick_exp2": (f'''

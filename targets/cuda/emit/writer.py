@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from dialects.text.syntax import identifier
+from targets.naming import Names
 
 _INDENT = "    "
 _TAKEN = frozenset((*keyword.kwlist, *keyword.softkwlist, "tl", "triton", "range", "float"))
@@ -18,7 +19,8 @@ class Writer:
     def __init__(self, reserved: Iterable[str] = ()) -> None:
         self.lines: list[str] = []
         self.depth = 0
-        self.used: set[str] = {*_TAKEN, *reserved}
+        self.names = Names(identifier, (*_TAKEN, *reserved))
+        self.fresh = self.names.fresh
 
     def line(self, text: str = "") -> None:
         self.lines.append(f"{_INDENT * self.depth}{text}" if text else "")
@@ -28,16 +30,6 @@ class Writer:
         self.depth += 1
         yield
         self.depth -= 1
-
-    def fresh(self, hint: str) -> str:
-        """`hint` as an identifier, with a number appended if it is already used."""
-        base = identifier(hint)
-        name, count = base, 1
-        while name in self.used:
-            count += 1
-            name = f"{base}_{count}"
-        self.used.add(name)
-        return name
 
     @property
     def text(self) -> str:

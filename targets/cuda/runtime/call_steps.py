@@ -18,7 +18,7 @@ from xdsl.ir import Operation, SSAValue
 
 from dialects.host import AllocOp, CopyOp, FreeOp, LaunchOp, ViewOp
 from dialects.strata.sizes import AssumeOp
-from dialects.strata.types import Array, BufferType
+from dialects.strata.types import Array, buffer_type
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.libraries.calls import LibraryLaunch
@@ -113,11 +113,6 @@ class Numbers:
 
     def all(self, values: Iterable[SSAValue]) -> tuple[int, ...]:
         return tuple([self[v] for v in values])
-
-
-def buffer_type(value: SSAValue) -> BufferType:
-    assert isinstance(value.type, BufferType)
-    return value.type
 
 
 class Step(Protocol):

@@ -28,7 +28,7 @@ from dialects.host import (
 from dialects.strata.control import ControlOp, IfOp, LoopOp
 from dialects.strata.requirements import RequireOp, TrapOp
 from dialects.strata.sizes import AssumeOp, SizeOp, defined_sizes
-from dialects.strata.types import BufferType
+from dialects.strata.types import BufferType, buffer_type
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_name
@@ -45,7 +45,6 @@ from targets.cuda.runtime.call_steps import (
     Run,
     Step,
     ViewStep,
-    buffer_type,
 )
 from targets.cuda.runtime.constants import ALIGNMENT
 from targets.cuda.runtime.plan import kernel_call

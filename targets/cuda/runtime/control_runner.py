@@ -11,10 +11,10 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.host import FuncOp, host_function, host_functions
-from dialects.strata.types import BufferType
+from dialects.strata.types import BufferType, buffer_type
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
-from targets.cuda.runtime.call_steps import Buffer, LaunchStep, Packed, Run, buffer_type
+from targets.cuda.runtime.call_steps import Buffer, LaunchStep, Packed, Run
 from targets.cuda.runtime.constants import ALIGNMENT, ConstantPlan
 from targets.cuda.runtime.control import Function
 from targets.cuda.runtime.kernels import Kernels
@@ -30,9 +30,9 @@ from targets.cuda.runtime.memory import (
     torch_on_device,
     upload_constants,
 )
-from targets.cuda.runtime.plan import kernels_of
 from targets.cuda.runtime.prepared_run import Call
 from targets.cuda.runtime.stream_order import RunOrder
+from targets.walking import kernels_by_name
 
 _KNOWN = 64
 """The most elements of an input or constant whose contents the host keeps."""
@@ -44,7 +44,7 @@ class ControlProgram:
     def __init__(
         self, module: ModuleOp, weights: WeightStore, kernels: Kernels, stream: int
     ) -> None:
-        there = kernels_of(module)
+        there = kernels_by_name(module)
         self.functions: dict[str, Function] = {}
         for op in host_functions(module):
             self.functions[op.sym_name.data] = Function(op, self.functions, there)

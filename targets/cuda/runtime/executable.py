@@ -31,13 +31,14 @@ from targets.cuda.runtime.control_runner import ControlProgram
 from targets.cuda.runtime.graph_cache import GraphProgram, GraphRunner
 from targets.cuda.runtime.kernels import Kernels
 from targets.cuda.runtime.memory import DEVICE, current_stream, is_on_device
-from targets.cuda.runtime.plan import host_notes, is_straight, kernels_of
+from targets.cuda.runtime.plan import host_notes, is_straight
 from targets.cuda.runtime.prepared_run import Call
 from targets.cuda.runtime.run_state import MOST_STATES, RunState, follows
 from targets.cuda.runtime.stopwatch import Stopwatch
 from targets.cuda.runtime.stream_order import RunOrder
 from targets.interface import Executable
 from targets.locks import OneProcess
+from targets.walking import kernels_of
 
 _KINDS = 64
 """For how many sets of input shapes the sizes stay cached."""
@@ -56,7 +57,7 @@ class CudaExecutable(Executable):
         self.output_names = self._function.output_names
         self._types = [a.type for a in self._function.input_arguments
                        if isinstance(a.type, BufferType)]
-        self.notes = [*host_notes(module), *library_notes(list(kernels_of(module).values()))]
+        self.notes = [*host_notes(module), *library_notes(kernels_of(module))]
         self._process = OneProcess("the model on the GPU", CudaError)
         self._known: dict[tuple[Any, ...], Call] = {}
         self._last_kind: tuple[list[Any], Call] | None = None

@@ -37,6 +37,7 @@ from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_name
 from targets.cuda.errors import CudaError
 from targets.cuda.runtime.constants import ConstantPlan, whole
+from targets.walking import kernels_by_name
 
 _MOST = 2**31 - 1
 """The most programs of a CUDA launch, and the largest size that a kernel's 32-bit code can count.
@@ -203,7 +204,7 @@ def plan_host(module: ModuleOp, constants: ConstantPlan | None = None) -> HostPl
     """
     function = host_function(module)
     plan = HostPlan(constants or ConstantPlan(), arena=whole(function.arena_bytes or Expr.of(0)))
-    kernels = kernels_of(module)
+    kernels = kernels_by_name(module)
     places: dict[SSAValue, Place] = {}
     plan.inputs = [buffer_type(a) for a in function.input_arguments]
     plan.outputs = [buffer_type(a) for a in function.output_arguments]
@@ -235,11 +236,6 @@ def _plan_operation(
             plan.steps.append(_plan_launch(op, places, kernels))
         case _:
             pass
-
-
-def kernels_of(module: ModuleOp) -> dict[str, KernelOp]:
-    """The kernels of a module, by name."""
-    return {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, KernelOp)}
 
 
 def kernel_call(op: LaunchOp, kernels: Mapping[str, KernelOp]) -> KernelCall:

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dialects.block.programs import tile_type
 from targets.cuda.emit.attention_form import attention_form
-from targets.cuda.emit.context import tile_type
 from targets.cuda.emit.specialized.copied import Copied
 from targets.cuda.emit.specialized.kernel import GROUP, Emission, Ring
 from targets.cuda.emit.values import Value

@@ -14,9 +14,10 @@ from xdsl.ir import Attribute, SSAValue
 
 from dialects.block import LoadOp, StoreOp
 from dialects.strata import types as t
+from dialects.strata.types import buffer_type
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
-from targets.cuda.emit.context import Context, buffer_type
+from targets.cuda.emit.context import Context
 from targets.cuda.emit.scalar import NATIVE_FLOATS
 from targets.cuda.emit.values import NATIVE_POINTERS, dtype_text, pointer_type
 from targets.cuda.errors import EmitError

@@ -26,7 +26,7 @@ from dialects.block import (
     ValidOp,
     YieldOp,
 )
-from targets.cuda.emit.context import tile_type
+from dialects.block.programs import tile_type
 from targets.cuda.emit.specialized.copied import Rectangle, rectangle
 from targets.cuda.emit.specialized.kernel import GROUP_ROWS
 from targets.cuda.errors import EmitError

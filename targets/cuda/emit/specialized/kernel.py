@@ -24,9 +24,11 @@ from dataclasses import dataclass, replace
 from xdsl.ir import Operation, SSAValue
 
 from dialects.block import KernelOp, StoreOp
+from dialects.block.programs import tile_type
 from dialects.strata import types as t
+from dialects.strata.types import buffer_type
 from dialects.symbolic.expr import Expr
-from targets.cuda.emit.context import Context, buffer_type, tile_type
+from targets.cuda.emit.context import Context
 from targets.cuda.emit.programs import bind_program_ids
 from targets.cuda.emit.specialized.copied import SWIZZLES, Copied, rectangle
 from targets.cuda.emit.values import Value

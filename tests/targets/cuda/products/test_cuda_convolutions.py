@@ -11,6 +11,7 @@ import pytest
 from xdsl.ir import Attribute, Operation
 
 from dialects.block import DotOp, KernelOp, LoadOp
+from dialects.block.programs import tile_type
 from dialects.host.interpret import interpret_host
 from dialects.loop import NestOp
 from dialects.strata import types as t
@@ -22,7 +23,6 @@ from targets.cuda import TARGET
 from targets.cuda.build.compile import CompileOptions, Job, compile_kernels, resources
 from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import emit_kernel
-from targets.cuda.emit.context import tile_type
 from targets.cuda.machine import machine_of
 from targets.cuda.scheduling.convolutions import convolution_parts
 from targets.cuda.scheduling.products.tiles import tiles
