@@ -34,10 +34,21 @@ from passes.registry import parse_passes
 from targets.base import TargetOptions, find_target
 from targets.cpu.build.cache import ObjectCache
 from targets.cpu.build.jit import compile_texts, link
-from targets.cpu.driver.frame import FLUSH, X86_DECLARATIONS
+from targets.cpu.driver.frame import FLUSHED, Mode, read_mode, set_mode
 from targets.cpu.emit import emit_kernel_text
 from targets.cpu.emit.kernel import LINE_BYTES
+from targets.cpu.llvm.modules import definitions
+from targets.cpu.llvm.native import exported, local
 from targets.cpu.machine import machine_of
+
+
+@exported("flush")
+def flush() -> None:
+    """From now on denormal floats are zeros on this thread."""
+    mode = local(Mode)
+    read_mode(mode)
+    mode.bits |= FLUSHED
+    set_mode(mode)
 
 
 @dataclass
@@ -72,7 +83,7 @@ class Profile:
     def compile(self, ops: Sequence[KernelOp]) -> None:
         machine = machine_of()
         texts = [emit_kernel_text(op, machine, f"k{n}") for n, op in enumerate(ops)]
-        codes = compile_texts([t.module for t in texts], machine, ObjectCache(None))
+        codes = compile_texts([t.module.text for t in texts], machine, ObjectCache(None))
         for op, text, code in zip(ops, texts, codes, strict=True):
             self.kernels[op.sym_name.data] = link([code], text.name)
 
@@ -80,7 +91,7 @@ class Profile:
         """From now on compute as compiled models do, on x86: small numbers are 0."""
         machine = machine_of()
         if machine.is_x86:
-            text = f"define void @flush() {{\n{FLUSH}\n  ret void\n}}\n{X86_DECLARATIONS}\n"
+            text = definitions([flush], {}).text
             library = link(compile_texts([text], machine, ObjectCache(None)), "flush")
             ctypes.CFUNCTYPE(None)(library.address)()
 

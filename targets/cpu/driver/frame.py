@@ -32,7 +32,7 @@ from targets.cpu.machine import Machine
 ENTRY = "strata_entry"
 PARALLEL, BODY = "strata_is_parallel", "strata_body"
 """The functions that differ between models; `module.py` writes them."""
-_FLUSH = 0x8040
+FLUSHED = 0x8040
 """Flush-to-zero and denormals-are-zero, in the register of SSE's modes."""
 
 FLUSHES, HAS_HEAP = Setting(), Setting()
@@ -118,7 +118,7 @@ def run(arena: Memory, table: Table, sizes: Array[U64], thread: U64, threads: U6
         saved = local(Mode)
         flushing = local(Mode)
         read_mode(saved)
-        flushing.bits = saved.bits | _FLUSH
+        flushing.bits = saved.bits | FLUSHED
         set_mode(flushing)
         status = body(arena, table, sizes, thread, threads)
         set_mode(saved)
