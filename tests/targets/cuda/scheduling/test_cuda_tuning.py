@@ -91,7 +91,8 @@ def test_what_is_compiled_ahead_is_found_in_the_cache(
     weights = WeightStore()
     module = model(weights, np.zeros(80, np.float32))
     options = TargetOptions(features="sm_90", cache=tmp_path)
-    assert not TARGET.bind(options).building.builder()(module, weights, by_symbol({"batch": 5}))
+    building = TARGET.bind(options).building
+    assert not building.build(module, weights, by_symbol({"batch": 5}))
     assert len(list(tmp_path.rglob("*.kernel"))) == 1  # both launches are of one kernel and variant
     device = FakeDriver.of(module)
     device.install(monkeypatch)
