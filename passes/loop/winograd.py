@@ -51,7 +51,7 @@ from passes.rewriting import erase_unused, functions, replace
 
 PART = 32
 """The number of products that are summed in a row; the transforms amplify the error of each sum."""
-SLAB = 4096
+SLAB = 512
 """Filter rows that are multiplied at a time, so that they stay in cache in double precision."""
 
 
