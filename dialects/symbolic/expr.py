@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dialects.symbolic.computed_once import computed_once
+from dialects.symbolic.remembered import remembered
 from dialects.symbolic.symbol import Symbol
 
 Size: TypeAlias = "int | Expr"
@@ -170,6 +171,7 @@ class Expr:
         return self._hash
 
     # ------------------------------------------------------------------ arithmetic
+    @remembered
     def __add__(self, other: Size) -> Expr:
         other = Expr.of(other)
         if not other.terms:
@@ -194,12 +196,14 @@ class Expr:
     def __neg__(self) -> Expr:
         return Expr(tuple((m, -c) for m, c in self.terms))
 
+    @remembered
     def __sub__(self, other: Size) -> Expr:
         return self + -Expr.of(other)
 
     def __rsub__(self, other: Size) -> Expr:
         return Expr.of(other) - self
 
+    @remembered
     def __mul__(self, other: Size) -> Expr:
         other = Expr.of(other)
         if len(other.terms) == 1 and not other.terms[0][0]:
@@ -219,6 +223,7 @@ class Expr:
         """The product with an integer other than 0."""
         return self if factor == 1 else Expr(tuple((m, factor * c) for m, c in self.terms))
 
+    @remembered
     def __floordiv__(self, other: Size) -> Expr:
         other = Expr.of(other)
         a, b = self.constant, other.constant
@@ -239,6 +244,7 @@ class Expr:
     def __rfloordiv__(self, other: Size) -> Expr:
         return Expr.of(other) // self
 
+    @remembered
     def __mod__(self, other: Size) -> Expr:
         other = Expr.of(other)
         a, b = self.constant, other.constant
@@ -305,16 +311,8 @@ class Expr:
     # ------------------------------------------------------------------ use
     def substitute(self, values: Mapping[Symbol, Size]) -> Expr:
         """Replace symbols by expressions."""
-        if values.keys().isdisjoint(self.symbols):
-            return self
-        total: dict[Monomial, int] = {}
-        for monomial, factor in self.terms:
-            if values.keys().isdisjoint(monomial_symbols(monomial)):
-                total[monomial] = total.get(monomial, 0) + factor
-                continue
-            for key, count in _substitute_all(monomial, values).terms:
-                total[key] = total.get(key, 0) + factor * count
-        return _from_dict(total)
+        given = tuple([(s, values[s]) for s in self.symbols if s in values])
+        return _substituted(self, given) if given else self
 
     def evaluate(self, values: Mapping[Symbol, Any]) -> Any:
         """The value, with each symbol an integer or a NumPy integer array (they broadcast).
@@ -330,6 +328,20 @@ class Expr:
                 product = product * _evaluate_atom(atom, values)
             total = total + product
         return total
+
+
+@remembered
+def _substituted(expr: Expr, given: tuple[tuple[Symbol, Size], ...]) -> Expr:
+    """The expression with other symbols or numbers for some of its own."""
+    values = dict(given)
+    total: dict[Monomial, int] = {}
+    for monomial, factor in expr.terms:
+        if values.keys().isdisjoint(monomial_symbols(monomial)):
+            total[monomial] = total.get(monomial, 0) + factor
+            continue
+        for key, count in _substitute_all(monomial, values).terms:
+            total[key] = total.get(key, 0) + factor * count
+    return _from_dict(total)
 
 
 def _substitute_all(monomial: Monomial, values: Mapping[Symbol, Size]) -> Expr:
