@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
@@ -69,6 +70,18 @@ class ConstantOp(GraphOp):
             value: Attribute = store.add(label, array)
         else:
             value = literal_of_array(array)
+        return ConstantOp.of_value(value, tensor(element_of(array.dtype), array.shape))
+
+    def derived(
+        self, store: WeightStore, label: str, computation: str, compute: Callable[[], Array]
+    ) -> ConstantOp:
+        """The constant for an array that is computed from this one alone, as the text says.
+
+        If this one is in the store, the result is, too; its contents are not hashed.
+        """
+        if not isinstance(self.value, WeightAttr):
+            return ConstantOp.of_array(compute(), store, label)
+        value, array = store.derive(label, self.value, computation, compute)
         return ConstantOp.of_value(value, tensor(element_of(array.dtype), array.shape))
 
     @staticmethod

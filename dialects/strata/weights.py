@@ -1,7 +1,9 @@
-"""The weight store: it holds the bytes of weights that the IR refers to by content hash.
+"""The weight store: it holds the bytes of weights that the IR refers to by key.
 
 Arrays are kept as they are, often as views of a memory-mapped file. They are never copied, nor
-printed with the IR. Two arrays with equal bytes, dtype and shape share one key.
+printed with the IR. The key of a model's weight is a hash of its contents: two arrays with equal
+bytes, dtype and shape share it. The key of an array that a pass computes from one weight may be a
+hash of that weight's key and of the computation, since hashing takes as long as packing does.
 
 The system keeps the pages of a mapped file in memory once they have been read. `release` drops
 these pages, so that compiling a model does not also hold in memory everything it has read.
@@ -12,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 import mmap
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -34,9 +36,13 @@ PIECE = 2 << 20
 """The number of bytes that one thread hashes at a time."""
 
 
+DERIVED = "x"
+"""The first character of the keys of computed arrays; a hash of contents has only hex digits."""
+
+
 @dataclass
 class WeightStore:
-    """Arrays, looked up by content hash."""
+    """Arrays, looked up by key."""
 
     arrays: dict[str, Array] = field(default_factory=dict[str, Array])
     residents: list[Any] = field(default_factory=list[Any])
@@ -51,6 +57,19 @@ class WeightStore:
         key = content_key(array)
         self.arrays.setdefault(key, array)
         return WeightAttr(StringAttr(label), StringAttr(key))
+
+    def derive(
+        self, label: str, source: WeightAttr, computation: str, compute: Callable[[], Array]
+    ) -> tuple[WeightAttr, Array]:
+        """The handle and the contents of an array that is computed from one weight.
+
+        `computation` says how, completely: with the same text, the array is not computed again.
+        """
+        text = f"{source.key}\0{computation}"
+        key = DERIVED + hashlib.sha256(text.encode()).hexdigest()[:23]
+        if key not in self.arrays:
+            self.arrays[key] = compute()
+        return WeightAttr(StringAttr(label), StringAttr(key)), self.arrays[key]
 
     def get(self, handle: WeightAttr) -> Array:
         """The array of a handle. Raises KeyError, naming the weight, if the store lacks it."""
@@ -70,9 +89,9 @@ class WeightStore:
         """Write all arrays to one `.npz`, uncompressed, readable by `load`.
 
         Types that NumPy lacks, such as bfloat16 and i4, are stored as raw integers with the
-        dtype's name in the key.
+        dtype's name in the key. The hash of a computed array's contents is added to its key.
         """
-        plain = {f"{key}|{a.dtype.name}": a.view(np.uint8 if a.dtype.itemsize == 1 else np.uint16)
+        plain = {_entry(key, a): a.view(np.uint8 if a.dtype.itemsize == 1 else np.uint16)
                  if a.dtype.isbuiltin == 2 else a for key, a in self.arrays.items()}
         np.savez(file, **plain)  # type: ignore[arg-type]
 
@@ -90,14 +109,20 @@ class WeightStore:
             raise ValueError("it is no .npz archive")
         with archive:
             for entry in archive.files:
-                key, _, name = entry.partition("|")
+                key, name, contents = [*entry.split("|"), "", ""][:3]
                 array = cast(Array, archive[entry])
                 if array.dtype.name != name:
                     array = array.view(getattr(ml_dtypes, name))
-                if content_key(array) != key:
+                if content_key(array) != (contents if key.startswith(DERIVED) else key):
                     raise ValueError(f"'{entry}' holds other contents than when it was written")
                 store.arrays[key] = array
         return store
+
+
+def _entry(key: str, array: Array) -> str:
+    """The name of an array in an archive: from it, `load` knows the array's type and contents."""
+    contents = f"|{content_key(array)}" if key.startswith(DERIVED) else ""
+    return f"{key}|{array.dtype.name}{contents}"
 
 
 def content_key(array: Array) -> str:

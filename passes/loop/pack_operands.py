@@ -29,7 +29,7 @@ from dialects.graph import ConstantOp
 from dialects.loop import Axis, CallOp, KernelOp, NestOp, YieldOp, extents_of
 from dialects.loop.interpret import evaluate_nest
 from dialects.semantics.evaluation import EvaluationContext
-from dialects.strata.types import TensorType, WeightAttr, tensor
+from dialects.strata.types import Array, TensorType, WeightAttr, tensor
 from dialects.strata.weights import release
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import lower_bound, upper_bound
@@ -202,11 +202,16 @@ class _Packer:
         context = EvaluationContext({}, self.context.weights)
         source = copy.inputs[0].type
         assert isinstance(source, TensorType)
-        values = constant.array(self.context.weights).reshape(context.shape(source))
-        array = np.ascontiguousarray(evaluate_nest(copy, context, values)[0])
-        release(values)
+
+        def packed() -> Array:
+            values = constant.array(self.context.weights).reshape(context.shape(source))
+            array = np.ascontiguousarray(evaluate_nest(copy, context, values)[0])
+            release(values)
+            return array
+
+        computation = f"pack {' '.join(map(str, (source, *copy.properties.values())))}"
         label = f"{_label(constant)}.packed"
-        new = ConstantOp.of_array(array, self.context.weights, label)
+        new = constant.derived(self.context.weights, label, computation, packed)
         copy.erase()
         return self._before_call(new)
 

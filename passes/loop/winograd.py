@@ -118,8 +118,7 @@ class _Shortening:
 
     def result(self, constant: ConstantOp) -> SSAValue:
         values = self._values()
-        products = self._products(values, self._constant(
-            self._filter_values(constant), f"{constant.label}.values"))
+        products = self._products(values, self._filter(constant))
         for k in reversed(range(len(self.windows))):
             products = self._sums(k, products)
         return products
@@ -172,6 +171,14 @@ class _Shortening:
         return self._nest(domain, Read(table, (q, j)), Read(x, tuple(where), pad), (q, *point))
 
     # ------------------------------------------------------------------ products
+    def _filter(self, constant: ConstantOp) -> SSAValue:
+        """The filter at all points, as a constant."""
+        windows = ", ".join(f"{w.taps} at {w.points} points for {w.count}" for w in self.windows)
+        map_ = ", ".join(map(str, self.nest.input_maps[1 - self.data]))
+        return self.at.insert(constant.derived(
+            self.weights, f"{constant.label}.values", f"winograd [{map_}] {windows}",
+            lambda: np.ascontiguousarray(self._filter_values(constant)))).results[0]
+
     def _filter_values(self, constant: ConstantOp) -> Array:
         """The filter at all points, as [points of the last window, ..., dims without taps]."""
         map_ = self.nest.input_maps[1 - self.data]

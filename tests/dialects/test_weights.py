@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dialects.strata.types import Array, WeightAttr
 from dialects.strata.weights import PIECE, WeightStore, aligned_zeros, content_key, release
 
 
@@ -73,3 +74,37 @@ def test_arrays_of_their_own_cannot_be_released() -> None:
     release(array)
     release(array[::2])
     assert array.all()
+
+
+def test_computed_arrays_are_found_by_their_computation(tmp_path: Path) -> None:
+    """The same computation on the same weight runs once, and an archive keeps its result."""
+    store, runs = WeightStore(), list[int]()
+    source = store.add("w", np.arange(40, dtype=np.float32))
+    other = store.add("v", np.arange(1, 41, dtype=np.float32))
+
+    def doubled(handle: WeightAttr) -> Array:
+        runs.append(1)
+        return store.get(handle) * 2
+
+    keys = [store.derive("d", w, text, lambda w=w: doubled(w))[0].key
+            for w, text in ((source, "twice"), (source, "twice"), (other, "twice"),
+                            (source, "two times"))]
+    assert len(runs) == 3 and len(set(keys)) == 3 and keys[0] == keys[1]
+    store.save(tmp_path / "weights.npz")
+    again = WeightStore.load(tmp_path / "weights.npz")
+    assert {k: a.tolist() for k, a in again.arrays.items()} == {
+        k: a.tolist() for k, a in store.arrays.items()}
+    again.save(tmp_path / "again.npz")
+    WeightStore.load(tmp_path / "again.npz")
+
+
+def test_an_archive_with_another_computed_array_is_refused(tmp_path: Path) -> None:
+    store = WeightStore()
+    source = store.add("w", np.arange(40, dtype=np.float32))
+    store.derive("d", source, "twice", lambda: store.get(source) * 2)
+    store.save(tmp_path / "weights.npz")
+    with np.load(tmp_path / "weights.npz") as archive:
+        changed = {name: archive[name] + ("|" in name[30:]) for name in archive.files}
+    np.savez(tmp_path / "changed.npz", **changed)
+    with pytest.raises(ValueError, match="other contents"):
+        WeightStore.load(tmp_path / "changed.npz")
