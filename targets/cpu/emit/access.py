@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from operator import mul
 from typing import Literal, NamedTuple
 
@@ -17,6 +16,7 @@ from xdsl.ir import Attribute
 
 from dialects.strata import types as t
 from dialects.strata.types import TileType
+from dialects.symbolic.computed_once import computed_once
 from dialects.symbolic.expr import Call, Expr
 from dialects.symbolic.symbol import Symbol
 from targets.cpu.emit.index import Indices, iota
@@ -163,7 +163,7 @@ class Access:
         coefficient = split[0].get(self.lane_symbol)
         return 0 if coefficient is None else coefficient.constant
 
-    @cached_property
+    @computed_once
     def _along_lanes(self) -> tuple[int, Expr] | None:
         """The distance of neighbouring lanes, and the offset without that term and its constant.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from itertools import product
 from math import prod
 from operator import mul
@@ -31,6 +31,7 @@ from xdsl.ir import Attribute
 
 from dialects.strata import types as t
 from dialects.strata.types import TileType
+from dialects.symbolic.computed_once import computed_once
 from targets.cpu.llvm.operands import Literal, Number, number_of, suffix, vector
 
 
@@ -102,21 +103,30 @@ class Tile:
     regs: tuple[str, ...]
     chunks: tuple[Chunk, ...]
 
-    @cached_property
+    @computed_once
     def kinds(self) -> tuple[Reg, ...]:
         """For each chunk, a nameless register of its type."""
-        return tuple(Reg.of("", self.type.element, chunk.width) for chunk in self.chunks)
+        return _kinds(self.type.element, self.chunks)
 
-    @cached_property
+    @computed_once
     def strides(self) -> tuple[int, ...]:
         """For each unrolled dim, the distance of neighbours in `regs`."""
-        shape = unrolled_shape(self.type)
-        return tuple(prod(shape[k + 1:]) * len(self.chunks) for k in range(len(shape)))
+        return _strides(unrolled_shape(self.type), len(self.chunks))
 
     def reg(self, position: Sequence[int], chunk: int = 0) -> Reg:
         """The register at a position (over the unrolled dims) and chunk number."""
         flat = sum(map(mul, self.strides, position), chunk)
         return self.kinds[chunk].named(self.regs[flat])
+
+
+@cache
+def _kinds(element: Attribute, parts: tuple[Chunk, ...]) -> tuple[Reg, ...]:
+    return tuple(Reg.of("", element, chunk.width) for chunk in parts)
+
+
+@cache
+def _strides(shape: tuple[int, ...], parts: int) -> tuple[int, ...]:
+    return tuple(prod(shape[k + 1:]) * parts for k in range(len(shape)))
 
 
 def tile_chunks(type_: TileType, lanes: int) -> tuple[Chunk, ...]:
@@ -129,11 +139,21 @@ def tile_chunks(type_: TileType, lanes: int) -> tuple[Chunk, ...]:
 
 def unrolled_dims(type_: TileType) -> tuple[int, ...]:
     """The dims whose positions have registers of their own."""
-    return tuple(d for d in range(type_.rank) if d not in (type_.lanes, type_.group))
+    return _unrolled(type_.shape_attr.data)[0]
 
 
 def unrolled_shape(type_: TileType) -> tuple[int, ...]:
-    return tuple(type_.shape[d] for d in unrolled_dims(type_))
+    return _unrolled(type_.shape_attr.data)[1]
+
+
+@cache
+def _unrolled(
+    data: tuple[tuple[int, ...], int, int, bool]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The unrolled dims and their sizes, from the data of a `ShapeAttr`."""
+    shape, lanes, group, _ = data
+    dims = tuple(d for d in range(len(shape)) if d not in (lanes, group))
+    return dims, tuple(shape[d] for d in dims)
 
 
 def positions(type_: TileType) -> Iterator[tuple[int, ...]]:
