@@ -67,7 +67,13 @@ LEVEL_NAMES = tuple(level.name for level in LEVELS)
 
 def strangers(module: Operation, level: Level) -> Counter[str]:
     """The operations that violate the level's contract, counted by name."""
-    return Counter(op.name for op in module.walk() if not level.allows(op))
+    found = Counter((type(op), op.name) for op in module.walk())
+    examples = {(type(op), op.name): op for op in module.walk()}
+    names: Counter[str] = Counter()
+    for kind, count in found.items():
+        if not level.allows(examples[kind]):
+            names[kind[1]] += count
+    return names
 
 
 def detect_level(module: Operation, levels: Sequence[Level] = LEVELS) -> Level | None:

@@ -11,13 +11,23 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ArrayAttr
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    BFloat16Type,
+    Float16Type,
+    Float32Type,
+    Float64Type,
+    IndexType,
+    IntegerType,
+    StringAttr,
+)
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects.loop import AxesAttr, Axis, KernelOp
 from dialects.strata.schedule import Schedule, ScheduleAttr
 from dialects.strata.types import BufferType, ExprAttr, SizesAttr, TensorType
 from dialects.symbolic.expr import Expr
+from dialects.symbolic.remembered import remembered
 from dialects.symbolic.symbol import Kind, Symbol
 
 _KEY_LENGTH = 32
@@ -105,9 +115,11 @@ class Canonical:
 
     def _attribute(self, attribute: Attribute) -> Hashable:
         """An attribute with its symbols renamed, as text, which tells 0.0 and -0.0 apart."""
+        if type(attribute) in _TYPES:  # most are
+            return _text(attribute)
         match attribute:
             case TensorType() | BufferType():
-                return str(attribute.element), self._exprs(attribute.shape)
+                return _text(attribute.element), self._exprs(attribute.shape)
             case SizesAttr():
                 return self._exprs(attribute.data)
             case ExprAttr():
@@ -140,6 +152,15 @@ class Canonical:
 
     def _number(self, symbol: Symbol) -> int:
         return self.numbers.setdefault(symbol, len(self.numbers))
+
+
+@remembered
+def _text(attribute: Attribute) -> str:
+    """The text of a type or a word. Of numbers, equal ones may have different texts."""
+    return str(attribute)
+
+
+_TYPES = (StringAttr, Float32Type, IntegerType, IndexType, Float16Type, BFloat16Type, Float64Type)
 
 
 def _renamed(schedule: Schedule, names: Mapping[Symbol, Symbol]) -> Schedule:
