@@ -1,4 +1,4 @@
-"""Detects arrays that are views of memory-mapped files. Nothing here imports xDSL."""
+"""Arrays that are views of memory-mapped files. Nothing here imports xDSL."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 READ_WHOLE = 64 << 20
 """Files up to this many bytes are read instead of mapped, so that truncating one is harmless."""
 
+WORTH_RELEASING = 64 << 10
+"""The least number of bytes for which releasing an array is worth a system call."""
+
 
 def mapping_of(array: Array) -> mmap.mmap | None:
     """The mapped file that an array is a view of, or None."""
@@ -28,6 +31,21 @@ def _owner(array: Array) -> object:
     while isinstance(base, (np.ndarray, memoryview)):
         base = cast(object, base.base if isinstance(base, np.ndarray) else base.obj)
     return base
+
+
+def release(array: Array) -> None:
+    """Tell the system that an array of a mapped file is not needed in memory for now.
+
+    Its elements keep their values, since the system reads them from the file again on the next
+    access. Small arrays and arrays in other memory are left alone.
+    """
+    base = mapping_of(array)
+    if base is None or array.nbytes < WORTH_RELEASING:
+        return
+    if array.flags.c_contiguous and hasattr(mmap, "MADV_DONTNEED"):
+        first = array.ctypes.data - np.frombuffer(base, np.uint8, 1).ctypes.data
+        start = first // mmap.PAGESIZE * mmap.PAGESIZE
+        base.madvise(mmap.MADV_DONTNEED, start, first + array.nbytes - start)
 
 
 class MappedFiles(NamedTuple):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import mmap
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,15 +21,12 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
 
-from dialects.strata.mapped import mapping_of
+from dialects.strata.mapped import release
 from dialects.strata.parallel import in_threads
 from dialects.strata.types import Array, WeightAttr
 
 ALIGNMENT = 64
 """In bytes: the size of a cache line and of the widest vector register."""
-
-WORTH_RELEASING = 64 << 10
-"""The least number of bytes for which releasing an array is worth a system call."""
 
 PIECE = 2 << 20
 """The number of bytes that one thread hashes at a time."""
@@ -141,21 +137,6 @@ def _digest(piece: Array) -> bytes:
 
 
 # ---------------------------------------------------------------------- memory
-def release(array: Array) -> None:
-    """Tell the system that an array of a mapped file is not needed in memory for now.
-
-    Its elements keep their values, since the system reads them from the file again on the next
-    access. Small arrays and arrays in other memory are left alone.
-    """
-    base = mapping_of(array)
-    if base is None or array.nbytes < WORTH_RELEASING:
-        return
-    if array.flags.c_contiguous and hasattr(mmap, "MADV_DONTNEED"):
-        first = array.ctypes.data - np.frombuffer(base, np.uint8, 1).ctypes.data
-        start = first // mmap.PAGESIZE * mmap.PAGESIZE
-        base.madvise(mmap.MADV_DONTNEED, start, first + array.nbytes - start)
-
-
 def aligned_zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """An array of zeros aligned to a cache line, so that no copy is needed for alignment."""
     size = math.prod(shape) * dtype.itemsize

@@ -27,9 +27,9 @@ from dialects.graph.shape import TransposeOp
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata.assumptions import IndexRangeError
 from dialects.strata.func import FuncOp
+from dialects.strata.mapped import release
 from dialects.strata.requirements import RequireOp
 from dialects.strata.types import Array, ExprAttr, SizesAttr, TensorType, WeightAttr
-from dialects.strata.weights import release
 from dialects.text.syntax import location_name
 from passes.base import StrataContext, StrataPass
 from passes.rewriting import erase, erase_unused, functions, replace

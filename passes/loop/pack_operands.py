@@ -29,8 +29,8 @@ from dialects.graph import ConstantOp
 from dialects.loop import Axis, CallOp, KernelOp, NestOp, YieldOp, extents_of
 from dialects.loop.interpret import evaluate_nest
 from dialects.semantics.evaluation import EvaluationContext
+from dialects.strata.mapped import release
 from dialects.strata.types import Array, TensorType, WeightAttr, tensor
-from dialects.strata.weights import release
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import lower_bound, upper_bound
 from dialects.symbolic.symbol import Symbol

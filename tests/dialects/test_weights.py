@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dialects.strata.mapped import release
 from dialects.strata.types import Array, WeightAttr
-from dialects.strata.weights import PIECE, WeightStore, aligned_zeros, content_key, release
+from dialects.strata.weights import PIECE, WeightStore, aligned_zeros, content_key
 
 
 def test_keys_tell_contents_types_and_shapes_apart() -> None:

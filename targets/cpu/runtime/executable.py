@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialects.strata.binding import EvaluationError, bind_sizes
-from dialects.strata.mapped import MappedFiles
+from dialects.strata.mapped import MappedFiles, release
 from dialects.strata.parallel import in_threads
 from dialects.symbolic.symbol import Symbol
 from targets.call_states import CallStates
@@ -201,7 +201,9 @@ def placed(array: Array, dtype: np.dtype[Any], files: MappedFiles) -> Array:
     memory, given = aligned_bytes(array.nbytes), array.reshape(-1).view(np.uint8)
 
     def copy(start: int) -> None:
-        memory[start: min(start + _PIECE, given.size)] = given[start: start + _PIECE]
+        piece = given[start: start + _PIECE]
+        memory[start: start + piece.size] = piece
+        release(piece)
 
     in_threads(copy, range(0, given.size, _PIECE))
     return memory
