@@ -83,7 +83,7 @@ def measure(path: str) -> Row:
         state = compiler.read()
         operations = count_operations(state.module)
         marks.append(cpu_seconds())
-        compiler.run(state, compiler.pipeline.plan(state, None))
+        compiler.run(state, compiler.plan(state, None))
         marks.append(cpu_seconds())
         compiler.emit(state, "llvm")
         marks.append(cpu_seconds())

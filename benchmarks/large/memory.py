@@ -61,7 +61,7 @@ def measure(path: str) -> list[Row]:
     step("start")
     state = compiler.read()
     step("import")
-    compiler.run(state, compiler.pipeline.plan(state, None))
+    compiler.run(state, compiler.plan(state, None))
     step("lower")
     executable = compiler.load(state)
     del state, compiler

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 PIECE = 1 << 20
 """Elements of a weight that are made at a time."""
@@ -58,9 +58,20 @@ class ModelFile:
 
     def integers(self, *values: int) -> str:
         """A constant vector of integers, in the model itself."""
+        return self.constant(np.array(values, np.int64))
+
+    def integer(self, value: int) -> str:
+        """A constant integer without dims."""
+        return self.constant(np.array(value, np.int64))
+
+    def number(self, value: float) -> str:
+        """A constant f32 without dims."""
+        return self.constant(np.array(value, np.float32))
+
+    def constant(self, array: Any) -> str:
+        """A constant in the model itself."""
         name = f"w{len(self.weights)}"
-        array = np.array(values, np.int64)
-        self.weights.append(helper.make_tensor(name, TensorProto.INT64, array.shape, array))
+        self.weights.append(numpy_helper.from_array(array, name))
         return name
 
     def __call__(self, op_type: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
@@ -70,13 +81,17 @@ class ModelFile:
         self.nodes.append(helper.make_node(op_type, inputs, names, name, **attributes))
         return names[0] if outputs == 1 else names
 
-    def save(self, shape: Sequence[int | str], result: str, rank: int) -> int:
-        """Write the model, with one input `x` and one output; its number of nodes."""
+    def save(self, shape: Sequence[int | str], result: str, rank: int, **inputs: int) -> int:
+        """Write the model, with one output; its number of nodes.
+
+        `inputs`: the element type of each input by name; without any, there is `x: f32`.
+        """
         self("Identity", result)
         self.nodes[-1].output[0] = "y"
-        inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
+        types = inputs or {"x": TensorProto.FLOAT}
+        given = [helper.make_tensor_value_info(name, kind, shape) for name, kind in types.items()]
         outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * rank)]
-        graph = helper.make_graph(self.nodes, "large", inputs, outputs, self.weights)
+        graph = helper.make_graph(self.nodes, "large", given, outputs, self.weights)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
         model.ir_version = 8
         self.path.write_bytes(model.SerializeToString())

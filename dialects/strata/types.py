@@ -159,7 +159,8 @@ def parse_buffer_type(parser: AttrParser) -> BufferType:
 class WeightAttr(ParametrizedAttribute):
     """A handle to an array in the weight store: `#strata.weight<"conv1.w", "3f2a...">`.
 
-    `label` is the name for readers; `key` is the content hash that identifies the array.
+    `label` is the name for readers; `key` identifies the array: a hash of its contents
+    or of its computation.
     """
 
     name = "strata.weight"

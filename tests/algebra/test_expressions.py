@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 
 from dialects.graph.inference import certain_sign
@@ -161,3 +162,24 @@ def _has_mod_or_negative_call(tree: Tree) -> bool:
     if tree[0] in ("//", "max", "min"):
         return True
     return _has_mod_or_negative_call(tree[1]) or _has_mod_or_negative_call(tree[2])
+
+
+@pytest.mark.parametrize("name", ["__add__", "__sub__", "__mul__", "__floordiv__", "__mod__"])
+def test_what_an_operation_remembers_is_what_it_computes(name: str) -> None:
+    """Also for integers as operands, of any type, and for symbols of one name and several kinds."""
+    operation = getattr(Expr, name)
+    source = random.Random(7)
+    kinds = [Expr.size("i0"), Expr.axis("i0"), Expr.operand("i0"), Expr.size("n")]
+    for _ in range(300):
+        left = source.choice(kinds) * source.randint(-3, 3) + source.choice(kinds)
+        right = source.choice([*kinds, 1, 2, np.int64(2), True, source.choice(kinds) + 1])
+        fresh = operation.__wrapped__(left, right)
+        assert operation(left, right).terms == operation(left, right).terms == fresh.terms
+
+
+def test_substitutions_with_the_same_symbols_and_other_values_differ() -> None:
+    n, m = Symbol.size("n"), Symbol.size("m")
+    expr = Expr.symbol(n) * 2 + Expr.symbol(m) // 3
+    for k in range(5):
+        values = {n: Expr.symbol(m) + k, m: k, Symbol.axis("i0"): 7}
+        assert expr.substitute(values) == Expr.symbol(m) * 2 + (2 * k + k // 3)
