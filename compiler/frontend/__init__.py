@@ -18,9 +18,10 @@ omit it. The optional `in_memory` wraps another library's model object in a Memo
 
 Shared modules, which a new frontend may use:
 
-    builder.py     builds graph operations, following shape computations while it does
-    values.py      what a value is during import: a tensor, and what is known of its contents
-    node.py        what the importer of an operator has at hand to build with
+    builder.py     builds graph operations, and evaluates shape computations meanwhile
+    values.py      what a value is during import: a tensor, its known contents, its operators
+    formulas.py    functions of values: exp, where, sums, reductions
+    node.py        what the importer of an operator knows about its node, in all frontends
     faults.py      faults of a model, collected while the import goes on
     slices.py      bounds of slices, in sizes
     elements.py    single elements of small tensors: known, or where a run has them

@@ -103,7 +103,7 @@ def untaken(
         flag_ = build(ReshapeOp, frame.view(condition), shape=[])
         taken = build(CastOp, flag_, to=t.i64)
         if not truth:
-            taken = build(SubOp, constant(np.array(1)), taken)
+            taken = build(SubOp, constant(build, np.array(1)), taken)
         size = build.new_size("taken")
         build.add(SizeOp.of([*size.symbols], build.ssa(taken)))
         build.assume(size, "<=", 0)
@@ -113,7 +113,7 @@ def untaken(
 
 
 def _zeros(build: Builder, dtype: np.dtype[Any], shape: Sequence[Expr]) -> Value:
-    zero = constant(np.zeros((), dtype), node=build.node)
+    zero = constant(build, np.zeros((), dtype), node=build.node)
     return build(BroadcastOp, zero, shape=list(shape)) if shape else zero
 
 
@@ -124,12 +124,12 @@ def _shared(build: Builder, then: Branch, otherwise: Branch, k: int) -> Value | 
         return _source(a)
     if a.array is not None and b.array is not None:
         same = a.type == b.type and np.array_equal(a.array, b.array)
-        return constant(a.array, a.label, build.node) if same else None
+        return constant(build, a.array, a.label, build.node) if same else None
     left, right = a.expressions, b.expressions
     if a.type != b.type or left is None or right is None or not np.array_equal(left, right):
         return None
     hidden = any(then.frame.hides(Expr.of(e)) for e in left.reshape(-1))
-    return None if hidden else computed(left, a.type, build.node)
+    return None if hidden else computed(build, left, a.type, build.node)
 
 
 def _source(value: Value) -> Value:

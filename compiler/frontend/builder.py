@@ -22,7 +22,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from compiler.frontend.elements import Element, elements_of
 from compiler.frontend.faults import Fault, Faults
 from compiler.frontend.frames import Frame, Mark, Names
-from compiler.frontend.values import Value, computed
+from compiler.frontend.values import Value, computed, of_size, scalar
 from dialects.graph.base import GraphOp
 from dialects.graph.constant import ConstantOp, RangeOp, SizesOp
 from dialects.graph.fold_sizes import MAX_ELEMENTS, fold_sizes
@@ -77,10 +77,15 @@ class Builder:
                 return [known]
         op = op_type.of(*map(self.ssa, operands), **attributes)
         self._add(op, self.node)
-        values = [Value(t, r) for t, r in zip(op.result_tensors, op.results, strict=True)]
+        values = [Value(self, t, r) for t, r in zip(op.result_tensors, op.results, strict=True)]
         if not operands:  # a range is kept, and its contents may also be known
             values[0].contents = fold_sizes(op, [], EvaluationContext())
         return values
+
+    def value(self, ssa: SSAValue) -> Value:
+        """An SSA value that is a tensor, as a value of the import."""
+        assert isinstance(ssa.type, TensorType)
+        return Value(self, ssa.type, ssa)
 
     def ssa(self, value: Value) -> SSAValue:
         """The SSA value in the current function.
@@ -119,7 +124,7 @@ class Builder:
         """Append an operation, and return its results."""
         op.location = location(self.node if node is None else node)
         self.frame.block.add_op(op)
-        return [Value(r.type, r) for r in op.results if isinstance(r.type, TensorType)]
+        return [self.value(r) for r in op.results if isinstance(r.type, TensorType)]
 
     # ------------------------------------------------------------------ known contents
     def _fold(
@@ -131,7 +136,9 @@ class Builder:
         if len(op.results) != 1:
             return None
         contents = _evaluate(op, operands)
-        return None if contents is None else computed(contents, op.result_tensors[0], self.node)
+        if contents is None:
+            return None
+        return computed(self, contents, op.result_tensors[0], self.node)
 
     # ------------------------------------------------------------------ sizes of a run
     def new_size(self, hint: str) -> Expr:
@@ -171,32 +178,28 @@ class Builder:
     def element(self, element: Expr | Element) -> Value:
         """One element as i64[]."""
         if isinstance(element, Expr):
-            contents = np.empty((), object)
-            contents[()] = element
-            return computed(contents, t.tensor(t.i64, ()), self.node)
+            return of_size(self, element)
         if element not in self.frame.elements:
             self.frame.elements[element] = self._taken(element)
         return self.frame.elements[element]
 
     def _taken(self, element: Element) -> Value:
-        source = Value(element.source_type, element.source)
-        wide = source if source.element == t.i64 else self(CastOp, source, to=t.i64)
+        source = self.value(element.source)
+        wide = source.cast(t.i64)
         if source.type.count.constant == 1:
-            return self(ReshapeOp, wide, shape=[]) if source.rank else wide
-        flat = self(ReshapeOp, wide, shape=[source.type.count]) if source.rank > 1 else wide
-        index = Value(t.tensor(t.i64, ()), contents=np.array(element.index), node=self.node)
-        return self(GatherOp, flat, index, axis=0)
+            return wide.reshape([])
+        flat = wide.reshape([source.type.count]) if source.rank > 1 else wide
+        return self(GatherOp, flat, scalar(self, element.index, t.i64), axis=0)
 
     def _bound(self, source: SSAValue, hint: str) -> list[Expr]:
         """The sizes that the elements of a tensor become."""
         if source not in self.frame.bound:
-            value = Value(Element(source, 0).source_type, source)
+            value = self.value(source)
             sizes = [self.new_size(hint) for _ in range(value.type.count.constant or 0)]
             symbols = [s for e in sizes for s in e.symbols]
             self.computed |= dict.fromkeys(symbols, value)
             if sizes:
-                wide = value if value.element == t.i64 else self(CastOp, value, to=t.i64)
-                self.add(SizeOp.of(symbols, self.ssa(wide)))
+                self.add(SizeOp.of(symbols, self.ssa(value.cast(t.i64))))
             self.frame.bound[source] = sizes
         return self.frame.bound[source]
 

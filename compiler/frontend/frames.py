@@ -98,8 +98,8 @@ class Frame:
     def view(self, value: Value) -> Value:
         """This function's view of a value of an enclosing function."""
         if value not in self.views:
-            self.views[value] = Value(value.type, contents=value.contents, label=value.label,
-                                      node=value.node, origin=value)
+            self.views[value] = Value(value.build, value.type, contents=value.contents,
+                                      label=value.label, node=value.node, origin=value)
         return self.views[value]
 
     def capture(self, value: Value) -> SSAValue:
@@ -126,9 +126,9 @@ class Frame:
                 return value.ssa
         return None if self.outer is None else self.outer.outer_value(argument)
 
-    def argument(self, type_: TensorType) -> Value:
+    def argument(self, type_: TensorType) -> BlockArgument:
         """A new argument after the existing ones."""
-        return Value(type_, self.block.insert_arg(type_, len(self.block.args)))
+        return self.block.insert_arg(type_, len(self.block.args))
 
     def hides(self, size: Expr) -> bool:
         """Whether the caller does not know the size."""

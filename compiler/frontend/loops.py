@@ -98,7 +98,8 @@ class Loop:
         """The value of a counter in an iteration."""
         first = self.initial[k]
         assert first.expressions is not None
-        return computed(_objects(first.expressions + self.rates[k] * step), first.type)
+        grown = first.expressions + self.rates[k] * step
+        return computed(first.build, _objects(grown), first.type)
 
 
 def _objects(values: object) -> Array:
@@ -203,7 +204,7 @@ def _argument(build: Builder, loop: Loop, frame: Frame, k: int, step: Expr) -> V
     """The argument that represents a carried value in the body."""
     if k in loop.fixed:
         return frame.view(loop.initial[k])
-    argument = frame.argument(loop.type_of(k, lambda: build.new_size("size")))
+    argument = build.value(frame.argument(loop.type_of(k, lambda: build.new_size("size"))))
     if k in loop.rates:
         return loop.count(k, step)
     if k not in loop.opaque:  # an assumption, to be checked against the body
@@ -307,7 +308,7 @@ def _finish(
         raise Fault("its condition is always true, and nothing limits the number of iterations")
     told = {k: loop.count(k, loop.trip) for k in loop.rates if all_calls and loop.trip is not None}
     carried = [k for k in loop.varying if k not in told]
-    captured = _close(build, attempt, carried, None if all_calls else _or_true(going))
+    captured = _close(build, attempt, carried, None if all_calls else _or_true(build, going))
     for place, k in reversed([*enumerate(loop.varying)]):
         if k in told:
             frame.block.erase_arg(frame.block.args[place])
@@ -317,7 +318,7 @@ def _finish(
     types += [_stacked(build, loop, frame, v, all_calls, defines) for v in turn.stacked]
     results = iter(build.add(LoopOp.of(
         frame.name, attempt.counter, loop.trip,
-        None if all_calls else flag(build, _or_true(loop.condition)),
+        None if all_calls else flag(build, _or_true(build, loop.condition)),
         [build.ssa(loop.initial[k]) for k in carried], [build.ssa(v) for v in captured], types,
         defines)))
     last = [v if k in loop.fixed else told[k] if k in told else next(results)
@@ -337,8 +338,8 @@ def _close(
     return attempt.frame.close(values)
 
 
-def _or_true(condition: Value | None) -> Value:
-    return constant(np.array(True)) if condition is None else condition
+def _or_true(build: Builder, condition: Value | None) -> Value:
+    return constant(build, np.array(True)) if condition is None else condition
 
 
 def _stacked(

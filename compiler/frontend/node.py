@@ -1,6 +1,7 @@
-"""The base of nodes in all frontends: helpers with which importers build operations.
+"""The base of nodes in all frontends: what importers build operations with, besides formulas.
 
-`n(AddOp, x, y)` builds an operation and returns its value.
+`n(PadOp, x, low=..., high=...)` builds an operation and returns its value. What arithmetic and
+`formulas.py` can express is written with these instead: `x / (1 + abs(x))`.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ from xdsl.ir import Attribute
 
 from compiler.frontend.builder import Builder
 from compiler.frontend.faults import Fault
-from compiler.frontend.values import Value, computed, constant
+from compiler.frontend.values import Value, constant, of_size
 from dialects.graph.base import GraphOp
-from dialects.graph.shape import BroadcastOp, ReshapeOp, SliceOp, TransposeOp
-from dialects.graph.unary import CastOp
+from dialects.graph.constant import RangeOp
 from dialects.graph.window import Window
 from dialects.strata import types as t
 from dialects.strata.types import Array
@@ -44,31 +44,21 @@ class NodeBase:
     def __call__(self, op_type: type[GraphOp], *operands: Value, **attributes: Any) -> Value:
         return self.build(op_type, *operands, **attributes)
 
+    # ------------------------------------------------------------------ constants
     def constant(self, array: Array) -> Value:
-        return constant(np.asarray(array), node=self.name)
+        return constant(self.build, np.asarray(array), node=self.name)
 
     def of_size(self, size: Size) -> Value:
         """An i64 tensor of no dims that holds a size."""
-        contents = np.empty((), object)
-        contents[()] = Expr.of(size)
-        return computed(contents, t.tensor(t.i64, ()), self.name)
+        return of_size(self.build, size)
 
-    def cast(self, x: Value, element: Attribute) -> Value:
-        return x if x.element == element else self(CastOp, x, to=element)
+    def range(
+        self, count: Size, element: Attribute = t.i64, *, start: Size = 0, step: Size = 1
+    ) -> Value:
+        """start, start + step, ..., as many as `count`."""
+        return self(RangeOp, start=start, step=step, count=count, to=element)
 
-    def reshape(self, x: Value, shape: Sequence[Size]) -> Value:
-        """x in another shape; x itself if the shape is the same."""
-        return x if _has_shape(x, shape) else self(ReshapeOp, x, shape=list(shape))
-
-    def broadcast(self, x: Value, shape: Sequence[Size]) -> Value:
-        """x broadcast to a shape; x itself if it has that shape."""
-        return x if _has_shape(x, shape) else self(BroadcastOp, x, shape=list(shape))
-
-    def transpose(self, x: Value, perm: Sequence[int]) -> Value:
-        """x with permuted dims; x itself for the identity."""
-        same = list(perm) == list(range(x.rank))
-        return x if same else self(TransposeOp, x, perm=list(perm))
-
+    # ------------------------------------------------------------------ checks of a run
     def require(self, low: Size, values: Value, high: Size) -> None:
         """Add a run-time check that the elements of an integer tensor are in [low, high)."""
         self.build.require(low, values, high)
@@ -91,23 +81,10 @@ class NodeBase:
         """Entry k of the last dim."""
         if x.array is not None:
             return self.constant(x.array[..., k])
-        return self.part(x, x.rank - 1, k, 1)
-
-    def part(self, x: Value, axis: int, start: Size, size: Size, step: int = 1) -> Value:
-        """Entries of one axis from `start` on; x itself if these are all entries."""
-        if Expr.of(size) == x.shape[axis] and step == 1:
-            return x
-        starts, sizes, steps = [Expr.of(0)] * x.rank, list(x.shape), [1] * x.rank
-        starts[axis], sizes[axis], steps[axis] = Expr.of(start), Expr.of(size), step
-        return self(SliceOp, x, starts=starts, sizes=sizes, steps=steps)
-
+        return x.part(x.rank - 1, k, 1)
 
     def whole_windows(self, x: Value, window: Window) -> None:
         """Add a run-time check that windows are not larger than the padded spatial dims of x."""
         for dim, size in enumerate(x.shape[2:]):
             if least(window.room(size, dim)) < 0:
                 self.build.assume(0, "<=", window.room(size, dim))
-
-
-def _has_shape(x: Value, shape: Sequence[Size]) -> bool:
-    return x.shape == tuple(map(Expr.of, shape))

@@ -12,7 +12,6 @@ from compiler.frontend.onnx.element_types import onnx_type_names
 from compiler.frontend.onnx.functions import Functions, opsets_of, standard_body
 from compiler.frontend.onnx.ops import OpImporter, find_importer, importers
 from compiler.frontend.onnx.schema import find_definition, newest_opset
-from compiler.frontend.values import Value
 from dialects.strata import types as t
 
 _PLAIN = t.tensor(t.f32, (2, 2, 4, 4))
@@ -101,7 +100,7 @@ def _is_built_of_known(functions: Functions, name: str, inputs: int, version: in
     """Whether a definition that depends on the node has only what is read, for a plain node."""
     node = helper.make_node(name, [f"x{k}" for k in range(inputs)], ["y"])
     try:
-        body = standard_body(node, version, [Value(_PLAIN)] * inputs, {})
+        body = standard_body(node, version, [_PLAIN] * inputs, {})
     except ValueError:  # ONNX needs attributes for it that are no numbers
         return False
     known = [functions.supports(n, opsets_of(body)) for n in body.node]

@@ -19,7 +19,7 @@ from onnx import AttributeProto, helper
 from compiler.frontend.onnx.element_types import data_type_of
 from compiler.frontend.onnx.ops import find_importer
 from compiler.frontend.onnx.schema import Definition, find_definition, normalize
-from compiler.frontend.values import Value
+from dialects.strata.types import TensorType
 
 
 @dataclass
@@ -77,7 +77,7 @@ class Functions:
 
 
 def standard_body(
-    node: onnx.NodeProto, version: int, inputs: Sequence[Value | None],
+    node: onnx.NodeProto, version: int, inputs: Sequence[TensorType | None],
     attributes: Mapping[str, AttributeProto],
 ) -> onnx.FunctionProto:
     """ONNX's definition of a node's operator, for inputs of these types and these attributes.
@@ -96,7 +96,8 @@ def standard_body(
 
 
 def _built_body(
-    definition: Definition, version: int, node: onnx.NodeProto, inputs: Sequence[Value | None]
+    definition: Definition, version: int, node: onnx.NodeProto,
+    inputs: Sequence[TensorType | None],
 ) -> onnx.FunctionProto:
     types = [helper.make_tensor_type_proto(data_type_of(v.element), _dims(v)).SerializeToString()
              if v is not None else b"" for v in inputs]
@@ -129,8 +130,8 @@ def _with_attributes(
     return plain
 
 
-def _dims(value: Value) -> list[int | str]:
-    return [str(s) if s.constant is None else s.constant for s in value.shape]
+def _dims(type_: TensorType) -> list[int | str]:
+    return [str(s) if s.constant is None else s.constant for s in type_.shape]
 
 
 def opsets_of(function: onnx.FunctionProto) -> dict[str, int]:

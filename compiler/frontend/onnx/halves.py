@@ -21,8 +21,7 @@ def rounded_once(function: Importer) -> Importer:
     def widened(n: Node, x: Value, *others: Value | None) -> Value:
         if not t.is_half(x.element):
             return function(n, x, *others)
-        wide = [v if v is None or not t.is_half(v.element) else n.cast(v, t.f32)
-                for v in (x, *others)]
-        return n.cast(function(n, *wide), x.element)
+        wide = [v if v is None or not t.is_half(v.element) else v.cast(t.f32) for v in (x, *others)]
+        return function(n, *wide).cast(x.element)
 
     return widened

@@ -159,16 +159,15 @@ class _Importer:
         tensors = zip(graph.initializer, file.spans, strict=True)
         self.scope = Scope(opsets, self.build.frame, weights={
             **_without_spans(graph), **{t.name: (t, s) for t, s in tensors}})
-        for (name, type_), argument in zip(
-                types.items(), self.function.body.block.args, strict=True):
+        for name, argument in zip(types, self.function.body.block.args, strict=True):
             argument.name_hint = identifier(name)
-            self.scope.values[name] = Value(type_, argument)
+            self.scope.values[name] = self.build.value(argument)
         for name, array in constants.items():
-            self.scope.values[name] = constant(array, name, name)
+            self.scope.values[name] = constant(self.build, array, name, name)
         for name, form in structured.items():
             parts = [self.scope.values[part] for part in form.names(name)]
             self.scope.values[name] = whole(form, iter(p for p in parts if isinstance(p, Value)))
-        self.forms, self.table = dict(structured), Table()
+        self.forms, self.table = dict(structured), Table(self.build)
 
     def run(self, nodes: NamedNodes, declared: Iterable[onnx.ValueInfoProto]) -> ModuleOp:
         """The model's module, whose values must be as `declared`. Raises StrataError."""
@@ -240,7 +239,8 @@ class _Importer:
         if importer is None and not self.functions.defined(domain, node.op_type, version):
             raise Fault("it is not supported; the definition of an operator uses it")
         if importer is None:
-            body = standard_body(node, version, _tensors_only(inputs), attributes)
+            types = [None if v is None else v.type for v in _tensors_only(inputs)]
+            body = standard_body(node, version, types, attributes)
             return self._call(body, path, inputs, attributes)
         schema = find_schema(domain, node.op_type, version)
         for k in schema.lacking([v is not None for v in inputs]) if schema is not None else ():
@@ -355,7 +355,7 @@ class _Importer:
             if not sparse and is_text(tensor):
                 return self.table.tensor(tensor, name)
             array = self.file.dense(tensor) if sparse else self.file.tensor(tensor, span)
-            return constant(array, name, name)
+            return constant(self.build, array, name, name)
         except Fault as fault:
             self.faults.add(f"initializer '{name}': {fault.what}", hint=fault.hint)
             return Missing()

@@ -16,8 +16,7 @@ from compiler.frontend.onnx.element_types import element_type
 from compiler.frontend.onnx.load import OnnxFile
 from compiler.frontend.onnx.schema import attribute_kind
 from compiler.frontend.onnx.sequences import AnyValue
-from compiler.frontend.values import Value, computed
-from dialects.graph.constant import RangeOp
+from compiler.frontend.values import Number, Value, computed, scalar
 from dialects.strata import types as t
 from dialects.strata.types import Array
 from dialects.symbolic.expr import Expr, Size
@@ -187,17 +186,16 @@ class Node(NodeBase):
             raise Fault(f"axis {axis} is out of range for {rank} dims")
         return axis % rank
 
-    def scalar(self, number: float | bool, like: Value) -> Value:
+    def scalar(self, number: Number, like: Value) -> Value:
         """A constant of no dims in the element type of `like`."""
-        return self.constant(np.array(number).astype(like.type.dtype))
+        return scalar(self.build, number, like.element)
 
     def of_sizes(self, sizes: Sequence[Size]) -> Value:
         """An i64 tensor of one dim that holds sizes."""
         contents = np.empty(len(sizes), object)
         contents[:] = list(map(Expr.of, sizes))
-        return computed(contents, t.tensor(t.i64, contents.shape), self.name)
+        return computed(self.build, contents, t.tensor(t.i64, contents.shape), self.name)
 
     def positions(self, x: Value, axis: int) -> Value:
         """0, 1, ... along an axis of x, as i64 of a shape that broadcasts to x's."""
-        places = self(RangeOp, start=0, step=1, count=x.shape[axis], to=t.i64)
-        return self.reshape(places, [x.shape[axis], *[1] * (x.rank - axis - 1)])
+        return self.range(x.shape[axis]).reshape([x.shape[axis], *[1] * (x.rank - axis - 1)])

@@ -237,7 +237,7 @@ def _nothing(build: Builder, form: Form) -> AnyValue:
 
 def empty(build: Builder, element: Attribute, rank: int) -> Value:
     """A tensor without elements; of no dims, a zero."""
-    zero = constant(np.zeros((), t.dtype_of(element)), node=build.node)
+    zero = constant(build, np.zeros((), t.dtype_of(element)), node=build.node)
     return build(BroadcastOp, zero, shape=[0] * rank) if rank else zero
 
 
@@ -272,7 +272,7 @@ def at_run(build: Builder, value: Items | Run, rank: int | None = None) -> Run:
     if rank is None:
         raise Fault("its sequence is empty, and nothing tells the number of dims of its tensors")
     if not value.items:
-        return Run(empty(build, value.element, 1), constant(np.zeros((0, rank), np.int64)))
+        return Run(empty(build, value.element, 1), constant(build, np.zeros((0, rank), np.int64)))
     rows = [shape_row(build, v) for v in value.items]
     flat = [flattened(build, v) for v in value.items]
     if len(rows) == 1:

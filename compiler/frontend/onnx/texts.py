@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from compiler.frontend.builder import Builder
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.sequences import AnyValue, Texts
 from compiler.frontend.values import Value, constant
@@ -36,11 +37,12 @@ MOVED: dict[str, tuple[Sequence[int], bool]] = {
 class Table:
     """The strings of a model, each with its place."""
 
+    build: Builder
     places: dict[str, int] = field(default_factory=dict[str, int])
 
     def constant(self, texts: Sequence[bytes | str], shape: Sequence[int], name: str) -> Texts:
         found = [self.places.setdefault(_decoded(text), len(self.places)) for text in texts]
-        return Texts(constant(np.array(found, np.int64).reshape(shape), name, name))
+        return Texts(constant(self.build, np.array(found, np.int64).reshape(shape), name, name))
 
     def tensor(self, tensor: onnx.TensorProto, name: str) -> Texts:
         """Raises Fault when its strings do not fill its shape."""

@@ -125,11 +125,10 @@ class Importer:
         self.function = FuncOp.of("main", [self.signature.shown(n) for n in types],
                                   list(types.values()))
         self.build = Builder(self.function.body.block, WeightStore())
-        self.values: dict[str, Any] = dict(inputs.constants())
-        for (name, type_), argument in zip(
-                types.items(), self.function.body.block.args, strict=True):
+        self.values: dict[str, Any] = dict(inputs.constants(self.build))
+        for name, argument in zip(types, self.function.body.block.args, strict=True):
             argument.name_hint = identifier(name)
-            self.values[name] = Value(type_, argument)
+            self.values[name] = self.build.value(argument)
 
     def run(self, ranges: Mapping[Any, Any], guards: Sequence[Relation] = ()) -> FuncOp:
         """The program's function. Raises StrataError."""
@@ -185,7 +184,7 @@ class Importer:
         found = module
         for part in node.target.split("."):
             found = getattr(found, part)
-        return constant_of(found, node.target) if hasattr(found, "dtype") else found
+        return constant_of(self.build, found, node.target) if hasattr(found, "dtype") else found
 
     def _try(self, node: Any, values: dict[str, Any]) -> Any:
         """A node's result; missing when it has a problem, which is noted."""
@@ -215,7 +214,7 @@ class Importer:
         except (Fault, AttributeError):
             return Missing()
         block = self.function.body.block
-        return Value(type_, block.insert_arg(type_, len(block.args)))
+        return self.build.value(block.insert_arg(type_, len(block.args)))
 
     def _import(self, node: Any, values: dict[str, Any]) -> Any:
         op, meta = without_mutation(node) or _op_name(node), node.meta.get("val")
@@ -302,7 +301,7 @@ def _as_promised(n: Node, values: Sequence[Value]) -> list[Value]:
     for value, type_ in zip(values, n.results, strict=False):
         if type_ is not None and value.rank != type_.rank:
             raise AssertionError(f"{n.op} gives {value.type.short} instead of {type_.short}")
-        found.append(value if type_ is None else n.cast(value, type_.element))
+        found.append(value if type_ is None else value.cast(type_.element))
     return found
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from compiler.diagnostics import some_of
 from compiler.frontend import ImportOptions
+from compiler.frontend.builder import Builder
 from compiler.frontend.faults import Fault, Faults
 from compiler.frontend.torch.guards import Relation
 from compiler.frontend.torch.sizes import Sizes
@@ -52,7 +53,7 @@ class Inputs:
         self._check_integers(bound)
         return types
 
-    def constants(self) -> dict[str, Value]:
+    def constants(self, build: Builder) -> dict[str, Value]:
         """The values of the weights that something uses."""
         values: dict[str, Value] = {}
         for name, _ in self._tensors():
@@ -60,7 +61,7 @@ class Inputs:
                 continue
             label = self.labels.get(name, name)
             try:
-                values[name] = constant_of(self.weights[name], label)
+                values[name] = constant_of(build, self.weights[name], label)
             except Fault as fault:
                 self.faults.add(f"weight '{label}': {fault.what}", hint=fault.hint)
         return values

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from xdsl.ir import Attribute
 
 from compiler.frontend.faults import Fault
 from compiler.frontend.node import NodeBase, fixed
-from compiler.frontend.values import Value
-from dialects.graph.constant import RangeOp
-from dialects.strata import types as t
+from compiler.frontend.values import Number, Value, scalar
 from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr, Size
 
@@ -68,22 +65,16 @@ class Node(NodeBase):
         return [fixed(s, what) for s in sizes]
 
     # ------------------------------------------------------------------ small things to build with
-    def scalar(self, number: Size | float | bool, element: Attribute) -> Value:
+    def scalar(self, number: Number, element: Attribute) -> Value:
         """A constant, or a size, of no dims."""
-        if isinstance(number, Expr):
-            return self.cast(self.of_size(number), element)
-        return self.constant(np.array(number).astype(t.tensor(element, ()).dtype))
-
-    def range(self, count: Size, element: Attribute = t.i64, start: Size = 0) -> Value:
-        """start, start + 1, ..."""
-        return self(RangeOp, start=Expr.of(start), step=1, count=Expr.of(count), to=element)
+        return scalar(self.build, number, element)
 
     def swap(self, x: Value, first: int = -2, second: int = -1) -> Value:
         """x with two dims exchanged."""
         perm = list(range(x.rank))
         perm[first], perm[second] = perm[second], perm[first]
-        return self.transpose(x, perm)
+        return x.transpose(perm)
 
     def channelwise(self, x: Value, rank: int) -> Value:
         """A parameter with one element per channel, shaped to fit [n, c, s...] of this rank."""
-        return self.reshape(x, [x.type.count, *[1] * (rank - 2)])
+        return x.reshape([x.type.count, *[1] * (rank - 2)])

@@ -64,8 +64,7 @@ def real_of(n: Node, arguments: Sequence[Any]) -> Real | float:
             return float(function.on_floats(*known))
         except (ArithmeticError, ValueError) as error:
             raise Fault(f"at these sizes it fails: {error}") from None
-    values = [n.scalar(a, t.f64) if not isinstance(a, Value) else n.cast(a, t.f64)
-              for a in arguments]
+    values = [n.scalar(a, t.f64) if not isinstance(a, Value) else a.cast(t.f64) for a in arguments]
     for op in function.ops:
         values = [n(op, *values)]
     return Real(**vars(values[0]))

@@ -7,6 +7,7 @@ from typing import Any
 
 from xdsl.ir import Attribute
 
+from compiler.frontend.builder import Builder
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.library import torch_module
 from compiler.frontend.torch.sizes import Sizes
@@ -43,11 +44,11 @@ def type_of(tensor: Any, sizes: Sizes) -> TensorType:
     return t.tensor(element_of(tensor.dtype), sizes.shape(tensor.shape))
 
 
-def constant_of(tensor: Any, label: str) -> Value:
+def constant_of(build: Builder, tensor: Any, label: str) -> Value:
     """A weight, on the tensor's own memory where that is contiguous. Raises Fault."""
     element_of(tensor.dtype)
     if tensor.is_meta or "Fake" in type(tensor).__name__:
         raise Fault(f"'{label}' has no data", "export the model with real weights")
     if str(tensor.layout) != "torch.strided":
         raise Fault(f"'{label}' is of the layout {tensor.layout}; only dense tensors are supported")
-    return constant(to_numpy(tensor.resolve_conj().resolve_neg()), label, label)
+    return constant(build, to_numpy(tensor.resolve_conj().resolve_neg()), label, label)

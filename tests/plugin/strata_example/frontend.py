@@ -15,7 +15,6 @@ from xdsl.dialects.builtin import ModuleOp
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend import ImportedModel, ImportOptions
 from compiler.frontend.builder import Builder
-from compiler.frontend.values import Value
 from dialects.graph import AbsOp, AddOp, ExpOp, MulOp, SubOp, TanhOp
 from dialects.graph.base import ShapeError
 from dialects.strata.func import FuncOp
@@ -38,8 +37,8 @@ def load_model(model: str, options: ImportOptions) -> ImportedModel:
              for keyword, name, *shape in filter(None, lines) if keyword == "input"}
     function = FuncOp.of("main", list(types), list(types.values()))
     build, problems = Builder(function.body.block, WeightStore()), list[Problem]()
-    values = {name: Value(type_, argument) for (name, type_), argument in zip(
-        types.items(), function.body.block.args, strict=True)}
+    values = {name: build.value(argument)
+              for name, argument in zip(types, function.body.block.args, strict=True)}
     for number, line in enumerate(lines, 1):
         try:
             if line[1:2] == ["="]:

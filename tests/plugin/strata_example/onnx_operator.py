@@ -19,7 +19,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects.graph import AbsOp, AddOp, DivOp, MulOp, SqrtOp
+from dialects.graph import AddOp, MulOp, SqrtOp
 from dialects.graph.base import Attributes, Build, CompositeOp
 from dialects.graph.composite import scalar
 from dialects.semantics.evaluation import EvaluationContext
@@ -29,8 +29,7 @@ from dialects.strata.types import Array, TensorType
 @onnx_op("ScaledSoftsign", domain="com.example")
 def scaled_softsign(n: Node, x: Value) -> Value:
     """scale * x / (1 + |x|), for each element."""
-    softsign = n(DivOp, x, n(AddOp, n.scalar(1, x), n(AbsOp, x)))
-    return n(MulOp, softsign, n.scalar(n.real("scale", 1.0), x))
+    return x / (1 + abs(x)) * n.real("scale", 1.0)
 
 
 @irdl_op_definition

@@ -9,11 +9,9 @@ from __future__ import annotations
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.values import Value
-from dialects.graph import AbsOp, AddOp, DivOp, MulOp
 
 
 @aten_op("example.scaled_softsign.default")
 def scaled_softsign(n: Node, x: Value, scale: float) -> Value:
     """scale * x / (1 + |x|), for each element."""
-    softsign = n(DivOp, x, n(AddOp, n.scalar(1, x.element), n(AbsOp, x)))
-    return n(MulOp, softsign, n.scalar(scale, x.element))
+    return x / (1 + abs(x)) * scale

@@ -2,7 +2,7 @@
 
     @onnx_op("Softsign")
     def softsign(n: Node, x: Value) -> Value:
-        return n(DivOp, x, n(AddOp, n.scalar(1, x), n(AbsOp, x)))
+        return x / (1 + abs(x))
 
 The function gets its node and one argument per input, None for one that is left out. It returns
 one value or a list of them; outputs that it does not return must not be used. It raises Fault for

@@ -7,6 +7,7 @@ from math import floor, isfinite
 
 import numpy as np
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
@@ -19,15 +20,11 @@ from dialects.graph.activation import (
     HardSwishOp,
     LeakyReluOp,
     ReluOp,
-    SiluOp,
     SoftplusOp,
 )
 from dialects.graph.base import GraphOp
-from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
-from dialects.graph.exponential import Expm1Op
-from dialects.graph.logic import GreaterOp, LessOp, WhereOp
-from dialects.graph.normalization import LogSoftmaxOp, SoftmaxOp
-from dialects.graph.unary import AbsOp, NotOp, SigmoidOp, TanhOp
+from dialects.graph.logic import GreaterOp, LessOp
+from dialects.graph.normalization import LogSoftmaxOp
 from dialects.strata import types as t
 from dialects.symbolic.size_products import product
 
@@ -65,21 +62,21 @@ def elu(n: Node, x: Value) -> Value:
 def selu(n: Node, x: Value) -> Value:
     """gamma * elu(x)."""
     alpha, gamma = n.real("alpha", 1.6732632), n.real("gamma", 1.0507010)
-    return n(MulOp, n.scalar(gamma, x), n(EluOp, x, alpha=alpha))
+    return gamma * n(EluOp, x, alpha=alpha)
 
 
 @onnx_op("Celu")
 def celu(n: Node, x: Value) -> Value:
     """x from 0 on, alpha * (exp(x / alpha) - 1) below."""
     alpha = n.scalar(n.real("alpha", 1.0), x)
-    bent = n(MulOp, alpha, n(Expm1Op, n(DivOp, x, alpha)))
-    return n(WhereOp, n(GreaterOp, x, n.scalar(0, x)), x, bent)
+    bent = alpha * f.expm1(x / alpha)
+    return f.where(x > 0, x, bent)
 
 
 @onnx_op("ThresholdedRelu")
 def thresholded_relu(n: Node, x: Value) -> Value:
-    above = n(GreaterOp, x, n.scalar(n.real("alpha", 1.0), x))
-    return n(WhereOp, above, x, n.scalar(0, x))
+    above = x > n.real("alpha", 1.0)
+    return f.where(above, x, 0)
 
 
 @onnx_op("Shrink", since=9)
@@ -90,7 +87,7 @@ def shrink(n: Node, x: Value) -> Value:
         return _shrunk_integers(n, x, bias, limit)
     by, zero = n.scalar(bias, x), n.scalar(0, x)
     low, high = (n(op, x, n.scalar(end, x)) for op, end in ((LessOp, -limit), (GreaterOp, limit)))
-    return n(WhereOp, low, n(AddOp, x, by), n(WhereOp, high, n(SubOp, x, by), zero))
+    return f.where(low, x + by, f.where(high, x - by, zero))
 
 
 def _shrunk_integers(n: Node, x: Value, bias: float, limit: float) -> Value:
@@ -102,18 +99,17 @@ def _shrunk_integers(n: Node, x: Value, bias: float, limit: float) -> Value:
     if not (isfinite(bias) and isfinite(limit)):
         raise Fault(f"bias {bias} and lambd {limit} must be finite, as {x.type.short} is")
     end, zero = floor(limit), n.scalar(0, x)
-    low, high = _below(n, x, -end), n(NotOp, _below(n, x, end + 1))
-    return n(WhereOp, low, _moved(n, x, bias),
-             n(WhereOp, high, _moved(n, x, -bias), zero))
+    low, high = _below(n, x, -end), ~_below(n, x, end + 1)
+    return f.where(low, _moved(n, x, bias), f.where(high, _moved(n, x, -bias), zero))
 
 
 def _moved(n: Node, x: Value, by: float) -> Value:
     """Integers plus a real number, rounded towards zero; beyond the type they wrap around."""
     whole = floor(by)
-    moved = n(AddOp, x, _wrapped(n, whole, x))
+    moved = x + _wrapped(n, whole, x)
     if whole == by:
         return moved
-    return n(WhereOp, _below(n, x, -whole), n(AddOp, x, _wrapped(n, whole + 1, x)), moved)
+    return f.where(_below(n, x, -whole), x + _wrapped(n, whole + 1, x), moved)
 
 
 def _wrapped(n: Node, number: int, like: Value) -> Value:
@@ -126,19 +122,19 @@ def _below(n: Node, x: Value, end: int) -> Value:
     """x < end, where the end may lie outside of the element type."""
     limits = np.iinfo(x.type.dtype)
     if limits.min <= end <= limits.max:
-        return n(LessOp, x, n.scalar(end, x))
+        return x < end
     return n.constant(np.array(end > limits.max))
 
 
 @onnx_op("Softsign")
 def softsign(n: Node, x: Value) -> Value:
     """x / (1 + |x|)."""
-    return n(DivOp, x, n(AddOp, n.scalar(1, x), n(AbsOp, x)))
+    return x / (1 + abs(x))
 
 
 @onnx_op("PRelu", since=7)
 def p_relu(n: Node, x: Value, slope: Value) -> Value:
-    return n(WhereOp, n(LessOp, x, n.scalar(0, x)), n(MulOp, slope, x), x)
+    return f.where(x < 0, slope * x, x)
 
 
 @onnx_op("Swish")
@@ -146,14 +142,14 @@ def swish(n: Node, x: Value) -> Value:
     """x * sigmoid(alpha * x)."""
     alpha = n.real("alpha", 1.0)
     if alpha == 1.0:
-        return n(SiluOp, x)
-    return n(MulOp, x, n(SigmoidOp, n(MulOp, n.scalar(alpha, x), x)))
+        return f.silu(x)
+    return x * f.sigmoid(alpha * x)
 
 
 @onnx_op("Mish")
 def mish(n: Node, x: Value) -> Value:
     """x * tanh(softplus(x))."""
-    return n(MulOp, x, n(TanhOp, n(SoftplusOp, x)))
+    return x * f.tanh(f.softplus(x))
 
 
 # ---------------------------------------------------------------------- clip
@@ -166,7 +162,7 @@ def clip_by_attributes(n: Node, x: Value) -> Value:
 
 @onnx_op("Clip", since=11)
 def clip(n: Node, x: Value, low: Value | None = None, high: Value | None = None) -> Value:
-    limits = [n.reshape(v, ()) for v in (low, high) if v is not None]
+    limits = [v.reshape(()) for v in (low, high) if v is not None]
     if not limits:
         return x
     return n(ClipOp, x, *limits, has_min=low is not None, has_max=high is not None)
@@ -175,7 +171,7 @@ def clip(n: Node, x: Value, low: Value | None = None, high: Value | None = None)
 # ---------------------------------------------------------------------- softmax
 @onnx_op("Softmax", since=13)
 def softmax(n: Node, x: Value) -> Value:
-    return n(SoftmaxOp, x, axis=n.axis(n.integer("axis", -1), x.rank))
+    return f.softmax(x, axis=n.axis(n.integer("axis", -1), x.rank))
 
 
 @onnx_op("LogSoftmax", since=13)
@@ -185,7 +181,7 @@ def log_softmax(n: Node, x: Value) -> Value:
 
 @onnx_op("Softmax")
 def softmax_of_matrix(n: Node, x: Value) -> Value:
-    return _of_matrix(n, x, lambda y: n(SoftmaxOp, y, axis=y.rank - 1))
+    return _of_matrix(n, x, lambda y: f.softmax(y, axis=y.rank - 1))
 
 
 @onnx_op("LogSoftmax")
@@ -196,5 +192,5 @@ def log_softmax_of_matrix(n: Node, x: Value) -> Value:
 def _of_matrix(n: Node, x: Value, function: Callable[[Value], Value]) -> Value:
     """Before opset 13 x counts as a matrix, with the dims from `axis` on as its columns."""
     axis = n.axis(n.integer("axis", 1), x.rank)
-    rows = n.reshape(x, [*x.shape[:axis], product(x.shape[axis:])])
-    return n.reshape(function(rows), x.shape)
+    rows = x.reshape([*x.shape[:axis], product(x.shape[axis:])])
+    return function(rows).reshape(x.shape)

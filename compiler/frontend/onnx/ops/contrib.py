@@ -7,14 +7,14 @@ Their numbers of inputs and their attributes stand in
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from functools import reduce, wraps
+from functools import wraps
 from typing import Any
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects.graph.elementwise import AddOp
 from dialects.symbolic.expr import Expr, Size
 
 DOMAIN = "com.microsoft"
@@ -47,9 +47,9 @@ def with_ranks(function: Any, ranks: tuple[Ranks, ...]) -> Any:
     return checked
 
 
-def total(n: Node, *terms: Value | None) -> Value:
+def total(*terms: Value | None) -> Value:
     """The sum of those terms that are given; the first one must be."""
-    return reduce(lambda a, b: n(AddOp, a, b), [v for v in terms if v is not None])
+    return f.total(v for v in terms if v is not None)
 
 
 def refuse(n: Node, *flags: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.activation import clip, softsign
@@ -18,8 +19,6 @@ from dialects.graph.activation import (
     SoftplusOp,
 )
 from dialects.graph.base import GraphOp
-from dialects.graph.elementwise import MulOp
-from dialects.graph.normalization import SoftmaxOp
 from dialects.graph.unary import SigmoidOp, TanhOp
 from dialects.symbolic.size_products import product
 
@@ -31,39 +30,39 @@ def gelu(n: Node, x: Value) -> Value:
 
 @contrib_op("BiasGelu")
 def bias_gelu(n: Node, x: Value, bias: Value) -> Value:
-    return gelu(n, total(n, x, bias))
+    return gelu(n, total(x, bias))
 
 
 @contrib_op("FastGelu")
 def fast_gelu(n: Node, x: Value, bias: Value | None = None) -> Value:
-    return n(GeluOp, total(n, x, bias), approximate="tanh")
+    return n(GeluOp, total(x, bias), approximate="tanh")
 
 
 @contrib_op("QuickGelu")
 def quick_gelu(n: Node, x: Value) -> Value:
     """x * sigmoid(alpha * x)."""
-    return n(MulOp, x, n(SigmoidOp, n(MulOp, n.scalar(n.real("alpha", 1.702), x), x)))
+    return x * f.sigmoid(n.real("alpha", 1.702) * x)
 
 
 @contrib_op("ScaledSiLU")
 def scaled_silu(n: Node, x: Value, scale: Value | None = None) -> Value:
     """z * sigmoid(z), z = scale * x."""
-    factor = n.scalar(n.real("alpha", 1.0), x) if scale is None else n.cast(scale, x.element)
-    scaled = n(MulOp, n.reshape(factor, ()), x)
-    return n(MulOp, scaled, n(SigmoidOp, scaled))
+    factor = n.scalar(n.real("alpha", 1.0), x) if scale is None else scale.cast(x.element)
+    scaled = factor.reshape(()) * x
+    return scaled * f.sigmoid(scaled)
 
 
 @contrib_op("BiasSplitGelu", ranks=(SOME, 1))
 def bias_split_gelu(n: Node, x: Value, bias: Value) -> Value:
     """left * gelu(right), the two halves of the last dim of x + bias."""
-    both, half = total(n, x, bias), share(n, bias.shape[0], 2, "halves")
-    left, right = (n.part(both, x.rank - 1, k * half, half) for k in (0, 1))
-    return n(MulOp, left, gelu(n, right))
+    both, half = total(x, bias), share(n, bias.shape[0], 2, "halves")
+    left, right = (both.part(x.rank - 1, k * half, half) for k in (0, 1))
+    return left * gelu(n, right)
 
 
 @contrib_op("BiasAdd")
 def bias_add(n: Node, x: Value, bias: Value, skip: Value) -> Value:
-    return total(n, x, bias, skip)
+    return total(x, bias, skip)
 
 
 @contrib_op("BiasSoftmax")
@@ -78,10 +77,10 @@ def bias_softmax(n: Node, x: Value, bias: Value) -> Value:
         if outer < 0:
             raise Fault(f"{bias.type.short} does not fit {x.type.short} from axis {axis} on")
         ones = [1] * (x.rank - bias.rank)
-        bias = n.reshape(bias, [*bias.shape[:outer], *ones, *bias.shape[outer:]])
-    scores = total(n, x, bias)
-    rows = n.reshape(scores, [*x.shape[:axis], product(x.shape[axis:])])
-    return n.reshape(n(SoftmaxOp, rows, axis=axis), x.shape)
+        bias = bias.reshape([*bias.shape[:outer], *ones, *bias.shape[outer:]])
+    scores = total(x, bias)
+    rows = scores.reshape([*x.shape[:axis], product(x.shape[axis:])])
+    return f.softmax(rows, axis=axis).reshape(x.shape)
 
 
 # ---------------------------------------------------------------------- after another operator

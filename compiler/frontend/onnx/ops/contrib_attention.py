@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import (
@@ -24,22 +25,7 @@ from compiler.frontend.onnx.ops.contrib import (
 from compiler.frontend.onnx.ops.quantization import matmul_integer
 from compiler.frontend.onnx.ops.slicing import entry, take
 from compiler.frontend.values import Value
-from dialects.graph.constant import RangeOp
-from dialects.graph.contraction import MatmulOp
-from dialects.graph.elementwise import MulOp
 from dialects.graph.inference import certainly_differ
-from dialects.graph.logic import (
-    AndOp,
-    EqualOp,
-    GreaterEqualOp,
-    GreaterOp,
-    LessEqualOp,
-    LessOp,
-    WhereOp,
-)
-from dialects.graph.normalization import SoftmaxOp
-from dialects.graph.shape import ConcatOp
-from dialects.graph.unary import ReciprocalOp, SqrtOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr, Size
 
@@ -52,14 +38,14 @@ def split_heads(n: Node, x: Value, heads: int) -> Value:
     """[b, s, h*d] -> [b, h, s, d]."""
     if x.rank != 3:
         raise Fault(f"{x.type.short} should have 3 dims: batch, sequence, heads * head size")
-    apart = n.reshape(x, [*x.shape[:2], heads, share(n, x.shape[2], heads, "heads")])
-    return n.transpose(apart, [0, 2, 1, 3])
+    apart = x.reshape([*x.shape[:2], heads, share(n, x.shape[2], heads, "heads")])
+    return apart.transpose([0, 2, 1, 3])
 
 
-def merge_heads(n: Node, x: Value) -> Value:
+def merge_heads(x: Value) -> Value:
     """[b, h, s, d] -> [b, s, h*d]."""
     batch, heads, length, size = x.shape
-    return n.reshape(n.transpose(x, [0, 2, 1, 3]), [batch, length, heads * size])
+    return x.transpose([0, 2, 1, 3]).reshape([batch, length, heads * size])
 
 
 def columns(n: Node, x: Value, sizes: Sequence[Size]) -> list[Value]:
@@ -68,14 +54,13 @@ def columns(n: Node, x: Value, sizes: Sequence[Size]) -> list[Value]:
     if certainly_differ(starts[-1], x.shape[-1]):
         raise Fault(f"{x.type.short} does not consist of {' + '.join(map(str, sizes))} columns")
     n.build.assume(x.shape[-1], "==", starts[-1])
-    return [n.part(x, x.rank - 1, start, size)
-            for start, size in zip(starts, sizes, strict=False)]
+    return [x.part(x.rank - 1, start, size) for start, size in zip(starts, sizes, strict=False)]
 
 
 def places(n: Node, count: Size, start: Size = 0, column: bool = False) -> Value:
     """start, start + 1, ... as i64: [count], or [count, 1] for a column."""
-    range_ = n(RangeOp, start=start, step=1, count=count, to=t.i64)
-    return n.reshape(range_, [count, 1]) if column else range_
+    range_ = n.range(count, start=start)
+    return range_.reshape([count, 1]) if column else range_
 
 
 def lowest(n: Node, like: Value) -> Value:
@@ -89,8 +74,8 @@ def score_scale(n: Node, q: Value, k: Value) -> Value:
     given, size = n.real("scale"), k.shape[-1] if k.shape[-1].constant else q.shape[-1]
     if given or size.constant:
         return n.scalar(given or (size.constant or 1) ** -0.5, q)
-    root = n(SqrtOp, n.cast(n.of_size(size), t.f32))
-    return n.cast(n(ReciprocalOp, root), q.element)
+    root = f.sqrt(n.of_size(size).cast(t.f32))
+    return f.reciprocal(root).cast(q.element)
 
 
 def attend(
@@ -100,14 +85,14 @@ def attend(
 
     With `past` given, query i sees the keys up to past + i only.
     """
-    product = n(MatmulOp, q, n.transpose(k, [0, 1, 3, 2]))
-    scores = total(n, n(MulOp, product, score_scale(n, q, k)), *masks)
+    product = q @ k.transpose([0, 1, 3, 2])
+    scores = total(product * score_scale(n, q, k), *masks)
     if past is not None:
         now = places(n, q.shape[2], past, column=True)
-        seen = n(LessEqualOp, places(n, k.shape[2]), now)
-        scores = n(WhereOp, seen, scores, lowest(n, scores))
-    weights = n(SoftmaxOp, scores, axis=3)
-    return n(MatmulOp, weights, v), weights
+        seen = places(n, k.shape[2]) <= now
+        scores = f.where(seen, scores, lowest(n, scores))
+    weights = f.softmax(scores, axis=3)
+    return weights @ v, weights
 
 
 def key_mask(n: Node, mask: Value | None, q: Value, keys: Expr) -> Value | None:
@@ -121,35 +106,34 @@ def key_mask(n: Node, mask: Value | None, q: Value, keys: Expr) -> Value | None:
     batch, _, length, _ = q.shape
     zero, filtered = n.scalar(0, q), n.scalar(n.real("mask_filter_value", -10000.0), q)
     if mask.rank == 1:
-        return n(WhereOp, _inside(n, mask, batch, keys), zero, filtered)
-    counts = n(GreaterOp, mask, n.scalar(0, mask))
+        return f.where(_inside(n, mask, batch, keys), zero, filtered)
+    counts = mask > 0
     if mask.rank == 2:
-        counts = n.reshape(counts, [batch, 1, 1, mask.shape[1]])
+        counts = counts.reshape([batch, 1, 1, mask.shape[1]])
     elif mask.rank == 3:
-        counts = n.reshape(counts, [batch, 1, *mask.shape[1:]])
+        counts = counts.reshape([batch, 1, *mask.shape[1:]])
     else:
         counts = take(n, counts, [Expr.of(0), Expr.of(0), keys - length, Expr.of(0)],
                       [batch, Expr.of(1), length, keys], [1] * 4)
-    return n(WhereOp, counts, zero, filtered)
+    return f.where(counts, zero, filtered)
 
 
 def _inside(n: Node, ends: Value, batch: Expr, keys: Expr) -> Value:
     """Which keys lie before the ends and, if these are given, not before the beginnings."""
     spots, shape = places(n, keys), [batch, 1, 1, 1]
-    bounds = n.cast(ends, t.i64)
+    bounds = ends.cast(t.i64)
     if bounds.shape[0] == batch * 3 + 2:
         raise Fault("a mask of 3 * batch + 2 lengths and offsets is not supported",
                     "export the model with a mask of 0 and 1 per key")
     if bounds.shape[0] != batch * 2:
-        return n(LessOp, spots, n.reshape(bounds, shape))
-    last, first = (n.reshape(n.part(n.reshape(bounds, [2, batch]), 0, k, 1), shape)
-                   for k in (0, 1))
-    return n(AndOp, n(LessOp, spots, last), n(GreaterEqualOp, spots, first))
+        return spots < bounds.reshape(shape)
+    last, first = (bounds.reshape([2, batch]).part(0, k, 1).reshape(shape) for k in (0, 1))
+    return (spots < last) & (spots >= first)
 
 
-def appended(n: Node, past: Value | None, new: Value) -> Value:
+def appended(past: Value | None, new: Value) -> Value:
     """[b, h, p + s, d]."""
-    return new if past is None else n(ConcatOp, past, new, axis=2)
+    return new if past is None else f.concat([past, new], axis=2)
 
 
 # ---------------------------------------------------------------------- projection included
@@ -160,7 +144,7 @@ def attention(
 ) -> list[Value]:
     """Results: [b, s, h*e], and the keys and values including the past, [2, b, h, p + s, d]."""
     refuse_inputs(past_sequence_length=past_length)
-    return _self_attention(n, total(n, n(MatmulOp, x, weights), bias), mask, past, scores)
+    return _self_attention(n, total(x @ weights, bias), mask, past, scores)
 
 
 @contrib_op("QAttention", ranks=(3, 2, 1, None, None, range(1, 5), None, None, 5))
@@ -171,9 +155,9 @@ def quantized_attention(
 ) -> list[Value]:
     """The projection is a product of integers."""
     product = matmul_integer(n, x, weights, x_zero, weight_zero)
-    scale = n(MulOp, n.reshape(x_scale, ()), weight_scale)
-    real = n(MulOp, n.cast(product, scale.element), scale)
-    return _self_attention(n, total(n, real, bias), mask, past, None)
+    scale = x_scale.reshape(()) * weight_scale
+    real = product.cast(scale.element) * scale
+    return _self_attention(n, total(real, bias), mask, past, None)
 
 
 def _self_attention(
@@ -185,15 +169,15 @@ def _self_attention(
     if len(sizes) != 3:
         raise Fault(f"qkv_hidden_sizes is {sizes}; there must be three")
     q, k, v = (split_heads(n, x, heads) for x in columns(n, projected, sizes))
-    old = [None, None] if past is None else [entry(n, past, index) for index in (0, 1)]
+    old = [None, None] if past is None else [entry(past, index) for index in (0, 1)]
     before = Expr.of(0) if past is None else past.shape[3]
-    k, v = appended(n, old[0], k), appended(n, old[1], v)
+    k, v = appended(old[0], k), appended(old[1], v)
     masks = [key_mask(n, mask, q, k.shape[2]), scores]
     y, _ = attend(n, q, k, v, masks, before if n.flag("unidirectional") else None)
     if not n.wants(1):
-        return [merge_heads(n, y)]
-    present = [n.reshape(state, [1, *state.shape]) for state in (k, v)]
-    return [merge_heads(n, y), n(ConcatOp, *present, axis=0)]
+        return [merge_heads(y)]
+    present = [state.reshape([1, *state.shape]) for state in (k, v)]
+    return [merge_heads(y), f.concat(present, axis=0)]
 
 
 # ---------------------------------------------------------------------- keys and values given
@@ -211,11 +195,11 @@ def multi_head_attention(
     """
     refuse_inputs(past_sequence_length=past_length, cache_indirection=indirection)
     q, k, v = _heads(n, query, key, value, bias)
-    k, v = appended(n, past_key, k), appended(n, past_value, v)
+    k, v = appended(past_key, k), appended(past_value, v)
     before = Expr.of(0) if past_key is None else past_key.shape[2]
     masks = [key_mask(n, mask, q, k.shape[2]), scores]
     y, weights = attend(n, q, k, v, masks, before if n.flag("unidirectional") else None)
-    return [merge_heads(n, y), k, v, weights]
+    return [merge_heads(y), k, v, weights]
 
 
 def _heads(
@@ -226,7 +210,7 @@ def _heads(
     given = _unpacked(n, query, key, value)
     if bias is not None:
         widths = [x.shape[-1] if x.rank == 3 else x.shape[1] * x.shape[3] for x in given]
-        given = [x if x.rank == 4 else total(n, x, b)
+        given = [x if x.rank == 4 else total(x, b)
                  for x, b in zip(given, columns(n, bias, widths), strict=True)]
     return [x if x.rank == 4 else split_heads(n, x, heads) for x in given]
 
@@ -235,19 +219,19 @@ def _unpacked(n: Node, query: Value, key: Value | None, value: Value | None) -> 
     if key is None and query.rank == 3:
         return columns(n, query, [share(n, query.shape[2], 3, "parts")] * 3)
     if key is None:
-        return _apart(n, query, 3)
+        return _apart(query, 3)
     if value is None:
-        return [query, *_apart(n, key, 2)]
+        return [query, *_apart(key, 2)]
     return [query, key, value]
 
 
-def _apart(n: Node, x: Value, count: int) -> list[Value]:
+def _apart(x: Value, count: int) -> list[Value]:
     """[b, s, h, count, d] -> count times [b, s, h*d]."""
     if x.rank != 5 or x.shape[3].constant != count:
         raise Fault(f"{x.type.short} should be [batch, sequence, heads, {count}, head size], as it "
                     "holds several packed tensors")
     batch, length, heads, _, size = x.shape
-    return [n.reshape(n.part(x, 3, k, 1), [batch, length, heads * size]) for k in range(count)]
+    return [x.part(3, k, 1).reshape([batch, length, heads * size]) for k in range(count)]
 
 
 @contrib_op("DecoderMaskedMultiHeadAttention", ranks=_DECODER_RANKS)
@@ -270,12 +254,12 @@ def decoder_masked_attention(
         k, v = (_inserted(n, old, new, past_length)
                 for old, new in ((past_key, k), (past_value, v)))
     else:
-        k, v, past_length = appended(n, past_key, k), appended(n, past_value, v), None
+        k, v, past_length = appended(past_key, k), appended(past_value, v), None
     reach = next((m.shape[-1] for m in (mask, scores) if m is not None), k.shape[2])
-    near_k, near_v = (n.part(x, 2, 0, reach) for x in (k, v))
+    near_k, near_v = (x.part(2, 0, reach) for x in (k, v))
     masks = [scores, key_mask(n, mask, q, reach), _filled(n, q, reach, past_length)]
     y, weights = attend(n, q, near_k, near_v, masks, None)
-    return [merge_heads(n, y), k, v, weights]
+    return [merge_heads(y), k, v, weights]
 
 
 def _inserted(n: Node, old: Value | None, new: Value, place: Value | None) -> Value:
@@ -283,13 +267,13 @@ def _inserted(n: Node, old: Value | None, new: Value, place: Value | None) -> Va
     if old is None or place is None:
         raise Fault("past_present_share_buffer needs past_key, past_value, past_sequence_length")
     spots = places(n, old.shape[2], column=True)
-    here = n(EqualOp, spots, n.reshape(n.cast(place, t.i64), ()))
-    return n(WhereOp, here, new, old)
+    here = f.equal(spots, place.cast(t.i64).reshape(()))
+    return f.where(here, new, old)
 
 
 def _filled(n: Node, q: Value, keys: Expr, place: Value | None) -> Value | None:
     """The mask to add to the scores so that keys after that position are ignored."""
     if place is None:
         return None
-    later = n(GreaterOp, places(n, keys), n.reshape(n.cast(place, t.i64), ()))
-    return n(WhereOp, later, lowest(n, q), n.scalar(0, q))
+    later = places(n, keys) > place.cast(t.i64).reshape(())
+    return f.where(later, lowest(n, q), 0)

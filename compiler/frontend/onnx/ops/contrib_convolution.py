@@ -10,14 +10,14 @@ from compiler.frontend.onnx.ops.quantization import qlinear_conv
 from compiler.frontend.values import Value
 
 
-def channels_first(n: Node, x: Value) -> Value:
+def channels_first(x: Value) -> Value:
     """[n, ..., c] -> [n, c, ...]."""
-    return n.transpose(x, [0, x.rank - 1, *range(1, x.rank - 1)])
+    return x.transpose([0, x.rank - 1, *range(1, x.rank - 1)])
 
 
-def channels_last(n: Node, x: Value) -> Value:
+def channels_last(x: Value) -> Value:
     """[n, c, ...] -> [n, ..., c]."""
-    return n.transpose(x, [0, *range(2, x.rank), 1])
+    return x.transpose([0, *range(2, x.rank), 1])
 
 
 @contrib_op("FusedConv")
@@ -25,7 +25,7 @@ def fused_conv(
     n: Node, x: Value, w: Value, b: Value | None = None, z: Value | None = None
 ) -> Value:
     """The activation of conv(x, w) + b + z."""
-    added = total(n, conv(n, x, w, b), z)
+    added = total(conv(n, x, w, b), z)
     return activated(n, added, n.text("activation"), n.floats("activation_params"))
 
 
@@ -34,14 +34,14 @@ def nhwc_conv(
     n: Node, x: Value, w: Value, b: Value | None = None, z: Value | None = None
 ) -> Value:
     """x, z and the result are [n, ..., c]; the filters w are as those of Conv."""
-    residual = None if z is None else channels_first(n, z)
-    return channels_last(n, fused_conv(n, channels_first(n, x), w, b, residual))
+    residual = None if z is None else channels_first(z)
+    return channels_last(fused_conv(n, channels_first(x), w, b, residual))
 
 
 @contrib_op("NhwcMaxPool")
 def nhwc_max_pool(n: Node, x: Value) -> Value:
-    [y] = max_pool(n, channels_first(n, x))
-    return channels_last(n, y)
+    [y] = max_pool(n, channels_first(x))
+    return channels_last(y)
 
 
 @contrib_op("QLinearConv")
@@ -49,4 +49,4 @@ def contrib_qlinear_conv(n: Node, x: Value, *others: Value | None) -> Value:
     """As QLinearConv; with `channels_last`, x and the result are [n, ..., c]."""
     if not n.flag("channels_last"):
         return qlinear_conv(n, x, *others)
-    return channels_last(n, qlinear_conv(n, channels_first(n, x), *others))
+    return channels_last(qlinear_conv(n, channels_first(x), *others))

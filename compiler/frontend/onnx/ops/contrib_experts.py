@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import contrib_op, positive, refuse, refuse_inputs
@@ -18,22 +19,15 @@ from compiler.frontend.onnx.ops.contrib_attention import places
 from compiler.frontend.onnx.ops.slicing import take
 from compiler.frontend.values import Value
 from dialects.graph.activation import GeluOp, ReluOp
-from dialects.graph.contraction import MatmulOp
-from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MinOp, MulOp
-from dialects.graph.gather import GatherOp
 from dialects.graph.grouped import GroupedMatmulOp
-from dialects.graph.logic import EqualOp, LessEqualOp, LessOp, WhereOp
-from dialects.graph.normalization import SoftmaxOp
 from dialects.graph.ordering import TopKOp
-from dialects.graph.reduce import ReduceSumOp
-from dialects.graph.unary import SigmoidOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 
 _ACTIVATIONS: dict[str, Callable[[Node, Value], Value]] = {
     "relu": lambda n, x: n(ReluOp, x),
     "gelu": lambda n, x: n(GeluOp, x, approximate="tanh"),
-    "silu": lambda n, x: n(MulOp, x, n(SigmoidOp, x)),
+    "silu": lambda n, x: x * f.sigmoid(x),
     "identity": lambda n, x: x,
     "swiglu": lambda n, x: _swiglu(n, x)}
 
@@ -50,19 +44,19 @@ def mixture_of_experts(
     if kind not in _ACTIVATIONS or (kind == "swiglu" and n.integer("swiglu_fusion") != 1):
         raise Fault(f"activation_type {kind!r} with swiglu_fusion = {n.integer('swiglu_fusion')} "
                     "is not supported")
-    rows, chosen = n.reshape(x, [scores.shape[0], x.shape[-1]]), positive(n, "k", 1)
+    rows, chosen = x.reshape([scores.shape[0], x.shape[-1]]), positive(n, "k", 1)
     weights, experts = _chosen(n, scores, chosen)
-    experts = n.reshape(experts, [scores.shape[0] * chosen])
+    experts = experts.reshape([scores.shape[0] * chosen])
     place = _place(n, experts)
     order = _order(n, place)
-    owner = n(GatherOp, experts, order, axis=0)
-    source = n(GatherOp, rows, n(DivOp, order, n.scalar(chosen, order)), axis=0)
+    owner = f.gather(experts, order, axis=0)
+    source = f.gather(rows, order / chosen, axis=0)
     ends = _ends(n, experts, first.shape[0])
     inner = _ACTIVATIONS[kind](n, _product(n, source, first, first_bias, owner, ends))
     made = _product(n, inner, second, second_bias, owner, ends)
-    parts = n.reshape(n(GatherOp, made, place, axis=0), [scores.shape[0], chosen, second.shape[1]])
-    row = n.reshape(weights, [scores.shape[0], 1, chosen])
-    return n.reshape(n(MatmulOp, row, parts), x.shape)
+    parts = f.gather(made, place, axis=0).reshape([scores.shape[0], chosen, second.shape[1]])
+    row = weights.reshape([scores.shape[0], 1, chosen])
+    return (row @ parts).reshape(x.shape)
 
 
 def _chosen(n: Node, scores: Value, count: int) -> tuple[Value, Value]:
@@ -70,11 +64,11 @@ def _chosen(n: Node, scores: Value, count: int) -> tuple[Value, Value]:
 
     Weights are compared as f32: rounded to halves, those of other scores may be equal.
     """
-    weights, experts = n.build.results(
-        TopKOp, n(SoftmaxOp, n.cast(scores, t.f32), axis=1), axis=1, k=Expr.of(count), largest=True)
+    weights, experts = n.build.results(TopKOp, f.softmax(scores.cast(t.f32), axis=1), axis=1,
+                                       k=Expr.of(count), largest=True)
     if n.flag("normalize_routing_weights"):
-        weights = n(DivOp, weights, n(ReduceSumOp, weights, axes=[1], keepdims=True))
-    return n.cast(weights, scores.element), experts
+        weights = weights / f.reduce_sum(weights, axes=[1], keepdims=True)
+    return weights.cast(scores.element), experts
 
 
 def _place(n: Node, experts: Value) -> Value:
@@ -83,33 +77,33 @@ def _place(n: Node, experts: Value) -> Value:
     That compares each with each, in one kernel; a sort takes many.
     """
     count = experts.shape[0]
-    keys = n(AddOp, n(MulOp, experts, n.of_size(count)), places(n, count))
-    before = n(LessOp, n.reshape(keys, [1, count]), n.reshape(keys, [count, 1]))
-    return n(ReduceSumOp, n.cast(before, t.i64), axes=[1], keepdims=False)
+    keys = experts * n.of_size(count) + places(n, count)
+    before = keys.reshape([1, count]) < keys.reshape([count, 1])
+    return f.reduce_sum(before.cast(t.i64), axes=[1])
 
 
 def _order(n: Node, place: Value) -> Value:
     """The row that stands at each place: of all their numbers those of others count as 0."""
     count = place.shape[0]
     numbers = places(n, count)
-    is_there = n(EqualOp, n.reshape(place, [1, count]), n.reshape(numbers, [count, 1]))
-    found = n(WhereOp, is_there, n.reshape(numbers, [1, count]), n.scalar(0, numbers))
-    return n(ReduceSumOp, found, axes=[1], keepdims=False)
+    is_there = f.equal(place.reshape([1, count]), numbers.reshape([count, 1]))
+    found = f.where(is_there, numbers.reshape([1, count]), 0)
+    return f.reduce_sum(found, axes=[1])
 
 
 def _ends(n: Node, experts: Value, count: Expr) -> Value:
     """The end positions of the rows of each expert."""
-    numbers = n.reshape(places(n, count), [count, 1])
-    before = n(LessEqualOp, n.reshape(experts, [1, experts.shape[0]]), numbers)
-    return n(ReduceSumOp, n.cast(before, t.i64), axes=[1], keepdims=False)
+    numbers = places(n, count).reshape([count, 1])
+    before = experts.reshape([1, experts.shape[0]]) <= numbers
+    return f.reduce_sum(before.cast(t.i64), axes=[1])
 
 
 def _product(
     n: Node, x: Value, weights: Value, bias: Value | None, owner: Value, ends: Value
 ) -> Value:
     """Each row times its expert's matrix, which lies transposed, and plus its bias."""
-    y = n(GroupedMatmulOp, x, n.transpose(weights, [0, 2, 1]), ends)
-    return y if bias is None else n(AddOp, y, n(GatherOp, bias, owner, axis=0))
+    y = n(GroupedMatmulOp, x, weights.transpose([0, 2, 1]), ends)
+    return y if bias is None else y + f.gather(bias, owner, axis=0)
 
 
 def _swiglu(n: Node, x: Value) -> Value:
@@ -119,7 +113,7 @@ def _swiglu(n: Node, x: Value) -> Value:
     limit = n.real("swiglu_limit", inf)
     if limit < inf:
         high, low = n.scalar(limit, x), n.scalar(-limit, x)
-        gate, line = n(MinOp, gate, high), n(MaxOp, n(MinOp, line, high), low)
+        gate, line = f.minimum(gate, high), f.maximum(f.minimum(line, high), low)
     alpha, beta = n.real("activation_alpha", 1.0), n.real("activation_beta", 0.0)
-    turned = n(MulOp, gate, n(SigmoidOp, n(MulOp, n.scalar(alpha, gate), gate)))
-    return n(MulOp, turned, n(AddOp, line, n.scalar(beta, line)))
+    turned = gate * f.sigmoid(alpha * gate)
+    return turned * (line + beta)

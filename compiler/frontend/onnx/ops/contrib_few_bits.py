@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import SOME, contrib_op, fixed, positive, refuse, total
 from compiler.frontend.values import Value
 from dialects.graph.bits import ShiftRightOp
-from dialects.graph.contraction import MatmulOp
-from dialects.graph.elementwise import MulOp, SubOp
-from dialects.graph.gather import GatherOp
-from dialects.graph.logic import AndOp
 from dialects.strata import types as t
 
 _FP4 = np.array([0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4], np.float32)
@@ -43,19 +40,19 @@ def matmul_n_bits(
     if bits not in (2, 4, 8):
         raise Fault(f"bits is {bits}; 2, 4 and 8 are supported")
     blocks = -(-size // block)
-    scales = n.reshape(scales, [rows, blocks])
+    scales = scales.reshape([rows, blocks])
     zero = _zero_points(n, zeros, bits, rows, blocks, scales)
-    codes = _unpacked(n, n.reshape(packed, [rows, blocks * block * bits // 8]), bits)
-    codes = n.cast(codes, scales.element)
+    codes = _unpacked(n, packed.reshape([rows, blocks * block * bits // 8]), bits)
+    codes = codes.cast(scales.element)
     if groups is None:
-        scales, zero = (n.reshape(x, [rows, blocks, 1]) if x.rank else x for x in (scales, zero))
-        codes = n.reshape(codes, [rows, blocks, block])
+        scales, zero = (x.reshape([rows, blocks, 1]) if x.rank else x for x in (scales, zero))
+        codes = codes.reshape([rows, blocks, block])
     else:  # blocks of any entries, which groups names
-        which = n.cast(n.reshape(groups, [groups.type.count]), t.i64)
-        scales, zero = (n(GatherOp, x, which, axis=1) if x.rank else x for x in (scales, zero))
-    real = n.reshape(n(MulOp, n(SubOp, codes, zero), scales), [rows, blocks * block])
-    weights = n.transpose(n.part(real, 1, 0, size), [1, 0])
-    return total(n, n(MatmulOp, a, weights), bias)
+        which = groups.reshape([groups.type.count]).cast(t.i64)
+        scales, zero = (f.gather(x, which, axis=1) if x.rank else x for x in (scales, zero))
+    real = ((codes - zero) * scales).reshape([rows, blocks * block])
+    weights = real.part(1, 0, size).transpose([1, 0])
+    return total(a @ weights, bias)
 
 
 def _unpacked(n: Node, x: Value, bits: int) -> Value:
@@ -63,9 +60,9 @@ def _unpacked(n: Node, x: Value, bits: int) -> Value:
     if bits == 8:
         return x
     shifts = n.constant(np.arange(0, 8, bits, dtype=np.uint8))
-    apart = n(ShiftRightOp, n.reshape(x, [*x.shape, 1]), shifts)
-    codes = n(AndOp, apart, n.scalar(2 ** bits - 1, apart))
-    return n.reshape(codes, [*x.shape[:-1], x.shape[-1] * (8 // bits)])
+    apart = n(ShiftRightOp, x.reshape([*x.shape, 1]), shifts)
+    codes = apart & (2 ** bits - 1)
+    return codes.reshape([*x.shape[:-1], x.shape[-1] * (8 // bits)])
 
 
 def _zero_points(
@@ -75,9 +72,9 @@ def _zero_points(
     if zeros is None:
         return n.scalar(2 ** (bits - 1), scales)
     if t.is_float(zeros.element):
-        return n.cast(n.reshape(zeros, [rows, blocks]), scales.element)
-    packed = n.reshape(zeros, [rows, -(-blocks * bits // 8)])
-    return n.cast(n.part(_unpacked(n, packed, bits), 1, 0, blocks), scales.element)
+        return zeros.reshape([rows, blocks]).cast(scales.element)
+    packed = zeros.reshape([rows, -(-blocks * bits // 8)])
+    return _unpacked(n, packed, bits).part(1, 0, blocks).cast(scales.element)
 
 
 @contrib_op("MatMulBnb4", ranks=(SOME, None, 1))
@@ -93,13 +90,13 @@ def matmul_bnb4(n: Node, a: Value, packed: Value, largest: Value) -> Value:
     rows, size, block = (positive(n, name) for name in ("N", "K", "block_size"))
     count = rows * size
     shifts = n.constant(np.array([4, 0], np.uint8))
-    both = n(ShiftRightOp, n.reshape(packed, [packed.type.count, 1]), shifts)
-    codes = n.cast(n(AndOp, both, n.scalar(15, both)), t.i32)
-    table = n.cast(n.constant(_TABLES[kind]), a.element)
-    real = n.part(n.reshape(n(GatherOp, table, codes, axis=0), [codes.type.count]), 0, 0, count)
-    scale = n(GatherOp, largest, n.constant(np.arange(count) // block), axis=0)
-    weights = n.reshape(n(MulOp, real, scale), [rows, size])
-    return n(MatmulOp, a, n.transpose(weights, [1, 0]) if n.flag("transB", True) else weights)
+    both = n(ShiftRightOp, packed.reshape([packed.type.count, 1]), shifts)
+    codes = (both & 15).cast(t.i32)
+    table = n.constant(_TABLES[kind]).cast(a.element)
+    real = f.gather(table, codes, axis=0).reshape([codes.type.count]).part(0, 0, count)
+    scale = f.gather(largest, n.constant(np.arange(count) // block), axis=0)
+    weights = (real * scale).reshape([rows, size])
+    return a @ (weights.transpose([1, 0]) if n.flag("transB", True) else weights)
 
 
 @contrib_op("GatherBlockQuantized", ranks=(SOME, None, SOME, SOME))
@@ -117,14 +114,14 @@ def gather_block_quantized(
         raise Fault(f"{data.type.short} with bits {bits}, gather_axis {axes[0]} and quantize_axis "
                     f"{axes[1]} is not supported", "quantize to bytes, along the last axis")
     n.require_index(indices, data.shape[0])
-    rows, factors = (n(GatherOp, x, indices, axis=0) for x in (data, scales))
-    codes = n.cast(_unpacked(n, rows, bits), factors.element)
+    rows, factors = (f.gather(x, indices, axis=0) for x in (data, scales))
+    codes = _unpacked(n, rows, bits).cast(factors.element)
     zero = n.scalar(2 ** (bits - 1), factors)
     if zeros is not None:
-        packed = _unpacked(n, n(GatherOp, zeros, indices, axis=0), bits)
+        packed = _unpacked(n, f.gather(zeros, indices, axis=0), bits)
         blocks = fixed(n, factors.shape[-1], "numbers of blocks")
-        packed = n.part(packed, packed.rank - 1, 0, blocks)
-        zero = n.reshape(n.cast(packed, factors.element), [*factors.shape, 1])
-    apart = n.reshape(codes, [*factors.shape, block])
-    centered = n(SubOp, apart, zero)
-    return n.reshape(n(MulOp, centered, n.reshape(factors, [*factors.shape, 1])), codes.shape)
+        packed = packed.part(packed.rank - 1, 0, blocks)
+        zero = packed.cast(factors.element).reshape([*factors.shape, 1])
+    apart = codes.reshape([*factors.shape, block])
+    centered = apart - zero
+    return (centered * factors.reshape([*factors.shape, 1])).reshape(codes.shape)

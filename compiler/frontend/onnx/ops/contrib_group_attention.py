@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import (
@@ -31,14 +32,6 @@ from compiler.frontend.onnx.ops.contrib_attention import (
 )
 from compiler.frontend.onnx.ops.contrib_rotary import rotated
 from compiler.frontend.values import Value
-from dialects.graph.contraction import MatmulOp
-from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MinOp, MulOp, SubOp
-from dialects.graph.gather import GatherNdOp
-from dialects.graph.logic import AndOp, GreaterOp, LessEqualOp, LessOp, WhereOp
-from dialects.graph.normalization import SoftmaxOp
-from dialects.graph.reduce import ReduceMeanOp
-from dialects.graph.shape import ConcatOp
-from dialects.graph.unary import ReciprocalOp, SqrtOp, TanhOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr, maximum
 
@@ -74,8 +67,8 @@ def group_query_attention(
         where = _places(n, sizes) if ids is None else ids
         q, k = (rotated(n, x, where, cos, sin, n.flag("rotary_interleaved")) for x in (q, k))
     keys, values = (_present(n, old, new, sizes) for old, new in ((past_key, k), (past_value, v)))
-    weights = _weights(n, q, _used(n, keys, sizes), bias, sink, sizes)
-    return [_result(n, weights, _used(n, values, sizes)), keys, values]
+    weights = _weights(n, q, _used(keys, sizes), bias, sink, sizes)
+    return [_result(weights, _used(values, sizes)), keys, values]
 
 
 def _projections(
@@ -94,26 +87,26 @@ def _projections(
 
 def _normalized(n: Node, x: Value, weight: Value) -> Value:
     """x / sqrt(mean(x*x) + epsilon) * weight, per head."""
-    wide = n.cast(x, t.f32)
-    square = n(ReduceMeanOp, n(MulOp, wide, wide), axes=[3], keepdims=True)
-    root = n(SqrtOp, n(AddOp, square, n.scalar(n.real("qk_norm_epsilon", 1e-6), wide)))
-    normal = n(MulOp, wide, n(ReciprocalOp, root))
-    return n.cast(n(MulOp, normal, n.cast(weight, t.f32)), x.element)
+    wide = x.cast(t.f32)
+    square = f.reduce_mean(wide * wide, axes=[3], keepdims=True)
+    root = f.sqrt(square + n.real("qk_norm_epsilon", 1e-6))
+    normal = wide * f.reciprocal(root)
+    return (normal * weight.cast(t.f32)).cast(x.element)
 
 
 def _lengths(n: Node, q: Value, lengths: Value, total_length: Value) -> _Lengths:
     batch, _, queries, _ = q.shape
     whole = single(n, total_length, "total sequence length")
-    last = n.reshape(n.cast(lengths, t.i64), [batch, 1, 1, 1])
-    used = n(AddOp, last, n.scalar(1, last))
-    count = n.reshape(n.of_size(queries), [1, 1, 1, 1])
-    return _Lengths(queries, whole, n(MaxOp, n(SubOp, used, count), n.scalar(0, used)), used)
+    last = lengths.cast(t.i64).reshape([batch, 1, 1, 1])
+    used = last + 1
+    count = n.of_size(queries).reshape([1, 1, 1, 1])
+    return _Lengths(queries, whole, f.maximum(used - count, 0), used)
 
 
 def _places(n: Node, sizes: _Lengths) -> Value:
     """The positions of the queries, [b, s]."""
-    flat = n.reshape(sizes.past, [sizes.past.shape[0], 1])
-    return n(AddOp, flat, places(n, sizes.queries))
+    flat = sizes.past.reshape([sizes.past.shape[0], 1])
+    return flat + places(n, sizes.queries)
 
 
 # ---------------------------------------------------------------------- the cache
@@ -124,36 +117,36 @@ def _present(n: Node, old: Value | None, new: Value, sizes: _Lengths) -> Value:
     size = maximum(sizes.total, old.shape[2])
     old = _filled_up(n, old, size)
     spots = places(n, size, column=True)  # [t, 1], to broadcast to [b, g, t, d]
-    ahead = n(SubOp, spots, sizes.past)  # [b, 1, t, 1]: places among the new ones
+    ahead = spots - sizes.past  # [b, 1, t, 1]: places among the new ones
     count = n.of_size(sizes.queries)
-    moved = _moved(n, new, ahead, count)
-    fresh = n(WhereOp, n(LessOp, ahead, count), moved, n.scalar(0, moved))
-    return n(WhereOp, n(LessOp, spots, sizes.past), old, fresh)
+    moved = _moved(new, ahead, count)
+    fresh = f.where(ahead < count, moved, 0)
+    return f.where(spots < sizes.past, old, fresh)
 
 
 def _filled_up(n: Node, x: Value, size: Expr) -> Value:
     """x padded with zeros after its entries, up to this size."""
     if x.shape[2] == size:
         return x
-    zeros = n.broadcast(n.scalar(0, x), [*x.shape[:2], size - x.shape[2], x.shape[3]])
-    return n(ConcatOp, x, zeros, axis=2)
+    zeros = n.scalar(0, x).broadcast([*x.shape[:2], size - x.shape[2], x.shape[3]])
+    return f.concat([x, zeros], axis=2)
 
 
-def _moved(n: Node, new: Value, ahead: Value, count: Value) -> Value:
+def _moved(new: Value, ahead: Value, count: Value) -> Value:
     """The new entry for each place, [b, g, t, d]; any one where there is none."""
     batch, groups, _, size = new.shape
-    index = n(MaxOp, n(MinOp, ahead, n(SubOp, count, n.scalar(1, count))), n.scalar(0, ahead))
+    index = f.maximum(f.minimum(ahead, count - 1), 0)
     spots = ahead.shape[2]
-    rows = n.transpose(new, [0, 2, 1, 3])  # [b, s, g, d]
-    found = n(GatherNdOp, rows, n.reshape(index, [batch, spots, 1]), batch_dims=1)
-    return n.transpose(n.reshape(found, [batch, spots, groups, size]), [0, 2, 1, 3])
+    rows = new.transpose([0, 2, 1, 3])  # [b, s, g, d]
+    found = f.gather_nd(rows, index.reshape([batch, spots, 1]), batch_dims=1)
+    return found.reshape([batch, spots, groups, size]).transpose([0, 2, 1, 3])
 
 
-def _used(n: Node, cache: Value, sizes: _Lengths) -> Value:
+def _used(cache: Value, sizes: _Lengths) -> Value:
     """What of a cache any item may use: it may be larger than the longest sequence."""
     if cache.shape[2] == sizes.queries:
         return cache
-    return n.part(cache, 2, 0, sizes.total)
+    return cache.part(2, 0, sizes.total)
 
 
 # ---------------------------------------------------------------------- weights and result
@@ -165,56 +158,54 @@ def _weights(
     Scores and their softmax are f32, as in onnxruntime: those of halves may be larger than halves.
     """
     element = q.element
-    q, keys = n.cast(q, t.f32), n.cast(keys, t.f32)
+    q, keys = q.cast(t.f32), keys.cast(t.f32)
     groups = keys.shape[1]
-    product = n(MatmulOp, _apart(n, q, groups),
-                n.transpose(_apart(n, keys, groups), [0, 1, 2, 4, 3]))
-    scores = n(MulOp, product, score_scale(n, q, keys))
+    product = _apart(q, groups) @ _apart(keys, groups).transpose([0, 1, 2, 4, 3])
+    scores = product * score_scale(n, q, keys)
     if limit := n.real("softcap"):
-        scores = n(MulOp, n(TanhOp, n(DivOp, scores, n.scalar(limit, q))), n.scalar(limit, q))
+        scores = f.tanh(scores / limit) * limit
     if bias is not None:
-        scores = n(AddOp, scores, n.cast(_apart(n, bias, groups), t.f32))
-    seen = _apart(n, _seen(n, keys.shape[2], sizes), groups)
-    scores = n(WhereOp, seen, scores, lowest(n, scores))
-    weights = _softmax(n, scores, None if sink is None else n.cast(sink, t.f32))
-    return n.cast(n(WhereOp, seen, weights, n.scalar(0, weights)), element)
+        scores = scores + _apart(bias, groups).cast(t.f32)
+    seen = _apart(_seen(n, keys.shape[2], sizes), groups)
+    scores = f.where(seen, scores, lowest(n, scores))
+    weights = _softmax(n, scores, None if sink is None else sink.cast(t.f32))
+    return f.where(seen, weights, 0).cast(element)
 
 
-def _apart(n: Node, x: Value, groups: Expr) -> Value:
+def _apart(x: Value, groups: Expr) -> Value:
     """[b, g, h / g, ...] of x [b, h, ...]: each group by itself, or one for all of them."""
     batch, heads, *rest = x.shape
     if heads.constant == 1:
-        return n.reshape(x, [batch, 1, 1, *rest])
-    return n.reshape(x, [batch, groups, heads // groups, *rest])
+        return x.reshape([batch, 1, 1, *rest])
+    return x.reshape([batch, groups, heads // groups, *rest])
 
 
 def _seen(n: Node, keys: Expr, sizes: _Lengths) -> Value:
     """Which keys a query sees: [b, 1, s, t]."""
     spots = places(n, keys)
     if not n.flag("causal", True):
-        return n(LessOp, spots, sizes.used)
-    now = n(AddOp, sizes.past, places(n, sizes.queries, column=True))
-    seen = n(LessEqualOp, spots, now)
+        return spots < sizes.used
+    now = sizes.past + places(n, sizes.queries, column=True)
+    seen = spots <= now
     window = n.integer("local_window_size", -1)
     if window < 0:
         return seen
-    return n(AndOp, seen, n(GreaterOp, spots, n(SubOp, now, n.scalar(window, now))))
+    return seen & (spots > now - window)
 
 
 def _softmax(n: Node, scores: Value, sink: Value | None) -> Value:
     """With a sink, or smooth (a sink of 0), one more key is weighed, and then left out."""
     smooth = n.integer("smooth_softmax", -1) > 0
     if sink is None and not smooth:
-        return n(SoftmaxOp, scores, axis=4)
-    extra = n.scalar(0, scores) if sink is None else n.reshape(
-        sink, [1, *scores.shape[1:3], 1, 1])
-    extra = n.broadcast(extra, [*scores.shape[:4], 1])
-    weights = n(SoftmaxOp, n(ConcatOp, extra, scores, axis=4), axis=4)
-    return n.part(weights, 4, 1, scores.shape[4])
+        return f.softmax(scores, axis=4)
+    extra = n.scalar(0, scores) if sink is None else sink.reshape([1, *scores.shape[1:3], 1, 1])
+    extra = extra.broadcast([*scores.shape[:4], 1])
+    weights = f.softmax(f.concat([extra, scores], axis=4), axis=4)
+    return weights.part(4, 1, scores.shape[4])
 
 
-def _result(n: Node, weights: Value, values: Value) -> Value:
+def _result(weights: Value, values: Value) -> Value:
     """[b, s, h*d]."""
-    y = n(MatmulOp, weights, _apart(n, values, values.shape[1]))
+    y = weights @ _apart(values, values.shape[1])
     batch, groups, shared, queries, size = y.shape
-    return n.reshape(n.transpose(y, [0, 3, 1, 2, 4]), [batch, queries, groups * shared * size])
+    return y.transpose([0, 3, 1, 2, 4]).reshape([batch, queries, groups * shared * size])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compiler.frontend import formulas as f
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contraction import gemm
 from compiler.frontend.onnx.ops.contrib import SOME, contrib_op, total
@@ -9,11 +10,7 @@ from compiler.frontend.onnx.ops.contrib_activation import activated, fast_gelu
 from compiler.frontend.onnx.ops.quantization import matmul_integer
 from compiler.frontend.values import Value
 from dialects.graph.activation import ClipOp
-from dialects.graph.contraction import MatmulOp
-from dialects.graph.elementwise import DivOp, MaxOp, MinOp, MulOp, SubOp
-from dialects.graph.logic import EqualOp, WhereOp
-from dialects.graph.reduce import ReduceMaxOp, ReduceMinOp
-from dialects.graph.unary import NegOp, RoundOp
+from dialects.graph.reduce import ReduceMinOp
 from dialects.strata import types as t
 
 
@@ -22,12 +19,12 @@ from dialects.strata import types as t
 def fused_matmul(n: Node, a: Value, b: Value) -> Value:
     """alpha * a' * b'."""
     left, right = _turned(n, a, "A"), _turned(n, b, "B")
-    return _scaled(n, n(MatmulOp, left, right))
+    return _scaled(n, left @ right)
 
 
 def _scaled(n: Node, x: Value) -> Value:
     alpha = n.real("alpha", 1.0)
-    return x if alpha == 1.0 else n(MulOp, x, n.scalar(alpha, x))
+    return x if alpha == 1.0 else x * alpha
 
 
 def _turned(n: Node, x: Value, side: str) -> Value:
@@ -39,7 +36,7 @@ def _turned(n: Node, x: Value, side: str) -> Value:
         perm = [*perm[1:-1], 0, perm[-1]]
     if n.flag(f"trans{side}"):
         perm[-2:] = perm[:-3:-1]
-    return n.transpose(x, perm)
+    return x.transpose(perm)
 
 
 @contrib_op("FusedMatMulActivation")
@@ -60,7 +57,7 @@ def _parameters(n: Node) -> list[float]:
 
 @contrib_op("GemmFastGelu")
 def gemm_fast_gelu(n: Node, x: Value, w: Value, bias: Value | None = None) -> Value:
-    return fast_gelu(n, n(MatmulOp, x, w), bias)
+    return fast_gelu(n, x @ w, bias)
 
 
 # ---------------------------------------------------------------------- integers
@@ -75,14 +72,14 @@ def matmul_integer_to_float(
     b_zero: Value | None = None, bias: Value | None = None,
 ) -> Value:
     whole = matmul_integer(n, a, b, a_zero, b_zero)
-    return total(n, _rescaled(n, whole, a_scale, b_scale), bias)
+    return total(_rescaled(whole, a_scale, b_scale), bias)
 
 
-def _rescaled(n: Node, whole: Value, a_scale: Value, b_scale: Value) -> Value:
+def _rescaled(whole: Value, a_scale: Value, b_scale: Value) -> Value:
     """An integer product as floats; scales of columns are vectors."""
-    scales = [n.reshape(s, ()) if s.type.count.constant == 1 else s for s in (a_scale, b_scale)]
-    factor = n(MulOp, *scales)
-    return n(MulOp, n.cast(whole, factor.element), factor)
+    scales = [s.reshape(()) if s.type.count.constant == 1 else s for s in (a_scale, b_scale)]
+    factor = f.product(scales)
+    return whole.cast(factor.element) * factor
 
 
 @contrib_op("DynamicQuantizeMatMul", ranks=(SOME, SOME))
@@ -92,25 +89,25 @@ def dynamic_quantize_matmul(
 ) -> Value:
     """a is quantized to ui8 by its own range before the product."""
     codes, scale, zero = dynamically_quantized(n, a)
-    return total(n, _rescaled(n, matmul_integer(n, codes, b, zero, b_zero), scale, b_scale), bias)
+    return total(_rescaled(matmul_integer(n, codes, b, zero, b_zero), scale, b_scale), bias)
 
 
 def dynamically_quantized(n: Node, x: Value) -> tuple[Value, Value, Value]:
     """x as ui8, its scale and its zero point, so that the range with 0 in it takes all codes."""
     axes, zero = list(range(x.rank)), n.scalar(0, x)
-    low = n(MinOp, n(ReduceMinOp, x, axes=axes, keepdims=False), zero)
-    high = n(MaxOp, n(ReduceMaxOp, x, axes=axes, keepdims=False), zero)
-    scale = n(DivOp, n(SubOp, high, low), n.scalar(255, x))
-    scale = n(WhereOp, n(EqualOp, high, low), n.scalar(1, x), scale)
-    shift = _byte(n, n(DivOp, n(NegOp, low), scale))
-    codes = _byte(n, total(n, n(RoundOp, n(DivOp, x, scale)), shift))
-    return n.cast(codes, t.ui8), scale, n.cast(shift, t.ui8)
+    low = f.minimum(n(ReduceMinOp, x, axes=axes, keepdims=False), zero)
+    high = f.maximum(f.reduce_max(x, axes=axes), zero)
+    scale = (high - low) / 255
+    scale = f.where(f.equal(high, low), 1, scale)
+    shift = _byte(n, -low / scale)
+    codes = _byte(n, total(f.nearest(x / scale), shift))
+    return codes.cast(t.ui8), scale, shift.cast(t.ui8)
 
 
 def _byte(n: Node, x: Value) -> Value:
     """A whole number from 0 to 255, still a float."""
     bounds = n.scalar(0, x), n.scalar(255, x)
-    return n(RoundOp, n(ClipOp, x, *bounds, has_min=True, has_max=True))
+    return f.nearest(n(ClipOp, x, *bounds, has_min=True, has_max=True))
 
 
 @contrib_op("MulInteger")
@@ -118,7 +115,6 @@ def mul_integer(
     n: Node, a: Value, a_zero: Value | None, b: Value, b_zero: Value | None = None
 ) -> Value:
     """(a - zero point) * (b - zero point) in i32."""
-    centered = [n.cast(x, t.i32) if zero is None else n(
-        SubOp, n.cast(x, t.i32), n.cast(n.reshape(zero, ()), t.i32))
-        for x, zero in ((a, a_zero), (b, b_zero))]
-    return n(MulOp, *centered)
+    centered = [x.cast(t.i32) if zero is None else x.cast(t.i32) - zero.reshape(()).cast(t.i32)
+                for x, zero in ((a, a_zero), (b, b_zero))]
+    return f.product(centered)

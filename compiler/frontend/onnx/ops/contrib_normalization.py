@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
@@ -10,13 +11,8 @@ from compiler.frontend.onnx.ops.normalization import layer_statistics
 from compiler.frontend.onnx.ops.quantization import dequantize_linear
 from compiler.frontend.values import Value
 from dialects.graph.activation import SiluOp
-from dialects.graph.constant import RangeOp
-from dialects.graph.elementwise import AddOp, MulOp, SubOp
-from dialects.graph.gather import GatherOp
-from dialects.graph.logic import EqualOp
 from dialects.graph.normalization import LayerNormOp
-from dialects.graph.reduce import ReduceMeanOp, ReduceSumOp
-from dialects.graph.unary import ReciprocalOp, SigmoidOp, SqrtOp
+from dialects.graph.unary import SigmoidOp
 from dialects.strata import types as t
 from dialects.symbolic.size_products import product
 
@@ -30,10 +26,10 @@ def skip_layer_normalization(
     bias: Value | None = None,
 ) -> list[Value]:
     """Results: the normalized sum, its mean, 1 / its standard deviation, the sum."""
-    added, epsilon = total(n, x, skip, bias), n.real("epsilon", _SKIP_EPSILON)
+    added, epsilon = total(x, skip, bias), n.real("epsilon", _SKIP_EPSILON)
     parameters = [gamma] if beta is None else [gamma, beta]
     y = n(LayerNormOp, added, *parameters, axis=added.rank - 1, epsilon=epsilon)
-    return [y, *layer_statistics(n, added, added.rank - 1, epsilon), added]
+    return [y, *layer_statistics(added, added.rank - 1, epsilon), added]
 
 
 @contrib_op("EmbedLayerNormalization", ranks=(2, 2, 2, 2, 2, 1, 1, 2, 2))
@@ -49,26 +45,26 @@ def embed_layer_normalization(
     if (segment_ids is None) != (segments is None):
         raise Fault("segment_ids and segment_embedding must be given together")
     if position_ids is None:
-        position_ids = n(RangeOp, start=0, step=1, count=ids.shape[1], to=t.i64)
-    added = total(n, *(_looked_up(n, table, index) for table, index in (
+        position_ids = n.range(ids.shape[1])
+    added = total(*(_looked_up(n, table, index) for table, index in (
         (words, ids), (positions, position_ids))))
     if segments is not None and segment_ids is not None:
-        added = n(AddOp, added, _looked_up(n, segments, segment_ids))
+        added = added + _looked_up(n, segments, segment_ids)
     y = n(LayerNormOp, added, gamma, beta, axis=2, epsilon=n.real("epsilon", _SKIP_EPSILON))
     return [y, _ones_per_row(n, ids, mask), added]
 
 
 def _looked_up(n: Node, table: Value, index: Value) -> Value:
     n.require(0, index, table.shape[0])
-    return n(GatherOp, table, index, axis=0)
+    return f.gather(table, index, axis=0)
 
 
 def _ones_per_row(n: Node, ids: Value, mask: Value | None) -> Value:
     """[b] as i32; zeros when there is no mask."""
     if mask is None:
-        return n.broadcast(n.scalar(0, ids), ids.shape[:1])
-    ones = n.cast(n(EqualOp, mask, n.scalar(1, mask)), ids.element)
-    return n(ReduceSumOp, ones, axes=[1], keepdims=False)
+        return n.scalar(0, ids).broadcast(ids.shape[:1])
+    ones = f.equal(mask, 1).cast(ids.element)
+    return f.reduce_sum(ones, axes=[1])
 
 
 @contrib_op("QEmbedLayerNormalization", ranks=(2, 2, 2, 2, 2, 1, 1, 2))
@@ -91,7 +87,7 @@ def quantized_embed_layer_normalization(
 def simplified_layer_normalization(n: Node, x: Value, scale: Value) -> list[Value]:
     """Results: x / r * scale, and 1 / r, where r = sqrt(mean(x*x) + epsilon)."""
     axis = n.axis(n.integer("axis", -1), x.rank)
-    return _root_mean_square(n, x, scale, axis, n.real("epsilon", 1e-5))
+    return _root_mean_square(x, scale, axis, n.real("epsilon", 1e-5))
 
 
 @contrib_op("SkipSimplifiedLayerNormalization", ranks=(SOME,))
@@ -99,25 +95,25 @@ def skip_simplified_layer_normalization(
     n: Node, x: Value, skip: Value, gamma: Value, bias: Value | None = None
 ) -> list[Value]:
     """Results: the normalized sum, its mean, 1 / its root mean square, the sum."""
-    added = total(n, x, skip, bias)
+    added = total(x, skip, bias)
     axis, epsilon = added.rank - 1, n.real("epsilon", _SKIP_EPSILON)
-    y, inverse = _root_mean_square(n, added, gamma, axis, epsilon)
-    return [y, layer_statistics(n, added, axis, epsilon)[0], inverse, added]
+    y, inverse = _root_mean_square(added, gamma, axis, epsilon)
+    return [y, layer_statistics(added, axis, epsilon)[0], inverse, added]
 
 
 def _root_mean_square(
-    n: Node, x: Value, scale: Value, axis: int, epsilon: float
+    x: Value, scale: Value, axis: int, epsilon: float
 ) -> list[Value]:
     """Computed in f32 at least."""
-    wide = _wide(n, x)
-    square = n(ReduceMeanOp, n(MulOp, wide, wide), axes=list(range(axis, x.rank)), keepdims=True)
-    inverse = n(ReciprocalOp, n(SqrtOp, n(AddOp, square, n.scalar(epsilon, wide))))
-    y = n(MulOp, n(MulOp, wide, inverse), n.cast(scale, wide.element))
-    return [n.cast(y, scale.element), inverse]
+    wide = _wide(x)
+    square = f.reduce_mean(wide * wide, axes=list(range(axis, x.rank)), keepdims=True)
+    inverse = f.reciprocal(f.sqrt(square + epsilon))
+    y = wide * inverse * scale.cast(wide.element)
+    return [y.cast(scale.element), inverse]
 
 
-def _wide(n: Node, x: Value) -> Value:
-    return x if t.byte_width(x.element) > 2 else n.cast(x, t.f32)
+def _wide(x: Value) -> Value:
+    return x if t.byte_width(x.element) > 2 else x.cast(t.f32)
 
 
 @contrib_op("GatedRMSNorm", ranks=(SOME, 1))
@@ -126,11 +122,11 @@ def gated_rms_norm(n: Node, x: Value, scale: Value, gate: Value) -> Value:
     name = n.text("activation", "silu")
     if name not in ("silu", "swish", "sigmoid"):
         raise Fault(f"its activation '{name}' is none of silu, swish, sigmoid")
-    groups = n.reshape(x, [*x.shape[:-1], x.shape[-1] // scale.shape[0], scale.shape[0]])
-    wide = n.cast(scale, t.f32)
-    y, _ = _root_mean_square(n, n.cast(groups, t.f32), wide, x.rank, n.real("epsilon", 1e-5))
-    opening = n(SigmoidOp if name == "sigmoid" else SiluOp, n.cast(gate, t.f32))
-    return n.cast(n(MulOp, n.reshape(y, x.shape), opening), x.element)
+    groups = x.reshape([*x.shape[:-1], x.shape[-1] // scale.shape[0], scale.shape[0]])
+    wide = scale.cast(t.f32)
+    y, _ = _root_mean_square(groups.cast(t.f32), wide, x.rank, n.real("epsilon", 1e-5))
+    opening = n(SigmoidOp if name == "sigmoid" else SiluOp, gate.cast(t.f32))
+    return (y.reshape(x.shape) * opening).cast(x.element)
 
 
 # ---------------------------------------------------------------------- group normalization
@@ -138,8 +134,8 @@ def gated_rms_norm(n: Node, x: Value, scale: Value, gate: Value) -> Value:
 def group_norm(n: Node, x: Value, gamma: Value, beta: Value) -> Value:
     """Per item and group of channels, which are last unless `channels_last` is 0."""
     if not n.flag("channels_last", True):
-        last = n.transpose(x, [0, *range(2, x.rank), 1])
-        return n.transpose(_grouped(n, last, gamma, beta), [0, x.rank - 1, *range(1, x.rank - 1)])
+        last = x.transpose([0, *range(2, x.rank), 1])
+        return _grouped(n, last, gamma, beta).transpose([0, x.rank - 1, *range(1, x.rank - 1)])
     return _grouped(n, x, gamma, beta)
 
 
@@ -151,8 +147,8 @@ def skip_group_norm(
     if not n.flag("channels_last", True):
         raise Fault("channels_last = 0 is not supported")
     if skip.rank == 2:
-        skip = n.reshape(skip, [skip.shape[0], *[1] * (x.rank - 2), skip.shape[1]])
-    added = total(n, x, skip, bias)
+        skip = skip.reshape([skip.shape[0], *[1] * (x.rank - 2), skip.shape[1]])
+    added = total(x, skip, bias)
     return [_grouped(n, added, gamma, beta), added]
 
 
@@ -161,11 +157,11 @@ def _grouped(n: Node, x: Value, gamma: Value, beta: Value) -> Value:
     groups, channels = positive(n, "groups"), fixed(n, gamma.shape[0], "channels")
     if channels % groups:
         raise Fault(f"{groups} groups do not divide {channels} channels")
-    wide = n.cast(x, t.f32)
-    apart = n.reshape(wide, [x.shape[0], product(x.shape[1:-1]), groups, channels // groups])
-    centered = n(SubOp, apart, n(ReduceMeanOp, apart, axes=[1, 3], keepdims=True))
-    variance = n(ReduceMeanOp, n(MulOp, centered, centered), axes=[1, 3], keepdims=True)
-    root = n(SqrtOp, n(AddOp, variance, n.scalar(n.real("epsilon", 1e-5), wide)))
-    normal = n.reshape(n(MulOp, centered, n(ReciprocalOp, root)), x.shape)
-    y = n(AddOp, n(MulOp, normal, n.cast(gamma, t.f32)), n.cast(beta, t.f32))
-    return n.cast(n(SiluOp, y) if n.flag("activation") else y, x.element)
+    wide = x.cast(t.f32)
+    apart = wide.reshape([x.shape[0], product(x.shape[1:-1]), groups, channels // groups])
+    centered = apart - f.reduce_mean(apart, axes=[1, 3], keepdims=True)
+    variance = f.reduce_mean(centered * centered, axes=[1, 3], keepdims=True)
+    root = f.sqrt(variance + n.real("epsilon", 1e-5))
+    normal = (centered * f.reciprocal(root)).reshape(x.shape)
+    y = normal * gamma.cast(t.f32) + beta.cast(t.f32)
+    return (f.silu(y) if n.flag("activation") else y).cast(x.element)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import SOME, contrib_op, fixed, positive, single
@@ -21,19 +21,13 @@ from compiler.frontend.onnx.ops.sampling import (
     linear_taps,
     size_of,
 )
-from compiler.frontend.onnx.ops.sampling import total as sum_of
 from compiler.frontend.onnx.ops.shape import range_, trilu
 from compiler.frontend.onnx.ops.signal import transform
 from compiler.frontend.onnx.ops.slicing import pad
 from compiler.frontend.values import Value
-from dialects.graph.constant import RangeOp
-from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
-from dialects.graph.gather import GatherNdOp, GatherOp
-from dialects.graph.logic import AndOp, EqualOp, GreaterEqualOp, LessEqualOp, LessOp, OrOp, WhereOp
+from dialects.graph.elementwise import AddOp, SubOp
 from dialects.graph.ordering import ArgMaxOp
-from dialects.graph.reduce import ReduceMaxOp, ReduceSumOp
-from dialects.graph.shape import ConcatOp
-from dialects.graph.unary import AbsOp, FloorOp, IsinfOp, IsnanOp, NotOp, SqrtOp
+from dialects.graph.unary import IsinfOp, IsnanOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 
@@ -81,7 +75,7 @@ def contrib_pad(n: Node, x: Value, pads: Value, value: Value | None = None) -> V
 @contrib_op("ExpandDims")
 def expand_dims(n: Node, x: Value, axis: Value) -> Value:
     place = n.axis(fixed(n, single(n, axis, "axis"), "axis"), x.rank + 1)
-    return n.reshape(x, [*x.shape[:place], 1, *x.shape[place:]])
+    return x.reshape([*x.shape[:place], 1, *x.shape[place:]])
 
 
 @contrib_op("UnfoldTensor")
@@ -91,11 +85,11 @@ def unfold_tensor(n: Node, x: Value) -> Value:
     step = n.integer("step", 1)
     if step < 1:
         raise Fault(f"step is {step}; it must be positive")
-    starts = n(RangeOp, start=0, step=step, count=(x.shape[dim] - size) // step + 1, to=t.i64)
-    inside = n(RangeOp, start=0, step=1, count=size, to=t.i64)
-    places = n(AddOp, n.reshape(starts, [starts.shape[0], 1]), inside)
-    found = n(GatherOp, x, places, axis=dim)
-    return n.transpose(found, [*range(dim + 1), *range(dim + 2, x.rank + 1), dim + 1])
+    starts = n.range((x.shape[dim] - size) // step + 1, step=step)
+    inside = n.range(size)
+    places = starts.reshape([starts.shape[0], 1]) + inside
+    found = f.gather(x, places, axis=dim)
+    return found.transpose([*range(dim + 1), *range(dim + 2, x.rank + 1), dim + 1])
 
 
 @contrib_op("IsAllFinite")
@@ -103,9 +97,9 @@ def is_all_finite(n: Node, *xs: Value) -> Value:
     """Whether no element of any input is infinite or NaN, or, if asked for, one of these."""
     tests = [IsnanOp] if n.flag("isnan_only") else [IsinfOp] if n.flag("isinf_only") else [
         IsnanOp, IsinfOp]
-    found = [n(ReduceMaxOp, n(test, x), axes=list(range(x.rank)), keepdims=False)
-             for x in xs for test in tests]
-    return n(NotOp, reduce(lambda a, b: n(OrOp, a, b), found))
+    found = [f.reduce_max(n(test, x), axes=list(range(x.rank))) for x in xs
+             for test in tests]
+    return ~f.any_of(found)
 
 
 # ---------------------------------------------------------------------- complex numbers
@@ -114,7 +108,7 @@ def rfft(n: Node, x: Value) -> Value:
     """The transform of the last dim: [..., n] -> [..., n // 2 + 1, 2]."""
     _check_transform(n)
     size = fixed(n, x.shape[-1], "sizes")
-    return transform(n, n.reshape(x, [*x.shape, 1]), x.rank - 1, size, False, True)
+    return transform(n, x.reshape([*x.shape, 1]), x.rank - 1, size, False, True)
 
 
 @contrib_op("Irfft", ranks=(range(2, 9),))
@@ -125,7 +119,7 @@ def irfft(n: Node, x: Value) -> Value:
     if x.shape[-1].constant != 2:
         raise Fault(f"{x.type.short} does not hold complex numbers: its last dim must be 2")
     y = transform(n, x, x.rank - 2, size, True, True)
-    return n.reshape(y, y.shape[:-1])
+    return y.reshape(y.shape[:-1])
 
 
 def _check_transform(n: Node) -> None:
@@ -136,13 +130,13 @@ def _check_transform(n: Node) -> None:
 @contrib_op("ComplexMul", "ComplexMulConj", ranks=(SOME, SOME))
 def complex_mul(n: Node, a: Value, b: Value) -> Value:
     """The product of complex numbers, their parts in the last dim; Conj: with b's conjugate."""
-    (a_real, a_imag), (b_real, b_imag) = ([n.part(x, x.rank - 1, k, 1) for k in (0, 1)]
+    (a_real, a_imag), (b_real, b_imag) = ([x.part(x.rank - 1, k, 1) for k in (0, 1)]
                                           for x in (a, b))
     conjugate = n.op_type == "ComplexMulConj"
     first, second = (AddOp, SubOp) if conjugate else (SubOp, AddOp)
-    real = n(first, n(MulOp, a_real, b_real), n(MulOp, a_imag, b_imag))
-    imag = n(second, n(MulOp, a_imag, b_real), n(MulOp, a_real, b_imag))
-    return n(ConcatOp, real, imag, axis=real.rank - 1)
+    real = n(first, a_real * b_real, a_imag * b_imag)
+    imag = n(second, a_imag * b_real, a_real * b_imag)
+    return f.concat([real, imag], axis=real.rank - 1)
 
 
 # ---------------------------------------------------------------------- linear algebra
@@ -152,37 +146,37 @@ def cdist(n: Node, a: Value, b: Value) -> Value:
     metric = n.text("metric", "sqeuclidean")
     if metric not in ("sqeuclidean", "euclidean"):
         raise Fault(f"its metric '{metric}' is neither euclidean nor sqeuclidean")
-    difference = n(SubOp, n.reshape(a, [a.shape[0], 1, a.shape[1]]), b)
-    square = n(ReduceSumOp, n(MulOp, difference, difference), axes=[2], keepdims=False)
-    return n(SqrtOp, square) if metric == "euclidean" else square
+    difference = a.reshape([a.shape[0], 1, a.shape[1]]) - b
+    square = f.reduce_sum(difference * difference, axes=[2])
+    return f.sqrt(square) if metric == "euclidean" else square
 
 
 @contrib_op("Inverse")
 def inverse(n: Node, x: Value) -> Value:
     """By elimination in [x | 1] with the largest pivots, in f32 at least."""
     order = order_of(x, "inverses")
-    wide = n.cast(x, t.f32) if t.byte_width(x.element) == 2 else x
+    wide = x.cast(t.f32) if t.byte_width(x.element) == 2 else x
     batch = x.type.count // (order * order)
     one = n.constant(np.eye(order, dtype=wide.type.dtype)[None])
-    both = n(ConcatOp, n.reshape(wide, [batch, order, order]),
-             n.broadcast(one, [batch, order, order]), axis=2)
+    both = f.concat([wide.reshape([batch, order, order]), one.broadcast([batch, order, order])],
+                    axis=2)
     for k in range(order):
         both = _cleared(n, both, k, order)
-    return n.cast(n.reshape(n.part(both, 2, order, order), x.shape), x.element)
+    return both.part(2, order, order).reshape(x.shape).cast(x.element)
 
 
 def _cleared(n: Node, x: Value, k: int, order: int) -> Value:
     """Column k of [b, order, 2*order] becomes that of the unit matrix, by exchange and sums."""
     batch, rows = x.shape[0], n.constant(np.arange(order)[:, None])
-    column = n(AbsOp, n.part(x, 2, k, 1))
-    open_ = n(WhereOp, n(LessOp, rows, n.constant(np.array(k))), n.scalar(-1, x), column)
+    column = abs(x.part(2, k, 1))
+    open_ = f.where(rows < n.constant(np.array(k)), -1, column)
     which = n(ArgMaxOp, open_, axis=1, keepdims=True, last=False)  # [b, 1, 1]
-    pivot = n(GatherNdOp, x, n.reshape(which, [batch, 1]), batch_dims=1)
-    pivot = n.reshape(pivot, [batch, 1, 2 * order])
-    swapped = n(WhereOp, n(EqualOp, rows, which), n.part(x, 1, k, 1), x)
-    line = n(DivOp, pivot, n.part(pivot, 2, k, 1))
-    rest = n(SubOp, swapped, n(MulOp, n.part(swapped, 2, k, 1), line))
-    return n(WhereOp, n(EqualOp, rows, n.constant(np.array(k))), line, rest)
+    pivot = f.gather_nd(x, which.reshape([batch, 1]), batch_dims=1)
+    pivot = pivot.reshape([batch, 1, 2 * order])
+    swapped = f.where(f.equal(rows, which), x.part(1, k, 1), x)
+    line = pivot / pivot.part(2, k, 1)
+    rest = swapped - swapped.part(2, k, 1) * line
+    return f.where(f.equal(rows, n.constant(np.array(k))), line, rest)
 
 
 # ---------------------------------------------------------------------- CropAndResize
@@ -207,35 +201,34 @@ def crop_and_resize(n: Node, x: Value, rois: Value, items: Value, size: Value) -
     rows, across = lines
     shape, flat = [count, *map(Expr.of, sizes)], [count, Expr.of(sizes[0] * sizes[1])]
     apart = ([count, sizes[0], 1], [count, 1, sizes[1]])
-    grid = [n.reshape(n.broadcast(n.reshape(line.values, where), shape), flat)
+    grid = [line.values.reshape(where).broadcast(shape).reshape(flat)
             for line, where in zip(lines, apart, strict=True)]
     n.require(0, items, x.shape[0])
-    value = n.reshape(_mixed(n, x, n.cast(items, t.i64), grid, mode), [*shape, x.shape[1]])
-    inside = n(AndOp, n.reshape(rows.inside, [count, sizes[0], 1, 1]),
-               n.reshape(across.inside, [count, 1, sizes[1], 1]))
+    value = _mixed(n, x, items.cast(t.i64), grid, mode).reshape([*shape, x.shape[1]])
+    inside = (rows.inside.reshape([count, sizes[0], 1, 1])
+              & across.inside.reshape([count, 1, sizes[1], 1]))
     outside = n.scalar(n.real("extrapolation_value"), value)
-    return n.transpose(n(WhereOp, inside, value, outside), [0, 3, 1, 2])
+    return f.where(inside, value, outside).transpose([0, 3, 1, 2])
 
 
 def _line(n: Node, x: Value, rois: Value, dim: int, size: int) -> _Line:
     """start + (end - start) * k / (size - 1), or the middle if it is one."""
-    start, end = (n.part(rois, 1, k, 1) for k in (dim, dim + 2))
+    start, end = (rois.part(1, k, 1) for k in (dim, dim + 2))
     steps = np.arange(size) / (size - 1) if size > 1 else np.array([0.5])
-    spots = n(AddOp, start, n(MulOp, n(SubOp, end, start),
-                              n.constant(steps.astype(rois.type.dtype))))
+    spots = start + (end - start) * n.constant(steps.astype(rois.type.dtype))
     last = size_of(n, x, dim + 2, spots, 1.0)
-    pixels = n(MulOp, spots, last)
-    inside = n(AndOp, n(GreaterEqualOp, pixels, n.scalar(0, pixels)), n(LessEqualOp, pixels, last))
-    return _Line(clamped(n, pixels, 0.0, last), inside)
+    pixels = spots * last
+    inside = (pixels >= 0) & (pixels <= last)
+    return _Line(clamped(pixels, 0.0, last), inside)
 
 
 def _mixed(n: Node, x: Value, items: Value, grid: Sequence[Value], mode: str) -> Value:
     def nearest(c: Value) -> list[Tap]:  # halves up
-        return [(n(FloorOp, n(AddOp, c, n.scalar(0.5, c))), None)]
+        return [(f.floor(c + 0.5), None)]
 
-    taps = [linear_taps(n, c) if mode == "bilinear" else nearest(c) for c in grid]
+    taps = [linear_taps(c) if mode == "bilinear" else nearest(c) for c in grid]
 
     def inside(index: Value, dim: int) -> tuple[Value, Value | None]:
-        return clamped(n, index, 0.0, size_of(n, x, dim + 2, index, 1.0)), None
+        return clamped(index, 0.0, size_of(n, x, dim + 2, index, 1.0)), None
 
-    return sum_of(n, around(n, x, items, taps, inside))
+    return f.total(around(x, items, taps, inside))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from xdsl.ir import Attribute
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import contrib_op, total
@@ -19,11 +20,6 @@ from compiler.frontend.onnx.ops.recurrent import lstm
 from compiler.frontend.values import Value
 from dialects.graph.activation import LeakyReluOp
 from dialects.graph.elementwise import AddOp, MulOp
-from dialects.graph.logic import WhereOp
-from dialects.graph.normalization import SoftmaxOp
-from dialects.graph.reduce import ReduceMeanOp, ReduceSumOp
-from dialects.graph.shape import ConcatOp
-from dialects.graph.unary import SigmoidOp
 from dialects.strata import types as t
 from dialects.symbolic.size_products import product
 
@@ -67,7 +63,7 @@ def qlinear_sigmoid(
     n: Node, x: Value, x_scale: Value, x_zero: Value | None, scale: Value,
     zero: Value | None = None,
 ) -> Value:
-    y = n(SigmoidOp, dequantize_linear(n, x, x_scale, x_zero))
+    y = f.sigmoid(dequantize_linear(n, x, x_scale, x_zero))
     return _quantized(n, y, (scale, zero), x.element)
 
 
@@ -85,8 +81,8 @@ def qlinear_where(
     n: Node, condition: Value, x: Value, x_scale: Value, x_zero: Value, y: Value, y_scale: Value,
     y_zero: Value, scale: Value, zero: Value,
 ) -> Value:
-    chosen = n(WhereOp, condition, dequantize_linear(n, x, x_scale, x_zero),
-               dequantize_linear(n, y, y_scale, y_zero))
+    chosen = f.where(condition, dequantize_linear(n, x, x_scale, x_zero),
+                     dequantize_linear(n, y, y_scale, y_zero))
     return _quantized(n, chosen, (scale, zero), x.element)
 
 
@@ -98,7 +94,7 @@ def qlinear_concat(n: Node, scale: Value, zero: Value, *inputs: Value) -> Value:
                     "scale and a zero point")
     real = [dequantize_linear(n, *inputs[k:k + 3]) for k in range(0, len(inputs), 3)]
     axis = n.axis(n.integer("axis"), real[0].rank)
-    return _quantized(n, n(ConcatOp, *real, axis=axis), (scale, zero), inputs[0].element)
+    return _quantized(n, f.concat(real, axis=axis), (scale, zero), inputs[0].element)
 
 
 # ---------------------------------------------------------------------- pools and reductions
@@ -108,8 +104,8 @@ def qlinear_average_pool(
     zero: Value | None = None,
 ) -> Value:
     last, real = n.flag("channels_last"), dequantize_linear(n, x, x_scale, x_zero)
-    y = average_pool(n, channels_first(n, real) if last else real)
-    return _quantized(n, channels_last(n, y) if last else y, (scale, zero), x.element)
+    y = average_pool(n, channels_first(real) if last else real)
+    return _quantized(n, channels_last(y) if last else y, (scale, zero), x.element)
 
 
 @contrib_op("QLinearGlobalAveragePool")
@@ -118,7 +114,7 @@ def qlinear_global_average_pool(
 ) -> Value:
     first = 1 if n.flag("channels_last") else 2
     axes = list(range(first, first + x.rank - 2))
-    y = n(ReduceMeanOp, dequantize_linear(n, x, x_scale, x_zero), axes=axes, keepdims=True)
+    y = f.reduce_mean(dequantize_linear(n, x, x_scale, x_zero), axes=axes, keepdims=True)
     return _quantized(n, y, (scale, zero), x.element)
 
 
@@ -127,16 +123,16 @@ def qlinear_reduce_mean(
     n: Node, x: Value, x_scale: Value, x_zero: Value | None, scale: Value,
     zero: Value | None = None,
 ) -> Value:
-    y = n(ReduceMeanOp, dequantize_linear(n, x, x_scale, x_zero), axes=_axes(n, x),
-          keepdims=n.flag("keepdims", True))
+    y = f.reduce_mean(dequantize_linear(n, x, x_scale, x_zero), axes=_axes(n, x),
+                      keepdims=n.flag("keepdims", True))
     return _quantized(n, y, (scale, zero), x.element)
 
 
 @contrib_op("ReduceSumInteger")
 def reduce_sum_integer(n: Node, x: Value) -> Value:
     """In 32 bits, signed as x is."""
-    wide = n.cast(x, t.ui32 if t.is_unsigned(x.element) else t.i32)
-    return n(ReduceSumOp, wide, axes=_axes(n, x), keepdims=n.flag("keepdims", True))
+    wide = x.cast(t.ui32 if t.is_unsigned(x.element) else t.i32)
+    return f.reduce_sum(wide, axes=_axes(n, x), keepdims=n.flag("keepdims", True))
 
 
 def _axes(n: Node, x: Value) -> list[int]:
@@ -151,10 +147,10 @@ def qlinear_softmax(
     """Over one axis; for `opset` below 13, over all dims from the axis on."""
     axis, real = n.axis(n.integer("axis", -1), x.rank), dequantize_linear(n, x, x_scale, x_zero)
     if n.integer("opset") < 13:
-        rows = n.reshape(real, [*x.shape[:axis], product(x.shape[axis:])])
-        y = n.reshape(n(SoftmaxOp, rows, axis=axis), x.shape)
+        rows = real.reshape([*x.shape[:axis], product(x.shape[axis:])])
+        y = f.softmax(rows, axis=axis).reshape(x.shape)
     else:
-        y = n(SoftmaxOp, real, axis=axis)
+        y = f.softmax(real, axis=axis)
     return _quantized(n, y, (scale, zero), x.element)
 
 
@@ -168,12 +164,12 @@ def quantized_gemm(
 
     c is i32, its scale that of the product.
     """
-    left = n.transpose(a, [1, 0]) if n.flag("transA") else a
-    right = n.transpose(b, [1, 0]) if n.flag("transB") else b
-    whole = total(n, matmul_integer(n, left, right, a_zero, b_zero), c)
-    scales = [n.reshape(s, ()) if s.type.count.constant == 1 else s for s in (a_scale, b_scale)]
-    factor = n(MulOp, n(MulOp, *scales), n.scalar(n.real("alpha", 1.0), a_scale))
-    real = n(MulOp, n.cast(whole, factor.element), factor)
+    left = a.transpose([1, 0]) if n.flag("transA") else a
+    right = b.transpose([1, 0]) if n.flag("transB") else b
+    whole = total(matmul_integer(n, left, right, a_zero, b_zero), c)
+    scales = [s.reshape(()) if s.type.count.constant == 1 else s for s in (a_scale, b_scale)]
+    factor = f.product(scales) * n.real("alpha", 1.0)
+    real = whole.cast(factor.element) * factor
     return real if scale is None else _quantized(n, real, (scale, zero), a.element)
 
 
@@ -187,15 +183,15 @@ def dynamic_quantize_lstm(
 
     Inputs and states stay floats: onnxruntime quantizes them, too, which adds noise only.
     """
-    real = [n.transpose(_weights(n, *given), [0, 2, 1])
+    real = [_weights(*given).transpose([0, 2, 1])
             for given in ((w, w_scale, w_zero), (r, r_scale, r_zero))]
     return list(lstm(n, x, *real, b, lengths, initial_h, initial_c, peepholes))
 
 
-def _weights(n: Node, x: Value, scale: Value, zero: Value) -> Value:
+def _weights(x: Value, scale: Value, zero: Value) -> Value:
     """Scales and zero points are [d], or [d, 4*h] for the columns of x [d, in, 4*h]."""
     shape = [x.shape[0], 1, scale.shape[1] if scale.rank == 2 else 1]
-    centered = n.cast(x, t.i32)
-    offset = n.reshape(n.cast(zero, t.i32), shape)
-    whole = total(n, centered, n(MulOp, offset, n.scalar(-1, offset)))
-    return n(MulOp, n.cast(whole, scale.element), n.reshape(scale, shape))
+    centered = x.cast(t.i32)
+    offset = zero.cast(t.i32).reshape(shape)
+    whole = total(centered, offset * -1)
+    return whole.cast(scale.element) * scale.reshape(shape)

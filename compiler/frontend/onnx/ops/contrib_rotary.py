@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import (
@@ -18,12 +19,9 @@ from compiler.frontend.onnx.ops.contrib import (
 from compiler.frontend.onnx.ops.contrib_attention import merge_heads, places, split_heads
 from compiler.frontend.onnx.ops.slicing import take
 from compiler.frontend.values import Value
-from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MinOp, MulOp, SubOp
-from dialects.graph.gather import GatherOp
 from dialects.graph.inference import certain_sign
-from dialects.graph.logic import GreaterOp, LessOp, WhereOp
-from dialects.graph.shape import ConcatOp
-from dialects.graph.unary import AbsOp, CosOp, LogOp, SinOp
+from dialects.graph.logic import GreaterOp
+from dialects.graph.unary import CosOp, SinOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import is_at_most
@@ -46,19 +44,19 @@ def rotated(
     if not is_at_most(2 * half, size):
         n.build.assume(2 * half, "<=", size)
     n.require(0, where, cos.shape[0])
-    factors = [n(GatherOp, table, where, axis=0) for table in (cos, sin)]
+    factors = [f.gather(table, where, axis=0) for table in (cos, sin)]
     spread = [half, 1] if interleaved else [1, half]
-    c, s = (n.reshape(f, [*([f.shape[0], 1] if f.rank == 3 else []), f.shape[-2], *spread])
-            for f in factors)
-    turned = n.part(x, 3, 0, 2 * half)
+    c, s = (v.reshape([*([v.shape[0], 1] if v.rank == 3 else []), v.shape[-2], *spread])
+            for v in factors)
+    turned = x.part(3, 0, 2 * half)
     axis = 4 if interleaved else 3
-    pairs = n.reshape(turned, [*x.shape[:3], *([half, 2] if interleaved else [2, half])])
+    pairs = turned.reshape([*x.shape[:3], *([half, 2] if interleaved else [2, half])])
     signs = n.constant(np.array([-1, 1], x.type.dtype).reshape(
         [1, 2] if interleaved else [2, 1]))
-    others = n(MulOp, _exchanged(n, pairs, axis), signs)
-    y = n.reshape(n(AddOp, n(MulOp, pairs, c), n(MulOp, others, s)), turned.shape)
-    rest = n.part(x, 3, 2 * half, size - 2 * half)
-    return y if rest.shape[3].constant == 0 else n(ConcatOp, y, rest, axis=3)
+    others = _exchanged(n, pairs, axis) * signs
+    y = (pairs * c + others * s).reshape(turned.shape)
+    rest = x.part(3, 2 * half, size - 2 * half)
+    return y if rest.shape[3].constant == 0 else f.concat([y, rest], axis=3)
 
 
 def _exchanged(n: Node, pairs: Value, axis: int) -> Value:
@@ -72,9 +70,9 @@ def rotary_embedding(n: Node, x: Value, ids: Value, cos: Value, sin: Value) -> V
     """x is [b, s, h*d] or [b, h, s, d]; the ids are positions [b, s], or [1], the first one."""
     refuse(n, "is_packed_batching")
     heads = x if x.rank == 4 else _split(n, x, cos)
-    where = ids if ids.rank == 2 else n(AddOp, n.reshape(ids, [1]), places(n, heads.shape[2]))
+    where = ids if ids.rank == 2 else ids.reshape([1]) + places(n, heads.shape[2])
     y = rotated(n, heads, where, cos, sin, n.flag("interleaved"))
-    return y if x.rank == 4 else merge_heads(n, y)
+    return y if x.rank == 4 else merge_heads(y)
 
 
 def _split(n: Node, x: Value, cos: Value) -> Value:
@@ -82,8 +80,8 @@ def _split(n: Node, x: Value, cos: Value) -> Value:
     if n.integer("rotary_embedding_dim"):
         return split_heads(n, x, positive(n, "num_heads"))
     size = 2 * cos.shape[1]
-    apart = n.reshape(x, [*x.shape[:2], share(n, x.shape[-1], size, "entries of a head"), size])
-    return n.transpose(apart, [0, 2, 1, 3])
+    apart = x.reshape([*x.shape[:2], share(n, x.shape[-1], size, "entries of a head"), size])
+    return apart.transpose([0, 2, 1, 3])
 
 
 @contrib_op("GemmaRotaryEmbedding", ranks=(3, 4, 4, 4, 4))
@@ -91,10 +89,9 @@ def gemma_rotary_embedding(
     n: Node, angles: Value, q: Value, q_turned: Value, k: Value, k_turned: Value
 ) -> list[Value]:
     """x * cos(angles) + turned x * sin(angles), for q and k."""
-    wide = n.reshape(angles, [angles.shape[0], 1, *angles.shape[1:]])
-    cos, sin = (n.cast(n(op, wide), q.element) for op in (CosOp, SinOp))
-    return [n(AddOp, n(MulOp, x, cos), n(MulOp, turned, sin))
-            for x, turned in ((q, q_turned), (k, k_turned))]
+    wide = angles.reshape([angles.shape[0], 1, *angles.shape[1:]])
+    cos, sin = (n(op, wide).cast(q.element) for op in (CosOp, SinOp))
+    return [x * cos + turned * sin for x, turned in ((q, q_turned), (k, k_turned))]
 
 
 # ---------------------------------------------------------------------- biases
@@ -109,16 +106,16 @@ def relative_position_bias(
     """
     buckets, heads = (fixed(n, s, "buckets and heads") for s in table.shape)
     queries, keys = (single(n, v, "lengths") for v in (query_length, key_length))
-    distance = n(SubOp, places(n, queries, column=True), places(n, keys))
+    distance = places(n, queries, column=True) - places(n, keys)
     both = n.flag("is_bidirectional")
     count = buckets // 2 if both else buckets
     zero = n.scalar(0, distance)
-    bucket = _bucket(n, n(AbsOp, distance) if both else n(MaxOp, distance, zero), count)
+    bucket = _bucket(n, abs(distance) if both else f.maximum(distance, zero), count)
     if both:
-        offset = n(WhereOp, n(LessOp, distance, zero), n.scalar(count, distance), zero)
-        bucket = total(n, bucket, offset)
-    by_head = n(GatherOp, n.reshape(table, [heads, buckets]), bucket, axis=1)
-    return n.reshape(by_head, [1, *by_head.shape])
+        offset = f.where(distance < zero, count, zero)
+        bucket = total(bucket, offset)
+    by_head = f.gather(table.reshape([heads, buckets]), bucket, axis=1)
+    return by_head.reshape([1, *by_head.shape])
 
 
 def _bucket(n: Node, distance: Value, count: int) -> Value:
@@ -127,8 +124,8 @@ def _bucket(n: Node, distance: Value, count: int) -> Value:
     if exact < 1 or n.integer("max_distance") <= exact:
         raise Fault(f"{count} buckets and max_distance {n.integer('max_distance')} do not fit")
     step = (count - exact) / np.log(n.integer("max_distance") / exact)
-    far = n(MaxOp, n.cast(distance, t.f32), n.scalar(exact, n.cast(distance, t.f32)))
-    steps = n(MulOp, n(LogOp, n(DivOp, far, n.scalar(exact, far))), n.scalar(step, far))
-    coarse = n(AddOp, n.cast(steps, t.i64), n.scalar(exact, distance))
-    coarse = n(MinOp, coarse, n.scalar(count - 1, coarse))
-    return n(WhereOp, n(GreaterOp, n.scalar(exact, distance), distance), distance, coarse)
+    far = f.maximum(distance.cast(t.f32), exact)
+    steps = f.log(far / exact) * step
+    coarse = steps.cast(t.i64) + exact
+    coarse = f.minimum(coarse, count - 1)
+    return f.where(n(GreaterOp, n.scalar(exact, distance), distance), distance, coarse)

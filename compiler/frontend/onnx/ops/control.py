@@ -12,7 +12,6 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.sequences import AnyValue
 from compiler.frontend.values import Value
-from dialects.graph.elementwise import MulOp
 from dialects.graph.unary import CastOp
 from dialects.strata import types as t
 
@@ -51,7 +50,7 @@ def dropout(
     share = 0.5 if ratio is None else float(n.known_numbers(ratio, "ratios")) if active else 0.0
     if active and share:
         return _dropped(n, x, share)
-    mask = [n.broadcast(n.constant(np.array(True)), x.shape)] if n.wants(1) else []
+    mask = [n.constant(np.array(True)).broadcast(x.shape)] if n.wants(1) else []
     return [x, *mask]
 
 
@@ -64,7 +63,7 @@ def _dropped(n: Node, x: Value, share: float) -> list[Value]:
     random = np.random.RandomState(n.integer("seed"))
     kept = random.uniform(0, 1, shape) >= share
     scale = n.constant((kept / (1 - share)).astype(x.type.dtype))
-    return [n(MulOp, x, scale), n.constant(kept)]
+    return [x * scale, n.constant(kept)]
 
 
 @onnx_op("Cast", since=6)
@@ -80,7 +79,7 @@ def cast_like(n: Node, x: Value, like: Value) -> Value:
 def narrowed(n: Node, x: Value, element: Attribute) -> Value:
     """x in an element type; numbers that a narrow float lacks saturate, unless the node says no."""
     if not t.is_narrow_float(element):
-        return n.cast(x, element)
+        return x.cast(element)
     saturate = True if n.integer("saturate", 1) else None
     rounding = n.text("round_mode", "up") if element == t.f8E8M0FNU else None
     if x.element == element and (rounding or not saturate):

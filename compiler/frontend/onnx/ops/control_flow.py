@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
+from compiler.frontend import formulas as f
 from compiler.frontend.branches import Branch, Mismatch, join, untaken
 from compiler.frontend.elements import only_size
 from compiler.frontend.faults import Fault, Skip
@@ -20,7 +21,6 @@ from compiler.frontend.onnx.ops.slicing import entry_of_turn, reversed_
 from compiler.frontend.onnx.sequences import AnyValue, Forms
 from compiler.frontend.slices import at_least_zero
 from compiler.frontend.values import Value
-from dialects.graph.elementwise import MaxOp, MinOp
 from dialects.graph.logic import EqualOp
 from dialects.graph.shape import ReshapeOp
 from dialects.graph.unary import CastOp, NotOp
@@ -215,8 +215,8 @@ def trip_count(n: Node, trip: Value) -> Expr | None:
     if known is not None:
         count = at_least_zero(Expr.of(known.reshape(-1)[0]))
         return None if count.constant is not None and count.constant > MAX_SIZE else count
-    number = n.cast(trip, t.i64)
-    clamped = n(MinOp, n(MaxOp, number, n.scalar(0, number)), n.scalar(MAX_SIZE, number))
+    number = trip.cast(t.i64)
+    clamped = f.minimum(f.maximum(number, 0), MAX_SIZE)
     return n.known_sizes(clamped, "trips")[0]
 
 
@@ -232,7 +232,7 @@ def scan(n: Node, *inputs: Value) -> list[Value]:
     backward = n.ints("scan_input_directions", [0] * count)
     if len(backward) != count:
         raise Fault(f"scan_input_directions has {len(backward)} entries, not {count}")
-    moved = [_front(n, x, axis) for x, axis in zip(scanned, axes, strict=True)]
+    moved = [_front(x, axis) for x, axis in zip(scanned, axes, strict=True)]
     carried, stacked = _scan(n, states, moved, backward)
     return [*carried, *_placed(n, stacked)]
 
@@ -260,9 +260,9 @@ def _axes(n: Node, name: str, values: Sequence[Value]) -> list[int]:
     return [n.axis(a, v.rank) for a, v in zip(given, values, strict=True)]
 
 
-def _front(n: Node, x: Value, axis: int) -> Value:
+def _front(x: Value, axis: int) -> Value:
     """x with an axis moved to the front."""
-    return n.transpose(x, [axis, *(k for k in range(x.rank) if k != axis)])
+    return x.transpose([axis, *(k for k in range(x.rank) if k != axis)])
 
 
 def _placed(n: Node, stacked: Sequence[Value]) -> list[Value]:
@@ -273,7 +273,7 @@ def _placed(n: Node, stacked: Sequence[Value]) -> list[Value]:
     for x, axis, back in zip(stacked, axes, backward, strict=True):
         turned = reversed_(n, x) if back else x
         order = list(range(1, x.rank))
-        results.append(n.transpose(turned, [*order[:axis], 0, *order[axis:]]))
+        results.append(turned.transpose([*order[:axis], 0, *order[axis:]]))
     return results
 
 

@@ -14,11 +14,9 @@ from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
 from dialects.graph.base import GraphOp
 from dialects.graph.convolution import ConvOp, ConvTransposeOp
-from dialects.graph.elementwise import DivOp, MulOp, PowOp
 from dialects.graph.pooling import AvgPoolOp, MaxPoolIndicesOp, MaxPoolOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp, ReduceSumOp
 from dialects.graph.shape import PadOp
-from dialects.graph.unary import AbsOp
 from dialects.graph.window import Window
 from dialects.semantics.numerics import lowest
 from dialects.symbolic.expr import Expr, maximum
@@ -180,10 +178,10 @@ def lp_pool(n: Node, x: Value) -> Value:
     x, attributes["pads"] = _apart(n, x, _reached(x, **attributes), 0.0)
     if attributes.pop("ceil_mode", False):
         attributes["toward_zero"] = True  # all windows fit now, if there are any
-    power = n(PowOp, n(AbsOp, x), n.scalar(p, x))
+    power = abs(x) ** p
     mean = n(AvgPoolOp, power, count_include_pad=True, **attributes)
-    total = n(MulOp, mean, n.scalar(prod(attributes["kernel"]), x))
-    return n(PowOp, total, n.scalar(1 / p, x))
+    total = mean * prod(attributes["kernel"])
+    return total ** (1 / p)
 
 
 def _reached(
@@ -210,8 +208,8 @@ def average_pool(n: Node, x: Value) -> Value:
     if include or padded is x:
         return mean
     one = [Expr.of(1)] * 2
-    ones, _ = _apart(n, n.broadcast(n.scalar(1, x), [*one, *x.shape[2:]]), pads, 0.0)
-    return n(DivOp, mean, n(AvgPoolOp, ones, count_include_pad=True, **attributes))
+    ones, _ = _apart(n, n.scalar(1, x).broadcast([*one, *x.shape[2:]]), pads, 0.0)
+    return mean / n(AvgPoolOp, ones, count_include_pad=True, **attributes)
 
 
 def _pool_attributes(n: Node, x: Value) -> tuple[dict[str, Any], list[Expr]]:
@@ -254,8 +252,8 @@ def global_max_pool(n: Node, x: Value) -> Value:
 @rounded_once
 def global_lp_pool(n: Node, x: Value) -> Value:
     p = _power(n)
-    total = _global_pool(n, ReduceSumOp, n(PowOp, n(AbsOp, x), n.scalar(p, x)))
-    return n(PowOp, total, n.scalar(1 / p, x))
+    total = _global_pool(n, ReduceSumOp, abs(x) ** p)
+    return total ** (1 / p)
 
 
 def _power(n: Node) -> float:

@@ -11,38 +11,32 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from compiler.frontend import formulas as f
 from compiler.frontend.loops import Loop, Turn, repeat
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects.graph.constant import RangeOp
 from dialects.graph.cumulative import CumulativeSumOp
-from dialects.graph.elementwise import DivOp, MaxOp, ModOp, SubOp
-from dialects.graph.gather import GatherOp
-from dialects.graph.logic import EqualOp, OrOp
 from dialects.graph.ordering import TopKOp
-from dialects.graph.reduce import ReduceMaxOp, ReduceSumOp
 from dialects.graph.scatter import ScatterElementsOp
 from dialects.graph.search import SearchSortedOp
-from dialects.graph.shape import ConcatOp
-from dialects.graph.unary import NotOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr, minimum
 from dialects.symbolic.size_products import product
 
 
 # ---------------------------------------------------------------------- where flags are set
-def is_set(n: Node, x: Value) -> Value:
+def is_set(x: Value) -> Value:
     """Which elements are not 0."""
-    return x if x.element == t.i1 else n(NotOp, n(EqualOp, x, n.scalar(0, x)))
+    return x if x.element == t.i1 else ~f.equal(x, 0)
 
 
 def chosen_places(n: Node, flags: Value) -> Value:
     """The positions, i64, at which a list of truth values is true, in order."""
-    marks = n.cast(flags, t.i64)
-    [count] = n.known_sizes(n(ReduceSumOp, marks, axes=[0], keepdims=False), "count")
+    marks = flags.cast(t.i64)
+    [count] = n.known_sizes(f.reduce_sum(marks, axes=[0]), "count")
     running = n(CumulativeSumOp, marks, axis=0, exclusive=False, reverse=False)
-    ranks = n(RangeOp, start=0, step=1, count=count, to=t.i64)
+    ranks = n.range(count)
     return n(SearchSortedOp, running, ranks)
 
 
@@ -50,9 +44,9 @@ def chosen_places(n: Node, flags: Value) -> Value:
 def non_zero(n: Node, x: Value) -> Value:
     """The coordinates of all elements that are not 0: [rank, count], of a scalar [1, count]."""
     shape = x.shape or (Expr.of(1),)
-    places = chosen_places(n, n.reshape(is_set(n, x), [x.type.count]))
-    rows = [n.reshape(c, [1, c.shape[0]]) for c in coordinates(n, places, shape)]
-    return n(ConcatOp, *rows, axis=0)
+    places = chosen_places(n, is_set(x).reshape([x.type.count]))
+    rows = [c.reshape([1, c.shape[0]]) for c in coordinates(n, places, shape)]
+    return f.concat(rows, axis=0)
 
 
 def coordinates(n: Node, places: Value, shape: Sequence[Expr]) -> list[Value]:
@@ -60,9 +54,8 @@ def coordinates(n: Node, places: Value, shape: Sequence[Expr]) -> list[Value]:
     found: list[Value] = []
     for axis, size in enumerate(shape):
         inner = product(shape[axis + 1:])
-        at = places if inner.constant == 1 else (
-            n(DivOp, places, n.of_size(inner)))
-        found.append(at if axis == 0 else n(ModOp, at, n.of_size(size)))
+        at = places if inner.constant == 1 else (places / n.of_size(inner))
+        found.append(at if axis == 0 else at % n.of_size(size))
     return found
 
 
@@ -73,15 +66,15 @@ def compress(n: Node, x: Value, condition: Value) -> Value:
     A condition that is longer than the axis is not looked at beyond it.
     """
     axis = n.axis(n.integer("axis"), x.rank) if n.has("axis") else 0
-    x = x if n.has("axis") else n.reshape(x, [x.type.count])
+    x = x if n.has("axis") else x.reshape([x.type.count])
     size, length = x.shape[axis], condition.type.count
     if condition.array is not None and size.constant is not None:
         chosen = n.constant(np.flatnonzero(condition.array.reshape(-1)[:size.constant]))
     else:
         used = length if size == length else minimum(length, size)
-        flags = n.reshape(is_set(n, condition), [length])
-        chosen = chosen_places(n, n.part(flags, 0, 0, used))
-    return n(GatherOp, x, chosen, axis=axis)
+        flags = is_set(condition).reshape([length])
+        chosen = chosen_places(n, flags.part(0, 0, used))
+    return f.gather(x, chosen, axis=axis)
 
 
 # ---------------------------------------------------------------------- unique
@@ -106,21 +99,21 @@ class Groups:
 def unique(n: Node, x: Value) -> list[Value]:
     """Different entries, where each came first, which one every entry is, and how often."""
     axis = n.axis(n.integer("axis"), x.rank) if n.has("axis") else None
-    moved = n.reshape(x, [x.type.count]) if axis is None else n.transpose(
-        x, [axis, *(k for k in range(x.rank) if k != axis)])
+    moved = x.reshape([x.type.count]) if axis is None else x.transpose(
+        [axis, *(k for k in range(x.rank) if k != axis)])
     size = moved.shape[0]
-    groups = _groups(n, n.reshape(moved, [size, product(moved.shape[1:])]))
-    zeros = n.broadcast(n.constant(np.array(0)), [size])
-    first = n(GatherOp, groups.order, groups.first, axis=0)
+    groups = _groups(n, moved.reshape([size, product(moved.shape[1:])]))
+    zeros = n.constant(np.array(0)).broadcast([size])
+    first = f.gather(groups.order, groups.first, axis=0)
     inverse = n(ScatterElementsOp, zeros, groups.order, groups.of_sorted, axis=0, combiner="none")
-    ones = n.broadcast(n.constant(np.array(1)), [size])
-    counts = n(ScatterElementsOp, n.broadcast(n.constant(np.array(0)), [groups.count]),
+    ones = n.constant(np.array(1)).broadcast([size])
+    counts = n(ScatterElementsOp, n.constant(np.array(0)).broadcast([groups.count]),
                groups.of_sorted, ones, axis=0, combiner="add")
     if not n.flag("sorted", True):
         first, inverse, counts = _as_they_came(n, first, inverse, counts)
-    entries = n(GatherOp, moved, first, axis=0)
+    entries = f.gather(moved, first, axis=0)
     if axis is not None:
-        entries = n.transpose(entries, [*range(1, axis + 1), 0, *range(axis + 1, x.rank)])
+        entries = entries.transpose([*range(1, axis + 1), 0, *range(axis + 1, x.rank)])
     return [entries, first, inverse, counts]
 
 
@@ -128,22 +121,22 @@ def _groups(n: Node, rows: Value) -> Groups:
     """The groups of equal rows; rows compare from their first element on."""
     order = _sorted_rows(n, rows)
     size = rows.shape[0]
-    places = n(RangeOp, start=0, step=1, count=size, to=t.i64)
+    places = n.range(size)
     zero = n.scalar(0, places)
-    before = n(MaxOp, n(SubOp, places, n.scalar(1, places)), zero)
-    ranked = n(GatherOp, rows, order, axis=0)
-    differs = n(NotOp, n(EqualOp, ranked, n(GatherOp, ranked, before, axis=0)))
-    other = n(ReduceMaxOp, n.cast(differs, t.i64), axes=[1], keepdims=False)
-    starts = n(OrOp, n(EqualOp, places, zero), is_set(n, other))
-    running = n(CumulativeSumOp, n.cast(starts, t.i64), axis=0, exclusive=False, reverse=False)
-    return Groups(order, n(SubOp, running, n.scalar(1, running)), chosen_places(n, starts))
+    before = f.maximum(places - 1, zero)
+    ranked = f.gather(rows, order, axis=0)
+    differs = ~f.equal(ranked, f.gather(ranked, before, axis=0))
+    other = f.reduce_max(differs.cast(t.i64), axes=[1])
+    starts = f.equal(places, zero) | is_set(other)
+    running = n(CumulativeSumOp, starts.cast(t.i64), axis=0, exclusive=False, reverse=False)
+    return Groups(order, running - 1, chosen_places(n, starts))
 
 
 def _sorted_rows(n: Node, rows: Value) -> Value:
     """The order of rows: sorted by each column, the last column first, equal ones as they are."""
-    rows = n.cast(rows, t.ui8) if rows.element == t.i1 else rows
+    rows = rows.cast(t.ui8) if rows.element == t.i1 else rows
     size, width = rows.shape
-    order = n(RangeOp, start=0, step=1, count=size, to=t.i64)
+    order = n.range(size)
     if width.constant == 1:
         return _sorted_by(n, rows, order, Expr.of(0))
 
@@ -155,10 +148,10 @@ def _sorted_rows(n: Node, rows: Value) -> Value:
 
 def _sorted_by(n: Node, rows: Value, order: Value, column: Expr) -> Value:
     size = rows.shape[0]
-    keys = n.reshape(n.part(rows, 1, column, 1), [size])
-    ranked = n(GatherOp, keys, order, axis=0)
+    keys = rows.part(1, column, 1).reshape([size])
+    ranked = f.gather(keys, order, axis=0)
     places = n.build.results(TopKOp, ranked, axis=0, k=size, largest=False)[1]
-    return n(GatherOp, order, places, axis=0)
+    return f.gather(order, places, axis=0)
 
 
 def _as_they_came(
@@ -167,7 +160,7 @@ def _as_they_came(
     """The groups in the order of their first entries."""
     size = first.shape[0]
     order = n.build.results(TopKOp, first, axis=0, k=size, largest=False)[1]
-    places = n(RangeOp, start=0, step=1, count=size, to=t.i64)
+    places = n.range(size)
     new = n(ScatterElementsOp, places, order, places, axis=0, combiner="none")
-    return (n(GatherOp, first, order, axis=0), n(GatherOp, new, inverse, axis=0),
-            n(GatherOp, counts, order, axis=0))
+    return (f.gather(first, order, axis=0), f.gather(new, inverse, axis=0),
+            f.gather(counts, order, axis=0))

@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from functools import reduce
 from string import ascii_letters
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects.graph.contraction import MatmulOp
-from dialects.graph.elementwise import MulOp
 from dialects.graph.inference import broadcast_size
-from dialects.graph.logic import EqualOp, WhereOp
-from dialects.graph.reduce import ReduceSumOp
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 
@@ -29,15 +26,15 @@ def einsum(n: Node, *xs: Value) -> Value:
     terms = [_diagonal(n, x, names) for x, names in zip(xs, inputs, strict=True)]
     for k in range(len(terms)):  # what only one operand has, and the result has not
         others = set(output).union(*(names for j, (_, names) in enumerate(terms) if j != k))
-        terms[k] = _summed(n, terms[k], [c for c in terms[k][1] if c not in others])
+        terms[k] = _summed(terms[k], [c for c in terms[k][1] if c not in others])
     while len(terms) > 1:
         (x, y), rest = terms[:2], terms[2:]
         kept = set(output).union(*(names for _, names in rest))
-        terms = [_product(n, x, y, kept), *rest]
-    value, names = _summed(n, terms[0], [c for c in terms[0][1] if c not in output])
+        terms = [_product(x, y, kept), *rest]
+    value, names = _summed(terms[0], [c for c in terms[0][1] if c not in output])
     if sorted(names) != sorted(output):
         raise Fault(f"its equation '{n.text('equation')}' asks for dims that no input has")
-    return n.transpose(value, [names.index(c) for c in output])
+    return value.transpose([names.index(c) for c in output])
 
 
 def _letters(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
@@ -64,58 +61,57 @@ def _diagonal(n: Node, x: Value, names: str) -> Term:
     for c in sorted(set(names)):
         while names.count(c) > 1:
             first, second = names.index(c), names.index(c, names.index(c) + 1)
-            on = n(EqualOp, n.positions(x, first), n.positions(x, second))
-            x = n(WhereOp, on, x, n.scalar(0, x))
-            x = n(ReduceSumOp, x, axes=[second], keepdims=False)
+            on = f.equal(n.positions(x, first), n.positions(x, second))
+            x = f.where(on, x, 0)
+            x = f.reduce_sum(x, axes=[second])
             names = names[:second] + names[second + 1:]
     return x, names
 
 
-def _summed(n: Node, term: Term, gone: Sequence[str]) -> Term:
+def _summed(term: Term, gone: Sequence[str]) -> Term:
     x, names = term
     if not gone:
         return term
     axes = sorted(names.index(c) for c in gone)
-    return (n(ReduceSumOp, x, axes=axes, keepdims=False), "".join(
-        c for c in names if c not in gone))
+    return (f.reduce_sum(x, axes=axes), "".join(c for c in names if c not in gone))
 
 
-def _product(n: Node, x: Term, y: Term, kept: set[str]) -> Term:
+def _product(x: Term, y: Term, kept: set[str]) -> Term:
     """The product, summed over the letters that both have and nothing else needs: a matmul."""
     both = [c for c in x[1] if c in y[1]]
     batch, inner = [c for c in both if c in kept], [c for c in both if c not in kept]
     if not inner:
-        return _spread(n, x, y)
+        return _spread(x, y)
     rows, columns = ([c for c in t[1] if c not in both] for t in (x, y))
     sizes = _sizes([x, y])
-    left = _matrix(n, x, [batch, rows, inner], sizes)
-    right = _matrix(n, y, [batch, inner, columns], sizes)
+    left = _matrix(x, [batch, rows, inner], sizes)
+    right = _matrix(y, [batch, inner, columns], sizes)
     order = [*batch, *rows, *columns]
-    return n.reshape(n(MatmulOp, left, right), [sizes[c] for c in order]), "".join(order)
+    return (left @ right).reshape([sizes[c] for c in order]), "".join(order)
 
 
 def _matrix(
-    n: Node, term: Term, groups: Sequence[Sequence[str]], sizes: dict[str, Expr]
+    term: Term, groups: Sequence[Sequence[str]], sizes: dict[str, Expr]
 ) -> Value:
     """The tensor with its letters in groups, a dim each; the first group's each by themselves."""
     x, names = term
     order = [c for group in groups for c in group]
-    moved = n.broadcast(n.transpose(x, [names.index(c) for c in order]), [sizes[c] for c in order])
+    moved = x.transpose([names.index(c) for c in order]).broadcast([sizes[c] for c in order])
     batch, *others = groups
-    return n.reshape(moved, [*(sizes[c] for c in batch),
-                             *(product(sizes[c] for c in group) for group in others)])
+    return moved.reshape([*(sizes[c] for c in batch),
+                          *(product(sizes[c] for c in group) for group in others)])
 
 
-def _spread(n: Node, x: Term, y: Term) -> Term:
+def _spread(x: Term, y: Term) -> Term:
     """The product of tensors brought to the same letters."""
     order = x[1] + "".join(c for c in y[1] if c not in x[1])
     parts: list[Value] = []
     for value, names in (x, y):
         present = [c for c in order if c in names]
-        moved = n.transpose(value, [names.index(c) for c in present])
+        moved = value.transpose([names.index(c) for c in present])
         sizes = iter(moved.shape)
-        parts.append(n.reshape(moved, [next(sizes) if c in names else 1 for c in order]))
-    return n(MulOp, *parts), order
+        parts.append(moved.reshape([next(sizes) if c in names else 1 for c in order]))
+    return f.product(parts), order
 
 
 def _sizes(terms: Sequence[Term]) -> dict[str, Expr]:

@@ -8,6 +8,7 @@ import numpy as np
 from onnx import TensorProto
 from xdsl.ir import Attribute
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.element_types import element_type
 from compiler.frontend.onnx.node import Node
@@ -21,9 +22,7 @@ from dialects.graph.elementwise import (
     FmodOp,
     MaxOp,
     MinOp,
-    ModOp,
     MulOp,
-    PowOp,
     SubOp,
 )
 from dialects.graph.logic import (
@@ -34,7 +33,6 @@ from dialects.graph.logic import (
     LessEqualOp,
     LessOp,
     OrOp,
-    WhereOp,
     XorOp,
 )
 from dialects.graph.trigonometric import (
@@ -55,8 +53,6 @@ from dialects.graph.unary import (
     ErfOp,
     ExpOp,
     FloorOp,
-    IsinfOp,
-    IsnanOp,
     LogOp,
     NegOp,
     NotOp,
@@ -104,17 +100,13 @@ def variadic(n: Node, *xs: Value) -> Value:
 
 @onnx_op("Mean")
 def mean(n: Node, *xs: Value) -> Value:
-    total = variadic_sum(n, xs)
-    return n(DivOp, total, n.scalar(len(xs), total)) if len(xs) > 1 else total
-
-
-def variadic_sum(n: Node, xs: tuple[Value, ...]) -> Value:
-    return reduce(lambda a, b: n(AddOp, a, b), xs)
+    total = f.total(xs)
+    return total / len(xs) if len(xs) > 1 else total
 
 
 @onnx_op("Where")
 def where(n: Node, condition: Value, x: Value, y: Value) -> Value:
-    return n(WhereOp, condition, x, y)
+    return f.where(condition, x, y)
 
 
 @onnx_op("Mod")
@@ -123,14 +115,14 @@ def mod(n: Node, x: Value, y: Value) -> Value:
         return n(FmodOp, x, y)
     if t.is_float(x.element) and n.version < 28:
         raise Fault("fmod = 0 is for integers only", "set the attribute fmod to 1 for floats")
-    return n(ModOp, x, y)
+    return x % y
 
 
 @onnx_op("Pow", since=7)
 def pow_(n: Node, x: Value, y: Value) -> Value:
     """The result has the type of x; it is computed in a type that holds both."""
     common = _power_type(x.element, y.element)
-    return n.cast(n(PowOp, n.cast(x, common), n.cast(y, common)), x.element)
+    return (x.cast(common) ** y.cast(common)).cast(x.element)
 
 
 def _power_type(base: Attribute, exponent: Attribute) -> Attribute:
@@ -144,25 +136,25 @@ def _power_type(base: Attribute, exponent: Attribute) -> Attribute:
 
 @onnx_op("IsNaN")
 def is_nan(n: Node, x: Value) -> Value:
-    return n(IsnanOp, _computable(n, x))
+    return f.is_nan(_computable(x))
 
 
 @onnx_op("IsInf")
 def is_inf(n: Node, x: Value) -> Value:
-    x = _computable(n, x)
+    x = _computable(x)
     negative, positive = n.flag("detect_negative", True), n.flag("detect_positive", True)
     if negative and positive:
-        return n(IsinfOp, x)
+        return f.is_inf(x)
     if positive:
-        return n(EqualOp, x, n.scalar(np.inf, x))
+        return f.equal(x, np.inf)
     if negative:
-        return n(EqualOp, x, n.scalar(-np.inf, x))
-    return n(AndOp, *[n(IsinfOp, x), n(IsnanOp, x)])  # never both
+        return f.equal(x, -np.inf)
+    return f.is_inf(x) & f.is_nan(x)  # never both
 
 
-def _computable(n: Node, x: Value) -> Value:
+def _computable(x: Value) -> Value:
     """Floats of 8 bits, which are not computed with, converted exactly to f32."""
-    return n.cast(x, t.f32) if t.is_narrow_float(x.element) else x
+    return x.cast(t.f32) if t.is_narrow_float(x.element) else x
 
 
 @onnx_op("BitShift")

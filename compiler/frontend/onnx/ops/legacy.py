@@ -18,7 +18,6 @@ from compiler.frontend.onnx.ops.elementwise import binary, pow_
 from compiler.frontend.onnx.ops.shape import reshape, tile
 from compiler.frontend.values import Value
 from dialects.graph.activation import EluOp
-from dialects.graph.elementwise import MulOp
 from dialects.strata import types as t
 
 
@@ -47,16 +46,16 @@ def _aligned(n: Node, x: Value, y: Value) -> Value:
     behind = x.rank - first - y.rank
     if behind < 0:
         raise Fault(f"{y.type.short} at axis {first} reaches beyond {x.type.short}")
-    return n.reshape(y, [*y.shape, *[1] * behind])
+    return y.reshape([*y.shape, *[1] * behind])
 
 
 @onnx_op("PRelu")
 def p_relu_of_channels(n: Node, x: Value, slope: Value) -> Value:
     """One slope, or one per channel."""
     if slope.type.count.constant == 1:
-        return p_relu(n, x, n.reshape(slope, ()))
+        return p_relu(n, x, slope.reshape(()))
     per_channel = slope.rank == 1 and x.rank > 2
-    return p_relu(n, x, n.reshape(slope, [*slope.shape, *[1] * (x.rank - 2)]) if per_channel
+    return p_relu(n, x, slope.reshape([*slope.shape, *[1] * (x.rank - 2)]) if per_channel
                   else slope)
 
 
@@ -81,19 +80,19 @@ def cast_to_name(n: Node, x: Value) -> Value:
     name = n.text("to")
     if name not in TensorProto.DataType.keys():  # noqa: SIM118  (it is no mapping)
         raise Fault(f"there is no element type '{name}'")
-    return n.cast(x, element_type(TensorProto.DataType.Value(name)))
+    return x.cast(element_type(TensorProto.DataType.Value(name)))
 
 
 # ---------------------------------------------------------------------- other defaults
 @onnx_op("Selu")
 def selu_of_four_digits(n: Node, x: Value) -> Value:
     alpha, gamma = n.real("alpha", 1.6732), n.real("gamma", 1.0507)
-    return n(MulOp, n.scalar(gamma, x), n(EluOp, x, alpha=alpha))
+    return gamma * n(EluOp, x, alpha=alpha)
 
 
 @onnx_op("Dropout")
 def dropout_by_attribute(n: Node, x: Value) -> list[Value]:
     if not n.flag("is_test"):
         raise Fault("it is in training mode", "export the model for inference (is_test = 1)")
-    kept = [n.broadcast(n.cast(n.scalar(1, x), t.i1), x.shape)] if n.wants(1) else []
+    kept = [n.scalar(1, x).cast(t.i1).broadcast(x.shape)] if n.wants(1) else []
     return [x, *kept]

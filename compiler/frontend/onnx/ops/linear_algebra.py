@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from math import prod
 
 import numpy as np
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
 from dialects.graph.convolution import ConvTransposeOp
-from dialects.graph.elementwise import DivOp, MulOp, SubOp
-from dialects.graph.gather import GatherNdOp
-from dialects.graph.logic import EqualOp, WhereOp
 from dialects.graph.ordering import ArgMaxOp
-from dialects.graph.unary import AbsOp, NegOp
 
 MAX_ORDER = 32
 """Larger matrices would be unrolled into too many operations."""
@@ -37,12 +33,12 @@ def order_of(x: Value, what: str) -> int:
 def det(n: Node, x: Value) -> Value:
     """The product of the pivots of elimination, with its sign turned by every exchange of rows."""
     order, batch = order_of(x, "determinants"), x.shape[:-2]
-    rest, pivots = n.reshape(x, [x.type.count // (order * order), order, order]), list[Value]()
+    rest, pivots = x.reshape([x.type.count // (order * order), order, order]), list[Value]()
     for _ in range(order - 1):
         pivot, rest = _eliminated(n, rest)
         pivots.append(pivot)
-    pivots.append(n.reshape(rest, [rest.shape[0]]))
-    return n.reshape(reduce(lambda a, b: n(MulOp, a, b), pivots), batch)
+    pivots.append(rest.reshape([rest.shape[0]]))
+    return f.product(pivots).reshape(batch)
 
 
 def _eliminated(n: Node, x: Value) -> tuple[Value, Value]:
@@ -51,21 +47,19 @@ def _eliminated(n: Node, x: Value) -> tuple[Value, Value]:
     The rest is [b, k-1, k-1]: rows less their multiple of the pivot's row, which gets the first.
     """
     [order] = n.known_ints(n.of_sizes([x.shape[1]]), "orders")
-    column = n.reshape(n.part(x, 2, 0, 1), x.shape[:2])
-    which = n(ArgMaxOp, n(AbsOp, column), axis=1, keepdims=True, last=False)  # [b, 1]
-    row = n.reshape(n(GatherNdOp, x, which, batch_dims=1), [x.shape[0], 1, order])
-    first, others = n.part(x, 1, 0, 1), n.part(x, 1, 1, order - 1)
-    chosen = n(EqualOp, n.constant(np.arange(1, order)), which)
-    others = n(WhereOp, n.reshape(chosen, [x.shape[0], order - 1, 1]), first, others)
-    pivot = n.part(row, 2, 0, 1)
-    zero = n(EqualOp, pivot, n.scalar(0, pivot))
-    divisor = n(WhereOp, zero, n.scalar(1, pivot), pivot)
-    factor = n(DivOp, n.part(others, 2, 0, 1), divisor)
-    rest = n(SubOp, n.part(others, 2, 1, order - 1),
-             n(MulOp, factor, n.part(row, 2, 1, order - 1)))
-    signed = n(WhereOp, n(EqualOp, which, n.scalar(0, which)), *(
-        n.reshape(v, [x.shape[0], 1]) for v in (pivot, n(NegOp, pivot))))
-    return n.reshape(signed, [x.shape[0]]), rest
+    column = x.part(2, 0, 1).reshape(x.shape[:2])
+    which = n(ArgMaxOp, abs(column), axis=1, keepdims=True, last=False)  # [b, 1]
+    row = f.gather_nd(x, which, batch_dims=1).reshape([x.shape[0], 1, order])
+    first, others = x.part(1, 0, 1), x.part(1, 1, order - 1)
+    chosen = f.equal(n.constant(np.arange(1, order)), which)
+    others = f.where(chosen.reshape([x.shape[0], order - 1, 1]), first, others)
+    pivot = row.part(2, 0, 1)
+    zero = f.equal(pivot, 0)
+    divisor = f.where(zero, 1, pivot)
+    factor = others.part(2, 0, 1) / divisor
+    rest = others.part(2, 1, order - 1) - factor * row.part(2, 1, order - 1)
+    signed = f.where(f.equal(which, 0), *(v.reshape([x.shape[0], 1]) for v in (pivot, -pivot)))
+    return signed.reshape([x.shape[0]]), rest
 
 
 @onnx_op("Col2Im")
@@ -92,6 +86,6 @@ def col_to_im(n: Node, x: Value, image: Value, block: Value) -> Value:
         extra.append(room % strides[k])
     [channels] = n.known_ints(n.of_sizes([x.shape[1] // entries]), "numbers of channels")
     filters = np.tile(np.eye(entries), (channels, 1)).reshape(channels * entries, 1, *kernel)
-    return n(ConvTransposeOp, n.reshape(x, [*x.shape[:2], *counts]),
+    return n(ConvTransposeOp, x.reshape([*x.shape[:2], *counts]),
              n.constant(filters.astype(x.type.dtype)), strides=strides, dilations=dilations,
              pads=pads, output_padding=extra, group=channels)

@@ -7,17 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.contrib import Ranks, with_ranks
 from compiler.frontend.values import Value
-from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
-from dialects.graph.gather import GatherOp
-from dialects.graph.logic import GreaterOp, WhereOp
-from dialects.graph.normalization import SoftmaxOp
-from dialects.graph.reduce import ReduceMaxOp, ReduceSumOp
-from dialects.graph.unary import AbsOp, ExpOp, LogOp, NegOp, SigmoidOp, SignOp, SqrtOp
+from dialects.graph.unary import SignOp
 from dialects.strata import types as t
 
 DOMAIN = "ai.onnx.ml"
@@ -31,11 +27,11 @@ def ml_op(*op_types: str, since: int = 1, ranks: tuple[Ranks, ...] = ()) -> Call
     return lambda function: mark(with_ranks(function, ranks))
 
 
-def rows(n: Node, x: Value, element: Any = t.f32) -> Value:
+def rows(x: Value, element: Any = t.f32) -> Value:
     """x as [n, features] of floats; a single dim is one row."""
     if x.rank not in (1, 2):
         raise Fault(f"{x.type.short} should have rows of features")
-    return n.cast(x if x.rank == 2 else n.reshape(x, [1, x.shape[0]]), element)
+    return (x if x.rank == 2 else x.reshape([1, x.shape[0]])).cast(element)
 
 
 def matrix(n: Node, name: str, count: int, what: str) -> np.ndarray:
@@ -66,13 +62,13 @@ def labels_of(n: Node, name: str) -> list[int]:
 
 def chosen(n: Node, labels: list[int], places: Value) -> Value:
     """The labels at these places."""
-    return n(GatherOp, n.constant(np.array(labels, np.int64)), places, axis=0)
+    return f.gather(n.constant(np.array(labels, np.int64)), places, axis=0)
 
 
 def by_sign(n: Node, score: Value, threshold: float, positive: int, negative: int) -> Value:
     """One label where the score is above the threshold, the other elsewhere."""
-    above = n(GreaterOp, score, n.scalar(threshold, score))
-    return n(WhereOp, above, *(n.constant(np.array(k, np.int64)) for k in (positive, negative)))
+    above = score > threshold
+    return f.where(above, *(n.constant(np.array(k, np.int64)) for k in (positive, negative)))
 
 
 # ---------------------------------------------------------------------- transforms of scores
@@ -82,41 +78,41 @@ def transformed(n: Node, scores: Value, name: str) -> Value:
         case "NONE":
             return scores
         case "LOGISTIC":
-            return n(SigmoidOp, scores)
+            return f.sigmoid(scores)
         case "SOFTMAX":
-            return n(SoftmaxOp, scores, axis=1)
+            return f.softmax(scores, axis=1)
         case "SOFTMAX_ZERO":
-            return _softmax_zero(n, scores)
+            return _softmax_zero(scores)
         case "PROBIT":
             return _probit(n, scores)
         case _:
             raise Fault(f"its post_transform '{name}' is none of {', '.join(TRANSFORMS)}")
 
 
-def _softmax_zero(n: Node, x: Value) -> Value:
+def _softmax_zero(x: Value) -> Value:
     """A softmax of the scores that are not 0; those that are stay so."""
-    top = n(ReduceMaxOp, x, axes=[1], keepdims=True)
-    counts = n(GreaterOp, n(AbsOp, x), n.scalar(1e-7, x))
-    powers = n(WhereOp, counts, n(ExpOp, n(SubOp, x, top)), n.scalar(0, x))
-    return n(DivOp, powers, n(ReduceSumOp, powers, axes=[1], keepdims=True))
+    top = f.reduce_max(x, axes=[1], keepdims=True)
+    counts = abs(x) > 1e-7
+    powers = f.where(counts, f.exp(x - top), 0)
+    return powers / f.reduce_sum(powers, axes=[1], keepdims=True)
 
 
 def _probit(n: Node, x: Value) -> Value:
     """sqrt(2) * erfinv(2*x - 1), by Winitzki's formula, as onnxruntime has it."""
-    y = n(SubOp, n(MulOp, x, n.scalar(2, x)), n.scalar(1, x))
-    log = n(LogOp, n(SubOp, n.scalar(1, y), n(MulOp, y, y)))
-    half = n(AddOp, n.scalar(2 / (np.pi * 0.147), y), n(MulOp, log, n.scalar(0.5, y)))
-    root = n(SqrtOp, n(SubOp, n(MulOp, half, half), n(MulOp, log, n.scalar(1 / 0.147, y))))
-    inverse = n(MulOp, n(SignOp, y), n(SqrtOp, n(SubOp, root, half)))
-    return n(MulOp, inverse, n.scalar(np.sqrt(2), y))
+    y = x * 2 - 1
+    log = f.log(1 - y * y)
+    half = 2 / (np.pi * 0.147) + log * 0.5
+    root = f.sqrt(half * half - log * (1 / 0.147))
+    inverse = n(SignOp, y) * f.sqrt(root - half)
+    return inverse * np.sqrt(2)
 
 
-def two_columns(n: Node, score: Value, positive: bool, name: str) -> list[Value]:
+def two_columns(score: Value, positive: bool, name: str) -> list[Value]:
     """The scores of both classes from that of the second, [n, 1].
 
     LOGISTIC makes probabilities of scores; positive scores count as such already.
     """
-    opposite = n(NegOp, score)
+    opposite = -score
     if name == "LOGISTIC":
-        return [n(SigmoidOp, x) for x in (opposite, score)]
-    return [n(SubOp, n.scalar(1, score), score) if positive else opposite, score]
+        return [f.sigmoid(x) for x in (opposite, score)]
+    return [1 - score if positive else opposite, score]

@@ -6,17 +6,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import SOME
 from compiler.frontend.onnx.ops.ml import ml_op, refuse_texts, rows
 from compiler.frontend.values import Value
-from dialects.graph.gather import GatherOp
-from dialects.graph.logic import AndOp, EqualOp, OrOp, WhereOp
 from dialects.graph.ordering import ArgMaxOp
-from dialects.graph.reduce import ReduceMaxOp
-from dialects.graph.shape import ConcatOp
-from dialects.graph.unary import IsnanOp
 from dialects.strata import types as t
 from dialects.strata.types import Array
 from dialects.symbolic.expr import Expr
@@ -25,10 +21,10 @@ from dialects.symbolic.expr import Expr
 @ml_op("ArrayFeatureExtractor", ranks=(SOME,))
 def array_feature_extractor(n: Node, x: Value, places: Value) -> Value:
     """The features at these places of the last dim; a single dim counts as one row."""
-    whole = x if x.rank > 1 else n.reshape(x, [1, x.shape[0]])
+    whole = x if x.rank > 1 else x.reshape([1, x.shape[0]])
     n.require(0, places, whole.shape[-1])
-    flat = n.reshape(places, [places.type.count])
-    return n(GatherOp, whole, flat, axis=whole.rank - 1)
+    flat = places.reshape([places.type.count])
+    return f.gather(whole, flat, axis=whole.rank - 1)
 
 
 @ml_op("FeatureVectorizer")
@@ -37,8 +33,8 @@ def feature_vectorizer(n: Node, *xs: Value) -> Value:
     sizes = n.ints("inputdimensions") or [None] * len(xs)
     if len(sizes) != len(xs):
         raise Fault(f"inputdimensions has {len(sizes)} entries for {len(xs)} inputs")
-    columns = [_sized(n, rows(n, x), size) for x, size in zip(xs, sizes, strict=True)]
-    return n(ConcatOp, *columns, axis=1)
+    columns = [_sized(n, rows(x), size) for x, size in zip(xs, sizes, strict=True)]
+    return f.concat(columns, axis=1)
 
 
 def _sized(n: Node, x: Value, size: int | None) -> Value:
@@ -46,9 +42,9 @@ def _sized(n: Node, x: Value, size: int | None) -> Value:
     if size is None or given == size:
         return x
     if given > size:
-        return n.part(x, 1, 0, size)
-    zeros = n.broadcast(n.scalar(0, x), [x.shape[0], Expr.of(size - given)])
-    return n(ConcatOp, x, zeros, axis=1)
+        return x.part(1, 0, size)
+    zeros = n.scalar(0, x).broadcast([x.shape[0], Expr.of(size - given)])
+    return f.concat([x, zeros], axis=1)
 
 
 @ml_op("Imputer")
@@ -60,8 +56,8 @@ def imputer(n: Node, x: Value) -> Value:
     old = n.real(kind[1]) if t.is_float(x.element) else n.integer(kind[1])
     if not new:
         raise Fault(f"{kind[0]} is missing for {x.type.short}")
-    missing = n(IsnanOp, x) if np.isnan(old) else n(EqualOp, x, n.scalar(old, x))
-    return n(WhereOp, missing, n.constant(np.array(new).astype(x.type.dtype)), x)
+    missing = f.is_nan(x) if np.isnan(old) else f.equal(x, old)
+    return f.where(missing, n.constant(np.array(new).astype(x.type.dtype)), x)
 
 
 @ml_op("OneHotEncoder")
@@ -72,8 +68,8 @@ def one_hot_encoder(n: Node, x: Value) -> Value:
         raise Fault("zeros = 0, which fails on unknown categories, is not supported",
                     "set the attribute zeros to 1")
     categories = n.constant(np.array(n.ints("cats_int64s"), np.int64))
-    whole = n.cast(x, t.i64)
-    return n.cast(n(EqualOp, n.reshape(whole, [*x.shape, 1]), categories), t.f32)
+    whole = x.cast(t.i64)
+    return f.equal(whole.reshape([*x.shape, 1]), categories).cast(t.f32)
 
 
 # ---------------------------------------------------------------------- labels
@@ -88,11 +84,11 @@ def label_encoder(n: Node, x: Value) -> Value:
         raise Fault(f"its keys are {keys.dtype}, its input {x.type.short}")
     keys, first = np.unique(keys, return_index=True)
     values = values[first]
-    hits = _hits(n, n.reshape(x, [*x.shape, 1]), keys.astype(x.type.dtype))
-    place = n(ArgMaxOp, n.cast(hits, t.i32), axis=x.rank, keepdims=False, last=False)
-    found = n(GatherOp, n.constant(values), place, axis=0)
-    known = n(ReduceMaxOp, hits, axes=[x.rank], keepdims=False)
-    return n(WhereOp, known, found, n.constant(_default(n, values.dtype)))
+    hits = _hits(n, x.reshape([*x.shape, 1]), keys.astype(x.type.dtype))
+    place = n(ArgMaxOp, hits.cast(t.i32), axis=x.rank, keepdims=False, last=False)
+    found = f.gather(n.constant(values), place, axis=0)
+    known = f.reduce_max(hits, axes=[x.rank])
+    return f.where(known, found, n.constant(_default(n, values.dtype)))
 
 
 def _list(n: Node, name: str) -> Array | None:
@@ -116,11 +112,11 @@ def _default(n: Node, dtype: np.dtype[Any]) -> Array:
 
 def _hits(n: Node, x: Value, keys: Array) -> Value:
     """Which key each element equals: [..., keys]."""
-    hits = n(EqualOp, x, n.constant(keys))
+    hits = f.equal(x, n.constant(keys))
     if keys.dtype.kind != "f" or not np.isnan(keys).any():
         return hits
-    both = n(AndOp, n(IsnanOp, x), n.constant(np.isnan(keys)))
-    return n(OrOp, hits, both)
+    both = f.is_nan(x) & n.constant(np.isnan(keys))
+    return hits | both
 
 
 @ml_op("LabelEncoder", "CategoryMapper")

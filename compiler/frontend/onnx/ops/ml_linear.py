@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import SOME
@@ -18,13 +19,7 @@ from compiler.frontend.onnx.ops.ml import (
     two_columns,
 )
 from compiler.frontend.values import Value
-from dialects.graph.contraction import MatmulOp
-from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
-from dialects.graph.logic import EqualOp, GreaterOp, WhereOp
 from dialects.graph.ordering import ArgMaxOp
-from dialects.graph.reduce import ReduceMaxOp, ReduceSumOp
-from dialects.graph.shape import ConcatOp
-from dialects.graph.unary import AbsOp, SqrtOp
 from dialects.strata import types as t
 
 
@@ -33,42 +28,42 @@ def scaler(n: Node, x: Value) -> Value:
     """(x - offset) * scale, per feature or for all; in f32."""
     offset, scale = (n.constant(np.array(n.floats(name), np.float32))
                      for name in ("offset", "scale"))
-    return n(MulOp, n(SubOp, n.cast(x, t.f32), offset), scale)
+    return (x.cast(t.f32) - offset) * scale
 
 
 @ml_op("Normalizer", ranks=(SOME,))
 def normalizer(n: Node, x: Value) -> Value:
     """Each row divided by its norm; a row with the norm 0 stays."""
-    wide, axes = n.cast(x, t.f32), [x.rank - 1]
+    wide, axes = x.cast(t.f32), [x.rank - 1]
     match n.text("norm", "MAX"):
         case "MAX":
-            norm = n(ReduceMaxOp, wide, axes=axes, keepdims=True)
+            norm = f.reduce_max(wide, axes=axes, keepdims=True)
         case "L1":
-            norm = n(ReduceSumOp, n(AbsOp, wide), axes=axes, keepdims=True)
+            norm = f.reduce_sum(abs(wide), axes=axes, keepdims=True)
         case "L2":
-            norm = n(SqrtOp, n(ReduceSumOp, n(MulOp, wide, wide), axes=axes, keepdims=True))
+            norm = f.sqrt(f.reduce_sum(wide * wide, axes=axes, keepdims=True))
         case name:
             raise Fault(f"its norm '{name}' is none of MAX, L1, L2")
-    zero = n(EqualOp, norm, n.scalar(0, norm))
-    return n(DivOp, wide, n(WhereOp, zero, n.scalar(1, norm), norm))
+    zero = f.equal(norm, 0)
+    return wide / f.where(zero, 1, norm)
 
 
 @ml_op("Binarizer")
 def binarizer(n: Node, x: Value) -> Value:
     """1 above the threshold, 0 elsewhere, in the element type of x."""
-    threshold = n.scalar(n.real("threshold"), n.cast(x, t.f64) if not t.is_float(x.element) else x)
-    return n.cast(n(GreaterOp, n.cast(x, threshold.element), threshold), x.element)
+    threshold = n.scalar(n.real("threshold"), x.cast(t.f64) if not t.is_float(x.element) else x)
+    return (x.cast(threshold.element) > threshold).cast(x.element)
 
 
 # ---------------------------------------------------------------------- linear models
 def _linear(n: Node, x: Value, targets: int) -> Value:
     """[n, targets]: x * coefficients' + intercepts."""
     weights = n.constant(matrix(n, "coefficients", targets, "rows").T.copy())
-    scores = n(MatmulOp, rows(n, x), weights)
+    scores = rows(x) @ weights
     intercepts = n.floats("intercepts")
     if not intercepts:
         return scores
-    return n(AddOp, scores, n.constant(np.array(intercepts, np.float32)))
+    return scores + n.constant(np.array(intercepts, np.float32))
 
 
 @ml_op("LinearRegressor")
@@ -91,9 +86,9 @@ def linear_classifier(n: Node, x: Value) -> list[Value]:
         best = n(ArgMaxOp, scores, axis=1, keepdims=False, last=False)
         return [chosen(n, labels, best), transformed(n, scores, name)]
     negative, positive = labels if len(labels) == 2 else (0, 1)
-    label = by_sign(n, n.reshape(scores, [scores.shape[0]]), 0, positive, negative)
+    label = by_sign(n, scores.reshape([scores.shape[0]]), 0, positive, negative)
     if name == "PROBIT":
         scores = transformed(n, scores, name)
     elif len(labels) == 2:
-        scores = n(ConcatOp, *two_columns(n, scores, True, name), axis=1)
+        scores = f.concat(two_columns(scores, True, name), axis=1)
     return [label, scores]

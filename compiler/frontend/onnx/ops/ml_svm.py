@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib_other import inverse
@@ -20,13 +21,7 @@ from compiler.frontend.onnx.ops.ml import (
 )
 from compiler.frontend.values import Value
 from dialects.graph.activation import ClipOp
-from dialects.graph.contraction import MatmulOp
-from dialects.graph.elementwise import AddOp, DivOp, MulOp, PowOp, SubOp
-from dialects.graph.logic import GreaterEqualOp, GreaterOp, WhereOp
 from dialects.graph.ordering import ArgMaxOp
-from dialects.graph.reduce import ReduceMaxOp, ReduceSumOp
-from dialects.graph.shape import ConcatOp
-from dialects.graph.unary import ExpOp, NegOp, SigmoidOp, TanhOp
 from dialects.strata import types as t
 from dialects.strata.types import Array
 
@@ -35,17 +30,17 @@ def _kernel(n: Node, x: Value, vectors: Array, kind: str) -> Value:
     """[n, vectors]: how similar each row of x is to each vector."""
     gamma, offset, degree = (*n.floats("kernel_params"), 0.0, 0.0, 0.0)[:3]
     if kind == "RBF":  # exp(-gamma * |x - v|^2)
-        apart = n(SubOp, n.reshape(x, [x.shape[0], 1, x.shape[1]]), n.constant(vectors))
-        square = n(ReduceSumOp, n(MulOp, apart, apart), axes=[2], keepdims=False)
-        return n(ExpOp, n(MulOp, square, n.scalar(-gamma, x)))
-    product = n(MatmulOp, x, n.constant(vectors.T.copy()))
+        apart = x.reshape([x.shape[0], 1, x.shape[1]]) - n.constant(vectors)
+        square = f.reduce_sum(apart * apart, axes=[2])
+        return f.exp(square * -gamma)
+    product = x @ n.constant(vectors.T.copy())
     if kind == "LINEAR":
         return product
-    moved = n(AddOp, n(MulOp, product, n.scalar(gamma, x)), n.scalar(offset, x))
+    moved = product * gamma + offset
     if kind == "POLY":
-        return n(PowOp, moved, n.scalar(degree, x))
+        return moved ** degree
     if kind == "SIGMOID":
-        return n(TanhOp, moved)
+        return f.tanh(moved)
     raise Fault(f"its kernel_type '{kind}' is none of LINEAR, POLY, RBF, SIGMOID")
 
 
@@ -55,15 +50,15 @@ def svm_regressor(n: Node, x: Value) -> Value:
     count, rho = n.integer("n_supports"), n.floats("rho")
     if not rho:
         raise Fault("rho is missing")
-    features = rows(n, x)
+    features = rows(x)
     if count:
         vectors = matrix(n, "support_vectors", count, "vectors")
         features = _kernel(n, features, vectors, n.text("kernel_type", "LINEAR"))
-    scores = n(MatmulOp, features, n.constant(matrix(n, "coefficients", 1, "rows").T.copy()))
-    scores = n(AddOp, scores, n.scalar(rho[0], scores))
+    scores = features @ n.constant(matrix(n, "coefficients", 1, "rows").T.copy())
+    scores = scores + rho[0]
     if n.flag("one_class"):
-        above = n(GreaterOp, scores, n.scalar(0, scores))
-        return n(WhereOp, above, n.scalar(1, scores), n.scalar(-1, scores))
+        above = scores > 0
+        return f.where(above, n.scalar(1, scores), -1)
     return scores
 
 
@@ -83,21 +78,20 @@ def svm_classifier(n: Node, x: Value) -> list[Value]:
         return [chosen(n, labels, best), transformed(n, likely, name)]
     if len(labels) > 2:
         return [chosen(n, labels, best), transformed(n, scores, name)]
-    pair = two_columns(n, scores, name != "NONE", name)
-    return [chosen(n, labels, best), n(ConcatOp, *pair, axis=1)]
+    pair = two_columns(scores, name != "NONE", name)
+    return [chosen(n, labels, best), f.concat(pair, axis=1)]
 
 
 def _linear_classifier(n: Node, x: Value, labels: list[int], name: str) -> list[Value]:
     weights = matrix(n, "coefficients", len(labels), "rows")
-    product = n(MatmulOp, rows(n, x), n.constant(weights.T.copy()))
-    scores = n(AddOp, product, n.scalar(n.floats("rho")[0], product))
+    product = rows(x) @ n.constant(weights.T.copy())
+    scores = product + n.floats("rho")[0]
     best = n(ArgMaxOp, scores, axis=1, keepdims=False, last=False)
     label = chosen(n, labels, best)
     if len(labels) == 2:  # the second class also wins when any score suffices
-        top = n(ReduceMaxOp, scores, axes=[1], keepdims=False)
-        enough = n(GreaterEqualOp, top, n.scalar(0.5, top)) if weights.min() >= 0 else (
-            n(GreaterOp, top, n.scalar(0, top)))
-        label = n(WhereOp, enough, n.constant(np.array(labels[1], np.int64)), label)
+        top = f.reduce_max(scores, axes=[1])
+        enough = top >= 0.5 if weights.min() >= 0 else top > 0
+        label = f.where(enough, n.constant(np.array(labels[1], np.int64)), label)
     return [label, transformed(n, scores, name)]
 
 
@@ -121,17 +115,17 @@ def _pair_scores(n: Node, x: Value, classes: int) -> Value:
     for k, (i, j) in enumerate(pairs):
         weights[spans[i], k] = coefficients[j - 1, spans[i]]
         weights[spans[j], k] = coefficients[i, spans[j]]
-    similar = _kernel(n, rows(n, x), vectors, n.text("kernel_type", "LINEAR"))
-    return n(AddOp, n(MatmulOp, similar, n.constant(weights)), n.constant(rho))
+    similar = _kernel(n, rows(x), vectors, n.text("kernel_type", "LINEAR"))
+    return similar @ n.constant(weights) + n.constant(rho)
 
 
 def _votes(n: Node, scores: Value, classes: int) -> Value:
     """[n, classes]: how many of its pairs each class wins, a tie counting for the second."""
     pairs = list(combinations(range(classes), 2))
     first, second = (np.eye(classes, dtype=np.float32)[[pair[k] for pair in pairs]] for k in (0, 1))
-    wins = n.cast(n(GreaterOp, scores, n.scalar(0, scores)), t.f32)
-    losses = n(SubOp, n.scalar(1, wins), wins)
-    return n(AddOp, n(MatmulOp, wins, n.constant(first)), n(MatmulOp, losses, n.constant(second)))
+    wins = (scores > 0).cast(t.f32)
+    losses = 1 - wins
+    return wins @ n.constant(first) + losses @ n.constant(second)
 
 
 def _probabilities(n: Node, scores: Value, classes: int) -> Value:
@@ -141,20 +135,19 @@ def _probabilities(n: Node, scores: Value, classes: int) -> Value:
     Q_ii = sum r_ji^2, Q_ij = -r_ji r_ij. onnxruntime comes near to it step by step.
     """
     slope, offset = (np.array(n.floats(name), np.float32) for name in ("prob_a", "prob_b"))
-    moved = n(AddOp, n(MulOp, scores, n.constant(slope)), n.constant(offset))
-    first = n(SigmoidOp, n(NegOp, moved))
+    moved = scores * n.constant(slope) + n.constant(offset)
+    first = f.sigmoid(-moved)
     bounds = n.scalar(1e-7, first), n.scalar(1 - 1e-7, first)
     first = n(ClipOp, first, *bounds, has_min=True, has_max=True)
-    second = n(SubOp, n.scalar(1, first), first)
+    second = 1 - first
     if classes == 2:
-        return n(ConcatOp, first, second, axis=1)
+        return f.concat([first, second], axis=1)
     lost = _as_matrix(n, first, second, classes)  # [n, i, j]: r_ji, what i loses to j
-    won = n.transpose(lost, [0, 2, 1])
-    square = n(ReduceSumOp, n(MulOp, lost, lost), axes=[2], keepdims=True)
-    diagonal = n(MulOp, square, n.constant(np.eye(classes, dtype=np.float32)))
-    likely = n(ReduceSumOp, inverse(n, n(SubOp, diagonal, n(MulOp, lost, won))), axes=[2],
-               keepdims=False)
-    return n(DivOp, likely, n(ReduceSumOp, likely, axes=[1], keepdims=True))
+    won = lost.transpose([0, 2, 1])
+    square = f.reduce_sum(lost * lost, axes=[2], keepdims=True)
+    diagonal = square * n.constant(np.eye(classes, dtype=np.float32))
+    likely = f.reduce_sum(inverse(n, diagonal - lost * won), axes=[2])
+    return likely / f.reduce_sum(likely, axes=[1], keepdims=True)
 
 
 def _as_matrix(n: Node, first: Value, second: Value, classes: int) -> Value:
@@ -164,5 +157,5 @@ def _as_matrix(n: Node, first: Value, second: Value, classes: int) -> Value:
     for k, (i, j) in enumerate(pairs):
         places[0, k, j, i] = places[1, k, i, j] = 1
     flat = [n.constant(p.reshape(len(pairs), -1)) for p in places]
-    both = n(AddOp, n(MatmulOp, first, flat[0]), n(MatmulOp, second, flat[1]))
-    return n.reshape(both, [first.shape[0], classes, classes])
+    both = first @ flat[0] + second @ flat[1]
+    return both.reshape([first.shape[0], classes, classes])

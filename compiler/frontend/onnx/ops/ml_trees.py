@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.ml import (
@@ -31,22 +31,16 @@ from compiler.frontend.onnx.ops.ml import (
 from compiler.frontend.onnx.ops.ml_tree_tables import Trees, read_named, read_numbered
 from compiler.frontend.values import Value
 from dialects.graph.base import GraphOp
-from dialects.graph.elementwise import AddOp, DivOp
-from dialects.graph.gather import GatherElementsOp, GatherOp
+from dialects.graph.gather import GatherElementsOp
 from dialects.graph.logic import (
-    AndOp,
     EqualOp,
     GreaterEqualOp,
     GreaterOp,
     LessEqualOp,
     LessOp,
-    OrOp,
-    WhereOp,
 )
 from dialects.graph.ordering import ArgMaxOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMinOp, ReduceSumOp
-from dialects.graph.shape import ConcatOp
-from dialects.graph.unary import IsnanOp, NotOp
 from dialects.strata import types as t
 from dialects.strata.types import Array
 
@@ -61,19 +55,19 @@ _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 def _leaves(n: Node, x: Value, trees: Trees) -> Value:
     """[n, trees]: the leaf of each tree that each row of x reaches."""
     roots = n.constant(trees.roots[None])
-    at = n.broadcast(roots, [x.shape[0], roots.shape[1]])
+    at = roots.broadcast([x.shape[0], roots.shape[1]])
     for _ in range(trees.depth):
         features = n(GatherElementsOp, x, _looked_up(n, trees.features, at), axis=1)
         taken = _decided(n, trees, at, features)
-        at = n(WhereOp, taken, _looked_up(n, trees.true, at), _looked_up(n, trees.false, at))
+        at = f.where(taken, _looked_up(n, trees.true, at), _looked_up(n, trees.false, at))
     return at
 
 
 def _looked_up(n: Node, table: Array, at: Value) -> Value:
     """The table's entries for nodes; a number where they are all the same."""
     if (table == table[0]).all() and table.ndim == 1:
-        return n.broadcast(n.constant(table[0]), at.shape)
-    return n(GatherOp, n.constant(table), at, axis=0)
+        return n.constant(table[0]).broadcast(at.shape)
+    return f.gather(n.constant(table), at, axis=0)
 
 
 def _decided(n: Node, trees: Trees, at: Value, x: Value) -> Value:
@@ -84,17 +78,16 @@ def _decided(n: Node, trees: Trees, at: Value, x: Value) -> Value:
     taken = answers[0]
     if len(modes) > 1:
         mode = _looked_up(n, trees.modes, at)
-        taken = reduce(lambda a, b: n(OrOp, a, b), [
-            n(AndOp, n(EqualOp, mode, n.scalar(k, mode)), answer)
-            for k, answer in zip(modes, answers, strict=True)])
+        taken = f.any_of(f.equal(mode, k) & answer
+                         for k, answer in zip(modes, answers, strict=True))
     if not trees.missing_true.any():
         return taken
-    return n(OrOp, taken, n(AndOp, n(IsnanOp, x), _looked_up(n, trees.missing_true, at)))
+    return taken | (f.is_nan(x) & _looked_up(n, trees.missing_true, at))
 
 
 def _compared(n: Node, mode: int, x: Value, values: Value) -> Value:
     if mode == _NOT_EQUAL:
-        return n(NotOp, n(EqualOp, x, values))
+        return ~f.equal(x, values)
     return n(_COMPARISONS[mode], x, values)
 
 
@@ -116,17 +109,16 @@ def _votes(n: Node, x: Value, trees: Trees, aggregate: str) -> _Votes:
     voted = _looked_up(n, trees.voted, leaves)
     if aggregate in ("MIN", "MAX"):
         neutral = n.scalar(np.inf if aggregate == "MIN" else -np.inf, weights)
-        weights = n(WhereOp, voted, weights, neutral)
-    anyone = n(ReduceMaxOp, voted, axes=[1], keepdims=False)
+        weights = f.where(voted, weights, neutral)
+    anyone = f.reduce_max(voted, axes=[1])
     scores = _aggregated(n, weights, trees, aggregate)
-    return _Votes(n(WhereOp, anyone, scores, n.scalar(0, scores)), anyone)
+    return _Votes(f.where(anyone, scores, 0), anyone)
 
 
 def _aggregated(n: Node, weights: Value, trees: Trees, aggregate: str) -> Value:
     op = {"MIN": ReduceMinOp, "MAX": ReduceMaxOp}.get(aggregate, ReduceSumOp)
     scores = n(op, weights, axes=[1], keepdims=False)
-    return n(DivOp, scores, n.scalar(len(trees.roots), scores)) if aggregate == "AVERAGE" else (
-        scores)
+    return scores / len(trees.roots) if aggregate == "AVERAGE" else scores
 
 
 def _real(x: Value) -> Any:
@@ -145,8 +137,8 @@ def tree_ensemble_regressor(n: Node, x: Value) -> Value:
     aggregate = n.text("aggregate_function", "SUM")
     if aggregate not in _AGGREGATES:
         raise Fault(f"its aggregate_function '{aggregate}' is none of {', '.join(_AGGREGATES)}")
-    scores = _votes(n, rows(n, x, _real(x)), trees, aggregate).scores
-    return n.cast(_with_base(n, scores, trees, n.text("post_transform", "NONE")), t.f32)
+    scores = _votes(n, rows(x, _real(x)), trees, aggregate).scores
+    return _with_base(n, scores, trees, n.text("post_transform", "NONE")).cast(t.f32)
 
 
 @ml_op("TreeEnsemble", since=5)
@@ -156,15 +148,15 @@ def tree_ensemble(n: Node, x: Value) -> Value:
     if not (0 <= kinds[0] < len(_AGGREGATES) and 0 <= kinds[1] < len(TRANSFORMS)):
         raise Fault(f"aggregate_function {kinds[0]} and post_transform {kinds[1]} are no kinds")
     trees = read_numbered(n)
-    scores = _votes(n, rows(n, x, _real(x)), trees, _AGGREGATES[kinds[0]]).scores
-    return n.cast(_with_base(n, scores, trees, TRANSFORMS[kinds[1]]), x.element)
+    scores = _votes(n, rows(x, _real(x)), trees, _AGGREGATES[kinds[0]]).scores
+    return _with_base(n, scores, trees, TRANSFORMS[kinds[1]]).cast(x.element)
 
 
 def _with_base(n: Node, scores: Value, trees: Trees, name: str) -> Value:
     """Plus the base values, transformed; of one target only PROBIT has a meaning."""
     base, targets = _base(n), trees.weights.shape[1]
     if base.size:
-        scores = n(AddOp, scores, n.constant(base.astype(scores.type.dtype)))
+        scores = scores + n.constant(base.astype(scores.type.dtype))
     return transformed(n, scores, name) if targets > 1 or name == "PROBIT" else scores
 
 
@@ -175,17 +167,17 @@ def tree_ensemble_classifier(n: Node, x: Value) -> list[Value]:
     if not labels:
         raise Fault("it has no class labels")
     trees = read_named(n, "class", len(labels))
-    votes = _votes(n, rows(n, x, _real(x)), trees, "SUM")
+    votes = _votes(n, rows(x, _real(x)), trees, "SUM")
     if len(labels) <= 2:
         return _binary(n, votes, trees, labels, name)
     scores, base = votes.scores, _base(n)
     if base.size:
-        scores = n(AddOp, scores, n.constant(base.astype(scores.type.dtype)))
+        scores = scores + n.constant(base.astype(scores.type.dtype))
     ranked = scores
     if votes.voted is not None and not base.size:  # classes without a vote cannot win
-        ranked = n(WhereOp, votes.voted, scores, n.scalar(-np.inf, scores))
+        ranked = f.where(votes.voted, scores, -np.inf)
     best = n(ArgMaxOp, ranked, axis=1, keepdims=False, last=False)
-    return [chosen(n, labels, best), n.cast(transformed(n, scores, name), t.f32)]
+    return [chosen(n, labels, best), transformed(n, scores, name).cast(t.f32)]
 
 
 def _binary(
@@ -202,14 +194,14 @@ def _binary(
         base = np.array([base[0] * voted[0], 0.0])[:len(labels)]
     scores = votes.scores
     if base.size:
-        scores = n(AddOp, scores, n.constant(base.astype(scores.type.dtype)))
-    columns = [n.part(scores, 1, k, 1) for k in range(len(labels))]
+        scores = scores + n.constant(base.astype(scores.type.dtype))
+    columns = [scores.part(1, k, 1) for k in range(len(labels))]
     decisive = columns[-1 if voted[-1] else 0]
     positive = bool((trees.weights >= 0).all())
     threshold = 0.5 if positive and sum(voted) == 1 else 0
-    flat = n.reshape(decisive, [decisive.shape[0]])
+    flat = decisive.reshape([decisive.shape[0]])
     label = by_sign(n, flat, threshold, labels[-1], labels[0])
     if one_sided and name != "PROBIT":
-        result = n(ConcatOp, *two_columns(n, decisive, positive, name), axis=1)
-        return [label, n.cast(result, t.f32)]
-    return [label, n.cast(transformed(n, scores, name), t.f32)]
+        result = f.concat(two_columns(decisive, positive, name), axis=1)
+        return [label, result.cast(t.f32)]
+    return [label, transformed(n, scores, name).cast(t.f32)]

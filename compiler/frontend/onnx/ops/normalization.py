@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.halves import rounded_once
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MulOp, PowOp, SubOp
 from dialects.graph.normalization import BatchNormOp, LayerNormOp
 from dialects.graph.pooling import AvgPoolOp
-from dialects.graph.reduce import ReduceMeanOp, ReduceSumOp
-from dialects.graph.unary import AbsOp, ReciprocalOp, SqrtOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
@@ -25,7 +23,7 @@ def batch_normalization(
         return _training(n, x, scale, bias, mean, variance)
     if not n.flag("spatial", True):
         raise Fault("spatial = 0 (statistics per element) is not supported")
-    parameters = [n.cast(p, x.element) for p in (scale, bias, mean, variance)]
+    parameters = [p.cast(x.element) for p in (scale, bias, mean, variance)]
     return n(BatchNormOp, x, *parameters, epsilon=n.real("epsilon", 1e-5))
 
 
@@ -34,15 +32,14 @@ def _training(
 ) -> list[Value]:
     """With the statistics of x itself; the running ones move towards these."""
     axes = [k for k in range(x.rank) if k != 1]
-    own = n(ReduceMeanOp, n.cast(x, mean.element), axes=axes, keepdims=True)
-    centered = n(SubOp, n.cast(x, mean.element), own)
-    spread = n(ReduceMeanOp, n(MulOp, centered, centered), axes=axes, keepdims=True)
-    own, spread = (n.reshape(v, mean.shape) for v in (own, spread))
-    parameters = [n.cast(p, x.element) for p in (scale, bias, own, spread)]
+    own = f.reduce_mean(x.cast(mean.element), axes=axes, keepdims=True)
+    centered = x.cast(mean.element) - own
+    spread = f.reduce_mean(centered * centered, axes=axes, keepdims=True)
+    own, spread = (v.reshape(mean.shape) for v in (own, spread))
+    parameters = [p.cast(x.element) for p in (scale, bias, own, spread)]
     y = n(BatchNormOp, x, *parameters, epsilon=n.real("epsilon", 1e-5))
     keep = n.real("momentum", 0.9)
-    running = [n(AddOp, n(MulOp, old, n.scalar(keep, old)), n(MulOp, new, n.scalar(1 - keep, new)))
-               for old, new in ((mean, own), (variance, spread))]
+    running = [old * keep + new * (1 - keep) for old, new in ((mean, own), (variance, spread))]
     return [y, *running]
 
 
@@ -55,29 +52,29 @@ def layer_normalization(
     y = n(LayerNormOp, x, *parameters, axis=axis, epsilon=n.real("epsilon", 1e-5))
     if not (n.wants(1) or n.wants(2)):
         return y
-    return [y, *layer_statistics(n, x, axis, n.real("epsilon", 1e-5))]
+    return [y, *layer_statistics(x, axis, n.real("epsilon", 1e-5))]
 
 
-def layer_statistics(n: Node, x: Value, axis: int, epsilon: float) -> list[Value]:
+def layer_statistics(x: Value, axis: int, epsilon: float) -> list[Value]:
     """Mean and 1 / standard deviation, in f32 at least."""
-    wide = x if t.byte_width(x.element) > 2 else n.cast(x, t.f32)
+    wide = x if t.byte_width(x.element) > 2 else x.cast(t.f32)
     axes = list(range(axis, x.rank))
-    mean = n(ReduceMeanOp, wide, axes=axes, keepdims=True)
-    centered = n(SubOp, wide, mean)
-    variance = n(ReduceMeanOp, n(MulOp, centered, centered), axes=axes, keepdims=True)
-    root = n(SqrtOp, n(AddOp, variance, n.scalar(epsilon, wide)))
-    return [mean, n(ReciprocalOp, root)]
+    mean = f.reduce_mean(wide, axes=axes, keepdims=True)
+    centered = wide - mean
+    variance = f.reduce_mean(centered * centered, axes=axes, keepdims=True)
+    root = f.sqrt(variance + epsilon)
+    return [mean, f.reciprocal(root)]
 
 
 @onnx_op("RMSNormalization")
 def rms_normalization(n: Node, x: Value, scale: Value) -> Value:
     """x / sqrt(mean(x*x) + epsilon) * scale, the statistics in f32 at least."""
     axis = n.axis(n.integer("axis", -1), x.rank)
-    wide = x if t.byte_width(x.element) > 2 else n.cast(x, t.f32)
-    square = n(ReduceMeanOp, n(MulOp, wide, wide), axes=list(range(axis, x.rank)), keepdims=True)
-    root = n(SqrtOp, n(AddOp, square, n.scalar(n.real("epsilon", 1e-5), wide)))
-    normal = n.cast(n(MulOp, wide, n(ReciprocalOp, root)), scale.element)
-    return n(MulOp, normal, scale)
+    wide = x if t.byte_width(x.element) > 2 else x.cast(t.f32)
+    square = f.reduce_mean(wide * wide, axes=list(range(axis, x.rank)), keepdims=True)
+    root = f.sqrt(square + n.real("epsilon", 1e-5))
+    normal = (wide * f.reciprocal(root)).cast(scale.element)
+    return normal * scale
 
 
 @onnx_op("InstanceNormalization")
@@ -85,7 +82,7 @@ def rms_normalization(n: Node, x: Value, scale: Value) -> Value:
 def instance_normalization(n: Node, x: Value, scale: Value, bias: Value) -> Value:
     """Per item and channel, over the spatial dims."""
     _check_channels(x)
-    return _per_channel(n, _normalized(n, x, list(range(2, x.rank))), scale, bias)
+    return _per_channel(_normalized(n, x, list(range(2, x.rank))), scale, bias)
 
 
 @onnx_op("GroupNormalization", since=21)
@@ -93,7 +90,7 @@ def instance_normalization(n: Node, x: Value, scale: Value, bias: Value) -> Valu
 def group_normalization(n: Node, x: Value, scale: Value, bias: Value) -> Value:
     """Per item and group of channels; scale and bias per channel."""
     _check_channels(x)
-    return _per_channel(n, _grouped(n, x), scale, bias)
+    return _per_channel(_grouped(n, x), scale, bias)
 
 
 @onnx_op("GroupNormalization", since=18)
@@ -104,9 +101,8 @@ def group_normalization_per_group(n: Node, x: Value, scale: Value, bias: Value) 
     normal = _grouped(n, x)
     groups, channels = n.integer("num_groups"), x.shape[1]
     wide = [Expr.of(groups), channels // groups]
-    spread = [n.reshape(n.broadcast(n.reshape(p, [groups, 1]), wide), [channels])
-              for p in (scale, bias)]
-    return _per_channel(n, normal, *spread)
+    spread = [p.reshape([groups, 1]).broadcast(wide).reshape([channels]) for p in (scale, bias)]
+    return _per_channel(normal, *spread)
 
 
 def _check_channels(x: Value) -> None:
@@ -118,22 +114,22 @@ def _grouped(n: Node, x: Value) -> Value:
     groups = n.integer("num_groups")
     if groups < 1:
         raise Fault(f"num_groups is {groups}")
-    parts = n.reshape(x, [x.shape[0], groups, x.shape[1] // groups * product(x.shape[2:])])
-    return n.reshape(_normalized(n, parts, [2]), x.shape)
+    parts = x.reshape([x.shape[0], groups, x.shape[1] // groups * product(x.shape[2:])])
+    return _normalized(n, parts, [2]).reshape(x.shape)
 
 
 def _normalized(n: Node, x: Value, axes: list[int]) -> Value:
     """(x - mean) / sqrt(variance + epsilon)."""
-    centered = n(SubOp, x, n(ReduceMeanOp, x, axes=axes, keepdims=True))
-    variance = n(ReduceMeanOp, n(MulOp, centered, centered), axes=axes, keepdims=True)
-    root = n(SqrtOp, n(AddOp, variance, n.scalar(n.real("epsilon", 1e-5), x)))
-    return n(MulOp, centered, n(ReciprocalOp, root))
+    centered = x - f.reduce_mean(x, axes=axes, keepdims=True)
+    variance = f.reduce_mean(centered * centered, axes=axes, keepdims=True)
+    root = f.sqrt(variance + n.real("epsilon", 1e-5))
+    return centered * f.reciprocal(root)
 
 
-def _per_channel(n: Node, x: Value, scale: Value, bias: Value) -> Value:
+def _per_channel(x: Value, scale: Value, bias: Value) -> Value:
     """x * scale + bias, both [c]."""
     shape = [x.shape[1], *[1] * (x.rank - 2)]
-    return n(AddOp, n(MulOp, x, n.reshape(scale, shape)), n.reshape(bias, shape))
+    return x * scale.reshape(shape) + bias.reshape(shape)
 
 
 @onnx_op("LpNormalization")
@@ -142,11 +138,11 @@ def lp_normalization(n: Node, x: Value) -> Value:
     """x / norm along an axis; 0 where the norm is 0."""
     axes = [n.axis(n.integer("axis", -1), x.rank)]
     if n.integer("p", 2) == 1:
-        norm = n(ReduceSumOp, n(AbsOp, x), axes=axes, keepdims=True)
+        norm = f.reduce_sum(abs(x), axes=axes, keepdims=True)
     else:
-        norm = n(SqrtOp, n(ReduceSumOp, n(MulOp, x, x), axes=axes, keepdims=True))
+        norm = f.sqrt(f.reduce_sum(x * x, axes=axes, keepdims=True))
     tiny = n.scalar(1e-37 if t.byte_width(x.element) > 2 else 1e-7, x)
-    return n(DivOp, x, n(MaxOp, norm, tiny))
+    return x / f.maximum(norm, tiny)
 
 
 @onnx_op("LRN")
@@ -158,10 +154,10 @@ def local_response_normalization(n: Node, x: Value) -> Value:
     """
     _check_channels(x)
     size = n.integer("size")
-    square = n(MulOp, x, x)
-    flat = n.reshape(square, [x.shape[0], 1, x.shape[1], product(x.shape[2:])])
+    square = x * x
+    flat = square.reshape([x.shape[0], 1, x.shape[1], product(x.shape[2:])])
     mean = n(AvgPoolOp, flat, kernel=[size, 1], strides=[1, 1], dilations=[1, 1],
              pads=[(size - 1) // 2, 0, size // 2, 0], count_include_pad=True)
-    scaled = n(MulOp, n.scalar(n.real("alpha", 1e-4), x), n.reshape(mean, x.shape))
-    base = n(AddOp, n.scalar(n.real("bias", 1.0), x), scaled)
-    return n(DivOp, x, n(PowOp, base, n.scalar(n.real("beta", 0.75), x)))
+    scaled = n.real("alpha", 1e-4) * mean.reshape(x.shape)
+    base = n.real("bias", 1.0) + scaled
+    return x / base ** n.real("beta", 0.75)

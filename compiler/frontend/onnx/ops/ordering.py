@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
 from dialects.graph.base import GraphOp
-from dialects.graph.constant import RangeOp
 from dialects.graph.cumulative import CumulativeProdOp, CumulativeSumOp
-from dialects.graph.logic import EqualOp
 from dialects.graph.ordering import ArgMaxOp, ArgMinOp, TopKOp
-from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 
@@ -59,13 +57,13 @@ def hardmax(n: Node, x: Value) -> Value:
 def hardmax_of_matrix(n: Node, x: Value) -> Value:
     """Before opset 13 x counts as a matrix, with the dims from `axis` on as its columns."""
     axis = n.axis(n.integer("axis", 1), x.rank)
-    rows = n.reshape(x, [*x.shape[:axis], product(x.shape[axis:])])
-    return n.reshape(_hardmax(n, rows, rows.rank - 1), x.shape)
+    rows = x.reshape([*x.shape[:axis], product(x.shape[axis:])])
+    return _hardmax(n, rows, rows.rank - 1).reshape(x.shape)
 
 
 def _hardmax(n: Node, x: Value, axis: int) -> Value:
     where = n(ArgMaxOp, x, axis=axis, keepdims=True, last=False)
-    return n.cast(n(EqualOp, n.positions(x, axis), where), x.element)
+    return f.equal(n.positions(x, axis), where).cast(x.element)
 
 
 @onnx_op("EyeLike")
@@ -73,6 +71,6 @@ def eye_like(n: Node, x: Value) -> Value:
     """Ones where the column less the row is k, zeros elsewhere."""
     if x.rank != 2:
         raise Fault(f"{x.type.short} is no matrix")
-    rows = n(RangeOp, start=n.integer("k"), step=1, count=x.shape[0], to=t.i64)
-    diagonal = n(EqualOp, n.positions(x, 1), n.reshape(rows, [x.shape[0], 1]))
-    return n.cast(diagonal, n.element("dtype", x.element))
+    rows = n.range(x.shape[0], start=n.integer("k"))
+    diagonal = f.equal(n.positions(x, 1), rows.reshape([x.shape[0], 1]))
+    return diagonal.cast(n.element("dtype", x.element))

@@ -6,14 +6,14 @@ one per index of an axis, or one per block of an axis.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.convolution import conv_attributes
 from compiler.frontend.values import Value
-from dialects.graph.contraction import MatmulOp
-from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
 from dialects.graph.integer_contraction import ConvIntegerOp, MatmulIntegerOp
 from dialects.graph.quantization import DequantizeLinearOp, QuantizeLinearOp
 from dialects.strata import types as t
@@ -22,32 +22,32 @@ from dialects.strata import types as t
 # ---------------------------------------------------------------------- from and to floats
 @onnx_op("DequantizeLinear")
 def dequantize_linear(n: Node, x: Value, scale: Value, zero: Value | None = None) -> Value:
-    parameters = _parameters(n, x, scale, zero)
+    parameters = _parameters(x, scale, zero)
     place = _place(n, x, parameters[0])
     to = n.element("output_dtype", scale.element)
     result = n(DequantizeLinearOp, x, *parameters, to=to, **place)
     if result.array is None:
         return result
     # known contents also stay an operation, for passes that turn it into integers
-    kept = n(DequantizeLinearOp, Value(x.type, n.build.ssa(x)), *parameters, to=to, **place)
-    return Value(kept.type, kept.ssa, result.array, node=n.name)
+    kept = n(DequantizeLinearOp, n.build.value(n.build.ssa(x)), *parameters, to=to, **place)
+    return replace(kept, contents=result.array, node=n.name)
 
 
 @onnx_op("QuantizeLinear")
 def quantize_linear(n: Node, x: Value, scale: Value, zero: Value | None = None) -> Value:
     element = n.element("output_dtype", t.ui8) if zero is None else zero.element
-    parameters = _parameters(n, x, scale, zero)
+    parameters = _parameters(x, scale, zero)
     precision = n.element("precision", t.f32) if n.integer("precision") else None
     saturate = n.flag("saturate", True) if t.is_narrow_float(element) else None
     return n(QuantizeLinearOp, x, *parameters, to=element, precision=precision,
              saturate=saturate, **_place(n, x, parameters[0]))
 
 
-def _parameters(n: Node, x: Value, scale: Value, zero: Value | None) -> list[Value]:
+def _parameters(x: Value, scale: Value, zero: Value | None) -> list[Value]:
     """Scale and zero point; single numbers without dims, and no zero point that is all 0."""
     given = [scale] if zero is None or _is_zero(zero) else [scale, zero]
     single = all(p.type.count.constant == 1 for p in given)
-    return [n.reshape(p, ()) if single else p for p in given]
+    return [p.reshape(()) if single else p for p in given]
 
 
 def _is_zero(zero: Value) -> bool:
@@ -78,16 +78,16 @@ def qlinear_matmul(
 ) -> Value:
     product = _narrow_product if t.is_narrow_float(a.element) else matmul_integer
     total = product(n, a, b, zero_a, zero_b)
-    scales = n(MulOp, _vector(n, a, scale_a, a.rank - 2), _vector(n, b, scale_b, b.rank - 1))
-    factor = n(DivOp, scales, n.reshape(scale, ()))
+    scales = _vector(a, scale_a, a.rank - 2) * _vector(b, scale_b, b.rank - 1)
+    factor = scales / scale.reshape(())
     return _rescaled(n, total, factor, zero)
 
 
 def _narrow_product(n: Node, a: Value, b: Value, zero_a: Value, zero_b: Value) -> Value:
     """A product of floats of 8 bits, in f32."""
-    factors = [n(SubOp, n.cast(x, t.f32), n.cast(_zero(n, x, zero, axis), t.f32))
-               for x, zero, axis in ((a, zero_a, a.rank - 2), (b, zero_b, b.rank - 1))]
-    return n(MatmulOp, *factors)
+    left, right = (x.cast(t.f32) - _zero(n, x, zero, axis).cast(t.f32)
+                   for x, zero, axis in ((a, zero_a, a.rank - 2), (b, zero_b, b.rank - 1)))
+    return left @ right
 
 
 @onnx_op("ConvInteger")
@@ -96,7 +96,7 @@ def conv_integer(
 ) -> Value:
     zero = _zero(n, x, zero_x, 1)
     if zero.array is None and n.text("auto_pad").startswith("SAME"):  # then x is padded before
-        x = n(SubOp, n.cast(x, t.i16), n.cast(zero, t.i16))
+        x = x.cast(t.i16) - zero.cast(t.i16)
         zero = n.scalar(0, x)
     x, attributes = conv_attributes(n, x, w, 0.0 if zero.array is None else float(zero.array))
     filters = _zero(n, w, zero_w, w.rank - 1)
@@ -110,9 +110,8 @@ def qlinear_conv(
 ) -> Value:
     total = conv_integer(n, x, w, zero_x, zero_w)
     if b is not None:
-        total = n(AddOp, total, _vector(n, x, b, 1))
-    factor = n(DivOp, n(MulOp, n.reshape(scale_x, ()), _vector(n, x, scale_w, 1)),
-               n.reshape(scale, ()))
+        total = total + _vector(x, b, 1)
+    factor = scale_x.reshape(()) * _vector(x, scale_w, 1) / scale.reshape(())
     return _rescaled(n, total, factor, zero)
 
 
@@ -120,21 +119,21 @@ def _zero(n: Node, x: Value, zero: Value | None, axis: int) -> Value:
     """The zero point of x; without dims if it is one number, or 0 everywhere."""
     if zero is None or _is_zero(zero):
         return n.scalar(0, x)
-    return _vector(n, x, zero, axis)
+    return _vector(x, zero, axis)
 
 
-def _vector(n: Node, x: Value, parameter: Value, axis: int) -> Value:
+def _vector(x: Value, parameter: Value, axis: int) -> Value:
     """Single numbers without dims, vectors along an axis of x, others as they are."""
     if parameter.type.count.constant == 1:
-        return n.reshape(parameter, ())
+        return parameter.reshape(())
     if parameter.rank != 1:
         return parameter
-    return n.reshape(parameter, [parameter.shape[0], *[1] * (x.rank - axis - 1)])
+    return parameter.reshape([parameter.shape[0], *[1] * (x.rank - axis - 1)])
 
 
 def _rescaled(n: Node, total: Value, factor: Value, zero: Value) -> Value:
     """round(total * factor) + zero, computed in f32 at least."""
-    wide = factor if t.byte_width(factor.element) > 2 else n.cast(factor, t.f32)
-    scaled = n(MulOp, n.cast(total, wide.element), wide)
-    zeros = [] if _is_zero(zero) else [n.reshape(zero, ())]
+    wide = factor if t.byte_width(factor.element) > 2 else factor.cast(t.f32)
+    scaled = total.cast(wide.element) * wide
+    zeros = [] if _is_zero(zero) else [zero.reshape(())]
     return n(QuantizeLinearOp, scaled, n.scalar(1.0, scaled), *zeros, to=zero.element)

@@ -45,9 +45,9 @@ def lstm(
                          [initial_h, initial_c])
     batch_first = n.flag("layout")
     if batch_first:  # [batch, seq, in] and [batch, dirs, h]
-        x = n.transpose(x, [1, 0, 2])
-        initial_h, initial_c = (
-            n.transpose(s, [1, 0, 2]) if s is not None else None for s in (initial_h, initial_c))
+        x = x.transpose([1, 0, 2])
+        initial_h, initial_c = (s.transpose([1, 0, 2]) if s is not None else None
+                                for s in (initial_h, initial_c))
     extras = [v for v in (b, initial_h, initial_c) if v is not None]
     y, y_h, y_c = n.build.results(
         LstmOp, x, w, r, *extras, hidden_size=n.integer("hidden_size", _hidden(r)),
@@ -55,7 +55,7 @@ def lstm(
         has_initial_c=initial_c is not None)
     if not batch_first:
         return [y, y_h, y_c]
-    return [n.transpose(y, [2, 0, 1, 3]), *[n.transpose(s, [1, 0, 2]) for s in (y_h, y_c)]]
+    return [y.transpose([2, 0, 1, 3]), *[s.transpose([1, 0, 2]) for s in (y_h, y_c)]]
 
 
 def _hidden(r: Value) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.loops import Loop, Turn, repeat
 from compiler.frontend.onnx.node import Node
@@ -27,11 +28,7 @@ from dialects.graph.activation import (
     SoftplusOp,
 )
 from dialects.graph.base import GraphOp
-from dialects.graph.contraction import MatmulOp
-from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
-from dialects.graph.logic import GreaterOp, WhereOp
-from dialects.graph.shape import ConcatOp
-from dialects.graph.unary import AbsOp, SigmoidOp, TanhOp
+from dialects.graph.unary import SigmoidOp, TanhOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 
@@ -58,7 +55,7 @@ class Direction:
 
     def gate(self, x: Value, k: int) -> Value:
         """The k-th of the parts, each `hidden` long, of the last dim."""
-        return self.n.part(x, x.rank - 1, k * self.hidden, self.hidden)
+        return x.part(x.rank - 1, k * self.hidden, self.hidden)
 
     def clipped(self, x: Value) -> Value:
         limit = self.n.real("clip")
@@ -101,16 +98,16 @@ class Layer:
     def projected(self, d: int) -> Value:
         """The part of all gates that no state has a part in: x W^T + W_b + R_b, for all steps."""
         n = self.n
-        gates = n(MatmulOp, self.x, n.transpose(_at(n, self.w, d), [1, 0]))
+        gates = self.x @ _at(self.w, d).transpose([1, 0])
         if self.bias is None:
             return gates
-        bias, size = _at(n, self.bias, d), self.w.shape[1]
-        own, recurrent = n.part(bias, 0, 0, size), n.part(bias, 0, size, size)
+        bias, size = _at(self.bias, d), self.w.shape[1]
+        own, recurrent = bias.part(0, 0, size), bias.part(0, size, size)
         if self.has_inner_bias:
-            outer = n.part(recurrent, 0, 0, 2 * self.hidden)
-            nothing = n.broadcast(n.scalar(0, bias), [self.hidden])
-            recurrent = n(ConcatOp, outer, nothing, axis=0)
-        return n(AddOp, gates, n(AddOp, own, recurrent))
+            outer = recurrent.part(0, 0, 2 * self.hidden)
+            nothing = n.scalar(0, bias).broadcast([self.hidden])
+            recurrent = f.concat([outer, nothing], axis=0)
+        return gates + (own + recurrent)
 
     @property
     def has_inner_bias(self) -> bool:
@@ -120,9 +117,9 @@ class Layer:
     def direction(self, d: int, functions: list[Function]) -> Direction:
         n, inner = self.n, None
         if self.has_inner_bias and self.bias is not None:
-            inner = n.part(_at(n, self.bias, d), 0, 5 * self.hidden, self.hidden)
-        peepholes = None if self.peepholes is None else _at(n, self.peepholes, d)
-        recurrent = n.transpose(_at(n, self.r, d), [1, 0])
+            inner = _at(self.bias, d).part(0, 5 * self.hidden, self.hidden)
+        peepholes = None if self.peepholes is None else _at(self.peepholes, d)
+        recurrent = _at(self.r, d).transpose([1, 0])
         return Direction(n, recurrent, inner, peepholes, functions, self.hidden)
 
     def _loop(
@@ -156,18 +153,18 @@ def run_layer(
     x, w, r = inputs
     bias, lengths, peepholes = optional
     if (narrow := x.element) in (t.f16, t.bf16):
-        bias, peepholes, *initial = (
-            v if v is None else n.cast(v, t.f32) for v in (bias, peepholes, *initial))
-        results = run_layer(n, cell, defaults, [n.cast(v, t.f32) for v in inputs],
+        bias, peepholes, *initial = (v if v is None else v.cast(t.f32)
+                                     for v in (bias, peepholes, *initial))
+        results = run_layer(n, cell, defaults, [v.cast(t.f32) for v in inputs],
                             [bias, lengths, peepholes], initial)
-        return [n.cast(v, narrow) for v in results]
+        return [v.cast(narrow) for v in results]
     if not x.rank == w.rank == r.rank == 3:
         raise Fault(f"x, w and r must have 3 dims each, not be {x.type.short}, {w.type.short} and "
                     f"{r.type.short}")
     batch_first = n.flag("layout")
     if batch_first:
-        x = n.transpose(x, [1, 0, 2])
-        initial = [s if s is None else n.transpose(s, [1, 0, 2]) for s in initial]
+        x = x.transpose([1, 0, 2])
+        initial = [s if s is None else s.transpose([1, 0, 2]) for s in initial]
     if lengths is not None:
         n.require(0, lengths, x.shape[0] + 1)
     x = _of_batch(n, x, initial)
@@ -180,14 +177,13 @@ def run_layer(
     functions = _functions(n, list(defaults) * len(backwards))
     rows = [layer.run(cell, d, functions[d * count:(d + 1) * count], backward)
             for d, backward in enumerate(backwards)]
-    y, *states = ([n.reshape(v, [*v.shape[:k], 1, *v.shape[k:]]) for v in column]
+    y, *states = ([v.reshape([*v.shape[:k], 1, *v.shape[k:]]) for v in column]
                   for k, column in zip((1, *[0] * len(initial)), zip(*rows, strict=True),
                                        strict=True))
-    results = [_join(n, y, 1), *[_join(n, column, 0) for column in states]]
+    results = [_join(y, 1), *[_join(column, 0) for column in states]]
     if not batch_first:
         return results
-    return [n.transpose(results[0], [2, 0, 1, 3]), *(
-        n.transpose(s, [1, 0, 2]) for s in results[1:])]
+    return [results[0].transpose([2, 0, 1, 3]), *(s.transpose([1, 0, 2]) for s in results[1:])]
 
 
 def _walk(
@@ -197,10 +193,10 @@ def _walk(
     """All steps, in that order; the outputs in the order of time, and the last state."""
     outputs: dict[int, Value] = {}
     for k in order:
-        new = cell(direction, _at(n, projected, k), state)
+        new = cell(direction, _at(projected, k), state)
         state, output = _masked(n, new, state, lengths, Expr.of(k))
-        outputs[k] = n.reshape(output, [1, *output.shape])
-    return _join(n, [outputs[k] for k in range(len(order))], 0), state
+        outputs[k] = output.reshape([1, *output.shape])
+    return _join([outputs[k] for k in range(len(order))], 0), state
 
 
 def _masked(
@@ -209,50 +205,50 @@ def _masked(
     """The state after a step, and its output: for items that have ended, the old one and 0."""
     if lengths is None:
         return new, new[0]
-    now = n.cast(n.of_size(time), lengths.element)
-    live = n(GreaterOp, n.reshape(lengths, [lengths.shape[0], 1]), now)
-    output = n(WhereOp, live, new[0], n.scalar(0, new[0]))
-    return [n(WhereOp, live, a, b) for a, b in zip(new, old, strict=True)], output
+    now = n.of_size(time).cast(lengths.element)
+    live = lengths.reshape([lengths.shape[0], 1]) > now
+    output = f.where(live, new[0], 0)
+    return [f.where(live, a, b) for a, b in zip(new, old, strict=True)], output
 
 
 # ---------------------------------------------------------------------- cells
 def rnn_cell(d: Direction, x: Value, state: State) -> State:
     """H = f(x + H R)."""
-    n, [h] = d.n, state
-    return [d.functions[0](d.clipped(n(AddOp, x, n(MatmulOp, h, d.r))))]
+    [h], [act] = state, d.functions
+    return [act(d.clipped(x + h @ d.r))]
 
 
 def gru_cell(d: Direction, x: Value, state: State) -> State:
     """z and r from x and H; then H = (1 - z) * g(...) + z * H."""
-    n, [h], f, g = d.n, state, *d.functions
-    recurrent = [n(MatmulOp, h, d.gate(d.r, k)) for k in range(2)]
-    z, r = (f(d.clipped(n(AddOp, d.gate(x, k), recurrent[k]))) for k in range(2))
-    if n.flag("linear_before_reset"):
-        inner = n(MatmulOp, h, d.gate(d.r, 2))
-        inner = n(MulOp, r, inner if d.inner is None else n(AddOp, inner, d.inner))
+    [h], (gate, content) = state, d.functions
+    recurrent = [h @ d.gate(d.r, k) for k in range(2)]
+    z, r = (gate(d.clipped(d.gate(x, k) + recurrent[k])) for k in range(2))
+    if d.n.flag("linear_before_reset"):
+        inner = h @ d.gate(d.r, 2)
+        inner = r * (inner if d.inner is None else inner + d.inner)
     else:
-        inner = n(MatmulOp, n(MulOp, r, h), d.gate(d.r, 2))
-    new = g(d.clipped(n(AddOp, d.gate(x, 2), inner)))
-    return [n(AddOp, n(MulOp, n(SubOp, n.scalar(1, z), z), new), n(MulOp, z, h))]
+        inner = (r * h) @ d.gate(d.r, 2)
+    new = content(d.clipped(d.gate(x, 2) + inner))
+    return [(1 - z) * new + z * h]
 
 
 def lstm_cell(d: Direction, x: Value, state: State) -> State:
     """Gates i, o, f and c; peepholes add the cell's state to the first three."""
-    n, [h, c], f, g, last = d.n, state, *d.functions
-    total = n(AddOp, x, n(MatmulOp, h, d.r))
-    i, o, forget, new = (d.gate(total, k) for k in range(4))
-    i = f(d.clipped(_peeped(d, i, c, 0)))
-    keep = n(SubOp, n.scalar(1, i), i) if n.flag("input_forget") else (
-        f(d.clipped(_peeped(d, forget, c, 2))))
-    cell = n(AddOp, n(MulOp, keep, c), n(MulOp, i, g(d.clipped(new))))
-    o = f(d.clipped(_peeped(d, o, cell, 1)))
-    return [n(MulOp, o, last(cell)), cell]
+    [h, c], (gate, new, last) = state, d.functions
+    total = x + h @ d.r
+    i, o, forget, content = (d.gate(total, k) for k in range(4))
+    i = gate(d.clipped(_peeped(d, i, c, 0)))
+    coupled = d.n.flag("input_forget")
+    keep = 1 - i if coupled else gate(d.clipped(_peeped(d, forget, c, 2)))
+    cell = keep * c + i * new(d.clipped(content))
+    o = gate(d.clipped(_peeped(d, o, cell, 1)))
+    return [o * last(cell), cell]
 
 
 def _peeped(d: Direction, x: Value, c: Value, k: int) -> Value:
     if d.peepholes is None:
         return x
-    return d.n(AddOp, x, d.n(MulOp, d.gate(d.peepholes, k), c))
+    return x + d.gate(d.peepholes, k) * c
 
 
 # ---------------------------------------------------------------------- activations
@@ -286,7 +282,7 @@ def _activate(n: Node, name: str, own: Sequence[float], x: Value) -> Value:
         return n(_PLAIN[name], x)
     match name:
         case "softsign":
-            return n(DivOp, x, n(AddOp, n.scalar(1, x), n(AbsOp, x)))
+            return x / (1 + abs(x))
         case "leakyrelu":
             return n(LeakyReluOp, x, alpha=own[0])
         case "elu":
@@ -294,23 +290,23 @@ def _activate(n: Node, name: str, own: Sequence[float], x: Value) -> Value:
         case "hardsigmoid":
             return n(HardSigmoidOp, x, alpha=own[0], beta=own[1])
         case "thresholdedrelu":
-            return n(WhereOp, n(GreaterOp, x, n.scalar(own[0], x)), x, n.scalar(0, x))
+            return f.where(x > own[0], x, 0)
         case "affine":
-            return n(AddOp, n(MulOp, x, n.scalar(own[0], x)), n.scalar(own[1], x))
+            return x * own[0] + own[1]
         case "scaledtanh":
-            return n(MulOp, n(TanhOp, n(MulOp, x, n.scalar(own[1], x))), n.scalar(own[0], x))
+            return f.tanh(x * own[1]) * own[0]
         case _:
             raise Fault(f"there is no activation '{name}'")
 
 
 # ---------------------------------------------------------------------- small things
-def _at(n: Node, x: Value, k: int) -> Value:
+def _at(x: Value, k: int) -> Value:
     """Entry k of the first dim."""
-    return n.reshape(n.part(x, 0, k, 1), x.shape[1:])
+    return x.part(0, k, 1).reshape(x.shape[1:])
 
 
-def _join(n: Node, values: list[Value], axis: int) -> Value:
-    return n(ConcatOp, *values, axis=axis) if len(values) > 1 else values[0]
+def _join(values: list[Value], axis: int) -> Value:
+    return f.concat(values, axis=axis) if len(values) > 1 else values[0]
 
 
 def _of_batch(n: Node, x: Value, states: Sequence[Value | None]) -> Value:
@@ -319,10 +315,10 @@ def _of_batch(n: Node, x: Value, states: Sequence[Value | None]) -> Value:
     if not known or x.shape[1].constant is not None:
         return x
     n.build.assume(x.shape[1], "==", known[0])
-    return n.reshape(x, [x.shape[0], known[0], x.shape[2]])
+    return x.reshape([x.shape[0], known[0], x.shape[2]])
 
 
 def _initial(n: Node, x: Value, given: Value | None, direction: int, hidden: int) -> Value:
     if given is not None:
-        return _at(n, given, direction)
-    return n.broadcast(n.scalar(0, x), [x.shape[1], hidden])
+        return _at(given, direction)
+    return n.scalar(0, x).broadcast([x.shape[1], hidden])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from compiler.frontend import formulas as f
 from compiler.frontend.onnx.halves import rounded_once
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
 from dialects.graph.base import GraphOp
-from dialects.graph.elementwise import AddOp, MulOp, SubOp
-from dialects.graph.logic import WhereOp
 from dialects.graph.reduce import (
     ReduceMaxOp,
     ReduceMeanOp,
@@ -16,7 +15,6 @@ from dialects.graph.reduce import (
     ReduceProdOp,
     ReduceSumOp,
 )
-from dialects.graph.unary import AbsOp, ExpOp, IsinfOp, LogOp, SqrtOp
 from dialects.strata import types as t
 
 _PLAIN: dict[str, type[GraphOp]] = {
@@ -44,28 +42,28 @@ def plain(n: Node, x: Value, axes: Value | None = None) -> Value:
 
 @onnx_op("ReduceL1")
 def l1(n: Node, x: Value, axes: Value | None = None) -> Value:
-    return _reduce(n, ReduceSumOp, n(AbsOp, x), axes)
+    return _reduce(n, ReduceSumOp, abs(x), axes)
 
 
 @onnx_op("ReduceL2")
 @rounded_once
 def l2(n: Node, x: Value, axes: Value | None = None) -> Value:
     """The root is taken in floats, also of integers."""
-    total = _reduce(n, ReduceSumOp, n(MulOp, x, x), axes)
-    wide = total if t.is_float(x.element) else n.cast(total, t.f64)
-    return n.cast(n(SqrtOp, wide), x.element)
+    total = _reduce(n, ReduceSumOp, x * x, axes)
+    wide = total if t.is_float(x.element) else total.cast(t.f64)
+    return f.sqrt(wide).cast(x.element)
 
 
 @onnx_op("ReduceSumSquare")
 @rounded_once
 def sum_square(n: Node, x: Value, axes: Value | None = None) -> Value:
-    return _reduce(n, ReduceSumOp, n(MulOp, x, x), axes)
+    return _reduce(n, ReduceSumOp, x * x, axes)
 
 
 @onnx_op("ReduceLogSum")
 @rounded_once
 def log_sum(n: Node, x: Value, axes: Value | None = None) -> Value:
-    return n(LogOp, _reduce(n, ReduceSumOp, x, axes))
+    return f.log(_reduce(n, ReduceSumOp, x, axes))
 
 
 @onnx_op("ReduceLogSumExp")
@@ -73,6 +71,6 @@ def log_sum(n: Node, x: Value, axes: Value | None = None) -> Value:
 def log_sum_exp(n: Node, x: Value, axes: Value | None = None) -> Value:
     """log(sum(exp(x - m))) + m, with m the largest element, or 0 where that is infinite."""
     top = _reduce(n, ReduceMaxOp, x, axes, keepdims=True)
-    top = n(WhereOp, n(IsinfOp, top), n.scalar(0, top), top)
-    total = _reduce(n, ReduceSumOp, n(ExpOp, n(SubOp, x, top)), axes)
-    return n(AddOp, n(LogOp, total), n.reshape(top, total.shape))
+    top = f.where(f.is_inf(top), 0, top)
+    total = _reduce(n, ReduceSumOp, f.exp(x - top), axes)
+    return f.log(total) + top.reshape(total.shape)

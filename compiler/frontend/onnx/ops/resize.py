@@ -107,7 +107,7 @@ def _by_weights(
     roi: Value | None, axes: Sequence[int],
 ) -> Value | None:
     """The rare variants; None where `graph.resize` has it."""
-    wanted = shape or [_scaled(s, f) for s, f in zip(x.shape, scales or (), strict=True)]
+    wanted = shape or [_scaled(s, scale) for s, scale in zip(x.shape, scales or (), strict=True)]
     weights = _weights(n, x, wanted, scales or [
         _ratio(s, w) for s, w in zip(x.shape, wanted, strict=True)])
     if weights is None:
@@ -176,8 +176,8 @@ def _resize(
     if scales is not None and len(scales) != x.rank:
         raise Fault(f"{len(scales)} scales are given for {x.rank} dims")
     if shape is None:
-        shape = [_scaled(s, f) for s, f in zip(x.shape, scales or (), strict=True)]
-    if x.shape == tuple(shape) and all(f == 1.0 for f in scales or ()):
+        shape = [_scaled(s, scale) for s, scale in zip(x.shape, scales or (), strict=True)]
+    if x.shape == tuple(shape) and all(scale == 1.0 for scale in scales or ()):
         return x
     return n(ResizeOp, x, shape=list(shape), scales=LiteralAttr(tuple(scales or ())),
              mode=mode, coordinates=coordinates, nearest=nearest)

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from compiler.frontend import formulas as f
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.values import Value
-from dialects.graph.contraction import MatmulOp
-from dialects.graph.logic import WhereOp
 from dialects.strata import types as t
 from dialects.strata.types import Array
 
@@ -99,7 +98,7 @@ def resize_by_weights(
     """x resized along each dim in turn, computed in floats."""
     sizes = n.known_ints(n.of_sizes(x.shape), "sizes")
     wide = x.element if t.byte_width(x.element) > 2 and t.is_float(x.element) else t.f32
-    value, outside = n.cast(x, wide), np.zeros([1] * x.rank, bool)
+    value, outside = x.cast(wide), np.zeros([1] * x.rank, bool)
     for axis, (size, count, scale, region) in enumerate(
             zip(sizes, wanted, scales, regions, strict=True)):
         crop = weights.coordinates == "tf_crop_and_resize" and region != (0.0, 1.0)
@@ -108,9 +107,8 @@ def resize_by_weights(
         matrix, beyond = weights.matrix(size, count, scale, region)
         outside = outside | beyond.reshape([-1 if k == axis else 1 for k in range(x.rank)])
         perm = [*[k for k in range(x.rank) if k != axis], axis]
-        product = n(MatmulOp, n.transpose(value, perm),
-                    n.constant(matrix.T.astype(value.type.dtype)))
-        value = n.transpose(product, [*range(axis), x.rank - 1, *range(axis, x.rank - 1)])
+        product = value.transpose(perm) @ n.constant(matrix.T.astype(value.type.dtype))
+        value = product.transpose([*range(axis), x.rank - 1, *range(axis, x.rank - 1)])
     if outside.any():
-        value = n(WhereOp, n.constant(outside), n.scalar(extrapolation, value), value)
-    return n.cast(value, x.element)
+        value = f.where(n.constant(outside), extrapolation, value)
+    return value.cast(x.element)

@@ -12,16 +12,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from compiler.frontend import formulas as f
 from compiler.frontend.elements import Element
 from compiler.frontend.faults import Fault, UnknownValue
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.values import Value
-from dialects.graph.constant import RangeOp
-from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MinOp, MulOp, SubOp
-from dialects.graph.gather import GatherOp
-from dialects.graph.logic import AndOp, EqualOp, GreaterOp, LessOp, WhereOp
 from dialects.graph.reduce import ReduceProdOp
-from dialects.graph.unary import CeilOp, NegOp, NotOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr, maximum
 from dialects.symbolic.size_products import product
@@ -40,12 +36,12 @@ def elements(n: Node, value: Value, what: str, count: int | None = None) -> Elem
         if value.rank != 1 or count is None:
             raise UnknownValue(value, f"its {what} are known only at run time, even how many")
         n.build.assume(value.shape[0], "==", count)
-        value = n.reshape(value, [count])
+        value = value.reshape([count])
     return n.build.elements(value)
 
 
-def clamp(n: Node, x: Value, low: Value, high: Value) -> Value:
-    return n(MinOp, n(MaxOp, x, low), high)
+def clamp(x: Value, low: Value, high: Value) -> Value:
+    return f.minimum(f.maximum(x, low), high)
 
 
 # ---------------------------------------------------------------------- reshape
@@ -55,7 +51,7 @@ def reshape_at_run(n: Node, x: Value, shape: Value) -> list[Expr]:
     wanted = [p if isinstance(p, Expr) else None for p in parts]
     open_ = [k for k, size in enumerate(wanted) if size is None]
     places = n.constant(np.array(open_))
-    chosen = n(GatherOp, _resolved(n, x, n.cast(shape, t.i64)), places, axis=0)
+    chosen = f.gather(_resolved(n, x, shape.cast(t.i64)), places, axis=0)
     for k, size in zip(open_, n.known_sizes(chosen, "size"), strict=True):
         wanted[k] = size
     sizes = [_kept(n, x, k, s) for k, s in enumerate(wanted) if s is not None]
@@ -79,11 +75,11 @@ def _resolved(n: Node, x: Value, wanted: Value) -> Value:
     if not n.flag("allowzero"):
         count = wanted.type.count.constant or 0
         old = n.of_sizes([*x.shape, *[Expr.of(0)] * count][:count])
-        wanted = n(WhereOp, n(EqualOp, wanted, zero), old, wanted)
-    is_open = n(EqualOp, wanted, rest)
-    others = n(ReduceProdOp, n(WhereOp, is_open, one, wanted), axes=[0], keepdims=True)
-    left = n(DivOp, n.of_sizes([x.type.count]), n(MaxOp, others, one))
-    return n(WhereOp, is_open, left, wanted)
+        wanted = f.where(f.equal(wanted, zero), old, wanted)
+    is_open = f.equal(wanted, rest)
+    others = n(ReduceProdOp, f.where(is_open, one, wanted), axes=[0], keepdims=True)
+    left = n.of_sizes([x.type.count]) / f.maximum(others, one)
+    return f.where(is_open, left, wanted)
 
 
 # ---------------------------------------------------------------------- slice
@@ -102,24 +98,24 @@ def bounds_at_run(
 def _bounds(n: Node, size: Expr, start: Value, end: Value, step: int) -> tuple[Value, Value]:
     extent = n.of_size(size)
     zero, last = n.scalar(0, extent), n.of_size(size - 1)
-    first, behind = (_from_front(n, v, extent) for v in (start, end))
+    first, behind = (_from_front(v, extent) for v in (start, end))
     if step > 0:
-        first, behind = (clamp(n, v, zero, extent) for v in (first, behind))
-        length = n(SubOp, behind, first)
+        first, behind = (clamp(v, zero, extent) for v in (first, behind))
+        length = behind - first
     else:
-        first = n(MaxOp, clamp(n, first, zero, last), zero)
-        behind = clamp(n, behind, n.scalar(-1, extent), last)
-        length = n(SubOp, first, behind)
-    length, stride = n(MaxOp, length, zero), abs(step)
+        first = f.maximum(clamp(first, zero, last), zero)
+        behind = clamp(behind, n.scalar(-1, extent), last)
+        length = first - behind
+    length, stride = f.maximum(length, zero), abs(step)
     if stride == 1:
         return first, length
-    rounded = n(AddOp, length, n.scalar(stride - 1, extent))
-    return first, n(DivOp, rounded, n.scalar(stride, extent))
+    rounded = length + (stride - 1)
+    return first, rounded / stride
 
 
-def _from_front(n: Node, position: Value, extent: Value) -> Value:
-    behind = n(LessOp, position, n.scalar(0, position))
-    return n(WhereOp, behind, n(AddOp, position, extent), position)
+def _from_front(position: Value, extent: Value) -> Value:
+    behind = position < 0
+    return f.where(behind, position + extent, position)
 
 
 # ---------------------------------------------------------------------- pad
@@ -132,8 +128,7 @@ def signed_at_run(n: Node, value: Value, what: str) -> list[Expr]:
             continue
         number = n.build.element(part)
         zero = n.scalar(0, number)
-        [above], [below] = (n.known_sizes(n(MaxOp, v, zero), what)
-                            for v in (number, n(NegOp, number)))
+        [above], [below] = (n.known_sizes(f.maximum(v, zero), what) for v in (number, -number))
         found.append(above - below)
     return found
 
@@ -143,7 +138,7 @@ def expand_at_run(n: Node, x: Value, shape: Value) -> Value:
     """x broadcast to sizes; whether they, or those of x, are 1 is only known at run time."""
     wanted = elements(n, shape, "sizes")
     rank = max(x.rank, len(wanted))
-    x = n.reshape(x, [*[1] * (rank - x.rank), *x.shape])
+    x = x.reshape([*[1] * (rank - x.rank), *x.shape])
     one = Expr.of(1)
     for axis, part in enumerate([*[one] * (rank - len(wanted)), *wanted]):
         x = _expand_axis(n, x, axis, part)
@@ -156,37 +151,37 @@ def _expand_axis(n: Node, x: Value, axis: int, wanted: Expr | Element) -> Value:
     if wanted in (Expr.of(1), size):
         return x
     target, extent = n.build.element(wanted), n.of_size(size)
-    is_one = n(EqualOp, target, n.scalar(1, target))
-    count = n.known_sizes(n(WhereOp, is_one, extent, target), "size")[0]
-    places = n(RangeOp, start=0, step=1, count=count, to=t.i64)
+    is_one = f.equal(target, 1)
+    count = n.known_sizes(f.where(is_one, extent, target), "size")[0]
+    places = n.range(count)
     last = n.of_size(size - 1)
     n.build.assume((size - 1) * (size - count), "==", 0)  # it is 1, or what is wanted
-    return n(GatherOp, x, n(MinOp, places, last), axis=axis)
+    return f.gather(x, f.minimum(places, last), axis=axis)
 
 
 # ---------------------------------------------------------------------- range
 def range_at_run(n: Node, start: Value, limit: Value, delta: Value) -> Value:
     """start + k*delta for all k for which it stays before the limit."""
-    first, end, step = (n.reshape(v, ()) for v in (start, limit, delta))
+    first, end, step = (v.reshape(()) for v in (start, limit, delta))
     count = (_float_count if t.is_float(start.element) else _integer_count)(n, first, end, step)
     [size] = n.known_sizes(count, "count")
-    steps = n(RangeOp, start=0, step=1, count=size, to=start.element)
-    return n(AddOp, first, n(MulOp, steps, step))
+    steps = n.range(size, start.element)
+    return first + steps * step
 
 
 def _float_count(n: Node, first: Value, end: Value, step: Value) -> Value:
-    span, stride = (n.cast(v, t.f64) for v in (n(SubOp, end, first), step))
-    count = n(CeilOp, n(DivOp, span, stride))
-    return n.cast(n(MaxOp, count, n.scalar(0, count)), t.i64)
+    span, stride = (v.cast(t.f64) for v in (end - first, step))
+    count = f.ceil(span / stride)
+    return f.maximum(count, 0).cast(t.i64)
 
 
 def _integer_count(n: Node, first: Value, end: Value, step: Value) -> Value:
     """The quotient rounded up, at least 0."""
-    span = n(SubOp, n.cast(end, t.i64), n.cast(first, t.i64))
-    stride = n.cast(step, t.i64)
+    span = end.cast(t.i64) - first.cast(t.i64)
+    stride = step.cast(t.i64)
     zero = n.scalar(0, span)
-    whole = n(DivOp, span, stride)
-    rest = n(SubOp, span, n(MulOp, whole, stride))
-    same_sign = n(EqualOp, n(GreaterOp, rest, zero), n(GreaterOp, stride, zero))
-    more = n(AndOp, n(NotOp, n(EqualOp, rest, zero)), same_sign)
-    return n(MaxOp, n(AddOp, whole, n.cast(more, t.i64)), zero)
+    whole = span / stride
+    rest = span - whole * stride
+    same_sign = f.equal(rest > zero, stride > zero)
+    more = ~f.equal(rest, zero) & same_sign
+    return f.maximum(whole + more.cast(t.i64), zero)

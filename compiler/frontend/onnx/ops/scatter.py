@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects.graph.elementwise import MaxOp, MinOp, ModOp, SubOp
 from dialects.graph.gather import GatherElementsOp
-from dialects.graph.logic import AndOp, GreaterEqualOp, LessEqualOp, WhereOp
 from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
 from dialects.graph.shape import PadOp
 from dialects.strata import types as t
@@ -40,16 +39,16 @@ def tensor_scatter(n: Node, past: Value, update: Value, starts: Value | None = N
     circular = n.text("mode", "linear") == "circular"
     if starts is not None:
         n.require(0, starts, size if circular else size - update.shape[axis] + 1)
-        starts = n.reshape(n.cast(starts, t.i64), [past.shape[0], *[1] * (past.rank - 1)])
-        offset = n(SubOp, offset, starts)
+        starts = starts.cast(t.i64).reshape([past.shape[0], *[1] * (past.rank - 1)])
+        offset = offset - starts
     if circular:
-        offset = n(ModOp, offset, n.of_size(size))
+        offset = offset % n.of_size(size)
     last = n.of_size(update.shape[axis] - 1)
     zero = n.scalar(0, offset)
-    entry = n(MinOp, n(MaxOp, offset, zero), last)
-    found = n(GatherElementsOp, update, n.broadcast(entry, past.shape), axis=axis)
-    inside = n(AndOp, n(GreaterEqualOp, offset, zero), n(LessEqualOp, offset, last))
-    return n(WhereOp, inside, found, past)
+    entry = f.minimum(f.maximum(offset, zero), last)
+    found = n(GatherElementsOp, update, entry.broadcast(past.shape), axis=axis)
+    inside = (offset >= zero) & (offset <= last)
+    return f.where(inside, found, past)
 
 
 @onnx_op("MaxUnpool")
@@ -65,11 +64,10 @@ def max_unpool(n: Node, x: Value, indices: Value, shape: Value | None = None) ->
     pooled = [(s - 1) * strides[k] + kernel[k] - pads[k] - pads[k + rank]
               for k, s in enumerate(x.shape[2:])]
     sizes = [*x.shape[:2], *pooled]
-    zeros = n.broadcast(n.scalar(0, x), [product(sizes)])
+    zeros = n.scalar(0, x).broadcast([product(sizes)])
     n.require(0, indices, product(sizes))
-    flat, places = (n.reshape(v, [x.type.count]) for v in (x, indices))
-    result = n.reshape(
-        n(ScatterElementsOp, zeros, places, flat, axis=0, combiner="none"), sizes)
+    flat, places = (v.reshape([x.type.count]) for v in (x, indices))
+    result = n(ScatterElementsOp, zeros, places, flat, axis=0, combiner="none").reshape(sizes)
     if shape is None:
         return result
     wanted = n.known_sizes(shape, "output shape")

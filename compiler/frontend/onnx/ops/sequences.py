@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from onnx import AttributeProto
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.loops import Loop, Turn, repeat
 from compiler.frontend.onnx.element_types import element_type
@@ -29,10 +30,7 @@ from compiler.frontend.onnx.sequences import (
     shape_row,
 )
 from compiler.frontend.values import Value
-from dialects.graph.elementwise import AddOp
-from dialects.graph.logic import LessOp, WhereOp
-from dialects.graph.reduce import ReduceProdOp, ReduceSumOp
-from dialects.graph.shape import ConcatOp
+from dialects.graph.reduce import ReduceProdOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr, minimum
 from dialects.symbolic.size_products import product
@@ -76,9 +74,9 @@ def sequence_insert(
         raise Fault(f"a tensor of {value.rank} dims is inserted among tensors of {run.rank}")
     new = _alone(n, value)
     if position is None:
-        return _joined(n, run, new)
+        return _joined(run, new)
     before, after = _around(n, run, _place(n, run, position, 1), 0)
-    return _joined(n, before, new, after)
+    return _joined(before, new, after)
 
 
 @onnx_op("SequenceErase", since=11, structured=True)
@@ -88,7 +86,7 @@ def sequence_erase(n: Node, given: AnyValue, position: Value | None = None) -> S
     if isinstance(sequence, Items) and place is not None:
         return Items(sequence.element, (*sequence.items[:place], *sequence.items[place + 1:]))
     run = at_run(n.build, sequence)
-    return _joined(n, *_around(n, run, _place(n, run, position), 1))
+    return _joined(*_around(n, run, _place(n, run, position), 1))
 
 
 def _known_place(sequence: Sequence, position: AnyValue | None, room: int) -> int | None:
@@ -117,33 +115,31 @@ def _place(n: Node, run: Run, position: Value | None, room: int = 0) -> Expr:
     if position.expressions is not None:
         place = Expr.of(position.expressions.reshape(-1)[0])
         return run.length + place if (place.constant or 0) < 0 else place
-    place = n.reshape(n.cast(position, t.i64), ())
+    place = position.cast(t.i64).reshape(())
     count = n.of_size(run.length)
-    behind = n(LessOp, place, n.scalar(0, place))
-    return n.known_sizes(n(WhereOp, behind, n(AddOp, place, count), place), "position")[0]
+    behind = place < 0
+    return n.known_sizes(f.where(behind, place + count, place), "position")[0]
 
 
 def _start(n: Node, run: Run, place: Expr) -> Expr:
     """The number of elements of `data` before a tensor, or before the end."""
-    sizes = n.part(run.shapes, 0, 0, place)
+    sizes = run.shapes.part(0, 0, place)
     counts = n(ReduceProdOp, sizes, axes=[1], keepdims=False)
-    return n.known_sizes(n(ReduceSumOp, counts, axes=[0], keepdims=False), "start")[0]
+    return n.known_sizes(f.reduce_sum(counts, axes=[0]), "start")[0]
 
 
 def _around(n: Node, run: Run, place: Expr, gone: int) -> tuple[Run, Run]:
     """The tensors before a position and those after it, without `gone` tensors there."""
     start, end = _start(n, run, place), _start(n, run, place + gone)
     total = run.data.shape[0]
-    before = Run(n.part(run.data, 0, 0, start),
-                 n.part(run.shapes, 0, 0, place))
-    after = Run(n.part(run.data, 0, end, total - end),
-                n.part(run.shapes, 0, place + gone, run.length - place - gone))
+    before = Run(run.data.part(0, 0, start), run.shapes.part(0, 0, place))
+    after = Run(run.data.part(0, end, total - end),
+                run.shapes.part(0, place + gone, run.length - place - gone))
     return before, after
 
 
-def _joined(n: Node, *runs: Run) -> Run:
-    return Run(n(ConcatOp, *(r.data for r in runs), axis=0),
-               n(ConcatOp, *(r.shapes for r in runs), axis=0))
+def _joined(*runs: Run) -> Run:
+    return Run(f.concat((r.data for r in runs), axis=0), f.concat((r.shapes for r in runs), axis=0))
 
 
 def _alone(n: Node, value: Value) -> Run:
@@ -153,9 +149,9 @@ def _alone(n: Node, value: Value) -> Run:
 
 def _tensor(n: Node, run: Run, place: Expr) -> Value:
     """The tensor at a place."""
-    sizes = n.known_sizes(entry(n, run.shapes, place), "size")
+    sizes = n.known_sizes(entry(run.shapes, place), "size")
     start = _start(n, run, place)
-    return n.reshape(n.part(run.data, 0, start, product(sizes)), sizes)
+    return run.data.part(0, start, product(sizes)).reshape(sizes)
 
 
 # ---------------------------------------------------------------------- asking
@@ -188,8 +184,8 @@ def concat_from_sequence(n: Node, given: AnyValue) -> Value:
         raise Fault("its sequence is empty")
     parts, axis = list(sequence.items), _joining_axis(n, sequence.items[0].rank)
     if n.flag("new_axis"):
-        parts = [n.reshape(p, [*p.shape[:axis], 1, *p.shape[axis:]]) for p in parts]
-    return n(ConcatOp, *parts, axis=axis) if len(parts) > 1 else parts[0]
+        parts = [p.reshape([*p.shape[:axis], 1, *p.shape[axis:]]) for p in parts]
+    return f.concat(parts, axis=axis) if len(parts) > 1 else parts[0]
 
 
 def _joining_axis(n: Node, rank: int) -> int:
@@ -199,26 +195,26 @@ def _joining_axis(n: Node, rank: int) -> int:
 def _concat_run(n: Node, run: Run) -> Value:
     """Tensors stored one after another are already joined along the first dim."""
     axis = _joining_axis(n, run.rank)
-    sizes = n.known_sizes(entry(n, run.shapes, Expr.of(0)), "size")
+    sizes = n.known_sizes(entry(run.shapes, Expr.of(0)), "size")
     if n.flag("new_axis"):
         stacked = _as_shape(n, run.data, [run.length, *sizes])
-        return n.transpose(stacked, [*range(1, axis + 1), 0, *range(axis + 1, run.rank + 1)])
+        return stacked.transpose([*range(1, axis + 1), 0, *range(axis + 1, run.rank + 1)])
     if axis == 0:
-        rows = n.part(run.shapes, 1, 0, 1)
-        [total] = n.known_sizes(n(ReduceSumOp, rows, axes=[0, 1], keepdims=False), "total")
+        rows = run.shapes.part(1, 0, 1)
+        [total] = n.known_sizes(f.reduce_sum(rows, axes=[0, 1]), "total")
         return _as_shape(n, run.data, [total, *sizes[1:]])
     shape = [Expr.of(0) if k == axis else s for k, s in enumerate(sizes)]
-    nothing = n.broadcast(n.scalar(0, run.data), shape)
+    nothing = n.scalar(0, run.data).broadcast(shape)
 
     def body(step: Expr, carried: list[Value]) -> Turn:
-        return Turn(None, [n(ConcatOp, carried[0], _tensor(n, run, step), axis=axis)], [])
+        return Turn(None, [f.concat([carried[0], _tensor(n, run, step)], axis=axis)], [])
 
     return repeat(n.build, Loop(f"{n.name}_join", run.length, None, [nothing]), body)[0][0]
 
 
 def _as_shape(n: Node, data: Value, sizes: list[Expr]) -> Value:
     n.build.assume(data.shape[0], "==", product(sizes))
-    return n.reshape(data, sizes)
+    return data.reshape(sizes)
 
 
 # ---------------------------------------------------------------------- splitting
@@ -233,7 +229,7 @@ def split_to_sequence(n: Node, x: Value, sizes: Value | None = None) -> Sequence
     if sizes is not None and sizes.rank == 1:
         parts = n.known_sizes(sizes, "sizes")
         n.build.assume(sum(parts, Expr.of(0)), "==", size)
-        return _pieces(n, x, axis, parts, False)
+        return _pieces(x, axis, parts, False)
     each = Expr.of(1) if sizes is None else n.known_sizes(sizes, "size")[0]
     single = sizes is None and not n.flag("keepdims", True)
     if size.constant is None or each.constant is None or size.constant > MAX_PIECES:
@@ -242,21 +238,21 @@ def split_to_sequence(n: Node, x: Value, sizes: Value | None = None) -> Sequence
         raise Fault(f"the size of its pieces is {each.constant}")
     whole, rest = divmod(size.constant, each.constant)
     parts = [each] * whole + [Expr.of(rest)] * bool(rest)
-    return _pieces(n, x, axis, parts, single)
+    return _pieces(x, axis, parts, single)
 
 
-def _pieces(n: Node, x: Value, axis: int, parts: list[Expr], single: bool) -> Items:
+def _pieces(x: Value, axis: int, parts: list[Expr], single: bool) -> Items:
     start, items = Expr.of(0), list[Value]()
     for size in parts:
-        items.append(_piece(n, x, axis, start, size, single))
+        items.append(_piece(x, axis, start, size, single))
         start = start + size
     return Items(x.element, tuple(items))
 
 
-def _piece(n: Node, x: Value, axis: int, start: Expr, size: Expr, single: bool) -> Value:
+def _piece(x: Value, axis: int, start: Expr, size: Expr, single: bool) -> Value:
     """A part of an axis; a single entry may lose the axis."""
-    piece = n.part(x, axis, start, size)
-    return n.reshape(piece, [*x.shape[:axis], *x.shape[axis + 1:]]) if single else piece
+    piece = x.part(axis, start, size)
+    return piece.reshape([*x.shape[:axis], *x.shape[axis + 1:]]) if single else piece
 
 
 def _split_at_run(n: Node, x: Value, axis: int, each: Expr, single: bool) -> Sequence:
@@ -267,10 +263,10 @@ def _split_at_run(n: Node, x: Value, axis: int, each: Expr, single: bool) -> Seq
 
     def body(step: Expr, carried: list[AnyValue]) -> StructuredTurn:
         start = step * each
-        piece = _piece(n, x, axis, start, minimum(each, size - start), single)
+        piece = _piece(x, axis, start, minimum(each, size - start), single)
         [so_far] = carried
         assert isinstance(so_far, Run)
-        return None, [_joined(n, so_far, _alone(n, piece))], []
+        return None, [_joined(so_far, _alone(n, piece))], []
 
     [found] = repeat_structured(n, count, None, [empty], body)
     return _sequence(found)
@@ -318,7 +314,7 @@ def _map_at_run(n: Node, count: Expr, inputs: Iterable[AnyValue]) -> list[AnyVal
     empties = [at_run(n.build, Items(element, ()), rank) for element, rank in kinds]
 
     def body(step: Expr, carried: list[AnyValue]) -> StructuredTurn:
-        longer: list[AnyValue] = [_joined(n, so_far, _alone(n, v)) for so_far, v in zip(
+        longer: list[AnyValue] = [_joined(so_far, _alone(n, v)) for so_far, v in zip(
             carried, call(step), strict=True) if isinstance(so_far, Run)]
         return None, longer, []
 
@@ -363,6 +359,6 @@ def optional_get_element(n: Node, value: AnyValue) -> AnyValue:
     if there is False or value.content is None:
         raise Fault("its optional is empty")
     if there is None:  # a run checks it
-        [present] = n.known_sizes(n.cast(value.present, t.i64), "present")
+        [present] = n.known_sizes(value.present.cast(t.i64), "present")
         n.build.assume(present, "==", 1)
     return value.content

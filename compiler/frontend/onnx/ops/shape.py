@@ -6,17 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.run_sizes import expand_at_run, range_at_run, reshape_at_run
 from compiler.frontend.slices import at_least_zero
 from compiler.frontend.values import Value
-from dialects.graph.constant import RangeOp
-from dialects.graph.elementwise import AddOp
 from dialects.graph.inference import broadcast_size
-from dialects.graph.logic import GreaterEqualOp, LessEqualOp, WhereOp
-from dialects.graph.shape import ConcatOp
+from dialects.graph.logic import GreaterEqualOp, LessEqualOp
 from dialects.strata import types as t
 from dialects.strata.types import format_sizes
 from dialects.symbolic.expr import Expr
@@ -30,11 +28,11 @@ MAX_NUMBERS = 2**24
 @onnx_op("Reshape", since=5)
 def reshape(n: Node, x: Value, shape: Value) -> Value:
     if shape.expressions is None:
-        return n.reshape(x, reshape_at_run(n, x, shape))
+        return x.reshape(reshape_at_run(n, x, shape))
     wanted = n.known_sizes(shape, "new sizes")
     if not n.flag("allowzero"):
         wanted = [_copied(x, k) if s.constant == 0 else s for k, s in enumerate(wanted)]
-    return n.reshape(x, _complete(x, wanted))
+    return x.reshape(_complete(x, wanted))
 
 
 def _copied(x: Value, dim: int) -> Expr:
@@ -62,7 +60,7 @@ def _complete(x: Value, wanted: Sequence[Expr]) -> list[Expr]:
 def flatten(n: Node, x: Value) -> Value:
     axis = n.integer("axis", 1)
     cut = axis if axis == x.rank else n.axis(axis, x.rank) if x.rank else 0
-    return n.reshape(x, [product(x.shape[:cut]), product(x.shape[cut:])])
+    return x.reshape([product(x.shape[:cut]), product(x.shape[cut:])])
 
 
 @onnx_op("Squeeze")
@@ -77,7 +75,7 @@ def squeeze(n: Node, x: Value, axes: Value | None = None) -> Value:
     for k in sorted(gone):
         if x.shape[k].constant not in (1, None):
             raise Fault(f"dim {k} has the size {x.shape[k]}; only a dim of size 1 can be removed")
-    return n.reshape(x, [s for k, s in enumerate(x.shape) if k not in gone])
+    return x.reshape([s for k, s in enumerate(x.shape) if k not in gone])
 
 
 @onnx_op("Unsqueeze")
@@ -88,12 +86,12 @@ def unsqueeze(n: Node, x: Value, axes: Value | None = None) -> Value:
     if len(new) < len(given):
         raise Fault(f"axes {given} name an axis twice")
     old = iter(x.shape)
-    return n.reshape(x, [1 if k in new else next(old) for k in range(rank)])
+    return x.reshape([1 if k in new else next(old) for k in range(rank)])
 
 
 @onnx_op("Transpose")
 def transpose(n: Node, x: Value) -> Value:
-    return n.transpose(x, n.ints("perm", range(x.rank)[::-1]))
+    return x.transpose(n.ints("perm", range(x.rank)[::-1]))
 
 
 @onnx_op("DepthToSpace")
@@ -105,8 +103,8 @@ def depth_to_space(n: Node, x: Value) -> Value:
         split, perm = [inner, block, block], [0, 1, 4, 2, 5, 3]
     else:
         split, perm = [block, block, inner], [0, 3, 4, 1, 5, 2]
-    parts = n.reshape(x, [batch, *split, height, width])
-    return n.reshape(n.transpose(parts, perm), [batch, inner, height * block, width * block])
+    parts = x.reshape([batch, *split, height, width])
+    return parts.transpose(perm).reshape([batch, inner, height * block, width * block])
 
 
 @onnx_op("SpaceToDepth")
@@ -114,10 +112,10 @@ def space_to_depth(n: Node, x: Value) -> Value:
     """The reverse of DepthToSpace, in the same two orders of depth."""
     block, (batch, depth, height, width) = _block(n, x)
     down, across = height // block, width // block
-    parts = n.reshape(x, [batch, depth, down, block, across, block])
+    parts = x.reshape([batch, depth, down, block, across, block])
     channels_first = n.text("mode", "DCR") == "CRD"
-    moved = n.transpose(parts, [0, 1, 3, 5, 2, 4] if channels_first else [0, 3, 5, 1, 2, 4])
-    return n.reshape(moved, [batch, depth * block * block, down, across])
+    moved = parts.transpose([0, 1, 3, 5, 2, 4] if channels_first else [0, 3, 5, 1, 2, 4])
+    return moved.reshape([batch, depth * block * block, down, across])
 
 
 def _block(n: Node, x: Value) -> tuple[int, tuple[Expr, ...]]:
@@ -133,7 +131,7 @@ def _block(n: Node, x: Value) -> tuple[int, tuple[Expr, ...]]:
 @onnx_op("Concat")
 def concat(n: Node, x: Value, *others: Value) -> Value:
     axis = n.axis(n.integer("axis", 1), x.rank)
-    return n(ConcatOp, x, *others, axis=axis) if others else x
+    return f.concat([x, *others], axis=axis) if others else x
 
 
 @onnx_op("Expand")
@@ -147,8 +145,7 @@ def expand(n: Node, x: Value, shape: Value) -> Value:
     sizes = [one] * (rank - x.rank) + list(x.shape)
     wanted = [one] * (rank - len(wanted)) + wanted
     message = f"{x.type.short} does not expand to {format_sizes(wanted)}"
-    return n.broadcast(x, [broadcast_size(w, s, message)
-                            for w, s in zip(wanted, sizes, strict=True)])
+    return x.broadcast([broadcast_size(w, s, message) for w, s in zip(wanted, sizes, strict=True)])
 
 
 @onnx_op("Tile", since=6)
@@ -159,10 +156,10 @@ def tile(n: Node, x: Value, repeats: Value) -> Value:
         raise Fault(f"{len(times)} repeats are given for {x.rank} dims")
     if all(r.constant == 1 for r in times):
         return x
-    pairs = n.reshape(x, [s for size in x.shape for s in (1, size)])
+    pairs = x.reshape([s for size in x.shape for s in (1, size)])
     wide = [s for pair in zip(times, x.shape, strict=True) for s in pair]
     sizes = [r * s for r, s in zip(times, x.shape, strict=True)]
-    return n.reshape(n.broadcast(pairs, wide), sizes)
+    return pairs.broadcast(wide).reshape(sizes)
 
 
 @onnx_op("ConstantOfShape")
@@ -172,7 +169,7 @@ def constant_of_shape(n: Node, shape: Value) -> Value:
         raise Fault(f"its value has {value.size} elements instead of one")
     zero = np.array(0, np.float32)
     filled = n.constant(zero if value is None else value.reshape(()))
-    return n.broadcast(filled, n.known_sizes(shape, "sizes"))
+    return filled.broadcast(n.known_sizes(shape, "sizes"))
 
 
 # ---------------------------------------------------------------------- shapes as values
@@ -202,7 +199,7 @@ def range_(n: Node, start: Value, limit: Value, delta: Value) -> Value:
     first, end = (n.known_sizes(v, "limits")[0] for v in (start, limit))
     step = n.known_ints(delta, "delta")[0]
     count = (end - first).ceildiv(step) if step > 0 else (first - end).ceildiv(-step)
-    return n(RangeOp, start=first, step=step, count=at_least_zero(count), to=start.element)
+    return n.range(at_least_zero(count), start.element, start=first, step=step)
 
 
 def _float_range(n: Node, like: Value, first: float, end: float, step: float) -> Value:
@@ -219,9 +216,9 @@ def trilu(n: Node, x: Value, k: Value | None = None) -> Value:
     """The elements on one side of the diagonal k, zeros elsewhere."""
     if x.rank < 2:
         raise Fault(f"{x.type.short} is no matrix")
-    rows, columns = (n(RangeOp, start=0, step=1, count=s, to=t.i64) for s in x.shape[-2:])
-    diagonal = n.reshape(rows, [x.shape[-2], 1])
+    rows, columns = (n.range(s) for s in x.shape[-2:])
+    diagonal = rows.reshape([x.shape[-2], 1])
     if k is not None:
-        diagonal = n(AddOp, diagonal, n.reshape(k, ()))
+        diagonal = diagonal + k.reshape(())
     keeps = GreaterEqualOp if n.flag("upper", True) else LessEqualOp
-    return n(WhereOp, n(keeps, columns, diagonal), x, n.scalar(0, x))
+    return f.where(n(keeps, columns, diagonal), x, 0)

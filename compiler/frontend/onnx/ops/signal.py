@@ -13,8 +13,6 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects.graph.contraction import MatmulOp
-from dialects.graph.elementwise import MulOp
 from dialects.graph.shape import FramesOp
 from dialects.strata import types as t
 from dialects.strata.types import Array
@@ -51,12 +49,12 @@ def transform(
     """Multiply x, whose last dim are the parts, by a matrix of sines and cosines along an axis."""
     [size] = n.known_ints(n.of_sizes([x.shape[axis]]), "sizes")
     used = min(size, points // 2 + 1 if inverse and onesided else points)
-    x = n.part(x, axis, 0, used)
+    x = x.part(axis, 0, used)
     others = [k for k in range(x.rank - 1) if k != axis]
-    moved = n.transpose(x, [*others, axis, x.rank - 1])
+    moved = x.transpose([*others, axis, x.rank - 1])
     result = _product(n, moved, points, inverse, onesided)
     back = [*others, axis].index
-    return n.transpose(result, [*map(back, range(x.rank - 1)), x.rank - 1])
+    return result.transpose([*map(back, range(x.rank - 1)), x.rank - 1])
 
 
 def _product(
@@ -73,12 +71,12 @@ def _product(
     results, bins = matrix.shape[2:]
     weights = n.constant(matrix.reshape(size * parts, results * bins))
     if window is not None:  # weighing the matrix is less work than weighing all frames
-        each = n.broadcast(n.reshape(n.cast(window, x.element), [size, 1]), x.shape[-2:])
-        weights = n(MulOp, weights, n.reshape(each, [size * parts, 1]))
+        each = window.cast(x.element).reshape([size, 1]).broadcast(x.shape[-2:])
+        weights = weights * each.reshape([size * parts, 1])
     outer = list(x.shape[:-2])
-    product = n(MatmulOp, n.reshape(x, [*outer, size * parts]), weights)
-    split = n.reshape(product, [*outer, results, bins])
-    return n.transpose(split, [*range(len(outer)), len(outer) + 1, len(outer)])
+    product = x.reshape([*outer, size * parts]) @ weights
+    split = product.reshape([*outer, results, bins])
+    return split.transpose([*range(len(outer)), len(outer) + 1, len(outer)])
 
 
 def _matrix(points: int, inverse: bool, onesided: bool) -> Array:
@@ -114,7 +112,7 @@ def stft(
     Real x may lack its last dim, as some exporters write it.
     """
     if x.rank == 2:
-        x = n.reshape(x, [*x.shape, 1])
+        x = x.reshape([*x.shape, 1])
     [stride] = n.known_ints(step, "frame steps")
     if length is not None:
         [size] = n.known_ints(length, "frame lengths")
@@ -133,7 +131,7 @@ def mel_weight_matrix(
     counts = [n.known_ints(v, "sizes")[0] for v in (bins, length, rate)]
     edges = [float(n.known_numbers(v, "edges").reshape(-1)[0]) for v in (low, high)]
     matrix = _mel_weights(*counts, *edges)
-    return n.cast(n.constant(matrix), n.element("output_datatype", t.f32))
+    return n.constant(matrix).cast(n.element("output_datatype", t.f32))
 
 
 def _mel_weights(bins: int, length: int, rate: int, low: float, high: float) -> Array:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.run_sizes import Elements, bounds_at_run, elements, signed_at_run
 from compiler.frontend.slices import at_least_zero, is_certain, slice_bounds
 from compiler.frontend.values import Value
-from dialects.graph.shape import ConcatOp, PadOp, SliceOp
+from dialects.graph.shape import PadOp, SliceOp
 from dialects.strata.types import Array
 from dialects.symbolic.expr import Expr, Size, maximum
 
@@ -65,9 +66,9 @@ def take(
     return n(SliceOp, x, starts=list(starts), sizes=list(sizes), steps=list(steps))
 
 
-def entry(n: Node, x: Value, position: Size) -> Value:
+def entry(x: Value, position: Size) -> Value:
     """One entry of the first dim, without that dim."""
-    return n.reshape(n.part(x, 0, position, 1), x.shape[1:])
+    return x.part(0, position, 1).reshape(x.shape[1:])
 
 
 def entry_of_turn(n: Node, x: Value, position: Size) -> Value:
@@ -76,8 +77,8 @@ def entry_of_turn(n: Node, x: Value, position: Size) -> Value:
     Where the dim is 0 there is no turn, and zeros stand for it in the types.
     """
     if x.shape[0].constant == 0:
-        return n.broadcast(n.scalar(0, x), x.shape[1:])
-    return entry(n, x, position)
+        return n.scalar(0, x).broadcast(x.shape[1:])
+    return entry(x, position)
 
 
 def reversed_(n: Node, x: Value) -> Value:
@@ -104,7 +105,7 @@ def split(n: Node, x: Value, sizes: Value | None = None) -> list[Value]:
         n.build.assume(sum(parts, Expr.of(0)), "==", x.shape[axis])
     start, results = Expr.of(0), list[Value]()
     for part in parts:
-        results.append(n.part(x, axis, start, part))
+        results.append(x.part(axis, start, part))
         start = start + part
     return results
 
@@ -130,7 +131,7 @@ def pad(
     n: Node, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None
 ) -> Value:
     which = range(x.rank) if axes is None else n.known_ints(axes, "axes")
-    fill = n.scalar(0, x) if value is None else n.reshape(value, ())
+    fill = n.scalar(0, x) if value is None else value.reshape(())
     return _pad(n, x, signed_at_run(n, pads, "pads"), which, fill)
 
 
@@ -164,7 +165,7 @@ def _grow(
         value = _number(fill.array) if mode == "constant" and fill.array is not None else None
         return n(PadOp, x, low=list(low), high=list(high), mode=mode, value=value)
     for axis in range(x.rank):
-        x = _grow_axis(n, x, axis, low[axis], high[axis], fill)
+        x = _grow_axis(x, axis, low[axis], high[axis], fill)
     return x
 
 
@@ -173,11 +174,11 @@ def _number(array: Array) -> float:
     return array.item() if array.dtype.kind in "biu" else float(array)
 
 
-def _grow_axis(n: Node, x: Value, axis: int, low: Expr, high: Expr, fill: Value) -> Value:
+def _grow_axis(x: Value, axis: int, low: Expr, high: Expr, fill: Value) -> Value:
     """Padding with a value that is only known at run time."""
     def border(size: Expr) -> list[Value]:
         shape = [size if k == axis else s for k, s in enumerate(x.shape)]
-        return [] if size.constant == 0 else [n.broadcast(fill, shape)]
+        return [] if size.constant == 0 else [fill.broadcast(shape)]
 
     parts = [*border(low), x, *border(high)]
-    return n(ConcatOp, *parts, axis=axis) if len(parts) > 1 else x
+    return f.concat(parts, axis=axis) if len(parts) > 1 else x

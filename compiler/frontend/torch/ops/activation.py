@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compiler.frontend import formulas as f
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import arithmetic, clamp, operand
@@ -14,13 +15,10 @@ from dialects.graph.activation import (
     LeakyReluOp,
     ReluOp,
     SiluOp,
-    SoftplusOp,
 )
 from dialects.graph.base import GraphOp
 from dialects.graph.elementwise import MulOp
-from dialects.graph.logic import GreaterOp, WhereOp
 from dialects.graph.normalization import LogSoftmaxOp, SoftmaxOp
-from dialects.graph.unary import SigmoidOp, TanhOp
 
 _PLAIN: dict[str, type[GraphOp]] = {
     "relu": ReluOp, "silu": SiluOp, "hardswish": HardSwishOp,
@@ -54,8 +52,8 @@ def elu(n: Node, x: Value, alpha: float, scale: float, input_scale: float) -> Va
         curve = n(EluOp, x, alpha=float(alpha))
         return curve if scale == 1 else arithmetic(n, MulOp, curve, float(scale))
     low = n(EluOp, arithmetic(n, MulOp, x, float(input_scale)), alpha=float(alpha))
-    positive = n(GreaterOp, x, n.scalar(0, x.element))
-    return arithmetic(n, MulOp, n(WhereOp, positive, x, low), float(scale))
+    positive = x > 0
+    return arithmetic(n, MulOp, f.where(positive, x, low), float(scale))
 
 
 @aten_op("aten.hardsigmoid.default")
@@ -67,32 +65,32 @@ def hard_sigmoid(n: Node, x: Value) -> Value:
 def softplus(n: Node, x: Value, beta: float, threshold: float) -> Value:
     """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold."""
     if beta == 1:
-        curve, inner = n(SoftplusOp, x), x
+        curve, inner = f.softplus(x), x
     else:
         inner = arithmetic(n, MulOp, x, float(beta))
-        curve = arithmetic(n, MulOp, n(SoftplusOp, inner), 1 / beta)
-    above = n(GreaterOp, inner, n.scalar(float(threshold), x.element))
-    return n(WhereOp, above, x, curve)
+        curve = arithmetic(n, MulOp, f.softplus(inner), 1 / beta)
+    above = inner > float(threshold)
+    return f.where(above, x, curve)
 
 
 @aten_op("aten.mish.default")
 def mish(n: Node, x: Value) -> Value:
     """x * tanh(softplus(x))."""
-    return n(MulOp, x, n(TanhOp, n(SoftplusOp, x)))
+    return x * f.tanh(f.softplus(x))
 
 
 @aten_op("aten.threshold.default")
 def threshold(n: Node, x: Value, limit: Operand, value: Operand) -> Value:
-    above = n(GreaterOp, x, operand(n, limit, x.element))
-    return n(WhereOp, above, x, operand(n, value, x.element))
+    above = x > operand(n, limit, x.element)
+    return f.where(above, x, operand(n, value, x.element))
 
 
 @aten_op("aten.prelu.default", "aten._prelu_kernel.default")
 def prelu(n: Node, x: Value, slope: Value) -> Value:
     if slope.rank == 1 and x.rank > 1:
         slope = n.channelwise(slope, x.rank)
-    positive = n(GreaterOp, x, n.scalar(0, x.element))
-    return n(WhereOp, positive, x, n(MulOp, slope, x))
+    positive = x > 0
+    return f.where(positive, x, slope * x)
 
 
 @aten_op("aten.glu.default")
@@ -100,8 +98,8 @@ def glu(n: Node, x: Value, axis: int) -> Value:
     """The first half of the axis times the sigmoid of the second."""
     axis = n.axis(axis, x.rank)
     half = n.shape[axis]
-    first, second = (n.part(x, axis, start, half) for start in (0, half))
-    return n(MulOp, first, n(SigmoidOp, second))
+    first, second = (x.part(axis, start, half) for start in (0, half))
+    return first * f.sigmoid(second)
 
 
 # ---------------------------------------------------------------------- softmax
@@ -116,7 +114,7 @@ def log_softmax(n: Node, x: Value, axis: int) -> Value:
 
 
 def _over_axis(n: Node, op: type[GraphOp], x: Value, axis: int) -> Value:
-    x = n.cast(x, n.element)
+    x = x.cast(n.element)
     if not x.rank:
-        return n.reshape(n(op, n.reshape(x, [1]), axis=0), [])
+        return n(op, x.reshape([1]), axis=0).reshape([])
     return n(op, x, axis=n.axis(axis, x.rank))

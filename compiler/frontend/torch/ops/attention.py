@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.node import fixed
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.torch.ops.elementwise import HALVES
 from compiler.frontend.values import Value
-from dialects.graph.contraction import MatmulOp
-from dialects.graph.elementwise import AddOp, MulOp
-from dialects.graph.logic import LessEqualOp, WhereOp
-from dialects.graph.normalization import SoftmaxOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 
@@ -34,42 +31,42 @@ def attention(
     if dropout:
         raise Fault("it is in training mode", "export the model with model.eval()")
     if grouped:
-        key, value = (_repeated(n, x, query.shape[-3]) for x in (key, value))
+        key, value = (_repeated(x, query.shape[-3]) for x in (key, value))
     element = t.f32 if query.element in HALVES else query.element
     factor = 1 / math.sqrt(fixed(query.shape[-1], "head sizes")) if scale is None else scale
-    scores = n(MatmulOp, n.cast(query, element), n.swap(n.cast(key, element)))
-    scores = n(MulOp, scores, n.scalar(float(factor), element))
+    scores = query.cast(element) @ n.swap(key.cast(element))
+    scores = scores * float(factor)
     keep = _causal(n, query.shape[-2], key.shape[-2]) if causal else None
     if mask is not None and mask.element == t.i1:
         keep = mask
     elif mask is not None:
-        scores = n(AddOp, scores, n.cast(mask, element))
-    weights = n.cast(_softmax(n, scores, keep), value.element)
-    return n(MatmulOp, n.cast(weights, element), n.cast(value, element))
+        scores = scores + mask.cast(element)
+    weights = _softmax(scores, keep).cast(value.element)
+    return weights.cast(element) @ value.cast(element)
 
 
-def _softmax(n: Node, scores: Value, keep: Value | None) -> Value:
+def _softmax(scores: Value, keep: Value | None) -> Value:
     """Over the last axis, of what is kept; zero where nothing is."""
     if keep is None:
-        return n(SoftmaxOp, scores, axis=scores.rank - 1)
-    scores = n(WhereOp, keep, scores, n.scalar(_LOWEST, scores.element))
-    weights = n(SoftmaxOp, scores, axis=scores.rank - 1)
-    return n(WhereOp, keep, weights, n.scalar(0.0, weights.element))
+        return f.softmax(scores, axis=scores.rank - 1)
+    scores = f.where(keep, scores, _LOWEST)
+    weights = f.softmax(scores, axis=scores.rank - 1)
+    return f.where(keep, weights, 0.0)
 
 
 def _causal(n: Node, queries: Expr, keys: Expr) -> Value:
     """A query sees the keys up to its own number."""
-    return n(LessEqualOp, n.range(keys), n.reshape(n.range(queries), [queries, 1]))
+    return n.range(keys) <= n.range(queries).reshape([queries, 1])
 
 
-def _repeated(n: Node, x: Value, heads: Expr) -> Value:
+def _repeated(x: Value, heads: Expr) -> Value:
     """Every head of x as often as fits into `heads`."""
     if x.shape[-3] == heads:
         return x
     before, after = x.shape[:-2], x.shape[-2:]
     times = heads // x.shape[-3]
-    wide = n.broadcast(n.reshape(x, [*before, 1, *after]), [*before, times, *after])
-    return n.reshape(wide, [*x.shape[:-3], heads, *after])
+    wide = x.reshape([*before, 1, *after]).broadcast([*before, times, *after])
+    return wide.reshape([*x.shape[:-3], heads, *after])
 
 
 @aten_op("aten._scaled_dot_product_flash_attention_for_cpu.default")

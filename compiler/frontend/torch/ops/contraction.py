@@ -7,8 +7,7 @@ from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import arithmetic, scaled
 from compiler.frontend.values import Value
-from dialects.graph.contraction import MatmulOp
-from dialects.graph.elementwise import AddOp, MulOp
+from dialects.graph.elementwise import AddOp
 from dialects.graph.grouped import GroupedMatmulOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
@@ -17,14 +16,14 @@ from dialects.symbolic.expr import Expr
 @aten_op("aten.mm.default", "aten.bmm.default", "aten.matmul.default", "aten.mv.default",
          "aten.dot.default")
 def matmul(n: Node, a: Value, b: Value) -> Value:
-    return n(MatmulOp, a, b)
+    return a @ b
 
 
 @aten_op("aten.linear.default")
 def linear(n: Node, x: Value, weight: Value, bias: Value | None) -> Value:
     """x times the transposed weight, plus the bias."""
-    total = n(MatmulOp, x, n.swap(weight) if weight.rank > 1 else weight)
-    return total if bias is None else n(AddOp, total, bias)
+    total = x @ (n.swap(weight) if weight.rank > 1 else weight)
+    return total if bias is None else total + bias
 
 
 @aten_op("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default")
@@ -32,7 +31,7 @@ def addmm(
     n: Node, c: Value, a: Value, b: Value, beta: Operand = 1, alpha: Operand = 1
 ) -> Value:
     """beta * c + alpha * (a @ b)."""
-    total = scaled(n, n(MatmulOp, a, b), alpha)
+    total = scaled(n, a @ b, alpha)
     return total if beta == 0 and isinstance(total, Value) else arithmetic(
         n, AddOp, total, scaled(n, c, beta))
 
@@ -45,7 +44,7 @@ def grouped_mm(
     """Grouped matrix multiplication: consecutive groups of rows, each times its own matrix."""
     if ends is None or bias is not None or (a.rank, b.rank) != (2, 3):
         raise Fault("its first operand is no matrix of rows in groups, or it has a bias")
-    return n.cast(n(GroupedMatmulOp, a, b, ends), n.element)
+    return n(GroupedMatmulOp, a, b, ends).cast(n.element)
 
 
 @aten_op("aten._scaled_mm.default")
@@ -62,9 +61,9 @@ def scaled_mm(
     if scale_result is not None or not (
             single or (scale_a.shape, scale_b.shape) == (rows, columns)):
         raise Fault("its scales are neither single numbers nor one for each row and column")
-    total = n(MatmulOp, n.cast(a, t.f32), n.cast(b, t.f32))
+    total = a.cast(t.f32) @ b.cast(t.f32)
     for scale in (scale_a, scale_b):
-        total = n(MulOp, total, n.reshape(scale, ()) if single else scale)
+        total = total * (scale.reshape(()) if single else scale)
     if bias is not None:
-        total = n(AddOp, total, n.cast(bias, t.f32))
-    return n.cast(total, n.element)
+        total = total + bias.cast(t.f32)
+    return total.cast(n.element)

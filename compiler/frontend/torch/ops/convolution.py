@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.node import fixed
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.values import Value
 from dialects.graph.convolution import ConvOp, ConvTransposeOp
-from dialects.graph.elementwise import ModOp
 from dialects.graph.pooling import AvgPoolOp, MaxPoolIndicesOp, MaxPoolOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp
-from dialects.graph.shape import ConcatOp
 from dialects.graph.window import Window
 from dialects.symbolic.expr import Size
 from dialects.symbolic.size_products import product
@@ -51,15 +50,15 @@ def plain_convolution(
     padding: Sequence[Size], dilation: Sequence[Size], groups: int,
 ) -> Value:
     rank = weight.rank - 2
-    found = convolution(n, _batched(n, x, rank), weight, bias, stride, padding, dilation, False,
+    found = convolution(n, _batched(x, rank), weight, bias, stride, padding, dilation, False,
                         [0], groups)
-    return found if x.rank == found.rank else n.reshape(found, found.shape[1:])
+    return found if x.rank == found.rank else found.reshape(found.shape[1:])
 
 
 # ---------------------------------------------------------------------- pools
-def _batched(n: Node, x: Value, rank: int) -> Value:
+def _batched(x: Value, rank: int) -> Value:
     """x with a batch dim, which it may lack."""
-    return x if x.rank == rank + 2 else n.reshape(x, [1, *x.shape])
+    return x if x.rank == rank + 2 else x.reshape([1, *x.shape])
 
 
 def _window(
@@ -96,16 +95,16 @@ def max_pool(
 ) -> list[Value]:
     """The positions count the elements of one plane."""
     rank = int(n.op.split("pool")[1][0])
-    x = _batched(n, x, rank)
+    x = _batched(x, rank)
     window = _window(n, x, kernel, stride, padding, ceil_mode)
     window["dilations"] = spread(n, dilation, rank, "dilations")
     _check_room(n, x, window)
     pooled = n(MaxPoolOp, x, **window)
     if not n.wants(1):
-        return [n.reshape(pooled, n.shape)]
+        return [pooled.reshape(n.shape)]
     places = n(MaxPoolIndicesOp, x, pooled, column_major=False, **window)
-    inside = n(ModOp, places, n.of_size(product(x.shape[2:])))
-    return [n.reshape(v, n.shape) for v in (pooled, inside)]
+    inside = places % n.of_size(product(x.shape[2:]))
+    return [v.reshape(n.shape) for v in (pooled, inside)]
 
 
 @aten_op(*(f"aten.avg_pool{k}d.default" for k in (1, 2, 3)))
@@ -115,11 +114,11 @@ def avg_pool(
 ) -> Value:
     if divisor is not None:
         raise Fault("divisor_override is not supported")
-    x = _batched(n, x, int(n.op.split("pool")[1][0]))
+    x = _batched(x, int(n.op.split("pool")[1][0]))
     window = _window(n, x, kernel, stride, padding, ceil_mode)
     _check_room(n, x, window)
     pooled = n(AvgPoolOp, x, count_include_pad=count_include_pad, **window)
-    return n.reshape(pooled, n.shape)
+    return pooled.reshape(n.shape)
 
 
 @aten_op(*(f"aten.{name}adaptive_avg_pool{k}d.default" for k in (1, 2, 3) for name in ("", "_")))
@@ -156,8 +155,8 @@ def _cut_and_reduce(
     if size == count:
         return x
     if size % count == 0:
-        parts = n.reshape(x, [*x.shape[:axis], count, size // count, *x.shape[axis + 1:]])
+        parts = x.reshape([*x.shape[:axis], count, size // count, *x.shape[axis + 1:]])
         return n(op, parts, axes=[axis + 1], keepdims=False)
     bounds = [(k * size // count, -(-(k + 1) * size // count)) for k in range(count)]
-    return n(ConcatOp, *(n(op, n.part(x, axis, low, high - low), axes=[axis], keepdims=True)
-                         for low, high in bounds), axis=axis)
+    return f.concat((n(op, x.part(axis, low, high - low), axes=[axis], keepdims=True)
+                     for low, high in bounds), axis=axis)

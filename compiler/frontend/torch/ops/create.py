@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.node import fixed
 from compiler.frontend.slices import at_least_zero
@@ -13,9 +14,7 @@ from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import operand
 from compiler.frontend.values import Value
-from dialects.graph.constant import RangeOp
-from dialects.graph.elementwise import AddOp
-from dialects.graph.logic import EqualOp, GreaterEqualOp, LessEqualOp, WhereOp
+from dialects.graph.logic import GreaterEqualOp, LessEqualOp
 from dialects.strata import types as t
 from dialects.strata.types import is_float
 from dialects.symbolic.expr import Expr, Size
@@ -23,7 +22,7 @@ from dialects.symbolic.expr import Expr, Size
 
 def filled(n: Node, value: Operand) -> Value:
     """A tensor of the result's type with one value everywhere."""
-    return n.broadcast(operand(n, value, n.element), n.shape)
+    return operand(n, value, n.element).broadcast(n.shape)
 
 
 @aten_op("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default",
@@ -72,7 +71,7 @@ def arange_step(n: Node, start: Operand, end: Operand, step: Operand = 1) -> Val
     first, last, stride = (_size(v) for v in limits)
     by = fixed(stride, "steps")
     count = (last - first).ceildiv(by) if by > 0 else (first - last).ceildiv(-by)
-    return n(RangeOp, start=first, step=by, count=at_least_zero(count), to=n.element)
+    return n.range(at_least_zero(count), n.element, start=first, step=by)
 
 
 def _number(limit: Operand) -> float:
@@ -98,7 +97,7 @@ def linspace(n: Node, start: Operand, end: Operand, steps: Size) -> Value:
 @aten_op("aten.eye.default", "aten.eye.m")
 def eye(n: Node) -> Value:
     rows, columns = _positions(n, n.result)
-    return n.cast(n(EqualOp, rows, columns), n.element)
+    return f.equal(rows, columns).cast(n.element)
 
 
 # ---------------------------------------------------------------------- triangles
@@ -115,12 +114,12 @@ def triu(n: Node, x: Value, diagonal: int) -> Value:
 def _triangle(n: Node, x: Value, diagonal: Operand, upper: bool) -> Value:
     """The elements on one side of a diagonal, zeros elsewhere."""
     rows, columns = _positions(n, x.type)
-    border = n(AddOp, rows, operand(n, diagonal, t.i64)) if diagonal != 0 else rows
+    border = rows + operand(n, diagonal, t.i64) if diagonal != 0 else rows
     inside = n(GreaterEqualOp if upper else LessEqualOp, columns, border)
-    return n(WhereOp, inside, x, n.scalar(0.0 if is_float(x.element) else 0, x.element))
+    return f.where(inside, x, 0.0 if is_float(x.element) else 0)
 
 
 def _positions(n: Node, matrix: t.TensorType) -> tuple[Value, Value]:
     """The numbers of rows, as a column, and of columns."""
     height, width = matrix.shape[-2:]
-    return n.reshape(n.range(height), [height, 1]), n.range(width)
+    return n.range(height).reshape([height, 1]), n.range(width)

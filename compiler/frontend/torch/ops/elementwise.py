@@ -7,6 +7,7 @@ import math
 import numpy as np
 from xdsl.ir import Attribute
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
@@ -34,10 +35,8 @@ from dialects.graph.logic import (
     LessEqualOp,
     LessOp,
     OrOp,
-    WhereOp,
     XorOp,
 )
-from dialects.graph.unary import CeilOp, FloorOp, NotOp, ReciprocalOp, SqrtOp
 from dialects.strata import types as t
 from dialects.strata.types import is_float
 
@@ -50,7 +49,7 @@ _ON_TRUTH_VALUES: dict[type[GraphOp], type[GraphOp]] = {
 # ---------------------------------------------------------------------- operands
 def operand(n: Node, value: Operand, element: Attribute) -> Value:
     """A tensor, size or number in an element type."""
-    return n.cast(value, element) if isinstance(value, Value) else n.scalar(value, element)
+    return value.cast(element) if isinstance(value, Value) else n.scalar(value, element)
 
 
 def arithmetic(n: Node, op: type[GraphOp], a: Operand, b: Operand) -> Value:
@@ -112,23 +111,23 @@ def div_mode(n: Node, a: Operand, b: Operand, rounding_mode: str | None) -> Valu
     if rounding_mode == "floor":
         return floor_divide(n, a, b)
     quotient = arithmetic(n, DivOp, a, b)
-    return truncated(n, quotient) if rounding_mode == "trunc" else quotient
+    return truncated(quotient) if rounding_mode == "trunc" else quotient
 
 
 @aten_op("aten.floor_divide.default")
 def floor_divide(n: Node, a: Operand, b: Operand) -> Value:
     """(a - a mod b) / b, exact for integers; the floor of the quotient for floats."""
     if is_float(n.element):
-        return n(FloorOp, arithmetic(n, DivOp, a, b))
+        return f.floor(arithmetic(n, DivOp, a, b))
     return arithmetic(n, DivOp, arithmetic(n, SubOp, a, arithmetic(n, ModOp, a, b)), b)
 
 
-def truncated(n: Node, x: Value) -> Value:
+def truncated(x: Value) -> Value:
     """Rounded towards zero."""
     if not is_float(x.element):
         return x
-    negative = n(LessOp, x, n.scalar(0, x.element))
-    return n(WhereOp, negative, n(CeilOp, x), n(FloorOp, x))
+    negative = x < 0
+    return f.where(negative, f.ceil(x), f.floor(x))
 
 
 @aten_op("aten.remainder.Tensor", "aten.remainder.Scalar")
@@ -158,17 +157,17 @@ def power(n: Node, a: Operand, b: Operand) -> Value:
 
 @aten_op("aten.pow.Tensor_Scalar")
 def power_of_number(n: Node, x: Value, exponent: Operand) -> Value:
-    x = n.cast(x, n.element)
+    x = x.cast(n.element)
     if exponent == 2:
-        return n(MulOp, x, x)
+        return x * x
     if exponent == 3:
-        return n(MulOp, n(MulOp, x, x), x)
+        return x * x * x
     if exponent == 0.5 and is_float(x.element):
-        return n(SqrtOp, x)
+        return f.sqrt(x)
     if exponent == -0.5:
-        return n(ReciprocalOp, n(SqrtOp, x))
+        return f.reciprocal(f.sqrt(x))
     if exponent == -1:
-        return n(ReciprocalOp, x)
+        return f.reciprocal(x)
     return arithmetic(n, PowOp, x, exponent)
 
 
@@ -186,7 +185,7 @@ def compare(n: Node, a: Operand, b: Operand) -> Value:
     if element == t.i1 and name not in ("eq", "ne"):
         element = t.ui8
     equal = n(_COMPARISONS.get(name, EqualOp), operand(n, a, element), operand(n, b, element))
-    return n(NotOp, equal) if name == "ne" else equal
+    return ~equal if name == "ne" else equal
 
 
 # ---------------------------------------------------------------------- logic
@@ -202,44 +201,44 @@ def bitwise(n: Node, a: Operand, b: Operand) -> Value:
 @aten_op(*(f"aten.logical_{name}.default" for name in _LOGIC))
 def logical(n: Node, a: Value, b: Value) -> Value:
     op = _LOGIC[n.op.split(".")[1].removeprefix("logical_")]
-    return n(op, n.cast(a, t.i1), n.cast(b, t.i1))
+    return n(op, a.cast(t.i1), b.cast(t.i1))
 
 
 @aten_op("aten.logical_not.default")
 def logical_not(n: Node, x: Value) -> Value:
-    return n(NotOp, n.cast(x, t.i1))
+    return ~x.cast(t.i1)
 
 
 @aten_op("aten.bitwise_not.default")
 def bitwise_not(n: Node, x: Value) -> Value:
     """Of an integer: x xor -1."""
     if x.element == t.i1:
-        return n(NotOp, x)
+        return ~x
     if t.is_unsigned(x.element):
         raise Fault(f"bits of {x.element} cannot be inverted")
-    return n(XorOp, x, n.scalar(-1, x.element))
+    return x ^ -1
 
 
 # ---------------------------------------------------------------------- choices
 @aten_op("aten.where.self", "aten.where.ScalarSelf", "aten.where.ScalarOther", "aten.where.Scalar")
 def where(n: Node, condition: Value, a: Operand, b: Operand) -> Value:
-    return n(WhereOp, n.cast(condition, t.i1), operand(n, a, n.element), operand(n, b, n.element))
+    return f.where(condition.cast(t.i1), operand(n, a, n.element), operand(n, b, n.element))
 
 
 @aten_op("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
 def masked_fill(n: Node, x: Value, mask: Value, value: Operand) -> Value:
-    return n(WhereOp, n.cast(mask, t.i1), operand(n, value, x.element), x)
+    return f.where(mask.cast(t.i1), operand(n, value, x.element), x)
 
 
 @aten_op("aten.clamp.default", "aten.clamp.Tensor", "aten.hardtanh.default")
 def clamp(n: Node, x: Value, low: Operand | None, high: Operand | None) -> Value:
-    x = n.cast(x, n.element)
+    x = x.cast(n.element)
     if not all(isinstance(v, Value) and v.rank for v in (low, high)):
         bounds = [operand(n, v, n.element) for v in (low, high) if v is not None]
         if not any(v.rank for v in bounds):
             return n(ClipOp, x, *bounds, has_min=low is not None, has_max=high is not None)
-    x = x if low is None else n(MaxOp, x, operand(n, low, n.element))
-    return x if high is None else n(MinOp, x, operand(n, high, n.element))
+    x = x if low is None else f.maximum(x, operand(n, low, n.element))
+    return x if high is None else f.minimum(x, operand(n, high, n.element))
 
 
 @aten_op("aten.clamp_min.default", "aten.clamp_min.Tensor")

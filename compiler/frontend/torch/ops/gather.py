@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.values import Value
-from dialects.graph.gather import GatherElementsOp, GatherNdOp, GatherOp
+from dialects.graph.gather import GatherElementsOp
 from dialects.graph.inference import broadcast_shapes
-from dialects.graph.logic import EqualOp
-from dialects.graph.shape import ConcatOp
 from dialects.strata import types as t
 
 
 @aten_op("aten.embedding.default")
 def embedding(n: Node, weight: Value, indices: Value) -> Value:
     n.require(0, indices, weight.shape[0])
-    return n(GatherOp, weight, indices, axis=0)
+    return f.gather(weight, indices, axis=0)
 
 
 @aten_op("aten.index_select.default")
@@ -27,13 +26,13 @@ def index_select(n: Node, x: Value, axis: int, indices: Value) -> Value:
         return x
     axis = n.axis(axis, x.rank)
     n.require(0, indices, x.shape[axis])
-    return n(GatherOp, x, n.reshape(indices, [indices.type.count]), axis=axis)
+    return f.gather(x, indices.reshape([indices.type.count]), axis=axis)
 
 
 @aten_op("aten.gather.default")
 def gather(n: Node, x: Value, axis: int, indices: Value) -> Value:
     if not x.rank or not indices.rank:
-        return n.reshape(x, n.shape)
+        return x.reshape(n.shape)
     axis = n.axis(axis, x.rank)
     n.require(0, indices, x.shape[axis])
     return n(GatherElementsOp, x, indices, axis=axis)
@@ -43,8 +42,8 @@ def gather(n: Node, x: Value, axis: int, indices: Value) -> Value:
 def one_hot(n: Node, indices: Value) -> Value:
     """1 where the number of the last dim's element is the index."""
     n.require(0, indices, n.shape[-1])
-    column = n.reshape(indices, [*indices.shape, 1])
-    return n.cast(n(EqualOp, column, n.range(n.shape[-1], column.element)), n.element)
+    column = indices.reshape([*indices.shape, 1])
+    return f.equal(column, n.range(n.shape[-1], column.element)).cast(n.element)
 
 
 # ---------------------------------------------------------------------- x[indices]
@@ -59,13 +58,13 @@ def index(n: Node, x: Value, indices: Sequence[Value | None]) -> Value:
                     "use torch.where instead")
     require_places(n, x, indices)
     if len(axes) == 1:
-        return n(GatherOp, x, picks[0], axis=axes[0])
-    vectors = index_vectors(n, picks)
+        return f.gather(x, picks[0], axis=axes[0])
+    vectors = index_vectors(picks)
     others = [k for k in range(x.rank) if k not in axes]
-    moved = n.transpose(x, [*axes, *others])
-    found = n(GatherNdOp, moved, vectors, batch_dims=0)
+    moved = x.transpose([*axes, *others])
+    found = f.gather_nd(moved, vectors, batch_dims=0)
     side_by_side = axes == list(range(axes[0], axes[0] + len(axes)))
-    return _in_place(n, found, vectors.rank - 1, axes[0] if side_by_side else 0)
+    return _in_place(found, vectors.rank - 1, axes[0] if side_by_side else 0)
 
 
 def require_places(n: Node, x: Value, indices: Sequence[Value | None]) -> None:
@@ -78,14 +77,14 @@ def require_places(n: Node, x: Value, indices: Sequence[Value | None]) -> None:
             n.require_index(index, size)
 
 
-def index_vectors(n: Node, picks: Sequence[Value]) -> Value:
+def index_vectors(picks: Sequence[Value]) -> Value:
     """Index tensors, broadcast, as vectors of one index per axis."""
     shape = broadcast_shapes([i.shape for i in picks])
-    columns = [n.reshape(n.broadcast(n.cast(i, t.i64), shape), [*shape, 1]) for i in picks]
-    return n(ConcatOp, *columns, axis=len(shape))
+    columns = [i.cast(t.i64).broadcast(shape).reshape([*shape, 1]) for i in picks]
+    return f.concat(columns, axis=len(shape))
 
 
-def _in_place(n: Node, x: Value, count: int, place: int) -> Value:
+def _in_place(x: Value, count: int, place: int) -> Value:
     """The first `count` dims, moved after `place` others."""
     behind = range(count, count + place)
-    return n.transpose(x, [*behind, *range(count), *range(count + place, x.rank)])
+    return x.transpose([*behind, *range(count), *range(count + place, x.rank)])

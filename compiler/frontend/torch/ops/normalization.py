@@ -6,16 +6,14 @@ from collections.abc import Sequence
 
 from xdsl.ir import Attribute
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.node import fixed
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.torch.ops.elementwise import HALVES
 from compiler.frontend.values import Value
-from dialects.graph.elementwise import AddOp, DivOp, MulOp
 from dialects.graph.normalization import BatchNormOp, LayerNormOp
-from dialects.graph.reduce import ReduceMeanOp, ReduceSumOp
-from dialects.graph.unary import ReciprocalOp, SqrtOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Size
 
@@ -25,10 +23,10 @@ _EPSILON: dict[Attribute, float] = {
 """The default of rms_norm: the distance from 1 to the next number."""
 
 
-def _affine(n: Node, x: Value, weight: Value | None, bias: Value | None) -> Value:
+def _affine(x: Value, weight: Value | None, bias: Value | None) -> Value:
     """x * weight + bias, of what there is."""
-    x = x if weight is None else n(MulOp, x, n.cast(weight, x.element))
-    return x if bias is None else n(AddOp, x, n.cast(bias, x.element))
+    x = x if weight is None else x * weight.cast(x.element)
+    return x if bias is None else x + bias.cast(x.element)
 
 
 # ---------------------------------------------------------------------- layer and group
@@ -37,8 +35,8 @@ def layer_norm(
     n: Node, x: Value, sizes: Sequence[Size], weight: Value | None, bias: Value | None,
     epsilon: float,
 ) -> Value:
-    scale = n.scalar(1.0, x.element) if weight is None else n.cast(weight, x.element)
-    shift = [] if bias is None else [n.cast(bias, x.element)]
+    scale = n.scalar(1.0, x.element) if weight is None else weight.cast(x.element)
+    shift = [] if bias is None else [bias.cast(x.element)]
     return n(LayerNormOp, x, scale, *shift, axis=x.rank - len(sizes), epsilon=float(epsilon))
 
 
@@ -61,10 +59,10 @@ def group_norm(
     n: Node, x: Value, groups: int, weight: Value | None, bias: Value | None, epsilon: float
 ) -> Value:
     """Each group of channels is normalized as a whole."""
-    rows = n.reshape(x, [x.shape[0], groups, x.type.count // (x.shape[0] * groups)])
+    rows = x.reshape([x.shape[0], groups, x.type.count // (x.shape[0] * groups)])
     normal = n(LayerNormOp, rows, n.scalar(1.0, x.element), axis=2, epsilon=float(epsilon))
     parameters = [None if p is None else n.channelwise(p, x.rank) for p in (weight, bias)]
-    return _affine(n, n.reshape(normal, x.shape), *parameters)
+    return _affine(normal.reshape(x.shape), *parameters)
 
 
 @aten_op("aten.native_group_norm.default")
@@ -81,12 +79,12 @@ def rms_norm(
     n: Node, x: Value, sizes: Sequence[Size], weight: Value | None, epsilon: float | None
 ) -> Value | list[Value]:
     """x / sqrt(mean(x^2) + epsilon) * weight, in f32 for halves."""
-    wide = n.cast(x, t.f32) if x.element in HALVES else x
+    wide = x.cast(t.f32) if x.element in HALVES else x
     axes = list(range(x.rank - len(sizes), x.rank))
-    mean = n(ReduceMeanOp, n(MulOp, wide, wide), axes=axes, keepdims=True)
+    mean = f.reduce_mean(wide * wide, axes=axes, keepdims=True)
     limit = _EPSILON[x.element] if epsilon is None else float(epsilon)
-    factor = n(ReciprocalOp, n(SqrtOp, n(AddOp, mean, n.scalar(limit, wide.element))))
-    result = _affine(n, n(MulOp, wide, factor), weight, None)
+    factor = f.reciprocal(f.sqrt(mean + limit))
+    result = _affine(wide * factor, weight, None)
     return [result] if "_fused" in n.op else result
 
 
@@ -115,10 +113,10 @@ def _batch_norm(
 ) -> Value:
     def parameter(given: Value | None, default: float) -> Value:
         if given is None:
-            return n.broadcast(n.scalar(default, wide.element), mean.shape)
-        return n.cast(given, wide.element)
+            return n.scalar(default, wide.element).broadcast(mean.shape)
+        return given.cast(wide.element)
 
-    wide = n.cast(x, t.f32) if x.element in HALVES else x
+    wide = x.cast(t.f32) if x.element in HALVES else x
     return n(BatchNormOp, wide, parameter(weight, 1.0), parameter(bias, 0.0),
              parameter(mean, 0.0), parameter(variance, 1.0), epsilon=float(epsilon))
 
@@ -131,11 +129,11 @@ def batch_norm_of_batch(
     """By the statistics of the batch itself: one row per channel."""
     _only_first(n)
     order = [1, 0, *range(2, x.rank)]
-    rows = n.transpose(n.cast(x, t.f32) if x.element in HALVES else x, order)
-    flat = n.reshape(rows, [x.shape[1], x.type.count // x.shape[1]])
+    rows = (x.cast(t.f32) if x.element in HALVES else x).transpose(order)
+    flat = rows.reshape([x.shape[1], x.type.count // x.shape[1]])
     normal = n(LayerNormOp, flat, n.scalar(1.0, flat.element), axis=1, epsilon=float(epsilon))
-    back = n.transpose(n.reshape(normal, rows.shape), order)
-    return [_affine(n, back, *(None if p is None else n.channelwise(p, x.rank)
+    back = normal.reshape(rows.shape).transpose(order)
+    return [_affine(back, *(None if p is None else n.channelwise(p, x.rank)
                                for p in (weight, bias)))]
 
 
@@ -155,7 +153,7 @@ def weight_norm(n: Node, direction: Value, size: Value, axis: int) -> Value | li
     """direction * size / the norm of direction over all dims but one."""
     axis = n.axis(axis, direction.rank)
     axes = [k for k in range(direction.rank) if k != axis]
-    total = n(ReduceSumOp, n(MulOp, direction, direction), axes=axes, keepdims=True)
-    norm = n(SqrtOp, total)
-    result = n(MulOp, direction, n(DivOp, size, norm))
+    total = f.reduce_sum(direction * direction, axes=axes, keepdims=True)
+    norm = f.sqrt(total)
+    result = direction * (size / norm)
     return [result, norm] if "_interface" in n.op else result

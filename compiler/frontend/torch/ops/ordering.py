@@ -14,7 +14,7 @@ from dialects.symbolic.expr import Expr, Size
 @aten_op("aten.cumsum.default", "aten.cumprod.default")
 def cumulative(n: Node, x: Value, axis: int) -> Value:
     op = CumulativeSumOp if "cumsum" in n.op else CumulativeProdOp
-    x = n.cast(x, n.element)
+    x = x.cast(n.element)
     if not x.rank:
         return x
     return n(op, x, axis=n.axis(axis, x.rank), exclusive=False, reverse=False)
@@ -25,8 +25,8 @@ def cumulative(n: Node, x: Value, axis: int) -> Value:
 def arg_extremum(n: Node, x: Value, axis: int | None, keep: bool) -> Value:
     find = ArgMaxOp if "argmax" in n.op else ArgMinOp
     if axis is None:
-        found = position(n, find, n.reshape(x, [x.type.count]), 0, False)
-        return n.reshape(found, n.shape)
+        found = position(n, find, x.reshape([x.type.count]), 0, False)
+        return found.reshape(n.shape)
     return position(n, find, x, axis, keep)
 
 
@@ -36,7 +36,7 @@ def position(
     """Where an axis has its first extremum; NaN is one."""
     if not x.rank:
         return n.scalar(0, t.i64)
-    x = n.cast(x, t.ui8) if x.element == t.i1 else x
+    x = x.cast(t.ui8) if x.element == t.i1 else x
     return n(find, x, axis=n.axis(axis, x.rank), keepdims=keep, last=False)
 
 
@@ -69,6 +69,6 @@ def _sorted(n: Node, x: Value, k: Expr | None, axis: int, largest: bool) -> list
     if not x.rank:
         return [x, n.scalar(0, t.i64)]
     axis = n.axis(axis, x.rank)
-    wide = n.cast(x, t.ui8) if x.element == t.i1 else x
+    wide = x.cast(t.ui8) if x.element == t.i1 else x
     return n.build.results(TopKOp, wide, axis=axis, k=x.shape[axis] if k is None else k,
                            largest=largest)

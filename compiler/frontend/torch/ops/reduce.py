@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
@@ -12,11 +13,8 @@ from compiler.frontend.torch.ops.elementwise import HALVES
 from compiler.frontend.torch.ops.ordering import position
 from compiler.frontend.values import Value
 from dialects.graph.base import GraphOp
-from dialects.graph.elementwise import AddOp, DivOp, MinOp, MulOp, PowOp, SubOp
-from dialects.graph.logic import AndOp, EqualOp, LessEqualOp, WhereOp
 from dialects.graph.ordering import ArgMaxOp, ArgMinOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp, ReduceMinOp, ReduceProdOp, ReduceSumOp
-from dialects.graph.unary import AbsOp, ExpOp, FloorOp, LogOp, SqrtOp
 from dialects.strata import types as t
 from dialects.symbolic.size_products import product
 
@@ -32,12 +30,12 @@ def reduced(
 # ---------------------------------------------------------------------- sums
 @aten_op("aten.sum.default")
 def sum_all(n: Node, x: Value) -> Value:
-    return reduced(n, ReduceSumOp, n.cast(x, n.element), None, False)
+    return reduced(n, ReduceSumOp, x.cast(n.element), None, False)
 
 
 @aten_op("aten.sum.dim_IntList")
 def sum_(n: Node, x: Value, axes: Sequence[int] | None, keep: bool) -> Value:
-    return reduced(n, ReduceSumOp, n.cast(x, n.element), axes, keep)
+    return reduced(n, ReduceSumOp, x.cast(n.element), axes, keep)
 
 
 @aten_op("aten.histc.default")
@@ -45,33 +43,33 @@ def histogram(n: Node, x: Value, bins: int, low: float, high: float) -> Value:
     """How many elements are in each of some equal parts of a range; others do not count."""
     if low >= high:
         raise Fault("its range is that of the elements", "give histc a minimum and a maximum")
-    wide = n.cast(n.reshape(x, [x.type.count, 1]), t.f32)
+    wide = x.reshape([x.type.count, 1]).cast(t.f32)
     least, most, count = (n.scalar(float(v), t.f32) for v in (low, high, bins))
-    place = n(DivOp, n(MulOp, n(SubOp, wide, least), count), n(SubOp, most, least))
-    last = n(MinOp, n(FloorOp, place), n.scalar(float(bins - 1), t.f32))
-    inside = n(AndOp, n(LessEqualOp, least, wide), n(LessEqualOp, wide, most))
-    there = n(AndOp, inside, n(EqualOp, last, n.cast(n.range(bins), t.f32)))
-    return n(ReduceSumOp, n.cast(there, n.element), axes=[0], keepdims=False)
+    place = (wide - least) * count / (most - least)
+    last = f.minimum(f.floor(place), float(bins - 1))
+    inside = (least <= wide) & (wide <= most)
+    there = inside & f.equal(last, n.range(bins).cast(t.f32))
+    return f.reduce_sum(there.cast(n.element), axes=[0])
 
 
 @aten_op("aten.mean.default")
 def mean_all(n: Node, x: Value) -> Value:
-    return reduced(n, ReduceMeanOp, n.cast(x, n.element), None, False)
+    return reduced(n, ReduceMeanOp, x.cast(n.element), None, False)
 
 
 @aten_op("aten.mean.dim")
 def mean(n: Node, x: Value, axes: Sequence[int] | None, keep: bool) -> Value:
-    return reduced(n, ReduceMeanOp, n.cast(x, n.element), axes, keep)
+    return reduced(n, ReduceMeanOp, x.cast(n.element), axes, keep)
 
 
 @aten_op("aten.prod.default")
 def prod_all(n: Node, x: Value) -> Value:
-    return reduced(n, ReduceProdOp, n.cast(x, n.element), None, False)
+    return reduced(n, ReduceProdOp, x.cast(n.element), None, False)
 
 
 @aten_op("aten.prod.dim_int")
 def prod(n: Node, x: Value, axis: int, keep: bool) -> Value:
-    return reduced(n, ReduceProdOp, n.cast(x, n.element), axis, keep)
+    return reduced(n, ReduceProdOp, x.cast(n.element), axis, keep)
 
 
 @aten_op("aten.any.default", "aten.all.default")
@@ -83,8 +81,8 @@ def truth_of_all(n: Node, x: Value) -> Value:
 def truth(n: Node, x: Value, axes: Sequence[int] | int | None, keep: bool) -> Value:
     """Whether any, or all, elements are true."""
     op = ReduceMaxOp if n.op.startswith("aten.any") else ReduceMinOp
-    bits = n.cast(n.cast(x, t.i1), t.i32)
-    return n.cast(reduced(n, op, bits, axes, keep), t.i1)
+    bits = x.cast(t.i1).cast(t.i32)
+    return reduced(n, op, bits, axes, keep).cast(t.i1)
 
 
 @aten_op("aten.var.correction", "aten.std.correction")
@@ -92,14 +90,14 @@ def var(
     n: Node, x: Value, axes: Sequence[int] | None, correction: float | None, keep: bool
 ) -> Value:
     found = _variance(n, x, axes, correction, keep)
-    return n(SqrtOp, found) if n.op.startswith("aten.std") else found
+    return f.sqrt(found) if n.op.startswith("aten.std") else found
 
 
 @aten_op("aten.var_mean.correction")
 def var_mean(
     n: Node, x: Value, axes: Sequence[int] | None, correction: float | None, keep: bool
 ) -> list[Value]:
-    x = n.cast(x, t.f32) if x.element in HALVES else x
+    x = x.cast(t.f32) if x.element in HALVES else x
     return [_variance(n, x, axes, correction, keep), reduced(n, ReduceMeanOp, x, axes, keep)]
 
 
@@ -107,12 +105,12 @@ def _variance(
     n: Node, x: Value, axes: Sequence[int] | None, correction: float | None, keep: bool
 ) -> Value:
     """The sum of squared differences from the mean, over the count less the correction."""
-    x = n.cast(x, t.f32) if x.element in HALVES else x
+    x = x.cast(t.f32) if x.element in HALVES else x
     found = n.axes(axes, x.rank)
-    centered = n(SubOp, x, reduced(n, ReduceMeanOp, x, found, True))
-    total = reduced(n, ReduceSumOp, n(MulOp, centered, centered), found, keep)
+    centered = x - reduced(n, ReduceMeanOp, x, found, True)
+    total = reduced(n, ReduceSumOp, centered * centered, found, keep)
     count = product(x.shape[a] for a in found) - int(1 if correction is None else correction)
-    return n(DivOp, total, n.scalar(count, x.element))
+    return total / count
 
 
 @aten_op("aten.linalg_vector_norm.default")
@@ -120,29 +118,29 @@ def vector_norm(
     n: Node, x: Value, order: float, axes: Sequence[int] | None, keep: bool
 ) -> Value:
     """(sum of |x|^order)^(1/order); the extremes for an infinite order."""
-    x = n.cast(x, t.f32 if n.element in HALVES else n.element)
+    x = x.cast(t.f32 if n.element in HALVES else n.element)
     if order == 2:
-        return n(SqrtOp, reduced(n, ReduceSumOp, n(MulOp, x, x), axes, keep))
-    size = n(AbsOp, x)
+        return f.sqrt(reduced(n, ReduceSumOp, x * x, axes, keep))
+    size = abs(x)
     if math.isinf(order):
         return reduced(n, ReduceMaxOp if order > 0 else ReduceMinOp, size, axes, keep)
     if order == 1:
         return reduced(n, ReduceSumOp, size, axes, keep)
     if order <= 0:
         raise Fault(f"the norm of order {order} is not supported")
-    total = reduced(n, ReduceSumOp, n(PowOp, size, n.scalar(order, x.element)), axes, keep)
-    return n(PowOp, total, n.scalar(1 / order, x.element))
+    total = reduced(n, ReduceSumOp, size ** order, axes, keep)
+    return total ** (1 / order)
 
 
 @aten_op("aten.logsumexp.default")
 def logsumexp(n: Node, x: Value, axes: Sequence[int], keep: bool) -> Value:
     """m + log(sum(exp(x - m))), where m is the maximum; an infinite one counts as 0."""
-    x = n.cast(x, n.element)
+    x = x.cast(n.element)
     most = reduced(n, ReduceMaxOp, x, axes, True)
-    finite = n(EqualOp, n(SubOp, most, most), n.scalar(0.0, x.element))
-    shift = n(WhereOp, finite, most, n.scalar(0.0, x.element))
-    total = reduced(n, ReduceSumOp, n(ExpOp, n(SubOp, x, shift)), axes, True)
-    return n.reshape(n(AddOp, n(LogOp, total), shift), n.shape)
+    finite = f.equal(most - most, 0.0)
+    shift = f.where(finite, most, 0.0)
+    total = reduced(n, ReduceSumOp, f.exp(x - shift), axes, True)
+    return (f.log(total) + shift).reshape(n.shape)
 
 
 # ---------------------------------------------------------------------- extremes
@@ -168,5 +166,5 @@ def extremum_and_position(n: Node, x: Value, axis: int, keep: bool) -> list[Valu
 def _extremum(n: Node, x: Value, axes: Sequence[int] | int | None, keep: bool) -> Value:
     """Truth values are compared as bytes."""
     largest = n.op.startswith(("aten.max", "aten.amax"))
-    wide = n.cast(x, t.ui8) if x.element == t.i1 else x
-    return n.cast(reduced(n, ReduceMaxOp if largest else ReduceMinOp, wide, axes, keep), x.element)
+    wide = x.cast(t.ui8) if x.element == t.i1 else x
+    return reduced(n, ReduceMaxOp if largest else ReduceMinOp, wide, axes, keep).cast(x.element)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import operand
 from compiler.frontend.torch.ops.gather import index_vectors, require_places
 from compiler.frontend.values import Value
-from dialects.graph.logic import WhereOp
 from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
 from dialects.graph.shape import SliceOp
 from dialects.strata import types as t
@@ -27,7 +27,7 @@ def scatter(n: Node, x: Value, axis: int, indices: Value, source: Value) -> Valu
 
 @aten_op("aten.scatter.value")
 def scatter_value(n: Node, x: Value, axis: int, indices: Value, value: Operand) -> Value:
-    source = n.broadcast(operand(n, value, x.element), indices.shape)
+    source = operand(n, value, x.element).broadcast(indices.shape)
     return _scatter(n, x, axis, indices, source, "none")
 
 
@@ -59,14 +59,14 @@ def _scatter(
 ) -> Value:
     """PyTorch uses one entry of the source per index."""
     if not x.rank:
-        return n.reshape(_scatter(n, n.reshape(x, [1]), 0, n.reshape(indices, [1]),
-                                  n.reshape(source, [1]), combiner), [])
+        return _scatter(n, x.reshape([1]), 0, indices.reshape([1]), source.reshape([1]),
+                        combiner).reshape([])
     if source.shape != indices.shape:
         source = n(SliceOp, source, starts=[0] * x.rank, sizes=list(indices.shape),
                    steps=[1] * x.rank)
     axis = n.axis(axis, x.rank)
     n.require(0, indices, x.shape[axis])
-    return n(ScatterElementsOp, x, indices, n.cast(source, x.element), axis=axis, combiner=combiner)
+    return n(ScatterElementsOp, x, indices, source.cast(x.element), axis=axis, combiner=combiner)
 
 
 # ---------------------------------------------------------------------- x[indices] = values
@@ -77,7 +77,7 @@ def index_put(
     """x with the elements at index vectors replaced, or added to."""
     picks = [i for i in indices if i is not None]
     if any(i.element in (t.i1, t.ui8) for i in picks):
-        return _under_mask(n, x, indices, values, accumulate)
+        return _under_mask(x, indices, values, accumulate)
     axes = [k for k, i in enumerate(indices) if i is not None]
     if axes != list(range(axes[0], axes[0] + len(axes))):
         raise Fault("its index tensors are not side by side")
@@ -91,32 +91,32 @@ def _put(
     """As `index_put`, of indices that are side by side and need no check."""
     picks = [i for i in indices if i is not None]
     axes = [k for k, i in enumerate(indices) if i is not None]
-    vectors = index_vectors(n, picks)
+    vectors = index_vectors(picks)
     behind = [k for k in range(x.rank) if k not in axes]
     order = [*axes, *behind]
     count, before = vectors.rank - 1, axes[0]
     sizes = [*x.shape[:before], *vectors.shape[:-1], *x.shape[axes[-1] + 1:]]
-    values = n.broadcast(n.cast(values, x.element), sizes)
+    values = values.cast(x.element).broadcast(sizes)
     if len(picks) == 1 and picks[0].type.count.constant == 1 and not accumulate:
         one = [1 if k == before else size for k, size in enumerate(x.shape)]
-        return _replaced(n, x, before, picks[0], n.reshape(values, one))
-    updates = n.transpose(values, [
-        *range(before, before + count), *range(before), *range(before + count, len(sizes))])
-    moved = n(ScatterNdOp, n.transpose(x, order), vectors, updates,
+        return _replaced(n, x, before, picks[0], values.reshape(one))
+    updates = values.transpose([*range(before, before + count), *range(before),
+                                *range(before + count, len(sizes))])
+    moved = n(ScatterNdOp, x.transpose(order), vectors, updates,
               combiner="add" if accumulate else "none")
-    return n.transpose(moved, [order.index(k) for k in range(x.rank)])
+    return moved.transpose([order.index(k) for k in range(x.rank)])
 
 
 def _under_mask(
-    n: Node, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool
+    x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool
 ) -> Value:
     """x[mask] = value. Several values would depend on how many elements are true."""
     first = indices[0]
     if len(indices) != 1 or first is None or accumulate or values.type.count.constant != 1:
         raise Fault("it replaces the elements where a mask is true; how many, only the data tell",
                     "use torch.where instead")
-    mask = n.reshape(first, [*first.shape, *[1] * (x.rank - first.rank)])
-    return n(WhereOp, n.cast(mask, t.i1), n.reshape(n.cast(values, x.element), []), x)
+    mask = first.reshape([*first.shape, *[1] * (x.rank - first.rank)])
+    return f.where(mask.cast(t.i1), values.cast(x.element).reshape([]), x)
 
 
 @aten_op("aten.index_copy.default", "aten.index_add.default")
@@ -133,8 +133,8 @@ def index_copy(n: Node, x: Value, axis: int, indices: Value, source: Value) -> V
 
 def _replaced(n: Node, x: Value, axis: int, index: Value, source: Value) -> Value:
     """x with one slice replaced: no axis moves, and where x may be given up, nothing else does."""
-    indices = n.broadcast(n.reshape(index, [1] * x.rank), source.shape)
-    return n(ScatterElementsOp, x, indices, n.cast(source, x.element), axis=axis, combiner="none")
+    indices = index.reshape([1] * x.rank).broadcast(source.shape)
+    return n(ScatterElementsOp, x, indices, source.cast(x.element), axis=axis, combiner="none")
 
 
 @aten_op("aten.masked_scatter.default")

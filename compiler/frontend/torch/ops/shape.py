@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import Attribute
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.node import fixed
 from compiler.frontend.slices import slice_bounds
@@ -15,7 +16,7 @@ from compiler.frontend.torch.ops.elementwise import arithmetic, operand
 from compiler.frontend.values import Value
 from dialects.graph.elementwise import SubOp
 from dialects.graph.logic import XorOp
-from dialects.graph.shape import ConcatOp, FramesOp, PadOp, SliceOp
+from dialects.graph.shape import FramesOp, PadOp, SliceOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr, Size
 
@@ -27,7 +28,7 @@ from dialects.symbolic.expr import Expr, Size
          "aten.view_as.default")
 def reshape(n: Node, x: Value) -> Value:
     """The shape is that which PyTorch gives the result."""
-    return n.reshape(x, n.shape)
+    return x.reshape(n.shape)
 
 
 @aten_op("aten.clone.default", "aten.alias.default", "aten.detach.default",
@@ -41,24 +42,24 @@ def same(n: Node, x: Value) -> Value:
 @aten_op("aten._to_copy.default", "aten.to.dtype", "aten.to.device", "aten.to.dtype_layout",
          "aten.type_as.default")
 def converted(n: Node, x: Value) -> Value:
-    return n.cast(x, n.element)
+    return x.cast(n.element)
 
 
 @aten_op("prims.convert_element_type.default")
 def convert_element_type(n: Node, x: Value, to: Attribute) -> Value:
-    return n.cast(x, to)
+    return x.cast(to)
 
 
 @aten_op("aten.copy.default")
 def copy(n: Node, target: Value, source: Value) -> Value:
     """The source, in shape and type of the target."""
-    return n.broadcast(n.cast(source, n.element), n.shape)
+    return source.cast(n.element).broadcast(n.shape)
 
 
 # ---------------------------------------------------------------------- order
 @aten_op("aten.permute.default", "aten.permute_copy.default")
 def permute(n: Node, x: Value, dims: Sequence[int]) -> Value:
-    return n.transpose(x, [n.axis(d, x.rank) for d in dims])
+    return x.transpose([n.axis(d, x.rank) for d in dims])
 
 
 @aten_op("aten.transpose.int", "aten.transpose_copy.int")
@@ -68,7 +69,7 @@ def transpose(n: Node, x: Value, first: int, second: int) -> Value:
 
 @aten_op("aten.t.default", "aten.numpy_T.default", "aten.t_copy.default")
 def matrix_transpose(n: Node, x: Value) -> Value:
-    return n.transpose(x, range(x.rank)[::-1])
+    return x.transpose(range(x.rank)[::-1])
 
 
 @aten_op("aten.flip.default")
@@ -83,46 +84,45 @@ def flip(n: Node, x: Value, dims: Sequence[int]) -> Value:
 def roll(n: Node, x: Value, shifts: Sequence[Size], dims: Sequence[int]) -> Value:
     """The last elements of an axis come first."""
     if not dims:
-        return n.reshape(_rolled(n, n.reshape(x, [x.type.count]), shifts[0], 0), x.shape)
+        return _rolled(x.reshape([x.type.count]), shifts[0], 0).reshape(x.shape)
     for shift, dim in zip(shifts, dims, strict=True):
-        x = _rolled(n, x, shift, n.axis(dim, x.rank))
+        x = _rolled(x, shift, n.axis(dim, x.rank))
     return x
 
 
-def _rolled(n: Node, x: Value, shift: Size, axis: int) -> Value:
+def _rolled(x: Value, shift: Size, axis: int) -> Value:
     size = x.shape[axis]
     last = Expr.of(shift) % size
     if last.constant == 0:
         return x
-    return n(ConcatOp, n.part(x, axis, size - last, last), n.part(x, axis, 0, size - last),
-             axis=axis)
+    return f.concat([x.part(axis, size - last, last), x.part(axis, 0, size - last)], axis=axis)
 
 
 # ---------------------------------------------------------------------- repetition
 @aten_op("aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default",
          "aten.expand_copy.default")
 def expand(n: Node, x: Value) -> Value:
-    return n.broadcast(x, n.shape)
+    return x.broadcast(n.shape)
 
 
 @aten_op("aten.repeat.default")
 def repeat(n: Node, x: Value, repeats: Sequence[Size]) -> Value:
     """[a, b] repeated (r, s) times: [1, a, 1, b] -> [r, a, s, b] -> [r*a, s*b]."""
     shape = [Expr.of(1)] * (len(repeats) - x.rank) + list(x.shape)
-    pairs = n.reshape(x, [s for size in shape for s in (1, size)])
+    pairs = x.reshape([s for size in shape for s in (1, size)])
     wide = [s for pair in zip(repeats, shape, strict=True) for s in pair]
-    return n.reshape(n.broadcast(pairs, wide), n.shape)
+    return pairs.broadcast(wide).reshape(n.shape)
 
 
 @aten_op("aten.repeat_interleave.self_int")
 def repeat_interleave(n: Node, x: Value, repeats: Size, axis: int | None) -> Value:
     """Every element of the axis `repeats` times in a row."""
     if axis is None:
-        x, axis = n.reshape(x, [x.type.count]), 0
+        x, axis = x.reshape([x.type.count]), 0
     axis = n.axis(axis, x.rank)
     before, after = x.shape[:axis + 1], x.shape[axis + 1:]
-    pairs = n.reshape(x, [*before, 1, *after])
-    return n.reshape(n.broadcast(pairs, [*before, repeats, *after]), n.shape)
+    pairs = x.reshape([*before, 1, *after])
+    return pairs.broadcast([*before, repeats, *after]).reshape(n.shape)
 
 
 # ---------------------------------------------------------------------- joining
@@ -132,8 +132,8 @@ def diff(
 ) -> Value:
     """Neighbours' differences along an axis; of truth values, whether they differ."""
     axis = n.axis(axis, x.rank)
-    parts = [n.cast(v, x.element) for v in (before, x, behind) if v is not None]
-    found = n(ConcatOp, *parts, axis=axis) if len(parts) > 1 else x
+    parts = [v.cast(x.element) for v in (before, x, behind) if v is not None]
+    found = f.concat(parts, axis=axis) if len(parts) > 1 else x
     for _ in range(times):
         sizes = list(found.shape)
         sizes[axis] = sizes[axis] - (sizes[axis].constant != 0)
@@ -146,19 +146,19 @@ def diff(
 @aten_op("aten.cat.default")
 def cat(n: Node, xs: Sequence[Value], axis: int) -> Value:
     """Empty tensors of one dim count for nothing."""
-    parts = [n.cast(x, n.element) for x in xs
+    parts = [x.cast(n.element) for x in xs
              if not (x.rank == 1 and x.shape[0].constant == 0 and len(n.shape) != 1)]
     axis = n.axis(axis, parts[0].rank)
-    return n(ConcatOp, *parts, axis=axis) if len(parts) > 1 else parts[0]
+    return f.concat(parts, axis=axis) if len(parts) > 1 else parts[0]
 
 
 @aten_op("aten.stack.default")
 def stack(n: Node, xs: Sequence[Value], axis: int) -> Value:
     axis = n.axis(axis, len(n.shape))
-    parts = [n.cast(x, n.element) for x in xs]
+    parts = [x.cast(n.element) for x in xs]
     shape = [*parts[0].shape[:axis], 1, *parts[0].shape[axis:]]
-    parts = [n.reshape(x, shape) for x in parts]
-    return n(ConcatOp, *parts, axis=axis) if len(parts) > 1 else parts[0]
+    parts = [x.reshape(shape) for x in parts]
+    return f.concat(parts, axis=axis) if len(parts) > 1 else parts[0]
 
 
 # ---------------------------------------------------------------------- parts
@@ -169,7 +169,7 @@ def slice_(
     axis, stride = n.axis(axis, x.rank), fixed(step, "step")
     size = x.shape[axis]
     first, count = _bounds(size, start, end, stride)
-    return n.part(x, axis, first, count, stride)
+    return x.part(axis, first, count, stride)
 
 
 def _bounds(
@@ -183,7 +183,7 @@ def _bounds(
 @aten_op("aten.select.int", "aten.select_copy.int")
 def select(n: Node, x: Value, axis: int, index: Size) -> Value:
     axis = n.axis(axis, x.rank)
-    return n.reshape(n.part(x, axis, _position(index, x.shape[axis]), 1), n.shape)
+    return x.part(axis, _position(index, x.shape[axis]), 1).reshape(n.shape)
 
 
 def _position(index: Size, size: Expr) -> Expr:
@@ -195,13 +195,13 @@ def _position(index: Size, size: Expr) -> Expr:
 @aten_op("aten.split.Tensor", "aten.split_copy.Tensor")
 def split(n: Node, x: Value, size: Size, axis: int) -> list[Value]:
     axis = n.axis(axis, x.rank)
-    return _cut(n, x, axis, [t.shape[axis] for t in n.results if t is not None])
+    return _cut(x, axis, [t.shape[axis] for t in n.results if t is not None])
 
 
 @aten_op("aten.split_with_sizes.default", "aten.split.sizes",
          "aten.split_with_sizes_copy.default")
 def split_with_sizes(n: Node, x: Value, sizes: Sequence[Size], axis: int) -> list[Value]:
-    return _cut(n, x, n.axis(axis, x.rank), sizes)
+    return _cut(x, n.axis(axis, x.rank), sizes)
 
 
 @aten_op("aten.chunk.default")
@@ -209,10 +209,10 @@ def chunk(n: Node, x: Value, count: int, axis: int) -> list[Value]:
     return split(n, x, 0, axis)
 
 
-def _cut(n: Node, x: Value, axis: int, sizes: Sequence[Size]) -> list[Value]:
+def _cut(x: Value, axis: int, sizes: Sequence[Size]) -> list[Value]:
     start, parts = Expr.of(0), list[Value]()
     for size in sizes:
-        parts.append(n.part(x, axis, start, size))
+        parts.append(x.part(axis, start, size))
         start = start + size
     return parts
 
@@ -221,7 +221,7 @@ def _cut(n: Node, x: Value, axis: int, sizes: Sequence[Size]) -> list[Value]:
 def unbind(n: Node, x: Value, axis: int) -> list[Value]:
     axis = n.axis(axis, x.rank)
     shape = [s for k, s in enumerate(x.shape) if k != axis]
-    return [n.reshape(n.part(x, axis, k, 1), shape) for k in range(len(n.results))]
+    return [x.part(axis, k, 1).reshape(shape) for k in range(len(n.results))]
 
 
 @aten_op("aten.unfold.default", "aten.unfold_copy.default")
@@ -229,7 +229,7 @@ def unfold(n: Node, x: Value, axis: int, size: Size, step: Size) -> Value:
     """Windows of an axis: their elements become a last dim."""
     axis = n.axis(axis, x.rank)
     frames = n(FramesOp, x, axis=axis, size=fixed(size, "window"), step=fixed(step, "step"))
-    return n.transpose(frames, [k for k in range(x.rank + 1) if k != axis + 1] + [axis + 1])
+    return frames.transpose([k for k in range(x.rank + 1) if k != axis + 1] + [axis + 1])
 
 
 # ---------------------------------------------------------------------- replaced parts
@@ -242,27 +242,27 @@ def slice_scatter(
     if fixed(step, "step") != 1:
         raise Fault(f"a slice of step {step} is replaced; only step 1 is supported")
     first, count = _bounds(x.shape[axis], start, end, 1)
-    return _replaced(n, x, source, axis, first, count)
+    return _replaced(x, source, axis, first, count)
 
 
 @aten_op("aten.select_scatter.default")
 def select_scatter(n: Node, x: Value, source: Value, axis: int, index: Size) -> Value:
     """x with one entry of an axis replaced."""
     axis = n.axis(axis, x.rank)
-    entry = n.reshape(source, [1 if k == axis else s for k, s in enumerate(x.shape)])
-    return _replaced(n, x, entry, axis, _position(index, x.shape[axis]), Expr.of(1))
+    entry = source.reshape([1 if k == axis else s for k, s in enumerate(x.shape)])
+    return _replaced(x, entry, axis, _position(index, x.shape[axis]), Expr.of(1))
 
 
 def _replaced(
-    n: Node, x: Value, source: Value, axis: int, first: Expr, count: Expr
+    x: Value, source: Value, axis: int, first: Expr, count: Expr
 ) -> Value:
     rest = x.shape[axis] - first - count
     shape = [count if k == axis else s for k, s in enumerate(x.shape)]
-    middle = n.broadcast(n.cast(source, x.element), shape)
-    before = [] if first.constant == 0 else [n.part(x, axis, 0, first)]
-    after = [] if rest.constant == 0 else [n.part(x, axis, first + count, rest)]
+    middle = source.cast(x.element).broadcast(shape)
+    before = [] if first.constant == 0 else [x.part(axis, 0, first)]
+    after = [] if rest.constant == 0 else [x.part(axis, first + count, rest)]
     parts = [*before, middle, *after]
-    return n(ConcatOp, *parts, axis=axis) if len(parts) > 1 else middle
+    return f.concat(parts, axis=axis) if len(parts) > 1 else middle
 
 
 # ---------------------------------------------------------------------- borders
@@ -291,7 +291,7 @@ def padded(n: Node, x: Value, pads: Sequence[Size], mode: str, value: float | No
             continue
         low[axis], high[axis] = n.integers(sizes, "pads")
         cut = [max(-p, 0) for p in (low[axis], high[axis])]
-        x = n.part(x, axis, cut[0], x.shape[axis] - cut[0] - cut[1])
+        x = x.part(axis, cut[0], x.shape[axis] - cut[0] - cut[1])
     low, high = ([max(p, 0) for p in side] for side in (low, high))
     return n(PadOp, x, low=low, high=high, mode=mode, value=value) if any((*low, *high)) else x
 
@@ -300,8 +300,7 @@ def _grown(n: Node, x: Value, axis: int, sizes: tuple[Expr, Expr], value: float)
     """Padding by non-negative sizes that are only known at run time."""
     def border(size: Expr) -> list[Value]:
         shape = [size if k == axis else s for k, s in enumerate(x.shape)]
-        return [] if size.constant == 0 else [
-            n.broadcast(operand(n, value, x.element), shape)]
+        return [] if size.constant == 0 else [operand(n, value, x.element).broadcast(shape)]
 
     parts = [*border(sizes[0]), x, *border(sizes[1])]
-    return n(ConcatOp, *parts, axis=axis)
+    return f.concat(parts, axis=axis)

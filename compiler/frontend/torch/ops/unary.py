@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 
+from compiler.frontend import formulas as f
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.torch.ops.elementwise import HALVES, truncated
 from compiler.frontend.values import Value
 from dialects.graph.base import GraphOp
-from dialects.graph.elementwise import MulOp
-from dialects.graph.exponential import Expm1Op, Log1pOp
-from dialects.graph.logic import OrOp
 from dialects.graph.trigonometric import (
     AcoshOp,
     AcosOp,
@@ -30,11 +28,8 @@ from dialects.graph.unary import (
     ErfOp,
     ExpOp,
     FloorOp,
-    IsinfOp,
-    IsnanOp,
     LogOp,
     NegOp,
-    NotOp,
     ReciprocalOp,
     RoundOp,
     SigmoidOp,
@@ -59,7 +54,7 @@ _ANY: dict[str, type[GraphOp]] = {"neg": NegOp, "abs": AbsOp}
 @aten_op(*(f"aten.{name}.default" for name in _FLOAT))
 def function(n: Node, x: Value) -> Value:
     """Integers are made floats first."""
-    return n(_FLOAT[n.op.split(".")[1]], n.cast(x, n.element))
+    return n(_FLOAT[n.op.split(".")[1]], x.cast(n.element))
 
 
 @aten_op(*(f"aten.{name}.default" for name in _ROUNDING))
@@ -79,62 +74,62 @@ def sign(n: Node, x: Value) -> Value:
 
 @aten_op("aten.trunc.default", "aten.fix.default")
 def trunc(n: Node, x: Value) -> Value:
-    return truncated(n, x)
+    return truncated(x)
 
 
 def _wide(n: Node, x: Value) -> Value:
     """The operand of a function that takes several steps: halves as f32."""
-    return n.cast(x, t.f32 if n.element in HALVES else n.element)
+    return x.cast(t.f32 if n.element in HALVES else n.element)
 
 
 @aten_op("aten.rsqrt.default")
 def rsqrt(n: Node, x: Value) -> Value:
-    return n(ReciprocalOp, n(SqrtOp, _wide(n, x)))
+    return f.reciprocal(f.sqrt(_wide(n, x)))
 
 
 @aten_op("aten.square.default")
 def square(n: Node, x: Value) -> Value:
-    return n(MulOp, x, x)
+    return x * x
 
 
 @aten_op("aten.exp2.default")
 def exp2(n: Node, x: Value) -> Value:
     x = _wide(n, x)
-    return n(ExpOp, n(MulOp, x, n.scalar(math.log(2), x.element)))
+    return f.exp(x * math.log(2))
 
 
 @aten_op("aten.expm1.default")
 def expm1(n: Node, x: Value) -> Value:
-    return n(Expm1Op, _wide(n, x))
+    return f.expm1(_wide(n, x))
 
 
 @aten_op("aten.log1p.default")
 def log1p(n: Node, x: Value) -> Value:
-    return n(Log1pOp, _wide(n, x))
+    return f.log1p(_wide(n, x))
 
 
 @aten_op("aten.log2.default", "aten.log10.default")
 def log_of_base(n: Node, x: Value) -> Value:
     x = _wide(n, x)
     base = 2 if "log2" in n.op else 10
-    return n(MulOp, n(LogOp, x), n.scalar(1 / math.log(base), x.element))
+    return f.log(x) * (1 / math.log(base))
 
 
 # ---------------------------------------------------------------------- tests
 @aten_op("aten.isnan.default")
 def isnan(n: Node, x: Value) -> Value:
-    return n(IsnanOp, x) if is_float(x.element) else _nowhere(n, x)
+    return f.is_nan(x) if is_float(x.element) else _nowhere(n, x)
 
 
 @aten_op("aten.isinf.default")
 def isinf(n: Node, x: Value) -> Value:
-    return n(IsinfOp, x) if is_float(x.element) else _nowhere(n, x)
+    return f.is_inf(x) if is_float(x.element) else _nowhere(n, x)
 
 
 @aten_op("aten.isfinite.default")
 def isfinite(n: Node, x: Value) -> Value:
-    return n(NotOp, n(OrOp, isnan(n, x), isinf(n, x)))
+    return ~(isnan(n, x) | isinf(n, x))
 
 
 def _nowhere(n: Node, x: Value) -> Value:
-    return n.broadcast(n.scalar(False, t.i1), x.shape)
+    return n.scalar(False, t.i1).broadcast(x.shape)

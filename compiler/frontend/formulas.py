@@ -1,0 +1,119 @@
+"""Functions of values, with which importers write formulas as papers do.
+
+    from compiler.frontend import formulas as f
+
+    f.where(x > 0, x, alpha * f.expm1(x / alpha))
+
+Each function builds one operation of the `graph` dialect, whose docstring is its specification;
+`total` and `product` build one for each further term. Arithmetic, comparisons, casts and reshapes
+are operators and methods of Value (values.py). Numbers get the element type of the value beside
+them. All functions raise ShapeError if their operands do not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+
+from compiler.frontend.values import Operand, Value, combined, operand, value_among
+from dialects.graph.activation import ReluOp, SiluOp, SoftplusOp
+from dialects.graph.base import GraphOp
+from dialects.graph.elementwise import MaxOp, MinOp
+from dialects.graph.exponential import Expm1Op, Log1pOp
+from dialects.graph.gather import GatherNdOp, GatherOp
+from dialects.graph.logic import EqualOp, WhereOp
+from dialects.graph.normalization import SoftmaxOp
+from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp, ReduceSumOp
+from dialects.graph.shape import ConcatOp
+from dialects.graph.unary import (
+    CeilOp,
+    ExpOp,
+    FloorOp,
+    IsinfOp,
+    IsnanOp,
+    LogOp,
+    ReciprocalOp,
+    RoundOp,
+    SigmoidOp,
+    SqrtOp,
+    TanhOp,
+)
+
+_Unary = Callable[[Value], Value]
+_Binary = Callable[[Operand, Operand], Value]
+
+
+def _unary(op_type: type[GraphOp]) -> _Unary:
+    return lambda x: x.build(op_type, x)
+
+
+def _binary(op_type: type[GraphOp]) -> _Binary:
+    return lambda x, y: combined(op_type, x, y)
+
+
+# ---------------------------------------------------------------------- of one value
+exp, expm1, log, log1p = map(_unary, (ExpOp, Expm1Op, LogOp, Log1pOp))
+sqrt, reciprocal = map(_unary, (SqrtOp, ReciprocalOp))
+floor, ceil, nearest = map(_unary, (FloorOp, CeilOp, RoundOp))
+is_nan, is_inf = map(_unary, (IsnanOp, IsinfOp))
+sigmoid, tanh, relu = map(_unary, (SigmoidOp, TanhOp, ReluOp))
+silu, softplus = map(_unary, (SiluOp, SoftplusOp))
+
+
+def softmax(x: Value, axis: int) -> Value:
+    return x.build(SoftmaxOp, x, axis=axis)
+
+
+# ---------------------------------------------------------------------- of several values
+maximum, minimum, equal = map(_binary, (MaxOp, MinOp, EqualOp))
+
+
+def where(condition: Value, x: Operand, y: Operand) -> Value:
+    """x where the condition holds, else y. Raises TypeError if both are numbers."""
+    like = value_among(WhereOp, x, y)
+    return like.build(WhereOp, condition, operand(x, like), operand(y, like))
+
+
+def total(terms: Iterable[Value]) -> Value:
+    """The sum of one or more values, added from the left."""
+    return reduce(lambda a, b: a + b, terms)
+
+
+def product(factors: Iterable[Value]) -> Value:
+    """The product of one or more values, multiplied from the left."""
+    return reduce(lambda a, b: a * b, factors)
+
+
+def any_of(tests: Iterable[Value]) -> Value:
+    """Whether one or more truth values hold anywhere, combined from the left."""
+    return reduce(lambda a, b: a | b, tests)
+
+
+def concat(parts: Iterable[Value], axis: int) -> Value:
+    """One or more values, one after the other along an axis."""
+    first, *others = parts
+    return first.build(ConcatOp, first, *others, axis=axis)
+
+
+# ---------------------------------------------------------------------- reductions
+def reduce_sum(x: Value, axes: Sequence[int], *, keepdims: bool = False) -> Value:
+    return x.build(ReduceSumOp, x, axes=list(axes), keepdims=keepdims)
+
+
+def reduce_mean(x: Value, axes: Sequence[int], *, keepdims: bool = False) -> Value:
+    return x.build(ReduceMeanOp, x, axes=list(axes), keepdims=keepdims)
+
+
+def reduce_max(x: Value, axes: Sequence[int], *, keepdims: bool = False) -> Value:
+    return x.build(ReduceMaxOp, x, axes=list(axes), keepdims=keepdims)
+
+
+# ---------------------------------------------------------------------- gathering
+def gather(x: Value, indices: Value, axis: int) -> Value:
+    """Entries of one axis; the indices' dims take the place of that axis."""
+    return x.build(GatherOp, x, indices, axis=axis)
+
+
+def gather_nd(x: Value, indices: Value, batch_dims: int) -> Value:
+    """What the vectors in the last dim of `indices` point at."""
+    return x.build(GatherNdOp, x, indices, batch_dims=batch_dims)
