@@ -27,12 +27,22 @@ from dialects.block.syntax import (
     print_index,
 )
 from dialects.strata import types as t
-from dialects.strata.schedule import ScheduleAttr
+from dialects.strata.schedule import (
+    ScheduleAttr,
+    parse_kernel_schedule,
+    print_kernel_schedule,
+)
 from dialects.strata.symbols_in import unnamed_sizes
 from dialects.strata.types import BufferType, ExprAttr, SizesAttr, SymbolsAttr
 from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.symbol import Symbol
-from dialects.text.region_syntax import ValuesOp, parse_argument, print_argument
+from dialects.text.region_syntax import (
+    ValuesOp,
+    parse_signature,
+    parse_sizes,
+    print_signature,
+    print_sizes,
+)
 from dialects.text.syntax import parse_value
 
 
@@ -43,10 +53,6 @@ class YieldOp(ValuesOp):
     name = "block.yield"
     values = var_operand_def()
     traits = traits_def(IsTerminator(), Pure())
-
-    @staticmethod
-    def of(*values: SSAValue) -> YieldOp:
-        return YieldOp.create(operands=values)
 
 
 @irdl_op_definition
@@ -107,10 +113,7 @@ class KernelOp(IRDLOperation):
                 f"C2: block.kernel does not name the sizes {t.format_symbols(unnamed)}")
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_symbol_name(self.sym_name.data)
-        with printer.in_parens():
-            printer.print_list(self.buffers, lambda a: print_argument(printer, a))
+        print_signature(printer, self.sym_name, self.buffers)
         printer.print_string(" grid(")
         for k, (argument, extent) in enumerate(
             zip(self.program_ids, self.grid.data, strict=True)
@@ -118,27 +121,22 @@ class KernelOp(IRDLOperation):
             printer.print_string(", " if k else "")
             printer.print_ssa_value(argument)
             printer.print_string(f": {extent}")
-        printer.print_string(f") sizes({t.format_symbols(self.size_names)}) ")
-        if self.schedule is not None:
-            printer.print_string(f"schedule{self.schedule.text} ")
+        printer.print_string(")")
+        print_sizes(printer, self.sizes)
+        print_kernel_schedule(printer, self.schedule)
+        printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False)
 
     @classmethod
     def parse(cls, parser: Parser) -> KernelOp:
-        name = parser.parse_symbol_name()
-        paren = parser.Delimiter.PAREN
-        arguments = parser.parse_comma_separated_list(
-            paren, lambda: parse_argument(parser, t.parse_buffer_type))
+        name, arguments = parse_signature(parser, t.parse_buffer_type)
         parser.parse_keyword("grid")
-        grid = parser.parse_comma_separated_list(paren, lambda: _parse_program_id(parser))
-        parser.parse_keyword("sizes")
-        sizes = t.parse_symbols(parser)
+        grid = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, lambda: _parse_program_id(parser))
         properties: dict[str, Attribute] = {
             "sym_name": name, "grid": SizesAttr.of([e for _, e in grid]),
-            "sizes": SymbolsAttr(tuple(sizes)),
+            "sizes": parse_sizes(parser), **parse_kernel_schedule(parser),
         }
-        if parser.parse_optional_keyword("schedule"):
-            properties["schedule"] = ScheduleAttr(ScheduleAttr.parse_parameter(parser))
         body = parser.parse_region([*arguments, *(a for a, _ in grid)])
         return KernelOp.create(properties=properties, regions=[body])
 

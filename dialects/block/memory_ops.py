@@ -31,6 +31,7 @@ from dialects.strata.types import BufferType, ExprAttr, LiteralAttr, SizesAttr, 
 from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.ranges import lower_bound, upper_bound
 from dialects.symbolic.symbol import Kind, Symbol
+from dialects.text.directives import Buffer
 from dialects.text.syntax import parse_value
 
 
@@ -305,16 +306,9 @@ class ScratchOp(IRDLOperation):
 
     name = "block.scratch"
     result = result_def(BufferType)
+    custom_directives = (Buffer,)
+    assembly_format = "`:` custom<Buffer>(type($result)) attr-dict"
 
     @staticmethod
     def of(type_: BufferType) -> ScratchOp:
         return ScratchOp.create(result_types=[type_])
-
-    def print(self, printer: Printer) -> None:
-        assert isinstance(self.result.type, BufferType)
-        printer.print_string(f" : {self.result.type.short}")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> ScratchOp:
-        parser.parse_punctuation(":")
-        return ScratchOp.of(t.parse_buffer_type(parser))

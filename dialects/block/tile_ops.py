@@ -32,6 +32,7 @@ from dialects.block.syntax import (
 from dialects.strata import types as t
 from dialects.strata.types import ExprAttr, LiteralAttr, SizesAttr, TileType
 from dialects.symbolic.expr import Expr, Size
+from dialects.text.directives import Known, Tile
 from dialects.text.syntax import parse_value
 
 COMBINERS = ("add", "mul", "max", "min", "and", "or")
@@ -323,6 +324,9 @@ class ConvertOp(IRDLOperation):
     value = operand_def(TileType)
     result = result_def(TileType)
     traits = traits_def(Pure())
+    custom_directives = (Known, Tile)
+    assembly_format = ("custom<Known>($value, type($value)) `:` "
+                       "custom<Tile>(type($result)) attr-dict")
 
     @staticmethod
     def of(value: SSAValue, lanes: int | None, group: int | None = None) -> ConvertOp:
@@ -335,15 +339,3 @@ class ConvertOp(IRDLOperation):
         assert isinstance(a, TileType) and isinstance(b, TileType)
         if a.shape != b.shape or a.element != b.element:
             raise VerifyException("C1: block.convert changes only the layout")
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.value)
-        assert isinstance(self.result.type, TileType)
-        printer.print_string(f" : {self.result.type.short}")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> ConvertOp:
-        value = parse_value(parser)
-        parser.parse_punctuation(":")
-        return ConvertOp.create(operands=[value], result_types=[t.parse_tile_type(parser)])

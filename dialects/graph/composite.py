@@ -10,13 +10,8 @@ from dialects.graph.base import Build
 from dialects.graph.constant import ConstantOp
 from dialects.graph.shape import ReshapeOp, SliceOp
 from dialects.graph.unary import CastOp
-from dialects.strata.types import TensorType, bf16, f16, f32
+from dialects.strata.types import bf16, f16, f32, tensor_type
 from dialects.symbolic.expr import Size
-
-
-def tensor_type(value: SSAValue) -> TensorType:
-    assert isinstance(value.type, TensorType)
-    return value.type
 
 
 def wide(build: Build, value: SSAValue) -> SSAValue:

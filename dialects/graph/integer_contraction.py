@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
 
 from dialects.graph.base import Attributes, Build, CompositeOp, ShapeError, ints_of
-from dialects.graph.composite import cast, reshaped, tensor_type
+from dialects.graph.composite import cast, reshaped
 from dialects.graph.constant import ConstantOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.convolution import ConvOp, convolve
@@ -34,6 +34,7 @@ from dialects.strata.types import (
     i8,
     i16,
     i32,
+    tensor_type,
 )
 from dialects.symbolic.expr import Size
 from dialects.symbolic.size_products import product

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 
 from dialects.graph.base import Attributes, Build, CompositeOp, ShapeError, float_of, int_of
-from dialects.graph.composite import cast, reshaped, scalar, tensor_type, wide
+from dialects.graph.composite import cast, reshaped, scalar, wide
 from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp
 from dialects.graph.inference import (
     FLOATS,
@@ -27,7 +27,7 @@ from dialects.graph.unary import ExpOp, LogOp, ReciprocalOp, SqrtOp
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.numerics import rounded, widen
 from dialects.semantics.sums import total
-from dialects.strata.types import Array, ExprAttr, TensorType
+from dialects.strata.types import Array, ExprAttr, TensorType, tensor_type
 
 
 class SoftmaxFamilyOp(CompositeOp):

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 
 from dialects.graph.base import Attributes, Build, CompositeOp, GraphOp, ShapeError, flag_of, int_of
-from dialects.graph.composite import reshaped, scalar, tensor_type
+from dialects.graph.composite import reshaped, scalar
 from dialects.graph.constant import RangeOp
 from dialects.graph.inference import NUMBERS, certain_sign, check_axis, check_kind
 from dialects.graph.logic import EqualOp, OrOp, WhereOp
@@ -20,7 +20,7 @@ from dialects.graph.unary import IsnanOp
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.numerics import widen
 from dialects.strata.sizes import AssumeOp
-from dialects.strata.types import Array, ExprAttr, TensorType, i64, is_float, tensor
+from dialects.strata.types import Array, ExprAttr, TensorType, i64, is_float, tensor, tensor_type
 
 
 class ArgOp(CompositeOp):

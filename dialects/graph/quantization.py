@@ -20,7 +20,7 @@ from xdsl.irdl import (
 )
 
 from dialects.graph.base import Attributes, Build, CompositeOp, ShapeError, flag_of, int_of
-from dialects.graph.composite import cast, reshaped, scalar, tensor_type, wide
+from dialects.graph.composite import cast, reshaped, scalar, wide
 from dialects.graph.elementwise import AddOp, DivOp, MinOp, MulOp, SubOp
 from dialects.graph.inference import check_axis, check_count, check_rank, same_size
 from dialects.graph.logic import GreaterOp, WhereOp
@@ -42,6 +42,7 @@ from dialects.strata.types import (
     is_unsigned,
     largest,
     tensor,
+    tensor_type,
 )
 
 

@@ -19,7 +19,7 @@ from xdsl.irdl import (
 )
 
 from dialects.graph.base import Attributes, Build, CompositeOp, ShapeError, flag_of, int_of, text_of
-from dialects.graph.composite import cast, part, reshaped, scalar, tensor_type, wide
+from dialects.graph.composite import cast, part, reshaped, scalar, wide
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import AddOp, MulOp
 from dialects.graph.inference import FLOATS, check_kind, check_rank, check_same_element, same_size
@@ -27,7 +27,7 @@ from dialects.graph.shape import BroadcastOp, ConcatOp, TransposeOp
 from dialects.graph.unary import SigmoidOp, TanhOp
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.numerics import rounded, sigmoid, widen
-from dialects.strata.types import Array, ExprAttr, TensorType, tensor
+from dialects.strata.types import Array, ExprAttr, TensorType, tensor, tensor_type
 from dialects.symbolic.expr import Expr
 
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}

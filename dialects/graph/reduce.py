@@ -19,7 +19,7 @@ from dialects.graph.base import (
     flag_of,
     ints_of,
 )
-from dialects.graph.composite import cast, tensor_type, wide
+from dialects.graph.composite import cast, wide
 from dialects.graph.constant import SizesOp
 from dialects.graph.elementwise import DivOp, MulOp
 from dialects.graph.inference import NUMBERS, ORDERED, Kind, check_kind
@@ -27,7 +27,7 @@ from dialects.graph.unary import ReciprocalOp
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.numerics import highest, lowest, rounded, truncating_divide, widen
 from dialects.semantics.sums import total
-from dialects.strata.types import Array, SizesAttr, TensorType, i64, is_float, tensor
+from dialects.strata.types import Array, SizesAttr, TensorType, i64, is_float, tensor, tensor_type
 from dialects.symbolic.size_products import product
 
 

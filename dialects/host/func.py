@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -48,7 +48,13 @@ from dialects.strata import types as t
 from dialects.strata.types import BufferType, ExprAttr, SymbolsAttr
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
-from dialects.text.region_syntax import ValuesOp, parse_argument, print_argument
+from dialects.text.region_syntax import (
+    ValuesOp,
+    parse_signature,
+    parse_sizes,
+    print_signature,
+    print_sizes,
+)
 from dialects.text.syntax import parse_names, print_names, strings
 
 
@@ -139,26 +145,21 @@ class FuncOp(IRDLOperation):
             raise VerifyException("C2: host.return must return the outputs that have types")
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_symbol_name(self.sym_name.data)
-        with printer.in_parens():
-            printer.print_list(self.body.block.args, lambda a: print_argument(printer, a))
+        print_signature(printer, self.sym_name, self.body.block.args)
         print_names(printer, "inputs", self.inputs)
         printer.print_string(" outputs [")
         printer.print_list(zip(self.output_names, self.returned_types, strict=True),
                            lambda pair: _print_output(printer, *pair))
         printer.print_string("]")
-        printer.print_string(f" sizes({t.format_symbols(self.size_names)}) ")
+        print_sizes(printer, self.sizes)
         if self.arena is not None:
-            printer.print_string(f"arena({self.arena.data}) ")
+            printer.print_string(f" arena({self.arena.data})")
+        printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False)
 
     @classmethod
     def parse(cls, parser: Parser) -> FuncOp:
-        name = parser.parse_symbol_name()
-        paren = parser.Delimiter.PAREN
-        arguments = parser.parse_comma_separated_list(
-            paren, lambda: parse_argument(parser, t.parse_buffer_type))
+        name, arguments = parse_signature(parser, t.parse_buffer_type)
         properties: dict[str, Attribute] = {"sym_name": name}
         properties["inputs"] = parse_names(parser, "inputs")
         parser.parse_keyword("outputs")
@@ -166,8 +167,7 @@ class FuncOp(IRDLOperation):
             parser.Delimiter.SQUARE, lambda: _parse_output(parser))
         properties["outputs"] = strings([name for name, _ in outputs])
         properties["returned"] = ArrayAttr([type_ or UnitAttr() for _, type_ in outputs])
-        parser.parse_keyword("sizes")
-        properties["sizes"] = SymbolsAttr(tuple(t.parse_symbols(parser)))
+        properties["sizes"] = parse_sizes(parser)
         if parser.parse_optional_keyword("arena"):
             with parser.in_parens():
                 properties["arena"] = ExprAttr(t.parse_size(parser))
@@ -193,10 +193,6 @@ class ReturnOp(ValuesOp):
     name = "host.return"
     values = var_operand_def(BufferType)
     traits = traits_def(IsTerminator(), HasParent(FuncOp))
-
-    @staticmethod
-    def of(values: Sequence[SSAValue] = ()) -> ReturnOp:
-        return ReturnOp.create(operands=values)
 
 
 def host_functions(module: Operation) -> list[FuncOp]:

@@ -34,13 +34,12 @@ from dialects.strata.same_elements import check_same_elements
 from dialects.strata.types import Array, BufferType, ExprAttr, LiteralAttr, SizesAttr, WeightAttr
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr, Size
+from dialects.text.directives import Buffer, Known
+from dialects.text.region_syntax import parse_call, print_call
 from dialects.text.syntax import (
     attribute_of,
     format_attribute,
     parse_attribute,
-    parse_value,
-    parse_values,
-    print_values,
 )
 
 
@@ -128,6 +127,9 @@ class ViewOp(_BufferOp):
     source = operand_def(BufferType)
     result = result_def(BufferType)
     traits = traits_def(Pure())
+    custom_directives = (Known, Buffer)
+    assembly_format = ("custom<Known>($source, type($source)) `:` "
+                       "custom<Buffer>(type($result)) attr-dict")
 
     @staticmethod
     def of(source: SSAValue, type_: BufferType) -> ViewOp:
@@ -135,17 +137,6 @@ class ViewOp(_BufferOp):
 
     def verify_(self) -> None:
         check_same_elements(self, self.source, self.result)
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.source)
-        printer.print_string(f" : {self.type.short}")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> ViewOp:
-        source = parse_value(parser)
-        parser.parse_punctuation(":")
-        return ViewOp.of(source, t.parse_buffer_type(parser))
 
 
 class OtherOp(IRDLOperation):
@@ -191,21 +182,11 @@ class LaunchOp(IRDLOperation):
             properties={"kernel": StringAttr(kernel), "sizes": SizesAttr.of(sizes)})
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_symbol_name(self.kernel.data)
-        with printer.in_parens():
-            print_values(printer, self.buffers)
-        printer.print_string(f" sizes({', '.join(map(str, self.sizes.data))})")
+        print_call(printer, self.kernel, self.buffers, self.sizes)
 
     @classmethod
     def parse(cls, parser: Parser) -> LaunchOp:
-        kernel = parser.parse_symbol_name().data
-        with parser.in_parens():
-            buffers = parse_values(parser)
-        parser.parse_keyword("sizes")
-        sizes = parser.parse_comma_separated_list(
-            parser.Delimiter.PAREN, lambda: t.parse_size(parser))
-        return LaunchOp.of(kernel, buffers, sizes)
+        return LaunchOp.of(*parse_call(parser))
 
 
 @irdl_op_definition
@@ -219,6 +200,9 @@ class CopyOp(IRDLOperation):
     name = "host.copy"
     source = operand_def(BufferType)
     target = operand_def(BufferType)
+    custom_directives = (Known,)
+    assembly_format = ("custom<Known>($source, type($source)) `,` "
+                       "custom<Known>($target, type($target)) attr-dict")
 
     @staticmethod
     def of(source: SSAValue, target: SSAValue) -> CopyOp:
@@ -227,15 +211,6 @@ class CopyOp(IRDLOperation):
     def verify_(self) -> None:
         check_same_elements(self, self.source, self.target)
 
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        print_values(printer, self.operands)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> CopyOp:
-        source, target = parse_values(parser)
-        return CopyOp.of(source, target)
-
 
 @irdl_op_definition
 class FreeOp(IRDLOperation):
@@ -243,15 +218,9 @@ class FreeOp(IRDLOperation):
 
     name = "host.free"
     buffer = operand_def(BufferType)
+    custom_directives = (Known,)
+    assembly_format = "custom<Known>($buffer, type($buffer)) attr-dict"
 
     @staticmethod
     def of(buffer: SSAValue) -> FreeOp:
         return FreeOp.create(operands=[buffer])
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.buffer)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> FreeOp:
-        return FreeOp.of(parse_value(parser))

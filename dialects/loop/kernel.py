@@ -27,13 +27,24 @@ from dialects.loop.nest import NestOp, YieldOp, short_type
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata import types as t
 from dialects.strata.same_elements import check_same_elements
-from dialects.strata.schedule import ScheduleAttr
+from dialects.strata.schedule import (
+    ScheduleAttr,
+    parse_kernel_schedule,
+    print_kernel_schedule,
+)
 from dialects.strata.symbols_in import unnamed_sizes
 from dialects.strata.types import Array, SizesAttr, SymbolsAttr, TensorType
 from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.symbol import Symbol
-from dialects.text.region_syntax import parse_argument, print_argument
-from dialects.text.syntax import parse_value, parse_values, print_values
+from dialects.text.region_syntax import (
+    parse_call,
+    parse_signature,
+    parse_sizes,
+    print_call,
+    print_signature,
+    print_sizes,
+)
+from dialects.text.syntax import parse_value
 
 
 @irdl_op_definition
@@ -168,30 +179,22 @@ class KernelOp(IRDLOperation):
                 f"C3: loop.kernel does not name the sizes {t.format_symbols(unnamed)}")
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_symbol_name(self.sym_name.data)
-        with printer.in_parens():
-            printer.print_list(self.body.block.args, lambda a: print_argument(printer, a))
+        print_signature(printer, self.sym_name, self.body.block.args)
         results = ", ".join(short_type(v) for v in self.yielded)
-        printer.print_string(f" -> ({results}) sizes({t.format_symbols(self.size_names)}) ")
-        if self.schedule is not None:
-            printer.print_string(f"schedule{self.schedule.text} ")
+        printer.print_string(f" -> ({results})")
+        print_sizes(printer, self.sizes)
+        print_kernel_schedule(printer, self.schedule)
+        printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False)
 
     @classmethod
     def parse(cls, parser: Parser) -> KernelOp:
-        name = parser.parse_symbol_name()
-        paren = parser.Delimiter.PAREN
-        arguments = parser.parse_comma_separated_list(
-            paren, lambda: parse_argument(parser, t.parse_tensor_type))
+        name, arguments = parse_signature(parser, t.parse_tensor_type)
         parser.parse_punctuation("->")
-        parser.parse_comma_separated_list(paren, lambda: t.parse_tensor_type(parser))
-        parser.parse_keyword("sizes")
-        sizes = t.parse_symbols(parser)
+        parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, lambda: t.parse_tensor_type(parser))
         properties: dict[str, Attribute] = {
-            "sym_name": name, "sizes": SymbolsAttr(tuple(sizes))}
-        if parser.parse_optional_keyword("schedule"):
-            properties["schedule"] = ScheduleAttr(ScheduleAttr.parse_parameter(parser))
+            "sym_name": name, "sizes": parse_sizes(parser), **parse_kernel_schedule(parser)}
         return KernelOp.create(properties=properties, regions=[parser.parse_region(arguments)])
 
 
@@ -229,22 +232,12 @@ class CallOp(IRDLOperation):
         raise ValueError(f"the module has no loop.kernel @{self.kernel.data}")
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_symbol_name(self.kernel.data)
-        with printer.in_parens():
-            print_values(printer, self.inputs)
-        sizes = ", ".join(map(str, self.sizes.data))
-        types = ", ".join(short_type(r) for r in self.results)
-        printer.print_string(f" sizes({sizes}) : {types}")
+        print_call(printer, self.kernel, self.inputs, self.sizes)
+        printer.print_string(f" : {', '.join(short_type(r) for r in self.results)}")
 
     @classmethod
     def parse(cls, parser: Parser) -> CallOp:
-        kernel = parser.parse_symbol_name().data
-        with parser.in_parens():
-            inputs = parse_values(parser)
-        parser.parse_keyword("sizes")
-        sizes = parser.parse_comma_separated_list(
-            parser.Delimiter.PAREN, lambda: t.parse_size(parser))
+        kernel, inputs, sizes = parse_call(parser)
         parser.parse_punctuation(":")
         types = parser.parse_comma_separated_list(
             parser.Delimiter.NONE, lambda: t.parse_tensor_type(parser))

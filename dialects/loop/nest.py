@@ -43,10 +43,6 @@ class YieldOp(ValuesOp):
     values = var_operand_def()
     traits = traits_def(IsTerminator(), Pure())
 
-    @staticmethod
-    def of(*values: SSAValue) -> YieldOp:
-        return YieldOp.create(operands=values)
-
 
 @irdl_op_definition
 class IndexOp(IRDLOperation):

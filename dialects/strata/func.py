@@ -35,7 +35,12 @@ from dialects.strata import types as t
 from dialects.strata.sizes import defined_sizes
 from dialects.strata.types import SymbolsAttr, TensorType, parse_tensor_type
 from dialects.symbolic.symbol import Symbol
-from dialects.text.region_syntax import ValuesOp, parse_argument, print_argument
+from dialects.text.region_syntax import (
+    ValuesOp,
+    parse_signature,
+    print_signature,
+    print_sizes,
+)
 from dialects.text.syntax import parse_names, print_names, strings
 
 MAIN = "main"
@@ -109,15 +114,12 @@ class FuncOp(IRDLOperation):
         _check_symbols(self)
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_symbol_name(self.sym_name.data)
-        with printer.in_parens():
-            printer.print_list(self.body.block.args, lambda a: print_argument(printer, a))
+        print_signature(printer, self.sym_name, self.body.block.args)
         printer.print_string(" -> (")
         printer.print_string(", ".join(_short(r) for r in self.result_types_.data))
         printer.print_string(")")
-        if self.caller_sizes:
-            printer.print_string(f" sizes({t.format_symbols(self.caller_sizes)})")
+        if self.sizes is not None and self.sizes.data:
+            print_sizes(printer, self.sizes)
         print_names(printer, "inputs", self.inputs)
         print_names(printer, "outputs", self.outputs)
         printer.print_string(" ")
@@ -125,12 +127,10 @@ class FuncOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> FuncOp:
-        name = parser.parse_symbol_name()
-        delimiter = parser.Delimiter.PAREN
-        arguments = parser.parse_comma_separated_list(
-            delimiter, lambda: parse_argument(parser, parse_tensor_type))
+        name, arguments = parse_signature(parser, parse_tensor_type)
         parser.parse_punctuation("->")
-        results = parser.parse_comma_separated_list(delimiter, lambda: parse_tensor_type(parser))
+        results = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, lambda: parse_tensor_type(parser))
         properties: dict[str, Attribute] = {"sym_name": name, "result_types": ArrayAttr(results)}
         if parser.parse_optional_keyword("sizes"):
             properties["sizes"] = SymbolsAttr(tuple(t.parse_symbols(parser)))

@@ -143,6 +143,19 @@ class ScheduleAttr(Data[Schedule]):
         printer.print_string(str(self.data))
 
 
+def print_kernel_schedule(printer: Printer, schedule: ScheduleAttr | None) -> None:
+    """` schedule<...>`, or nothing for a kernel that has none yet."""
+    if schedule is not None:
+        printer.print_string(f" schedule{schedule.text}")
+
+
+def parse_kernel_schedule(parser: Parser) -> dict[str, ScheduleAttr]:
+    """The property `schedule` of a kernel, if its text has one."""
+    if not parser.parse_optional_keyword("schedule"):
+        return {}
+    return {"schedule": ScheduleAttr(ScheduleAttr.parse_parameter(parser))}
+
+
 def parse_schedule(text: str, known: KnownOptions | None = None) -> Schedule:
     """Parse the text that `str` of a schedule produces. Raises ParseError.
 

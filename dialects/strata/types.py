@@ -134,6 +134,17 @@ def buffer_of(type_: TensorType) -> BufferType:
     return BufferType(type_.element, type_.sizes)
 
 
+def tensor_type(value: SSAValue) -> TensorType:
+    """The type of a value that is a tensor."""
+    assert isinstance(value.type, TensorType)
+    return value.type
+
+
+def shape_of(value: SSAValue) -> tuple[Expr, ...]:
+    """The sizes of a value that is a tensor."""
+    return tensor_type(value).shape
+
+
 def buffer_type(value: SSAValue) -> BufferType:
     """The type of a value that is a buffer."""
     assert isinstance(value.type, BufferType)

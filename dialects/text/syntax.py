@@ -24,7 +24,7 @@ from xdsl.dialects.builtin import (
     UnknownLoc,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.parser import Parser
+from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
 from dialects.strata import types as t
@@ -39,7 +39,11 @@ LONGEST_IDENTIFIER = 80
 
 def parse_value(parser: Parser) -> SSAValue:
     """An operand that is already defined, without its type."""
-    operand = parser.parse_unresolved_operand()
+    return resolve(parser, parser.parse_unresolved_operand())
+
+
+def resolve(parser: Parser, operand: UnresolvedOperand) -> SSAValue:
+    """The value that an operand names; a parse error where there is none yet."""
     values = parser.ssa_values.get(operand.operand_name)
     if values is None or operand.index >= len(values):
         parser.raise_error(f"%{operand.operand_name} is used before it is defined", operand.span)

@@ -17,8 +17,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from dialects.graph.base import CompositeOp, ShapeError
-from dialects.graph.composite import tensor_type
 from dialects.graph.shape import ReshapeOp
+from dialects.strata.types import tensor_type
 from dialects.text.syntax import location_name
 from passes.base import PassError, StrataContext, StrataPass
 from passes.rewriting import Rewriter, functions, rewrite

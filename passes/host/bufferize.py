@@ -206,7 +206,7 @@ class _Bufferizer:
         given: set[Storage] = set()
         values = [self._given_away(value, given) for value, returned in zip(
             self.func.return_op.operands, self.returned, strict=True) if returned is not None]
-        self._add(host.ReturnOp.of(values))
+        self._add(host.ReturnOp.of(*values))
 
     def _given_away(self, value: SSAValue, given: set[Storage]) -> SSAValue:
         """A value's buffer, if this function owns it and has not returned it yet; else a copy."""

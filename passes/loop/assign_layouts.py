@@ -31,7 +31,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from dialects.graph import ConstantOp
 from dialects.loop import Axis, EmptyOp, NestOp, ViewOp, YieldOp, extents_of
 from dialects.strata.func import ReturnOp
-from dialects.strata.types import TensorType, tensor
+from dialects.strata.types import TensorType, shape_of, tensor
 from dialects.symbolic.expr import Expr, monomial_symbols
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
@@ -60,7 +60,7 @@ def _store_viewed(block: Block) -> None:
         if not isinstance(nest, NestOp) or nest.into or not _is_free(view.result) or (
                 len(nest.results) != 1 or view.source.uses.get_length() != 1):
             continue
-        shape, target = _shape(view.source), _shape(view.result)
+        shape, target = shape_of(view.source), shape_of(view.result)
         stored = through_view(nest.output_maps[0], shape, target, extents_of(nest.axes))
         if _rank(view.result) >= 4 and stored is not None:
             assert isinstance(view.result.type, TensorType)
@@ -128,11 +128,6 @@ class _Layouts:
     def chosen(self) -> set[SSAValue]:
         roots = {self.find(v) for v in self.wanted} - {self.find(v) for v in self.fixed}
         return {v for v in self.parent if self.find(v) in roots}
-
-
-def _shape(value: SSAValue) -> tuple[Expr, ...]:
-    assert isinstance(value.type, TensorType)
-    return value.type.shape
 
 
 def _rank(value: SSAValue) -> int:

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from dialects.loop import Axis, CallOp, IndexOp, KernelOp, NestOp, ViewOp, YieldOp
-from dialects.strata.types import TensorType, tensor
+from dialects.strata.types import TensorType, shape_of, tensor
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
@@ -73,25 +73,20 @@ class _Walks:
 def _collapse(kernel: KernelOp, call: CallOp) -> None:
     kept = _read_outside(kernel) | _scattered(kernel)
     runs: dict[SSAValue, list[list[int]]] = {
-        v: [[d] for d, s in enumerate(_shape(v)) if s.constant != 1 or (v, d) in kept]
+        v: [[d] for d, s in enumerate(shape_of(v)) if s.constant != 1 or (v, d) in kept]
         for v in _tensors(kernel)}
     walks = _Walks.of(kernel)
     merged: list[list[Symbol]] = [[name] for name in walks.extents]
     while (pair := _find_pair(walks, merged, runs)) is not None:
         _merge(walks, merged, runs, *pair)
     if len(merged) < len(walks.extents) or any(
-            len(dims) < len(_shape(v)) for v, dims in runs.items()):
+            len(dims) < len(shape_of(v)) for v, dims in runs.items()):
         _rebuild(kernel, merged, runs)
         _update_call(kernel, call)
 
 
 def _tensors(kernel: KernelOp) -> list[SSAValue]:
     return [*kernel.body.block.args, *(r for n in kernel.nests for r in n.results)]
-
-
-def _shape(value: SSAValue) -> tuple[Expr, ...]:
-    assert isinstance(value.type, TensorType)
-    return value.type.shape
 
 
 def _references(kernel: KernelOp) -> Iterator[tuple[SSAValue, tuple[Expr, ...]]]:
@@ -156,7 +151,7 @@ def _position(
     names = {*first, *second}
     if not any(e.symbols & names for e in map_):
         return -1
-    shape = _shape(value)
+    shape = shape_of(value)
     whole = [[axis if (axis := map_[d].as_symbol) and shape[d] == extents.get(axis) else None
               for d in run] for run in runs[value]]
     for k in range(len(whole) - 1):
@@ -227,20 +222,20 @@ def _update_call(kernel: KernelOp, call: CallOp) -> None:
     assert block is not None
     inputs: list[SSAValue] = []
     for value, argument in zip(call.inputs, kernel.body.block.args, strict=True):
-        inputs.append(_viewed(value, _shape(argument), call))
+        inputs.append(_viewed(value, shape_of(argument), call))
     types = [v.type for v in kernel.yielded if isinstance(v.type, TensorType)]
     new = CallOp.of(call.kernel.data, inputs, call.sizes.data, types)
     new.location = call.location
     block.insert_op_before(new, call)
     for old, result in zip(call.results, new.results, strict=True):
         result.name_hint = old.name_hint
-        old.replace_all_uses_with(_viewed(result, _shape(old), call))
+        old.replace_all_uses_with(_viewed(result, shape_of(old), call))
     call.detach()
     call.erase()
 
 
 def _viewed(value: SSAValue, shape: Sequence[Expr], before: CallOp) -> SSAValue:
-    if _shape(value) == tuple(shape):
+    if shape_of(value) == tuple(shape):
         return value
     view = ViewOp.of(value, shape)
     view.location = before.location

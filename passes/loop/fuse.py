@@ -32,7 +32,7 @@ from xdsl.ir import SSAValue
 
 from dialects.loop import NestOp, ViewOp, YieldOp, extents_of, scalar_type
 from dialects.strata import types as t
-from dialects.strata.types import TensorType, byte_width
+from dialects.strata.types import TensorType, byte_width, shape_of
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import is_at_most
 from dialects.symbolic.symbol import Symbol
@@ -82,7 +82,7 @@ def merge_views(view: ViewOp, at: Rewriter) -> SSAValue | None:
     inner = view.source.owner
     if not isinstance(inner, ViewOp):
         return None
-    return at.insert(ViewOp.of(inner.source, _shape(view.result))).results[0]
+    return at.insert(ViewOp.of(inner.source, shape_of(view.result))).results[0]
 
 
 def compose_views(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
@@ -98,7 +98,7 @@ def _compose(nest: NestOp, read: Read) -> Read | None:
     view = read.value.owner
     if not isinstance(view, ViewOp):
         return None
-    target, source = _shape(view.result), _shape(view.source)
+    target, source = shape_of(view.result), shape_of(view.source)
     if read.pad is not None and not (_only_unit_dims_differ(target, source) and all(
             at.constant == 0 for at, s in zip(read.map, target, strict=True) if s.constant == 1)):
         return None
@@ -108,11 +108,6 @@ def _compose(nest: NestOp, read: Read) -> Read | None:
 
 def _only_unit_dims_differ(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
     return [s for s in a if s.constant != 1] == [s for s in b if s.constant != 1]
-
-
-def _shape(value: SSAValue) -> tuple[Expr, ...]:
-    assert isinstance(value.type, TensorType)
-    return value.type.shape
 
 
 # ---------------------------------------------------------------------- copies
@@ -144,7 +139,7 @@ def _stored_at(copy: NestOp, producer: NestOp) -> list[Expr] | None:
     names = plain_axes(read_at)
     if names is None or len(names) != len(copy.axes) or has_calls(kept_at):
         return None
-    shape = _shape(copy.inputs[0])
+    shape = shape_of(copy.inputs[0])
     extents = extents_of(copy.axes)
     source = producer.output_maps[0]
     values: dict[Symbol, Expr] = {}
@@ -294,7 +289,7 @@ def is_outside_likewise(read: Read, producer: NestOp) -> bool:
         return False
     return all(
         size.constant == 1 if e.as_symbol is None else extents[e.as_symbol] == size
-        for e, size in zip(producer.input_maps[0], _shape(producer.inputs[0]), strict=True))
+        for e, size in zip(producer.input_maps[0], shape_of(producer.inputs[0]), strict=True))
 
 
 def _only_reader(nest: NestOp, producer: NestOp) -> bool:

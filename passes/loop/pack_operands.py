@@ -30,7 +30,7 @@ from dialects.loop import Axis, CallOp, KernelOp, NestOp, YieldOp, extents_of
 from dialects.loop.interpret import evaluate_nest
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata.mapped import release
-from dialects.strata.types import Array, TensorType, WeightAttr, tensor
+from dialects.strata.types import Array, TensorType, WeightAttr, shape_of, tensor
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import lower_bound, upper_bound
 from dialects.symbolic.symbol import Symbol
@@ -141,7 +141,7 @@ class _Packer:
         ranges = [_range(e, self.extents) for e in read.map]
         if None in ranges:
             return None
-        shape = _shape(read.value)
+        shape = shape_of(read.value)
         axes: list[Axis] = []
         map_: list[Expr] = []
         at: list[Expr] = []
@@ -261,18 +261,13 @@ def _renamed(copy: NestOp, map_: Sequence[Expr]) -> list[Expr]:
 def _symbols(copy: NestOp) -> set[Symbol]:
     """The size symbols of a copy."""
     exprs = [a.extent for a in copy.axes] + [e for m in copy.input_maps for e in m]
-    exprs += [e for v in [*copy.inputs, *copy.results] for e in _shape(v)]
+    exprs += [e for v in [*copy.inputs, *copy.results] for e in shape_of(v)]
     return set[Symbol]().union(*(e.symbols for e in exprs)) - {a.name for a in copy.axes}
 
 
 def _range(expr: Expr, extents: Mapping[Symbol, Expr]) -> tuple[Expr, Expr] | None:
     low, high = lower_bound(expr, extents), upper_bound(expr, extents)
     return None if low is None or high is None else (low, high)
-
-
-def _shape(value: SSAValue) -> tuple[Expr, ...]:
-    assert isinstance(value.type, TensorType)
-    return value.type.shape
 
 
 def _label(constant: ConstantOp) -> str:

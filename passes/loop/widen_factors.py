@@ -24,7 +24,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from dialects.loop import EmptyOp, NestOp, ViewOp, YieldOp, scalar_type
-from dialects.strata.types import TensorType, f32, tensor
+from dialects.strata.types import f32, tensor, tensor_type
 from dialects.symbolic.size_products import product
 from dialects.text.syntax import set_location
 from passes.analyses.loop.kinds import is_contraction
@@ -48,14 +48,9 @@ class LoopWidenFactors(StrataPass):
             return
         for func in functions(module):
             for kept in _alike(func.body.block):
-                element = _type(kept[0]).element
+                element = tensor_type(kept[0]).element
                 if element in widened and any(map(_is_used_often, kept)):
                     _widen(kept)
-
-
-def _type(value: SSAValue) -> TensorType:
-    assert isinstance(value.type, TensorType)
-    return value.type
 
 
 # ---------------------------------------------------------------------- which tensors
@@ -129,7 +124,7 @@ def _uses(nest: NestOp, position: int) -> int:
 def _widen(values: Sequence[SSAValue]) -> None:
     nests = dict[NestOp, None]()
     for value in values:
-        type_ = _type(value)
+        type_ = tensor_type(value)
         wide = Rewriter.replace_value_with_new_type(value, tensor(f32, type_.shape))
         if isinstance(wide.owner, NestOp):
             nests[wide.owner] = None
