@@ -4,7 +4,7 @@ A frontend is a folder here, or a package outside that the entry point group `st
 names. Nothing lists them. It provides
 
     DESCRIPTION: str                                   one line for `list frontends`
-    def accepts(model: str) -> bool                    by the look of the name alone; reads nothing
+    def accepts(model: str) -> bool                    decides by the name; reads nothing
     def load_model(model: str, options: ImportOptions) -> ImportedModel
     def load_bytes(name: str, data: bytes, options: ImportOptions) -> ImportedModel
     def in_memory(model: object) -> MemoryModel | None
@@ -127,7 +127,9 @@ class Frontend(Protocol):
 
 
 def frontends(plugins: Sequence[ModuleType] = ()) -> dict[str, Frontend]:
-    """All frontends by name: the folders here, installed packages', and plugins that are one."""
+    """All frontends by name: the folders here, those of installed packages, and plugins that are
+    frontends.
+    """
     found = {m.name: cast(Frontend, importlib.import_module(f"{__name__}.{m.name}"))
              for m in pkgutil.iter_modules(__path__) if m.ispkg}
     for entry in entry_points(group=ENTRY_POINTS):
@@ -166,7 +168,8 @@ def _model(frontend: Frontend, found: Any) -> ImportedModel:
 
 
 def model_of(model: object) -> str | MemoryModel:
-    """A model as callers give it: a path, a MemoryModel, or an object that a frontend takes.
+    """Convert a model as callers give it: a path, a MemoryModel, or an object that a frontend
+    accepts.
 
     Raises TypeError for anything else.
     """
@@ -183,7 +186,7 @@ def model_of(model: object) -> str | MemoryModel:
 
 
 def describe(model: str | MemoryModel) -> dict[str, Any]:
-    """What a frontend can tell of a model without importing it. Raises StrataError."""
+    """Describe a model without importing it. Raises StrataError."""
     frontend = _frontend_of(str(model))
     data = model.data if isinstance(model, MemoryModel) else None
     return frontend.describe(str(model), data) if hasattr(frontend, "describe") else {}

@@ -53,7 +53,7 @@ def join(
     unnecessary, because results that both have in common need no operation. Raises Mismatch if
     they differ in type.
 
-    Single elements may differ in their numbers of dims: they get those of the one that has more.
+    If single elements differ in rank, the result has the higher rank.
     """
     then, otherwise = (_deepened(build, *pair) for pair in ((then, otherwise), (otherwise, then)))
     branches = (then, otherwise)
@@ -93,10 +93,11 @@ def _deepened(build: Builder, branch: Branch, other: Branch) -> Branch:
 def untaken(
     build: Builder, condition: Value, truth: bool, like: Branch, name: str, reason: str
 ) -> Branch:
-    """A branch that cannot be computed and must not be taken: if the condition is `truth`. Its
-    results are zeros with the types of the results of `like`, the other branch.
+    """Build a stand-in for the branch that is taken if the condition is `truth`, and that cannot be
+    computed. Taking it is an error at run time. Its results are zeros with the types of the results
+    of `like`, the other branch.
 
-    `reason`: the error of a run that takes it.
+    `reason`: the error message of a run that takes it.
     """
     with build.function(name) as frame:
         node, build.node = build.node, reason

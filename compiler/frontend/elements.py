@@ -30,7 +30,9 @@ class Element:
 
 
 def elements_of(ssa: SSAValue) -> list[Expr | Element]:
-    """The elements of a tensor of constant shape, as far as the operations before it tell."""
+    """The elements of a tensor of constant shape, as far as the operations that compute it show
+    them.
+    """
     op = ssa.owner
     if isinstance(op, ReshapeOp) and Element(op.x, 0).source_type.count.constant is not None:
         return elements_of(op.x)

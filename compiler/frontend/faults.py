@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("strata")
 MOST_WARNINGS = 5
 LEVEL = "graph"
-"""The level that an import makes, which its problems name."""
+"""The level that an import produces, which the problems name."""
 
 
 class Fault(Exception):
-    """A problem of the current node or tensor; a caller that knows its name adds it."""
+    """A problem of the current node or tensor. A caller that knows its name adds the name."""
 
     def __init__(self, what: str, hint: str = ""):
         super().__init__(what)
@@ -56,12 +56,12 @@ class Faults:
             self.problems.append(problem)
 
     def warn(self, what: str) -> None:
-        """Note what is wrong with the model and changes nothing of what it computes, once."""
+        """Note a mistake in the model that does not change what it computes, once."""
         if what not in self.warnings:
             self.warnings.append(what)
 
     def tell_warnings(self) -> None:
-        """Log what was noted, the first few."""
+        """Log the first few warnings."""
         for what in self.warnings[:MOST_WARNINGS]:
             log.warning("strata: %s: %s", self.file, what)
         if len(self.warnings) > MOST_WARNINGS:
@@ -69,7 +69,7 @@ class Faults:
                         len(self.warnings) - MOST_WARNINGS)
 
     def mark(self) -> tuple[int, frozenset[str]]:
-        """What `restore` needs to forget what is noted from here on."""
+        """A mark with which `restore` discards later problems."""
         return len(self.problems), frozenset(self.unknown)
 
     def restore(self, mark: tuple[int, frozenset[str]]) -> None:

@@ -4,10 +4,10 @@
 
     f.where(x > 0, x, alpha * f.expm1(x / alpha))
 
-Each function builds one operation of the `graph` dialect, whose docstring is its specification;
-`total` and `product` build one for each further term. Arithmetic, comparisons, casts and reshapes
-are operators and methods of Value (values.py). Numbers get the element type of the value beside
-them. All functions raise ShapeError if their operands do not fit.
+Each function builds one operation of the `graph` dialect, whose docstring is its specification.
+`total`, `product` and `any_of` build one for each operand after the first. Arithmetic, comparisons,
+casts and reshapes are operators and methods of Value (values.py). Numbers get the element type of
+the value beside them. All functions raise ShapeError if their operands do not fit.
 """
 
 from __future__ import annotations
@@ -76,17 +76,17 @@ def where(condition: Value, x: Operand, y: Operand) -> Value:
 
 def total(terms: Iterable[Value]) -> Value:
     """The sum of one or more values, added from the left."""
-    return reduce(lambda a, b: a + b, terms)
+    return reduce(lambda a, b: a + b, list(terms))
 
 
 def product(factors: Iterable[Value]) -> Value:
     """The product of one or more values, multiplied from the left."""
-    return reduce(lambda a, b: a * b, factors)
+    return reduce(lambda a, b: a * b, list(factors))
 
 
 def any_of(tests: Iterable[Value]) -> Value:
     """Whether one or more truth values hold anywhere, combined from the left."""
-    return reduce(lambda a, b: a | b, tests)
+    return reduce(lambda a, b: a | b, list(tests))
 
 
 def concat(parts: Iterable[Value], axis: int) -> Value:

@@ -1,7 +1,7 @@
 """Functions under construction: what a body knows about the enclosing functions.
 
-    %y = strata.if %c then @then else @else (%x)      the frame of @main, at hand again
-    strata.func @then(%x: ...)                        a frame in it, left before
+    %y = strata.if %c then @then else @else (%x)      the frame of @main, current again
+    strata.func @then(%x: ...)                        a frame inside it, finished before
 
 A value of an enclosing function becomes an argument of a body at its first use. A value with known
 contents is recreated instead, so that constants stay constants. A body sees captured values
@@ -65,9 +65,10 @@ def _distinct(wanted: str, taken: set[str]) -> str:
 class Frame:
     """One function. `sizes`: the symbols that are bound in it, unknown to its caller.
 
-    `step`: the symbol that a loop binds for it, below `trip` if that is known. `local`: what values
-    that are no operation's stand for here. `bound`: the sizes that the elements of tensors became
-    here; `elements`: those that were taken out of their tensors; `slices`: the bounds of slices.
+    `step`: the symbol that a loop binds for it, below `trip` if that is known. `local`: the SSA
+    values of constants and captured values in this function. `bound`: the sizes that the elements
+    of tensors became here; `elements`: those that were taken out of their tensors; `slices`: the
+    bounds of slices.
     """
 
     block: Block

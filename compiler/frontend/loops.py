@@ -2,7 +2,7 @@
 
 The loop-carried values are determined by building the body repeatedly until a fixed point:
 
-    the types   those of the first values; a dim that comes out another becomes a size of its own
+    the types   those of the initial values; a dim that changes becomes a size of its own
     untouched   values that the body passes on unchanged are loop-invariant
     counters    values that grow by a constant per call are known: i0 + 2*step
     the count   `while i < n` with a counter and a size gives a trip count
@@ -53,7 +53,7 @@ Body = Callable[[Expr, list[Value]], Turn]
 
 @dataclass
 class Loop:
-    """A loop to be built, and the knowledge about it.
+    """A loop to be built, and what is known about it.
 
     `trip`: how many calls at most, None for any number; `condition`: whether there is a first one,
     None for true. `fixed`: the carried values that never change; `open`: the carried dims, as
@@ -103,7 +103,7 @@ class Loop:
 
 
 def _objects(values: object) -> Array:
-    """An object array, also of a result that NumPy has made a scalar."""
+    """An object array, even if NumPy has returned a scalar."""
     return np.asarray(values, object)
 
 
@@ -119,7 +119,7 @@ def repeat(build: Builder, loop: Loop, body: Body) -> tuple[list[Value], list[Va
     The body is called several times. Raises Fault, or Skip if the body has a recorded problem.
     """
     if build.frame.loops >= MAX_LOOPS:
-        raise Fault(f"loops stand more than {MAX_LOOPS} deep in each other")
+        raise Fault(f"loops are nested more than {MAX_LOOPS} deep")
     while True:
         mark = build.mark()
         try:
@@ -306,11 +306,12 @@ def _finish(
     all_calls = loop.condition is None and going is None
     if all_calls and loop.trip is None:
         raise Fault("its condition is always true, and nothing limits the number of iterations")
-    told = {k: loop.count(k, loop.trip) for k in loop.rates if all_calls and loop.trip is not None}
-    carried = [k for k in loop.varying if k not in told]
+    counters = {k: loop.count(k, loop.trip) for k in loop.rates
+                if all_calls and loop.trip is not None}
+    carried = [k for k in loop.varying if k not in counters]
     captured = _close(build, attempt, carried, None if all_calls else _or_true(build, going))
     for place, k in reversed([*enumerate(loop.varying)]):
-        if k in told:
+        if k in counters:
             frame.block.erase_arg(frame.block.args[place])
     frame.arrange(captured)
     defines: list[Symbol] = []
@@ -321,7 +322,7 @@ def _finish(
         None if all_calls else flag(build, _or_true(build, loop.condition)),
         [build.ssa(loop.initial[k]) for k in carried], [build.ssa(v) for v in captured], types,
         defines)))
-    last = [v if k in loop.fixed else told[k] if k in told else next(results)
+    last = [v if k in loop.fixed else counters[k] if k in counters else next(results)
             for k, v in enumerate(loop.initial)]
     return last, list(results)
 

@@ -64,11 +64,13 @@ class NodeBase:
         self.build.require(low, values, high)
 
     def require_index(self, values: Value, size: Size) -> None:
-        """The same as `require` for indices into a dim; negative ones count from its end."""
+        """As `require`, for indices into a dim of this size; negative ones count from its end."""
         self.require(-Expr.of(size), values, size)
 
     def require_vectors(self, vectors: Value, sizes: Sequence[Size]) -> None:
-        """The same as `require_index` for entries of the last dim, one for each of `sizes`."""
+        """As `require_index`, for vectors of indices: entry k of the last dim indexes a dim of
+        `sizes[k]`.
+        """
         depth = (vectors.shape[-1].constant or 0) if vectors.rank else 0
         used = list(map(Expr.of, sizes[:depth]))
         if len(set(used)) == 1:

@@ -12,7 +12,7 @@ from dialects.symbolic.symbol import Symbol
 NO_LIMITS: Mapping[Symbol, Expr] = MappingProxyType({})
 _NONE: frozenset[Symbol] = frozenset()
 _FAR = 2**31 - 1
-"""Bounds from here on, or from minus this on, mean the end of the dim, as exporters write it."""
+"""Bounds of at least this magnitude mean the end of the dim: exporters write them so."""
 
 
 def at_least_zero(size: Expr) -> Expr:
@@ -34,8 +34,8 @@ def slice_bounds(
 ) -> tuple[Expr, Expr]:
     """First element and count of `start:end:step` of a dim, with ONNX's rules.
 
-    Both are right for every size from 0 up. `limits`: symbols that stay below something, as the
-    number of an iteration does.
+    Both are right for every size from 0 up. `limits`: upper bounds of symbols, such as the number
+    of an iteration.
     """
     begin, stop = (_from_front(e, size) for e in (start, end))
     if step > 0:

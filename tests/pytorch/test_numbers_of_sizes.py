@@ -111,7 +111,7 @@ def test_the_branches_that_were_exported_hold(name: str, is_file: bool, tmp_path
 
 
 def test_fixed_sizes_that_break_a_guard() -> None:
-    with pytest.raises(StrataError, match="break what the model was exported for"):
+    with pytest.raises(StrataError, match="violate a condition that the model was exported with"):
         compiler.compile(exported(GUARDED["larger"]), shapes={"given_a_0": [3, 11]}, cache="off")
 
 

@@ -17,7 +17,7 @@ from compiler.frontend.onnx.packed import packed_size
 from compiler.frontend.onnx.validate import subgraphs
 
 DEEPEST = 100
-"""Subgraphs within each other that are looked at."""
+"""The maximum nesting depth of subgraphs that are described."""
 
 
 def describe_file(name: str, data: bytes | None) -> dict[str, Any]:
@@ -52,7 +52,9 @@ def _operator(node: onnx.NodeProto) -> str:
 
 
 def _parameters(file: OnnxFile) -> dict[str, int]:
-    """Tensors, elements and bytes of initializers and constants, as their shapes say."""
+    """The number of tensors, elements and bytes of initializers and constants, according to their
+    shapes.
+    """
     sizes: list[tuple[int, int]] = []
     for tensor in _tensors(file.proto.graph):
         count = prod(tensor.dims)

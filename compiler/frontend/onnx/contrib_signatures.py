@@ -2,8 +2,8 @@
 
     Operator(input, optional?, any number*) -> output, optional? {attribute: type, needed: type!}
 
-Those of the standard domain are in its models, too: onnxruntime writes them there. The tests hold
-this table to the installed onnxruntime.
+onnxruntime also writes those of the standard domain into its models. The tests compare this table
+with the installed onnxruntime.
 """
 
 STANDARD = """

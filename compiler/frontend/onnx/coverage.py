@@ -19,9 +19,8 @@ _PLAIN = t.tensor(t.f32, (2, 2, 4, 4))
 
 @dataclass(frozen=True)
 class Coverage:
-    """One operator. `opsets`: the versions at which it is read; `own`: by an importer of ours.
-
-    `elements`: those that ONNX allows for its first input, of ours.
+    """One operator. `opsets`: the supported versions. `own`: whether Strata has an importer for it.
+    `elements`: Strata's element types that ONNX allows for its first input.
     """
 
     name: str
@@ -47,7 +46,7 @@ def opset_text(opsets: tuple[int, ...]) -> str:
 
 
 def covered() -> list[Coverage]:
-    """The operators of the standard domain that are read, then those of other domains, by name."""
+    """The supported operators of the standard domain, then those of other domains, by name."""
     functions, newest = Functions(onnx.ModelProto()), newest_opset()
     names = sorted({s.name for s in defs.get_all_schemas() if not s.domain})
     found: list[Coverage] = []
@@ -70,7 +69,9 @@ def _other(domain: str, name: str) -> Coverage:
 
 
 def _opsets(domain: str, name: str) -> tuple[int, ...]:
-    """The versions at which there is an importer that does not only refuse."""
+    """The versions for which there is an importer that does more than report why the operator is
+    not supported.
+    """
     found = ((v, find_importer(domain, name, v)) for v in range(1, _newest(domain) + 1))
     return tuple(v for v, importer in found if importer is not None and not _refuses(importer))
 
@@ -83,7 +84,7 @@ def _newest(domain: str) -> int:
 
 
 def _refuses(importer: OpImporter) -> bool:
-    """Whether it can only say why the operator is not read."""
+    """Whether an importer only reports why the operator is not supported."""
     return importer.__annotations__.get("return") == "NoReturn"
 
 
@@ -97,7 +98,9 @@ def _is_read(functions: Functions, name: str, version: int) -> bool:
 
 
 def _is_built_of_known(functions: Functions, name: str, inputs: int, version: int) -> bool:
-    """Whether a definition that depends on the node has only what is read, for a plain node."""
+    """Whether a definition that depends on the node consists of supported operators, for a node
+    without attributes.
+    """
     node = helper.make_node(name, [f"x{k}" for k in range(inputs)], ["y"])
     try:
         body = standard_body(node, version, [_PLAIN] * inputs, {})
@@ -108,7 +111,7 @@ def _is_built_of_known(functions: Functions, name: str, inputs: int, version: in
 
 
 def _elements(name: str, version: int, domain: str = "") -> tuple[str, ...]:
-    """What the first input may hold; of operators without one, what the first output may."""
+    """The element types of the first input, or of the first output if there is no input."""
     definition = find_definition(domain, name, version)
     assert definition is not None
     ports = definition.inputs or definition.outputs

@@ -23,7 +23,9 @@ from dialects.symbolic.expr import Expr
 def check_declared(
     infos: Iterable[onnx.ValueInfoProto], values: Mapping[str, object], faults: Faults
 ) -> None:
-    """Note every value whose element type is not the declared one; warn of shapes that differ."""
+    """Note every value whose element type differs from the declared one, and warn about shapes that
+    differ.
+    """
     for info in infos:
         value = values.get(info.name)
         if isinstance(value, Value) and info.type.HasField("tensor_type"):
@@ -31,19 +33,20 @@ def check_declared(
 
 
 def _check(info: onnx.ValueInfoProto, value: Value, faults: Faults) -> None:
-    declared, told = info.type.tensor_type, f"value '{info.name}' is {value.type.short}"
+    declared, found = info.type.tensor_type, f"value '{info.name}' is {value.type.short}"
     if declared.elem_type and not _is_element(declared.elem_type, value):
-        faults.add(f"{told}, but the model declares elements of {_type_name(declared.elem_type)}")
+        faults.add(f"{found}, but the model declares elements of {_type_name(declared.elem_type)}")
     if not declared.HasField("shape"):
         return
     sizes = [d.dim_value if d.dim_value > 0 else None for d in declared.shape.dim]
     if _conflict(value, sizes):
         shown = ", ".join("?" if size is None else str(size) for size in sizes)
-        faults.warn(f"{told}, as its node computes it; the model declares the shape [{shown}]")
+        faults.warn(f"{found}, as its node computes it; the model declares the shape [{shown}]")
 
 
 def _conflict(value: Value, sizes: Sequence[int | None]) -> bool:
-    """Whether the shapes cannot be one. Next to open sizes exporters write wrong ranks, too."""
+    """Whether the shapes contradict each other. Exporters also write wrong ranks beside open sizes.
+    """
     if len(sizes) != value.rank:
         return None not in sizes
     return any(size is not None and certainly_differ(own, Expr.of(size))

@@ -20,13 +20,13 @@ from dialects.strata.mapped import READ_WHOLE
 from dialects.strata.types import Array
 
 _DIGITS = 100
-"""More than any number of bytes has; Python refuses to read thousands."""
+"""The maximum number of digits of a byte count; Python refuses to parse thousands of digits."""
 
 
 def map_file(path: Path) -> mmap.mmap | bytes:
     """The bytes of a file: read, or mapped read-only where it is larger than `READ_WHOLE`.
 
-    A mapped file that somebody cuts short ends the process where it is touched next. Raises
+    If a mapped file is truncated, the next access ends the process. Raises
     OSError.
     """
     with path.open("rb") as file:
@@ -44,7 +44,8 @@ class ExternalFiles:
         default_factory=dict[Path, "mmap.mmap | bytes"])
 
     def read(self, tensor: onnx.TensorProto, element: Attribute, count: int) -> Array:
-        """`count` elements, a view if possible. Raises Fault for every way a reference can lie."""
+        """`count` elements, a view if possible. Raises Fault for every kind of invalid reference.
+        """
         entries = {e.key: e.value for e in tensor.external_data}
         data = self._map(entries.get("location", ""))
         size = packed_size(element, count)
@@ -89,5 +90,5 @@ class ExternalFiles:
 def _bytes(entries: dict[str, str], key: str, default: int) -> int:
     text = entries.get(key, str(default))
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
-        raise Fault(f"its external data has {key} '{text[:80]}', which is no number of bytes")
+        raise Fault(f"its external data has {key} '{text[:80]}', which is not a number of bytes")
     return int(text)

@@ -39,7 +39,7 @@ class Functions:
         return {(normalize(f.domain), f.name, f.overload): f for f in self.model.functions}
 
     def defined_twice(self) -> list[tuple[str, str]]:
-        """Domain and name of functions that the model has more than one of."""
+        """The domains and names of functions that the model defines more than once."""
         count = Counter((normalize(f.domain), f.name, f.overload) for f in self.model.functions)
         return [(domain, name) for (domain, name, _), times in count.items() if times > 1]
 
@@ -50,11 +50,11 @@ class Functions:
     def defined(self, domain: str, op_type: str, version: int) -> bool:
         """Whether ONNX defines the operator by operators that can be imported.
 
-        What a definition that depends on input types will hold is known only when it is made.
+        The contents of a definition that depends on input types are known only once it is built.
         """
         key = (domain, op_type, version)
         if key not in self.known:
-            self.known[key] = False  # while its own definition is looked at
+            self.known[key] = False  # while its own definition is examined
             self.known[key] = self._importable(domain, op_type, version)
         return self.known[key]
 
@@ -135,7 +135,7 @@ def _dims(type_: TensorType) -> list[int | str]:
 
 
 def opsets_of(function: onnx.FunctionProto) -> dict[str, int]:
-    """Domain -> version, as the function's body means its operators."""
+    """Domain -> opset version that the function's body uses."""
     return {normalize(o.domain): o.version for o in function.opset_import}
 
 

@@ -1,4 +1,4 @@
-"""Operators that are made of several: halves are computed in f32 between these, and rounded once.
+"""Operators that are composed of several: halves are computed in f32, and rounded once at the end.
 
 A square leaves the range of f16 where its root does not: the norm of [300, 400] is 500.
 """

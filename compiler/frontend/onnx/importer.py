@@ -7,7 +7,7 @@ operation carries the name of the node that it comes from.
 Problems are collected and raised together: first those that validation finds, then those of nodes
 whose shapes or attributes contradict themselves. Nodes that depend on a bad node are skipped.
 
-A name that a subgraph does not define is one of the graphs around it. Where the subgraph became a
+A name that a subgraph does not define belongs to an enclosing graph. Where the subgraph became a
 function of its own, it sees that value through a view (compiler/frontend/frames.py).
 """
 
@@ -93,7 +93,7 @@ def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedM
     types, constants = inputs.types(), inputs.constants()
     faults.raise_any()
     importer = _Importer(file, functions, faults, types, constants, inputs.structured)
-    fixed = bool(options.shapes or options.dims)  # what is declared holds for other sizes then
+    fixed = bool(options.shapes or options.dims)  # the declarations hold for other sizes then
     mark_defaults(importer.module, _defaults(file.proto, given))
     module = importer.run(validation.sorted_nodes,
                           () if fixed else (*graph.output, *graph.value_info))
@@ -102,7 +102,7 @@ def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedM
 
 
 def _defaults_replaced(model: onnx.ModelProto, options: ImportOptions) -> set[str]:
-    """The inputs with a default that options name: these are inputs, or have other contents.
+    """The inputs with a default that the options name. They stay inputs, or get other contents.
 
     An initializer of an input's name is its default from IR version 4 on, and a constant before
     (ONNX, IR.md). The others stay constants, with which weights can be packed and folded.
@@ -111,7 +111,7 @@ def _defaults_replaced(model: onnx.ModelProto, options: ImportOptions) -> set[st
 
 
 def _defaults(model: onnx.ModelProto, given: Container[str]) -> dict[str, Sequence[int]]:
-    """The shapes of the inputs with a default that are constants here."""
+    """The shapes of the inputs whose default makes them constants."""
     inputs = {i.name for i in model.graph.input} if model.ir_version >= 4 else set[str]()
     return {t.name: t.dims for t in model.graph.initializer
             if t.name in inputs and t.name not in given}
@@ -129,7 +129,7 @@ class Scope:
     """What names mean inside a graph, or inside one call of a function.
 
     `weights`: the tensors that its graph has, with the place of their bytes in the file.
-    `around`: the scope of the graph around, in which names are looked up that this one lacks.
+    `around`: the scope of the enclosing graph, in which names are looked up that this one lacks.
     """
 
     opsets: Mapping[str, int]
@@ -219,7 +219,7 @@ class _Importer:
             return self._import_node(path, node, inputs, scope)
         except (Fault, ShapeError) as error:
             if isinstance(error, UnknownValue):
-                self.faults.unknown |= self._inputs_behind(error.value)
+                self.faults.unknown |= self._inputs_of(error.value)
             what, hint = (error.what, error.hint) if isinstance(error, Fault) else (str(error), "")
             self.faults.add(f"{node.op_type}: {what}", path, LEVEL, hint)
         except Skip:
@@ -265,9 +265,8 @@ class _Importer:
         self, path: str, scope: Scope, label: str, graph: onnx.GraphProto,
         inputs: Sequence[AnyValue],
     ) -> list[AnyValue]:
-        """The outputs of a graph on these inputs, in the function at hand.
-
-        Raises Skip when one of them has a problem, which is noted then.
+        """The outputs of a graph on these inputs, built in the current function. Raises Skip if one
+        of them has a problem, after noting it.
         """
         if len(inputs) != len(graph.input):
             raise Fault(f"its {label} takes {len(graph.input)} inputs, not {len(inputs)}")
@@ -294,7 +293,8 @@ class _Importer:
         attributes: Mapping[str, AttributeProto],
     ) -> Sequence[AnyValue | Missing]:
         """The results of a function's nodes on these inputs."""
-        opsets = {**self.scope.opsets, **opsets_of(function)}  # some of ONNX's own name not all
+        # not all of ONNX's own functions list every domain that they use
+        opsets = {**self.scope.opsets, **opsets_of(function)}
         scope = Scope(opsets, self.build.frame, path, call_attributes(function, attributes))
         padded = [*inputs, *[None] * (len(function.input) - len(inputs))]
         scope.values = dict(zip(function.input, padded, strict=False))
@@ -310,7 +310,7 @@ class _Importer:
             return Missing()
 
     # ------------------------------------------------------------------ values
-    def _inputs_behind(self, value: Value) -> set[str]:
+    def _inputs_of(self, value: Value) -> set[str]:
         """The inputs of the model that a value is computed from."""
         found, open_ = set[str](), [self.build.frame.source(value)]
         while open_:
@@ -368,11 +368,11 @@ def _without_spans(graph: onnx.GraphProto) -> dict[str, tuple[Tensor, Span | Non
 
 
 def _tensors_only(inputs: Sequence[AnyValue | None]) -> list[Value | None]:
-    """The inputs of an operator that takes nothing else. Raises Fault."""
+    """The inputs of an operator that takes tensors only. Raises Fault for others."""
     tensors: list[Value | None] = []
     for k, value in enumerate(inputs):
         if value is not None and not isinstance(value, Value):
-            raise Fault(f"its input {k} is no tensor, but a {form_of(value).kind}")
+            raise Fault(f"its input {k} is not a tensor, but a {form_of(value).kind}")
         tensors.append(value)
     return tensors
 

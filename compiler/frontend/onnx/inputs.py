@@ -30,7 +30,9 @@ from dialects.symbolic.expr_syntax import expr_of
 from dialects.symbolic.symbol import Symbol
 
 _UNNAMED = re.compile(r"[-+?*.\d]*", re.ASCII)
-"""What models write for a dim that has no name: nothing, `?`, `-1`. It may differ each time."""
+"""What models write for a dim without a name: nothing, `?`, or `-1`. Such dims may differ from each
+other.
+"""
 
 Declared = list["int | str"]
 """The sizes of one input, an integer or a name each."""
@@ -49,13 +51,13 @@ class Inputs:
     """The inputs that are no tensors."""
 
     taken: set[str] = field(init=False)
-    """The names of sizes: the model's own, and those that we give."""
+    """The names of sizes: the model's own, and new ones."""
 
     def __post_init__(self) -> None:
         self.taken = {d.dim_param for i in self.infos for d in _shape_of(i.type)}
 
     def types(self) -> dict[str, TensorType]:
-        """The type of every input that has one; every fault of inputs and options is noted."""
+        """The type of every tensor input. Faults of inputs and options are noted."""
         self._read_shapes()
         self._read_dims()
         types: dict[str, TensorType] = {}
@@ -75,7 +77,7 @@ class Inputs:
         return types
 
     def _parts(self, info: onnx.ValueInfoProto) -> dict[str, TensorType]:
-        """The tensors that a sequence or an optional is."""
+        """The tensors that represent a sequence or an optional."""
         try:
             form, parts = self._structure(info.name, info.type)
         except Fault as fault:
@@ -93,7 +95,7 @@ class Inputs:
         content = type_.sequence_type.elem_type if type_.HasField("sequence_type") else type_
         declared = content.tensor_type
         if not declared.HasField("shape"):
-            raise Fault("nothing says how many dims its tensors have",
+            raise Fault("the number of dims of its tensors is not declared",
                         "declare the shape of the sequence's elements, with open sizes")
         element, rank = element_type(declared.elem_type), len(declared.shape.dim)
         if content is type_:
@@ -184,7 +186,7 @@ class Inputs:
                                     f"{self.replaced[size]}")
 
     def _own_sizes(self, info: onnx.ValueInfoProto) -> Declared:
-        """The model's own; one that it leaves open gets a name from the input and the dim."""
+        """The model's own name; a dim without one is named after the input and the dim."""
         sizes: Declared = []
         for k, dim in enumerate(info.type.tensor_type.shape.dim):
             if not _UNNAMED.fullmatch(dim.dim_param):
@@ -213,7 +215,9 @@ class Inputs:
         return Expr.size(size) if derived is None else derived
 
     def _derived(self, text: str) -> Expr | None:
-        """A size that the model writes as an expression of sizes that stand alone elsewhere."""
+        """A size that the model writes as an expression of sizes that occur by themselves
+        elsewhere.
+        """
         try:
             parsed = expr_of(text)
         except ValueError:

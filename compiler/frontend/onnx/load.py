@@ -1,6 +1,6 @@
-"""Read an ONNX file: checked, memory-mapped, its weights left where they are.
+"""Reads an ONNX file: it is checked and memory-mapped, and its weights stay in it.
 
-Every way in which a file can fail to be a model ends as StrataError with the file's name.
+A file that is not a valid model raises StrataError, with the file's name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from compiler.frontend.onnx.wire import Span, split_weights
 from dialects.strata.types import Array, dtype_of
 
 SIZE_LIMIT = 2**31
-"""Bytes that a protobuf message may have."""
+"""The maximum number of bytes of a protobuf message."""
 
 
 @dataclass
@@ -67,8 +67,8 @@ class OnnxFile:
     def dense(self, tensor: onnx.SparseTensorProto) -> Array:
         """A sparse tensor's array: zeros, but for the values at their indices.
 
-        These count elements, or are a row of indices each. Raises Fault for what does not fit, and
-        for more elements than a model's file could hold.
+        Indices are positions of elements in row-major order, or one row of indices each. Raises
+        Fault for what does not fit, and for more elements than a model's file could hold.
         """
         shape, values = tuple(tensor.dims), self.tensor(tensor.values)
         indices = self.tensor(tensor.indices).astype(np.int64)
@@ -125,7 +125,7 @@ def parse(path: Path, data: mmap.mmap | bytes) -> OnnxFile:
 
 
 def _texts(proto: onnx.ModelProto) -> Iterator[object]:
-    """All the names that importing reads."""
+    """All names that the import reads."""
     graph = proto.graph
     for imported in chain(proto.opset_import, *[f.opset_import for f in proto.functions]):
         yield imported.domain

@@ -25,7 +25,7 @@ from dialects.symbolic.expr import Expr, Size
 def as_written(number: float) -> float:
     """The shortest decimal that f32 stores as this number: 0.2, not 0.200000003.
 
-    To f32 and smaller both are the same number.
+    In f32 and narrower types both are the same number.
     """
     return float(str(np.float32(number)))
 
@@ -68,7 +68,7 @@ class Node(NodeBase):
         return bool(self.integer(name, int(default)))
 
     def real(self, name: str, default: float = 0.0) -> float:
-        """A float, which attributes have in f32; a default is in f32, too."""
+        """A float attribute or its default, both of which are f32 in ONNX."""
         found = self._attribute(name, AttributeProto.FLOAT)
         return self._read_float(default if found is None else found.f)
 
@@ -108,9 +108,8 @@ class Node(NodeBase):
     def run(
         self, name: str, label: str, inputs: Sequence[AnyValue] = ()
     ) -> list[AnyValue]:
-        """The outputs of the subgraph that an attribute holds, imported into the function at hand.
-
-        Raises Fault or Skip, as soon as all problems in it are noted.
+        """The outputs of the subgraph that an attribute holds, imported into the current function.
+        Raises Fault or Skip, after all problems in it are noted.
         """
         return self.run_graph(label, self.graph(name), inputs)
 

@@ -19,7 +19,7 @@ from compiler.frontend.onnx.contrib_signatures import MICROSOFT, STANDARD
 
 
 class Definition(Protocol):
-    """What is used of `onnx.defs.OpSchema`, whose type stubs leave functions out."""
+    """The used part of `onnx.defs.OpSchema`, whose type stubs lack some functions."""
 
     since_version: int
     min_input: int
@@ -46,9 +46,9 @@ class Schema:
     """One operator at one opset version."""
 
     since: int
-    inputs: range  # how many may be given
+    inputs: range  # allowed numbers
     outputs: range
-    optional: tuple[bool, ...]  # per declared input, the last one standing for all further ones
+    optional: tuple[bool, ...]  # per declared input; the last one also holds for all further ones
     attributes: dict[str, int]  # name -> AttributeProto.AttributeType
     needed: frozenset[str]  # attributes without a default
 
@@ -71,7 +71,7 @@ def normalize(domain: str) -> str:
 def find_schema(domain: str, op_type: str, version: int) -> Schema | None:
     """The operator's schema at an opset version; None when there is none.
 
-    A deprecated operator still means what it meant.
+    A deprecated operator keeps its last meaning.
     """
     schema = find_definition(domain, op_type, version)
     if schema is None:
@@ -89,7 +89,7 @@ def find_schema(domain: str, op_type: str, version: int) -> Schema | None:
 @cache
 def find_definition(domain: str, op_type: str, version: int) -> Definition | None:
     """The operator's own definition in the onnx package."""
-    if not 0 < version < 2**31:  # which the package could not even look for
+    if not 0 < version < 2**31:  # for which the package's lookup fails
         return None
     try:
         return cast(Definition, defs.get_schema(op_type, version, domain))
@@ -131,5 +131,5 @@ def _counts(ports: Sequence[str]) -> range:
 
 
 def attribute_kind(kind: int) -> str:
-    """`int`, `floats`, ...: the name of an attribute type for people."""
+    """The name of an attribute type for messages: `int`, `floats`, ..."""
     return onnx.AttributeProto.AttributeType.Name(kind).lower()

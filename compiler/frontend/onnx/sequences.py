@@ -45,8 +45,8 @@ class Items:
         """The number of dims of all of them; None where there are none. Raises Fault."""
         ranks = {v.rank for v in self.items}
         if len(ranks) > 1:
-            raise Fault("its sequence holds tensors of different numbers of dims, which cannot be "
-                        "followed where only a run knows the position or the length")
+            raise Fault("its sequence holds tensors of different numbers of dims, which is not "
+                        "supported where a position or the length is known only at run time")
         return ranks.pop() if ranks else None
 
 
@@ -74,8 +74,9 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class Optional:
-    """Perhaps a tensor or a sequence; `content` is None where nothing is known of it but that it
-    is not there."""
+    """A tensor or a sequence that may be missing. `content` is None if it is known to be missing
+    and nothing else is known.
+    """
 
     present: Value
     content: Value | Items | Run | None
@@ -94,7 +95,7 @@ VALUES = (Value, Items, Run, Optional, Texts)
 
 
 def view(frame: Frame, value: AnyValue) -> AnyValue:
-    """A value of a function around, as the function of the frame sees it."""
+    """The frame's view of a value of an enclosing function."""
     match value:
         case Value():
             return frame.view(value)
@@ -127,7 +128,7 @@ class Form:
 
     @property
     def text(self) -> str:
-        """`items 3`, `run`, `optional run`: what a module says of its inputs and outputs."""
+        """The text that a module keeps for an input or output: `items 3`, `run`, `optional run`."""
         match self.kind:
             case "items":
                 return f"items {self.count}"
@@ -137,7 +138,7 @@ class Form:
                 return self.kind
 
     def names(self, name: str) -> list[str]:
-        """The names of the tensors that the value of a name is."""
+        """The names of the tensors that represent a value of this name."""
         match self.kind:
             case "tensor" | "texts":
                 return [name]
@@ -203,7 +204,7 @@ def _text(form: Form) -> str:
 
 
 def tensors(build: Builder, value: AnyValue, form: Form) -> list[Value]:
-    """The tensors of a value, written in a form that it can have."""
+    """The tensors that represent a value in a given form, which it must be able to have."""
     match value:
         case Value():
             return [value]
@@ -242,7 +243,7 @@ def empty(build: Builder, element: Attribute, rank: int) -> Value:
 
 
 def whole(form: Form, parts: Iterator[Value]) -> AnyValue:
-    """The value that tensors of this form are."""
+    """The value that tensors of this form represent."""
     match form.kind:
         case "tensor":
             return next(parts)
@@ -270,7 +271,7 @@ def at_run(build: Builder, value: Items | Run, rank: int | None = None) -> Run:
         return value
     rank = value.rank if value.items else rank
     if rank is None:
-        raise Fault("its sequence is empty, and nothing tells the number of dims of its tensors")
+        raise Fault("its sequence is empty, and the number of dims of its tensors is unknown")
     if not value.items:
         return Run(empty(build, value.element, 1), constant(build, np.zeros((0, rank), np.int64)))
     rows = [shape_row(build, v) for v in value.items]
@@ -302,7 +303,7 @@ class Forms:
         return Forms([form_of(v) for v in values])
 
     def learn(self, others: Forms) -> bool:
-        """Take those that both can have; whether one changed. Raises Fault."""
+        """Change each form to the common one; returns whether one changed. Raises Fault."""
         news = [a if a.kind == b.kind in ("tensor", "texts") else common(a, b)
                 for a, b in zip(self.forms, others.forms, strict=True)]
         changed, self.forms = news != self.forms, news
@@ -313,13 +314,13 @@ class Forms:
 
     @property
     def places(self) -> list[range]:
-        """Where the tensors of each value stand among those of all."""
+        """The positions of each value's tensors among all tensors."""
         ends = list(accumulate(form.width for form in self.forms))
         return [range(end - f.width, end) for f, end in zip(self.forms, ends, strict=True)]
 
     @property
     def ranks(self) -> set[tuple[int, int]]:
-        """The dims, as (place of a tensor, dim), that are numbers of dims: of `shapes`."""
+        """The dims, as (tensor, dim), whose size is a rank: the second dim of every `shapes`."""
         return {(places[-1], 1) for places, form in zip(self.places, self.forms, strict=True)
                 if "run" in (form.kind, form.inner and form.inner.kind)}
 

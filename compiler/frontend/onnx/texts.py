@@ -1,9 +1,9 @@
 """Strings that models only move: labels that are gathered, names that pass through.
 
-    Gather(["cat", "dog"], argmax)    ->    Gather([0, 1], argmax) of a table that says what 0 is
+    Gather(["cat", "dog"], argmax)    ->    Gather([0, 1], argmax) with a table of strings
 
 A tensor of strings is one of i64, the places of its strings in the model's table. Equal strings
-have one place, so that they can be compared. What computes on the letters is refused by name.
+have one place, so that they can be compared. Operators that compute on characters are refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOVED: dict[str, tuple[Sequence[int], bool]] = {
     "ScatterElements": ((0, 2), True), "ScatterND": ((0, 2), True),
     "Shape": ((0,), False), "Size": ((0,), False), "Equal": (ALL, False),
 }
-"""Operator -> which inputs may be strings, and whether its results are such then."""
+"""Operator -> the inputs that may be strings, and whether its results are strings then."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ def moved(
     places, stay = MOVED.get(op_type, ((), False))
     if any(isinstance(v, Texts) and k not in places for k, v in enumerate(inputs)):
         raise Fault("it computes on strings, which can only be moved and compared",
-                    "leave what reads or makes texts out of the model, before or after it")
+                    "run the operators that read or make texts before or after the model")
     if stay and any(isinstance(v, Value) for k, v in enumerate(inputs) if k in places):
         raise Fault("some of its inputs are strings, and some are not")
     results = importer([v.places if isinstance(v, Texts) else v for v in inputs])

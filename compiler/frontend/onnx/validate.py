@@ -29,7 +29,7 @@ Around = tuple[set[str], ...]
 MAX_DEPTH = 64
 """The maximum nesting depth of functions and subgraphs."""
 MAX_NODES = 200_000
-"""Nodes after all calls of functions have become their bodies, at most."""
+"""The maximum number of nodes with all function calls inlined."""
 
 
 def node_name(node: onnx.NodeProto, index: int) -> str:
@@ -48,7 +48,7 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def labelled_subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
-    """Each with its label in paths: `then`, `else`, `body`."""
+    """Each graph with its label in paths: `then`, `else`, `body`."""
     for attribute in node.attribute:
         label = attribute.name.removesuffix("_branch")
         if attribute.type == onnx.AttributeProto.GRAPH:
@@ -59,7 +59,7 @@ def labelled_subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphPr
 
 @dataclass(frozen=True)
 class Extent:
-    """The number of nodes once calls have become bodies, and how deep they stand in each other."""
+    """The number of nodes with all calls inlined, and their nesting depth."""
 
     nodes: int = 0
     depth: int = 0
@@ -107,8 +107,8 @@ class Validation:
                             f"({newest})", hint="install a newer onnx or export an older opset")
         for domain, version in opsets.items():
             if version < 1:
-                self.faults.add(f"opset {version} of domain '{domain or 'ai.onnx'}' is no version; "
-                                "they count from 1")
+                self.faults.add(f"opset {version} of domain '{domain or 'ai.onnx'}' is not a "
+                                "version: versions count from 1")
         return opsets
 
     def _check_operators(
@@ -117,7 +117,7 @@ class Validation:
     ) -> Extent:
         """Check every node's operator and, where there is a schema, the node against it.
 
-        `calls`: the functions that are being looked into. Returns what the nodes amount to.
+        `calls`: the functions that are being checked. Returns the extent of the nodes.
         """
         total = Extent()
         for name, node in named:
@@ -145,10 +145,12 @@ class Validation:
         return self.extents.get(name, Extent())
 
     def _check_extent(self, extent: Extent) -> None:
-        """A few functions that call each other may amount to more than any machine can hold."""
+        """Note calls that are nested too deep, or that would inline to too many nodes: a few
+        functions that call each other can exceed any memory.
+        """
         if extent.depth > MAX_DEPTH:
-            self.faults.add(f"functions and subgraphs stand more than {MAX_DEPTH} deep in each "
-                            "other", hint="inline them before the export")
+            self.faults.add(f"functions and subgraphs are nested more than {MAX_DEPTH} deep",
+                            hint="inline them before the export")
         if extent.nodes > MAX_NODES:
             self.faults.add(f"with all functions inlined the model has {extent.nodes} nodes; at "
                             f"most {MAX_NODES} are taken")
@@ -165,7 +167,7 @@ class Validation:
             self.faults.warn(f"it has operators of domain '{domain}', and does not import that; "
                              f"version {version} is taken")
         elif domain not in opsets:
-            self.faults.add("the model says of no opset how its own operators are meant")
+            self.faults.add("the model imports no opset of the standard domain")
         if schema is not None:
             self._check_signature(name, node, schema)
         elif not domain:  # of other domains ONNX may know nothing
@@ -235,7 +237,7 @@ class Validation:
         results = [o for n in graph.node for o in n.output if o]
         seen: set[str] = set()
         for name in sorted(w for w, times in Counter(weights).items() if times > 1):
-            self.faults.warn(f"initializer '{name}' is there more than once; the last one counts")
+            self.faults.warn(f"initializer '{name}' is given more than once; the last one is used")
         for name in (*inputs, *dict.fromkeys(weights), *results):
             if name in seen:
                 self.faults.add(f"value '{name}' is defined more than once", path.rstrip("/"))
@@ -247,7 +249,7 @@ class Validation:
         order = _order(waits)
         if len(order) < len(named):
             cycle = _cycle(waits, set(range(len(named))) - set(order))
-            self.faults.add(f"nodes depend on each other in a circle: "
+            self.faults.add(f"nodes depend on each other in a cycle: "
                             f"{some_of([path + named[k][0] for k in cycle], 10)}",
                             path + named[cycle[0]][0])
 
@@ -263,13 +265,13 @@ def weight_names(graph: onnx.GraphProto) -> set[str]:
 
 
 def defined_names(graph: onnx.GraphProto) -> set[str]:
-    """The names that a graph itself gives a meaning."""
+    """The names that a graph defines."""
     names = {i.name for i in graph.input} | weight_names(graph)
     return names | {o for n in graph.node for o in n.output if o}
 
 
 def free_names(graph: onnx.GraphProto) -> set[str]:
-    """The names that a graph uses and does not define: they are those of graphs around it."""
+    """The names that a graph uses and does not define, which belong to enclosing graphs."""
     used = {o.name for o in graph.output}
     for node in graph.node:
         used |= _used_names(node)
@@ -296,7 +298,9 @@ def in_order(graph: onnx.GraphProto) -> NamedNodes:
 
 
 def _order(waits: Sequence[set[int]]) -> list[int]:
-    """Indices, each after all that it waits for, else ascending; those in cycles are left out."""
+    """Indices, each after those that it depends on, otherwise ascending. Those in cycles are left
+    out.
+    """
     if all(not w or max(w) < k for k, w in enumerate(waits)):
         return list(range(len(waits)))
     users: list[list[int]] = [[] for _ in waits]
@@ -316,7 +320,7 @@ def _order(waits: Sequence[set[int]]) -> list[int]:
 
 
 def _cycle(waits: Sequence[set[int]], stuck: set[int]) -> list[int]:
-    """One cycle among nodes that all wait for others of them."""
+    """One cycle among nodes that all depend on others of them."""
     path: list[int] = [min(stuck)]
     while True:
         following = min(waits[path[-1]] & stuck)

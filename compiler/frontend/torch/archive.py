@@ -104,7 +104,7 @@ class Archive:
         root = next((n.removesuffix("archive_format") for n in entries
                      if n.endswith("archive_format")), None)
         if root is None:
-            raise StrataError(f"{name} is no archive of torch.export.save", [Problem(
+            raise StrataError(f"{name} is not an archive of torch.export.save", [Problem(
                 "it has no entry 'archive_format'", hint="older files must be written again")])
         return Archive(name, whole, entries, root)
 
@@ -162,7 +162,7 @@ class Archive:
                 f"weight '{name}' is pickled, and more than a tensor: {first}",
                 hint="save the model with plain tensors as its weights")]) from None
         if not isinstance(found, torch.Tensor):
-            raise StrataError(f"{self.name}: weight '{name}' is no tensor")
+            raise StrataError(f"{self.name}: weight '{name}' is not a tensor")
         return found
 
 

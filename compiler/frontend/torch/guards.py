@@ -46,7 +46,7 @@ def check_guards(found: Sequence[Relation], faults: Faults) -> list[Relation]:
         if a is None or b is None:
             undecided.append(Relation(left, relation, right, guard))
         elif a != b and not (relation == "<=" and a < b):
-            faults.add(f"the sizes break what the model was exported for: {guard}",
+            faults.add(f"the sizes violate a condition that the model was exported with: {guard}",
                        hint="give other sizes, or export the model with sizes like these")
     return undecided
 

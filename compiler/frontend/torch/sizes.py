@@ -49,7 +49,7 @@ class Sizes:
             return Expr.of(int(expr))
         if expr.is_Symbol:
             if str(expr).startswith(("u", "zuf")):
-                raise Fault(f"it depends on the size {expr}, which only the data tell",
+                raise Fault(f"it depends on the size {expr}, which depends on the data",
                             "sizes must follow from the shapes of the inputs")
             return self.symbol(str(expr))
         if kind == "Pow" and expr.exp.is_Integer and expr.exp >= 0:

@@ -182,7 +182,7 @@ def save_external(location: str, **entries: str) -> None:
     ("absent.bin", {}, "does not exist"), ("short.bin", {"length": "48"}, "beyond the end"),
     ("short.bin", {"length": "40"}, "has 40 bytes"), ("../secret.bin", {}, "outside"),
     ("/etc/hostname", {}, "outside"), ("link.bin", {}, "outside"), ("", {}, "names no file"),
-    ("good.bin", {"offset": "8"}, "bytes"), ("good.bin", {"offset": "-4"}, "no number of bytes"),
+    ("good.bin", {"offset": "8"}, "bytes"), ("good.bin", {"offset": "-4"}, "not a number of bytes"),
     ("folder", {}, "does not exist"), ("sub/../../secret.bin", {}, "outside"),
 ])
 @pytest.mark.parametrize(("command", "option"), COMMANDS)

@@ -290,7 +290,7 @@ def test_faults_in_bodies_have_paths_and_come_at_once():
     ("a = Nonsense(x)", "Nonsense"),
     ("a = Relu(nowhere)", "value 'nowhere', which nothing defines"),
     ("a = Relu(x) a = Neg(x)", "value 'a' is defined more than once"),
-    ("p = Relu(q) q = Relu(p) a = Neg(q)", "depend on each other in a circle"),
+    ("p = Relu(q) q = Relu(p) a = Neg(q)", "depend on each other in a cycle"),
     ("p = Relu(x)", "output 'a' is defined by no node"),
 ])
 def test_validation_looks_into_subgraphs(body: str, message: str):

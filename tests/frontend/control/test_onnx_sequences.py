@@ -245,10 +245,10 @@ def test_optionals_that_only_a_run_knows():
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("g (float[n] x) => (y) { s = SequenceConstruct(x) y = Relu(s) }", "is no tensor"),
+    ("g (float[n] x) => (y) { s = SequenceConstruct(x) y = Relu(s) }", "is not a tensor"),
     ("g (float[n] x) => (y) { k = Constant<value_int = 3>() s = SequenceConstruct(x) "
      "y = SequenceAt(s, k) }", "position 3 is outside of its sequence of 1"),
-    ("g (float[n] x) => (y) { y = SequenceLength(x) }", "its input is no sequence"),
+    ("g (float[n] x) => (y) { y = SequenceLength(x) }", "its input is not a sequence"),
     ("g (float[n] x, int64 k) => (y) { z = Reshape(x, k1) s = SequenceConstruct(x, z) "
      "y = SequenceAt(s, k) }", "different numbers of dims"),
     ("g (float[n] x) => (y) { s = SequenceEmpty() y = ConcatFromSequence<axis = 0>(s) }",

@@ -46,7 +46,7 @@ def test_the_last_of_equal_initializers_counts(caplog: pytest.LogCaptureFixture)
                        [value_info("x", np.float32, [2, 3])], ["y"], {"w": X[0]})
     model.graph.initializer.append(numpy_helper.from_array(X[1], "w"))
     assert_close(run_imported(imported(model), {"x": X}), run_reference(model, {"x": X}), 1e-6)
-    assert "initializer 'w' is there more than once" in warnings(caplog)
+    assert "initializer 'w' is given more than once" in warnings(caplog)
 
 
 @pytest.mark.parametrize(("domain", "op_type"), [

@@ -60,7 +60,7 @@ def test_unsupported_operators_inside_a_branch(tmp_path: Path):
     ([node("Relu", "gone", "y", "r")], "uses value 'gone', which nothing defines", "r"),
     ([node("Relu", "x", "z")], "graph output 'y' is defined by no node", ""),
     ([node("Add", "x b", "a", "n1"), node("Neg", "a", "b", "n2"), node("Relu", "b", "y")],
-     "depend on each other in a circle: 'n1', 'n2'", "n1"),
+     "depend on each other in a cycle: 'n1', 'n2'", "n1"),
     ([node("Softmax", "x", "y", axis=1.5)], "'axis' of Softmax is of type float, not int",
      "Softmax#0"),
     ([node("Softmax", "x", "y", axes=1)], "has no attribute 'axes'", "Softmax#0"),
@@ -93,7 +93,7 @@ def test_independent_faults_are_collected_and_what_follows_from_them_is_not(tmp_
 def test_a_number_of_dims_known_only_at_run_time(tmp_path: Path):
     inputs = [X, value_info("s", np.int64, ["n"])]
     (found,) = problems(tmp_path, [node("Reshape", "x s", "y", "r")], inputs=inputs)
-    assert found.node == "r" and "known only at run time, even how many" in found.what
+    assert found.node == "r" and "known only at run time, and so is their number" in found.what
 
 
 def test_an_output_that_is_not_computed(tmp_path: Path):
@@ -113,7 +113,7 @@ def test_opsets_that_are_too_new(tmp_path: Path):
 def test_inputs_that_are_no_plain_tensors(tmp_path: Path):
     sequence = helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, None)
     (found,) = problems(tmp_path, [node("Identity", "x", "y")], inputs=[sequence])
-    assert "input 'x': nothing says how many dims its tensors have" in found.what
+    assert "input 'x': the number of dims of its tensors is not declared" in found.what
     complex_ = helper.make_tensor_value_info("x", TensorProto.COMPLEX64, [1])
     (found,) = problems(tmp_path, [node("Identity", "x", "y")], inputs=[complex_])
     assert "input 'x': element type COMPLEX64" in found.what

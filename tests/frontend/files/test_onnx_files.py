@@ -133,8 +133,8 @@ def test_external_data(tmp_path: Path):
     ({"location": "absent"}, "does not exist"), ({"location": ""}, "names no file"),
     ({"location": "../outside"}, "outside the model's folder"),
     ({"location": "/etc/passwd"}, "outside the model's folder"),
-    ({"offset": "-8"}, "no number of bytes"), ({"offset": "eight"}, "no number of bytes"),
-    ({"length": "4x"}, "no number of bytes"), ({"length": "44"}, "has 44 bytes"),
+    ({"offset": "-8"}, "not a number of bytes"), ({"offset": "eight"}, "not a number of bytes"),
+    ({"length": "4x"}, "not a number of bytes"), ({"length": "44"}, "has 44 bytes"),
     ({"offset": "12"}, "beyond the end"), ({"offset": "9" * 30}, "beyond the end"),
 ])
 def test_bad_external_data(entries: dict[str, str], reason: str, tmp_path: Path):

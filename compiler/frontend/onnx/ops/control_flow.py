@@ -152,7 +152,7 @@ def loop(
         inputs = [n.of_size(step), n.constant(np.array(True)), *carried]
         again, *results = n.run("body", "body", inputs)
         if not isinstance(again, Value):
-            raise Fault("the condition of its body is no tensor")
+            raise Fault("the condition of its body is not a tensor")
         more = None if known_truth(again) else again
         return more, results[:len(initial)], results[len(initial):]
 
@@ -193,7 +193,7 @@ def repeat_structured(
             raise _Reformed
         tensors = [v for v in stacked if isinstance(v, Value)]
         if len(tensors) < len(stacked):
-            raise Fault("only tensors can be stacked, and what its body results in is a sequence")
+            raise Fault("only tensors can be stacked, but its body returns a sequence")
         return Turn(again, forms.split(n.build, carried), tensors)
 
     while True:

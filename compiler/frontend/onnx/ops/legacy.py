@@ -43,10 +43,10 @@ def _aligned(n: Node, x: Value, y: Value) -> Value:
     if y.rank > x.rank:
         raise Fault(f"{y.type.short} has more dims than {x.type.short}, which it should fit")
     first = n.axis(n.integer("axis"), x.rank) if n.has("axis") and x.rank else x.rank - y.rank
-    behind = x.rank - first - y.rank
-    if behind < 0:
+    trailing = x.rank - first - y.rank
+    if trailing < 0:
         raise Fault(f"{y.type.short} at axis {first} reaches beyond {x.type.short}")
-    return y.reshape([*y.shape, *[1] * behind])
+    return y.reshape([*y.shape, *[1] * trailing])
 
 
 @onnx_op("PRelu")

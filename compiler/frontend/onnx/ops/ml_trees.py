@@ -146,7 +146,7 @@ def tree_ensemble(n: Node, x: Value) -> Value:
     """Attributes as numbers: which aggregate, which transform."""
     kinds = n.integer("aggregate_function", 1), n.integer("post_transform", 0)
     if not (0 <= kinds[0] < len(_AGGREGATES) and 0 <= kinds[1] < len(TRANSFORMS)):
-        raise Fault(f"aggregate_function {kinds[0]} and post_transform {kinds[1]} are no kinds")
+        raise Fault(f"aggregate_function {kinds[0]} and post_transform {kinds[1]} are unknown")
     trees = read_numbered(n)
     scores = _votes(n, rows(x, _real(x)), trees, _AGGREGATES[kinds[0]]).scores
     return _with_base(n, scores, trees, TRANSFORMS[kinds[1]]).cast(x.element)

@@ -70,7 +70,7 @@ def _hardmax(n: Node, x: Value, axis: int) -> Value:
 def eye_like(n: Node, x: Value) -> Value:
     """Ones where the column less the row is k, zeros elsewhere."""
     if x.rank != 2:
-        raise Fault(f"{x.type.short} is no matrix")
+        raise Fault(f"{x.type.short} is not a matrix")
     rows = n.range(x.shape[0], start=n.integer("k"))
     diagonal = f.equal(n.positions(x, 1), rows.reshape([x.shape[0], 1]))
     return diagonal.cast(n.element("dtype", x.element))

@@ -160,7 +160,7 @@ def _keep_aspect(
     wanted = n.known_ints(n.of_sizes([shape[a] for a in axes]), "sizes")
     given = n.known_ints(n.of_sizes([x.shape[a] for a in axes]), "input sizes")
     if not axes or min(given) < 1 or min(wanted) < 1:
-        raise Fault(f"sizes {wanted} of {given} tell no scale to keep")
+        raise Fault(f"sizes {wanted} of {given} give no scale to keep")
     choose = min if policy == "not_larger" else max
     scale = choose(w / g for w, g in zip(wanted, given, strict=True))
     factors = [scale if k in axes else 1.0 for k in range(x.rank)]

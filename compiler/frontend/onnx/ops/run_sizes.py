@@ -34,7 +34,8 @@ def elements(n: Node, value: Value, what: str, count: int | None = None) -> Elem
         raise Fault(f"its {what} are floats")
     if value.type.count.constant is None:
         if value.rank != 1 or count is None:
-            raise UnknownValue(value, f"its {what} are known only at run time, even how many")
+            raise UnknownValue(
+                value, f"its {what} are known only at run time, and so is their number")
         n.build.assume(value.shape[0], "==", count)
         value = value.reshape([count])
     return n.build.elements(value)
@@ -98,14 +99,14 @@ def bounds_at_run(
 def _bounds(n: Node, size: Expr, start: Value, end: Value, step: int) -> tuple[Value, Value]:
     extent = n.of_size(size)
     zero, last = n.scalar(0, extent), n.of_size(size - 1)
-    first, behind = (_from_front(v, extent) for v in (start, end))
+    first, stop = (_from_front(v, extent) for v in (start, end))
     if step > 0:
-        first, behind = (clamp(v, zero, extent) for v in (first, behind))
-        length = behind - first
+        first, stop = (clamp(v, zero, extent) for v in (first, stop))
+        length = stop - first
     else:
         first = f.maximum(clamp(first, zero, last), zero)
-        behind = clamp(behind, n.scalar(-1, extent), last)
-        length = first - behind
+        stop = clamp(stop, n.scalar(-1, extent), last)
+        length = first - stop
     length, stride = f.maximum(length, zero), abs(step)
     if stride == 1:
         return first, length
@@ -114,8 +115,8 @@ def _bounds(n: Node, size: Expr, start: Value, end: Value, step: int) -> tuple[V
 
 
 def _from_front(position: Value, extent: Value) -> Value:
-    behind = position < 0
-    return f.where(behind, position + extent, position)
+    is_negative = position < 0
+    return f.where(is_negative, position + extent, position)
 
 
 # ---------------------------------------------------------------------- pad

@@ -105,7 +105,7 @@ def grid_sample(n: Node, x: Value, grid: Value) -> Value:
     if taps is None or padding not in ("zeros", "border", "reflection"):
         raise Fault(f"mode '{mode}' with padding_mode '{padding}' is not supported")
     if rank < 1 or grid.rank != x.rank or grid.shape[-1].constant not in (rank, None):
-        raise Fault(f"{grid.type.short} is no grid of coordinates into {x.type.short}")
+        raise Fault(f"{grid.type.short} is not a grid of coordinates into {x.type.short}")
     places = grid.shape[1:-1]
     flat = grid.reshape([grid.shape[0], product(places), rank])
     coordinates = [_pixel(n, x, flat.part(2, rank - 1 - dim, 1), dim + 2, padding, mode)

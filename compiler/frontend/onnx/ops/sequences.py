@@ -40,7 +40,7 @@ Sequence = Items | Run
 
 def _sequence(value: AnyValue) -> Sequence:
     if not isinstance(value, Items | Run):
-        raise Fault("its input is no sequence")
+        raise Fault("its input is not a sequence")
     return value
 
 
@@ -63,7 +63,7 @@ def sequence_insert(
 ) -> Sequence:
     sequence = _sequence(given)
     if not isinstance(value, Value) or value.element != sequence.element:
-        raise Fault("what is inserted has not the sequence's element type")
+        raise Fault("the inserted tensor does not have the sequence's element type")
     place = _known_place(sequence, position, 1)
     if isinstance(sequence, Items) and place is not None:
         items = list(sequence.items)
@@ -117,8 +117,8 @@ def _place(n: Node, run: Run, position: Value | None, room: int = 0) -> Expr:
         return run.length + place if (place.constant or 0) < 0 else place
     place = position.cast(t.i64).reshape(())
     count = n.of_size(run.length)
-    behind = place < 0
-    return n.known_sizes(f.where(behind, place + count, place), "position")[0]
+    is_negative = place < 0
+    return n.known_sizes(f.where(is_negative, place + count, place), "position")[0]
 
 
 def _start(n: Node, run: Run, place: Expr) -> Expr:

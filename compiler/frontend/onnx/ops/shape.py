@@ -205,7 +205,7 @@ def range_(n: Node, start: Value, limit: Value, delta: Value) -> Value:
 def _float_range(n: Node, like: Value, first: float, end: float, step: float) -> Value:
     count = (end - first) / step
     if not -np.inf < count <= MAX_NUMBERS:
-        raise Fault(f"a range from {first} to {end} in steps of {step} is too long or no range",
+        raise Fault(f"a range from {first} to {end} in steps of {step} is too long, or not a range",
                     f"it may have at most {MAX_NUMBERS} numbers")
     steps = np.arange(max(int(np.ceil(count)), 0))
     return n.constant((first + steps * step).astype(like.type.dtype))
@@ -215,7 +215,7 @@ def _float_range(n: Node, like: Value, first: float, end: float, step: float) ->
 def trilu(n: Node, x: Value, k: Value | None = None) -> Value:
     """The elements on one side of the diagonal k, zeros elsewhere."""
     if x.rank < 2:
-        raise Fault(f"{x.type.short} is no matrix")
+        raise Fault(f"{x.type.short} is not a matrix")
     rows, columns = (n.range(s) for s in x.shape[-2:])
     diagonal = rows.reshape([x.shape[-2], 1])
     if k is not None:

@@ -43,7 +43,7 @@ def grouped_mm(
 ) -> Value:
     """Grouped matrix multiplication: consecutive groups of rows, each times its own matrix."""
     if ends is None or bias is not None or (a.rank, b.rank) != (2, 3):
-        raise Fault("its first operand is no matrix of rows in groups, or it has a bias")
+        raise Fault("its first operand is not a matrix of grouped rows, or it has a bias")
     return n(GroupedMatmulOp, a, b, ends).cast(n.element)
 
 

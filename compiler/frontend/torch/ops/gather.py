@@ -54,7 +54,7 @@ def index(n: Node, x: Value, indices: Sequence[Value | None]) -> Value:
     axes = [k for k, i in enumerate(indices) if i is not None]
     picks = [i for i in indices if i is not None]
     if any(i.element in (t.i1, t.ui8) for i in picks):
-        raise Fault("it takes the elements where a mask is true; how many, only the data tell",
+        raise Fault("it takes the elements where a mask is true, whose number depends on the data",
                     "use torch.where instead")
     require_places(n, x, indices)
     if len(axes) == 1:
@@ -86,5 +86,5 @@ def index_vectors(picks: Sequence[Value]) -> Value:
 
 def _in_place(x: Value, count: int, place: int) -> Value:
     """The first `count` dims, moved after `place` others."""
-    behind = range(count, count + place)
-    return x.transpose([*behind, *range(count), *range(count + place, x.rank)])
+    leading = range(count, count + place)
+    return x.transpose([*leading, *range(count), *range(count + place, x.rank)])

@@ -92,8 +92,8 @@ def _put(
     picks = [i for i in indices if i is not None]
     axes = [k for k, i in enumerate(indices) if i is not None]
     vectors = index_vectors(picks)
-    behind = [k for k in range(x.rank) if k not in axes]
-    order = [*axes, *behind]
+    others = [k for k in range(x.rank) if k not in axes]
+    order = [*axes, *others]
     count, before = vectors.rank - 1, axes[0]
     sizes = [*x.shape[:before], *vectors.shape[:-1], *x.shape[axes[-1] + 1:]]
     values = values.cast(x.element).broadcast(sizes)
@@ -113,7 +113,7 @@ def _under_mask(
     """x[mask] = value. Several values would depend on how many elements are true."""
     first = indices[0]
     if len(indices) != 1 or first is None or accumulate or values.type.count.constant != 1:
-        raise Fault("it replaces the elements where a mask is true; how many, only the data tell",
+        raise Fault("it replaces elements where a mask is true, whose number depends on the data",
                     "use torch.where instead")
     mask = first.reshape([*first.shape, *[1] * (x.rank - first.rank)])
     return f.where(mask.cast(t.i1), values.cast(x.element).reshape([]), x)
@@ -139,5 +139,5 @@ def _replaced(n: Node, x: Value, axis: int, index: Value, source: Value) -> Valu
 
 @aten_op("aten.masked_scatter.default")
 def masked_scatter(n: Node, x: Value) -> Value:
-    raise Fault("it takes as many elements as a mask has true ones, which only the data tell",
+    raise Fault("it takes as many elements as a mask has true ones, which depends on the data",
                 "use torch.where instead")

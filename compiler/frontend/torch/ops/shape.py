@@ -128,11 +128,11 @@ def repeat_interleave(n: Node, x: Value, repeats: Size, axis: int | None) -> Val
 # ---------------------------------------------------------------------- joining
 @aten_op("aten.diff.default")
 def diff(
-    n: Node, x: Value, times: int, axis: int, before: Value | None, behind: Value | None
+    n: Node, x: Value, times: int, axis: int, before: Value | None, after: Value | None
 ) -> Value:
     """Neighbours' differences along an axis; of truth values, whether they differ."""
     axis = n.axis(axis, x.rank)
-    parts = [v.cast(x.element) for v in (before, x, behind) if v is not None]
+    parts = [v.cast(x.element) for v in (before, x, after) if v is not None]
     found = f.concat(parts, axis=axis) if len(parts) > 1 else x
     for _ in range(times):
         sizes = list(found.shape)
