@@ -3,6 +3,7 @@
     import compiler
     exe = compiler.compile("model.onnx", target="cpu")
     outputs = exe(x)
+    exe.save("model.strata")                a later process calls compiler.load("model.strata")
     compiler.tune("model.onnx")             later compilations use the schedules that it finds
 
 Importing this package loads nothing else; modules are imported on first use.
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from compiler.version import __version__
 
 if TYPE_CHECKING:
-    from compiler.api import compile
+    from compiler.api import compile, load
     from compiler.diagnostics import StrataError
     from compiler.executable import Executable
     from compiler.faults import CompilerFault
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["AccessError", "CompileOptions", "CompilerFault", "Executable", "IndexRangeError",
            "MemoryModel", "SizeError", "Specialize", "StrataError", "__version__", "compile",
-           "tune"]
+           "load", "tune"]
 
 _HOMES = {"Executable": "compiler.executable", "compile": "compiler.api",
+          "load": "compiler.api",
           "CompileOptions": "compiler.options", "Specialize": "compiler.options",
           "MemoryModel": "compiler.frontend", "tune": "compiler.tuning.api",
           "StrataError": "compiler.diagnostics", "CompilerFault": "compiler.faults",

@@ -1,4 +1,4 @@
-"""The Python interface: `compiler.compile(model, target="cpu")` returns a callable."""
+"""The Python interface: `compile` makes a callable of a model, and `load` reads a saved one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from compiler.diagnostics import StrataError
 from compiler.executable import Executable, compile_with
-from compiler.option_values import arrays_of, numbers_of, path_of, paths_of, sizes_of
+from compiler.option_values import (
+    arrays_of,
+    file_of,
+    integer_of,
+    numbers_of,
+    path_of,
+    paths_of,
+    sizes_of,
+)
 from compiler.options import CompileOptions, Specialize
 
 if TYPE_CHECKING:
@@ -64,6 +73,31 @@ def compile(
 
         options = prepared(mode, source, options, schedules)
     return compile_with(source, options)
+
+
+def load(path: str | Path, *, threads: int | None = None) -> Executable:
+    """Load a program that `Executable.save` wrote, in milliseconds, without compiling.
+
+    `threads`: as for `compile`. The program has no levels to show, because its model is not in
+    the file.
+
+    The file holds machine code. Whoever wrote it can do with this process what they like, as with
+    a program that you start, so never load one from strangers. The file must belong to this user,
+    and others must not be able to write to it. Its checksums find damage only: whoever changes the
+    code can change them too. Send strangers the model, which `compile` treats as untrusted.
+
+    Raises StrataError for a file that is missing, damaged, no saved program or not private, and
+    for one that was made by another version of Strata, for another system, or for instructions
+    that this processor lacks.
+    """
+    from compiler.programs.saved import load_program
+
+    file = file_of("path", path)
+    if threads is not None and (integer_of(threads) or 0) < 1:
+        raise StrataError(f"threads is {threads!r}; it must be a number from 1 on, or None for all")
+    program = load_program(file, threads)
+    return Executable(file, program.signature, program.loaded, program.options,
+                      program.structures, is_saved=True)
 
 
 def model_of_argument(model: object) -> str | MemoryModel:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from compiler.diagnostics import Problem, StrataError
 from compiler.io.arrays import contiguous, is_on_gpu, kind_of, to_numpy
 from compiler.io.defaults import default_problems
 from compiler.io.signature import Signature, signature_of
@@ -45,6 +47,8 @@ class Executable:
     options: CompileOptions = field(repr=False)
     structures: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """The inputs and outputs that are sequences or optional; see `compiler/io/structures.py`."""
+    is_saved: bool = False
+    """Whether it was loaded from a file that `save` wrote, which `model` then names."""
 
     @property
     def input_names(self) -> list[str]:
@@ -122,7 +126,7 @@ class Executable:
         """
         from compiler.measuring.comparison import worst
 
-        exact = compile_with(self.model, replace(self.options, precision="f32"))
+        exact = compile_with(self._source(), replace(self.options, precision="f32"))
         return worst(self.run(inputs), exact.run(inputs))[0]
 
     def model_constants(self) -> list[Array]:
@@ -130,7 +134,7 @@ class Executable:
         from compiler.measuring.oddities import constants_of
         from compiler.pipeline.driver import Compiler
 
-        state = Compiler(self.model, self.options).read()
+        state = Compiler(self._source(), self.options).read()
         return list(constants_of(state.module, state.context.weights))
 
     def text(self, level: str) -> str:
@@ -140,7 +144,28 @@ class Executable:
         """
         from compiler.pipeline.driver import Compiler, lower_to_text
 
-        return lower_to_text(Compiler(self.model, self.options), level)
+        return lower_to_text(Compiler(self._source(), self.options), level)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the program to a file, which `compiler.load` reads without compiling.
+
+        Only programs of the target `cpu` can be saved, without `specialize`. The file replaces an
+        older one as a whole, and only this user can read it. Raises StrataError for other
+        programs, and for a disk that cannot be written.
+        """
+        from compiler.option_values import file_of
+        from compiler.programs.saved import Program, save_program
+
+        save_program(Program(self.signature, self.structures, self.loaded, self.options),
+                     file_of("path", path))
+
+    def _source(self) -> str | MemoryModel:
+        """The model. Raises StrataError for a program from a file, which does not hold it."""
+        if not self.is_saved:
+            return self.model
+        raise StrataError(f"the program in {self.model} is machine code, without its model", [
+            Problem("there are no levels to show and nothing to compile again",
+                    hint="compile the model, and ask that executable")])
 
     def _in_order(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         names = self.signature.input_names

@@ -64,14 +64,17 @@ def path_of(option: str, value: object) -> Path | None:
     """Check a path; None stays None. Raises StrataError."""
     from pathlib import Path
 
-    if value is None:
-        return None
+    return None if value is None else Path(file_of(option, value))
+
+
+def file_of(option: str, value: object) -> str:
+    """Check a path, and return it as text. Raises StrataError."""
     if not isinstance(value, str | os.PathLike):
         raise _refused(option, f"{value!r} is no path", "give a text or a Path")
     text = os.fsdecode(cast("str | os.PathLike[str]", value))
     if not is_name(text):
         raise _refused(option, f"{value!r} has characters that no path has", "give a path")
-    return Path(text)
+    return text
 
 
 def paths_of(option: str, values: object) -> tuple[Path, ...]:

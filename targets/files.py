@@ -78,6 +78,19 @@ def open_private(path: str) -> int | None:
     return None
 
 
+def private_fault(path: str) -> str:
+    """Why a file is not private to this user; empty if it is."""
+    try:
+        found = os.lstat(path)
+    except OSError as error:
+        return error.strerror or str(error)
+    if not stat.S_ISREG(found.st_mode):
+        return "it is no file"
+    if found.st_uid != os.geteuid():
+        return "it belongs to another user"
+    return "" if is_private(found) else "other users can write to it"
+
+
 def read_private(path: str) -> bytes | None:
     """The contents of a private file; None if there is none, or if it cannot be read."""
     descriptor = open_private(path)

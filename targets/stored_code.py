@@ -20,6 +20,18 @@ class StoredCode(Protocol):
         """What code for this machine depends on; None if that is not known."""
         ...
 
+    def needs(self, features: str | None) -> list[str]:
+        """The instruction sets of code that this machine compiled for these features."""
+        ...
+
+    def lacking(self, needs: Sequence[str]) -> list[str]:
+        """Those of the instruction sets that this process cannot use."""
+        ...
+
+    def convention(self) -> str:
+        """What the code and the Python around it agree on; equal texts fit each other."""
+        ...
+
     def parts(self, executable: Executable) -> tuple[dict[str, Any], list[Array]] | None:
         """An executable as facts and blobs, the code first; None for one that cannot be kept."""
         ...

@@ -10,7 +10,8 @@ the process with SIGBUS at a later call.
 Checksums protect against damage; ownership of the folder protects against manipulation
 (`targets/files.py`). The header and the code are checked on every read. The other blobs may have
 gigabytes: they are checked once, and a note next to the file records that it is intact until the
-file changes or the machine restarts.
+file changes or the machine restarts. Files outside the cache have no notes, and are checked as a
+whole whenever they are read (`saved.py`).
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ _HEAD = struct.Struct("<8sQI4x")
 _ALIGNMENT = 64
 _PIECE = 1 << 24
 """The number of bytes that are read or checked at a time."""
+_MOST_HEADER = 256 << 20
+"""The bytes of the longest header that is read. That of a model with 10,000 kernels has a few."""
 WHOLE = ".whole"
 """The suffix of the note that a file is intact."""
 
@@ -52,11 +55,14 @@ class Entry(NamedTuple):
 
 
 # ---------------------------------------------------------------------- writing
-def write_entry(path: str, key: str, facts: Mapping[str, Any], blobs: Sequence[Array]) -> None:
-    """Write a file. Raises OSError."""
+def write_entry(
+    path: str, key: str, facts: Mapping[str, Any], blobs: Sequence[Array], *, notes: bool = True
+) -> None:
+    """Write a file, and a note that it is intact if `notes`. Raises OSError."""
     header = _header(key, facts, blobs)
     write_whole(path, _pieces(header, blobs))
-    _note_whole(path)
+    if notes:
+        _note_whole(path)
 
 
 def entry_size(blobs: Sequence[Array]) -> int:
@@ -96,8 +102,8 @@ def _first_blob(header_bytes: int) -> int:
 
 
 # ---------------------------------------------------------------------- reading
-def read_entry(path: str, key: str) -> Entry:
-    """Read and check the file of a key.
+def read_entry(path: str, key: str, *, notes: bool = True) -> Entry:
+    """Read and check the file of a key. Blobs that a note vouches for are not checked if `notes`.
 
     Raises Damaged unless it is intact, owned by this user and has this key.
     """
@@ -105,7 +111,7 @@ def read_entry(path: str, key: str) -> Entry:
     if descriptor is None:
         raise Damaged("there is no such file of this user")
     try:
-        return _read(descriptor, path, key)
+        return _read(descriptor, path, key, notes)
     except OSError as error:
         raise Damaged(str(error)) from error
     except (ValueError, TypeError, LookupError, RecursionError) as error:
@@ -114,7 +120,7 @@ def read_entry(path: str, key: str) -> Entry:
         os.close(descriptor)
 
 
-def _read(descriptor: int, path: str, key: str) -> Entry:
+def _read(descriptor: int, path: str, key: str, notes: bool) -> Entry:
     found = os.fstat(descriptor)
     header, first = _read_header(descriptor, found.st_size)
     if header["key"] != key:
@@ -126,6 +132,9 @@ def _read(descriptor: int, path: str, key: str) -> Entry:
     memory.flags.writeable = False
     blobs = [memory[start: start + size] for start, size, _ in header["blobs"]]
     sums = [checksum for *_, checksum in header["blobs"]]
+    if not notes:
+        _check(blobs, sums)
+        return Entry(header["facts"], blobs)
     _check(blobs[:1], sums)
     if read_private(path + WHOLE) != _identity(found):
         _check(blobs, sums)
@@ -139,7 +148,7 @@ def _read_header(descriptor: int, size: int) -> tuple[dict[str, Any], int]:
     if len(head) != _HEAD.size:
         raise Damaged("it is too short")
     magic, length, checksum = _HEAD.unpack(head)
-    text = os.pread(descriptor, length, _HEAD.size) if length <= size else b""
+    text = os.pread(descriptor, length, _HEAD.size) if length <= min(size, _MOST_HEADER) else b""
     if magic != _MAGIC or len(text) != length or zlib.crc32(text) != checksum:
         raise Damaged("its header is not what was written")
     header: dict[str, Any] = json.loads(text)

@@ -51,7 +51,7 @@ _CODE = "stored"
 """The module of a target that stores its executables and loads them again, if it has one."""
 _RESTLESS = 2.0
 """Seconds within which a file may change again without a change of its times."""
-_DAMAGE = (OSError, Damaged, TargetError, ValueError, TypeError, LookupError, AttributeError,
+DAMAGE = (OSError, Damaged, TargetError, ValueError, TypeError, LookupError, AttributeError,
            ArithmeticError, RecursionError)
 """The exceptions that reading a malformed file may raise."""
 _RECORDS_LIMIT = 64 << 20
@@ -111,7 +111,7 @@ class Slot:
             self.times = _times(os.stat(self.model))
             key = self._recorded() or self._by_contents()
             return None if key is None else self._load(key)
-        except _DAMAGE:
+        except DAMAGE:
             return None
 
     def _recorded(self) -> str | None:
@@ -227,7 +227,7 @@ def slot_of(
         return None
     if not isinstance(model, str) or not os.path.isfile(model):
         return None
-    code = _stored_code(options.target)
+    code = stored_code(options.target)
     machine = None if code is None else code.identity()
     folder = os.path.join(root, "programs")
     if code is None or machine is None:
@@ -237,7 +237,7 @@ def slot_of(
     return Slot(folder, os.path.abspath(model), options, chosen, code, machine)
 
 
-def _stored_code(target: str) -> StoredCode | None:
+def stored_code(target: str) -> StoredCode | None:
     """The module of a built-in target that stores its executables; None for all others."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     own = os.path.join(root, "targets")

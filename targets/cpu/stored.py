@@ -5,6 +5,8 @@ Loading imports neither xDSL nor LLVM.
 
 from __future__ import annotations
 
+import os
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +15,58 @@ import numpy as np
 from targets.cpu.build.native import Image, load_image
 from targets.cpu.runtime.executable import CpuExecutable
 from targets.cpu.runtime.plan import RunPlan
-from targets.cpu.runtime.processors import processor_facts, thread_count
+from targets.cpu.runtime.processors import (
+    NAMED_SETS,
+    instruction_sets,
+    permits_matrices,
+    processor_facts,
+    thread_count,
+)
+from targets.interface import TargetError
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
     from targets.interface import Executable
 
 
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_AGREED = ("runtime", "driver", "build/native.py", "build/image.py", "stored.py")
+"""The files that define how native code is called, in this folder."""
+_MATRICES = "amx_tile"
+
+
 def identity() -> str | None:
     """What code for this machine depends on; None if that is not known."""
     return processor_facts()
+
+
+def needs(features: str | None) -> list[str]:
+    """The instruction sets of code for a named feature set, or for all that this machine has."""
+    return sorted(instruction_sets() if features is None else NAMED_SETS[features])
+
+
+def lacking(needs: Sequence[str]) -> list[str]:
+    """Those of the instruction sets that this process cannot use.
+
+    Asks the system for the permission to use matrix registers, which it grants to a process.
+    """
+    there = instruction_sets()
+    if _MATRICES in needs and not permits_matrices():
+        there -= {_MATRICES}
+    return sorted(set(needs) - there)
+
+
+def convention() -> str:
+    """A checksum of the sources that define how native code and Python call each other."""
+    found = 0
+    for name in _AGREED:
+        path = os.path.join(_FOLDER, name)
+        files = sorted(os.listdir(path)) if os.path.isdir(path) else [""]
+        for file in (os.path.join(path, f) if f else path for f in files):
+            if file.endswith(".py"):
+                with open(file, "rb") as source:
+                    found = zlib.crc32(source.read(), found)
+    return f"{found:08x}"
 
 
 def parts(executable: Executable) -> tuple[dict[str, Any], list[Array]] | None:
@@ -36,7 +80,10 @@ def parts(executable: Executable) -> tuple[dict[str, Any], list[Array]] | None:
 
 
 def load(facts: Mapping[str, Any], blobs: Sequence[Array], threads: int | None) -> CpuExecutable:
-    """The executable from its parts."""
+    """The executable from its parts. Raises TargetError for positions outside of the code."""
     code, *constants = blobs
-    library = load_image(Image(code.tobytes(), facts["entry"], facts["slots"]))
+    entry, slots = facts["entry"], facts["slots"]
+    if not (0 <= entry < code.size and all(0 <= s <= code.size - 8 for s in slots.values())):
+        raise TargetError("its code does not contain what it refers to")
+    library = load_image(Image(code.tobytes(), entry, slots))
     return CpuExecutable(RunPlan.read(facts["plan"]), library, constants, thread_count(threads))

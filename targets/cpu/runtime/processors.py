@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import re
 from collections.abc import Iterator
 from functools import cache
 
@@ -17,6 +18,15 @@ THREADS_VARIABLES = ("STRATA_NUM_THREADS", "OMP_NUM_THREADS")
 _FACTS = frozenset((
     "vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features",
     "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision"))
+_SETS = re.compile(
+    r"(?:sse|ssse|avx|amx|fma|f16c|bmi|abm|movbe|popcnt|aes|vaes|v?pclmulqdq|gfni|sha_ni|adx)\w*"
+    r"|asimd\w*|sve\w*|fp|fphp|bf16|i8mm")
+"""The flags in /proc/cpuinfo of instructions that a compiler may choose."""
+_V3 = frozenset(("sse", "sse2", "ssse3", "sse4_1", "sse4_2", "popcnt", "avx", "avx2", "bmi1",
+                 "bmi2", "f16c", "fma", "abm", "movbe"))
+NAMED_SETS = {"avx2": _V3, "avx512": _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq",
+                                            "avx512vl"}}
+"""The instruction sets of each feature set that users may name (x86-64-v3 and v4)."""
 _ARCH_PRCTL, _REQUEST_STATE, _MATRIX_STATE = 158, 0x1023, 18
 """Linux on x86-64: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)."""
 _FIRST_PROCESSOR = 8192
@@ -97,16 +107,29 @@ def _lines(path: str) -> list[str]:
 
 def processor_facts() -> str | None:
     """The facts code may depend on: processor, features, caches. None if the system hides them."""
-    try:
-        with open("/proc/cpuinfo", "rb", buffering=0) as file:
-            text = file.read(_FIRST_PROCESSOR).decode("utf-8", "replace")
-    except OSError:
-        return None
-    first = text.partition("\n\n")[0]
+    first = _first_processor()
     lines = [line for line in first.splitlines() if line.partition("\t")[0].strip(" :") in _FACTS]
     if " amx_tile" in first:
         lines.append(f"matrix registers: {permits_matrices()}")
     return "\n".join([*lines, *map(str, cache_sizes())]) if lines else None
+
+
+def instruction_sets() -> frozenset[str]:
+    """The instruction sets of this processor, as Linux names them; empty if the system hides them.
+    """
+    words = [word for line in _first_processor().splitlines()
+             if line.partition("\t")[0].strip(" :") in ("flags", "Features")
+             for word in line.partition(":")[2].split()]
+    return frozenset(filter(_SETS.fullmatch, words))
+
+
+def _first_processor() -> str:
+    """What /proc/cpuinfo says of the first processor; empty if it cannot be read."""
+    try:
+        with open("/proc/cpuinfo", "rb", buffering=0) as file:
+            return file.read(_FIRST_PROCESSOR).decode("utf-8", "replace").partition("\n\n")[0]
+    except OSError:
+        return ""
 
 
 @cache
