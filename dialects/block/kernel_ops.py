@@ -97,6 +97,11 @@ class KernelOp(IRDLOperation):
         return tuple(a for a in self.body.block.args if isinstance(a.type, BufferType))
 
     @property
+    def taken(self) -> list[Attribute]:
+        """The types of its buffers."""
+        return [buffer.type for buffer in self.buffers]
+
+    @property
     def program_ids(self) -> tuple[BlockArgument, ...]:
         return tuple(a for a in self.body.block.args if a.type == t.index)
 

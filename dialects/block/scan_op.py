@@ -16,7 +16,7 @@ class ScanOp(AlongDimOp):
 
     The order of combination is unspecified, so floating-point sums may differ in rounding.
     Constraints: (C1) the result has the operand's type; (C2) `dim` is a dim of the operand that
-    lies neither in lanes nor in a group.
+    lies neither in lanes nor in a group; (C3) the combiner is one of COMBINERS.
     """
 
     name = "block.scan"
@@ -26,7 +26,7 @@ class ScanOp(AlongDimOp):
         return ScanOp.typed(combiner, value, dim, value.type)
 
     def verify_(self) -> None:
-        self.check_combiner()
+        self.check_combiner("C3")
         type_ = self.value.type
         assert isinstance(type_, TileType)
         if self.result.type != type_:

@@ -177,9 +177,11 @@ class AlongDimOp(IRDLOperation):
     def axis(self) -> int:
         return self.dim.data.constant or 0
 
-    def check_combiner(self) -> None:
+    def check_combiner(self, constraint: str) -> None:
+        """Raise VerifyException, citing a constraint, for an unknown combiner."""
         if self.combiner.data not in COMBINERS:
-            raise VerifyException(f"{self.name} has no combiner {self.combiner.data!r}")
+            raise VerifyException(
+                f"{constraint}: {self.name} has no combiner {self.combiner.data!r}")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.combiner.data} ")
@@ -202,7 +204,8 @@ class ReduceOp(AlongDimOp):
     """Combine the values along one dim: `%m = block.reduce max %x dim 1 : tile<2xf32>`.
 
     The order of combination is unspecified, so floating-point sums may differ in rounding.
-    Constraint (C1): the result has the operand's dims without `dim`.
+    Constraints: (C1) the result has the operand's dims without `dim`; (C2) the combiner is one
+    of COMBINERS.
     """
 
     name = "block.reduce"
@@ -218,7 +221,7 @@ class ReduceOp(AlongDimOp):
         return ReduceOp.typed(combiner, value, dim, t.tile(type_.element, shape, kept))
 
     def verify_(self) -> None:
-        self.check_combiner()
+        self.check_combiner("C2")
         assert isinstance(self.value.type, TileType) and isinstance(self.result.type, TileType)
         shape = self.value.type.shape
         if self.result.type.shape != shape[: self.axis] + shape[self.axis + 1:]:

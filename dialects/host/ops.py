@@ -30,6 +30,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 
 from dialects.strata import types as t
+from dialects.strata.callees import check_kernel_call
 from dialects.strata.same_elements import check_same_elements
 from dialects.strata.types import Array, BufferType, ExprAttr, LiteralAttr, SizesAttr, WeightAttr
 from dialects.strata.weights import WeightStore
@@ -168,6 +169,9 @@ class LaunchOp(IRDLOperation):
 
     `sizes` passes the kernel's size parameters, in its order, as expressions over the function's
     sizes.
+    Constraints: (C1) the module has a kernel of that name; (C2) one size per size parameter of
+    the kernel; (C3) the buffers have the element types, ranks and constant sizes of what the
+    kernel reads and writes.
     """
 
     name = "host.launch"
@@ -180,6 +184,10 @@ class LaunchOp(IRDLOperation):
         return LaunchOp.create(
             operands=buffers,
             properties={"kernel": StringAttr(kernel), "sizes": SizesAttr.of(sizes)})
+
+    def verify_(self) -> None:
+        check_kernel_call(self, self.kernel.data, len(self.sizes.data),
+                          [buffer.type for buffer in self.buffers])
 
     def print(self, printer: Printer) -> None:
         print_call(printer, self.kernel, self.buffers, self.sizes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -26,6 +26,7 @@ from xdsl.utils.exceptions import VerifyException
 from dialects.loop.nest import NestOp, YieldOp, short_type
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata import types as t
+from dialects.strata.callees import callee_of, check_kernel_call
 from dialects.strata.same_elements import check_same_elements
 from dialects.strata.schedule import (
     ScheduleAttr,
@@ -156,6 +157,11 @@ class KernelOp(IRDLOperation):
         return last.operands
 
     @property
+    def taken(self) -> list[Attribute]:
+        """The types of the tensors that it reads, then of those that it computes."""
+        return [v.type for v in (*self.body.block.args, *self.yielded)]
+
+    @property
     def axes(self) -> dict[Symbol, Expr]:
         """The axes of all nests with their extents, in order of appearance."""
         return {a.name: a.extent for nest in self.nests for a in nest.axes}
@@ -203,6 +209,9 @@ class CallOp(IRDLOperation):
     """Call a kernel: `%y = loop.call @k0(%x) sizes(batch) : f32[batch, 8]`.
 
     `sizes` passes the kernel's size parameters, as expressions over the function's sizes.
+    Constraints: (C1) the module has a kernel of that name; (C2) one size per size parameter of
+    the kernel; (C3) operands and results have the element types, ranks and constant sizes of what
+    the kernel reads and yields.
     """
 
     name = "loop.call"
@@ -223,13 +232,14 @@ class CallOp(IRDLOperation):
 
     def target(self) -> KernelOp:
         """The called kernel. Raises ValueError if the module has no kernel of that name."""
-        module: Operation = self
-        while (parent := module.parent_op()) is not None:
-            module = parent
-        for op in module.regions[0].block.ops:
-            if isinstance(op, KernelOp) and op.sym_name.data == self.kernel.data:
-                return op
+        found = callee_of(self, self.kernel.data)
+        if isinstance(found, KernelOp):
+            return found
         raise ValueError(f"the module has no loop.kernel @{self.kernel.data}")
+
+    def verify_(self) -> None:
+        values = [v.type for v in (*self.inputs, *self.results)]
+        check_kernel_call(self, self.kernel.data, len(self.sizes.data), values)
 
     def print(self, printer: Printer) -> None:
         print_call(printer, self.kernel, self.inputs, self.sizes)

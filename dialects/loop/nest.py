@@ -111,7 +111,9 @@ class NestOp(IRDLOperation):
     every result and one without stores it, unless it is a scatter; (C4) unpadded reads and all
     writes are in bounds; (C5) the body's arguments have the signless element types of the inputs,
     and its yielded values those of the results; (C6) expressions use only axes of the nest and
-    gathered inputs, which are integers; (C7) a scatter has one result, and an `into` tensor.
+    gathered inputs, which are integers; (C7) a scatter has one result, and an `into` tensor;
+    (C8) there is at most one `into` tensor, of the type of the only result; (C9) a combiner is
+    `none` or one of COMBINERS.
     Source: linalg.generic, extended with padding, gathers, partial results, scans and scatters.
     """
 
@@ -306,14 +308,14 @@ class NestOp(IRDLOperation):
     def _verify_kinds(self) -> None:
         for kind in self.combiner_names:
             if kind not in COMBINERS:
-                raise VerifyException(f"loop.nest has no combiner {kind!r}")
+                raise VerifyException(f"C9: loop.nest has no combiner {kind!r}")
             if (kind == "none") == bool(self.reduce_axes) and not self.is_scatter:
                 raise VerifyException("C3: loop.nest combines exactly when it has reduce axes")
         if self.is_scatter and len(self.results) != 1:
             raise VerifyException("C7: a loop.nest that scatters has one result")
         if self.into and (len(self.into) != 1 or len(self.results) != 1
                           or self.into[0].type != self.results[0].type):
-            raise VerifyException("loop.nest keeps the rest of one tensor of its result's type")
+            raise VerifyException("C8: loop.nest keeps the rest of one tensor of its result's type")
         if self.is_scatter and not self.into:
             raise VerifyException("C7: a loop.nest that scatters writes into a tensor")
 

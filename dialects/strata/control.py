@@ -39,6 +39,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dialects.strata import types as t
+from dialects.strata.callees import callee_of
 from dialects.strata.func import FuncOp
 from dialects.strata.sizes import defined_sizes
 from dialects.strata.types import Array, BufferType, ExprAttr, Shaped, SymbolsAttr, i1
@@ -52,12 +53,9 @@ Call: TypeAlias = Callable[[str, Sequence[Array], dict[Symbol, int]], list[Array
 
 def function_of(op: Operation, name: str) -> FuncOp:
     """A function of the module that holds `op`. Raises KeyError when there is none of that name."""
-    root = op
-    while (parent := root.parent_op()) is not None:
-        root = parent
-    for other in root.regions[0].block.ops if root.regions else ():
-        if isinstance(other, FuncOp) and other.sym_name.data == name:
-            return other
+    found = callee_of(op, name)
+    if isinstance(found, FuncOp):
+        return found
     raise KeyError(f"the module has no strata.func @{name}")
 
 

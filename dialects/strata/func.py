@@ -51,10 +51,10 @@ MAIN = "main"
 class FuncOp(IRDLOperation):
     """A function from tensors to tensors.
 
-    Constraints: (C1) one name per argument and per result; (C2) the terminator returns values of
-    the declared types; (C3) every size symbol in the type of a value in the body occurs in an
-    argument's type or in `sizes`, or an earlier operation defines it (dialects/strata/sizes.py,
-    dialects/strata/control.py).
+    Constraints: (C1) one name per argument and per result; (C2) the terminator is
+    `strata.return`, which returns values of the declared types; (C3) every size symbol in the type
+    of a value in the body occurs in an argument's type or in `sizes`, or an earlier operation
+    defines it (dialects/strata/sizes.py, dialects/strata/control.py).
     """
 
     name = "strata.func"
@@ -103,7 +103,7 @@ class FuncOp(IRDLOperation):
     def verify_(self) -> None:
         returned = self.body.block.last_op
         if not isinstance(returned, ReturnOp):
-            raise VerifyException("strata.func must end in strata.return")
+            raise VerifyException("C2: strata.func must end in strata.return")
         if len(self.inputs.data) != len(self.body.block.args):
             raise VerifyException("C1: strata.func needs one input name per argument")
         if len(self.outputs.data) != len(returned.operands):

@@ -7,7 +7,24 @@ host.func @main(%x: f32[4], %i: i64[4], %y: f32[n]) inputs ["x", "i"] outputs ["
 }
 """
 
+_KERNEL = """
+block.kernel @k(%x: f32[m], %y: f32[4]) grid(%p: 1) sizes(m) { block.yield }
+"""
+_LAUNCHES = [
+    ("C1: host.launch calls @j, and the module has no such kernel", "@j(%x, %x) sizes(4)"),
+    ("C1: host.launch calls @main, which is a host.func", "@main(%x, %x) sizes(4)"),
+    ("C2: host.launch passes 0 sizes to @k, which takes 1", "@k(%x, %x) sizes()"),
+    ("C3: host.launch calls @k with f32[4], i64[4], and it is defined for f32[m], f32[4]",
+     "@k(%x, %i) sizes(4)"),
+    ("C3: host.launch calls @k with f32[4]", "@k(%x) sizes(4)"),
+    ("C3: host.launch calls @k with f32[4], f32[5]",
+     "@k(%x, %b) sizes(4)"),
+]
+
 CASES = [
+    *(("host.launch", message, _KERNEL + _DRIVER.replace(
+        "LINE", f"%b = host.alloc : f32[5] host.launch {launch}"))
+      for message, launch in _LAUNCHES),
     ("host.func", "C1: host.func needs one name per argument",
      'host.func @main(%x: f32[4]) inputs [] outputs [] sizes() { host.return }'),
     ("host.func", "C2: host.func must end in host.return",

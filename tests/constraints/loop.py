@@ -14,6 +14,24 @@ def _nest(axes: str, read: str, write: str, body: str = _BODY) -> str:
     return f"%y = loop.nest ({axes}) ins({read}) outs({write}) {body}"
 
 
+_KERNEL = f"""
+loop.kernel @k(%x: f32[m]) -> (f32[m]) sizes(m) {{
+  %y = loop.nest (i0: m) ins(%x[i0]) outs(f32[m][i0]) {_BODY}
+  loop.yield %y
+}}
+"""
+_CALLS = [
+    ("C1: loop.call calls @j, and the module has no such kernel", "@j(%d) sizes(4) : f32[4]"),
+    ("C1: loop.call calls @main, which is a strata.func", "@main(%d) sizes(4) : f32[4]"),
+    ("C2: loop.call passes 0 sizes to @k, which takes 1", "@k(%d) sizes() : f32[4]"),
+    ("C2: loop.call passes 2 sizes to @k, which takes 1", "@k(%d) sizes(4, 4) : f32[4]"),
+    ("C3: loop.call calls @k with i64[4], f32[4], and it is defined for f32[m], f32[m]",
+     "@k(%i) sizes(4) : f32[4]"),
+    ("C3: loop.call calls @k with f32[4, 6], f32[4]", "@k(%x) sizes(4) : f32[4]"),
+    ("C3: loop.call calls @k with f32[4], f32[4], f32[4]", "@k(%d, %d) sizes(4) : f32[4]"),
+    ("C3: loop.call calls @k with f32[4], i64[4]", "@k(%d) sizes(4) : i64[4]"),
+]
+
 _LINES = [
     ("loop.view", "C1: loop.view of f32[4, 6], which has 24 elements",
      "%v = loop.view %x : f32[23]"),
@@ -49,6 +67,8 @@ _LINES = [
     ("loop.nest", "C7: a loop.nest that scatters writes into a tensor",
      _nest("i0: 4", "%i[i0], %d[i0]", "f32[4][in0]",
            "{ ^bb0(%q: i64, %p: f32): loop.yield %p }")),
+    ("loop.nest", "C8: loop.nest keeps the rest of one tensor of its result's type",
+     _nest("i0: 4", "%d[i0]", "f32[4][i0]", "into(%x) " + _BODY)),
     ("loop.nest", "C7: a loop.nest that scatters has one result",
      "%y, %z = loop.nest (i0: 4) ins(%i[i0], %d[i0]) outs(f32[4][in0], f32[4][in0]) "
      "into(%d) { ^bb0(%q: i64, %p: f32): loop.yield %p, %p }"),
@@ -56,6 +76,17 @@ _LINES = [
 
 CASES = [
     *((op, message, _FUNCTION.replace("LINE", line)) for op, message, line in _LINES),
+    *(("loop.call", message, _KERNEL + _FUNCTION.replace("LINE", f"%y = loop.call {call}"))
+      for message, call in _CALLS),
+    ("loop.nest", "C9: loop.nest has no combiner 'sub'", """
+"builtin.module"() ({
+  %x = loop.empty : f32[4]
+  %y = "loop.nest"(%x) <{axes = #loop.axes(reduce i0: 4), maps = [#strata.sizes<[i0]>],
+      pads = [#strata.literal<[]>], combiners = ["sub"], result_maps = [#strata.sizes<[]>]}> ({
+  ^bb0(%p: f32):
+    "loop.yield"(%p) : (f32) -> ()
+  }) : (!strata.tensor<f32[4]>) -> !strata.tensor<f32[]>
+}) : () -> ()"""),
     ("loop.kernel", "C1: axis i0 has extents 4 and 3", f"""
 loop.kernel @k(%x: f32[4]) -> (f32[4], f32[3]) sizes() {{
   %y = loop.nest (i0: 4) ins(%x[i0]) outs(f32[4][i0]) {_BODY}

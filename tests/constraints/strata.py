@@ -52,6 +52,8 @@ CASES = [
      'strata.func @main(%x: f32[4]) -> () inputs [] outputs [] { strata.return }'),
     ("strata.func", "C1: strata.func needs one output name per result",
      'strata.func @main(%x: f32[4]) -> (f32[4]) inputs ["x"] outputs [] { strata.return %x }'),
+    ("strata.func", "C2: strata.func must end in strata.return",
+     'strata.func @main(%x: f32[4]) -> () inputs ["x"] outputs [] { %y = graph.exp %x : f32[4] }'),
     ("strata.func", "C2: strata.return must return",
      'strata.func @main(%x: f32[4]) -> (f32[5]) inputs ["x"] outputs ["y"] { strata.return %x }'),
 ]
