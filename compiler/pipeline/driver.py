@@ -47,12 +47,15 @@ if TYPE_CHECKING:
 
     from compiler.frontend import MemoryModel
     from compiler.instrument.verify import Check
+    from compiler.plugins.plugin_faults import Origin
     from dialects.strata.types import Array
     from dialects.strata.weights import WeightStore
     from passes.contract import Choices
     from targets.base import Parts, Target
 
 FINAL_LEVEL = LEVEL_NAMES[-1]
+_LOWERINGS = ("graph-decompose", "graph-to-loop")
+"""The passes that replace graph operations by what plugins say of them."""
 
 
 class WrongNumbers(Exception):
@@ -219,6 +222,10 @@ class Compiler:
         if self.options.passes != "default":
             hint = "the passes that --passes leaves out, or adds, are needed, or too early"
             raise StrataError(message, [Problem(f"not allowed there: {names}", hint=hint)])
+        if place := self.plugins.places.get(("level", state.level)):
+            raise StrataError(message, [Problem(
+                f"not allowed there: {names}", file=place,
+                hint="the level's `operations` or its `steps` are not what was meant")])
         raise ContractError(f"{message}: {names}")
 
     # ------------------------------------------------------------------ the end
@@ -301,16 +308,19 @@ class Compiler:
     def unsupported(self, error: PassError, phase: str) -> StrataError:
         """The error for parts of the model that a pass does not support."""
         level = next((s.level for s in PIPELINE if s.name == phase), "")
-        return StrataError(f"{error.pass_name} cannot go on with {self.model}", [
-            Problem(text, node, level if node else "") for node, text in error.faults])
+        problems = [Problem(text, node, level if node else "") for node, text in error.faults]
+        place = definition_of(type(self.target), self.options.plugins)
+        if place and any(text.startswith("the schedule of") for _, text in error.faults):
+            problems.append(Problem(f"the target '{self.target.name}' makes these schedules",
+                                    file=str(place)))
+        return StrataError(f"{error.pass_name} cannot go on with {self.model}", problems)
 
     def wrong_numbers(
         self, state: State, check: Check, before: str, inputs: Mapping[str, Array]
     ) -> CompilerFault:
         """The fault for a pass, or target code, with wrong results on `inputs`."""
         cause = WrongNumbers(f"{check.wrong} (error {check.error:.1e}, at {check.level} level)")
-        step = next((i for i in self.planned if i.label == check.made_by), None)
-        origin = None if step is None else definition_of(type(step.pass_), self.options.plugins)
+        origin = self.suspect(check, before)
         fault = CompilerFault(check.made_by, self.model, cause, origin)
         passes = [i.step.spec for i in self.planned if i.label == check.made_by]
         command = command_again(self.options, "verify", "--inputs", "inputs.npz",
@@ -318,6 +328,18 @@ class Compiler:
         fault.folder = Reproducer(fault, self.command, command, before,
                                   state.context.weights, inputs).write()
         return fault
+
+    def suspect(self, check: Check, before: str) -> Origin | None:
+        """The plugin's definition that made wrong numbers, if there is one: the pass, the target,
+        or an operation in the text before that was lowered to something else than its meaning.
+        """
+        passes = [type(i.pass_) for i in self.planned if i.label == check.made_by]
+        target = [] if passes else [type(self.target)]
+        lowers = check.made_by.partition("@")[0] in _LOWERINGS
+        operations = [op for load in self.plugins.dialect_loaders().values()
+                      for op in load().operations if lowers and f" {op.name} " in before]
+        places = (definition_of(c, self.options.plugins) for c in (*passes, *target, *operations))
+        return next(filter(None, places), None)
 
     def reproducer(
         self, fault: CompilerFault, ran: Sequence[PlannedStep], state: State | None

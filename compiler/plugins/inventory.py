@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from typing import Any
+from typing import Any, get_type_hints
 
+from compiler.pipeline.pass_options import type_words
 from compiler.plugins.loading import Plugins
 
 Row = dict[str, Any]
@@ -55,16 +56,18 @@ def _passes(plugins: Plugins) -> list[Row]:
     found: list[Row] = []
     for name in plugins.pass_names():
         class_ = plugins.find_pass(name)
-        options = " ".join(_option(f) for f in dataclasses.fields(class_))
+        types = get_type_hints(class_)
+        options = " ".join(_option(f, types[f.name]) for f in dataclasses.fields(class_))
         found.append({"name": name, "default": "default" if name in default else "on request",
                       "options": f"{{{options}}}" if options else "", "summary": _summary(class_)})
     return found
 
 
-def _option(field: dataclasses.Field[Any]) -> str:
-    """`limit=1024`, or `file=...` for an option that must be given."""
-    default = "..." if field.default is dataclasses.MISSING else field.default
-    return f"{field.name.replace('_', '-')}={default}"
+def _option(field: dataclasses.Field[Any], type_: Any) -> str:
+    """`limit=1024 (an integer)`, or `file=... (a text)` for an option that must be given."""
+    default: object = "..." if field.default is dataclasses.MISSING else field.default
+    shown = str(default).lower() if isinstance(default, bool) else default
+    return f"{field.name.replace('_', '-')}={shown} ({type_words(type_)})"
 
 
 def _targets(plugins: Plugins) -> list[Row]:

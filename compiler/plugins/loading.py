@@ -8,7 +8,7 @@ can also register single objects in the groups `strata.passes`, `strata.dialects
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from types import ModuleType
@@ -18,6 +18,7 @@ from compiler.diagnostics import Problem, StrataError
 from compiler.pipeline.levels import LEVELS, Level
 from compiler.pipeline.steps import PIPELINE, Step
 from compiler.plugins.plugin_faults import wrong_type
+from compiler.plugins.watched import watch_operations, watch_target
 from compiler.suggestions import described_by, hint_for
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Plugins:
     targets: dict[str, Target] = field(default_factory=dict[str, "Target"])
     levels: tuple[Level, ...] = ()
     modules: tuple[ModuleType, ...] = ()
+    places: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """Where a definition stands, by its kind and name: `mine.py, line 3`."""
 
     # ------------------------------------------------------------------ levels and their passes
     def all_levels(self) -> tuple[Level, ...]:
@@ -158,6 +161,7 @@ def _checked_target(name: str, found: Any) -> Target:
 
     if not isinstance(found, Target):
         raise wrong_type(f"the entry point '{name}' of strata.targets", found, "a Target")
+    watch_target(found)
     return found
 
 
@@ -168,6 +172,7 @@ def _checked_dialect(name: str, load: Callable[[], Any]) -> Callable[[], Dialect
         found = load()
         if not isinstance(found, Dialect):
             raise wrong_type(f"the entry point '{name}' of strata.dialects", found, "a Dialect")
+        watch_operations(found.operations)
         return found
 
     return dialect

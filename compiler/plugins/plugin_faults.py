@@ -6,6 +6,7 @@ should look first, so the error names the plugin's file and line.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -78,9 +79,20 @@ def all_of(result: object, kinds: tuple[type, ...]) -> bool:
 def checked(
     function: Callable[..., Any], right: Callable[[Any], bool], wanted: str
 ) -> Callable[..., Any]:
-    """Wrap a plugin's function so that a wrong result raises StrataError."""
+    """Wrap a plugin's function so that a wrong result, or a wrong number of arguments, raises
+    StrataError.
+    """
+    takes = inspect.signature(function)
+
     @wraps(function)
     def call(*arguments: Any) -> Any:
+        try:
+            takes.bind(*arguments)
+        except TypeError as error:
+            code = function.__code__
+            raise StrataError("a plugin cannot be used", [Problem(
+                f"{function.__name__} does not take the inputs of the node: {error}",
+                file=f"{code.co_filename}, line {code.co_firstlineno}")]) from error
         result = function(*arguments)
         if not right(result):
             raise wrong_type(f"what {function.__name__} returns", result, wanted, function)
@@ -95,24 +107,32 @@ def unloadable(error: BaseException) -> StrataError | None:
     while trace is not None:
         entry = trace.tb_frame.f_locals.get("self")
         if isinstance(entry, EntryPoint) and entry.group in GROUPS:
-            return StrataError(f"the plugin '{entry.name}' cannot be loaded", [Problem(
-                f"{type(error).__name__}: {error}", file=entry.value,
-                excerpt=_frames_after(trace),
-                hint="it is of an installed package: mend that, or uninstall it")])
+            return entry_error(entry, error, trace)
         trace = trace.tb_next
     return None
 
 
-def _frames_after(trace: TracebackType) -> str:
+def entry_error(
+    entry: EntryPoint, error: BaseException, trace: TracebackType | None
+) -> StrataError:
+    """The error for an installed package's plugin that raised while it was loaded."""
+    frames = [] if trace is None else _frames_after(trace)
+    place = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else entry.value
+    if isinstance(error, SyntaxError) and error.lineno:
+        place = f"{error.filename}, line {error.lineno}"
+    return StrataError(f"the plugin '{entry.name}' cannot be loaded", [Problem(
+        f"{type(error).__name__}: {error}", file=place,
+        excerpt="".join(traceback.format_list(frames[:MOST_FRAMES])).rstrip(),
+        hint=f"it is {entry.value} of an installed package: mend that, or uninstall it")])
+
+
+def _frames_after(trace: TracebackType) -> list[traceback.FrameSummary]:
     """The traceback from the first module on that Python's import machinery runs."""
-    frames = [f for f in traceback.extract_tb(trace) if "importlib" not in f.filename]
-    return "".join(traceback.format_list(frames[:MOST_FRAMES])).rstrip()
+    return [f for f in traceback.extract_tb(trace) if "importlib" not in f.filename]
 
 
 def definition_of(class_: type, files: Sequence[Path]) -> Origin | None:
     """The first line of a plugin's class; None for Strata's classes."""
-    import inspect
-
     try:
         file = Path(inspect.getfile(class_)).resolve()
         line = inspect.getsourcelines(class_)[1]

@@ -19,7 +19,7 @@ import inspect
 import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from compiler.diagnostics import Problem, StrataError
 from compiler.pipeline.levels import LEVEL_NAMES, Level
 from compiler.plugins.loading import Plugins
-from compiler.plugins.plugin_faults import frames_of
+from compiler.plugins.plugin_faults import entry_error, frames_of
+from compiler.plugins.watched import watch_operations, watch_target
 from compiler.suggestions import hint_for
 
 if TYPE_CHECKING:
@@ -57,12 +58,30 @@ class Found(NamedTuple):
         try:
             return f"{file}, line {inspect.getsourcelines(self.value)[1]}"
         except (OSError, TypeError):  # an object, not a class or a function
-            return file
+            line = self._assigned()
+            return f"{file}, line {line}" if line else file
+
+    def _assigned(self) -> int | None:
+        """The line at which the plugin's file gives the object its name."""
+        names = [name for name, value in vars(self.plugin).items() if value is self.value]
+        for name in names:
+            pattern = re.compile(rf"{re.escape(name)}\b[^=\n]*=")
+            for number, text in enumerate(_lines(Path(str(self.plugin.__file__))), 1):
+                if pattern.match(text):
+                    return number
+        return None
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return []
 
 
 def load_plugins(files: Sequence[Path]) -> Plugins:
     """Run plugins: those of installed packages, then the files. Raises StrataError."""
-    modules = [entry.load() for entry in entry_points(group=PLUGINS)]
+    modules = [_loaded(entry) for entry in entry_points(group=PLUGINS)]
     for module in modules:
         if not isinstance(module, ModuleType):
             raise StrataError(f"an entry point of {PLUGINS} names no module, but {module!r}")
@@ -70,7 +89,21 @@ def load_plugins(files: Sequence[Path]) -> Plugins:
     modules += [_run_file(f) for f in dict.fromkeys(files) if f.resolve() not in loaded]
     found = [item for module in modules for item in _defined(module)]
     _check(found)
+    for item in found:
+        if item.kind == "dialect":
+            watch_operations(item.value.operations)
+        elif item.kind == "target":
+            watch_target(item.value)
     return _plugins(found, tuple(modules))
+
+
+def _loaded(entry: EntryPoint) -> Any:
+    """The module of an entry point. Raises StrataError for anything that it raises."""
+    try:
+        return entry.load()
+    except (Exception, SystemExit) as error:  # any of the package's plugin is its own fault
+        trace = error.__traceback__
+        raise entry_error(entry, error, trace and trace.tb_next) from error
 
 
 def _run_file(file: Path) -> ModuleType:
@@ -85,12 +118,12 @@ def _run_file(file: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses look their module up
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # any exception of the user's file is its own fault
+    except (Exception, SystemExit) as error:  # any of the user's file is its own fault
         raise _failed(file, error) from error
     return module
 
 
-def _failed(file: Path, error: Exception) -> StrataError:
+def _failed(file: Path, error: BaseException) -> StrataError:
     frame, line = error.__traceback__, getattr(error, "lineno", None)
     while frame is not None:
         if Path(frame.tb_frame.f_code.co_filename).resolve() == file.resolve():
@@ -209,6 +242,28 @@ def _malformed(item: Found) -> Iterator[Problem]:
     if missing:
         yield Problem(f"the pass '{item.name}' lacks {', '.join(sorted(missing))}",
                       file=item.where)
+    yield from (Problem(f"the {item.kind} '{item.name}': {what}", file=item.where)
+                for what in _mistyped(item))
+
+
+def _mistyped(item: Found) -> Iterator[str]:
+    """What has the wrong type in a definition."""
+    value: Any = item.value
+    if item.kind == "pass" and not isinstance(getattr(value, "place", ""), str):
+        yield f"`place` must be a text, and is {value.place!r}"
+    if item.kind == "target" and not _are_texts(value.levels):
+        yield f"`levels` must be a tuple of names, and is {value.levels!r}"
+    if item.kind == "frontend" and not isinstance(value.DESCRIPTION, str):
+        yield f"DESCRIPTION must be a text, and is {value.DESCRIPTION!r}"
+    if item.kind == "level":
+        for name in ("operations", "steps", "exits"):
+            if not _are_texts(getattr(value, name)):
+                yield f"`{name}` must be a tuple of texts, and is {getattr(value, name)!r}"
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, tuple) and all(
+        isinstance(part, str) for part in cast("tuple[object, ...]", value))
 
 
 def _misplaced(found: Sequence[Found]) -> list[Problem]:
@@ -227,6 +282,8 @@ def _misplaced(found: Sequence[Found]) -> list[Problem]:
                         file=i.where, hint=hint_for(spec, sorted(known)))
                 for i in levels for spec in (*i.value.steps, *i.value.exits)
                 if spec.partition("{")[0] not in known]
+    problems = problems or [problem for i in levels for spec in (*i.value.steps, *i.value.exits)
+                            for problem in _wrong_options(i, spec, plugins)]
     for item in found:
         place = getattr(item.value, "place", "") if item.kind == "pass" else ""
         match = _PLACE.fullmatch(place)
@@ -237,8 +294,21 @@ def _misplaced(found: Sequence[Found]) -> list[Problem]:
     return problems
 
 
+def _wrong_options(item: Found, spec: str, plugins: Plugins) -> list[Problem]:
+    """The problems of a pass that a level lists with options."""
+    from compiler.pipeline.plan import make_pass
+
+    try:
+        make_pass(spec, plugins)
+    except StrataError as error:
+        return [Problem(f"the level '{item.name}' has a pass that cannot be read: {error}",
+                        file=item.where)]
+    return []
+
+
 def _plugins(found: Sequence[Found], modules: tuple[ModuleType, ...]) -> Plugins:
     passes: dict[str, type[ModulePass]] = {i.name: i.value for i in found if i.kind == "pass"}
     return Plugins(passes, {i.name: i.value for i in found if i.kind == "dialect"},
                    {i.name: i.value for i in found if i.kind == "target"},
-                   tuple(i.value for i in found if i.kind == "level"), modules)
+                   tuple(i.value for i in found if i.kind == "level"), modules,
+                   {(i.kind, i.name): i.where for i in found})

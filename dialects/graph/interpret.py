@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -78,9 +79,18 @@ def _evaluate(op: Operation, operands: list[Array], context: EvaluationContext) 
     except (ValueError, IndexError, KeyError, ArithmeticError, MemoryError) as error:
         given = ", ".join(f"{a.dtype}{list(a.shape)}" for a in operands)
         raise EvaluationError(f"{_place(op)} failed on {given}: {error}") from error
-    results = found if isinstance(found, list | tuple) else [np.asarray(found)]
+    return check_results(op, found, context)
+
+
+def check_results(op: Operation, found: Any, context: EvaluationContext) -> Sequence[Array]:
+    """The results of an evaluation as a list. Raises EvaluationError if they do not fit the op."""
+    results = cast("Sequence[Array]", found) if isinstance(found, list | tuple) else [
+        np.asarray(found)]
+    if len(results) != len(op.results):
+        raise EvaluationError(f"{_place(op)} gives {len(results)} arrays, and it has "
+                              f"{len(op.results)} results")
     for result, array in zip(op.results, results, strict=True):
-        _check_result(op, result, array, context)
+        _check_result(op, result, np.asarray(array), context)
     return results
 
 

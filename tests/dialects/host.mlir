@@ -28,4 +28,16 @@ builtin.module {
   host.func @empty() inputs [] outputs [] sizes() {
     host.return
   }
+  block.kernel @k0(%x: f32[b, 64], %mask: i1[b], %v: f32[64*b]) grid(%p: 1) sizes(b) {
+    block.yield
+  }
+  block.kernel @k1(%h: f32[b, 64], %w: f32[64, 8], %c: f32[2, 2], %y: f32[b, 8]) grid(%p: 1) sizes(b, m) {
+    block.yield
+  }
+  block.kernel @count(%x: f32[b, 64], %n: i64[1], %y: f32[b], %z: f32[b]) grid(%p: 1) sizes(b) {
+    block.yield
+  }
+  block.kernel @find(%x: f32[b, 64], %f: f32[m, 64]) grid(%p: 1) sizes(b, m) {
+    block.yield
+  }
 }
