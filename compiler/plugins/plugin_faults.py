@@ -20,6 +20,7 @@ from compiler.diagnostics import Problem, StrataError
 
 GROUPS = ("strata.plugins", "strata.passes", "strata.dialects", "strata.targets",
           "strata.frontends")
+_ROOT = Path(__file__).parents[2]
 MOST_FRAMES = 8
 """The number of lines of a traceback in a message."""
 
@@ -117,7 +118,10 @@ def entry_error(
 ) -> StrataError:
     """The error for an installed package's plugin that raised while it was loaded."""
     frames = [] if trace is None else _frames_after(trace)
-    place = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else entry.value
+    ours = [_ROOT / name for name in ("compiler", "dialects", "passes", "targets")]
+    own = [f for f in frames if not f.filename.startswith("<")
+           and not any(folder in Path(f.filename).parents for folder in ours)]
+    place = f"{own[-1].filename}, line {own[-1].lineno}" if own else entry.value
     if isinstance(error, SyntaxError) and error.lineno:
         place = f"{error.filename}, line {error.lineno}"
     return StrataError(f"the plugin '{entry.name}' cannot be loaded", [Problem(

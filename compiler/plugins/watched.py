@@ -2,8 +2,8 @@
 
 Without this, the compiler would trip over a wrong result later, in its own code, and the message
 would name that. What is watched: `infer` and `evaluate` of graph operations, `schedule`, `emit` and
-`load` of the parts of targets, and `run` of the executables that they make. Strata's own classes are left alone,
-also where a plugin's class is derived from one.
+`load` of the parts of targets, and `run` of the executables that they make. Strata's own classes
+are left alone, also where a plugin's class is derived from one.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def _replace(class_: type, name: str, maker: Callable[[Any], Any]) -> None:
         found = vars(owner).get(name)
         if found is None:
             continue
-        is_class_method = isinstance(found, classmethod)
-        function = found.__func__ if is_class_method else found
+        function: Any = getattr(found, "__func__", found)
+        is_class_method = function is not found
         ours = owner.__module__.partition(".")[0] in _OURS
         if not ours and callable(function) and not getattr(function, _WATCHED, False):
             watched = maker(function)
