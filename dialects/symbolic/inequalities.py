@@ -10,8 +10,9 @@ by goals that imply it:
   is smallest. A goal that is linear in the symbol holds on the whole range if it holds at both
   ends;
 - a call that contains such a symbol is replaced by its bounds. For q = a floordiv b with b >= 1, q
-  >= r means a >= b*r, and q <= r means a <= b*r + b - 1. For remainders, 0 <= a mod b <= b - 1. A
-  minimum is at most each of its operands and equals one of them;
+  >= r means a >= b*r, and q <= r means a <= b*r + b - 1; a quotient of ranges with constant ends
+  also has constant bounds. For remainders, 0 <= a mod b <= b - 1. A minimum is at most each of its
+  operands and equals one of them;
 - what remains contains only sizes. It must be a sum of products of sizes and of multiples of facts
   (Farkas' lemma): `dialects.symbolic.facts`.
 
@@ -28,6 +29,7 @@ from typing import NamedTuple
 
 from dialects.symbolic.expr import Call, Expr, atom_symbols
 from dialects.symbolic.facts import Facts, facts_about, is_plain, split_call, tightened
+from dialects.symbolic.intervals import Interval, interval_of
 from dialects.symbolic.symbol import Symbol
 
 FEW = 6
@@ -137,7 +139,8 @@ class Prover:
         if not self._holds(divisor - 1):
             return False
         if call.op == "floordiv":
-            return any(map(self._holds, self._without_quotient(call, factor, rest)))
+            return any(map(self._holds, self._without_quotient(call, factor, rest))) or (
+                self._by_numbers(call, factor, rest))
         return any(map(self._holds, self._without_remainder(goal, call, factor, rest)))
 
     def _without_extremum(self, call: Call, factor: Expr, rest: Expr) -> bool:
@@ -156,6 +159,24 @@ class Prover:
             yield rest * b + factor * (a - b + 1) + slack
         elif self._holds(-factor):  # b*q <= a
             yield rest * b + factor * a + slack
+
+    def _by_numbers(self, call: Call, factor: Expr, rest: Expr) -> bool:
+        """Prove factor*q + rest >= 0 with constant bounds of a quotient.
+
+        They are sharper than those of `_without_quotient`, which are not rounded to integers before
+        they are multiplied by the factor: 2*(t floordiv 6) <= 4 if t <= 15.
+        """
+        ends = interval_of(Expr((((call,), 1),)), self._numbers)
+        return ends is not None and any(
+            self._holds(sign * factor) and self._holds(rest + factor * end)
+            for sign, end in zip((1, -1), ends, strict=True))
+
+    @cached_property
+    def _numbers(self) -> dict[Symbol, Interval]:
+        """The ranges whose ends are constants."""
+        ends = {s: tuple(None if e is None else e.constant for e in r)
+                for s, r in self.ranges.items()}
+        return {s: (e[0], e[1]) for s, e in ends.items() if e[0] is not None and e[1] is not None}
 
     def _without_remainder(
         self, goal: Expr, call: Call, factor: Expr, rest: Expr

@@ -55,6 +55,8 @@ def prover(ranges: Mapping[str, tuple[str, str]], *facts: str) -> Prover:
     ({"p": ("0", "9")}, [], "p mod 4 + 4*(p floordiv 4)"),
     ({"p": ("0", "n - 1"), "t": ("0", "1")}, ["m - 2*n"], "m - 1 - 2*p - t"),
     ({"p": ("0", "n - 1")}, [], "n - 1 - (n - 1 - p)"),
+    ({"p": ("0", "n - 1"), "t": ("0", "15")}, [], "n + 3 - p - 2*(t floordiv 6)"),
+    ({"t": ("-7", "15")}, [], "2*(t floordiv 6) + 4"),
 ])
 def test_found(ranges: Mapping[str, tuple[str, str]], facts: list[str], goal: str) -> None:
     assert prover(ranges, *facts).is_nonnegative(E(goal))
@@ -70,6 +72,8 @@ def test_found(ranges: Mapping[str, tuple[str, str]], facts: list[str], goal: st
     ({"d": ("", "")}, [], "n - 1 - max(min(d, n - 1), 0)"),
     ({"d": ("", "")}, ["n - 1"], "n - 1 - d"),
     ({"p": ("0", "4")}, [], "4 - p - w*(p floordiv w)"),
+    ({"p": ("0", "n - 1"), "t": ("0", "15")}, [], "n + 2 - p - 2*(t floordiv 6)"),
+    ({"t": ("-7", "15")}, [], "2*(t floordiv 6) + 3"),
 ])
 def test_not_certain(ranges: Mapping[str, tuple[str, str]], facts: list[str], goal: str) -> None:
     assert not prover(ranges, *facts).is_nonnegative(E(goal))

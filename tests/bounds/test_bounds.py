@@ -259,3 +259,39 @@ def test_a_kernel_that_takes_other_buffers() -> None:
         "%x[%p]", "%x[%p, 0]")
     with pytest.raises(PassError, match=r"expects f32\[n, 1\], but is passed f32\[n\]"):
         checked(text)
+
+
+@pytest.mark.parametrize(("other", "wanted"), [
+    ("arith.subf %f, %half : f64", "proven"),
+    ("arith.divf %f, %half : f64", "proven"),
+    ("arith.divf %half, %f : f64", "checked"),  # NaN lies between no bounds
+])
+def test_positions_chosen_between_numbers(other: str, wanted: str) -> None:
+    """As Resize computes them: one of two floats, clamped to the dim."""
+    module, _ = checked(f"""
+    host.func @main(%x: f32[9], %y: f32[9]) inputs ["x"] outputs ["y"] sizes() {{
+      host.launch @k(%x, %y) sizes()
+      host.return
+    }}
+    block.kernel @k(%x: f32[9], %y: f32[9]) grid(%p: 9) sizes() {{
+      %i = block.index %p : tile<index>
+      %t = block.map (%i[]) : tile<i64> {{
+      ^bb0(%n: index):
+        %w = arith.index_cast %n : index to i64
+        %f = arith.sitofp %w : i64 to f64
+        %half = arith.constant {"1.0" if "divf %f" in other else "0.0"} : f64
+        %o = {other}
+        %c = arith.cmpf oeq, %f, %half : f64
+        %s = arith.select %c, %f, %o : f64
+        %low = arith.constant 0.0 : f64
+        %high = arith.constant 8.0 : f64
+        %a = arith.maximumf %s, %low : f64
+        %b = arith.minimumf %a, %high : f64
+        %r = arith.fptosi %b : f64 to i64
+        block.yield %r
+      }}
+      %v = block.load %x[%t] : tile<f32>
+      block.store %v, %y[%p]
+      block.yield
+    }}""")
+    assert verdicts(module) == [wanted, "proven"]

@@ -95,6 +95,8 @@ class Scalars:
                 return self.of(op.input)
             case math.FloorOp() | math.CeilOp():
                 return self.of(op.operand)
+            case arith.SelectOp():
+                return joined([self.of(op.lhs), self.of(op.rhs)])
             case arith.MaximumfOp() | arith.MinimumfOp() if self._are_numbers(op):
                 rule = _minimum if isinstance(op, arith.MinimumfOp) else _maximum
                 return rule(op, [self.of(o) for o in op.operands])
@@ -117,6 +119,8 @@ class Scalars:
                 return self._factors(op.operand)
             case arith.AddfOp() | arith.SubfOp() | arith.MaximumfOp() | arith.MinimumfOp():
                 return max(map(self._factors, op.operands))
+            case arith.SelectOp():
+                return max(self._factors(op.lhs), self._factors(op.rhs))
             case arith.MulfOp():
                 return sum(map(self._factors, op.operands))
             case arith.DivfOp():
