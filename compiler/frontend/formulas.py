@@ -89,6 +89,11 @@ def any_of(tests: Iterable[Value]) -> Value:
     return reduce(lambda a, b: a | b, list(tests))
 
 
+def all_of(tests: Iterable[Value]) -> Value:
+    """Whether one or more truth values hold everywhere, combined from the left."""
+    return reduce(lambda a, b: a & b, list(tests))
+
+
 def concat(parts: Iterable[Value], axis: int) -> Value:
     """One or more values, one after the other along an axis."""
     first, *others = parts

@@ -74,13 +74,13 @@ class MaxPoolOp(GraphOp):
 class MaxPoolIndicesOp(GraphOp):
     """The index (i64) in x of the element y that `max_pool` found in each window.
 
-    Elements are numbered over all dims of x, the last dim fastest; with `column_major`, the first
-    spatial dim is the fastest. Among equal elements, the smallest index is taken. If a window
-    contains NaN, y is NaN, and the index is that of the first NaN.
+    Elements are numbered over all dims of x, the last dim fastest. Among equal elements, the
+    smallest index is taken. If a window contains NaN, y is NaN, and the index is that of the first
+    NaN.
     Constraints: (C1) to (C5) as for max_pool; (C6) y has the type of max_pool's result for x.
     Source: ONNX MaxPool (its second result).
     Example: %i = graph.max_pool_indices %x, %y {kernel = [2], strides = [2], dilations = [1],
-        pads = [0, 0], ceil_mode = false, column_major = false} : i64[n, 8, 3]
+        pads = [0, 0], ceil_mode = false} : i64[n, 8, 3]
         given %x: f32[n, 8, 7], %y: f32[n, 8, 3]
     """
 
@@ -93,7 +93,6 @@ class MaxPoolIndicesOp(GraphOp):
     pads = opt_prop_def(SizesAttr)
     ceil_mode = opt_prop_def(IntegerAttr)
     toward_zero = opt_prop_def(IntegerAttr)
-    column_major = opt_prop_def(IntegerAttr)
     result = result_def(TensorType)
 
     @classmethod
@@ -107,8 +106,8 @@ class MaxPoolIndicesOp(GraphOp):
         x, y = operands
         window = Window.of(ints_of(self.properties, "kernel"), self.properties, "C3")
         counts, nowhere = y.shape[2:], np.iinfo(np.int64).max
-        places = window.padded(_numbers(x.shape, flag_of(self.properties, "column_major")),
-                               counts, nowhere)
+        numbers = np.arange(x.size).reshape(x.shape)
+        places = window.padded(numbers, counts, nowhere)
         padded = window.padded(x, counts, lowest(x.dtype))
         result = np.full(y.shape, nowhere, np.int64)
         for offset in window.offsets():
@@ -117,15 +116,6 @@ class MaxPoolIndicesOp(GraphOp):
             place = np.where(hit, window.at(places, offset, counts), nowhere)
             np.minimum(result, place, out=result)
         return result
-
-
-def _numbers(shape: tuple[int, ...], column_major: bool) -> Array:
-    """The index of each element."""
-    numbers = np.arange(np.prod(shape, dtype=np.int64))
-    if not column_major:
-        return numbers.reshape(shape)
-    return np.moveaxis(numbers.reshape(*shape[:2], *shape[:1:-1]), range(2, len(shape)),
-                       range(len(shape) - 1, 1, -1))
 
 
 @irdl_op_definition

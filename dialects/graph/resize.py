@@ -34,9 +34,10 @@ class ResizeOp(GraphOp):
       pytorch_half_pixel as half_pixel, or 0 if t is 1;
       half_pixel_symmetric as half_pixel, shifted by s/2 * (1 - t/(f*s)).
     nearest takes the element at c, rounded according to `nearest`; linear interpolates the two
-    elements around c; cubic interpolates four, with the coefficient -0.75. Positions outside x
-    read x's border element. A dim with the factor 1 whose size does not change is left as it is.
-    Coordinates are computed in f64. f16 and bf16 are computed in f32 and rounded once.
+    elements around c, or takes the last element twice with the weight 0.5; cubic interpolates four,
+    with the coefficient -0.75. Positions outside x read x's border element. A dim with the factor 1
+    whose size does not change is left as it is. Coordinates are computed in f64. f16 and bf16 are
+    computed in f32 and rounded once.
     Constraints: (C1) mode and coordinates have one of the values above, and nearest is one of
     floor, ceil, round_prefer_floor, round_prefer_ceil; (C2) shape, and scales unless empty, have
     one entry per dim, scales positive; (C3) elements are floats, or any for nearest.
@@ -125,7 +126,7 @@ def _linear_taps(where: Array, source: int) -> list[tuple[Array, Array]]:
     """(positions, weights) of the elements that linear interpolation combines."""
     inside = np.clip(where, 0, source - 1)
     low = np.floor(inside)
-    fraction = inside - low
+    fraction = np.where(low == source - 1, 0.5, inside - low)  # the last element, twice
     return [(_clamped(low, source), 1 - fraction), (_clamped(low + 1, source), fraction)]
 
 

@@ -117,7 +117,7 @@ def max_pool_indices(op: MaxPoolIndicesOp, at: Rewriter) -> SSAValue:
     domain = Domain()
     point = domain.parallel(*result.shape)
     place = [*point[:2], *_window_index(window, point[2:], domain.reduce(*window.kernel))]
-    number = _number(place, type_of(op.x).shape, flag_of(op.properties, "column_major"))
+    number = _number(place, type_of(op.x).shape)
     leaves = _leaves(op, window)
     inside = list(zip(place[2:], type_of(op.x).shape[2:], strict=True))
 
@@ -132,12 +132,11 @@ def max_pool_indices(op: MaxPoolIndicesOp, at: Rewriter) -> SSAValue:
     return make_nest(at, domain, reads, result, found, combiner="min")
 
 
-def _number(place: Sequence[Expr], shape: Sequence[Expr], column_major: bool) -> Expr:
-    """The number of an element in row-major order, or with the spatial dims reversed."""
-    dims = [0, 1, *range(2, len(shape))[::-1 if column_major else 1]]
+def _number(place: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
+    """The number of an element in row-major order."""
     number = Expr.of(0)
-    for dim in dims:
-        number = number * shape[dim] + place[dim]
+    for index, size in zip(place, shape, strict=True):
+        number = number * size + index
     return number
 
 

@@ -149,7 +149,8 @@ class _Tap:
 
 def _fraction(c: Scalar, last: Scalar) -> Scalar:
     inside = _clamped(c, last)
-    return inside - inside.floor()
+    low = inside.floor()
+    return low.compare("eq", last).where(low.like(0.5), inside - low)
 
 
 _LINEAR = [

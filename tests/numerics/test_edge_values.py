@@ -49,7 +49,7 @@ def with_edges(array: Array, rng: np.random.Generator, integers: bool = True) ->
 
     `integers`: whether those of 64 bits may be any number.
     """
-    kind = "f" if _is_float(array.dtype) else array.dtype.kind
+    kind = "f" if is_float(array.dtype) else array.dtype.kind
     if kind != "f" and not (integers and kind in "iu" and array.dtype.itemsize == 8):
         return array
     numbers = {"f": FLOATS, "i": SIGNED, "u": UNSIGNED}[kind]
@@ -59,7 +59,7 @@ def with_edges(array: Array, rng: np.random.Generator, integers: bool = True) ->
     return np.where(rng.random(array.shape) < 0.5, chosen, array)
 
 
-def _is_float(dtype: np.dtype[Any]) -> bool:
+def is_float(dtype: np.dtype[Any]) -> bool:
     """Of NumPy's kinds, or of those that it lacks, which all have names of their own."""
     return dtype.kind == "f" or dtype.name.startswith(("bfloat", "float"))
 
@@ -106,7 +106,7 @@ def differences(sample: Sample, seed: int = 0) -> Iterator[str]:
 
 
 def difference(got: Array, want: Array) -> str:
-    if not _is_float(got.dtype):
+    if not is_float(got.dtype):
         wrong = np.argwhere(got != want)
         return "" if not wrong.size else (
             f"at {wrong[0]}: {got[tuple(wrong[0])]}, not {want[tuple(wrong[0])]}")

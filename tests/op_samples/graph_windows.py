@@ -176,17 +176,16 @@ _RESIZES = [
 def _places(x: Random | np.ndarray, dims: str, pooled: str, **attributes: Any) -> Sample:
     """Where the elements of a max pool are. The largest of windows are computed here."""
     array = x if isinstance(x, np.ndarray) else x.make(np.random.default_rng(5))
-    context, own = EvaluationContext(), {k: v for k, v in attributes.items() if k != "column_major"}
+    context = EvaluationContext()
     value = Block(arg_types=[tensor(element_of(array.dtype), array.shape)]).args[0]
-    y = g.MaxPoolOp.of(value, **own).evaluate(context, array)
+    y = g.MaxPoolOp.of(value, **attributes).evaluate(context, array)
     return S(g.MaxPoolIndicesOp, array, y, dims=f"{dims}; {pooled}", **attributes)
 
 
 _PLACES = [
     _places(F32(2, 3, 7), "n 3 7", "n 3 3", kernel=[2], strides=[2]),
     _places(F32(1, 2, 6, 5), "n c 6 5", "n c 6 5", kernel=[3, 3], pads=[1, 1, 1, 1]),
-    _places(F32(2, 2, 6, 5), "n c 6 5", "n c 2 2", kernel=[3, 2], strides=[3, 2],
-            column_major=True),
+    _places(F32(2, 2, 6, 5), "n c 6 5", "n c 2 2", kernel=[3, 2], strides=[3, 2]),
     _places(np.full((1, 1, 5), -np.inf, np.float32), "n 1 5", "n 1 3", kernel=[3], strides=[2],
             pads=[1, 1]),
     _places(U8(1, 2, 9), "1 c 9", "1 c 5", kernel=[2], strides=[2], ceil_mode=True),

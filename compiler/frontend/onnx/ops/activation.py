@@ -155,13 +155,17 @@ def mish(n: Node, x: Value) -> Value:
 # ---------------------------------------------------------------------- clip
 @onnx_op("Clip")
 def clip_by_attributes(n: Node, x: Value) -> Value:
-    low = n.scalar(n.real("min"), x) if n.has("min") else None
-    high = n.scalar(n.real("max"), x) if n.has("max") else None
-    return clip(n, x, low, high)
+    bounds = [n.scalar(n.real(name), x) if n.has(name) else None for name in ("min", "max")]
+    return clip(n, x, *bounds)
 
 
 @onnx_op("Clip", since=11)
 def clip(n: Node, x: Value, low: Value | None = None, high: Value | None = None) -> Value:
+    """A bound that is not given is the end of the type's finite numbers, so infinities are cut."""
+    if t.is_float(x.element):
+        most = t.largest(x.element)
+        low = n.scalar(-most, x) if low is None else low
+        high = n.scalar(most, x) if high is None else high
     limits = [v.reshape(()) for v in (low, high) if v is not None]
     if not limits:
         return x

@@ -166,7 +166,21 @@ def max_pool(n: Node, x: Value) -> list[Value]:
         return [n(MaxPoolOp, x, **attributes)]
     attributes["pads"] = _constant(n, pads)
     y = n(MaxPoolOp, x, **attributes)
-    return [y, n(MaxPoolIndicesOp, x, y, column_major=n.flag("storage_order"), **attributes)]
+    places = n(MaxPoolIndicesOp, x, y, **attributes)
+    return [y, _column_major(n, x, places) if n.flag("storage_order") else places]
+
+
+def _column_major(n: Node, x: Value, numbers: Value) -> Value:
+    """Numbers of elements of x, counted with the first spatial dim as the fastest."""
+    rest, along = numbers, dict[int, Value]()
+    sizes = {dim: n.of_size(x.shape[dim]) for dim in range(x.rank - 1, 1, -1)}
+    for dim, size in sizes.items():
+        rows = rest / size
+        along[dim] = rest - rows * size
+        rest = rows
+    for dim, size in sizes.items():
+        rest = rest * size + along[dim]
+    return rest
 
 
 @onnx_op("LpPool")

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
+from compiler.frontend.onnx.halves import rounded_once
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
-from dialects.graph.convolution import ConvTransposeOp
 from dialects.graph.ordering import ArgMaxOp
+from dialects.strata.types import Array
 
 MAX_ORDER = 32
 """Larger matrices would be unrolled into too many operations."""
 MAX_BLOCK = 4096
-"""The maximum number of elements in a block of an image; each needs a filter of that size."""
+"""The maximum number of elements in a block of an image."""
+MAX_IMAGE = 1 << 14
+"""The maximum size of an image along a dim; the blocks over each element become a constant."""
 
 
 def order_of(x: Value, what: str) -> int:
@@ -63,11 +67,9 @@ def _eliminated(n: Node, x: Value) -> tuple[Value, Value]:
 
 
 @onnx_op("Col2Im")
+@rounded_once
 def col_to_im(n: Node, x: Value, image: Value, block: Value) -> Value:
-    """The sum of blocks, each at its place: a transposed convolution.
-
-    Every entry of a block is a channel, whose filter is 1 at that entry's place.
-    """
+    """The sum of blocks, each at its place, along one dim after the other."""
     kernel, sizes = n.known_ints(block, "block shape"), n.known_ints(image, "image shape")
     rank, entries = len(kernel), prod(kernel)
     strides, dilations = n.ints("strides", [1] * rank), n.ints("dilations", [1] * rank)
@@ -75,17 +77,51 @@ def col_to_im(n: Node, x: Value, image: Value, block: Value) -> Value:
     if x.rank != 3 or not len(sizes) == len(strides) == len(dilations) == len(pads) / 2 == rank:
         raise Fault(f"the image {sizes}, its blocks {kernel}, strides, dilations and pads must "
                     f"have as many sizes each, and {x.type.short} 3 dims")
-    if min([*sizes, *kernel, *strides, *dilations], default=0) < 1 or entries > MAX_BLOCK:
-        raise Fault(f"the image {sizes}, its blocks {kernel} of at most {MAX_BLOCK} elements, "
-                    "strides and dilations must be positive")
-    counts: list[int] = []
-    extra: list[int] = []
-    for k, size in enumerate(sizes):
-        room = size + pads[k] + pads[k + rank] - dilations[k] * (kernel[k] - 1) - 1
-        counts.append(room // strides[k] + 1)
-        extra.append(room % strides[k])
-    [channels] = n.known_ints(n.of_sizes([x.shape[1] // entries]), "numbers of channels")
-    filters = np.tile(np.eye(entries), (channels, 1)).reshape(channels * entries, 1, *kernel)
-    return n(ConvTransposeOp, x.reshape([*x.shape[:2], *counts]),
-             n.constant(filters.astype(x.type.dtype)), strides=strides, dilations=dilations,
-             pads=pads, output_padding=extra, group=channels)
+    if min([*sizes, *kernel, *strides, *dilations], default=0) < 1 or entries > MAX_BLOCK or (
+            max(sizes) > MAX_IMAGE):
+        raise Fault(f"the image {sizes} of at most {MAX_IMAGE} elements along a dim, its blocks "
+                    f"{kernel} of at most {MAX_BLOCK} elements, strides and dilations must be "
+                    "positive")
+    rows = list(zip(sizes, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True))
+    counts = [(size + low + high - d * (k - 1) - 1) // s + 1
+              for size, k, s, d, low, high in rows]
+    apart = x.reshape([x.shape[0], x.shape[1] // entries, *kernel, *counts])
+    pairs = [2 + k + dim for k in range(rank) for dim in (0, rank)]  # an entry, then its blocks
+    value = apart.transpose([0, 1, *pairs])
+    for dim in reversed(range(rank)):
+        value = _folded(n, value, 2 + 2 * dim, _Fold(*rows[dim][:5], counts[dim]))
+    return value
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """Blocks along one dim: element l*stride + k*dilation - low has entry k of block l."""
+
+    size: int
+    kernel: int
+    stride: int
+    dilation: int
+    low: int
+    count: int
+
+    def sources(self) -> tuple[Array, Array]:
+        """For each element, the entries [size, most] that add up to it, as k*count + l; and which
+        of them exist."""
+        entry, block = np.indices((self.kernel, self.count)).reshape(2, -1)
+        target = block * self.stride + entry * self.dilation - self.low
+        found = [np.flatnonzero(target == place) for place in range(self.size)]
+        most = max(1, *map(len, found))
+        places = [np.pad(s, (0, most - len(s))) for s in found]
+        return np.array(places, np.int64), np.array([np.arange(most) < len(s) for s in found])
+
+
+def _folded(n: Node, x: Value, axis: int, fold: _Fold) -> Value:
+    """x with its dims `axis`, of entries, and `axis` + 1, of blocks, folded into one."""
+    before, after = x.shape[:axis], x.shape[axis + 2:]
+    places, exist = fold.sources()
+    joined = x.reshape([*before, fold.kernel * fold.count, *after])
+    parts = f.gather(joined, n.constant(places), axis)
+    if not exist.all():
+        there = n.constant(exist.reshape(*exist.shape, *[1] * len(after)))
+        parts = f.where(there, parts, 0)
+    return f.reduce_sum(parts, [axis + 1])

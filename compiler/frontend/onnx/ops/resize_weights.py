@@ -1,4 +1,4 @@
-"""The variants of Resize that are rare: along each dim a product with a matrix of weights.
+"""The variants of Resize that are rare: along each dim a sum with weights.
 
 Antialiasing, excluded borders, other cubic coefficients, crops, and corners aligned by scales that
 give no whole size: the weights follow from constant sizes, and ONNX's definition gives them.
@@ -16,6 +16,9 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.values import Value
 from dialects.strata import types as t
 from dialects.strata.types import Array
+
+LEAST = 1e-10
+"""Smaller weights are 0 but for the rounding of a place, and below the precision of f32."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class Weights:
                 weights = np.where((indices >= 0) & (indices < size), weights, 0.0)
                 weights = weights / weights.sum()
             np.add.at(result[row], np.clip(indices, 0, size - 1), weights)
+        result[np.abs(result) < LEAST] = 0.0
         crop = self.coordinates == "tf_crop_and_resize"
         return result, crop & ((where < 0) | (where > size - 1))
 
@@ -106,9 +110,24 @@ def resize_by_weights(
             continue
         matrix, beyond = weights.matrix(size, count, scale, region)
         outside = outside | beyond.reshape([-1 if k == axis else 1 for k in range(x.rank)])
-        perm = [*[k for k in range(x.rank) if k != axis], axis]
-        product = value.transpose(perm) @ n.constant(matrix.T.astype(value.type.dtype))
-        value = product.transpose([*range(axis), x.rank - 1, *range(axis, x.rank - 1)])
+        value = _mixed(n, value, axis, matrix)
     if outside.any():
         value = f.where(n.constant(outside), extrapolation, value)
     return value.cast(x.element)
+
+
+def _mixed(n: Node, x: Value, axis: int, matrix: Array) -> Value:
+    """x times a matrix [wanted, size] along an axis: only the elements with a weight are read.
+
+    A product with the whole matrix would make NaN of each infinity that has the weight 0.
+    """
+    most = max(1, int(np.count_nonzero(matrix, axis=1).max(initial=0)))
+    places = np.argsort(matrix == 0, axis=1, kind="stable")[:, :most]  # those with a weight first
+    weights = np.take_along_axis(matrix, places, axis=1)
+    shape = [*weights.shape, *[1] * (x.rank - 1 - axis)]
+    parts = f.gather(x, n.constant(places.astype(np.int64)), axis)
+    products = parts * n.constant(weights.reshape(shape).astype(x.type.dtype))
+    if (weights == 0).any():
+        there = n.constant((weights != 0).reshape(shape))
+        products = f.where(there, products, 0)
+    return f.reduce_sum(products, [axis + 1])

@@ -36,7 +36,8 @@ def around(
     """The weighted elements [r, q, c] of x [n, c, s...], one for each choice of a tap per dim.
 
     `batch` [r] is the item of x that is read, taps are [r, q]; `inside` gives an index that lies
-    in its dim, and where it counts (None: everywhere).
+    in its dim, and where it counts (None: everywhere). Elsewhere the element is 0, not
+    multiplied by 0: neither an infinity at the clamped place nor one in the weight makes it NaN.
     """
     moved = x.transpose([0, *range(2, x.rank), 1])
     shape = taps[0][0][0].shape
@@ -44,19 +45,23 @@ def around(
     found: list[Value] = []
     for choice in itertools.product(*taps):
         weights = [w for _, w in choice if w is not None]
-        places = [item]
+        indices, counts = [item], list[Value]()
         for dim, (index, _) in enumerate(choice):
-            place, counts = inside(index, dim)
-            places.append(place.cast(t.i64))
-            if counts is not None:
-                weights.append(counts.cast(weights[0].element if weights else x.element))
-        indices = f.concat([p.reshape([*shape, 1]) for p in places], axis=2)
-        value = f.gather_nd(moved, indices, batch_dims=0)
+            place, there = inside(index, dim)
+            indices.append(place.cast(t.i64))
+            counts += [] if there is None else [there]
+        value = f.gather_nd(moved, _vectors(indices), batch_dims=0)
         if weights:
-            weight = f.product(weights)
-            value = value * weight.cast(x.element).reshape([*shape, 1])
+            value = value * f.product(weights).cast(x.element).reshape([*shape, 1])
+        if counts:
+            value = f.where(f.all_of(counts).reshape([*shape, 1]), value, 0)
         found.append(value)
     return found
+
+
+def _vectors(indices: Sequence[Value]) -> Value:
+    """Indices [r, q] of each dim, as vectors [r, q, dims]."""
+    return f.concat([i.reshape([*i.shape, 1]) for i in indices], axis=2)
 
 
 def linear_taps(c: Value) -> list[Tap]:
@@ -151,7 +156,8 @@ def _pixel(n: Node, x: Value, c: Value, dim: int, padding: str, mode: str) -> Va
     if mode == "cubic":
         return pixel
     if padding == "border":
-        return clamped(pixel, 0.0, size - one)
+        # Half an element outside, both neighbours are the one at the border.
+        return clamped(pixel, -0.5, size - half)
     return _reflected(n, x, pixel, dim) if padding == "reflection" else pixel
 
 
@@ -238,14 +244,12 @@ def _samples(
 
 def _roi_values(n: Node, x: Value, items: Value, grid: Sequence[Value]) -> list[Value]:
     """The weighted neighbours; 0 where a sample lies more than 1 outside of x."""
-    taps: list[list[Tap]] = []
-    for dim, c in enumerate(grid):
-        counts = _within(c, -1.0, size_of(n, x, dim + 2, c)).cast(c.element)
-        pixel = clamped(c, 0.0, size_of(n, x, dim + 2, c, 1.0))
-        taps.append([(i, counts * w) for i, w in linear_taps(pixel) if w is not None])
+    counts = [_within(c, -1.0, size_of(n, x, dim + 2, c)) for dim, c in enumerate(grid)]
+    taps = [linear_taps(clamped(c, 0.0, size_of(n, x, dim + 2, c, 1.0)))
+            for dim, c in enumerate(grid)]
 
     def inside(index: Value, dim: int) -> tuple[Value, Value | None]:
-        return clamped(index, 0.0, size_of(n, x, dim + 2, index, 1.0)), None
+        return clamped(index, 0.0, size_of(n, x, dim + 2, index, 1.0)), counts[dim]
 
     return around(x, items, taps, inside)
 

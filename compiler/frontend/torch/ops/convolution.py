@@ -102,7 +102,7 @@ def max_pool(
     pooled = n(MaxPoolOp, x, **window)
     if not n.wants(1):
         return [pooled.reshape(n.shape)]
-    places = n(MaxPoolIndicesOp, x, pooled, column_major=False, **window)
+    places = n(MaxPoolIndicesOp, x, pooled, **window)
     inside = places % n.of_size(product(x.shape[2:]))
     return [v.reshape(n.shape) for v in (pooled, inside)]
 
