@@ -229,7 +229,9 @@ def _machine(options: TargetOptions) -> Machine:
 def module_text(module: ModuleOp, machine: Machine) -> str:
     """The LLVM IR of a whole module at block level, with kernels under their own names."""
     kernels = kernels_by_name(module)
-    names = dict(zip(kernels, symbol_names(kernels), strict=True))
+    # Names with `strata_` belong to the functions around the kernels.
+    own = (f"kernel_{name}" if name.startswith("strata_") else name for name in kernels)
+    names = dict(zip(kernels, symbol_names(own), strict=True))
     texts = [emit_kernel_text(op, machine, names[name]) for name, op in kernels.items()]
     driver = emit_driver(host_function(module), host_functions(module), {
         name: KernelInfo.of(names[name], op, machine) for name, op in kernels.items()}, machine)

@@ -20,6 +20,7 @@ from onnx import TensorProto, helper
 
 import compiler
 from compiler.__main__ import main
+from compiler.diagnostics import StrataError
 from dialects.strata.types import ELEMENTS
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.expr_syntax import expr_of, symbol_of
@@ -154,11 +155,11 @@ def test_the_user_says_the_models_own_name(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(exe.run([x, ids])[0], _expected(x, ids), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("names", [
-    ROUNDS[0], *(pytest.param(r, marks=pytest.mark.slow) for r in (*ROUNDS[1:3], *ROUNDS[5:7]))],
-    ids=lambda names: ascii(names[0][:8]))
-def test_dumps_are_read_again(names: list[str], tmp_path: Path) -> None:
-    """Every dump goes on to the same numbers."""
+@pytest.mark.parametrize(("names", "step"), [
+    (ROUNDS[0], 6), *(pytest.param(r, 1, marks=pytest.mark.slow) for r in ROUNDS)],
+    ids=lambda value: ascii(value[0][:8]) if isinstance(value, list) else f"every {value}")
+def test_dumps_are_read_again(names: list[str], step: int, tmp_path: Path) -> None:
+    """Dumps go on to the same numbers: each, or every sixth."""
     path, folder = tmp_path / "model.onnx", tmp_path / "dump"
     onnx.save(_model(names[0], names[1], names[2:]), path)
     assert main(["lower", str(path), "--target", "cpu", "--to", "block", "--dump-dir",
@@ -166,10 +167,53 @@ def test_dumps_are_read_again(names: list[str], tmp_path: Path) -> None:
     x, ids = _inputs()
     dumps = sorted(folder.glob("*.mlir"))
     assert len(dumps) > 5
-    for dump in (*dumps[::6], dumps[-1]):
+    for dump in (*dumps[::step], dumps[-1]):
         exe = compiler.compile(str(dump), target="reference", cache="off")
         assert exe.signature.input_names == (names[2], "ids")
         np.testing.assert_allclose(exe.run([x, ids])[0], _expected(x, ids), rtol=1e-5, atol=1e-5)
+
+
+# ---------------------------------------------------------------------- no names
+@pytest.mark.parametrize("target", TARGETS)
+def test_nodes_and_results_without_names(target: str, tmp_path: Path) -> None:
+    """Nodes need no name, and an empty result or operand is absent."""
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["", "places"], name="", kernel_shape=[2], strides=[2]),
+        helper.make_node("Dropout", ["x"], ["y", ""], name=""),
+        helper.make_node("Clip", ["y", "", "most"], ["z"], name=""),
+    ]
+    graph = helper.make_graph(
+        nodes, "", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["", 1, 4])],
+        [helper.make_tensor_value_info("places", TensorProto.INT64, None),
+         helper.make_tensor_value_info("z", TensorProto.FLOAT, None)],
+        [onnx.numpy_helper.from_array(np.array(0.5, np.float32), "most")])
+    path = tmp_path / "model.onnx"
+    path.write_bytes(helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString())
+    exe = compiler.compile(str(path), target=target, cache="off", interpret=target == "cuda")
+    x = np.array([[[0, 2, 1, -1]], [[3, 0, 0, 0]]], np.float32)
+    places, z = exe.run([x])
+    assert places.tolist() == [[[1, 2]], [[4, 6]]]
+    np.testing.assert_array_equal(z, np.minimum(x, 0.5))
+
+
+@pytest.mark.parametrize(("place", "message"), [
+    ("input", "Add needs its input 0"), ("initializer", "Add needs its input 1"),
+    ("output", "graph output '' is defined by no node"),
+])
+def test_a_value_of_a_model_without_a_name(place: str, message: str, tmp_path: Path) -> None:
+    """ONNX takes the empty name for an absent value, so a model that gives it one is refused."""
+    x, y, c = ("" if place == name else name for name in ("input", "output", "initializer"))
+    graph = helper.make_graph(
+        [helper.make_node("Add", [x, c], [y])], "g",
+        [helper.make_tensor_value_info(x, TensorProto.FLOAT, [2])],
+        [helper.make_tensor_value_info(y, TensorProto.FLOAT, [2])],
+        [onnx.numpy_helper.from_array(np.ones(2, np.float32), c)])
+    path = tmp_path / "model.onnx"
+    path.write_bytes(helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString())
+    with pytest.raises(StrataError, match=message):
+        compiler.compile(str(path), target="reference", cache="off")
 
 
 # ---------------------------------------------------------------------- control flow
@@ -211,3 +255,68 @@ def test_loops_and_branches(name: str, target: str, tmp_path: Path) -> None:
     x = np.ones((3, 4), np.float32)
     for count, want in ((3, -(x + 3)), (0, -x)):
         np.testing.assert_allclose(exe.run([x, np.int64(count)])[0], want, rtol=1e-6)
+
+
+# ---------------------------------------------------------------------- functions and kernels
+def _branches_text(kernels: Sequence[str], functions: Sequence[str]) -> str:
+    """Two branches in turn, at block level, with these names: y = |x| * 2 if x[0] > 0, else -x."""
+    def function(name: str, kernel: str) -> str:
+        return f"""
+        host.func @{quoted(name)}(%x: f32[n]) inputs ["x"] outputs ["y": f32[n]] sizes(n) {{
+          %y = host.alloc : f32[n]
+          host.launch @{quoted(kernel)}(%x, %y) sizes(n)
+          host.return %y
+        }}"""
+
+    def kernel(name: str, factor: float) -> str:
+        return f"""
+        block.kernel @{quoted(name)}(%x: f32[n], %y: f32[n]) grid(%p: n) sizes(n) {{
+          %v = block.load %x[%p] : tile<f32>
+          %w = block.map (%v[]) : tile<f32> {{
+          ^bb0(%a: f32):
+            %c = arith.constant {factor} : f32
+            %r = arith.mulf %a, %c : f32
+            block.yield %r
+          }}
+          block.store %w, %y[%p]
+          block.yield
+        }}"""
+
+    calls = [f"%y{k} = strata.if %c then @{quoted(then)} else @{quoted(other)} (%y{k - 1}) "
+             "buffers f32[n]"
+             for k, (then, other) in enumerate(zip(functions[::2], functions[1::2], strict=True))]
+    body = "\n".join(calls).replace("%y-1", "%x")
+    return f"""// strata: level=block
+    builtin.module {{
+      host.func @main(%x: f32[n], %c: i1[]) inputs ["x", "c"] outputs ["y": f32[n]] sizes(n) {{
+        {body}
+        host.return %y{len(calls) - 1}
+      }}
+      {"".join(function(name, kernels[k % 2]) for k, name in enumerate(functions))}
+      {"".join(kernel(name, factor) for name, factor in zip(kernels, (2.0, -1.0), strict=True))}
+    }}"""
+
+
+SPELLINGS = ("a b", "a-b", "a.b", "a_b", "é", "٣", "strata_body", "a_b_2", "main.", LONG)
+"""Names of functions that differ only in what identifiers cannot hold, and others."""
+
+
+@pytest.mark.parametrize("kernels", [("a?b", "a!b"), ("strata_run", "è"), ("٣٣", "main!")])
+@pytest.mark.parametrize("target", TARGETS)
+def test_functions_and_kernels(target: str, kernels: Sequence[str], tmp_path: Path) -> None:
+    path = tmp_path / "model.mlir"
+    path.write_text(_branches_text(kernels, SPELLINGS), encoding="utf-8")
+    exe = compiler.compile(str(path), target=target, cache="off", interpret=target == "cuda")
+    x = np.array([1, -2, 3], np.float32)
+    for condition, factor in ((True, 2.0), (False, -1.0)):
+        [y] = exe.run([x, np.array(condition)])
+        np.testing.assert_array_equal(y, x * factor ** (len(SPELLINGS) // 2))
+
+
+@pytest.mark.parametrize(("target", "level"), [("cpu", "llvm"), ("cpu", "asm"),
+                                               ("cuda", "triton")])
+def test_code_of_functions_and_kernels(target: str, level: str, tmp_path: Path) -> None:
+    path, code = tmp_path / "model.mlir", tmp_path / "code"
+    path.write_text(_branches_text(("a?b", "strata_run"), SPELLINGS), encoding="utf-8")
+    assert main(["lower", str(path), "--target", target, "--to", level, "-o", str(code)]) == 0
+    assert code.stat().st_size > 1000

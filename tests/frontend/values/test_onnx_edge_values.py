@@ -7,6 +7,7 @@ and both zeros at a third of the places, and compares values, too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import ml_dtypes
@@ -60,7 +61,7 @@ def test_as_onnxruntime(sample: Op) -> None:
     if any(name in sample.attributes for name in WEIGHTED):
         pytest.skip("onnxruntime multiplies elements whose weight is 0")
     rng = np.random.default_rng(0)
-    found, wanted = both(sample, lambda array: with_edges(array, rng, integers=False))
+    found, wanted = both(sample, lambda a: with_edges(a, rng, integers=False))
     texts = list(map(difference, found, wanted))
     assert not any(texts), texts
 
@@ -71,14 +72,14 @@ def test_extremes_as_onnxruntime(sample: Op) -> None:
     if sample.op_type in SUMS:
         pytest.skip(SUMS[sample.op_type])
     rng = np.random.default_rng(1)
-    found, wanted = both(sample, lambda array: with_extremes(array, rng))
+    found, wanted = both(sample, lambda a: with_extremes(a, rng))
     for got, want in zip(found, wanted, strict=True):
         assert not (text := difference(got, want)), text
         if is_float(want.dtype):
             assert_near(got, want, sample.tolerance)
 
 
-def both(sample: Op, edged: Any) -> tuple[list[Array], list[Array]]:
+def both(sample: Op, edged: Callable[[Array], Array]) -> tuple[list[Array], list[Array]]:
     """The results of machine code and of onnxruntime, for inputs that `edged` changes."""
     model, inputs = model_of(sample, sample.opsets[-1], symbolic=False)
     given = {name: array if COORDINATES.get(sample.op_type) == name else edged(array)

@@ -89,7 +89,8 @@ def col_to_im(n: Node, x: Value, image: Value, block: Value) -> Value:
     pairs = [2 + k + dim for k in range(rank) for dim in (0, rank)]  # an entry, then its blocks
     value = apart.transpose([0, 1, *pairs])
     for dim in reversed(range(rank)):
-        value = _folded(n, value, 2 + 2 * dim, _Fold(*rows[dim][:5], counts[dim]))
+        size, k, stride, dilation, low, _ = rows[dim]
+        value = _folded(n, value, 2 + 2 * dim, _Fold(size, k, stride, dilation, low, counts[dim]))
     return value
 
 
