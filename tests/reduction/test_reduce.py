@@ -81,7 +81,9 @@ def test_a_crash(reduce, short: Path) -> None:
 
 @pytest.mark.slow
 def test_a_hang(reduce, chain: Path) -> None:
-    done = reduce(chain, *plant("hanging-softplus"), "--timeout", "4", "--seconds", "400")
+    hang = plant("hanging-softplus", after="graph-sink-constants")  # before it is decomposed
+    done = reduce(chain, *hang, "--timeout", "4", "--seconds", "400")
+    assert done.status == 0, done.err
     assert done.operators == ["Softplus"]
     assert "it ended in: hanging-softplus" in done.out
 
