@@ -21,7 +21,7 @@ from xdsl.ir import Operation, SSAValue
 
 from dialects.graph import AddOp, CastOp, ConstantOp, EqualOp, ReduceMaxOp, SoftmaxOp, WhereOp
 from dialects.graph.base import int_of, ints_of
-from dialects.strata.types import dtype_of, is_float
+from dialects.strata.types import is_float, largest
 from passes.rewrites.graph.matching import is_number, type_of
 from passes.rewriting import Rewriter, Rule
 
@@ -38,8 +38,8 @@ def nothing_seen(op: WhereOp, at: Rewriter) -> SSAValue | None:
     element = type_of(bias).element
     none = at.insert(ConstantOp.scalar(-np.inf, element)).results[0]
     hidden = at(EqualOp, bias, none)
-    lowest = float(np.finfo(dtype_of(type_of(total.result).element)).min)
-    least = at.insert(ConstantOp.scalar(lowest, type_of(total.result).element)).results[0]
+    wide = type_of(total.result).element
+    least = at.insert(ConstantOp.scalar(-largest(wide), wide)).results[0]
     value = at(WhereOp, hidden, least, total.result)
     for step in reversed(steps):
         value = at(type(step), value, **step.properties)
