@@ -30,7 +30,7 @@ from targets.cpu.driver.frame import ENTRY
 from targets.cpu.driver.module import DriverText, KernelInfo, emit_driver
 from targets.cpu.emit import emit_kernel_text
 from targets.cpu.llvm.modules import joined
-from targets.cpu.llvm.operands import symbol_names
+from targets.cpu.llvm.operands import kernel_names
 from targets.cpu.machine import Machine, is_supported, machine_of
 from targets.cpu.runtime.executable import CpuExecutable, placed
 from targets.cpu.runtime.plan import RunPlan
@@ -229,9 +229,7 @@ def _machine(options: TargetOptions) -> Machine:
 def module_text(module: ModuleOp, machine: Machine) -> str:
     """The LLVM IR of a whole module at block level, with kernels under their own names."""
     kernels = kernels_by_name(module)
-    # Names with `strata_` belong to the functions around the kernels.
-    own = (f"kernel_{name}" if name.startswith("strata_") else name for name in kernels)
-    names = dict(zip(kernels, symbol_names(own), strict=True))
+    names = dict(zip(kernels, kernel_names(kernels), strict=True))
     texts = [emit_kernel_text(op, machine, names[name]) for name, op in kernels.items()]
     driver = emit_driver(host_function(module), host_functions(module), {
         name: KernelInfo.of(names[name], op, machine) for name, op in kernels.items()}, machine)

@@ -123,7 +123,8 @@ def test_buffers_of_other_ranks() -> None:
     text = branch("n, m", "s, 4", "s, 4", "n, 4", "s, ").replace("(%x, %y) buffers", "(%x) buffers")
     with pytest.raises(PassError, match="calls @f, whose buffers differ"):
         checked(text)
-    other = branch("n, m", "s, 4", "s, 4", "n, 4", "s, ").replace("f32[s, 4], %y", "i32[s, 4], %y")
+    other = branch("n, m", "s, 4", "s, 4", "n, 4", "s, ").replace(
+        "@f(%x: f32[s, 4], %y: f32", "@f(%x: f32[s, 4], %y: i32")
     with pytest.raises(PassError, match="calls @f, whose buffers differ"):
         checked(other)
 

@@ -43,7 +43,7 @@ _FOLDED: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 _WIDTHS: Mapping[Any, Integer] = {
     native.u8: Integer(8), native.u32: Integer(32), native.u64: Integer(64)}
 _EXTREMES: Mapping[Any, tuple[str, str]] = {min: ("smin", "umin"), max: ("smax", "umax")}
-_BUILTINS = {"min": min, "max": max}
+_BUILTINS: dict[str, Any] = {"min": min, "max": max, "bool": bool, "tuple": tuple}
 
 
 class NativeError(TypeError):
@@ -107,11 +107,26 @@ class Expressions:
 
     def annotated(self, node: ast.expr) -> Kind:
         """The kind of an annotation inside the function."""
-        text = compile(ast.Expression(node), "annotation", "eval")
-        kind = kind_of(eval(text, self.function.function.__globals__))  # our own source
+        kind = kind_of(self._meaning(node))
         if kind is None:
             raise self.error(node, "a variable cannot be None")
         return kind
+
+    def _meaning(self, node: ast.expr) -> Any:
+        """The object that an annotation stands for."""
+        match node:
+            case ast.Constant(value=None):
+                return None
+            case ast.Name(id=name) if (found := self.named(name)) is not None:
+                return found
+            case ast.Subscript(value=value, slice=part):
+                return self._meaning(value)[self._meaning(part)]
+            case ast.Tuple(elts=parts):
+                return tuple(map(self._meaning, parts))
+            case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+                return self._meaning(left) | self._meaning(right)
+            case _:
+                raise self.error(node, f"{ast.unparse(node)} is not the type of a variable")
 
     # ------------------------------------------------------------------ expressions
     def expression(self, node: ast.expr, wanted: Kind | None = None) -> Value:

@@ -69,8 +69,18 @@ def is_literal(name: str) -> bool:
 
 def symbol_names(names: Iterable[str]) -> list[str]:
     """The names of functions of a module, for names in a model: legal and distinct."""
-    fresh = Names(lambda name: re.sub(r"[^\w.$]|^(?=\d)", "_", name, flags=re.ASCII)).fresh
+    fresh = Names(_legal).fresh
     return [fresh(name) for name in names]
+
+
+def kernel_names(names: Iterable[str]) -> list[str]:
+    """The same for kernels, none of which is named like the runtime functions, `strata_...`."""
+    fresh = Names(lambda name: re.sub(r"^(?=strata_)", "kernel_", _legal(name))).fresh
+    return [fresh(name) for name in names]
+
+
+def _legal(name: str) -> str:
+    return re.sub(r"[^\w.$]|^(?=\d)", "_", name, flags=re.ASCII)
 
 
 def register(name: str) -> Symbol:

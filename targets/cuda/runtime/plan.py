@@ -239,11 +239,8 @@ def _plan_operation(
 
 
 def kernel_call(op: LaunchOp, kernels: Mapping[str, KernelOp]) -> KernelCall:
-    """The kernel and sizes of a launch. Raises ValueError if the module lacks the kernel."""
-    kernel = kernels.get(op.kernel.data)
-    if kernel is None:
-        raise ValueError(f"host.launch @{op.kernel.data}: the module has no such block.kernel")
-    return KernelCall(kernel, op.sizes.data, location_name(op))
+    """The kernel and sizes of a launch."""
+    return KernelCall(kernels[op.kernel.data], op.sizes.data, location_name(op))
 
 
 def _plan_launch(

@@ -124,8 +124,8 @@ SHORT = onnx.TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[3, 4], raw
 TWICE = numpy_helper.from_array(np.ones(3, np.float32), "hidden")
 GRAPHS: dict[str, tuple[list[onnx.NodeProto], list[onnx.TensorProto], list[str]]] = {
     "cycle": ([node("Add", "x b", "a", "first"), node("Neg", "a", "b", "second"),
-               node("Relu", "b", "y", "third")], [], ["circle", "'first'", "'second'"]),
-    "itself": ([node("Add", "x y", "y", "loop")], [], ["circle", "'loop'"]),
+               node("Relu", "b", "y", "third")], [], ["cycle", "'first'", "'second'"]),
+    "itself": ([node("Add", "x y", "y", "loop")], [], ["cycle", "'loop'"]),
     "no initializer": ([node("MatMul", "x w", "y", "product")], [], ["'w'", "'product'"]),
     "short initializer": ([node("MatMul", "x w", "y", "product")], [SHORT], ["'w'", "40 bytes"]),
     "initializer and result": ([node("Neg", "x", "hidden", "a"), node("Relu", "hidden", "y", "b")],

@@ -31,7 +31,7 @@ host.func @main(%x: f32[n], %y: f32[n]) inputs ["x"] outputs ["y"] sizes(n) {
   host.launch @double(%x, %y) sizes(n)
   host.return
 }''')
-executable = TARGET.load(module, WeightStore(), TargetOptions(threads=3))
+executable = TARGET.bind(TargetOptions(threads=3)).running.load(module, WeightStore())
 x = numpy.arange(1 << 20, dtype=numpy.float32)
 def run():
     before = len(os.listdir("/proc/self/task"))

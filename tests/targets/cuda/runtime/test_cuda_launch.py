@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from xdsl.utils.exceptions import VerifyException
 
 from dialects.block import KernelOp
 from dialects.strata.sizes import SizeError
@@ -297,11 +298,10 @@ def test_only_sizes_in_strides_make_variants() -> None:
 
 
 def test_a_launch_of_no_kernel() -> None:
-    module = parse("""builtin.module {
-      host.func @main() inputs [] outputs [] sizes() { host.launch @gone() sizes() host.return }
-    }""")
-    with pytest.raises(ValueError, match=r"no such block\.kernel"):
-        plan_host(module)
+    with pytest.raises(VerifyException, match=r"C1: host\.launch calls @gone"):
+        parse("""builtin.module {
+          host.func @main() inputs [] outputs [] sizes() { host.launch @gone() sizes() host.return }
+        }""")
 
 
 # ---------------------------------------------------------------------- machines
