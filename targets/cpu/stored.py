@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
-_AGREED = ("runtime", "driver", "build/native.py", "build/image.py", "stored.py")
+_AGREED = ("runtime", "driver", "llvm", "build/native.py", "build/image.py", "stored.py")
 """The files that define how native code is called, in this folder."""
 _MATRICES = "amx_tile"
 
