@@ -370,6 +370,8 @@ def _evaluate_atom(atom: Atom, values: Mapping[Symbol, Any]) -> Any:
         return left // right
     if atom.op == "mod":
         return left % right
+    if isinstance(left, int) and isinstance(right, int):
+        return max(left, right) if atom.op == "max" else min(left, right)
     chosen = np.maximum(left, right) if atom.op == "max" else np.minimum(left, right)
     return chosen if chosen.ndim else int(chosen)
 

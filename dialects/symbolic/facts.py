@@ -8,6 +8,9 @@ inequality that follows over the rational numbers. Facts and goals are tightened
 search takes a term that may be negative, cancels it with a multiple of a fact that has such a
 term, and continues with the shortest remaining sum, preferring sums over the goal's own sizes. The
 search stays small because few facts mention the same sizes.
+
+Most goals that are asked for do not follow. The facts are therefore evaluated at a few sizes, and a
+goal that is negative where all facts hold is refuted without a search.
 """
 
 from __future__ import annotations
@@ -15,7 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property, lru_cache
 from heapq import heappop, heappush
+from itertools import islice
 from math import gcd
+from zlib import crc32
 
 from dialects.symbolic.expr import Atom, Call, Expr, Monomial, without
 from dialects.symbolic.symbol import Symbol
@@ -24,6 +29,10 @@ GOALS = 30
 """The number of sums that a search may try. Searches in real programs try a few."""
 CALLS = 6
 """The number of calls up to which a fact is taken apart: one with k calls has up to 2**k parts."""
+POINTS = 8
+"""The number of points at which goals are evaluated."""
+NUMBERS = (0, 1, 2, 3, 4, 5, 7, 8, 16, 32, 33, 64, 100, 128, 224, 256, 512, 1000, 4096)
+"""Sizes of these points, beside the bounds that facts state."""
 
 
 class Facts:
@@ -32,6 +41,7 @@ class Facts:
     def __init__(self, given: Iterable[Expr]):
         self.known: dict[Expr, None] = {}
         self._found: dict[tuple[Expr, int], bool] = {}
+        self._points: list[_Point] = []
         decided: list[Expr] = []
         for fact in given:
             fact = tightened(fact)
@@ -43,6 +53,7 @@ class Facts:
                 self._add_decided(part)
         self.__dict__.pop("least", None)
         self._found.clear()
+        self._points = [*islice((p for p in _points(self._bounds()) if self._hold(p)), POINTS)]
 
     def _add(self, fact: Expr) -> None:
         """Add a fact unless it is trivial. If it shows that a product is not 0, neither is any
@@ -102,8 +113,24 @@ class Facts:
             return True
         key = start, goals
         if key not in self._found:
-            self._found[key] = self._search(start, goals)
+            self._found[key] = not self._refute(start) and self._search(start, goals)
         return self._found[key]
+
+    def _bounds(self) -> Iterator[int]:
+        """The numbers that facts about a single size compare it with."""
+        for fact in self.known:
+            if len(fact.symbols) == 1 and len(fact.terms) <= 2 and fact.terms[-1][0]:
+                yield abs(fact.offset)
+
+    def _hold(self, point: _Point) -> bool:
+        """Whether all facts hold at a point."""
+        values = (_value(fact, point) for fact in self.known)
+        return all(value is not None and value >= 0 for value in values)
+
+    def _refute(self, goal: Expr) -> bool:
+        """Whether the goal is negative at a point where all facts hold."""
+        values = (_value(goal, point) for point in self._points)
+        return any(value is not None and value < 0 for value in values)
 
     def _search(self, start: Expr, goals: int) -> bool:
         waiting, seen = [(0, 0, 0, start)], {start}
@@ -121,6 +148,38 @@ class Facts:
         """Goals that imply a goal and lack its first term that may be negative."""
         obstacle = next((m, c) for m, c in goal.terms if c < 0 or not is_plain_product(m))
         yield from _cancelled(goal, *obstacle, [*self.known, *_of_calls(goal)])
+
+
+# ---------------------------------------------------------------------- points
+class _Point(dict[Symbol, int]):
+    """A size for every symbol, chosen when it is first asked for."""
+
+    def __init__(self, number: int, sizes: Sequence[int]):
+        super().__init__()
+        self._number, self._sizes = number, sizes
+
+    def __missing__(self, symbol: Symbol) -> int:
+        """The same size for all symbols, or one that depends on the symbol's name."""
+        count = len(self._sizes)
+        place = self._number if self._number < count else crc32(
+            f"{self._number} {symbol.name}".encode()) % count
+        self[symbol] = self._sizes[place]
+        return self[symbol]
+
+
+def _points(bounds: Iterable[int]) -> Iterator[_Point]:
+    """Points in a fixed order. Those of equal sizes come first, because many facts say that sizes
+    are equal."""
+    sizes = sorted({*NUMBERS, *islice(dict.fromkeys(bounds), len(NUMBERS))})
+    return (_Point(number, sizes) for number in range(3 * len(sizes)))
+
+
+def _value(expr: Expr, point: _Point) -> int | None:
+    """The value of an expression at a point; None if it divides by 0 there."""
+    try:
+        return expr.evaluate(point)
+    except ZeroDivisionError:
+        return None
 
 
 @lru_cache(4096)

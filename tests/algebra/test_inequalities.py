@@ -183,3 +183,36 @@ def test_facts_of_many_calls_are_not_taken_apart() -> None:
     assert len(facts.known) < 100
     assert facts.imply(E("1000") - total) and facts.imply(sizes[3] - 1)
     assert not facts.imply(sizes[30] - 1)
+
+
+# ---------------------------------------------------------------------- what is refuted
+def random_facts(random: Random) -> tuple[list[Expr], list[Expr]]:
+    """Facts, among them bounds and equalities as models state them, and goals."""
+    sizes = [Expr.symbol(Symbol.size(name)) for name in "nmw"]
+
+    def some() -> Expr:
+        a, b = random.choice(sizes), random.choice(sizes)
+        kind = random.randrange(4)
+        return (a, a + b, a * random.randint(1, 4), (a + random.randint(0, 9)) // 4)[kind]
+
+    facts = [some() - random.randint(0, 200) for _ in range(2)]
+    if random.random() < 0.5:
+        difference = some() - some()
+        facts += [difference, -difference]
+    return facts, [some() * random.randint(-2, 3) - some() + random.randint(-9, 9)
+                   for _ in range(6)]
+
+
+def test_what_is_refuted_has_no_proof() -> None:
+    """With and without the points at which goals are evaluated, the answers are the same."""
+    random, refuted, proven = Random(5), 0, 0
+    for _ in range(300):
+        given, goals = random_facts(random)
+        facts, searching = Facts(given), Facts(given)
+        searching._points = []
+        for goal in goals:
+            assert facts.imply(goal) == searching.imply(goal), (given, goal)
+            refuted += facts._refute(goal)
+            proven += facts.imply(goal)
+    assert refuted > 300
+    assert proven > 100
