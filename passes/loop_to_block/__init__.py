@@ -57,7 +57,8 @@ def _check(kernels: Sequence[KernelOp]) -> None:
     for kernel in kernels:
         name = f"kernel @{kernel.sym_name.data}"
         schedule = kernel.schedule.data if kernel.schedule else None
-        texts = ["it has none"] if schedule is None else faults(kernel, schedule)
+        texts = ["it has none"] if schedule is None else [
+            fault.text for fault in faults(kernel, schedule)]
         found += [(location_name(kernel), f"the schedule of {name}: {x}") for x in texts]
     if found:
         raise PassError(LoopToBlock.name, found)

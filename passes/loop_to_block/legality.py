@@ -1,12 +1,15 @@
 """The rules that a schedule must obey so that its kernel can be lowered.
 
 A user's file or a tuner may contain any schedule. Whatever the lowering cannot do is found here,
-and reported in full, before any code is generated.
+and reported in full, before any code is generated. A fault names the level to which it belongs, so
+that a message can point at it in the user's file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import dropwhile
 
 from xdsl.ir import SSAValue
 
@@ -25,14 +28,27 @@ from passes.loop_to_block.state import AxisState
 from passes.rewrites.loop.nests import Read, reads_of
 
 
-def faults(kernel: KernelOp, schedule: Schedule) -> list[str]:
+@dataclass(frozen=True)
+class Fault:
+    """Why a schedule does not fit its kernel. `level`: the one at fault, a member of the schedule's
+    levels; None if it is none of them. Two faults are equal if their texts are."""
+
+    text: str
+    level: Level | None = field(default=None, compare=False)
+
+
+def faults(kernel: KernelOp, schedule: Schedule) -> list[Fault]:
     """All reasons why a schedule does not fit its kernel; empty if it fits."""
     placed = {x.axis for x in schedule.levels}
     unknown = sorted(placed - kernel.axes.keys())
     missing = sorted(kernel.axes.keys() - placed)
     if unknown or missing:
-        return ([f"it does not place axes {format_symbols(missing)}"] if missing else []) + (
-            [f"it names unknown axes {format_symbols(unknown)}"] if unknown else [])
+        return ([Fault(f"it does not place axes {format_symbols(missing)}")] if missing else []) + (
+            [Fault(f"it names unknown axes {format_symbols(unknown)}", schedule.level(unknown[0]))]
+            if unknown else [])
+    small = [x for x in schedule.levels if x.tile < 1 or x.unroll < 1]
+    if small:  # the other rules divide by tiles
+        return [Fault("tiles and unroll factors must be at least 1", small[0])]
     return [*_order_faults(schedule), *_whole_faults(kernel, schedule),
             *_private_faults(kernel, schedule),
             *_online_faults(kernel, schedule), *_copy_faults(kernel, schedule),
@@ -41,40 +57,41 @@ def faults(kernel: KernelOp, schedule: Schedule) -> list[str]:
             *(fault for nest in kernel.nests for fault in _reduction_faults(nest, schedule))]
 
 
-def _order_faults(schedule: Schedule) -> Iterator[str]:
-    kinds = [x.kind for x in schedule.levels]
-    if "grid" in kinds[kinds.count("grid"):]:
-        yield "grid levels must come before all others"
-    grid = [x.axis for x in schedule.levels if x.kind == "grid"]
-    yield from (f"axis {a} has two grid levels" for a in sorted({a for a in grid
-                                                                 if grid.count(a) > 1}))
-    if len({x.axis for x in schedule.levels if x.lanes}) > 1:
-        yield "only one axis can lie in lanes"
-    if any(x.tile < 1 or x.unroll < 1 for x in schedule.levels):
-        yield "tiles and unroll factors must be at least 1"
+def _order_faults(schedule: Schedule) -> Iterator[Fault]:
+    inside = dropwhile(lambda x: x.kind == "grid", schedule.levels)
+    if late := [x for x in inside if x.kind == "grid"]:
+        yield Fault("grid levels must come before all others", late[0])
+    grid = [x for x in schedule.levels if x.kind == "grid"]
+    for axis in sorted({x.axis for x in grid}):
+        if len(same := [x for x in grid if x.axis == axis]) > 1:
+            yield Fault(f"axis {axis} has two grid levels", same[1])
+    lanes = [x for x in schedule.levels if x.lanes]
+    if other := [x for x in lanes if x.axis != lanes[0].axis]:
+        yield Fault("only one axis can lie in lanes", other[0])
 
 
-def _copy_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
+def _copy_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[Fault]:
     """A tile computed position by position must be whole, and every nest must fill it."""
     level = copied_level(schedule)
     if level is None:
         return
     if level.unroll != level.tile:
-        yield (f"axis {level.axis} has a tile of {level.tile}, of which {level.unroll} are "
-               "unrolled; a grid level unrolls its whole tile")
+        yield Fault(f"axis {level.axis} has a tile of {level.tile}, of which {level.unroll} are "
+                    "unrolled; a grid level unrolls its whole tile", level)
     if (kernel.axes[level.axis] % level.tile).terms:
-        yield (f"axis {level.axis} is unrolled in the grid, but a tile of {level.tile} does not "
-               "divide it")
+        yield Fault(f"axis {level.axis} is unrolled in the grid, but a tile of {level.tile} does "
+                    "not divide it", level)
     if sum(x.axis == level.axis for x in schedule.levels) > 1:
-        yield f"axis {level.axis} is unrolled in the grid, so it cannot have further levels"
+        yield Fault(f"axis {level.axis} is unrolled in the grid, so it cannot have further levels",
+                    level)
     if len(kernel.nests) < len(list(kernel.body.block.ops)) - 1 or any(
             n.into or len(n.results) > 1 or level.axis not in {a.name for a in n.parallel_axes}
             for n in kernel.nests):
-        yield (f"axis {level.axis} is unrolled in the grid, but not every nest is parallel over it "
-               "and computes one whole result")
+        yield Fault(f"axis {level.axis} is unrolled in the grid, but not every nest is parallel "
+                    "over it and computes one whole result", level)
 
 
-def _whole_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
+def _whole_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[Fault]:
     for depth, level in enumerate(schedule.levels):
         if level.kind != "whole":
             continue
@@ -82,24 +99,25 @@ def _whole_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
         outer = [x for x in schedule.levels[:depth] if x.axis == level.axis]
         length = Expr.of(outer[-1].tile) if outer else kernel.axes[level.axis]
         if same[-1] is not level:
-            yield f"axis {level.axis} has further levels inside a `whole` level"
+            yield Fault(f"axis {level.axis} has further levels inside a `whole` level", level)
         if length.constant is None or length.constant > level.tile:
-            yield f"a tile of {level.tile} does not hold axis {level.axis} of {length}"
+            yield Fault(f"a tile of {level.tile} does not hold axis {level.axis} of {length}",
+                        level)
 
 
-def _private_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
+def _private_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[Fault]:
     """A program's private values must be complete when they are read, and computed by itself."""
-    divided = {x.axis for x in schedule.levels if x.kind == "grid"}
+    divided = {x.axis: x for x in schedule.levels if x.kind == "grid"}
     for reader in kernel.nests:
         walked = {a.name for a in reader.axes}
         for read in reads_of(reader):
             for axis, at in _elsewhere(read):
                 if axis in divided:
-                    yield (f"axis {axis} is a grid level, but a value computed along it is read at "
-                           f"{at}, which other programs compute")
+                    yield Fault(f"axis {axis} is a grid level, but a value computed along it is "
+                                f"read at {at}, which other programs compute", divided[axis])
                 elif axis in walked:
-                    yield (f"a nest walks axis {axis}, but reads a value that is computed along it "
-                           f"at {at}")
+                    yield Fault(f"a nest walks axis {axis}, but reads a value that is computed "
+                                f"along it at {at}", schedule.level(axis))
 
 
 def _elsewhere(read: Read) -> Iterator[tuple[Symbol, Expr]]:
@@ -114,20 +132,23 @@ def _elsewhere(read: Read) -> Iterator[tuple[Symbol, Expr]]:
             yield place.as_symbol, at
 
 
-def _online_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
+def _online_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[Fault]:
     """A sum that is open in one loop over an axis is no longer there in the next loop over it."""
     online = schedule.option(ONLINE)
     kept = set(kept_values(kernel, schedule))
-    for axis in dict.fromkeys(x.axis for x in schedule.levels if x.kind == "loop"):
+    loops = [x for x in schedule.levels if x.kind == "loop"]
+    for axis in dict.fromkeys(x.axis for x in loops):
         for nest in kernel.nests:
             walks = axis in {a.name for a in nest.axes}
             running = running_maximum(nest) if online else None
             if walks and waits_for(nest, [axis], running) and any(
                     _is_sum_along(v, axis) for v in sources_of(nest) - kept) and (
                         nest.is_reduction or nest.results[0] in kernel.yielded):
-                yield (f"axis {axis} is a loop, but a nest over it waits for a finished reduction "
-                       "and needs sums from inside the loop: hold the axis `whole`, or, if the "
-                       "nest sums values from which a maximum is subtracted, add online = 1")
+                yield Fault(
+                    f"axis {axis} is a loop, but a nest over it waits for a finished reduction and "
+                    "needs sums from inside the loop: hold the axis `whole`, or, if the nest sums "
+                    "values from which a maximum is subtracted, add online = 1",
+                    next(x for x in loops if x.axis == axis))
 
 
 def _is_sum_along(value: SSAValue, axis: Symbol) -> bool:
@@ -136,38 +157,44 @@ def _is_sum_along(value: SSAValue, axis: Symbol) -> bool:
         value.owner.is_scan or axis in {a.name for a in value.owner.parallel_axes})
 
 
-def _group_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
+def _group_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[Fault]:
     """A grouped, summed axis must belong to products that an instruction computes lane by lane."""
-    grouped = {x.axis for x in schedule.levels if x.group}
+    grouped = {x.axis: x for x in schedule.levels if x.group}
     if len(grouped) > 1:
-        yield "only one axis can be grouped"
-    for axis in sorted(grouped):
+        yield Fault("only one axis can be grouped", [*grouped.values()][1])
+    for axis, level in sorted(grouped.items()):
         for nest in kernel.nests:
             walks = axis in {a.name for a in nest.axes}
             if walks and nest.reduce_axes and not _multiplies_lanes(nest, axis, schedule):
-                yield (f"axis {axis} is grouped, but a nest over it does not sum products along it "
-                       "of two inputs, exactly one of which is indexed by the lanes axis")
+                yield Fault(f"axis {axis} is grouped, but a nest over it does not sum products "
+                            "along it of two inputs, exactly one of which is indexed by the lanes "
+                            "axis", level)
 
 
-def _matrix_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
+def _matrix_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[Fault]:
     """Matrix registers hold tiles of rows and of one summed axis, both with plain reads."""
     for nest in kernel.nests:
         summed = [a for a in nest.reduce_axes if a.name in schedule.matrix]
         if len(summed) > 1:
-            yield "only one summed axis can lie in matrix registers"
+            yield Fault("only one summed axis can lie in matrix registers",
+                        _in_matrix(schedule, summed[1].name))
         for axis in summed:
+            level = _in_matrix(schedule, axis.name)
             if not _multiplies_lanes(nest, axis.name, schedule):
-                yield (f"axis {axis.name} lies in matrix registers, but a nest over it does not "
-                       "sum products along it of two inputs, exactly one of which is indexed by "
-                       "the lanes axis")
-            elif not _ends_in_zeros(nest, axis, schedule):
-                yield (f"axis {axis.name} lies in matrix registers, but the elements read beyond "
-                       "its end are not 0")
+                yield Fault(f"axis {axis.name} lies in matrix registers, but a nest over it does "
+                            "not sum products along it of two inputs, exactly one of which is "
+                            "indexed by the lanes axis", level)
+            elif not _ends_in_zeros(nest, axis, level):
+                yield Fault(f"axis {axis.name} lies in matrix registers, but the elements read "
+                            "beyond its end are not 0", level)
 
 
-def _ends_in_zeros(nest: NestOp, axis: Axis, schedule: Schedule) -> bool:
+def _in_matrix(schedule: Schedule, axis: Symbol) -> Level:
+    return next(x for x in schedule.levels if x.axis == axis and x.matrix)
+
+
+def _ends_in_zeros(nest: NestOp, axis: Axis, level: Level) -> bool:
     """Whether the factors are 0 beyond the end of an axis; for integers, whether one of them is."""
-    level = next(x for x in schedule.levels if x.axis == axis.name and x.matrix)
     if not (axis.extent % level.tile).terms:
         return True
     zero = Expr.of(0)
@@ -185,7 +212,7 @@ def _multiplies_lanes(nest: NestOp, axis: Symbol, schedule: Schedule) -> bool:
     return all(axis in u for u in used) and sum(schedule.lanes in u for u in used) == 1
 
 
-def _reduction_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:
+def _reduction_faults(nest: NestOp, schedule: Schedule) -> Iterator[Fault]:
     """A reduction's accumulators live around its loops, in tiles of its parallel axes."""
     if nest.is_scatter:
         yield from _scatter_faults(nest, schedule)
@@ -198,29 +225,31 @@ def _reduction_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:
     in_matrices = schedule.matrix if reduce & schedule.matrix else frozenset[Symbol]()
     for level in schedule.levels:
         if level.axis in reduce and level.kind == "grid":
-            yield f"axis {level.axis} is summed over, so it cannot be a grid level"
+            yield Fault(f"axis {level.axis} is summed over, so it cannot be a grid level", level)
         elif level.axis in reduce and level.kind == "loop":
             started = started or level
         elif started is not None and level.axis in parallel - in_matrices:
-                yield (f"axis {level.axis} is inside the loop over {started.axis}, which can only "
-                       "accumulate one element of it at a time")
+            yield Fault(f"axis {level.axis} is inside the loop over {started.axis}, which can only "
+                        "accumulate one element of it at a time", level)
 
 
-def _scan_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:
+def _scan_faults(nest: NestOp, schedule: Schedule) -> Iterator[Fault]:
     """A scan walks one tile after the other, each within one lane."""
     [axis] = [a.name for a in nest.reduce_axes]
     levels = [x for x in schedule.levels if x.axis == axis]
     if len(levels) > 1:
-        yield f"axis {axis} is scanned, so it cannot have several levels"
-    if any(x.lanes or x.group or x.matrix for x in levels):
-        yield f"axis {axis} is scanned, so it cannot lie in lanes"
+        yield Fault(f"axis {axis} is scanned, so it cannot have several levels", levels[1])
+    if wide := [x for x in levels if x.lanes or x.group or x.matrix]:
+        yield Fault(f"axis {axis} is scanned, so it cannot lie in lanes", wide[0])
 
 
-def _scatter_faults(nest: NestOp, schedule: Schedule) -> Iterator[str]:
+def _scatter_faults(nest: NestOp, schedule: Schedule) -> Iterator[Fault]:
     """Points that may write the same element must run one after another."""
     names = [a.name for a in nest.reduce_axes]
     levels = [x for x in schedule.levels if x.axis in names]
-    yield from (f"axis {x.axis} orders what is written, so it must be a loop with a tile of 1"
-                for x in levels if x.kind != "loop" or x.tile != 1)
+    yield from (
+        Fault(f"axis {x.axis} orders what is written, so it must be a loop with a tile of 1", x)
+        for x in levels if x.kind != "loop" or x.tile != 1)
     if [x.axis for x in levels] != names:
-        yield f"writes are ordered by the loops {format_symbols(names)}; keep them in this order"
+        yield Fault(f"writes are ordered by the loops {format_symbols(names)}; keep them in this "
+                    "order", levels[0])

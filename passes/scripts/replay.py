@@ -1,7 +1,8 @@
-"""All steps of a script on a kernel, and, where the outcome is illegal, the step that made it so.
+"""Apply all steps of a script to a kernel, and find the step that made an illegal schedule illegal.
 
-A script passes through schedules that are not legal yet, as when loops come before their order. So
-what counts is the end; a fault that is left there is told at the step that it has been there since.
+A script may pass through illegal schedules, for instance before a `reorder` moves a sum inside the
+other loops. Therefore only the final schedule is checked. If it has a fault, the message names the
+first step after which every later schedule has the fault, too.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from dialects.loop import KernelOp
 from dialects.strata.schedule import Schedule
 from dialects.strata.schedule_options import KnownOptions
 from passes.loop_to_block.apart import set_sums_apart
-from passes.loop_to_block.legality import faults
+from passes.loop_to_block.legality import Fault, faults
 from passes.scripts.place import StepError
 from passes.scripts.steps import Step
 
 
 class Refusal(Exception):
-    """A step that cannot be taken, or None for what the script begins with, and why."""
+    """A script is refused. `step`: the step at fault; None if the schedule with which the script
+    begins is at fault. `reason`: why."""
 
     def __init__(self, step: Step | None, reason: str):
         super().__init__(reason)
@@ -28,7 +30,7 @@ class Refusal(Exception):
 def replay(
     kernel: KernelOp, begin: Schedule, steps: Sequence[Step], known: KnownOptions
 ) -> Schedule:
-    """The schedule that steps make of another one. Raises Refusal."""
+    """The schedule that steps make of the one they begin with. Raises Refusal."""
     passed = [begin]
     for step in steps:
         try:
@@ -40,27 +42,32 @@ def replay(
     return passed[-1]
 
 
+def faults_of(kernel: KernelOp, schedule: Schedule) -> list[Fault]:
+    """Why a schedule does not fit a kernel in the form in which `loop-to-block` lowers it."""
+    apart = kernel.clone()
+    set_sums_apart(apart)
+    return faults(apart, schedule)
+
+
 def _check_option(step: Step, known: KnownOptions) -> None:
-    """Raises StepError for an option that there is not, or that this target does not read."""
+    """Raises StepError for an unknown option, and for one that this target does not read."""
     if step.value is None:
         return
     if fault := known.fault(step.option, step.value):
         raise StepError(fault)
     if not known.reads(step.option):
-        raise StepError(f"this target does not read the option {step.option}, so that it would "
-                        "have no effect")
+        raise StepError(f"this target does not read the option {step.option}, so it would have "
+                        "no effect")
 
 
 def _check(kernel: KernelOp, passed: Sequence[Schedule], steps: Sequence[Step]) -> None:
-    """Raises Refusal for an illegal outcome."""
-    apart = kernel.clone()
-    set_sums_apart(apart)
-    left = faults(apart, passed[-1])
+    """Raises Refusal if the last schedule is illegal. `passed`: before and after each step."""
+    left = faults_of(kernel, passed[-1])
     if not left:
         return
     blamed = len(steps)
-    while blamed > 0 and left[0] in faults(apart, passed[blamed - 1]):
+    while blamed > 0 and left[0] in faults_of(kernel, passed[blamed - 1]):
         blamed -= 1
-    before = faults(apart, passed[blamed - 1]) if blamed else []
-    reason = "; ".join(fault for fault in left if fault not in before)
+    before = faults_of(kernel, passed[blamed - 1]) if blamed else []
+    reason = "; ".join(fault.text for fault in dict.fromkeys(left) if fault not in before)
     raise Refusal(steps[blamed - 1] if blamed else None, reason)
