@@ -21,12 +21,17 @@ a role:
   to the total. A long sum becomes a sum of short ones and loses less precision (pairwise
   summation, Higham 1993).
 
+`fused i0 i1` before the levels records that a script fused axis i1 of the kernel into i0 (see
+`passes/scripts/fusion.py`). The kernel has no axis i1 any more; a script needs the record to do the
+same to the model's own kernel.
+
 Options follow the levels. `schedule_options.py` declares their names, types and meanings. A target
 declares those that only it reads beside its own rules. `list options` prints all of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -75,10 +80,14 @@ def _axis_text(axis: Symbol) -> str:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The levels, outermost first, and options for the target (warps, stages, tails ...)."""
+    """The levels, outermost first, and options for the target (warps, stages, tails ...).
+
+    `fused`: pairs of an axis and another one that a script fused into it, in this order.
+    """
 
     levels: tuple[Level, ...]
     options: tuple[tuple[str, Value], ...] = field(default=())
+    fused: tuple[tuple[Symbol, Symbol], ...] = field(default=())
 
     def option(self, option: ScheduleOption[T], default: T | None = None) -> T:
         """The value of an option; where it is left out `default`, or else the declared default."""
@@ -114,7 +123,8 @@ class Schedule:
         return frozenset(x.axis for x in self.levels if x.matrix)
 
     def __str__(self) -> str:
-        levels = ", ".join(map(str, self.levels))
+        fused = [f"fused {_axis_text(a)} {_axis_text(b)}" for a, b in self.fused]
+        levels = ", ".join([*fused, *map(str, self.levels)])
         options = ", ".join(f"{k} = {v}" for k, v in self.options)
         return f"<{levels}{' | ' + options if options else ''}>"
 
@@ -132,12 +142,10 @@ class ScheduleAttr(Data[Schedule]):
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> Schedule:
         with parser.in_angle_brackets():
-            levels: list[Level] = []
-            while (kind := parser.parse_optional_keyword_in(LEVEL_KINDS)) is not None:
-                levels.append(_parse_level(parser, kind))
-                parser.parse_optional_punctuation(",")
+            fused = _parse_fused(parser)
+            levels = tuple(level for _, level in _parse_levels(parser))
             options = _parse_options(parser)
-        return Schedule(tuple(levels), options)
+        return Schedule(levels, options, fused)
 
     def print_parameter(self, printer: Printer) -> None:
         printer.print_string(str(self.data))
@@ -165,8 +173,37 @@ def parse_schedule(text: str, known: KnownOptions | None = None) -> Schedule:
     return ScheduleAttr.parse_parameter(Parser(context, text))
 
 
+def level_starts(text: str) -> tuple[int, ...]:
+    """Where each level begins in a text that `parse_schedule` accepts. Raises ParseError."""
+    parser = Parser(OptionContext(), text)
+    parser.parse_punctuation("<")
+    _parse_fused(parser)
+    return tuple(start for start, _ in _parse_levels(parser))
+
+
+def _parse_fused(parser: AttrParser) -> tuple[tuple[Symbol, Symbol], ...]:
+    fused: list[tuple[Symbol, Symbol]] = []
+    while parser.parse_optional_keyword("fused"):
+        fused.append((_parse_axis(parser), _parse_axis(parser)))
+        parser.parse_optional_punctuation(",")
+    return tuple(fused)
+
+
+def _parse_levels(parser: AttrParser) -> Iterator[tuple[int, Level]]:
+    """The levels, each with the position at which it begins."""
+    start = parser.pos
+    while (kind := parser.parse_optional_keyword_in(LEVEL_KINDS)) is not None:
+        yield start, _parse_level(parser, kind)
+        parser.parse_optional_punctuation(",")
+        start = parser.pos
+
+
+def _parse_axis(parser: AttrParser) -> Symbol:
+    return Symbol.axis(parser.parse_identifier_or_str_literal())
+
+
 def _parse_level(parser: AttrParser, kind: str) -> Level:
-    axis = Symbol.axis(parser.parse_identifier_or_str_literal())
+    axis = _parse_axis(parser)
     parser.parse_keyword("tile")
     tile = parser.parse_integer()
     unroll = parser.parse_integer() if parser.parse_optional_keyword("unroll") else 1

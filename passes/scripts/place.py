@@ -1,4 +1,7 @@
-"""A level of a schedule by its axis: `i0`, or where an axis has several `i0.0`, `i0.1` ..."""
+"""The name of a level in a script: its axis, such as `i0`.
+
+If the axis has several levels, they are `i0.0`, `i0.1` ... from the outermost one.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,17 @@ from dialects.strata.types import format_symbols
 from dialects.symbolic.symbol import Symbol, quoted
 
 PLACE = r'(?:"(?:[^"\\]|\\.)*"|[^\W\d]\w*)(?:\.\d+)?'
-"""How a place is written; an axis of any name in quotes."""
+"""How a place is written. An axis whose name is no identifier is quoted."""
 
 
 class StepError(Exception):
-    """A step cannot be taken; says why."""
+    """A step cannot be applied; the message says why."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """`number` counts the levels of the axis from outside; None: it has one only."""
+    """The name of a level. `number`: counts the axis's levels from the outermost one; None if the
+    axis has only one."""
 
     axis: Symbol
     number: int | None = None
@@ -32,17 +36,18 @@ class Place:
             "" if self.number is None else f".{self.number}")
 
     def index(self, schedule: Schedule) -> int:
-        """Which of all levels it is. Raises StepError."""
+        """The level's index among all levels. Raises StepError."""
         found = [k for k, x in enumerate(schedule.levels) if x.axis == self.axis]
         if not found:
             there = format_symbols(dict.fromkeys(x.axis for x in schedule.levels))
             raise StepError(f"there is no axis {self.axis}; there are: {there}")
         if self.number is None and len(found) > 1:
             levels = ", ".join(str(Place(self.axis, k)) for k in range(len(found)))
-            raise StepError(f"axis {self.axis} has {len(found)} levels: say which of {levels}")
+            raise StepError(f"axis {self.axis} has {len(found)} levels: write one of {levels}")
         if (self.number or 0) >= len(found):
-            raise StepError(f"axis {self.axis} has {len(found)} levels, counted from 0, "
-                            f"so {self} is none of them")
+            last = Place(self.axis, len(found) - 1)
+            raise StepError(f"there is no level {self}; the innermost level of axis {self.axis} is "
+                            f"{last}")
         return found[self.number or 0]
 
     def level(self, schedule: Schedule) -> Level:
@@ -51,7 +56,7 @@ class Place:
 
 
 def parse_place(text: str) -> Place:
-    """A text that `PLACE` matches."""
+    """The place in a text that `PLACE` matches."""
     match = re.fullmatch(r'("(?:[^"\\]|\\.)*"|[^\W\d]\w*)(?:\.(\d+))?', text)
     assert match is not None, "PLACE matches it"
     name = str(json.loads(match[1])) if match[1][0] == '"' else match[1]

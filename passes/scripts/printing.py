@@ -1,8 +1,9 @@
-"""A schedule as a script: the lines that, replayed, give the very same schedule."""
+"""Print a schedule as a script: lines that give the same schedule when they are replayed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -15,32 +16,34 @@ from passes.scripts.steps import EARLY, LOOPS, parse_step
 
 
 def script_of(kernel: KernelOp, schedule: Schedule, early: bool = False) -> str:
-    """The kernel's name and its steps; the whole schedule in a line where steps cannot say it.
-    `early`: it holds before operands are packed."""
+    """The kernel's name and the steps; if steps cannot express the schedule, all of it in one line.
+    `early`: the schedule applies before operands are packed."""
     name, steps = kernel.sym_name.data, [*_steps(kernel, schedule)]
+    wanted = replace(schedule, fused=())
     unordered = [text for text in steps if not text.startswith("reorder ")]
-    if replayed(kernel, unordered) == schedule:
+    if replayed(kernel, unordered) == wanted:
         steps = unordered
-    if replayed(kernel, steps) != schedule:
+    if replayed(kernel, steps) != wanted:
         return f"@{name} {schedule}{f'  {EARLY}' if early else ''}\n"
-    lines = [LOOPS, *([EARLY] if early else []), *steps]
+    fusions = [f"fuse {Place(outer)}, {Place(inner)}" for outer, inner in schedule.fused]
+    lines = [LOOPS, *([EARLY] if early else []), *fusions, *steps]
     return "".join([f"@{name}\n", *(f"    {line}\n" for line in lines)])
 
 
 def scripts_of(module: ModuleOp) -> str:
-    """The schedules of all kernels of a module."""
+    """The schedules of all kernels of a module, as scripts."""
     return "".join(script_of(op, op.schedule.data) for op in module.body.block.ops
                    if isinstance(op, KernelOp) and op.schedule is not None)
 
 
 def from_loops(kernel: KernelOp) -> Schedule:
-    """Each axis a loop over single elements, what is summed over inside."""
+    """A loop over single elements for each axis, with the reduced axes inside."""
     loops = Schedule(tuple(Level("loop", axis) for axis in kernel.axes))
     return with_sums_inside(kernel, loops)
 
 
 def replayed(kernel: KernelOp, steps: Sequence[str]) -> Schedule | None:
-    """What steps make of loops; None where they cannot be taken."""
+    """The schedule that steps make of plain loops; None if a step cannot be applied."""
     schedule = from_loops(kernel)
     try:
         for text in steps:
@@ -69,14 +72,14 @@ def _steps(kernel: KernelOp, schedule: Schedule) -> Iterator[str]:
 
 
 def _places(schedule: Schedule) -> list[Place]:
-    """How each level is called."""
+    """The name of each level."""
     axes = [x.axis for x in schedule.levels]
     return [Place(a, axes[:k].count(a) if axes.count(a) > 1 else None)
             for k, a in enumerate(axes)]
 
 
 def _tiled(axis: Symbol, levels: Sequence[Level]) -> Iterator[str]:
-    """The tiles of an axis; `whole` says those that hold it."""
+    """The step for the tiles of an axis. The step `whole` sets the tile of a level of that kind."""
     tiles = [x.tile for x in levels]
     if len(tiles) > 1 and levels[-1].kind == "whole":
         tiles[-1] = min(tiles[-2:])

@@ -1,20 +1,22 @@
-"""The steps of a script: how each is written, and what it makes of a schedule.
+"""The steps of a script: how each is written, and how it changes a schedule.
 
-    from rules                  the target's own schedule, with which a script begins by default
-    from loops                  each axis a loop over single elements, sums inside
-    before packing              the script holds before operands are packed, as `tune` finds it
-    tile i0 by 64, 8            the level becomes tiles of 64, and in each of them tiles of 8
-    whole i1 by 128             one tile holds the axis, or what is left of it
-    parallelize i0              a program per tile: a level of the grid, inside those there are
-    vectorize i1 [as group]     a tile lies in vector lanes; `group`: positions share a lane;
-                                `matrix`: a tile lies in matrix registers
-    partial i2                  sums start from zero in each tile, and are then added
-    unroll i2 by 4              this many trips of the loop in one
-    reorder i0, i2, i1          these levels, in this order, take the places that they have now
-    fuse i0.0, i0.1             a level and the next one of the same axis become one
-    pipeline 3                  steps of a loop that are in flight at once
-    pack                        operands are copied into panels, though they are contiguous
-    set keep = 8, unset keep    any other option (`list options`)
+    from rules                  begin with the target's own schedule; this is the default
+    from loops                  begin with a loop over single elements for each axis, sums inside
+    before packing              apply the script before operands are packed, as `tune` does
+    fuse i0, i1                 two axes of the kernel become one, i0; before all other steps, and
+                                before operands are packed
+    tile i0 by 64, 8            divide the level into tiles of 64, and each of them into tiles of 8
+    whole i1 by 128             one tile of 128 holds the whole axis, or a whole outer tile of it
+    parallelize i0              one program per tile: the innermost level of the grid
+    vectorize i1 [as group]     a tile lies in vector lanes; as `group`, several positions share a
+                                lane; as `matrix`, a tile lies in matrix registers
+    partial i2                  each tile starts a new partial sum, which is then added to the total
+    unroll i2 by 4              each iteration of the loop executes four trips
+    reorder i0, i2, i1          put these levels, in this order, into the positions that they hold
+    fuse i0.0, i0.1             a level and the next level of the same axis become one
+    pipeline 3                  overlap this many iterations of a loop
+    pack                        copy operands into panels even if they are contiguous
+    set keep = 8, unset keep    set or remove any other option (`list options` shows them)
 """
 
 from __future__ import annotations
@@ -25,27 +27,33 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from dialects.strata.schedule import LEVEL_ROLES, Level, Schedule
+from passes.scripts.fusion import Fusion
 from passes.scripts.place import PLACE, Place, StepError, parse_place
 
 RULES, LOOPS, EARLY = "from rules", "from loops", "before packing"
 Change = Callable[[Schedule], Schedule]
-"""What a step does; raises StepError."""
+"""The schedule after a step. Raises StepError."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A line of a script. `line`: its number. `option`: the name of one that it sets."""
+    """A line of a script.
+
+    `line`: its number. `option`, `value`: an option of the schedule that the step sets. `fusion`:
+    two axes of the kernel that it fuses; such a step has no schedule to change.
+    """
 
     text: str
     line: int
     change: Change
     option: str = ""
     value: int | str | None = None
+    fusion: Fusion | None = None
 
 
 @dataclass(frozen=True)
 class Form:
-    """How a step is written: `usage` as people read it, `pattern` of what follows the verb."""
+    """How a step is written. `usage`: for messages. `pattern`: matches the text after the verb."""
 
     usage: str
     pattern: str
@@ -53,16 +61,16 @@ class Form:
 
 
 def parse_step(text: str, line: int) -> Step:
-    """Raises ValueError for a line that is no step."""
+    """The step in a line. Raises ValueError if the line is not a step."""
     verb, _, rest = text.partition(" ")
     if verb not in FORMS:
-        raise ValueError(f"'{verb}' is no step{_near(verb)}; there are: {', '.join(FORMS)}")
+        raise ValueError(f"'{verb}' is no step{_near(verb)}; the steps are {', '.join(FORMS)}")
     form = FORMS[verb]
     match = re.fullmatch(form.pattern, rest.strip())
     if match is None:
         raise ValueError(f"cannot read the step '{text}'; write: {form.usage}")
     option, value = _option(verb, match)
-    return Step(text, line, form.make(match), option, value)
+    return Step(text, line, form.make(match), option, value, _fusion(verb, match))
 
 
 def _near(verb: str) -> str:
@@ -73,12 +81,21 @@ def _near(verb: str) -> str:
 
 
 def _option(verb: str, match: re.Match[str]) -> tuple[str, int | str | None]:
-    """The option that a step sets, and its value."""
+    """The option that a step sets, and its value; an empty name if it sets none."""
     if verb == "pipeline":
         return "stages", int(match[1])
     if verb == "pack":
         return "pack", 1
     return (match[1], _value(match[2])) if verb == "set" else ("", None)
+
+
+def _fusion(verb: str, match: re.Match[str]) -> Fusion | None:
+    """The axes of the kernel that a step fuses."""
+    if verb != "fuse":
+        return None
+    outer, inner = parse_place(match[1]), parse_place(match[2])
+    whole = outer.number is None and inner.number is None
+    return (outer.axis, inner.axis) if whole and outer.axis != inner.axis else None
 
 
 def _value(text: str) -> int | str:
@@ -87,7 +104,7 @@ def _value(text: str) -> int | str:
 
 # ---------------------------------------------------------------------- what steps do
 def _replaced(schedule: Schedule, at: int, *levels: Level) -> Schedule:
-    """With levels in place of one."""
+    """The schedule with one level replaced by others."""
     return replace(schedule, levels=(*schedule.levels[:at], *levels, *schedule.levels[at + 1:]))
 
 
@@ -97,9 +114,9 @@ def _tile(place: Place, tiles: Sequence[int]) -> Change:
         if min(tiles) < 1:
             raise StepError("tiles are at least 1")
         if any(inner > outer for outer, inner in pairwise(tiles)):
-            raise StepError("a tile inside another one is not larger")
+            raise StepError("an inner tile cannot be larger than the outer one")
         if level.kind == "whole":
-            raise StepError(f"one tile holds {place}, so it is not tiled further")
+            raise StepError(f"one tile holds {place}, so it cannot be divided further")
         inner = [Level("loop", level.axis, tile) for tile in tiles[1:]]
         return _replaced(schedule, at, replace(level, tile=tiles[0]), *inner)
 
@@ -118,9 +135,9 @@ def _parallelize(place: Place) -> Change:
     def change(schedule: Schedule) -> Schedule:
         at, level = place.index(schedule), place.level(schedule)
         if level.kind == "grid":
-            raise StepError(f"{place} is a level of the grid already")
+            raise StepError(f"{place} is already a level of the grid")
         if level.kind == "whole":
-            raise StepError(f"one tile holds {place}, so there is one program only: tile it")
+            raise StepError(f"one tile holds {place}, so there is only one program")
         if any(x.axis == level.axis for x in schedule.levels[:at]):
             raise StepError(f"{place} lies inside another level of its axis; only the outermost "
                             "one becomes a level of the grid")
@@ -137,7 +154,7 @@ def _mark(place: Place, role: str) -> Change:
         level = place.level(schedule)
         taken = next((r for r in LEVEL_ROLES if r != role and getattr(level, r)), None)
         if taken is not None:
-            raise StepError(f"{place} has the role {taken} already")
+            raise StepError(f"{place} already has the role {taken}")
         marked = replace(level, lanes=role == "lanes", group=role == "group",
                          matrix=role == "matrix", partial=role == "partial")
         return _replaced(schedule, place.index(schedule), marked)
@@ -161,7 +178,7 @@ def _reorder(places: Sequence[Place]) -> Change:
     def change(schedule: Schedule) -> Schedule:
         found = [place.index(schedule) for place in places]
         if len(set(found)) < len(found):
-            raise StepError("a level stands twice in it")
+            raise StepError("it names a level twice")
         levels = list(schedule.levels)
         for at, source in zip(sorted(found), found, strict=True):
             levels[at] = schedule.levels[source]
@@ -179,15 +196,14 @@ def _reorder(places: Sequence[Place]) -> Change:
 def _fuse(outer: Place, inner: Place) -> Change:
     def change(schedule: Schedule) -> Schedule:
         if outer.axis != inner.axis:
-            raise StepError(f"{outer} and {inner} are levels of different axes; axes that can be "
-                            "one are one by now (loop-collapse-axes), and kernels are fused "
-                            "before they get schedules (loop-fuse)")
+            raise StepError(f"{outer} and {inner} are levels of different axes; only whole axes, "
+                            "without numbers, can be fused, and only before all other steps")
         first, second = outer.index(schedule), inner.index(schedule)
         between = [x for x in schedule.levels[first + 1:second] if x.axis == outer.axis]
         if second <= first or between:
             raise StepError(f"{inner} is not the next level inside {outer}")
         if schedule.levels[second].kind == "whole":
-            raise StepError(f"one tile holds {inner}, which has the size of {outer}")
+            raise StepError(f"one tile holds {inner}, so its size is that of {outer}")
         level = replace(schedule.levels[second], kind=schedule.levels[first].kind)
         return _replaced(_replaced(schedule, second), first, level)
 
@@ -201,7 +217,7 @@ def _set(name: str, value: int | str) -> Change:
 def _unset(name: str) -> Change:
     def change(schedule: Schedule) -> Schedule:
         if schedule.given(name) is None:
-            raise StepError(f"the schedule says nothing of {name}")
+            raise StepError(f"the schedule does not set {name}")
         return replace(schedule, options=tuple(o for o in schedule.options if o[0] != name))
 
     return change
@@ -225,7 +241,7 @@ FORMS = {
     "unroll": Form("unroll AXIS by N", rf"{_ONE} by (-?\d+)",
                    lambda m: _unroll(parse_place(m[1]), int(m[2]))),
     "reorder": Form("reorder AXIS, AXIS, ...", _LIST, lambda m: _reorder(_places(m[1]))),
-    "fuse": Form("fuse AXIS.0, AXIS.1", rf"{_ONE}\s*,\s*({PLACE})",
+    "fuse": Form("fuse AXIS, AXIS", rf"{_ONE}\s*,\s*({PLACE})",
                  lambda m: _fuse(parse_place(m[1]), parse_place(m[2]))),
     "pipeline": Form("pipeline N", r"(\d+)", lambda m: _set("stages", int(m[1]))),
     "pack": Form("pack", "", lambda m: _set("pack", 1)),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.loop import KernelOp
-from dialects.strata.schedule import Schedule, parse_schedule
+from dialects.strata.schedule import Schedule, level_starts, parse_schedule
 from dialects.strata.schedule_options import KnownOptions
+from dialects.symbolic.symbol import Symbol
 from passes.base import StrataContext
 from passes.loop.scheduling.apply_schedules import LoopApplySchedules
+from passes.scripts.fusion import fuse
 from passes.scripts.place import StepError
 from passes.scripts.printing import script_of, scripts_of
 from passes.scripts.reading import Unreadable, read_entries
@@ -20,6 +23,7 @@ from targets.base import TargetOptions, find_target
 from tests.lowering import lower
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
 from tests.op_samples.pipeline_samples import PIPELINE_SAMPLES
+from tests.passes.harness import parse
 
 ALIKE = ("unary", "logic", "activation", "trigonometric", "elementwise", "bits")
 """Families of operators of which one has the schedules of all."""
@@ -108,18 +112,18 @@ def test_options_are_set_again_and_unset() -> None:
 
 @pytest.mark.parametrize(("step", "reason"), [
     ("tile i9 by 4", "there is no axis i9; there are: i0, i1, i2"),
-    ("tile i1 by 4", "axis i1 has 2 levels: say which of i1.0, i1.1"),
-    ("tile i1.2 by 4", "axis i1 has 2 levels, counted from 0, so i1.2 is none of them"),
+    ("tile i1 by 4", "axis i1 has 2 levels: write one of i1.0, i1.1"),
+    ("tile i1.2 by 4", "there is no level i1.2; the innermost level of axis i1 is i1.1"),
     ("tile i0 by 0", "tiles are at least 1"),
-    ("tile i0 by 4, 8", "a tile inside another one is not larger"),
-    ("parallelize i0", "i0 is a level of the grid already"),
+    ("tile i0 by 4, 8", "an inner tile cannot be larger than the outer one"),
+    ("parallelize i0", "i0 is already a level of the grid"),
     ("parallelize i1.1", "i1.1 lies inside another level of its axis"),
     ("unroll i2 by 0", "unroll factors are at least 1"),
     ("reorder i1.1, i1.0", "levels of axis i1 would change their order"),
-    ("reorder i0, i0", "a level stands twice in it"),
+    ("reorder i0, i0", "it names a level twice"),
     ("fuse i0, i2", "i0 and i2 are levels of different axes"),
     ("fuse i1.1, i1.0", "i1.0 is not the next level inside i1.1"),
-    ("unset warps", "the schedule says nothing of warps"),
+    ("unset warps", "the schedule does not set warps"),
 ])
 def test_refused_steps(step: str, reason: str) -> None:
     with pytest.raises(StepError) as caught:
@@ -128,10 +132,10 @@ def test_refused_steps(step: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(("step", "reason"), [
-    ("tile i1 by 4", "one tile holds i1, so it is not tiled further"),
-    ("parallelize i1", "one tile holds i1, so there is one program only"),
+    ("tile i1 by 4", "one tile holds i1, so it cannot be divided further"),
+    ("parallelize i1", "one tile holds i1, so there is only one program"),
     ("unroll i1 by 2", "one tile holds i1, so there is no loop to unroll"),
-    ("vectorize i1 as matrix", "i1 has the role lanes already"),
+    ("vectorize i1 as matrix", "i1 already has the role lanes"),
     ("fuse i0.0, i0.1", "one tile holds i0.1"),
 ])
 def test_refused_steps_on_whole_levels(step: str, reason: str) -> None:
@@ -144,8 +148,8 @@ def test_refused_steps_on_whole_levels(step: str, reason: str) -> None:
 @pytest.mark.parametrize(("text", "reason"), [
     ("@a\n    tiel i0 by 4", "line 2: 'tiel' is no step; did you mean 'tile'?"),
     ("@a\n    tile i0 4", "line 2: cannot read the step 'tile i0 4'; write: tile AXIS by N"),
-    ("\n@a\n    from rules\n    from loops\n", "line 2: a script begins 'from rules' or"),
-    ("nests(maps)\n    pack", "line 1: a nest is no 'maps'; it is one of contraction"),
+    ("\n@a\n    from rules\n    from loops\n", "line 2: a script begins with 'from rules' or"),
+    ("nests(maps)\n    pack", "line 1: there is no kind of nest 'maps'; there are contraction"),
     ("    tile i0 by 4", "line 1: expected a kernel and its schedule"),
     ("@a <grid i0 tile 4>\n    pack", "line 1: expected a kernel and its schedule"),
     ("@a\n@b\n    pack", "line 1: expected a kernel and its schedule"),
@@ -177,3 +181,75 @@ def test_what_steps_cannot_say_is_a_schedule() -> None:
     lacking = parse_schedule("<grid i0 tile 4>")
     lacking = Schedule(tuple(x for x in lacking.levels if len(kernel.axes) > 1))
     assert script_of(kernel, lacking) == f"@{kernel.sym_name.data} {lacking}\n"
+
+
+# ---------------------------------------------------------------------- axes of the kernel
+BODY = """{
+        ^bb0(%p: f32):
+          loop.yield %p
+        }"""
+
+
+def kernel_of(*nests: str, outs: str = "f32[8, 9, 5]") -> KernelOp:
+    """A kernel of nests over `%x: f32[8, 9, 5]`, with the results `%a`, `%b` ..."""
+    names = [f"%{'abcd'[k]}" for k in range(len(nests))]
+    lines = "\n".join(f"{name} = loop.nest {nest} {BODY}"
+                      for name, nest in zip(names, nests, strict=True))
+    module = parse(f"""builtin.module {{
+      loop.kernel @k(%x: f32[8, 9, 5]) -> ({outs}) sizes() {{
+        {lines}
+        loop.yield {names[-1]}
+      }}
+    }}""", StrataContext.with_dialects())
+    return kernels_of(module)[0]
+
+
+MAP = "(i0: 8, i1: 9, i2: 5) ins(%x[i0, i1, i2]) outs(f32[8, 9, 5][i0, i1, i2])"
+
+
+def test_fusing_axes_rewrites_all_nests() -> None:
+    kernel = kernel_of(MAP, MAP.replace("%x", "%a"))
+    fuse(kernel, (Symbol.axis("i0"), Symbol.axis("i1")))
+    kernel.verify()
+    assert {str(axis): str(extent) for axis, extent in kernel.axes.items()} == {
+        "i0": "72", "i2": "5"}
+    fuse(kernel, (Symbol.axis("i0"), Symbol.axis("i2")))
+    kernel.verify()
+    assert [[str(e) for e in nest.input_maps[0]] for nest in kernel.nests] == 2 * [
+        ["(i0 floordiv 45)", "((i0 floordiv 5) mod 9)", "(i0 mod 5)"]]
+
+
+@pytest.mark.parametrize(("nests", "outs", "pair", "reason"), [
+    ((MAP,), "f32[8, 9, 5]", ("i0", "i7"), "there is no axis i7; there are: i0, i1, i2"),
+    ((MAP,), "f32[8, 9, 5]", ("i0", "i2"),
+     "in a nest over i0, i1, i2, i2 does not follow directly after i0"),
+    ((MAP, "(i0: 8, i2: 5) ins(%a[i0, 0, i2]) outs(f32[8, 5][i0, i2])"), "f32[8, 5]", ("i0", "i1"),
+     "a nest over i0, i2 has only i0 of the two"),
+    (("(i0: 8, reduce i1: 9, reduce i2: 5) ins(%x[i0, i1, i2]) outs(add f32[8][i0])",), "f32[8]",
+     ("i0", "i1"), "a nest over i0, i1, i2 reduces along i1, but not along the other one"),
+    ((MAP, MAP.replace("%x[i0, i1", "%a[i0, 8 - i1")), "f32[8, 9, 5]", ("i0", "i1"),
+     "a nest reads a value that is computed along i0 and i1 at another position of them"),
+])
+def test_axes_that_nests_do_not_walk_as_one_stay(
+    nests: tuple[str, ...], outs: str, pair: tuple[str, str], reason: str
+) -> None:
+    kernel = kernel_of(*nests, outs=outs)
+    before = str(kernel)
+    with pytest.raises(StepError, match=re.escape(reason)):
+        fuse(kernel, (Symbol.axis(pair[0]), Symbol.axis(pair[1])))
+    assert str(kernel) == before
+
+
+def test_sums_over_fused_axes_are_complete() -> None:
+    kernel = kernel_of("(i0: 8, reduce i1: 9, reduce i2: 5) ins(%x[i0, i1, i2]) "
+                       "outs(add f32[8][i0])", outs="f32[8]")
+    fuse(kernel, (Symbol.axis("i1"), Symbol.axis("i2")))
+    assert [(str(a.name), str(a.extent), a.reduce) for a in kernel.nests[0].axes] == [
+        ("i0", "8", False), ("i1", "45", True)]
+
+
+def test_a_schedule_records_what_was_fused() -> None:
+    text = '<fused i0 i1, fused i0 "a b", grid i0 tile 4, loop i2 tile 1 | warps = 4>'
+    schedule = parse_schedule(text)
+    assert str(schedule) == text and len(schedule.fused) == 2
+    assert [text[at:at + 7] for at in level_starts(text)] == ["grid i0", "loop i2"]

@@ -79,8 +79,17 @@ def test_scripts_compute_the_same(strata: Run, small_model: Path, tmp_path: Path
     ("set tial = peel", "the step 'set tial = peel' of @contract_0: a schedule has no option "
                         "'tial'; did you mean 'tails'?"),
     ("set keep = often", "the option keep of a schedule is an integer from 0 on, not often"),
-    ("fuse i0, i1", "line 3: the step 'fuse i0, i1' of @contract_0: i0 and i1 are levels of "
-                    "different axes"),
+    ("tile i0 by 2\n    fuse i0, i1",
+     "line 4: the step 'fuse i0, i1' of @contract_0: i0 and i1 are levels of different axes; only "
+     "whole axes, without numbers, can be fused, and only before all other steps"),
+    ("fuse i0, i2", "line 3: the step 'fuse i0, i2' of @contract_0: a nest over i0, i1, i2 reduces "
+                    "along i2, but not along the other one"),
+    ("fuse i1, i0", "line 3: the step 'fuse i1, i0' of @contract_0: in a nest over i0, i1, i2, i0 "
+                    "does not follow directly after i1"),
+    ("fuse i0, i1\n    fuse i0, i9", "line 4: the step 'fuse i0, i9' of @contract_0: there is no "
+                                     "axis i9; there are: i0, i2"),
+    ("fuse i0, i1\n    tile i1 by 4", "line 4: the step 'tile i1 by 4' of @contract_0: there is no "
+                                      "axis i1; there are: i0, i2"),
     ("tlie i0 by 2", "line 3: 'tlie' is no step; did you mean 'tile'?"),
 ])
 def test_refused_steps_name_kernel_step_and_line(
@@ -90,6 +99,39 @@ def test_refused_steps_name_kernel_step_and_line(
     done = strata("lower", small_model, "--target", "cpu", "--to", "loop", "--schedule", "mine.txt")
     assert done.status == 1
     assert part in done.err, done.err
+
+
+FUSED = """\
+nests(contraction)
+    from loops
+    fuse i0, i1
+    tile i0 by 16        # more than one row of m = 5 or 32 columns
+    parallelize i0
+    vectorize i0
+"""
+
+
+@pytest.mark.parametrize("words", [
+    ("--target", "cpu"), ("--target", "cuda", "--features", "sm_90", "--interpret")],
+    ids=lambda words: words[1])
+def test_fused_axes_compute_the_same_and_a_dump_replays_them(
+    strata: Run, small_model: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "mine.txt").write_text(FUSED)
+    first = strata("lower", small_model, *words[:4], "--to", "loop", "--schedule", "mine.txt",
+                   "--dump-dir", "dump")
+    assert first.status == 0, first.err
+    assert "<fused i0 i1, grid i0 tile 16 lanes, loop i2 tile 1>" in first.out
+    script = (tmp_path / "dump" / "schedules.txt").read_text()
+    assert "    from loops\n    fuse i0, i1\n" in script
+    again = strata("lower", small_model, *words[:4], "--to", "loop", "--schedule",
+                   "dump/schedules.txt")
+    assert again.status == 0 and again.out == first.out
+    for name, more in (("mine", ("--schedule", "dump/schedules.txt")), ("rules", ())):
+        done = strata("run", small_model, *words, *INPUTS, *more, "-o", f"{name}.npz")
+        assert done.status == 0, done.err
+    with np.load("mine.npz") as got, np.load("rules.npz") as want:
+        np.testing.assert_allclose(got["out/y"], want["out/y"], rtol=1e-5)
 
 
 def test_steps_for_no_kernel_are_told(strata: Run, small_model: Path, tmp_path: Path) -> None:
