@@ -51,7 +51,7 @@ def test_equal_shapes_need_no_attribute() -> None:
 @pytest.mark.parametrize(("y", "attributes", "message"), [
     (counted(4), {}, "its attribute broadcast is not set"),
     (counted(2, 1, 4), {}, "its attribute broadcast is not set"),
-    (counted(1, 2, 3, 4), {"broadcast": 1}, "has more dims"),
+    (counted(1, 2, 3, 4), {"broadcast": 1}, "has fewer dims"),
     (counted(3, 4), {"broadcast": 1, "axis": 2}, "reaches beyond"),
 ])
 def test_wrong_broadcasting(y: Array, attributes: dict[str, int], message: str) -> None:

@@ -4,13 +4,13 @@
     def softsign(n: Node, x: Value) -> Value:
         return x / (1 + abs(x))
 
-The function gets its node and one argument per input, None for one that is left out. It returns
-one value or a list of them; outputs that it does not return must not be used. It raises Fault for
-what it cannot take, and lets ShapeError pass.
+The function receives its node and one argument per input, which is None for an input that is left
+out. It returns one value or a list of values; the model must not use outputs that it does not
+return. It raises Fault for a node that it does not support, and does not catch ShapeError.
 
-A function that takes sequences or optionals, not only tensors, says so: `structured=True`.
-`since` is the opset version from which the function holds, until that of the next one. Modules of
-this folder are found by scanning it.
+A function that accepts sequences or optionals besides tensors is marked `structured=True`. `since`
+is the first opset version that the function implements; it holds until the `since` of the next one.
+Modules of this folder are found by scanning it.
 """
 
 from __future__ import annotations
@@ -64,18 +64,18 @@ def importers(
 
 
 def _checked(function: OpImporter) -> OpImporter:
-    """A plugin's importer, which must return a value or several."""
+    """A plugin's importer, which is checked to return a value or a list of values."""
     return checked(function, lambda result: all_of(result, VALUES), "a Value or a list of them")
 
 
 def takes_sequences(importer: OpImporter) -> bool:
-    """Whether its inputs may be sequences and optionals."""
+    """Whether the importer accepts sequences and optionals as inputs."""
     return getattr(importer, _STRUCTURED, False)
 
 
 def find_importer(
     domain: str, op_type: str, version: int, plugins: tuple[ModuleType, ...] = ()
 ) -> OpImporter | None:
-    """The importer of an operator at an opset version."""
+    """The importer of an operator in an opset version; None if there is none."""
     versions = importers(plugins).get((domain, op_type), [])
     return next((function for since, function in versions if since <= version), None)

@@ -67,7 +67,7 @@ def selu(n: Node, x: Value) -> Value:
 
 @onnx_op("Celu")
 def celu(n: Node, x: Value) -> Value:
-    """x from 0 on, alpha * (exp(x / alpha) - 1) below."""
+    """x above 0, alpha * (exp(x / alpha) - 1) elsewhere."""
     alpha = n.scalar(n.real("alpha", 1.0), x)
     bent = alpha * f.expm1(x / alpha)
     return f.where(x > 0, x, bent)
@@ -91,10 +91,10 @@ def shrink(n: Node, x: Value) -> Value:
 
 
 def _shrunk_integers(n: Node, x: Value, bias: float, limit: float) -> Value:
-    """The sums are those of real numbers, without their fractions; x > lambd is x > floor(lambd).
+    """Shrink of integers: sums of real numbers, truncated. x > lambd is x > floor(lambd).
 
-    ONNX's own definition rounds the attributes to integers first, which is another function, and
-    negates an unsigned number. onnxruntime computes what is computed here.
+    ONNX's own definition rounds the attributes to integers first, which is a different function,
+    and negates unsigned numbers. This is what onnxruntime computes.
     """
     if not (isfinite(bias) and isfinite(limit)):
         raise Fault(f"bias {bias} and lambd {limit} must be finite, as {x.type.short} is")
@@ -104,7 +104,7 @@ def _shrunk_integers(n: Node, x: Value, bias: float, limit: float) -> Value:
 
 
 def _moved(n: Node, x: Value, by: float) -> Value:
-    """Integers plus a real number, rounded towards zero; beyond the type they wrap around."""
+    """Integers plus a real number, rounded toward zero. They wrap around beyond the type."""
     whole = floor(by)
     moved = x + _wrapped(n, whole, x)
     if whole == by:
@@ -161,7 +161,7 @@ def clip_by_attributes(n: Node, x: Value) -> Value:
 
 @onnx_op("Clip", since=11)
 def clip(n: Node, x: Value, low: Value | None = None, high: Value | None = None) -> Value:
-    """A bound that is not given is the end of the type's finite numbers, so infinities are cut."""
+    """A missing bound is the largest or lowest finite number, so infinities are clipped as well."""
     if t.is_float(x.element):
         most = t.largest(x.element)
         low = n.scalar(-most, x) if low is None else low
@@ -194,7 +194,7 @@ def log_softmax_of_matrix(n: Node, x: Value) -> Value:
 
 
 def _of_matrix(n: Node, x: Value, function: Callable[[Value], Value]) -> Value:
-    """Before opset 13 x counts as a matrix, with the dims from `axis` on as its columns."""
+    """The function over the dims from `axis` on, joined to one, as before opset 13."""
     axis = n.axis(n.integer("axis", 1), x.rank)
     rows = x.reshape([*x.shape[:axis], product(x.shape[axis:])])
     return function(rows).reshape(x.shape)

@@ -1,7 +1,6 @@
-"""What the importers of onnxruntime's own operators, domain com.microsoft, share.
+"""Shared by the importers of onnxruntime's own operators, domain com.microsoft.
 
-Their numbers of inputs and their attributes stand in
-`compiler/frontend/onnx/contrib_signatures.py`.
+The signatures of the operators are in `compiler/frontend/onnx/contrib_signatures.py`.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ SOME = range(1, 100)
 """Ranks of an input that needs at least one dim."""
 
 Ranks = int | Collection[int] | None
-"""How many dims an input may have; None: any number."""
+"""The numbers of dims that an input may have; None: any number."""
 
 
 def contrib_op(*op_types: str, ranks: tuple[Ranks, ...] = ()) -> Callable[[Any], Any]:
     """Mark a function as the importer of operators of onnxruntime's domain.
 
-    `ranks` are those of the first inputs; others may have any.
+    `ranks`: the allowed ranks of the first inputs. Further inputs may have any rank.
     """
     mark = onnx_op(*op_types, domain=DOMAIN)
     return lambda function: mark(with_ranks(function, ranks))
@@ -68,7 +67,7 @@ def refuse_inputs(**inputs: Value | None) -> None:
 
 
 def single(n: Node, value: Value, what: str) -> Expr:
-    """The one number that an input holds, known when the model is imported."""
+    """The single number that an input holds, as a size expression. Raises Fault for several."""
     found = n.known_sizes(value, what)
     if len(found) != 1:
         raise Fault(f"its {what} must be one number, not {value.type.short}")
@@ -81,8 +80,9 @@ def fixed(n: Node, size: Size, what: str) -> int:
 
 
 def share(n: Node, size: Size, count: Size, parts: str) -> Expr:
-    """One of `count` equal parts of a hidden size. Raises Fault when they do not divide it; a run
-    checks that where sizes are open.
+    """The size of each of `count` equal parts of a hidden size.
+
+    Raises Fault if they do not divide it. Sizes that are not constant are checked at run time.
     """
     size, count = Expr.of(size), Expr.of(count)
     if count.constant == 0 or (

@@ -1,4 +1,4 @@
-"""com.microsoft: activations, alone, with a bias, or at the end of another operator."""
+"""com.microsoft: activation functions by themselves, with a bias, or after another operator."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def quick_gelu(n: Node, x: Value) -> Value:
 
 @contrib_op("ScaledSiLU")
 def scaled_silu(n: Node, x: Value, scale: Value | None = None) -> Value:
-    """z * sigmoid(z), z = scale * x."""
+    """z * sigmoid(z), where z = scale * x."""
     factor = n.scalar(n.real("alpha", 1.0), x) if scale is None else scale.cast(x.element)
     scaled = factor.reshape(()) * x
     return scaled * f.sigmoid(scaled)
@@ -54,7 +54,7 @@ def scaled_silu(n: Node, x: Value, scale: Value | None = None) -> Value:
 
 @contrib_op("BiasSplitGelu", ranks=(SOME, 1))
 def bias_split_gelu(n: Node, x: Value, bias: Value) -> Value:
-    """left * gelu(right), the two halves of the last dim of x + bias."""
+    """left * gelu(right), where left and right are the halves of the last dim of x + bias."""
     both, half = total(x, bias), share(n, bias.shape[0], 2, "halves")
     left, right = (both.part(x.rank - 1, k * half, half) for k in (0, 1))
     return left * gelu(n, right)
@@ -69,7 +69,8 @@ def bias_add(n: Node, x: Value, bias: Value, skip: Value) -> Value:
 def bias_softmax(n: Node, x: Value, bias: Value) -> Value:
     """The softmax of x + bias over the dims from `axis` on.
 
-    The bias lacks dims of x: before the axis (inner broadcast), or at the front.
+    The bias has fewer dims than x. The missing ones are those directly before the axis
+    (`is_inner_broadcast`), or the first ones.
     """
     axis = n.axis(n.integer("axis", 1), x.rank)
     if n.flag("is_inner_broadcast") and bias.rank < x.rank:
@@ -93,9 +94,9 @@ _WITH_ALPHA: dict[str, tuple[type[GraphOp], float]] = {
 
 
 def activated(n: Node, x: Value, name: str, parameters: Sequence[float]) -> Value:
-    """The activation of that name, its parameters in the order alpha, beta, or min, max.
+    """Apply the activation function of that name. An empty name stands for x itself.
 
-    Those left out have ONNX's defaults. No name: x itself.
+    `parameters` are alpha and beta, or min and max. Missing ones have ONNX's defaults.
     """
     def parameter(index: int, default: float) -> float:
         return parameters[index] if index < len(parameters) else default

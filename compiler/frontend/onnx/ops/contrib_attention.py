@@ -1,9 +1,9 @@
-"""com.microsoft: attention of several heads over whole sequences.
+"""com.microsoft: multi-head attention over whole sequences.
 
     softmax(q k' * scale + masks) v        q [b, h, s, d], k [b, h, t, d], v [b, h, t, e]
 
-Masks are numbers to add. A key that must not count gets `mask_filter_value`, one in the future of
-a causal attention the lowest number there is. Without a scale it is 1 / sqrt(d).
+Masks are added to the scores. A masked key gets `mask_filter_value`; a later key of a causal
+attention gets the lowest number. The default scale is 1 / sqrt(d).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DECODER_RANKS = (3, (3, 4), (3, 4), (1, 2), 4, 4, 4, None, None, None, 1)
 def split_heads(n: Node, x: Value, heads: int) -> Value:
     """[b, s, h*d] -> [b, h, s, d]."""
     if x.rank != 3:
-        raise Fault(f"{x.type.short} should have 3 dims: batch, sequence, heads * head size")
+        raise Fault(f"{x.type.short} must have 3 dims: batch, sequence, heads * head size")
     apart = x.reshape([*x.shape[:2], heads, share(n, x.shape[2], heads, "heads")])
     return apart.transpose([0, 2, 1, 3])
 
@@ -49,7 +49,7 @@ def merge_heads(x: Value) -> Value:
 
 
 def columns(n: Node, x: Value, sizes: Sequence[Size]) -> list[Value]:
-    """Consecutive parts, of these sizes, of the last dim."""
+    """Split the last dim into consecutive parts of these sizes."""
     starts = [Expr.of(0), *accumulate(map(Expr.of, sizes))]
     if certainly_differ(starts[-1], x.shape[-1]):
         raise Fault(f"{x.type.short} does not consist of {' + '.join(map(str, sizes))} columns")
@@ -64,7 +64,7 @@ def places(n: Node, count: Size, start: Size = 0, column: bool = False) -> Value
 
 
 def lowest(n: Node, like: Value) -> Value:
-    """The most negative number, or nearly so, of the element type."""
+    """A number close to the lowest one of the element type."""
     return n.scalar(-65504.0 if like.element == t.f16 else -3.3e38, like)
 
 
@@ -83,7 +83,7 @@ def attend(
 ) -> tuple[Value, Value]:
     """The result, [b, h, s, e], and the weights, [b, h, s, t].
 
-    With `past` given, query i sees the keys up to past + i only.
+    With `past`, the attention is causal: query i sees the keys up to past + i.
     """
     product = q @ k.transpose([0, 1, 3, 2])
     scores = total(product * score_scale(n, q, k), *masks)
@@ -96,10 +96,10 @@ def attend(
 
 
 def key_mask(n: Node, mask: Value | None, q: Value, keys: Expr) -> Value | None:
-    """What to add to the scores, so that it broadcasts to [b, h, s, t].
+    """The numbers to add to the scores, which broadcast to [b, h, s, t]; None without a mask.
 
-    A mask is one of: [b], how many keys count; [2*b], where they end, then where they begin;
-    [b, t], [b, s, t] or [b, 1, m, m], positive where a key counts.
+    A mask is one of: [b], the number of valid keys; [2*b], their ends, then their starts; [b, t],
+    [b, s, t] or [b, 1, m, m], positive where a key is valid.
     """
     if mask is None:
         return None
@@ -119,7 +119,7 @@ def key_mask(n: Node, mask: Value | None, q: Value, keys: Expr) -> Value | None:
 
 
 def _inside(n: Node, ends: Value, batch: Expr, keys: Expr) -> Value:
-    """Which keys lie before the ends and, if these are given, not before the beginnings."""
+    """Which keys lie before the ends and, if there are starts, not before these."""
     spots, shape = places(n, keys), [batch, 1, 1, 1]
     bounds = ends.cast(t.i64)
     if bounds.shape[0] == batch * 3 + 2:
@@ -132,17 +132,18 @@ def _inside(n: Node, ends: Value, batch: Expr, keys: Expr) -> Value:
 
 
 def appended(past: Value | None, new: Value) -> Value:
-    """[b, h, p + s, d]."""
+    """The past and the new keys or values, concatenated: [b, h, p + s, d]."""
     return new if past is None else f.concat([past, new], axis=2)
 
 
-# ---------------------------------------------------------------------- projection included
+# ---------------------------------------------------------------------- with a projection
 @contrib_op("Attention", ranks=(3, 2, 1, range(1, 5), 5, 4))
 def attention(
     n: Node, x: Value, weights: Value, bias: Value | None = None, mask: Value | None = None,
     past: Value | None = None, scores: Value | None = None, past_length: Value | None = None,
 ) -> list[Value]:
-    """Results: [b, s, h*e], and the keys and values including the past, [2, b, h, p + s, d]."""
+    """Results: the attention [b, s, h*e]; the keys and values with the past, [2, b, h, p + s, d].
+    """
     refuse_inputs(past_sequence_length=past_length)
     return _self_attention(n, total(x @ weights, bias), mask, past, scores)
 
@@ -153,7 +154,7 @@ def quantized_attention(
     mask: Value | None = None, x_zero: Value | None = None, weight_zero: Value | None = None,
     past: Value | None = None,
 ) -> list[Value]:
-    """The projection is a product of integers."""
+    """Attention whose projection is a product of quantized integers."""
     product = matmul_integer(n, x, weights, x_zero, weight_zero)
     scale = x_scale.reshape(()) * weight_scale
     real = product.cast(scale.element) * scale
@@ -180,7 +181,7 @@ def _self_attention(
     return [merge_heads(y), f.concat(present, axis=0)]
 
 
-# ---------------------------------------------------------------------- keys and values given
+# ---------------------------------------------------------------------- without a projection
 @contrib_op("MultiHeadAttention", ranks=((3, 5), (3, 4, 5), (3, 4), 1, (1, 2, 3), 4, 4, 4))
 def multi_head_attention(
     n: Node, query: Value, key: Value | None = None, value: Value | None = None,
@@ -188,10 +189,11 @@ def multi_head_attention(
     past_key: Value | None = None, past_value: Value | None = None,
     past_length: Value | None = None, indirection: Value | None = None,
 ) -> list[Value]:
-    """Results: [b, s, h*e], keys and values so far, and the weights.
+    """Results: the attention [b, s, h*e], keys and values including the past, and the weights.
 
-    Query, key and value are [b, s, h*d], or packed: [b, s, h, 3, d] all three, [b, t, h, 2, d]
-    key and value. A key [b, h, t, d] is that of a cross attention, and has its bias already.
+    Query, key and value are [b, s, h*d] each, or packed: the query as [b, s, h, 3, d] with all
+    three, or the key as [b, t, h, 2, d] with the value. A key of shape [b, h, t, d] is that of a
+    cross attention, and includes its bias.
     """
     refuse_inputs(past_sequence_length=past_length, cache_indirection=indirection)
     q, k, v = _heads(n, query, key, value, bias)
@@ -205,7 +207,7 @@ def multi_head_attention(
 def _heads(
     n: Node, query: Value, key: Value | None, value: Value | None, bias: Value | None
 ) -> list[Value]:
-    """q, k and v as [b, h, s, d], the bias added."""
+    """q, k and v with their biases, as [b, h, s, d]."""
     heads = positive(n, "num_heads")
     given = _unpacked(n, query, key, value)
     if bias is not None:
@@ -226,10 +228,10 @@ def _unpacked(n: Node, query: Value, key: Value | None, value: Value | None) -> 
 
 
 def _apart(x: Value, count: int) -> list[Value]:
-    """[b, s, h, count, d] -> count times [b, s, h*d]."""
+    """Unpack [b, s, h, count, d] into `count` tensors [b, s, h*d]."""
     if x.rank != 5 or x.shape[3].constant != count:
-        raise Fault(f"{x.type.short} should be [batch, sequence, heads, {count}, head size], as it "
-                    "holds several packed tensors")
+        raise Fault(f"{x.type.short} must be [batch, sequence, heads, {count}, head size], as it "
+                    "holds packed tensors")
     batch, length, heads, _, size = x.shape
     return [x.part(3, k, 1).reshape([batch, length, heads * size]) for k in range(count)]
 
@@ -241,10 +243,10 @@ def decoder_masked_attention(
     past_value: Value | None = None, past_length: Value | None = None,
     beams: Value | None = None, indirection: Value | None = None, bias: Value | None = None,
 ) -> list[Value]:
-    """As MultiHeadAttention, for one new position.
+    """The same as MultiHeadAttention, for one new position.
 
-    With `past_present_share_buffer`, the past has room for more than is in it: the new key comes
-    after the first past_sequence_length ones.
+    With `past_present_share_buffer`, the past is a buffer larger than its contents: the new key is
+    stored after the first past_sequence_length keys.
     """
     refuse_inputs(cache_indirection=indirection)
     q, k, v = _heads(n, query, key, value, bias)

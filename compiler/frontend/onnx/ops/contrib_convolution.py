@@ -1,4 +1,4 @@
-"""com.microsoft: convolutions with an activation, and those with the channels last."""
+"""com.microsoft: convolutions with an activation, and convolutions with channels last."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fused_conv(
 def nhwc_conv(
     n: Node, x: Value, w: Value, b: Value | None = None, z: Value | None = None
 ) -> Value:
-    """x, z and the result are [n, ..., c]; the filters w are as those of Conv."""
+    """x, z and the result are [n, ..., c]. The filters w have the same layout as those of Conv."""
     residual = None if z is None else channels_first(z)
     return channels_last(fused_conv(n, channels_first(x), w, b, residual))
 
@@ -46,7 +46,7 @@ def nhwc_max_pool(n: Node, x: Value) -> Value:
 
 @contrib_op("QLinearConv")
 def contrib_qlinear_conv(n: Node, x: Value, *others: Value | None) -> Value:
-    """As QLinearConv; with `channels_last`, x and the result are [n, ..., c]."""
+    """The same as QLinearConv. With `channels_last`, x and the result are [n, ..., c]."""
     if not n.flag("channels_last"):
         return qlinear_conv(n, x, *others)
     return channels_last(qlinear_conv(n, channels_first(x), *others))

@@ -1,9 +1,10 @@
 """com.microsoft.MoE: a mixture of experts, in which each row of the input goes to a few experts.
 
-    p = softmax(scores)                   the k largest of each row, divided by their sum if asked
+    p = softmax(scores)      the k largest of each row, normalized to the sum 1 if the node says so
     y = sum of p[e] * (act(x @ w1[e].T + b1[e]) @ w2[e].T + b2[e])
 
-Rows are put in the order of their experts, so that each has one matrix: two grouped products.
+Rows are sorted by expert, so that each expert multiplies consecutive rows, and two grouped matrix
+products compute all experts.
 """
 
 from __future__ import annotations
@@ -53,16 +54,16 @@ def mixture_of_experts(
     source = f.gather(rows, order / chosen, axis=0)
     ends = _ends(n, experts, first.shape[0])
     inner = _ACTIVATIONS[kind](n, _product(n, source, first, first_bias, owner, ends))
-    made = _product(n, inner, second, second_bias, owner, ends)
-    parts = f.gather(made, place, axis=0).reshape([scores.shape[0], chosen, second.shape[1]])
+    results = _product(n, inner, second, second_bias, owner, ends)
+    parts = f.gather(results, place, axis=0).reshape([scores.shape[0], chosen, second.shape[1]])
     row = weights.reshape([scores.shape[0], 1, chosen])
     return (row @ parts).reshape(x.shape)
 
 
 def _chosen(n: Node, scores: Value, count: int) -> tuple[Value, Value]:
-    """The weights of the experts with the largest scores of each row, and their numbers.
+    """The experts with the largest scores of each row: their weights, and their indices.
 
-    Weights are compared as f32: rounded to halves, those of other scores may be equal.
+    Weights are compared in f32, since different scores may have equal weights in half precision.
     """
     weights, experts = n.build.results(TopKOp, f.softmax(scores.cast(t.f32), axis=1), axis=1,
                                        k=Expr.of(count), largest=True)
@@ -72,9 +73,9 @@ def _chosen(n: Node, scores: Value, count: int) -> tuple[Value, Value]:
 
 
 def _place(n: Node, experts: Value) -> Value:
-    """Where each row stands among all by their experts: how many are before it.
+    """The position of each row after sorting by expert: the number of rows before it.
 
-    That compares each with each, in one kernel; a sort takes many.
+    Each row is compared with all others, which takes one kernel; a sort takes several.
     """
     count = experts.shape[0]
     keys = experts * n.of_size(count) + places(n, count)
@@ -83,7 +84,10 @@ def _place(n: Node, experts: Value) -> Value:
 
 
 def _order(n: Node, place: Value) -> Value:
-    """The row that stands at each place: of all their numbers those of others count as 0."""
+    """The inverse of `_place`: the row at each position.
+
+    It is the sum of the indices of all rows, in which rows at other positions count as 0.
+    """
     count = place.shape[0]
     numbers = places(n, count)
     is_there = f.equal(place.reshape([1, count]), numbers.reshape([count, 1]))
@@ -101,13 +105,16 @@ def _ends(n: Node, experts: Value, count: Expr) -> Value:
 def _product(
     n: Node, x: Value, weights: Value, bias: Value | None, owner: Value, ends: Value
 ) -> Value:
-    """Each row times its expert's matrix, which lies transposed, and plus its bias."""
+    """Each row times the transposed matrix of its expert, plus that expert's bias."""
     y = n(GroupedMatmulOp, x, weights.transpose([0, 2, 1]), ends)
     return y if bias is None else y + f.gather(bias, owner, axis=0)
 
 
 def _swiglu(n: Node, x: Value) -> Value:
-    """g * sigmoid(alpha * g) * (l + beta) of neighbours g and l, which may be limited."""
+    """g * sigmoid(alpha * g) * (l + beta), where g and l alternate in the last dim.
+
+    With `swiglu_limit`, g is at most the limit, and l is clipped to both sides.
+    """
     gate, line = (take(n, x, [Expr.of(0), Expr.of(k)], [x.shape[0], x.shape[1] // 2], [1, 2])
                   for k in (0, 1))
     limit = n.real("swiglu_limit", inf)
@@ -115,5 +122,5 @@ def _swiglu(n: Node, x: Value) -> Value:
         high, low = n.scalar(limit, x), n.scalar(-limit, x)
         gate, line = f.minimum(gate, high), f.maximum(f.minimum(line, high), low)
     alpha, beta = n.real("activation_alpha", 1.0), n.real("activation_beta", 0.0)
-    turned = gate * f.sigmoid(alpha * gate)
-    return turned * (line + beta)
+    gated = gate * f.sigmoid(alpha * gate)
+    return gated * (line + beta)

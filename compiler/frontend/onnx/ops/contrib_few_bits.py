@@ -19,7 +19,7 @@ _NF4 = np.array([
     0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
     0.7229568362236023, 1.0], np.float32)
 _TABLES = (np.concatenate([_FP4, -_FP4]), _NF4)
-"""What the 16 codes of bitsandbytes' two 4-bit types stand for."""
+"""The numbers that the 16 codes of bitsandbytes' types FP4 and NF4 stand for."""
 
 
 @contrib_op("MatMulNBits", ranks=(SOME,))
@@ -27,12 +27,14 @@ def matmul_n_bits(
     n: Node, a: Value, packed: Value, scales: Value, zeros: Value | None = None,
     groups: Value | None = None, bias: Value | None = None,
 ) -> Value:
-    """a w' + bias, where w [N, K] = (codes - zero point) * scale, each per block of K.
+    """a @ w' + bias, where w [N, K] = (codes - zero point) * scale.
 
-    The codes are packed into bytes [N, blocks, bytes], the first of each in the lowest bits. Packed
-    zero points are alike; those of floats are [N, blocks]. The default is half of the codes.
-    `groups`, if given, names the block whose scale and zero point each entry of K, filled up to
-    whole blocks, has.
+    There is a zero point and a scale for each block of K. The codes are packed into bytes [N,
+    blocks, bytes], the first code of a byte in its lowest bits. Integer zero points are packed in
+    the same way; float ones are [N, blocks]. The default zero point is 2 ** (bits - 1).
+
+    `groups`, if given, holds the block of each entry of K, padded to whole blocks, from which the
+    entry has its scale and zero point.
     """
     refuse(n, "weight_prepacked")
     bits, block = positive(n, "bits", 4), positive(n, "block_size")
@@ -47,7 +49,7 @@ def matmul_n_bits(
     if groups is None:
         scales, zero = (x.reshape([rows, blocks, 1]) if x.rank else x for x in (scales, zero))
         codes = codes.reshape([rows, blocks, block])
-    else:  # blocks of any entries, which groups names
+    else:  # `groups` names the block of each entry
         which = groups.reshape([groups.type.count]).cast(t.i64)
         scales, zero = (f.gather(x, which, axis=1) if x.rank else x for x in (scales, zero))
     real = ((codes - zero) * scales).reshape([rows, blocks * block])
@@ -79,10 +81,11 @@ def _zero_points(
 
 @contrib_op("MatMulBnb4", ranks=(SOME, None, 1))
 def matmul_bnb4(n: Node, a: Value, packed: Value, largest: Value) -> Value:
-    """a w', or a w without transB, where w [N, K] has 4-bit codes of bitsandbytes.
+    """a @ w', or a @ w if transB is 0, where w [N, K] consists of 4-bit codes of bitsandbytes.
 
-    A code stands for a number of a table, to be scaled by its block's largest number; blocks are
-    of w in row-major order. The first of two codes has the high bits.
+    A code is an index into a table of numbers, which are scaled by the largest number of the block.
+    Blocks are consecutive in the row-major order of w. The first of the two codes in a byte has the
+    high bits.
     """
     kind = n.integer("quant_type")
     if kind not in (0, 1):
@@ -105,7 +108,8 @@ def gather_block_quantized(
 ) -> Value:
     """Rows (gather_axis 0) of a table that is quantized in blocks of its last dim.
 
-    Bytes hold 8 / bits codes, the first in the lowest bits; the default zero point is half of them.
+    A byte holds 8 / bits codes, the first in the lowest bits. The default zero point is 2 ** (bits
+    - 1).
     """
     bits, block = n.integer("bits", 4), n.integer("block_size", 128)
     axes = [n.axis(n.integer(name, default), data.rank)

@@ -1,7 +1,7 @@
-"""com.microsoft.GroupQueryAttention: heads in groups that share keys, with a cache of these.
+"""com.microsoft.GroupQueryAttention: groups of heads share keys and values, which are cached.
 
-How much of the cache is in use, `seqlens_k`, only a run tells, and it differs between the items of
-a batch. So sizes are those of the whole cache, and what is not in use is masked:
+The length of the cache that is in use, `seqlens_k`, is known only at run time, and differs between
+the items of a batch. So all sizes are those of the whole cache, and unused entries are masked:
 
     past[b] = max(seqlens_k[b] + 1 - s, 0)                                 0 in a first prompt
     present[b, j] = old[b, j] if j < past[b], new[b, j - past[b]] if j < past[b] + s, else 0
@@ -54,7 +54,7 @@ def group_query_attention(
     sink: Value | None = None, k_scale: Value | None = None, v_scale: Value | None = None,
     q_norm: Value | None = None, k_norm: Value | None = None,
 ) -> list[Value]:
-    """Results: [b, s, h*d], and the keys and values so far."""
+    """Results: the attention [b, s, h*d], and the keys and values including the past."""
     refuse(n, "sliding_window_cache", "qk_output", "kv_cache_bit_width")
     refuse_inputs(k_scale=k_scale, v_scale=v_scale)
     q, k, v = _projections(n, query, key, value)
@@ -74,7 +74,7 @@ def group_query_attention(
 def _projections(
     n: Node, query: Value, key: Value | None, value: Value | None
 ) -> tuple[Value, Value, Value]:
-    """q [b, h, s, d], k and v [b, g, s, d]: groups of h / g heads share a key."""
+    """q [b, h, s, d], k and v [b, g, s, d]: the h / g heads of a group share a key."""
     heads, groups = positive(n, "num_heads"), positive(n, "kv_num_heads")
     if heads % groups:
         raise Fault(f"kv_num_heads {groups} does not divide num_heads {heads}")
@@ -111,13 +111,13 @@ def _places(n: Node, sizes: _Lengths) -> Value:
 
 # ---------------------------------------------------------------------- the cache
 def _present(n: Node, old: Value | None, new: Value, sizes: _Lengths) -> Value:
-    """[b, g, max(total, size of the old), d]."""
+    """The cache with the new entries: [b, g, max(total, size of the old cache), d]."""
     if old is None:
         return new
     size = maximum(sizes.total, old.shape[2])
     old = _filled_up(n, old, size)
     spots = places(n, size, column=True)  # [t, 1], to broadcast to [b, g, t, d]
-    ahead = spots - sizes.past  # [b, 1, t, 1]: places among the new ones
+    ahead = spots - sizes.past  # [b, 1, t, 1]: indices into the new entries
     count = n.of_size(sizes.queries)
     moved = _moved(new, ahead, count)
     fresh = f.where(ahead < count, moved, 0)
@@ -125,7 +125,7 @@ def _present(n: Node, old: Value | None, new: Value, sizes: _Lengths) -> Value:
 
 
 def _filled_up(n: Node, x: Value, size: Expr) -> Value:
-    """x padded with zeros after its entries, up to this size."""
+    """x with zeros appended to dim 2, up to this size."""
     if x.shape[2] == size:
         return x
     zeros = n.scalar(0, x).broadcast([*x.shape[:2], size - x.shape[2], x.shape[3]])
@@ -133,7 +133,7 @@ def _filled_up(n: Node, x: Value, size: Expr) -> Value:
 
 
 def _moved(new: Value, ahead: Value, count: Value) -> Value:
-    """The new entry for each place, [b, g, t, d]; any one where there is none."""
+    """The new entry for each position, [b, g, t, d]; an arbitrary one if there is none."""
     batch, groups, _, size = new.shape
     index = f.maximum(f.minimum(ahead, count - 1), 0)
     spots = ahead.shape[2]
@@ -143,7 +143,7 @@ def _moved(new: Value, ahead: Value, count: Value) -> Value:
 
 
 def _used(cache: Value, sizes: _Lengths) -> Value:
-    """What of a cache any item may use: it may be larger than the longest sequence."""
+    """The part of a cache that items may use. The cache may exceed the longest sequence."""
     if cache.shape[2] == sizes.queries:
         return cache
     return cache.part(2, 0, sizes.total)
@@ -153,9 +153,10 @@ def _used(cache: Value, sizes: _Lengths) -> Value:
 def _weights(
     n: Node, q: Value, keys: Value, bias: Value | None, sink: Value | None, sizes: _Lengths
 ) -> Value:
-    """[b, g, h / g, s, t], zeros where a query sees nothing that is not masked.
+    """The attention weights, [b, g, h / g, s, t], which are 0 for masked keys.
 
-    Scores and their softmax are f32, as in onnxruntime: those of halves may be larger than halves.
+    Scores and their softmax are f32, as in onnxruntime: scores of f16 inputs may exceed the range
+    of f16.
     """
     element = q.element
     q, keys = q.cast(t.f32), keys.cast(t.f32)
@@ -173,7 +174,7 @@ def _weights(
 
 
 def _apart(x: Value, groups: Expr) -> Value:
-    """[b, g, h / g, ...] of x [b, h, ...]: each group by itself, or one for all of them."""
+    """x [b, h, ...] as [b, g, h / g, ...]. A single head becomes [b, 1, 1, ...] for all groups."""
     batch, heads, *rest = x.shape
     if heads.constant == 1:
         return x.reshape([batch, 1, 1, *rest])
@@ -194,7 +195,11 @@ def _seen(n: Node, keys: Expr, sizes: _Lengths) -> Value:
 
 
 def _softmax(n: Node, scores: Value, sink: Value | None) -> Value:
-    """With a sink, or smooth (a sink of 0), one more key is weighed, and then left out."""
+    """The softmax over the keys.
+
+    A sink, which is 0 for a smooth softmax, adds the score of one more key, whose weight is
+    dropped.
+    """
     smooth = n.integer("smooth_softmax", -1) > 0
     if sink is None and not smooth:
         return f.softmax(scores, axis=4)
@@ -205,7 +210,7 @@ def _softmax(n: Node, scores: Value, sink: Value | None) -> Value:
 
 
 def _result(weights: Value, values: Value) -> Value:
-    """[b, s, h*d]."""
+    """The attention [b, s, h*d]."""
     y = weights @ _apart(values, values.shape[1])
     batch, groups, shared, queries, size = y.shape
     return y.transpose([0, 3, 1, 2, 4]).reshape([batch, queries, groups * shared * size])

@@ -1,4 +1,4 @@
-"""com.microsoft: matrix products with transposes, activations, or of integers."""
+"""com.microsoft: matrix products with transposed operands, with activations, and of integers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dialects.strata import types as t
 # ---------------------------------------------------------------------- floats
 @contrib_op("FusedMatMul", "TransposeMatMul")
 def fused_matmul(n: Node, a: Value, b: Value) -> Value:
-    """alpha * a' * b'."""
-    left, right = _turned(n, a, "A"), _turned(n, b, "B")
+    """alpha * (a' @ b'), where a' and b' are transposed if the attributes say so."""
+    left, right = _transposed(n, a, "A"), _transposed(n, b, "B")
     return _scaled(n, left @ right)
 
 
@@ -27,7 +27,7 @@ def _scaled(n: Node, x: Value) -> Value:
     return x if alpha == 1.0 else x * alpha
 
 
-def _turned(n: Node, x: Value, side: str) -> Value:
+def _transposed(n: Node, x: Value, side: str) -> Value:
     """transBatch moves the first dim after the batch dims; trans then swaps the last two."""
     if x.rank < 2:
         return x
@@ -50,7 +50,7 @@ def fused_gemm(n: Node, a: Value, b: Value, c: Value | None = None) -> Value:
 
 
 def _parameters(n: Node) -> list[float]:
-    """Alpha and beta of an activation, as far as they are given."""
+    """The activation's alpha and beta, if they are given."""
     names = [f"activation_{name}" for name in ("alpha", "beta")]
     return [n.real(name) for name in names if n.has(name)]
 
@@ -76,7 +76,7 @@ def matmul_integer_to_float(
 
 
 def _rescaled(whole: Value, a_scale: Value, b_scale: Value) -> Value:
-    """An integer product as floats; scales of columns are vectors."""
+    """Convert an integer product to floats. A scale is a single number, or a vector per column."""
     scales = [s.reshape(()) if s.type.count.constant == 1 else s for s in (a_scale, b_scale)]
     factor = f.product(scales)
     return whole.cast(factor.element) * factor
@@ -87,13 +87,16 @@ def dynamic_quantize_matmul(
     n: Node, a: Value, b: Value, b_scale: Value, b_zero: Value | None = None,
     bias: Value | None = None,
 ) -> Value:
-    """a is quantized to ui8 by its own range before the product."""
+    """Quantize `a` to ui8 by its own range, then multiply integers."""
     codes, scale, zero = dynamically_quantized(n, a)
     return total(_rescaled(matmul_integer(n, codes, b, zero, b_zero), scale, b_scale), bias)
 
 
 def dynamically_quantized(n: Node, x: Value) -> tuple[Value, Value, Value]:
-    """x as ui8, its scale and its zero point, so that the range with 0 in it takes all codes."""
+    """x as ui8, its scale, and its zero point.
+
+    The range of x, extended to include 0, maps to the codes 0 to 255.
+    """
     axes, zero = list(range(x.rank)), n.scalar(0, x)
     low = f.minimum(n(ReduceMinOp, x, axes=axes, keepdims=False), zero)
     high = f.maximum(f.reduce_max(x, axes=axes), zero)
@@ -105,7 +108,7 @@ def dynamically_quantized(n: Node, x: Value) -> tuple[Value, Value, Value]:
 
 
 def _byte(n: Node, x: Value) -> Value:
-    """A whole number from 0 to 255, still a float."""
+    """x rounded, and clipped to 0 to 255, but still a float."""
     bounds = n.scalar(0, x), n.scalar(255, x)
     return f.nearest(n(ClipOp, x, *bounds, has_min=True, has_max=True))
 

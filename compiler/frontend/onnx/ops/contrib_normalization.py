@@ -1,4 +1,4 @@
-"""com.microsoft: layer, RMS and group normalization, with a sum or embeddings before."""
+"""com.microsoft: layer, RMS and group normalization, also of sums and embeddings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def skip_layer_normalization(
     n: Node, x: Value, skip: Value, gamma: Value, beta: Value | None = None,
     bias: Value | None = None,
 ) -> list[Value]:
-    """Results: the normalized sum, its mean, 1 / its standard deviation, the sum."""
+    """Results: the normalized sum, the sum's mean, 1 / its standard deviation, and the sum."""
     added, epsilon = total(x, skip, bias), n.real("epsilon", _SKIP_EPSILON)
     parameters = [gamma] if beta is None else [gamma, beta]
     y = n(LayerNormOp, added, *parameters, axis=added.rank - 1, epsilon=epsilon)
@@ -38,9 +38,9 @@ def embed_layer_normalization(
     segments: Value | None, gamma: Value, beta: Value, mask: Value | None = None,
     position_ids: Value | None = None,
 ) -> list[Value]:
-    """Results: the normalized sum of embeddings, the number of ones per row of the mask, the sum.
+    """Results: the normalized sum of embeddings, the number of ones per mask row, and the sum.
 
-    Without position ids, a row's positions are 0, 1, ...
+    Without position ids, the positions of a row are 0, 1, ...
     """
     if (segment_ids is None) != (segments is None):
         raise Fault("segment_ids and segment_embedding must be given together")
@@ -60,7 +60,7 @@ def _looked_up(n: Node, table: Value, index: Value) -> Value:
 
 
 def _ones_per_row(n: Node, ids: Value, mask: Value | None) -> Value:
-    """[b] as i32; zeros when there is no mask."""
+    """The number of ones in each row of the mask: i32[b]. Zeros without a mask."""
     if mask is None:
         return n.scalar(0, ids).broadcast(ids.shape[:1])
     ones = f.equal(mask, 1).cast(ids.element)
@@ -73,7 +73,7 @@ def quantized_embed_layer_normalization(
     segments: Value | None, gamma: Value, beta: Value, mask: Value | None,
     *parameters: Value | None,
 ) -> list[Value]:
-    """As EmbedLayerNormalization; `parameters` are five scales, then five zero points."""
+    """The same as EmbedLayerNormalization; `parameters` are five scales, then five zero points."""
     def real(index: int, x: Value | None) -> Value | None:
         scale, zero = parameters[index], parameters[index + 5]
         return None if x is None or scale is None else dequantize_linear(n, x, scale, zero)
@@ -94,7 +94,7 @@ def simplified_layer_normalization(n: Node, x: Value, scale: Value) -> list[Valu
 def skip_simplified_layer_normalization(
     n: Node, x: Value, skip: Value, gamma: Value, bias: Value | None = None
 ) -> list[Value]:
-    """Results: the normalized sum, its mean, 1 / its root mean square, the sum."""
+    """Results: the normalized sum, the sum's mean, 1 / its root mean square, and the sum."""
     added = total(x, skip, bias)
     axis, epsilon = added.rank - 1, n.real("epsilon", _SKIP_EPSILON)
     y, inverse = _root_mean_square(added, gamma, axis, epsilon)
@@ -104,7 +104,7 @@ def skip_simplified_layer_normalization(
 def _root_mean_square(
     x: Value, scale: Value, axis: int, epsilon: float
 ) -> list[Value]:
-    """Computed in f32 at least."""
+    """x / r * scale and 1 / r for r = sqrt(mean(x*x) + epsilon), computed in f32 at least."""
     wide = _wide(x)
     square = f.reduce_mean(wide * wide, axes=list(range(axis, x.rank)), keepdims=True)
     inverse = f.reciprocal(f.sqrt(square + epsilon))
@@ -118,21 +118,24 @@ def _wide(x: Value) -> Value:
 
 @contrib_op("GatedRMSNorm", ranks=(SOME, 1))
 def gated_rms_norm(n: Node, x: Value, scale: Value, gate: Value) -> Value:
-    """Groups of the last dim, as long as the scale, are normalized; then times f(gate)."""
+    """Normalize the last dim in groups as long as the scale, and multiply by f(gate)."""
     name = n.text("activation", "silu")
     if name not in ("silu", "swish", "sigmoid"):
-        raise Fault(f"its activation '{name}' is none of silu, swish, sigmoid")
+        raise Fault(f"its activation is '{name}'; it must be silu, swish or sigmoid")
     groups = x.reshape([*x.shape[:-1], x.shape[-1] // scale.shape[0], scale.shape[0]])
     wide = scale.cast(t.f32)
     y, _ = _root_mean_square(groups.cast(t.f32), wide, x.rank, n.real("epsilon", 1e-5))
-    opening = n(SigmoidOp if name == "sigmoid" else SiluOp, gate.cast(t.f32))
-    return (y.reshape(x.shape) * opening).cast(x.element)
+    factor = n(SigmoidOp if name == "sigmoid" else SiluOp, gate.cast(t.f32))
+    return (y.reshape(x.shape) * factor).cast(x.element)
 
 
 # ---------------------------------------------------------------------- group normalization
 @contrib_op("GroupNorm", ranks=(range(2, 9), 1, 1))
 def group_norm(n: Node, x: Value, gamma: Value, beta: Value) -> Value:
-    """Per item and group of channels, which are last unless `channels_last` is 0."""
+    """Normalize each group of channels of each item.
+
+    The channels are the last dim unless `channels_last` is 0.
+    """
     if not n.flag("channels_last", True):
         last = x.transpose([0, *range(2, x.rank), 1])
         return _grouped(n, last, gamma, beta).transpose([0, x.rank - 1, *range(1, x.rank - 1)])
@@ -153,7 +156,7 @@ def skip_group_norm(
 
 
 def _grouped(n: Node, x: Value, gamma: Value, beta: Value) -> Value:
-    """x [n, ..., c]; computed in f32."""
+    """Group normalization of x [n, ..., c], computed in f32."""
     groups, channels = positive(n, "groups"), fixed(n, gamma.shape[0], "channels")
     if channels % groups:
         raise Fault(f"{groups} groups do not divide {channels} channels")

@@ -80,7 +80,10 @@ def expand_dims(n: Node, x: Value, axis: Value) -> Value:
 
 @contrib_op("UnfoldTensor")
 def unfold_tensor(n: Node, x: Value) -> Value:
-    """All slices of `size` entries of a dim, `step` apart; the entries become the last dim."""
+    """All slices of `size` entries of a dim that start every `step` entries.
+
+    The entries of a slice become the last dim.
+    """
     dim, size = n.axis(n.integer("dim", -1), x.rank), positive(n, "size")
     step = n.integer("step", 1)
     if step < 1:
@@ -94,7 +97,10 @@ def unfold_tensor(n: Node, x: Value) -> Value:
 
 @contrib_op("IsAllFinite")
 def is_all_finite(n: Node, *xs: Value) -> Value:
-    """Whether no element of any input is infinite or NaN, or, if asked for, one of these."""
+    """Whether no input has infinite or NaN elements.
+
+    `isinf_only` and `isnan_only` restrict the test to one of the two.
+    """
     tests = [IsnanOp] if n.flag("isnan_only") else [IsinfOp] if n.flag("isinf_only") else [
         IsnanOp, IsinfOp]
     found = [f.reduce_max(n(test, x), axes=list(range(x.rank))) for x in xs
@@ -105,7 +111,7 @@ def is_all_finite(n: Node, *xs: Value) -> Value:
 # ---------------------------------------------------------------------- complex numbers
 @contrib_op("Rfft", ranks=(SOME,))
 def rfft(n: Node, x: Value) -> Value:
-    """The transform of the last dim: [..., n] -> [..., n // 2 + 1, 2]."""
+    """The Fourier transform of the last dim: [..., n] -> [..., n // 2 + 1, 2]."""
     _check_transform(n)
     size = fixed(n, x.shape[-1], "sizes")
     return transform(n, x.reshape([*x.shape, 1]), x.rank - 1, size, False, True)
@@ -129,7 +135,10 @@ def _check_transform(n: Node) -> None:
 
 @contrib_op("ComplexMul", "ComplexMulConj", ranks=(SOME, SOME))
 def complex_mul(n: Node, a: Value, b: Value) -> Value:
-    """The product of complex numbers, their parts in the last dim; Conj: with b's conjugate."""
+    """The product of complex numbers, whose parts are in the last dim.
+
+    ComplexMulConj multiplies by the conjugate of b.
+    """
     (a_real, a_imag), (b_real, b_imag) = ([x.part(x.rank - 1, k, 1) for k in (0, 1)]
                                           for x in (a, b))
     conjugate = n.op_type == "ComplexMulConj"
@@ -142,7 +151,7 @@ def complex_mul(n: Node, a: Value, b: Value) -> Value:
 # ---------------------------------------------------------------------- linear algebra
 @contrib_op("CDist", ranks=(2, 2))
 def cdist(n: Node, a: Value, b: Value) -> Value:
-    """[m, k]: the distances between the rows of a and those of b."""
+    """The distances between the rows of a [m, d] and those of b [k, d]: [m, k]."""
     metric = n.text("metric", "sqeuclidean")
     if metric not in ("sqeuclidean", "euclidean"):
         raise Fault(f"its metric '{metric}' is neither euclidean nor sqeuclidean")
@@ -153,7 +162,8 @@ def cdist(n: Node, a: Value, b: Value) -> Value:
 
 @contrib_op("Inverse")
 def inverse(n: Node, x: Value) -> Value:
-    """By elimination in [x | 1] with the largest pivots, in f32 at least."""
+    """The inverse, by Gauss-Jordan elimination of [x | 1] with partial pivoting, in f32 at least.
+    """
     order = order_of(x, "inverses")
     wide = x.cast(t.f32) if t.byte_width(x.element) == 2 else x
     batch = x.type.count // (order * order)
@@ -166,7 +176,7 @@ def inverse(n: Node, x: Value) -> Value:
 
 
 def _cleared(n: Node, x: Value, k: int, order: int) -> Value:
-    """Column k of [b, order, 2*order] becomes that of the unit matrix, by exchange and sums."""
+    """One elimination step on [b, order, 2*order]: column k becomes that of the unit matrix."""
     batch, rows = x.shape[0], n.constant(np.arange(order)[:, None])
     column = abs(x.part(2, k, 1))
     open_ = f.where(rows < n.constant(np.array(k)), -1, column)
@@ -189,13 +199,17 @@ class _Line(NamedTuple):
 
 @contrib_op("CropAndResize", ranks=(4, 2, 1, 1))
 def crop_and_resize(n: Node, x: Value, rois: Value, items: Value, size: Value) -> Value:
-    """[rois, c, height, width]: each region, its corners on the first and last element."""
+    """Resample each region: [rois, c, height, width].
+
+    The corners of a region are at the first and the last element of the result.
+    """
     mode = n.text("mode", "bilinear")
     if mode not in ("bilinear", "nearest"):
         raise Fault(f"its mode '{mode}' is neither bilinear nor nearest")
     sizes = n.known_ints(size, "crop sizes")
     if len(sizes) != 2 or min(sizes) < 1 or rois.shape[1].constant not in (4, None):
-        raise Fault(f"regions {rois.type.short} of the sizes {sizes} cannot be taken")
+        raise Fault(f"rois must be [regions, 4], not {rois.type.short}, and crop_size two positive "
+                    f"sizes, not {sizes}")
     count = rois.shape[0]
     lines = [_line(n, x, rois, dim, sizes[dim]) for dim in (0, 1)]
     rows, across = lines
@@ -212,7 +226,7 @@ def crop_and_resize(n: Node, x: Value, rois: Value, items: Value, size: Value) -
 
 
 def _line(n: Node, x: Value, rois: Value, dim: int, size: int) -> _Line:
-    """start + (end - start) * k / (size - 1), or the middle if it is one."""
+    """start + (end - start) * k / (size - 1), or the middle if the size is 1."""
     start, end = (rois.part(1, k, 1) for k in (dim, dim + 2))
     steps = np.arange(size) / (size - 1) if size > 1 else np.array([0.5])
     spots = start + (end - start) * n.constant(steps.astype(rois.type.dtype))

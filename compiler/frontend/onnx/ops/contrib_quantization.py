@@ -1,4 +1,4 @@
-"""com.microsoft: quantized operators, as their counterparts on floats between two conversions."""
+"""com.microsoft: quantized operators, computed in floats between two conversions."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def qlinear_where(
 
 @contrib_op("QLinearConcat")
 def qlinear_concat(n: Node, scale: Value, zero: Value, *inputs: Value) -> Value:
-    """`inputs`: a tensor, its scale and its zero point, and so on."""
+    """`inputs` are triples of a tensor, its scale and its zero point."""
     if not inputs or len(inputs) % 3:
         raise Fault(f"its {len(inputs)} inputs from the third on must be tensors, each with a "
                     "scale and a zero point")
@@ -130,7 +130,7 @@ def qlinear_reduce_mean(
 
 @contrib_op("ReduceSumInteger")
 def reduce_sum_integer(n: Node, x: Value) -> Value:
-    """In 32 bits, signed as x is."""
+    """The sum in i32, or in ui32 for an unsigned x."""
     wide = x.cast(t.ui32 if t.is_unsigned(x.element) else t.i32)
     return f.reduce_sum(wide, axes=_axes(n, x), keepdims=n.flag("keepdims", True))
 
@@ -144,7 +144,7 @@ def _axes(n: Node, x: Value) -> list[int]:
 def qlinear_softmax(
     n: Node, x: Value, x_scale: Value, x_zero: Value | None, scale: Value, zero: Value
 ) -> Value:
-    """Over one axis; for `opset` below 13, over all dims from the axis on."""
+    """The softmax over one axis or, if the attribute `opset` is below 13, all dims from it on."""
     axis, real = n.axis(n.integer("axis", -1), x.rank), dequantize_linear(n, x, x_scale, x_zero)
     if n.integer("opset") < 13:
         rows = real.reshape([*x.shape[:axis], product(x.shape[axis:])])
@@ -160,9 +160,9 @@ def quantized_gemm(
     n: Node, a: Value, a_scale: Value, a_zero: Value, b: Value, b_scale: Value, b_zero: Value,
     c: Value | None = None, scale: Value | None = None, zero: Value | None = None,
 ) -> Value:
-    """alpha * a' * b' + c, a product of integers; floats unless a result's scale is given.
+    """alpha * (a' @ b' + c), a product of integers that is rescaled to floats.
 
-    c is i32, its scale that of the product.
+    The result is quantized if its scale is given. c is i32, with the scale of the product.
     """
     left = a.transpose([1, 0]) if n.flag("transA") else a
     right = b.transpose([1, 0]) if n.flag("transB") else b
@@ -179,9 +179,10 @@ def dynamic_quantize_lstm(
     initial_h: Value | None, initial_c: Value | None, peepholes: Value | None, w_scale: Value,
     w_zero: Value, r_scale: Value, r_zero: Value,
 ) -> list[Value]:
-    """An LSTM with the weights [d, in, 4*h] that the quantized ones stand for.
+    """An LSTM with dequantized weights [d, in, 4*h].
 
-    Inputs and states stay floats: onnxruntime quantizes them, too, which adds noise only.
+    Inputs and states stay floats. onnxruntime quantizes these as well, which only adds rounding
+    errors.
     """
     real = [_weights(*given).transpose([0, 2, 1])
             for given in ((w, w_scale, w_zero), (r, r_scale, r_zero))]
@@ -189,7 +190,7 @@ def dynamic_quantize_lstm(
 
 
 def _weights(x: Value, scale: Value, zero: Value) -> Value:
-    """Scales and zero points are [d], or [d, 4*h] for the columns of x [d, in, 4*h]."""
+    """The dequantized x [d, in, 4*h]. Scales and zero points are [d], or [d, 4*h], per column."""
     shape = [x.shape[0], 1, scale.shape[1] if scale.rank == 2 else 1]
     centered = x.cast(t.i32)
     offset = zero.cast(t.i32).reshape(shape)

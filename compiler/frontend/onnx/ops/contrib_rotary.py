@@ -1,4 +1,4 @@
-"""com.microsoft: positions, as rotations of the parts of a head or as biases of the scores."""
+"""com.microsoft: positions, as rotations of the entries of a head, or as biases of the scores."""
 
 from __future__ import annotations
 
@@ -31,16 +31,20 @@ from dialects.symbolic.ranges import is_at_most
 def rotated(
     n: Node, x: Value, where: Value, cos: Value, sin: Value, interleaved: bool
 ) -> Value:
-    """x [b, h, s, d] with the pairs of its first entries turned by their position's angles.
+    """x [b, h, s, d] with pairs of the first r entries of each head rotated by their position's
+    angles.
 
-    `where`: the positions, [s] or [b, s]. `cos`, `sin`: [positions, r/2]. The pairs are the halves
-    of the first r entries of a head or, interleaved, neighbours. In a dim of their own they are
-    multiplied by the cosine, and the other one of each, or what is opposite to it, by the sine: so
-    no parts are concatenated.
+    `where`: the positions, [s] or [b, s]. `cos`, `sin`: [positions, r/2]. Entry k is paired with
+    entry k + r/2 or, if interleaved, entry 2*k with entry 2*k + 1.
+
+    A reshape gives the two entries of a pair a dim of their own. The pairs times the cosine, plus
+    the exchanged pairs, with opposite sign for the first entry, times the sine, are the result.
+    This way no halves are concatenated.
     """
     half, size = cos.shape[1], x.shape[3]
     if certain_sign(size - 2 * half) == -1:
-        raise Fault(f"{half} angles do not fit heads of {size}")
+        raise Fault(f"{half} angles per position need heads of at least {2 * half} entries, not "
+                    f"{size}")
     if not is_at_most(2 * half, size):
         n.build.assume(2 * half, "<=", size)
     n.require(0, where, cos.shape[0])
@@ -60,14 +64,15 @@ def rotated(
 
 
 def _exchanged(n: Node, pairs: Value, axis: int) -> Value:
-    """Both entries of a dim, the last one first."""
+    """The two entries of a dim, exchanged."""
     starts = [Expr.of(int(d == axis)) for d in range(pairs.rank)]
     return take(n, pairs, starts, pairs.shape, [-1 if d == axis else 1 for d in range(pairs.rank)])
 
 
 @contrib_op("RotaryEmbedding", ranks=((3, 4), (0, 1, 2), 2, 2))
 def rotary_embedding(n: Node, x: Value, ids: Value, cos: Value, sin: Value) -> Value:
-    """x is [b, s, h*d] or [b, h, s, d]; the ids are positions [b, s], or [1], the first one."""
+    """x is [b, s, h*d] or [b, h, s, d]. The ids are positions [b, s], or the first position, [1].
+    """
     refuse(n, "is_packed_batching")
     heads = x if x.rank == 4 else _split(n, x, cos)
     where = ids if ids.rank == 2 else ids.reshape([1]) + places(n, heads.shape[2])
@@ -76,7 +81,10 @@ def rotary_embedding(n: Node, x: Value, ids: Value, cos: Value, sin: Value) -> V
 
 
 def _split(n: Node, x: Value, cos: Value) -> Value:
-    """[b, h, s, d]. Without rotary_embedding_dim a head is twice as long as its angles are many."""
+    """x [b, s, h*d] as [b, h, s, d].
+
+    Without rotary_embedding_dim, a head has two entries for each angle of a position.
+    """
     if n.integer("rotary_embedding_dim"):
         return split_heads(n, x, positive(n, "num_heads"))
     size = 2 * cos.shape[1]
@@ -99,10 +107,11 @@ def gemma_rotary_embedding(
 def relative_position_bias(
     n: Node, table: Value, query_length: Value, key_length: Value
 ) -> Value:
-    """[1, heads, queries, keys]: the table's entry for the bucket of each distance.
+    """The table's entry for the bucket of each distance: [1, heads, queries, keys].
 
-    Half of the buckets hold one distance each, the others ever more, up to max_distance. The
-    table, of the shape [buckets, heads], lies in memory head by head.
+    Half of the buckets stand for one distance each. The others cover ranges that grow
+    logarithmically up to max_distance. The table has the shape [buckets, heads], but its memory is
+    ordered by head.
     """
     buckets, heads = (fixed(n, s, "buckets and heads") for s in table.shape)
     queries, keys = (single(n, v, "lengths") for v in (query_length, key_length))
@@ -119,10 +128,11 @@ def relative_position_bias(
 
 
 def _bucket(n: Node, distance: Value, count: int) -> Value:
-    """The distance itself below count / 2; beyond, on a logarithmic scale."""
+    """The bucket of a distance: the distance itself below count / 2, and on a log scale above."""
     exact = count // 2
     if exact < 1 or n.integer("max_distance") <= exact:
-        raise Fault(f"{count} buckets and max_distance {n.integer('max_distance')} do not fit")
+        raise Fault(f"max_distance is {n.integer('max_distance')}; it must be more than half "
+                    f"of the {count} buckets, of which there must be at least 2")
     step = (count - exact) / np.log(n.integer("max_distance") / exact)
     far = f.maximum(distance.cast(t.f32), exact)
     steps = f.log(far / exact) * step

@@ -45,7 +45,7 @@ def identity(n: Node, x: AnyValue) -> AnyValue:
 def dropout(
     n: Node, x: Value, ratio: Value | None = None, training: Value | None = None
 ) -> list[Value]:
-    """In inference nothing is dropped, and the mask is true everywhere."""
+    """In inference mode, nothing is dropped, and the mask is true everywhere."""
     active = training is not None and bool(n.known_numbers(training, "training flags").any())
     share = 0.5 if ratio is None else float(n.known_numbers(ratio, "ratios")) if active else 0.0
     if active and share:
@@ -55,7 +55,7 @@ def dropout(
 
 
 def _dropped(n: Node, x: Value, share: float) -> list[Value]:
-    """In training, with a seed: elements are dropped as ONNX's reference does, always the same."""
+    """In training mode with a seed, the mask is that of ONNX's reference implementation."""
     shape = x.type.static_shape
     if shape is None or not n.has("seed"):
         raise Fault("it is in training mode, and its seed or its size is not fixed",
@@ -77,7 +77,10 @@ def cast_like(n: Node, x: Value, like: Value) -> Value:
 
 
 def narrowed(n: Node, x: Value, element: Attribute) -> Value:
-    """x in an element type; numbers that a narrow float lacks saturate, unless the node says no."""
+    """Convert x to an element type.
+
+    Numbers outside the range of a narrow float saturate, unless the node's `saturate` is 0.
+    """
     if not t.is_narrow_float(element):
         return x.cast(element)
     saturate = True if n.integer("saturate", 1) else None

@@ -1,6 +1,7 @@
 """Operators with subgraphs: If, Loop, Scan.
 
-A condition that is known takes its branch into the graph around. All others become functions.
+If the condition of an If is known, its branch is imported into the enclosing graph. All other
+subgraphs become functions.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from dialects.strata.sizes import MAX_SIZE
 from dialects.symbolic.expr import Expr
 
 StructuredTurn = tuple[Value | None, list[AnyValue], list[AnyValue]]
-"""Whether to go on, None for true, the carried values, and those to be stacked."""
+"""The condition to continue (None: true), the carried values, and the values to be stacked."""
 
 _BRANCHES = {"then_branch": "then", "else_branch": "else"}
 
 
 def known_truth(value: Value) -> bool | None:
-    """A single truth value, where it is known before anything runs."""
+    """A single truth value if it is known at compile time, otherwise None."""
     found = None if value.expressions is None else value.expressions.reshape(-1)
     if found is None or found.size != 1 or (number := Expr.of(found[0]).constant) is None:
         return None
@@ -62,8 +63,11 @@ _Built = tuple[Frame, list[AnyValue]]
 
 
 def _branches(n: Node, condition: Value, mark: Mark) -> list[_Built]:
-    """Both branches. One that is wrong, for these sizes say, only must not be taken, as for
-    onnxruntime. Raises Skip where both are, or one that the contents of inputs could mend."""
+    """Both branches.
+
+    If one of them has a problem, for instance for these sizes only, a run that takes it fails, as
+    in onnxruntime. Raises Skip if both have one, or if known contents of inputs might solve it.
+    """
     built = [_branch(n, name, label) for name, label in _BRANCHES.items()]
     good = [branch for branch in built if branch is not None]
     if not good or n.build.faults.unknown - mark.faults[1]:
@@ -79,7 +83,7 @@ def _branches(n: Node, condition: Value, mark: Mark) -> list[_Built]:
 
 
 def _with_untaken(n: Node, condition: Value, wrong: str, reason: str) -> list[_Built]:
-    """The branches; taking the one called `wrong` ends the run with an error."""
+    """Both branches, where taking the one called `wrong` ends the run with an error."""
     [(name, label)] = [(name, label) for name, label in _BRANCHES.items() if label != wrong]
     good = _branch(n, name, label)
     if good is None:
@@ -108,17 +112,17 @@ def _as_tensors(n: Node, forms: Forms, frame: Frame, results: list[AnyValue]) ->
 
 
 def _assumed(n: Node, left: Expr, right: Expr, name: str) -> list[AnyValue]:
-    """The branch for two sizes assumed to be equal, which is checked at run time.
+    """The branch for two equal sizes. Their equality is assumed, and checked at run time.
 
-    So exporters write what holds for all inputs that a model is made for: if this dim is 1, squeeze
-    it. Tensors whose number of dims depends on a run do not exist here.
+    Exporters write such conditions although they hold for all inputs that the model is made for: if
+    this dim is 1, squeeze it. The branches differ in rank, which cannot depend on a run.
     """
     n.build.assume(left, "==", right)
     return n.run(name, _BRANCHES[name])
 
 
 def size_equality(n: Node, condition: Value) -> tuple[Expr, Expr, str] | None:
-    """(a, b, branch if they are equal), where the condition says whether two sizes are equal."""
+    """For a condition that compares two sizes: (a, b, the branch to take if they are equal)."""
     name, ssa = "then_branch", n.build.frame.source(condition)
     while ssa is not None and isinstance(ssa.owner, NotOp | CastOp | ReshapeOp):
         if isinstance(ssa.owner, NotOp):
@@ -131,7 +135,7 @@ def size_equality(n: Node, condition: Value) -> tuple[Expr, Expr, str] | None:
 
 
 def _branch(n: Node, name: str, label: str) -> tuple[Frame, list[AnyValue]] | None:
-    """One branch; None when it has a problem, which is noted."""
+    """One branch; None if it has a problem, which is recorded."""
     with n.build.function(f"{n.name}_{label}") as frame:
         try:
             return frame, n.run(name, label)
@@ -144,7 +148,7 @@ def _branch(n: Node, name: str, label: str) -> tuple[Frame, list[AnyValue]] | No
 def loop(
     n: Node, trip: Value | None = None, condition: Value | None = None, *initial: AnyValue
 ) -> list[AnyValue]:
-    """The condition that a body is given is true: it would not run else."""
+    """The condition input of a body is always true, since otherwise the body would not run."""
     going = None if condition is None or known_truth(condition) else condition
     count = None if trip is None else trip_count(n, trip)
 
@@ -160,7 +164,7 @@ def loop(
 
 
 def _untouched(n: Node) -> set[int]:
-    """The carried values that the body returns as it gets them: they may be known."""
+    """The carried values that the body returns unchanged, so that known contents stay known."""
     graph = n.graph("body")
     sources = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Identity"}
     found: set[int] = set()
@@ -173,7 +177,7 @@ def _untouched(n: Node) -> set[int]:
 
 
 class _Reformed(Exception):
-    """A carried sequence turned out to need another form."""
+    """A carried sequence needs another form, so the loop must be built again."""
 
 
 def repeat_structured(
@@ -181,9 +185,9 @@ def repeat_structured(
     body: Callable[[Expr, list[AnyValue]], StructuredTurn],
     untouched: Collection[int] = (),
 ) -> list[AnyValue]:
-    """As `repeat`, where carried values may be sequences and optionals.
+    """The same as `repeat`, for carried values that may be sequences and optionals.
 
-    `untouched` are the carried ones of which it is known that they stay.
+    `untouched`: the indices of carried values that are known to stay unchanged.
     """
     forms = Forms.of(initial)
 
@@ -210,7 +214,7 @@ def repeat_structured(
 
 
 def trip_count(n: Node, trip: Value) -> Expr | None:
-    """How many iterations there are at most; None for more than any machine can do."""
+    """The maximum number of iterations; None for a number that no machine reaches."""
     known = trip.expressions
     if known is not None:
         count = at_least_zero(Expr.of(known.reshape(-1)[0]))
@@ -223,10 +227,11 @@ def trip_count(n: Node, trip: Value) -> Expr | None:
 # ---------------------------------------------------------------------- scan
 @onnx_op("Scan", since=9)
 def scan(n: Node, *inputs: Value) -> list[Value]:
-    """Iterations over an axis of the last inputs; an axis and a direction for each of them."""
+    """Iterate over an axis of each of the last inputs, each in its own direction."""
     count = n.integer("num_scan_inputs")
     if not 0 < count <= len(inputs):
-        raise Fault(f"num_scan_inputs is {count}, of {len(inputs)} inputs")
+        raise Fault(f"num_scan_inputs is {count}; it must be from 1 to the number of inputs, "
+                    f"{len(inputs)}")
     states, scanned = inputs[:len(inputs) - count], inputs[len(inputs) - count:]
     axes = _axes(n, "scan_input_axes", scanned)
     backward = n.ints("scan_input_directions", [0] * count)
@@ -240,7 +245,10 @@ def scan(n: Node, *inputs: Value) -> list[Value]:
 def _scan(
     n: Node, states: Sequence[Value], scanned: Sequence[Value], backward: Sequence[int]
 ) -> tuple[list[Value], list[Value]]:
-    """The last states, and the results with the steps as first dim. All inputs have that."""
+    """The final states, and the stacked results.
+
+    The first dim of all scanned inputs and of the stacked results is the step.
+    """
     for x in scanned[1:]:
         n.build.assume(x.shape[0], "==", scanned[0].shape[0])
 
@@ -266,7 +274,7 @@ def _front(x: Value, axis: int) -> Value:
 
 
 def _placed(n: Node, stacked: Sequence[Value]) -> list[Value]:
-    """Stacked results with the steps in their direction, on the axis where they belong."""
+    """Stacked results, with the steps in the node's direction and on the node's axis."""
     axes = _axes(n, "scan_output_axes", stacked)
     backward = n.ints("scan_output_directions", [0] * len(stacked))
     results: list[Value] = []
@@ -279,7 +287,8 @@ def _placed(n: Node, stacked: Sequence[Value]) -> list[Value]:
 
 @onnx_op("Scan", since=8)
 def scan_of_batch(n: Node, lengths: Value | None, *inputs: Value) -> list[Value]:
-    """Opset 8: every input has the batch first, then, if it is scanned, the steps."""
+    """Opset 8: the first dim of all inputs is the batch; the second dim of scanned ones, the step.
+    """
     if lengths is not None:
         raise Fault("sequence_lens are not supported", "convert the model to opset 9 or later")
     count = n.integer("num_scan_inputs")

@@ -1,4 +1,4 @@
-"""Convolutions and pools."""
+"""Convolutions and pooling."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from dialects.symbolic.expr import Expr, maximum
 
 _Pad = TypeVar("_Pad", int, Expr)
 _OVER_THE_END = ("ceil_mode", "toward_zero")
-"""What lets windows of a pool reach over the end."""
+"""The attributes of a pool that let windows extend beyond the end of the padded x."""
 
 
 # ---------------------------------------------------------------------- windows
 def _spatial(n: Node, x: Value, kernel: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Strides and dilations, one per spatial dim. Raises Fault when the kernel does not fit x."""
+    """Strides and dilations, one per spatial dim. Raises Fault if the kernel does not fit x."""
     rank = x.rank - 2
     strides, dilations = n.ints("strides", [1] * rank), n.ints("dilations", [1] * rank)
     for name, values in (("kernel", kernel), ("strides", strides), ("dilations", dilations)):
@@ -43,7 +43,7 @@ def _spatial(n: Node, x: Value, kernel: Sequence[int]) -> tuple[list[int], list[
 def _pads(
     n: Node, x: Value, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> list[Expr]:
-    """All low pads, then all high ones, also those that `auto_pad` asks for."""
+    """All low pads, then all high ones, from the attributes `pads` or `auto_pad`."""
     auto = n.text("auto_pad", "NOTSET")
     if auto == "NOTSET":
         return list(map(Expr.of, n.ints("pads", [0] * (2 * len(kernel)))))
@@ -64,12 +64,15 @@ def _same_pad(size: Expr, extent: int, stride: int) -> Expr:
 
 def _is_upper(auto: str) -> bool:
     if auto not in ("SAME_UPPER", "SAME_LOWER"):
-        raise Fault(f"unknown auto_pad '{auto}'")
+        raise Fault(f"auto_pad is '{auto}'; it must be NOTSET, VALID, SAME_UPPER or SAME_LOWER")
     return auto == "SAME_UPPER"
 
 
 def _two_sides(totals: Sequence[_Pad], more_high: bool) -> list[_Pad]:
-    """Half of each total on either side; an odd one is larger on the high side, or on the low."""
+    """Half of each total on either side.
+
+    An odd total is larger on the high side if `more_high`, and on the low side otherwise.
+    """
     less, more = [t // 2 for t in totals], [t - t // 2 for t in totals]
     return less + more if more_high else more + less
 
@@ -85,8 +88,8 @@ def _constant(n: Node, pads: Sequence[Expr]) -> list[int]:
     return n.known_ints(n.of_sizes(pads), "pads")
 
 
-def _apart(n: Node, x: Value, pads: Sequence[Expr], fill: float) -> tuple[Value, list[int]]:
-    """x and the pads as constants; pads that depend on sizes are added to x before, and are 0."""
+def _explicit(n: Node, x: Value, pads: Sequence[Expr], fill: float) -> tuple[Value, list[int]]:
+    """x and constant pads. If pads depend on sizes, x is padded explicitly, and the pads are 0."""
     known = [p.constant for p in pads if p.constant is not None]
     if len(known) == len(pads):
         return x, known
@@ -104,10 +107,13 @@ def conv(n: Node, x: Value, w: Value, b: Value | None = None) -> Value:
 def conv_attributes(
     n: Node, x: Value, w: Value, fill: float = 0.0
 ) -> tuple[Value, dict[str, Any]]:
-    """The attributes of a convolution; x with borders of `fill`, if these depend on sizes."""
+    """x and the attributes of a convolution.
+
+    If pads depend on sizes, x gets borders of `fill` instead.
+    """
     kernel = _kernel(n, w)
     strides, dilations = _spatial(n, x, kernel)
-    x, pads = _apart(n, x, _pads(n, x, kernel, strides, dilations), fill)
+    x, pads = _explicit(n, x, _pads(n, x, kernel, strides, dilations), fill)
     n.whole_windows(x, _window(kernel, strides, dilations, pads))
     return x, {"strides": strides, "dilations": dilations, "pads": pads,
                "group": n.integer("group", 1)}
@@ -130,7 +136,7 @@ def _transposed_pads(
     n: Node, x: Value, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
     extra: Sequence[int],
 ) -> tuple[list[int], list[int]]:
-    """Pads, and additions at the end, with which the result has the size that is asked for."""
+    """The pads and the output padding that give the requested result size."""
     sizes = x.shape[2:]
     wanted = [Expr.of(s) for s in n.ints("output_shape")[-len(sizes):]]
     wanted = wanted or [size * s for size, s in zip(sizes, strides, strict=True)]
@@ -146,7 +152,7 @@ def _transposed_pads(
 
 
 def _kernel(n: Node, w: Value) -> list[int]:
-    """The filter's spatial sizes, which `kernel_shape` may only repeat."""
+    """The spatial sizes of the filter. Raises Fault if `kernel_shape` differs from them."""
     sizes = n.known_ints(n.of_sizes(w.shape[2:]), "filter sizes")
     if n.ints("kernel_shape", sizes) != sizes:
         raise Fault(f"kernel_shape {n.ints('kernel_shape')} is not that of the filter, {sizes}")
@@ -162,7 +168,7 @@ def _present(*values: Value | None) -> list[Value]:
 def max_pool(n: Node, x: Value) -> list[Value]:
     attributes, pads = _pool_attributes(n, x)
     if not n.wants(1):
-        x, attributes["pads"] = _apart(n, x, pads, float(lowest(x.type.dtype)))
+        x, attributes["pads"] = _explicit(n, x, pads, float(lowest(x.type.dtype)))
         return [n(MaxPoolOp, x, **attributes)]
     attributes["pads"] = _constant(n, pads)
     y = n(MaxPoolOp, x, **attributes)
@@ -171,7 +177,7 @@ def max_pool(n: Node, x: Value) -> list[Value]:
 
 
 def _column_major(n: Node, x: Value, numbers: Value) -> Value:
-    """Numbers of elements of x, counted with the first spatial dim as the fastest."""
+    """Convert row-major indices into x to indices whose first spatial dim varies fastest."""
     rest, along = numbers, dict[int, Value]()
     sizes = {dim: n.of_size(x.shape[dim]) for dim in range(x.rank - 1, 1, -1)}
     for dim, size in sizes.items():
@@ -186,10 +192,10 @@ def _column_major(n: Node, x: Value, numbers: Value) -> Value:
 @onnx_op("LpPool")
 @rounded_once
 def lp_pool(n: Node, x: Value) -> Value:
-    """The p-norm of each window: the root of the mean of powers, times their number."""
+    """The p-norm of each window, from the mean of the powers times the window's size."""
     (attributes, pads), p = _pool_attributes(n, x), _power(n)
-    x, attributes["pads"] = _apart(n, x, pads, 0.0)
-    x, attributes["pads"] = _apart(n, x, _reached(x, **attributes), 0.0)
+    x, attributes["pads"] = _explicit(n, x, pads, 0.0)
+    x, attributes["pads"] = _explicit(n, x, _reached(x, **attributes), 0.0)
     if attributes.pop("ceil_mode", False):
         attributes["toward_zero"] = True  # all windows fit now, if there are any
     power = abs(x) ** p
@@ -202,7 +208,7 @@ def _reached(
     x: Value, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
     pads: Sequence[int], **over: bool,
 ) -> list[Expr]:
-    """The pads, extended at the end by the distance that the last windows reach over it."""
+    """The pads, with the high ones extended so that the last windows fit."""
     window = _window(kernel, strides, dilations, pads)
     counts = window.counts(x.shape[2:], "C5", *(over.get(flag, False) for flag in _OVER_THE_END))
     if not any(over.values()):
@@ -214,29 +220,32 @@ def _reached(
 
 @onnx_op("AveragePool")
 def average_pool(n: Node, x: Value) -> Value:
-    """Where pads are added before and do not count, the mean of ones tells what part of it is x."""
+    """If pads do not count, but x is padded explicitly, the mean is divided by a mean of ones.
+
+    That is the part of each window that lies in x.
+    """
     attributes, pads = _pool_attributes(n, x)
     include = n.flag("count_include_pad")
-    padded, attributes["pads"] = _apart(n, x, pads, 0.0)
+    padded, attributes["pads"] = _explicit(n, x, pads, 0.0)
     mean = n(AvgPoolOp, padded, count_include_pad=include, **attributes)
     if include or padded is x:
         return mean
     one = [Expr.of(1)] * 2
-    ones, _ = _apart(n, n.scalar(1, x).broadcast([*one, *x.shape[2:]]), pads, 0.0)
+    ones, _ = _explicit(n, n.scalar(1, x).broadcast([*one, *x.shape[2:]]), pads, 0.0)
     return mean / n(AvgPoolOp, ones, count_include_pad=True, **attributes)
 
 
 def _pool_attributes(n: Node, x: Value) -> tuple[dict[str, Any], list[Expr]]:
-    """All but the pads, and these.
+    """The attributes of a pool without its pads, and the pads.
 
-    The number of windows is a quotient rounded toward zero, as ONNX's shape inference and
-    onnxruntime have it: a single window may be larger than x and its pads.
+    The number of windows is a quotient rounded toward zero, as in ONNX's shape inference and in
+    onnxruntime: a single window may be larger than the padded x.
     """
     kernel = n.ints("kernel_shape")
     strides, dilations = _spatial(n, x, kernel)
     pads = _pads(n, x, kernel, strides, dilations)
     attributes = {"kernel": kernel, "strides": strides, "dilations": dilations}
-    if not n.text("auto_pad", "NOTSET").startswith("SAME"):  # whose sizes divide already
+    if not n.text("auto_pad", "NOTSET").startswith("SAME"):  # no window extends beyond those pads
         attributes |= _over_the_end(n, x, kernel, strides, dilations, pads)
     return attributes, pads
 
@@ -245,7 +254,10 @@ def _over_the_end(
     n: Node, x: Value, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
     pads: Sequence[Expr],
 ) -> dict[str, bool]:
-    """Whether windows may reach over the end of x and its pads, which are constants here."""
+    """The attribute that lets windows extend beyond the end of the padded x, if it is needed.
+
+    Raises Fault for pads that are not constant, except in ceil_mode.
+    """
     if n.flag("ceil_mode"):
         return {"ceil_mode": True}
     window = _window(kernel, strides, dilations, [fixed(p, "pads") for p in pads])
@@ -271,7 +283,7 @@ def global_lp_pool(n: Node, x: Value) -> Value:
 
 
 def _power(n: Node) -> float:
-    """The p of a norm, which opset 1 gives as a float."""
+    """The order p of a norm, which is a float in opset 1."""
     return n.integer("p", 2) if n.version > 1 else n.real("p", 2.0)
 
 

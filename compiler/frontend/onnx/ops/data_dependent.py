@@ -61,9 +61,9 @@ def coordinates(n: Node, places: Value, shape: Sequence[Expr]) -> list[Value]:
 
 @onnx_op("Compress", since=9)
 def compress(n: Node, x: Value, condition: Value) -> Value:
-    """The entries of an axis, or the elements, where the condition holds.
+    """The entries of an axis, or of the flattened x, for which the condition is true.
 
-    A condition that is longer than the axis is not looked at beyond it.
+    Elements of the condition beyond the end of the axis are ignored.
     """
     axis = n.axis(n.integer("axis"), x.rank) if n.has("axis") else 0
     x = x if n.has("axis") else x.reshape([x.type.count])
@@ -82,8 +82,8 @@ def compress(n: Node, x: Value, condition: Value) -> Value:
 class Groups:
     """Equal entries of a list, the groups in ascending order.
 
-    `order`: the entries sorted; `of_sorted`: the group of each sorted entry; `first`: of each group
-    the first place in `order`, which is that of its first entry.
+    `order`: the indices of the entries in sorted order. `of_sorted`: the group of each sorted
+    entry. `first`: for each group, the index in `order` of its first entry.
     """
 
     order: Value
@@ -97,7 +97,7 @@ class Groups:
 
 @onnx_op("Unique", since=11)
 def unique(n: Node, x: Value) -> list[Value]:
-    """Different entries, where each came first, which one every entry is, and how often."""
+    """Results: the distinct entries, their first indices, the group of each entry, the counts."""
     axis = n.axis(n.integer("axis"), x.rank) if n.has("axis") else None
     moved = x.reshape([x.type.count]) if axis is None else x.transpose(
         [axis, *(k for k in range(x.rank) if k != axis)])
@@ -118,7 +118,7 @@ def unique(n: Node, x: Value) -> list[Value]:
 
 
 def _groups(n: Node, rows: Value) -> Groups:
-    """The groups of equal rows; rows compare from their first element on."""
+    """The groups of equal rows. Rows are compared lexicographically."""
     order = _sorted_rows(n, rows)
     size = rows.shape[0]
     places = n.range(size)
@@ -133,7 +133,7 @@ def _groups(n: Node, rows: Value) -> Groups:
 
 
 def _sorted_rows(n: Node, rows: Value) -> Value:
-    """The order of rows: sorted by each column, the last column first, equal ones as they are."""
+    """The lexicographic order of rows, by stable sorts by each column, the last column first."""
     rows = rows.cast(t.ui8) if rows.element == t.i1 else rows
     size, width = rows.shape
     order = n.range(size)
@@ -157,7 +157,7 @@ def _sorted_by(n: Node, rows: Value, order: Value, column: Expr) -> Value:
 def _as_they_came(
     n: Node, first: Value, inverse: Value, counts: Value
 ) -> tuple[Value, Value, Value]:
-    """The groups in the order of their first entries."""
+    """The results of `unique`, with the groups in the order of their first entries."""
     size = first.shape[0]
     order = n.build.results(TopKOp, first, axis=0, k=size, largest=False)[1]
     places = n.range(size)

@@ -1,4 +1,4 @@
-"""Einsum: transposes and reductions of its operands, and products of two at a time."""
+"""Einsum, as transposes and reductions of operands, and products of two operands at a time."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 
 Term = tuple[Value, str]
-"""A tensor and the letter of each of its dims; no letter twice."""
+"""A tensor, and the letters of its dims, which are distinct."""
 
 
 @onnx_op("Einsum")
 def einsum(n: Node, *xs: Value) -> Value:
     inputs, output = _letters(n.text("equation"), [x.rank for x in xs])
     terms = [_diagonal(n, x, names) for x, names in zip(xs, inputs, strict=True)]
-    for k in range(len(terms)):  # what only one operand has, and the result has not
+    for k in range(len(terms)):  # sum over the letters that only this operand has
         others = set(output).union(*(names for j, (_, names) in enumerate(terms) if j != k))
         terms[k] = _summed(terms[k], [c for c in terms[k][1] if c not in others])
     while len(terms) > 1:
@@ -33,12 +33,13 @@ def einsum(n: Node, *xs: Value) -> Value:
         terms = [_product(x, y, kept), *rest]
     value, names = _summed(terms[0], [c for c in terms[0][1] if c not in output])
     if sorted(names) != sorted(output):
-        raise Fault(f"its equation '{n.text('equation')}' asks for dims that no input has")
+        raise Fault(f"the result of its equation '{n.text('equation')}' has a letter that no input "
+                    "has, or has one twice")
     return value.transpose([names.index(c) for c in output])
 
 
 def _letters(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
-    """The letters of each operand's dims, and of the result's; `...` gets letters of its own."""
+    """The letters of each operand's dims, and of the result's. Dims of `...` get unused letters."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
     parts = left.split(",")
@@ -57,7 +58,7 @@ def _letters(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
 
 
 def _diagonal(n: Node, x: Value, names: str) -> Term:
-    """Of dims with the same letter only the diagonal: zeros elsewhere, then a sum over one."""
+    """Keep the diagonal of dims with the same letter: zeros elsewhere, then a sum over one dim."""
     for c in sorted(set(names)):
         while names.count(c) > 1:
             first, second = names.index(c), names.index(c, names.index(c) + 1)
@@ -77,7 +78,10 @@ def _summed(term: Term, gone: Sequence[str]) -> Term:
 
 
 def _product(x: Term, y: Term, kept: set[str]) -> Term:
-    """The product, summed over the letters that both have and nothing else needs: a matmul."""
+    """The product, summed over the letters that both have and nothing else needs.
+
+    It is a matrix product if there are such letters.
+    """
     both = [c for c in x[1] if c in y[1]]
     batch, inner = [c for c in both if c in kept], [c for c in both if c not in kept]
     if not inner:
@@ -93,7 +97,10 @@ def _product(x: Term, y: Term, kept: set[str]) -> Term:
 def _matrix(
     term: Term, groups: Sequence[Sequence[str]], sizes: dict[str, Expr]
 ) -> Value:
-    """The tensor with its letters in groups, a dim each; the first group's each by themselves."""
+    """The tensor with its dims in the order of the groups.
+
+    The dims of each group are joined to one, except those of the first group.
+    """
     x, names = term
     order = [c for group in groups for c in group]
     moved = x.transpose([names.index(c) for c in order]).broadcast([sizes[c] for c in order])
@@ -103,7 +110,7 @@ def _matrix(
 
 
 def _spread(x: Term, y: Term) -> Term:
-    """The product of tensors brought to the same letters."""
+    """The elementwise product of two tensors, broadcast to the letters of both."""
     order = x[1] + "".join(c for c in y[1] if c not in x[1])
     parts: list[Value] = []
     for value, names in (x, y):
@@ -115,7 +122,7 @@ def _spread(x: Term, y: Term) -> Term:
 
 
 def _sizes(terms: Sequence[Term]) -> dict[str, Expr]:
-    """Letter -> its size; a 1 broadcasts."""
+    """The size of each letter. A size of 1 is broadcast to the other size."""
     found: dict[str, list[Expr]] = {}
     for value, names in terms:
         for c, size in zip(names, value.shape, strict=True):

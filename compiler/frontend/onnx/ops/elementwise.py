@@ -1,4 +1,4 @@
-"""Arithmetic, comparison, logic and functions of single elements."""
+"""Elementwise arithmetic, comparisons, logic and functions."""
 
 from __future__ import annotations
 
@@ -149,11 +149,11 @@ def is_inf(n: Node, x: Value) -> Value:
         return f.equal(x, np.inf)
     if negative:
         return f.equal(x, -np.inf)
-    return f.is_inf(x) & f.is_nan(x)  # never both
+    return f.is_inf(x) & f.is_nan(x)  # false everywhere
 
 
 def _computable(x: Value) -> Value:
-    """Floats of 8 bits, which are not computed with, converted exactly to f32."""
+    """8-bit floats, which have no arithmetic, converted exactly to f32."""
     return x.cast(t.f32) if t.is_narrow_float(x.element) else x
 
 

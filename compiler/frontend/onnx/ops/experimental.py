@@ -1,6 +1,6 @@
-"""Operators of ONNX's first year that it has dropped, and onnxruntime still runs.
+"""Experimental operators that ONNX has removed, and that onnxruntime still runs.
 
-Old exporters wrote them into models of opset 1 to 6; onnxruntime takes them at any opset.
+Old exporters wrote them into models of opset 1 to 6. onnxruntime accepts them in any opset.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def parametric_softplus(n: Node, x: Value) -> Value:
 
 @onnx_op("ImageScaler")
 def image_scaler(n: Node, x: Value) -> Value:
-    """scale * x, and a bias per channel."""
+    """scale * x + bias, with one bias per channel."""
     bias = n.constant(np.array(n.floats("bias"), x.type.dtype).reshape(-1, 1, 1))
     return scale(n, x) + bias
 

@@ -1,4 +1,4 @@
-"""Operators that pick elements by index."""
+"""Operators that read elements at indices."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def gather_nd(n: Node, x: Value, indices: Value) -> Value:
 
 @onnx_op("OneHot")
 def one_hot(n: Node, indices: Value, depth: Value, values: Value) -> Value:
-    """values = [off, on]: on at each index, off elsewhere and for indices that are no place."""
+    """values = [off, on]: on at each index, off elsewhere and for indices out of range."""
     [size] = n.known_sizes(_whole(n, depth), "numbers of values")
     axis = n.axis(n.integer("axis", -1), indices.rank + 1)
     whole = indices.cast(t.i64)
@@ -61,7 +61,7 @@ def _whole(n: Node, number: Value) -> Value:
 
 @onnx_op("ReverseSequence")
 def reverse_sequence(n: Node, x: Value, lengths: Value) -> Value:
-    """The first lengths[b] entries of each item b of the batch, backwards."""
+    """Reverse the first lengths[b] entries of each item b of the batch."""
     batch, time = (n.axis(n.integer(f"{name}_axis", default), x.rank)
                    for name, default in (("batch", 1), ("time", 0)))
     if {batch, time} != {0, 1}:

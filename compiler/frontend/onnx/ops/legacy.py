@@ -1,8 +1,9 @@
-"""Operators as they were before opset 7: broadcasting that is asked for, contents in attributes.
+"""Operators as they were before opset 7: explicit broadcasting, and attributes instead of inputs.
 
     Add {broadcast = 1, axis = 1}  x [2, 3, 4, 5], y [3, 4]   ->   Add  x, Reshape(y) [3, 4, 1]
 
-What only gained inputs, element types or defaults has one importer for all versions.
+An operator that has only gained inputs, element types or defaults since then has one importer for
+all versions.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from dialects.strata import types as t
 
 # ---------------------------------------------------------------------- broadcasting
 @onnx_op("Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Less", "Greater")
-def binary_of_equals(n: Node, x: Value, y: Value) -> Value:
+def binary_before_7(n: Node, x: Value, y: Value) -> Value:
     return binary(n, x, _aligned(n, x, y))
 
 
 @onnx_op("Pow")
-def pow_of_equals(n: Node, x: Value, y: Value) -> Value:
+def pow_before_7(n: Node, x: Value, y: Value) -> Value:
     return pow_(n, x, _aligned(n, x, y))
 
 
 def _aligned(n: Node, x: Value, y: Value) -> Value:
-    """y with its dims at those of x from `axis` on, or at the last ones."""
+    """y reshaped so that its dims match those of x from `axis` on, by default the last ones."""
     if not n.flag("broadcast"):
         pairs = zip(x.shape, y.shape, strict=False)
         if x.rank != y.rank or any((a - b).constant not in (0, None) for a, b in pairs):
@@ -41,7 +42,7 @@ def _aligned(n: Node, x: Value, y: Value) -> Value:
                         "broadcast is not set")
         return y
     if y.rank > x.rank:
-        raise Fault(f"{y.type.short} has more dims than {x.type.short}, which it should fit")
+        raise Fault(f"{y.type.short} cannot be broadcast to {x.type.short}, which has fewer dims")
     first = n.axis(n.integer("axis"), x.rank) if n.has("axis") and x.rank else x.rank - y.rank
     trailing = x.rank - first - y.rank
     if trailing < 0:
@@ -51,7 +52,7 @@ def _aligned(n: Node, x: Value, y: Value) -> Value:
 
 @onnx_op("PRelu")
 def p_relu_of_channels(n: Node, x: Value, slope: Value) -> Value:
-    """One slope, or one per channel."""
+    """The slope is a single number, or has one element per channel."""
     if slope.type.count.constant == 1:
         return p_relu(n, x, slope.reshape(()))
     per_channel = slope.rank == 1 and x.rank > 2
@@ -76,9 +77,9 @@ def tile_of_axis(n: Node, x: Value, tiles: Value, axis: Value) -> Value:
 
 @onnx_op("Cast")
 def cast_to_name(n: Node, x: Value) -> Value:
-    """`to` is the name of a type."""
+    """`to` is the name of an element type."""
     name = n.text("to")
-    if name not in TensorProto.DataType.keys():  # noqa: SIM118  (it is no mapping)
+    if name not in TensorProto.DataType.keys():  # noqa: SIM118  (it is not a mapping)
         raise Fault(f"there is no element type '{name}'")
     return x.cast(element_type(TensorProto.DataType.Value(name)))
 

@@ -1,4 +1,4 @@
-"""Det, Col2Im."""
+"""Determinants (Det), and images from overlapping blocks (Col2Im)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ from dialects.graph.ordering import ArgMaxOp
 from dialects.strata.types import Array
 
 MAX_ORDER = 32
-"""Larger matrices would be unrolled into too many operations."""
+"""The maximum order of a matrix: larger ones would be unrolled into too many operations."""
 MAX_BLOCK = 4096
 """The maximum number of elements in a block of an image."""
 MAX_IMAGE = 1 << 14
-"""The maximum size of an image along a dim; the blocks over each element become a constant."""
+"""The maximum size of an image along a dim, since the blocks over each element become a constant.
+"""
 
 
 def order_of(x: Value, what: str) -> int:
-    """The order of square matrices. Raises Fault where `what` of them is not supported."""
+    """The order of square matrices. Raises Fault, which names `what` they are needed for,
+    otherwise.
+    """
     order = x.shape[-1].constant if x.rank > 1 else None
     if order is None or not 1 <= order <= MAX_ORDER or x.shape[-2] != x.shape[-1]:
         raise Fault(f"{what} of {x.type.short} are not supported; matrices must be square, of "
@@ -35,7 +38,7 @@ def order_of(x: Value, what: str) -> int:
 
 @onnx_op("Det")
 def det(n: Node, x: Value) -> Value:
-    """The product of the pivots of elimination, with its sign turned by every exchange of rows."""
+    """The product of the pivots of Gaussian elimination. Each exchange of rows changes its sign."""
     order, batch = order_of(x, "determinants"), x.shape[:-2]
     rest, pivots = x.reshape([x.type.count // (order * order), order, order]), list[Value]()
     for _ in range(order - 1):
@@ -46,9 +49,10 @@ def det(n: Node, x: Value) -> Value:
 
 
 def _eliminated(n: Node, x: Value) -> tuple[Value, Value]:
-    """The largest element of the first column, signed for the exchange; and the rest below it.
+    """One elimination step on x [b, k, k]: the pivot [b], and the remaining matrices [b, k-1, k-1].
 
-    The rest is [b, k-1, k-1]: rows less their multiple of the pivot's row, which gets the first.
+    The pivot is the element of the first column with the largest magnitude. If another row than the
+    first holds it, the two rows are exchanged, and the pivot is negated.
     """
     [order] = n.known_ints(n.of_sizes([x.shape[1]]), "orders")
     column = x.part(2, 0, 1).reshape(x.shape[:2])
@@ -69,24 +73,25 @@ def _eliminated(n: Node, x: Value) -> tuple[Value, Value]:
 @onnx_op("Col2Im")
 @rounded_once
 def col_to_im(n: Node, x: Value, image: Value, block: Value) -> Value:
-    """The sum of blocks, each at its place, along one dim after the other."""
+    """Add up blocks at their positions in the image, along one dim after the other."""
     kernel, sizes = n.known_ints(block, "block shape"), n.known_ints(image, "image shape")
     rank, entries = len(kernel), prod(kernel)
     strides, dilations = n.ints("strides", [1] * rank), n.ints("dilations", [1] * rank)
     pads = n.ints("pads", [0] * (2 * rank))
     if x.rank != 3 or not len(sizes) == len(strides) == len(dilations) == len(pads) / 2 == rank:
-        raise Fault(f"the image {sizes}, its blocks {kernel}, strides, dilations and pads must "
-                    f"have as many sizes each, and {x.type.short} 3 dims")
+        raise Fault(f"image_shape {sizes}, block_shape {kernel}, strides, dilations and each side "
+                    "of pads must have equal numbers of entries, and the input must have 3 dims, "
+                    f"not be {x.type.short}")
     if min([*sizes, *kernel, *strides, *dilations], default=0) < 1 or entries > MAX_BLOCK or (
             max(sizes) > MAX_IMAGE):
-        raise Fault(f"the image {sizes} of at most {MAX_IMAGE} elements along a dim, its blocks "
-                    f"{kernel} of at most {MAX_BLOCK} elements, strides and dilations must be "
+        raise Fault(f"image_shape {sizes} must have sizes from 1 to {MAX_IMAGE}, block_shape "
+                    f"{kernel} from 1 to {MAX_BLOCK} elements, and strides and dilations must be "
                     "positive")
     rows = list(zip(sizes, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True))
     counts = [(size + low + high - d * (k - 1) - 1) // s + 1
               for size, k, s, d, low, high in rows]
     apart = x.reshape([x.shape[0], x.shape[1] // entries, *kernel, *counts])
-    pairs = [2 + k + dim for k in range(rank) for dim in (0, rank)]  # an entry, then its blocks
+    pairs = [2 + k + dim for k in range(rank) for dim in (0, rank)]  # per dim: entries, blocks
     value = apart.transpose([0, 1, *pairs])
     for dim in reversed(range(rank)):
         size, k, stride, dilation, low, _ = rows[dim]
@@ -96,7 +101,7 @@ def col_to_im(n: Node, x: Value, image: Value, block: Value) -> Value:
 
 @dataclass(frozen=True)
 class _Fold:
-    """Blocks along one dim: element l*stride + k*dilation - low has entry k of block l."""
+    """Blocks along one dim: entry k of block l is at element l*stride + k*dilation - low."""
 
     size: int
     kernel: int
@@ -106,8 +111,9 @@ class _Fold:
     count: int
 
     def sources(self) -> tuple[Array, Array]:
-        """For each element, the entries [size, most] that add up to it, as k*count + l; and which
-        of them exist."""
+        """Both [size, most]: the entries, as k*count + l, whose sum each element is; which ones
+        exist.
+        """
         entry, block = np.indices((self.kernel, self.count)).reshape(2, -1)
         target = block * self.stride + entry * self.dilation - self.low
         found = [np.flatnonzero(target == place) for place in range(self.size)]
@@ -117,7 +123,8 @@ class _Fold:
 
 
 def _folded(n: Node, x: Value, axis: int, fold: _Fold) -> Value:
-    """x with its dims `axis`, of entries, and `axis` + 1, of blocks, folded into one."""
+    """Fold two dims of x into one: `axis`, which holds entries, and `axis` + 1, which holds blocks.
+    """
     before, after = x.shape[:axis], x.shape[axis + 2:]
     places, exist = fold.sources()
     joined = x.reshape([*before, fold.kernel * fold.count, *after])

@@ -1,4 +1,4 @@
-"""ai.onnx.ml: features put together, replaced, and encoded."""
+"""ai.onnx.ml: operators that combine, replace and encode features."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dialects.symbolic.expr import Expr
 
 @ml_op("ArrayFeatureExtractor", ranks=(SOME,))
 def array_feature_extractor(n: Node, x: Value, places: Value) -> Value:
-    """The features at these places of the last dim; a single dim counts as one row."""
+    """The entries of the last dim at these indices. A tensor of one dim is one row."""
     whole = x if x.rank > 1 else x.reshape([1, x.shape[0]])
     n.require(0, places, whole.shape[-1])
     flat = places.reshape([places.type.count])
@@ -29,7 +29,10 @@ def array_feature_extractor(n: Node, x: Value, places: Value) -> Value:
 
 @ml_op("FeatureVectorizer")
 def feature_vectorizer(n: Node, *xs: Value) -> Value:
-    """The columns of all inputs side by side in f32, each cut or filled with zeros to its size."""
+    """The features of all inputs, concatenated in f32.
+
+    Each input is cut, or padded with zeros, to its size in inputdimensions.
+    """
     sizes = n.ints("inputdimensions") or [None] * len(xs)
     if len(sizes) != len(xs):
         raise Fault(f"inputdimensions has {len(sizes)} entries for {len(xs)} inputs")
@@ -49,7 +52,7 @@ def _sized(n: Node, x: Value, size: int | None) -> Value:
 
 @ml_op("Imputer")
 def imputer(n: Node, x: Value) -> Value:
-    """A value, which may be NaN, replaced by another one, per feature or for all."""
+    """Replace a value, which may be NaN, by one number for all features, or one per feature."""
     kind = ("imputed_value_floats", "replaced_value_float") if t.is_float(x.element) else (
         "imputed_value_int64s", "replaced_value_int64")
     new = n.floats(kind[0]) if t.is_float(x.element) else n.ints(kind[0])
@@ -81,7 +84,8 @@ def label_encoder(n: Node, x: Value) -> Value:
     if keys is None or values is None or keys.shape != values.shape or keys.ndim != 1:
         raise Fault("it needs keys and values, in equal numbers")
     if t.is_float(x.element) != (keys.dtype.kind == "f"):
-        raise Fault(f"its keys are {keys.dtype}, its input {x.type.short}")
+        raise Fault(f"its keys are {keys.dtype}, but its input is {x.type.short}; both must be "
+                    "floats, or both integers")
     keys, first = np.unique(keys, return_index=True)
     values = values[first]
     hits = _hits(n, x.reshape([*x.shape, 1]), keys.astype(x.type.dtype))
@@ -92,7 +96,7 @@ def label_encoder(n: Node, x: Value) -> Value:
 
 
 def _list(n: Node, name: str) -> Array | None:
-    """The keys or values, in whichever form they are given."""
+    """The keys or values, from the attribute that holds them; None if there is none."""
     if n.has(f"{name}_tensor"):
         return n.tensor(f"{name}_tensor")
     if n.has(f"{name}_int64s"):
@@ -101,7 +105,7 @@ def _list(n: Node, name: str) -> Array | None:
 
 
 def _default(n: Node, dtype: np.dtype[Any]) -> Array:
-    """By default -1, or -0.0."""
+    """The value for elements that equal no key: by default -1 or -0.0."""
     given = n.tensor("default_tensor")
     if given is not None:
         return given.reshape(()).astype(dtype)
@@ -111,7 +115,7 @@ def _default(n: Node, dtype: np.dtype[Any]) -> Array:
 
 
 def _hits(n: Node, x: Value, keys: Array) -> Value:
-    """Which key each element equals: [..., keys]."""
+    """Whether each element equals each key: bool [..., keys]."""
     hits = f.equal(x, n.constant(keys))
     if keys.dtype.kind != "f" or not np.isnan(keys).any():
         return hits
@@ -121,12 +125,12 @@ def _hits(n: Node, x: Value, keys: Array) -> Value:
 
 @ml_op("LabelEncoder", "CategoryMapper")
 def text_encoder(n: Node, x: Value) -> NoReturn:
-    """From strings to integers or back."""
+    """Raise Fault: the operator encodes strings as integers or decodes them."""
     raise Fault("strings are not supported", "export the model without string labels")
 
 
 @ml_op("ZipMap")
 def zip_map(n: Node, x: Value) -> NoReturn:
-    """A list of dictionaries, one per row."""
+    """Raise Fault: the result would be a list of dictionaries, one per row."""
     raise Fault("maps are not supported", "export the model without ZipMap, for instance with "
                 "skl2onnx's option zipmap=False; the scores are then a plain tensor")

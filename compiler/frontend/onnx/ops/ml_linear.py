@@ -33,7 +33,7 @@ def scaler(n: Node, x: Value) -> Value:
 
 @ml_op("Normalizer", ranks=(SOME,))
 def normalizer(n: Node, x: Value) -> Value:
-    """Each row divided by its norm; a row with the norm 0 stays."""
+    """Each row divided by its norm. A row of norm 0 is unchanged."""
     wide, axes = x.cast(t.f32), [x.rank - 1]
     match n.text("norm", "MAX"):
         case "MAX":
@@ -43,7 +43,7 @@ def normalizer(n: Node, x: Value) -> Value:
         case "L2":
             norm = f.sqrt(f.reduce_sum(wide * wide, axes=axes, keepdims=True))
         case name:
-            raise Fault(f"its norm '{name}' is none of MAX, L1, L2")
+            raise Fault(f"its norm is '{name}'; it must be MAX, L1 or L2")
     zero = f.equal(norm, 0)
     return wide / f.where(zero, 1, norm)
 
@@ -57,7 +57,7 @@ def binarizer(n: Node, x: Value) -> Value:
 
 # ---------------------------------------------------------------------- linear models
 def _linear(n: Node, x: Value, targets: int) -> Value:
-    """[n, targets]: x * coefficients' + intercepts."""
+    """The scores x @ coefficients' + intercepts: f32[n, targets]."""
     weights = n.constant(matrix(n, "coefficients", targets, "rows").T.copy())
     scores = rows(x) @ weights
     intercepts = n.floats("intercepts")

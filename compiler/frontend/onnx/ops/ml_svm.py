@@ -27,7 +27,7 @@ from dialects.strata.types import Array
 
 
 def _kernel(n: Node, x: Value, vectors: Array, kind: str) -> Value:
-    """[n, vectors]: how similar each row of x is to each vector."""
+    """The kernel function of each row of x and each vector: [n, vectors]."""
     gamma, offset, degree = (*n.floats("kernel_params"), 0.0, 0.0, 0.0)[:3]
     if kind == "RBF":  # exp(-gamma * |x - v|^2)
         apart = x.reshape([x.shape[0], 1, x.shape[1]]) - n.constant(vectors)
@@ -41,12 +41,15 @@ def _kernel(n: Node, x: Value, vectors: Array, kind: str) -> Value:
         return moved ** degree
     if kind == "SIGMOID":
         return f.tanh(moved)
-    raise Fault(f"its kernel_type '{kind}' is none of LINEAR, POLY, RBF, SIGMOID")
+    raise Fault(f"its kernel_type is '{kind}'; it must be LINEAR, POLY, RBF or SIGMOID")
 
 
 @ml_op("SVMRegressor")
 def svm_regressor(n: Node, x: Value) -> Value:
-    """[n, 1]: the kernel's values times coefficients, plus rho; of one class, its sign."""
+    """The kernel's values times the coefficients, plus rho: [n, 1].
+
+    With `one_class`, the result is the sign of that, 1 or -1.
+    """
     count, rho = n.integer("n_supports"), n.floats("rho")
     if not rho:
         raise Fault("rho is missing")
@@ -68,7 +71,8 @@ def svm_classifier(n: Node, x: Value) -> list[Value]:
     """Results: the labels, and the scores of classes or of pairs of classes, transformed."""
     labels, name = labels_of(n, "classlabels_ints"), n.text("post_transform", "NONE")
     if len(labels) < 2 or not n.floats("rho"):
-        raise Fault(f"it has {len(labels)} class labels and {len(n.floats('rho'))} rho")
+        raise Fault(f"it has {len(labels)} class labels and {len(n.floats('rho'))} rho; there must "
+                    "be at least 2 labels and 1 rho")
     if not n.ints("vectors_per_class"):
         return _linear_classifier(n, x, labels, name)
     scores = _pair_scores(n, x, len(labels))
@@ -88,7 +92,7 @@ def _linear_classifier(n: Node, x: Value, labels: list[int], name: str) -> list[
     scores = product + n.floats("rho")[0]
     best = n(ArgMaxOp, scores, axis=1, keepdims=False, last=False)
     label = chosen(n, labels, best)
-    if len(labels) == 2:  # the second class also wins when any score suffices
+    if len(labels) == 2:  # the second class wins if any score reaches the threshold
         top = f.reduce_max(scores, axes=[1])
         enough = top >= 0.5 if weights.min() >= 0 else top > 0
         label = f.where(enough, n.constant(np.array(labels[1], np.int64)), label)
@@ -96,7 +100,7 @@ def _linear_classifier(n: Node, x: Value, labels: list[int], name: str) -> list[
 
 
 def _pair_scores(n: Node, x: Value, classes: int) -> Value:
-    """[n, pairs]: for classes i < j, positive where i is more likely.
+    """The scores of all pairs of classes i < j, [n, pairs]: positive if i is more likely.
 
     The coefficients [classes - 1, vectors] of a class's vectors skip the class itself.
     """
@@ -120,7 +124,7 @@ def _pair_scores(n: Node, x: Value, classes: int) -> Value:
 
 
 def _votes(n: Node, scores: Value, classes: int) -> Value:
-    """[n, classes]: how many of its pairs each class wins, a tie counting for the second."""
+    """The number of pairs that each class wins, [n, classes]. A tie counts for the second class."""
     pairs = list(combinations(range(classes), 2))
     first, second = (np.eye(classes, dtype=np.float32)[[pair[k] for pair in pairs]] for k in (0, 1))
     wins = (scores > 0).cast(t.f32)
@@ -129,10 +133,10 @@ def _votes(n: Node, scores: Value, classes: int) -> Value:
 
 
 def _probabilities(n: Node, scores: Value, classes: int) -> Value:
-    """[n, classes]: those that fit the pairs' probabilities r best (Wu, Lin and Weng, 2004).
+    """The probabilities [n, classes] that fit those of the pairs, r, best (Wu, Lin, Weng 2004).
 
-    They minimize sum (r_ji p_i - r_ij p_j)^2 under sum p_i = 1: p is Q^-1 1, scaled, where
-    Q_ii = sum r_ji^2, Q_ij = -r_ji r_ij. onnxruntime comes near to it step by step.
+    They minimize sum (r_ji p_i - r_ij p_j)^2 under sum p_i = 1: p is Q^-1 1, normalized, where Q_ii
+    = sum r_ji^2, Q_ij = -r_ji r_ij. onnxruntime approximates p by iteration.
     """
     slope, offset = (np.array(n.floats(name), np.float32) for name in ("prob_a", "prob_b"))
     moved = scores * n.constant(slope) + n.constant(offset)
@@ -142,7 +146,7 @@ def _probabilities(n: Node, scores: Value, classes: int) -> Value:
     second = 1 - first
     if classes == 2:
         return f.concat([first, second], axis=1)
-    lost = _as_matrix(n, first, second, classes)  # [n, i, j]: r_ji, what i loses to j
+    lost = _as_matrix(n, first, second, classes)  # [n, i, j]: r_ji, how likely j beats i
     won = lost.transpose([0, 2, 1])
     square = f.reduce_sum(lost * lost, axes=[2], keepdims=True)
     diagonal = square * n.constant(np.eye(classes, dtype=np.float32))

@@ -1,4 +1,4 @@
-"""Tables of tree ensembles, from the attributes of ai.onnx.ml's two ways to write them."""
+"""Tables of tree ensembles, from the two forms of attributes that ai.onnx.ml has for them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _MEMBER = 6
 
 @dataclass(frozen=True)
 class Trees:
-    """All nodes of all trees, leaves among them; a leaf's ways lead to itself."""
+    """All nodes of all trees, including the leaves. Both children of a leaf are the leaf itself."""
 
     features: Array  # i64 per node
     values: Array
-    modes: Array  # i64, places among the modes
-    true: Array  # i64, nodes
-    false: Array
-    missing_true: Array  # bool: NaN takes the way called true
+    modes: Array  # i64, indices into _MODES
+    true: Array  # i64, the child if the comparison holds
+    false: Array  # i64, the child if it does not
+    missing_true: Array  # bool: whether NaN goes to the true child
     weights: Array  # [nodes, targets], 0 except at leaves
     voted: Array  # bool [nodes, targets]: whether the leaf has a weight
     roots: Array  # i64 per tree
@@ -33,7 +33,7 @@ class Trees:
 
 
 def _depth(true: Array, false: Array, leaf: Array, roots: Array) -> int:
-    """The most steps from a root to a leaf. Raises Fault when there is a cycle."""
+    """The maximum number of steps from a root to a leaf. Raises Fault if there is a cycle."""
     at, depth = np.unique(roots), 0
     while True:
         at = at[~leaf[at]]
@@ -74,7 +74,8 @@ def _missing(n: Node, count: int) -> Array:
 
 # ---------------------------------------------------------------------- nodes by tree and number
 def read_named(n: Node, kind: str, targets: int) -> Trees:
-    """Of TreeEnsembleRegressor (kind target) and TreeEnsembleClassifier (kind class)."""
+    """The table of a TreeEnsembleRegressor (kind target) or a TreeEnsembleClassifier (kind class).
+    """
     owners = np.array(n.ints("nodes_treeids"), np.int64)
     count = len(owners)
     numbers = _ints(n, "nodes_nodeids", count)
@@ -84,8 +85,8 @@ def read_named(n: Node, kind: str, targets: int) -> Trees:
     modes = n.texts("nodes_modes")
     unknown = set(modes) - {*_MODES, "LEAF"}
     if unknown or len(modes) != count:
-        raise Fault(f"nodes_modes has {len(modes)} entries for {count} nodes, and of unknown kinds "
-                    f"{sorted(unknown)}")
+        raise Fault(f"nodes_modes must have {count} entries, one per node, and has {len(modes)}; "
+                    f"of these, {sorted(unknown)} are unknown")
     leaf = np.array([m == "LEAF" for m in modes])
     ways = [np.where(leaf, np.arange(count), _targets(n, name, owners, leaf, places))
             for name in ("nodes_truenodeids", "nodes_falsenodeids")]
@@ -102,7 +103,7 @@ def read_named(n: Node, kind: str, targets: int) -> Trees:
 def _targets(
     n: Node, name: str, owners: Array, leaf: Array, places: dict[tuple[int, int], int]
 ) -> Array:
-    """Where the ways lead, as places in the table; 0 for leaves."""
+    """The children that an attribute names, as indices into the table; 0 for leaves."""
     wanted = zip(owners.tolist(), _ints(n, name, len(owners)).tolist(), leaf, strict=True)
     found = [0 if end else places.get((tree, number), -1) for tree, number, end in wanted]
     return _within(np.array(found, np.int64), len(owners), f"the nodes that {name} name")
@@ -111,7 +112,10 @@ def _targets(
 def _named_weights(
     n: Node, kind: str, targets: int, places: dict[tuple[int, int], int]
 ) -> tuple[Array, Array]:
-    """Weights and whether there are any, [nodes, targets]; several of a leaf add up."""
+    """The weights of nodes, and whether a node has one: both [nodes, targets].
+
+    Several weights of a leaf for the same target are added.
+    """
     owners = np.array(n.ints(f"{kind}_treeids"), np.int64)
     numbers, ids = (_ints(n, f"{kind}_{name}", len(owners)) for name in ("nodeids", "ids"))
     given = _floats(n, f"{kind}_weights", len(owners))
@@ -128,15 +132,15 @@ def _spread(at: Array, ids: Array, given: Array, shape: tuple[int, int]) -> tupl
     return weights, voted
 
 
-# ---------------------------------------------------------------------- nodes and leaves apart
+# ---------------------------------------------------------------------- separate nodes and leaves
 @dataclass
 class _Chain:
-    """Nodes in lists, to which tests for single members of a set are appended."""
+    """The columns of the table, to which nodes are appended that test one member of a set each."""
 
     columns: dict[str, list[Any]]
 
     def split(self, k: int, members: Array) -> None:
-        """Node k becomes a chain of tests for equality; all of them have its way called true."""
+        """Replace node k by a chain of tests for equality, which share its true child."""
         after, last = self.columns["false"][k], k
         self.columns["modes"][k], self.columns["values"][k] = _EQUAL, members[0]
         for member in members[1:]:
@@ -149,7 +153,10 @@ class _Chain:
 
 
 def read_numbered(n: Node) -> Trees:
-    """Of TreeEnsemble. Leaves follow all other nodes and are marked by negative numbers."""
+    """The table of a TreeEnsemble, which lists leaves separately.
+
+    Leaves follow all other nodes in the table. Until they do, negative numbers refer to them.
+    """
     modes, values = n.tensor("nodes_modes"), n.tensor("nodes_splits")
     weights = n.tensor("leaf_weights")
     if modes is None or values is None or weights is None or len(values) != len(modes):
@@ -163,13 +170,14 @@ def read_numbered(n: Node) -> Trees:
     members = _members(n)
     for k in np.flatnonzero(modes == _MEMBER):
         if not members:
-            raise Fault("membership_values has fewer sets than there are nodes of that mode")
+            raise Fault("membership_values has fewer sets than there are nodes of mode "
+                        "BRANCH_MEMBER")
         chain.split(int(k), members.pop(0))
     return _with_leaves(n, chain, weights)
 
 
 def _ways(n: Node, way: str, count: int, leaves: int) -> Array:
-    """Nodes as they are, leaf k as -1 - k."""
+    """The children of all nodes: a node as its index, leaf k as -1 - k."""
     ends = _ints(n, f"nodes_{way}leafs", count).astype(np.bool_)
     places = _ints(n, f"nodes_{way}nodeids", count)
     _within(places[~ends], count, f"nodes_{way}nodeids of nodes")
@@ -178,7 +186,10 @@ def _ways(n: Node, way: str, count: int, leaves: int) -> Array:
 
 
 def _members(n: Node) -> list[Array]:
-    """The sets of `membership_values`, between NaNs; empty ones equal nothing."""
+    """The sets of `membership_values`, which NaNs separate. An empty set becomes [NaN].
+
+    Nothing equals NaN, so that an empty set has no members.
+    """
     given = n.tensor("membership_values")
     if given is None:
         return []

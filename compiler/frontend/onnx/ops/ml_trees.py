@@ -1,10 +1,11 @@
-"""ai.onnx.ml: ensembles of trees, all walked down at once, level by level.
+"""ai.onnx.ml: tree ensembles. All trees are descended at the same time, level by level.
 
     at = roots                                          [n, trees]
     depth times:  at = true[at] if x[feature[at]] <= value[at] else false[at]
     result = sum of weights[at] over the trees
 
-Nodes of all trees stand in one table; a leaf leads to itself. How it compares, a node's mode says.
+One table holds the nodes of all trees. Both children of a leaf are the leaf itself. The mode of a
+node says how it compares.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 
 # ---------------------------------------------------------------------- the walk
 def _leaves(n: Node, x: Value, trees: Trees) -> Value:
-    """[n, trees]: the leaf of each tree that each row of x reaches."""
+    """The leaf of each tree that each row of x reaches: i64[n, trees]."""
     roots = n.constant(trees.roots[None])
     at = roots.broadcast([x.shape[0], roots.shape[1]])
     for _ in range(trees.depth):
@@ -64,14 +65,14 @@ def _leaves(n: Node, x: Value, trees: Trees) -> Value:
 
 
 def _looked_up(n: Node, table: Array, at: Value) -> Value:
-    """The table's entries for nodes; a number where they are all the same."""
+    """The table's entries for nodes. If all entries are equal, the lookup becomes a constant."""
     if (table == table[0]).all() and table.ndim == 1:
         return n.constant(table[0]).broadcast(at.shape)
     return f.gather(n.constant(table), at, axis=0)
 
 
 def _decided(n: Node, trees: Trees, at: Value, x: Value) -> Value:
-    """Whether each row takes the way called true, at its node of each tree."""
+    """Whether each row goes to the true child of its node in each tree: bool [n, trees]."""
     values = _looked_up(n, trees.values.astype(x.type.dtype), at)
     modes = sorted(set(trees.modes.tolist()))
     answers = [_compared(n, mode, x, values) for mode in modes]
@@ -94,7 +95,7 @@ def _compared(n: Node, mode: int, x: Value, values: Value) -> Value:
 # ---------------------------------------------------------------------- votes
 @dataclass(frozen=True)
 class _Votes:
-    """Scores [n, targets], and where any leaf voted; None: everywhere."""
+    """Scores [n, targets], and where at least one leaf voted; None: everywhere."""
 
     scores: Value
     voted: Value | None
@@ -136,24 +137,26 @@ def tree_ensemble_regressor(n: Node, x: Value) -> Value:
     trees = read_named(n, "target", n.integer("n_targets", 1))
     aggregate = n.text("aggregate_function", "SUM")
     if aggregate not in _AGGREGATES:
-        raise Fault(f"its aggregate_function '{aggregate}' is none of {', '.join(_AGGREGATES)}")
+        raise Fault(f"its aggregate_function is '{aggregate}'; it must be one of "
+                    f"{', '.join(_AGGREGATES)}")
     scores = _votes(n, rows(x, _real(x)), trees, aggregate).scores
     return _with_base(n, scores, trees, n.text("post_transform", "NONE")).cast(t.f32)
 
 
 @ml_op("TreeEnsemble", since=5)
 def tree_ensemble(n: Node, x: Value) -> Value:
-    """Attributes as numbers: which aggregate, which transform."""
+    """The attributes aggregate_function and post_transform are numbers here, not names."""
     kinds = n.integer("aggregate_function", 1), n.integer("post_transform", 0)
     if not (0 <= kinds[0] < len(_AGGREGATES) and 0 <= kinds[1] < len(TRANSFORMS)):
-        raise Fault(f"aggregate_function {kinds[0]} and post_transform {kinds[1]} are unknown")
+        raise Fault(f"aggregate_function is {kinds[0]} and post_transform {kinds[1]}; they must be "
+                    f"at least 0, and below {len(_AGGREGATES)} and {len(TRANSFORMS)}")
     trees = read_numbered(n)
     scores = _votes(n, rows(x, _real(x)), trees, _AGGREGATES[kinds[0]]).scores
     return _with_base(n, scores, trees, TRANSFORMS[kinds[1]]).cast(x.element)
 
 
 def _with_base(n: Node, scores: Value, trees: Trees, name: str) -> Value:
-    """Plus the base values, transformed; of one target only PROBIT has a meaning."""
+    """Add the base values, and apply the transform. For a single target, only PROBIT is applied."""
     base, targets = _base(n), trees.weights.shape[1]
     if base.size:
         scores = scores + n.constant(base.astype(scores.type.dtype))
@@ -183,14 +186,16 @@ def tree_ensemble_classifier(n: Node, x: Value) -> list[Value]:
 def _binary(
     n: Node, votes: _Votes, trees: Trees, labels: Sequence[int], name: str
 ) -> list[Value]:
-    """A label by the sign of the second class's score, or of the only one's that has votes.
+    """The labels and scores of one or two classes.
 
-    If that is the first class, its score stands for the second: the first gets the opposite.
+    The label depends on the sign of the second class's score, or of the first one's if only the
+    first class has votes. Its score then stands for the second class, and the first class gets the
+    opposite.
     """
     voted: list[bool] = np.any(trees.voted, axis=0).tolist()
     base = _base(n)
     one_sided = not voted[-1] and base.size < 2
-    if base.size == 1:  # it belongs to the first class, as far as that has votes
+    if base.size == 1:  # it belongs to the first class, if that has votes
         base = np.array([base[0] * voted[0], 0.0])[:len(labels)]
     scores = votes.scores
     if base.size:

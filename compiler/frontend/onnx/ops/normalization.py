@@ -1,4 +1,4 @@
-"""Normalizations."""
+"""Batch, layer, RMS, instance, group, Lp and local response normalization."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def batch_normalization(
 def _training(
     n: Node, x: Value, scale: Value, bias: Value, mean: Value, variance: Value
 ) -> list[Value]:
-    """With the statistics of x itself; the running ones move towards these."""
+    """Batch normalization by the statistics of x itself, which also update the running ones."""
     axes = [k for k in range(x.rank) if k != 1]
     own = f.reduce_mean(x.cast(mean.element), axes=axes, keepdims=True)
     centered = x.cast(mean.element) - own
@@ -56,7 +56,7 @@ def layer_normalization(
 
 
 def layer_statistics(x: Value, axis: int, epsilon: float) -> list[Value]:
-    """Mean and 1 / standard deviation, in f32 at least."""
+    """The mean and 1 / the standard deviation over the axes from `axis` on, in f32 at least."""
     wide = x if t.byte_width(x.element) > 2 else x.cast(t.f32)
     axes = list(range(axis, x.rank))
     mean = f.reduce_mean(wide, axes=axes, keepdims=True)
@@ -80,7 +80,7 @@ def rms_normalization(n: Node, x: Value, scale: Value) -> Value:
 @onnx_op("InstanceNormalization")
 @rounded_once
 def instance_normalization(n: Node, x: Value, scale: Value, bias: Value) -> Value:
-    """Per item and channel, over the spatial dims."""
+    """Normalize each channel of each item over its spatial dims."""
     _check_channels(x)
     return _per_channel(_normalized(n, x, list(range(2, x.rank))), scale, bias)
 
@@ -88,7 +88,7 @@ def instance_normalization(n: Node, x: Value, scale: Value, bias: Value) -> Valu
 @onnx_op("GroupNormalization", since=21)
 @rounded_once
 def group_normalization(n: Node, x: Value, scale: Value, bias: Value) -> Value:
-    """Per item and group of channels; scale and bias per channel."""
+    """Normalize each group of channels of each item. Scale and bias are per channel."""
     _check_channels(x)
     return _per_channel(_grouped(n, x), scale, bias)
 
@@ -96,7 +96,7 @@ def group_normalization(n: Node, x: Value, scale: Value, bias: Value) -> Value:
 @onnx_op("GroupNormalization", since=18)
 @rounded_once
 def group_normalization_per_group(n: Node, x: Value, scale: Value, bias: Value) -> Value:
-    """As since opset 21, but with scale and bias per group."""
+    """The same as since opset 21, but with scale and bias per group."""
     _check_channels(x)
     normal = _grouped(n, x)
     groups, channels = n.integer("num_groups"), x.shape[1]
@@ -107,13 +107,13 @@ def group_normalization_per_group(n: Node, x: Value, scale: Value, bias: Value) 
 
 def _check_channels(x: Value) -> None:
     if x.rank < 3:
-        raise Fault(f"{x.type.short} has no channels with spatial dims")
+        raise Fault(f"{x.type.short} must have at least 3 dims: batch, channels, spatial dims")
 
 
 def _grouped(n: Node, x: Value) -> Value:
     groups = n.integer("num_groups")
     if groups < 1:
-        raise Fault(f"num_groups is {groups}")
+        raise Fault(f"num_groups is {groups}; it must be at least 1")
     parts = x.reshape([x.shape[0], groups, x.shape[1] // groups * product(x.shape[2:])])
     return _normalized(n, parts, [2]).reshape(x.shape)
 
@@ -148,7 +148,7 @@ def lp_normalization(n: Node, x: Value) -> Value:
 @onnx_op("LRN")
 @rounded_once
 def local_response_normalization(n: Node, x: Value) -> Value:
-    """x / (bias + alpha * m) ** beta, m the mean square of `size` channels around each.
+    """x / (bias + alpha * m) ** beta, where m is the mean square of `size` channels around each.
 
     The mean is a pool over [n, 1, c, rest] with a window of [size, 1]; pads count as zeros.
     """

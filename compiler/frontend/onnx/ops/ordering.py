@@ -1,4 +1,4 @@
-"""Operators that find elements by their order, and running sums."""
+"""ArgMax, ArgMin, TopK, Hardmax, EyeLike, and cumulative sums and products."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def top_k(n: Node, x: Value, k: Value) -> list[Value]:
 
 
 def _top_k(n: Node, x: Value, k: Expr) -> list[Value]:
-    """Sorted also where the order does not matter."""
+    """The result is sorted, even if the node does not require that."""
     return n.build.results(TopKOp, x, axis=n.axis(n.integer("axis", -1), x.rank), k=k,
                            largest=n.flag("largest", True))
 
@@ -55,7 +55,7 @@ def hardmax(n: Node, x: Value) -> Value:
 
 @onnx_op("Hardmax")
 def hardmax_of_matrix(n: Node, x: Value) -> Value:
-    """Before opset 13 x counts as a matrix, with the dims from `axis` on as its columns."""
+    """Hardmax over the dims from `axis` on, joined to one, as before opset 13."""
     axis = n.axis(n.integer("axis", 1), x.rank)
     rows = x.reshape([*x.shape[:axis], product(x.shape[axis:])])
     return _hardmax(n, rows, rows.rank - 1).reshape(x.shape)
@@ -68,7 +68,7 @@ def _hardmax(n: Node, x: Value, axis: int) -> Value:
 
 @onnx_op("EyeLike")
 def eye_like(n: Node, x: Value) -> Value:
-    """Ones where the column less the row is k, zeros elsewhere."""
+    """Ones on the diagonal k, zeros elsewhere."""
     if x.rank != 2:
         raise Fault(f"{x.type.short} is not a matrix")
     rows = n.range(x.shape[0], start=n.integer("k"))

@@ -1,4 +1,4 @@
-"""Quantized operators, by their definition: integers are computed exactly, in i32.
+"""Quantized operators, as ONNX defines them: integers are computed exactly, in i32.
 
 A quantized tensor x stands for (x - zero point) * scale. Scales and zero points are single numbers,
 one per index of an axis, or one per block of an axis.
@@ -28,7 +28,7 @@ def dequantize_linear(n: Node, x: Value, scale: Value, zero: Value | None = None
     result = n(DequantizeLinearOp, x, *parameters, to=to, **place)
     if result.array is None:
         return result
-    # known contents also stay an operation, for passes that turn it into integers
+    # the operation is kept, too, for passes that compute with the integers
     kept = n(DequantizeLinearOp, n.build.value(n.build.ssa(x)), *parameters, to=to, **place)
     return replace(kept, contents=result.array, node=n.name)
 
@@ -44,7 +44,9 @@ def quantize_linear(n: Node, x: Value, scale: Value, zero: Value | None = None) 
 
 
 def _parameters(x: Value, scale: Value, zero: Value | None) -> list[Value]:
-    """Scale and zero point; single numbers without dims, and no zero point that is all 0."""
+    """The scale, and the zero point unless it is 0. If all are single numbers, they lose their
+    dims.
+    """
     given = [scale] if zero is None or _is_zero(zero) else [scale, zero]
     single = all(p.type.count.constant == 1 for p in given)
     return [p.reshape(()) if single else p for p in given]
@@ -55,7 +57,7 @@ def _is_zero(zero: Value) -> bool:
 
 
 def _place(n: Node, x: Value, scale: Value) -> dict[str, int]:
-    """How scales lie along x, when there are several."""
+    """The axis and the block size of the scales, if there is more than one scale."""
     if not scale.rank:
         return {}
     place, block = {"axis": n.axis(n.integer("axis", 1), x.rank)}, n.integer("block_size")
@@ -84,7 +86,7 @@ def qlinear_matmul(
 
 
 def _narrow_product(n: Node, a: Value, b: Value, zero_a: Value, zero_b: Value) -> Value:
-    """A product of floats of 8 bits, in f32."""
+    """A matrix product of 8-bit floats, computed in f32."""
     left, right = (x.cast(t.f32) - _zero(n, x, zero, axis).cast(t.f32)
                    for x, zero, axis in ((a, zero_a, a.rank - 2), (b, zero_b, b.rank - 1)))
     return left @ right
@@ -95,7 +97,8 @@ def conv_integer(
     n: Node, x: Value, w: Value, zero_x: Value | None = None, zero_w: Value | None = None
 ) -> Value:
     zero = _zero(n, x, zero_x, 1)
-    if zero.array is None and n.text("auto_pad").startswith("SAME"):  # then x is padded before
+    # Explicit pads need a known zero point.
+    if zero.array is None and n.text("auto_pad").startswith("SAME"):
         x = x.cast(t.i16) - zero.cast(t.i16)
         zero = n.scalar(0, x)
     x, attributes = conv_attributes(n, x, w, 0.0 if zero.array is None else float(zero.array))
@@ -116,14 +119,17 @@ def qlinear_conv(
 
 
 def _zero(n: Node, x: Value, zero: Value | None, axis: int) -> Value:
-    """The zero point of x; without dims if it is one number, or 0 everywhere."""
+    """The zero point of x, or 0 if there is none. A single number has no dims."""
     if zero is None or _is_zero(zero):
         return n.scalar(0, x)
     return _vector(x, zero, axis)
 
 
 def _vector(x: Value, parameter: Value, axis: int) -> Value:
-    """Single numbers without dims, vectors along an axis of x, others as they are."""
+    """A parameter shaped to broadcast against x.
+
+    A single number has no dims, and a vector lies along the axis. Other parameters are unchanged.
+    """
     if parameter.type.count.constant == 1:
         return parameter.reshape(())
     if parameter.rank != 1:

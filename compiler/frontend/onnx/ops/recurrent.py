@@ -1,4 +1,4 @@
-"""Recurrent layers."""
+"""Recurrent layers: RNN, GRU and LSTM."""
 
 from __future__ import annotations
 
@@ -61,12 +61,15 @@ def lstm(
 def _hidden(r: Value) -> int:
     size = r.shape[-1].constant if r.rank else None
     if size is None:
-        raise Fault("hidden_size is missing")
+        raise Fault("hidden_size is missing, and the shape of R does not tell it")
     return size
 
 
 def _is_plain(n: Node, x: Value, lengths: Value | None, direction: str) -> bool:
-    """Whether `graph.lstm` is this layer: a few steps, for all sequences, and no clipping."""
+    """Whether `graph.lstm` supports the layer.
+
+    It has few steps, sequences of full length, the default activations, and no clipping.
+    """
     steps = x.shape[1 if n.flag("layout") else 0].constant or 0
     full = 1 <= steps <= UNROLLED and (lengths is None or (
         lengths.array is not None and bool((lengths.array == steps).all())))

@@ -1,10 +1,10 @@
-"""Recurrent layers step by step: RNN, GRU, and the variants of LSTM that `graph.lstm` has not.
+"""Recurrent layers step by step: RNN, GRU, and the LSTMs that `graph.lstm` does not support.
 
     W, R of a direction  ->  per step the gates  ->  the cell's new state  ->  Y, Y_h (, Y_c)
 
-A few steps are written out; more of them, or a number that only a run knows, become a loop, before
-which the inputs of all steps are multiplied by W at once. Beyond an item's own length its state
-stays, and Y is 0.
+Up to UNROLLED steps are unrolled. More steps, or a number that is known only at run time, become a
+loop. In both cases, one matrix product multiplies the inputs of all steps by W first. After the end
+of an item's sequence, its state no longer changes, and Y is 0.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Direction:
     hidden: int
 
     def gate(self, x: Value, k: int) -> Value:
-        """The k-th of the parts, each `hidden` long, of the last dim."""
+        """Part k of the last dim, whose parts have `hidden` entries each."""
         return x.part(x.rank - 1, k * self.hidden, self.hidden)
 
     def clipped(self, x: Value) -> Value:
@@ -66,7 +66,7 @@ class Direction:
 
 @dataclass(frozen=True)
 class Layer:
-    """The inputs of a recurrent layer, the time before the batch."""
+    """The inputs of a recurrent layer. The first dim of x is the time, the second the batch."""
 
     n: Node
     x: Value
@@ -82,7 +82,7 @@ class Layer:
         return self.n.known_ints(self.n.of_sizes([self.r.shape[-1]]), "hidden sizes")[0]
 
     def run(self, cell: Cell, d: int, functions: list[Function], backward: bool) -> State:
-        """The outputs of direction d, and its last states."""
+        """The outputs of direction d for all steps, and its final states."""
         n = self.n
         projected = self.projected(d)
         begin = [_initial(n, self.x, s, d, self.hidden) for s in self.initial]
@@ -96,7 +96,9 @@ class Layer:
         return [y, *last]
 
     def projected(self, d: int) -> Value:
-        """The part of all gates that no state has a part in: x W^T + W_b + R_b, for all steps."""
+        """The part of all gates that does not depend on the state: x W^T + W_b + R_b, for all
+        steps.
+        """
         n = self.n
         gates = self.x @ _at(self.w, d).transpose([1, 0])
         if self.bias is None:
@@ -105,8 +107,8 @@ class Layer:
         own, recurrent = bias.part(0, 0, size), bias.part(0, size, size)
         if self.has_inner_bias:
             outer = recurrent.part(0, 0, 2 * self.hidden)
-            nothing = n.scalar(0, bias).broadcast([self.hidden])
-            recurrent = f.concat([outer, nothing], axis=0)
+            zeros = n.scalar(0, bias).broadcast([self.hidden])
+            recurrent = f.concat([outer, zeros], axis=0)
         return gates + (own + recurrent)
 
     @property
@@ -126,13 +128,16 @@ class Layer:
         self, cell: Cell, d: int, functions: list[Function], projected: Value, begin: State,
         backward: bool,
     ) -> tuple[Value, State]:
-        """As `_walk`, for any number of steps. Constant weights are prepared in the body, where
-        that can be done at compile time."""
+        """The same as `_walk`, for any number of steps.
+
+        Constant weights are prepared in the body, where that is constant-folded; others before the
+        loop.
+        """
         n, size = self.n, projected.shape[0]
-        ready = None if self.r.array is not None else self.direction(d, functions)
+        prepared = None if self.r.array is not None else self.direction(d, functions)
 
         def body(step: Expr, state: State) -> Turn:
-            direction = ready or self.direction(d, functions)
+            direction = prepared or self.direction(d, functions)
             time = size - 1 - step if backward else step
             new = cell(direction, entry_of_turn(n, projected, time), state)
             new, output = _masked(n, new, state, self.lengths, time)
@@ -146,9 +151,10 @@ def run_layer(
     n: Node, cell: Cell, defaults: Sequence[str], inputs: Sequence[Value],
     optional: Sequence[Value | None], initial: Sequence[Value | None],
 ) -> list[Value]:
-    """Y, then the last states. `inputs`: x, w, r; `optional`: bias, lengths, peepholes.
+    """Build a recurrent layer. Returns Y, then the final states.
 
-    f16 and bf16 are computed in f32 and rounded once.
+    `inputs`: x, w, r; `optional`: bias, lengths, peepholes. Layers in f16 and bf16 are computed in
+    f32, and their results are rounded once.
     """
     x, w, r = inputs
     bias, lengths, peepholes = optional
@@ -172,7 +178,8 @@ def run_layer(
     directions = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
     backwards = directions.get(n.text("direction", "forward"))
     if backwards is None:
-        raise Fault(f"its direction is '{n.text('direction')}'")
+        raise Fault(f"its direction is '{n.text('direction')}'; it must be one of "
+                    f"{', '.join(directions)}")
     count = len(defaults)
     functions = _functions(n, list(defaults) * len(backwards))
     rows = [layer.run(cell, d, functions[d * count:(d + 1) * count], backward)
@@ -190,7 +197,7 @@ def _walk(
     n: Node, direction: Direction, cell: Cell, projected: Value, state: State,
     lengths: Value | None, order: range,
 ) -> tuple[Value, State]:
-    """All steps, in that order; the outputs in the order of time, and the last state."""
+    """Unroll the steps in this order. Returns the outputs in order of time, and the final state."""
     outputs: dict[int, Value] = {}
     for k in order:
         new = cell(direction, _at(projected, k), state)
@@ -202,7 +209,10 @@ def _walk(
 def _masked(
     n: Node, new: State, old: State, lengths: Value | None, time: Expr
 ) -> tuple[State, Value]:
-    """The state after a step, and its output: for items that have ended, the old one and 0."""
+    """The state after a step, and the step's output.
+
+    An item whose sequence has ended keeps its old state, and its output is 0.
+    """
     if lengths is None:
         return new, new[0]
     now = n.of_size(time).cast(lengths.element)
@@ -219,7 +229,7 @@ def rnn_cell(d: Direction, x: Value, state: State) -> State:
 
 
 def gru_cell(d: Direction, x: Value, state: State) -> State:
-    """z and r from x and H; then H = (1 - z) * g(...) + z * H."""
+    """H = (1 - z) * g(...) + z * H, where the gates z and r depend on x and H."""
     [h], (gate, content) = state, d.functions
     recurrent = [h @ d.gate(d.r, k) for k in range(2)]
     z, r = (gate(d.clipped(d.gate(x, k) + recurrent[k])) for k in range(2))
@@ -233,7 +243,7 @@ def gru_cell(d: Direction, x: Value, state: State) -> State:
 
 
 def lstm_cell(d: Direction, x: Value, state: State) -> State:
-    """Gates i, o, f and c; peepholes add the cell's state to the first three."""
+    """The gates are i, o, f and c. Peepholes add the weighted cell state to the first three."""
     [h, c], (gate, new, last) = state, d.functions
     total = x + h @ d.r
     i, o, forget, content = (d.gate(total, k) for k in range(4))
@@ -259,11 +269,15 @@ _PARAMETERS: dict[str, tuple[float, ...]] = {
     "leakyrelu": (0.01,), "thresholdedrelu": (1.0,), "elu": (1.0,), "hardsigmoid": (0.2, 0.5),
     "affine": (1.0, 0.0), "scaledtanh": (1.0, 1.0),
 }
-"""Defaults of alpha and beta, for functions that have these."""
+"""The defaults of alpha and beta, for the functions that have these parameters."""
 
 
 def _functions(n: Node, defaults: Sequence[str]) -> list[Function]:
-    """The functions of all directions; each takes its parameters off the lists, in their order."""
+    """The activation functions of all directions.
+
+    Each function that has parameters uses up the next entries of the lists activation_alpha and
+    activation_beta.
+    """
     names = [name.lower() for name in n.texts("activations")] or [d.lower() for d in defaults]
     if len(names) != len(defaults):
         raise Fault(f"{len(names)} activations are given; there must be {len(defaults)}")
@@ -296,10 +310,10 @@ def _activate(n: Node, name: str, own: Sequence[float], x: Value) -> Value:
         case "scaledtanh":
             return f.tanh(x * own[1]) * own[0]
         case _:
-            raise Fault(f"there is no activation '{name}'")
+            raise Fault(f"its activation '{name}' is not supported")
 
 
-# ---------------------------------------------------------------------- small things
+# ---------------------------------------------------------------------- helpers
 def _at(x: Value, k: int) -> Value:
     """Entry k of the first dim."""
     return x.part(0, k, 1).reshape(x.shape[1:])
@@ -310,7 +324,7 @@ def _join(values: list[Value], axis: int) -> Value:
 
 
 def _of_batch(n: Node, x: Value, states: Sequence[Value | None]) -> Value:
-    """x [time, batch, size] with the batch of the initial states, where only these tell it."""
+    """x [time, batch, size], with the constant batch size of the initial states if x has none."""
     known = [s.shape[1] for s in states if s is not None and s.shape[1].constant is not None]
     if not known or x.shape[1].constant is not None:
         return x

@@ -1,4 +1,4 @@
-"""Reductions over axes. Axes are an attribute at first and an input since opset 13 or 18."""
+"""Reductions over axes. The axes are an attribute, and an input since opset 13 or 18."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _PLAIN: dict[str, type[GraphOp]] = {
 def _reduce(
     n: Node, op: type[GraphOp], x: Value, axes: Value | None, keepdims: bool | None = None
 ) -> Value:
-    """The reduction over the node's axes: all of them when none are named, unless it says no."""
+    """The reduction over the node's axes.
+
+    Without axes, it is over all of them, or x itself if `noop_with_empty_axes` is set.
+    """
     given = n.axes(axes)
     if not given and n.flag("noop_with_empty_axes"):
         return x
@@ -48,7 +51,7 @@ def l1(n: Node, x: Value, axes: Value | None = None) -> Value:
 @onnx_op("ReduceL2")
 @rounded_once
 def l2(n: Node, x: Value, axes: Value | None = None) -> Value:
-    """The root is taken in floats, also of integers."""
+    """The square root is computed in floats, even for integers."""
     total = _reduce(n, ReduceSumOp, x * x, axes)
     wide = total if t.is_float(x.element) else total.cast(t.f64)
     return f.sqrt(wide).cast(x.element)
@@ -69,7 +72,7 @@ def log_sum(n: Node, x: Value, axes: Value | None = None) -> Value:
 @onnx_op("ReduceLogSumExp")
 @rounded_once
 def log_sum_exp(n: Node, x: Value, axes: Value | None = None) -> Value:
-    """log(sum(exp(x - m))) + m, with m the largest element, or 0 where that is infinite."""
+    """log(sum(exp(x - m))) + m, where m is the largest element, or 0 if that is infinite."""
     top = _reduce(n, ReduceMaxOp, x, axes, keepdims=True)
     top = f.where(f.is_inf(top), 0, top)
     total = _reduce(n, ReduceSumOp, f.exp(x - top), axes)

@@ -1,6 +1,6 @@
-"""Resize and its forerunner Upsample.
+"""Resize and its predecessor Upsample.
 
-Scales are given with the sizes to follow from them, or sizes with the scales to follow.
+A node has either scales, from which the sizes follow, or sizes, from which the scales follow.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ def upsample(n: Node, x: Value, scales: Value) -> Value:
 
 
 def _upsample(n: Node, x: Value, scales: Sequence[float]) -> Value:
-    """Before opset 11: asymmetric coordinates, rounded down where the result is the larger."""
+    """Resampling before opset 11, with asymmetric coordinates.
+
+    Mode nearest rounds them up if the result is smaller, and down otherwise.
+    """
     _check_scales(scales)
     larger, smaller = max(scales, default=1) > 1, min(scales, default=1) < 1
     mode = n.text("mode", "nearest")
@@ -84,7 +87,7 @@ def resize(
 
 
 def _weights(n: Node, x: Value, shape: Sequence[Expr], scales: Sequence[float]) -> Weights | None:
-    """The weights of a variant that `graph.resize` does not have; None where it has it."""
+    """The weights of a variant that `graph.resize` does not support; None if it does."""
     coordinates = n.text("coordinate_transformation_mode", "half_pixel")
     mode, cubic = n.text("mode", "nearest"), n.real("cubic_coeff_a", -0.75)
     if coordinates not in _COORDINATES:
@@ -106,7 +109,7 @@ def _by_weights(
     n: Node, x: Value, shape: Sequence[Expr] | None, scales: Sequence[float] | None,
     roi: Value | None, axes: Sequence[int],
 ) -> Value | None:
-    """The rare variants; None where `graph.resize` has it."""
+    """The result of a variant that `graph.resize` does not support; None if it does."""
     wanted = shape or [_scaled(s, scale) for s, scale in zip(x.shape, scales or (), strict=True)]
     weights = _weights(n, x, wanted, scales or [
         _ratio(s, w) for s, w in zip(x.shape, wanted, strict=True)])
@@ -123,7 +126,7 @@ def _by_weights(
 
 
 def _ratio(size: Expr, wanted: Expr) -> float:
-    """wanted / size; where that is unknown, a number that is neither 1 nor above."""
+    """wanted / size. If that is unknown, it may be below 1, for which 0.5 stands."""
     if size == wanted:
         return 1.0
     before, after = size.constant, wanted.constant
@@ -131,7 +134,7 @@ def _ratio(size: Expr, wanted: Expr) -> float:
 
 
 def _place(into: list[T], axes: Sequence[int], values: Sequence[T], what: str) -> None:
-    """Put values at their axes."""
+    """Store values at their axes. Raises Fault if their numbers differ."""
     if len(values) != len(axes):
         raise Fault(f"{len(values)} {what} are given for {len(axes)} axes")
     for axis, value in zip(axes, values, strict=True):
@@ -143,7 +146,7 @@ def _floats(n: Node, scales: Value) -> list[float]:
 
 
 def _check_scales(scales: Sequence[float]) -> None:
-    """That they are scales: not 0, not NaN, and such that sizes stay sizes."""
+    """Raise Fault for a scale that is NaN, or not between 1 / MAX_SCALE and MAX_SCALE."""
     for scale in scales:
         if not 1 / MAX_SCALE <= scale <= MAX_SCALE:
             raise Fault(f"the scale {scale} is not between {1 / MAX_SCALE} and {MAX_SCALE}")
@@ -160,7 +163,8 @@ def _keep_aspect(
     wanted = n.known_ints(n.of_sizes([shape[a] for a in axes]), "sizes")
     given = n.known_ints(n.of_sizes([x.shape[a] for a in axes]), "input sizes")
     if not axes or min(given) < 1 or min(wanted) < 1:
-        raise Fault(f"sizes {wanted} of {given} give no scale to keep")
+        raise Fault(f"keep_aspect_ratio_policy needs sizes of at least 1, but resizes {given} to "
+                    f"{wanted}")
     choose = min if policy == "not_larger" else max
     scale = choose(w / g for w, g in zip(wanted, given, strict=True))
     factors = [scale if k in axes else 1.0 for k in range(x.rank)]
@@ -184,7 +188,7 @@ def _resize(
 
 
 def _scaled(size: Expr, scale: float) -> Expr:
-    """floor(size * scale), in f32 where the size is known, as runtimes compute it."""
+    """floor(size * scale), computed in f32 if the size is constant, as runtimes do."""
     if size.constant is not None:
         return Expr.of(int(np.floor(np.float32(size.constant) * np.float32(scale))))
     simple = Fraction(scale).limit_denominator(4096)

@@ -1,7 +1,7 @@
-"""The variants of Resize that are rare: along each dim a sum with weights.
+"""Rare variants of Resize, as weighted sums along each dim.
 
-Antialiasing, excluded borders, other cubic coefficients, crops, and corners aligned by scales that
-give no whole size: the weights follow from constant sizes, and ONNX's definition gives them.
+These are antialiasing, excluded borders, other cubic coefficients, crops, and aligned corners with
+scales that do not give whole sizes. The weights are those of ONNX's definition, for constant sizes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dialects.strata import types as t
 from dialects.strata.types import Array
 
 LEAST = 1e-10
-"""Smaller weights are 0 but for the rounding of a place, and below the precision of f32."""
+"""Smaller weights are rounding errors of coordinates, below the precision of f32; they become 0."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """How results along one dim are mixed from elements along it."""
+    """The parameters of the weights with which elements along one dim contribute to results."""
 
     mode: str
     coordinates: str
@@ -53,7 +53,7 @@ class Weights:
     def _places(
         self, size: int, wanted: int, scale: float, region: tuple[float, float]
     ) -> Array:
-        """Where results lie among the elements."""
+        """The coordinates of the results among the elements."""
         p, width = np.arange(wanted, dtype=np.float64), scale * size
         match self.coordinates:
             case "align_corners":
@@ -73,7 +73,7 @@ class Weights:
                 return (p + 0.5) / scale - 0.5
 
     def _taps(self, fraction: float, scale: float) -> tuple[Array, Array]:
-        """Steps from the element before a place, and their weights."""
+        """The offsets from the element before a coordinate, and their weights."""
         if self.mode == "nearest":
             upper = {"floor": fraction == 1, "ceil": True, "round_prefer_ceil": fraction >= 0.5}
             return np.arange(2), np.eye(2)[int(upper.get(self.nearest, fraction > 0.5))]
@@ -117,9 +117,9 @@ def resize_by_weights(
 
 
 def _mixed(n: Node, x: Value, axis: int, matrix: Array) -> Value:
-    """x times a matrix [wanted, size] along an axis: only the elements with a weight are read.
+    """x times a matrix [wanted, size] along an axis. Only elements with a weight are read.
 
-    A product with the whole matrix would make NaN of each infinity that has the weight 0.
+    A product with the whole matrix would turn each infinity of weight 0 into NaN.
     """
     most = max(1, int(np.count_nonzero(matrix, axis=1).max(initial=0)))
     places = np.argsort(matrix == 0, axis=1, kind="stable")[:, :most]  # those with a weight first

@@ -1,9 +1,10 @@
-"""Shapes, slices and pads that are only known at run time: computed there, then bound as sizes.
+"""Shapes, slices and pads that are known only at run time.
 
     Reshape(x, %shape)    ->    %resolved = 0 and -1 replaced;  strata.size _a, _b = %resolved
                                 strata.assume _a*_b == elements of x;  graph.reshape to [_a, _b]
 
-Elements that are known all the same stay what they are.
+They are computed as tensors, whose elements are bound as sizes. Elements that are known at compile
+time stay constants or size expressions.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ Elements = Sequence[Expr | Element]
 
 
 def elements(n: Node, value: Value, what: str, count: int | None = None) -> Elements:
-    """The elements of a list of integers. Where only a run knows how many, `count` is assumed.
+    """The elements of a list of integers.
 
-    Raises Fault where nothing tells how many there are.
+    If their number is known only at run time, it is assumed to be `count`. Raises Fault without a
+    `count`.
     """
     if t.is_float(value.element):
         raise Fault(f"its {what} are floats")
@@ -42,12 +44,13 @@ def elements(n: Node, value: Value, what: str, count: int | None = None) -> Elem
 
 
 def clamp(x: Value, low: Value, high: Value) -> Value:
+    """max(min(x, high), low) for low <= high."""
     return f.minimum(f.maximum(x, low), high)
 
 
 # ---------------------------------------------------------------------- reshape
 def reshape_at_run(n: Node, x: Value, shape: Value) -> list[Expr]:
-    """The new sizes, where some of `shape` are known only at run time."""
+    """The new sizes, if some elements of `shape` are known only at run time."""
     parts = elements(n, shape, "new sizes")
     wanted = [p if isinstance(p, Expr) else None for p in parts]
     open_ = [k for k, size in enumerate(wanted) if size is None]
@@ -65,13 +68,13 @@ def reshape_at_run(n: Node, x: Value, shape: Value) -> list[Expr]:
 
 
 def _kept(n: Node, x: Value, dim: int, size: Expr) -> Expr:
-    """A 0 denotes the existing size."""
+    """The size, or the existing size of the dim for 0, unless `allowzero` is set."""
     copies = size.constant == 0 and not n.flag("allowzero") and dim < x.rank
     return x.shape[dim] if copies else size
 
 
 def _resolved(n: Node, x: Value, wanted: Value) -> Value:
-    """The new sizes with 0 (the existing size) and -1 (the rest) resolved."""
+    """The new sizes, with 0 replaced by the existing size, and -1 by what remains."""
     zero, one, rest = (n.scalar(k, wanted) for k in (0, 1, -1))
     if not n.flag("allowzero"):
         count = wanted.type.count.constant or 0
@@ -87,7 +90,7 @@ def _resolved(n: Node, x: Value, wanted: Value) -> Value:
 def bounds_at_run(
     n: Node, size: Expr, start: Expr | Element, end: Expr | Element, step: int
 ) -> tuple[Expr, Expr]:
-    """First element and count of `start:end:step` of a dim, in onnxruntime's way."""
+    """First element and count of `start:end:step` of a dim, by onnxruntime's rules."""
     key = (size, start, end, step)
     if key not in n.build.frame.slices:
         first, count = _bounds(n, size, n.build.element(start), n.build.element(end), step)
@@ -121,7 +124,10 @@ def _from_front(position: Value, extent: Value) -> Value:
 
 # ---------------------------------------------------------------------- pad
 def signed_at_run(n: Node, value: Value, what: str) -> list[Expr]:
-    """Integers that may be negative: each is the difference of two sizes, one of which is 0."""
+    """Integers that may be negative.
+
+    One that is known only at run time is the difference of two sizes, one of which is 0.
+    """
     found: list[Expr] = []
     for part in elements(n, value, what):
         if isinstance(part, Expr):
@@ -136,7 +142,7 @@ def signed_at_run(n: Node, value: Value, what: str) -> list[Expr]:
 
 # ---------------------------------------------------------------------- expand
 def expand_at_run(n: Node, x: Value, shape: Value) -> Value:
-    """x broadcast to sizes; whether they, or those of x, are 1 is only known at run time."""
+    """x broadcast to a shape, if it is known only at run time which sizes of either are 1."""
     wanted = elements(n, shape, "sizes")
     rank = max(x.rank, len(wanted))
     x = x.reshape([*[1] * (rank - x.rank), *x.shape])
@@ -147,7 +153,8 @@ def expand_at_run(n: Node, x: Value, shape: Value) -> Value:
 
 
 def _expand_axis(n: Node, x: Value, axis: int, wanted: Expr | Element) -> Value:
-    """Places beyond the last of a dim of size 1 are that one."""
+    """Expand one axis. Indices beyond its end read its last entry, so a single entry is repeated.
+    """
     size = x.shape[axis]
     if wanted in (Expr.of(1), size):
         return x
@@ -156,13 +163,13 @@ def _expand_axis(n: Node, x: Value, axis: int, wanted: Expr | Element) -> Value:
     count = n.known_sizes(f.where(is_one, extent, target), "size")[0]
     places = n.range(count)
     last = n.of_size(size - 1)
-    n.build.assume((size - 1) * (size - count), "==", 0)  # it is 1, or what is wanted
+    n.build.assume((size - 1) * (size - count), "==", 0)  # the size is 1, or the wanted one
     return f.gather(x, f.minimum(places, last), axis=axis)
 
 
 # ---------------------------------------------------------------------- range
 def range_at_run(n: Node, start: Value, limit: Value, delta: Value) -> Value:
-    """start + k*delta for all k for which it stays before the limit."""
+    """start + k*delta for k = 0, 1, ..., as long as that is before the limit."""
     first, end, step = (v.reshape(()) for v in (start, limit, delta))
     count = (_float_count if t.is_float(start.element) else _integer_count)(n, first, end, step)
     [size] = n.known_sizes(count, "count")

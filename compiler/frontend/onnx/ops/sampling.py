@@ -1,6 +1,7 @@
-"""Operators that read x between its elements: GridSample, AffineGrid, RoiAlign, DeformConv.
+"""Operators that sample x at fractional coordinates: GridSample, AffineGrid, RoiAlign, DeformConv.
 
-Each computes coordinates, one tensor per spatial dim, and mixes the elements around them.
+Each computes coordinates, one tensor per spatial dim, and interpolates between the elements around
+them.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 
 Tap = tuple[Value, "Value | None"]
-"""An index as a float, and its weight; None for 1."""
+"""The index of an element, as a float, and the element's weight; None stands for the weight 1."""
 MOST_POINTS = 1 << 26
-"""Points whose coordinates a file may have computed while it is read."""
+"""The maximum number of points of a node. Their coordinates become a constant of the model."""
 
 
 # ---------------------------------------------------------------------- elements around coordinates
@@ -33,11 +34,12 @@ def around(
     x: Value, batch: Value, taps: Sequence[Sequence[Tap]],
     inside: Callable[[Value, int], tuple[Value, Value | None]],
 ) -> list[Value]:
-    """The weighted elements [r, q, c] of x [n, c, s...], one for each choice of a tap per dim.
+    """The weighted elements [r, q, c] of x [n, c, s...], one tensor for each combination of taps.
 
-    `batch` [r] is the item of x that is read, taps are [r, q]; `inside` gives an index that lies
-    in its dim, and where it counts (None: everywhere). Elsewhere the element is 0, not
-    multiplied by 0: neither an infinity at the clamped place nor one in the weight makes it NaN.
+    `batch` [r] is the item of x that each row reads, and taps are [r, q]. `inside` moves an index
+    into its dim, and says where the original index counts (None: everywhere). An element that does
+    not count is replaced by 0, not multiplied by 0: otherwise an infinity in the element at the
+    moved index, or in the weight, would give NaN.
     """
     moved = x.transpose([0, *range(2, x.rank), 1])
     shape = taps[0][0][0].shape
@@ -65,6 +67,7 @@ def _vectors(indices: Sequence[Value]) -> Value:
 
 
 def linear_taps(c: Value) -> list[Tap]:
+    """The two neighbours of each coordinate, with the weights of linear interpolation."""
     low = f.floor(c)
     high = c - low
     one = scalar(c.build, 1, c.element)
@@ -72,7 +75,7 @@ def linear_taps(c: Value) -> list[Tap]:
 
 
 def _cubic_taps(c: Value) -> list[Tap]:
-    """Keys' cubic with a = -0.75, at the four neighbours."""
+    """The four neighbours, with the weights of Keys' cubic interpolation, a = -0.75."""
     low = f.floor(c)
     fraction = c - low
     return [(low + step, _cubic(abs(fraction - step), step in (0, 1))) for step in (-1, 0, 1, 2)]
@@ -92,7 +95,7 @@ def clamped(x: Value, low: float, high: Value) -> Value:
 
 
 def size_of(n: Node, x: Value, dim: int, like: Value, less: float = 0.0) -> Value:
-    """A size of x, less something, as a number like `like`."""
+    """The size of a dim of x minus `less`, in the element type of `like`."""
     size = n.of_size(x.shape[dim]).cast(like.element)
     return size - less
 
@@ -103,7 +106,10 @@ _MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
 @onnx_op("GridSample")
 def grid_sample(n: Node, x: Value, grid: Value) -> Value:
-    """Coordinates from -1 to 1, the last spatial dim first."""
+    """Sample x at a grid [n, ..., rank] of coordinates from -1 to 1.
+
+    The coordinate of the last spatial dim is the first one.
+    """
     rank, mode = x.rank - 2, n.text("mode", "linear")
     mode, padding = _MODES.get(mode, mode), n.text("padding_mode", "zeros")
     taps = {"nearest": _nearest_taps, "linear": linear_taps, "cubic": _cubic_taps}.get(mode)
@@ -138,9 +144,10 @@ def _within(x: Value, low: float, high: Value) -> Value:
 
 
 def _pixel(n: Node, x: Value, c: Value, dim: int, padding: str, mode: str) -> Value:
-    """A coordinate from -1 to 1 as one in elements, brought inside where the padding says so.
+    """Convert coordinates from -1 to 1 to positions among the elements, with padding applied.
 
-    Mode cubic mixes elements around the place outside, as PyTorch does: each is brought inside.
+    In mode cubic, positions may stay outside of x: as in PyTorch, each of the four neighbours is
+    moved inside by itself.
     """
     c = c.reshape(c.shape[:2])
     wide = c if t.byte_width(c.element) > 2 else c.cast(t.f32)
@@ -156,13 +163,13 @@ def _pixel(n: Node, x: Value, c: Value, dim: int, padding: str, mode: str) -> Va
     if mode == "cubic":
         return pixel
     if padding == "border":
-        # Half an element outside, both neighbours are the one at the border.
+        # Half an element outside, both neighbours are the element at the border.
         return clamped(pixel, -0.5, size - half)
     return _reflected(n, x, pixel, dim) if padding == "reflection" else pixel
 
 
 def _reflected(n: Node, x: Value, c: Value, dim: int) -> Value:
-    """Reflected at both borders, as often as it takes to get between them."""
+    """Reflect coordinates at both borders until they lie between them."""
     corners = n.flag("align_corners")
     low = 0.0 if corners else -0.5
     span = size_of(n, x, dim, c, 1.0 if corners else 0.0)
@@ -177,7 +184,10 @@ def _reflected(n: Node, x: Value, c: Value, dim: int) -> Value:
 
 @onnx_op("AffineGrid")
 def affine_grid(n: Node, theta: Value, size: Value) -> Value:
-    """theta times (x, y, (z,) 1) of the centers or, with align_corners, corners of all elements."""
+    """theta times (x, y, 1), or (x, y, z, 1), of the centers of all elements.
+
+    With align_corners, the first and the last element along each dim are at -1 and 1.
+    """
     sizes = n.known_ints(size, "size")[2:]
     _require_few(prod(sizes))
     axes = [_centers(s, n.flag("align_corners")) for s in sizes]
@@ -188,13 +198,14 @@ def affine_grid(n: Node, theta: Value, size: Value) -> Value:
 
 
 def _centers(size: int, corners: bool) -> np.ndarray:
+    """The coordinates of the elements along one dim, from -1 to 1."""
     if corners:
         return np.linspace(-1.0, 1.0, size) if size > 1 else np.array([-1.0])
     return (2 * np.arange(size) + 1) / size - 1
 
 
 def _require_few(points: int) -> None:
-    """A file may ask for any number of points, which become a constant of the model."""
+    """Raise Fault if there are more points than a node may have."""
     if not 0 <= points <= MOST_POINTS:
         raise Fault(f"{points} points to sample at are more than the {MOST_POINTS} that one node "
                     "may have", "see its sizes: the file may be damaged")
@@ -203,7 +214,7 @@ def _require_few(points: int) -> None:
 # ---------------------------------------------------------------------- RoiAlign
 @onnx_op("RoiAlign")
 def roi_align(n: Node, x: Value, rois: Value, items: Value) -> Value:
-    """The mean or maximum of samples in each bin of each region."""
+    """The mean or maximum of the samples in each bin of each region: [r, c, height, width]."""
     default = "half_pixel" if n.version >= 16 else "output_half_pixel"
     centered = n.text("coordinate_transformation_mode", default) == "half_pixel"
     count, bins = n.integer("sampling_ratio"), [n.integer(f"output_{d}", 1)
@@ -233,7 +244,7 @@ def roi_align(n: Node, x: Value, rois: Value, items: Value) -> Value:
 def _samples(
     n: Node, start: Value, end: Value, bins: int, count: int, centered: bool
 ) -> Value:
-    """The coordinates along one dim: `count` in each of the bins, [r, bins*count]."""
+    """The coordinates along one dim, [r, bins*count]: `count` per bin."""
     length = end - start
     if not centered:
         length = f.maximum(length, 1)
@@ -243,7 +254,7 @@ def _samples(
 
 
 def _roi_values(n: Node, x: Value, items: Value, grid: Sequence[Value]) -> list[Value]:
-    """The weighted neighbours; 0 where a sample lies more than 1 outside of x."""
+    """The weighted neighbours of each sample; 0 if the sample lies more than 1 outside of x."""
     counts = [_within(c, -1.0, size_of(n, x, dim + 2, c)) for dim, c in enumerate(grid)]
     taps = [linear_taps(clamped(c, 0.0, size_of(n, x, dim + 2, c, 1.0)))
             for dim, c in enumerate(grid)]
@@ -259,7 +270,9 @@ def _roi_values(n: Node, x: Value, items: Value, grid: Sequence[Value]) -> list[
 def deform_conv(
     n: Node, x: Value, w: Value, offset: Value, b: Value | None = None, mask: Value | None = None
 ) -> Value:
-    """A convolution whose kernel positions are moved by offsets; x is 0 outside."""
+    """A convolution whose kernel positions are displaced by offsets. Outside of its borders, x is
+    0.
+    """
     kernel = n.known_ints(n.of_sizes(w.shape[2:]), "filter sizes")
     rank, taps, groups = len(kernel), prod(kernel), n.integer("offset_group", 1)
     places = offset.shape[2:]
@@ -284,7 +297,7 @@ def deform_conv(
 def _moved_line(
     n: Node, moved: Value, dim: int, kernel: Sequence[int], places: Sequence[Expr]
 ) -> Value:
-    """The coordinates along one dim: [batch * groups, taps, places]."""
+    """The sampling coordinates along one dim: [batch * groups, taps, positions]."""
     rank = len(kernel)
     strides, dilations = n.ints("strides", [1] * rank), n.ints("dilations", [1] * rank)
     low = n.ints("pads", [0] * (2 * rank))[dim]
@@ -300,7 +313,7 @@ def _moved_line(
 def _multiplied(
     n: Node, columns: Value, w: Value, b: Value | None, places: Sequence[Expr]
 ) -> Value:
-    """Columns [n, c, taps, places] times filters, per group."""
+    """The matrix product of the filters and the columns [n, c, taps, positions], per group."""
     group, (batch, channels, taps, count) = n.integer("group", 1), columns.shape
     inner = channels // group * taps
     parts = columns.reshape([batch, group, inner, count])

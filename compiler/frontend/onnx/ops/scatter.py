@@ -1,4 +1,4 @@
-"""Operators that put elements at places that indices give."""
+"""Operators that write elements at indices."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def scatter_nd(n: Node, x: Value, indices: Value, updates: Value) -> Value:
 
 @onnx_op("TensorScatter")
 def tensor_scatter(n: Node, past: Value, update: Value, starts: Value | None = None) -> Value:
-    """A cache with new entries from starts[batch] on: every place takes its entry, if it has one.
+    """A cache with new entries from index starts[batch] on.
 
-    Mode circular continues at the beginning after the end.
+    Each position of the cache reads its new entry, if there is one. Mode circular wraps around at
+    the end.
     """
     axis = n.axis(n.integer("axis", -2), past.rank)
     offset, size = n.positions(past, axis), past.shape[axis]
@@ -53,8 +54,9 @@ def tensor_scatter(n: Node, past: Value, update: Value, starts: Value | None = N
 
 @onnx_op("MaxUnpool")
 def max_unpool(n: Node, x: Value, indices: Value, shape: Value | None = None) -> Value:
-    """Zeros, with x at the places that MaxPool counted in its input; padded with zeros at the end
-    for `shape`.
+    """Zeros, with the elements of x at the indices that MaxPool returned.
+
+    If `shape` is given, the result is padded with zeros at the end.
     """
     rank = x.rank - 2
     kernel, strides = n.ints("kernel_shape"), n.ints("strides", [1] * rank)

@@ -44,7 +44,7 @@ def _sequence(value: AnyValue) -> Sequence:
     return value
 
 
-# ---------------------------------------------------------------------- making
+# ---------------------------------------------------------------------- construction
 @onnx_op("SequenceEmpty", since=11)
 def sequence_empty(n: Node) -> Items:
     return Items(n.element("dtype", t.f32), ())
@@ -90,7 +90,7 @@ def sequence_erase(n: Node, given: AnyValue, position: Value | None = None) -> S
 
 
 def _known_place(sequence: Sequence, position: AnyValue | None, room: int) -> int | None:
-    """Where to insert (room 1) or erase (room 0), if that is known; by default at the end."""
+    """Where to insert (room 1) or erase (room 0), if it is known. By default that is the end."""
     if not isinstance(position, Value | None):
         raise Fault("its position is a sequence instead of a number")
     if not isinstance(sequence, Items):
@@ -106,9 +106,9 @@ def _known_place(sequence: Sequence, position: AnyValue | None, room: int) -> in
     return None if place is None else place + count if place < 0 else place
 
 
-# ---------------------------------------------------------------------- sequences of a run
+# ---------------------------------------------------------------------- sequences of unknown length
 def _place(n: Node, run: Run, position: Value | None, room: int = 0) -> Expr:
-    """A position as a size, counted from the front; `room`: 1 where one may be at the end."""
+    """A position as a size, counted from the front. `room`: 1 if it may be the end."""
     if position is None:
         return run.length - 1
     n.require(-run.length, position, run.length + room)
@@ -122,14 +122,14 @@ def _place(n: Node, run: Run, position: Value | None, room: int = 0) -> Expr:
 
 
 def _start(n: Node, run: Run, place: Expr) -> Expr:
-    """The number of elements of `data` before a tensor, or before the end."""
+    """The offset in `data` of the tensor at a position, or the end of `data`."""
     sizes = run.shapes.part(0, 0, place)
     counts = n(ReduceProdOp, sizes, axes=[1], keepdims=False)
     return n.known_sizes(f.reduce_sum(counts, axes=[0]), "start")[0]
 
 
 def _around(n: Node, run: Run, place: Expr, gone: int) -> tuple[Run, Run]:
-    """The tensors before a position and those after it, without `gone` tensors there."""
+    """The tensors before a position, and those after the `gone` tensors that start there."""
     start, end = _start(n, run, place), _start(n, run, place + gone)
     total = run.data.shape[0]
     before = Run(run.data.part(0, 0, start), run.shapes.part(0, 0, place))
@@ -154,7 +154,7 @@ def _tensor(n: Node, run: Run, place: Expr) -> Value:
     return run.data.part(0, start, product(sizes)).reshape(sizes)
 
 
-# ---------------------------------------------------------------------- asking
+# ---------------------------------------------------------------------- elements and length
 @onnx_op("SequenceAt", since=11, structured=True)
 def sequence_at(n: Node, given: AnyValue, position: Value) -> Value:
     sequence = _sequence(given)
@@ -219,7 +219,7 @@ def _as_shape(n: Node, data: Value, sizes: list[Expr]) -> Value:
 
 # ---------------------------------------------------------------------- splitting
 MAX_PIECES = 4096
-"""The pieces of a longer dim are left to the run."""
+"""The maximum size of an axis that is split at compile time. Longer ones are split by a loop."""
 
 
 @onnx_op("SplitToSequence", since=11)
@@ -250,13 +250,13 @@ def _pieces(x: Value, axis: int, parts: list[Expr], single: bool) -> Items:
 
 
 def _piece(x: Value, axis: int, start: Expr, size: Expr, single: bool) -> Value:
-    """A part of an axis; a single entry may lose the axis."""
+    """A part of an axis. With `single`, the axis, of one entry, is removed."""
     piece = x.part(axis, start, size)
     return piece.reshape([*x.shape[:axis], *x.shape[axis + 1:]]) if single else piece
 
 
 def _split_at_run(n: Node, x: Value, axis: int, each: Expr, single: bool) -> Sequence:
-    """Pieces of an axis, whose number is only known at run time."""
+    """Pieces of an axis, whose number is known only at run time."""
     size = x.shape[axis]
     [count] = n.known_sizes(n.of_sizes([size.ceildiv(each)]), "count")
     empty = at_run(n.build, Items(x.element, ()), x.rank - single)
@@ -275,9 +275,9 @@ def _split_at_run(n: Node, x: Value, axis: int, each: Expr, single: bool) -> Seq
 # ---------------------------------------------------------------------- map
 @onnx_op("SequenceMap", since=17, structured=True)
 def sequence_map(n: Node, given: AnyValue, *others: AnyValue) -> list[AnyValue]:
-    """The body's results on the tensors of sequences at equal places, as sequences again.
+    """Call the body for each position of the sequences, and collect its results in sequences.
 
-    Inputs that are tensors go to every call.
+    Inputs that are tensors are passed to every call.
     """
     sequence = _sequence(given)
     inputs = [sequence, *others]
@@ -301,7 +301,10 @@ def _plain(value: AnyValue) -> Value:
 
 
 def _map_at_run(n: Node, count: Expr, inputs: Iterable[AnyValue]) -> list[AnyValue]:
-    """A loop whose results grow; of what rank they are, a first look at the body tells."""
+    """A loop that appends to its results.
+
+    The body is first built once on trial, to find the element types and ranks of the results.
+    """
     def call(step: Expr) -> list[Value]:
         return n.run_tensors("body", "body", [
             _tensor(n, v, step) if isinstance(v, Run) else _plain(v) for v in inputs])
@@ -324,7 +327,7 @@ def _map_at_run(n: Node, count: Expr, inputs: Iterable[AnyValue]) -> list[AnyVal
 # ---------------------------------------------------------------------- optionals
 @onnx_op("Optional", since=15, structured=True)
 def optional(n: Node, value: AnyValue | None = None) -> Optional:
-    """With a value, that; without one, nothing of the type that the attribute names."""
+    """An optional with the value, or an empty one of the type in the attribute."""
     there = n.constant(np.array(value is not None))
     if isinstance(value, Optional | Texts):
         kind = "strings" if isinstance(value, Texts) else "an optional"
@@ -333,7 +336,7 @@ def optional(n: Node, value: AnyValue | None = None) -> Optional:
 
 
 def _absent(n: Node) -> Items | None:
-    """An empty sequence denotes a missing sequence."""
+    """The contents of an empty optional: an empty sequence for a sequence type, else None."""
     found = n.attributes.get("type")
     if found is None or found.type != AttributeProto.TYPE_PROTO:
         raise Fault("neither a value nor a type is given")
@@ -347,7 +350,7 @@ def _absent(n: Node) -> Items | None:
 
 @onnx_op("OptionalHasElement", since=15, structured=True)
 def optional_has_element(n: Node, value: AnyValue | None = None) -> Value:
-    """A tensor or a sequence is there, what is left out is not."""
+    """Whether an optional holds a value. Tensors and sequences do, a missing input does not."""
     return value.present if isinstance(value, Optional) else n.constant(np.array(value is not None))
 
 
@@ -358,7 +361,7 @@ def optional_get_element(n: Node, value: AnyValue) -> AnyValue:
     there = known_truth(value.present)
     if there is False or value.content is None:
         raise Fault("its optional is empty")
-    if there is None:  # a run checks it
+    if there is None:  # checked at run time
         [present] = n.known_sizes(value.present.cast(t.i64), "present")
         n.build.assume(present, "==", 1)
     return value.content

@@ -1,4 +1,4 @@
-"""Operators that move elements or tell of shapes."""
+"""Operators that reshape or move elements, and operators that return shapes."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ def _copied(x: Value, dim: int) -> Expr:
 
 
 def _complete(x: Value, wanted: Sequence[Expr]) -> list[Expr]:
-    """The sizes, with what is left over for the one that is -1."""
+    """The sizes, with -1 replaced by what remains of the number of elements."""
     open_ = [k for k, s in enumerate(wanted) if s.constant == -1]
     if not open_:
         return list(wanted)
     known = product(s for k, s in enumerate(wanted) if k != open_[0])
     if len(open_) > 1 or known.constant == 0:
-        raise Fault(f"the new sizes {format_sizes(wanted)} leave more than one open")
+        raise Fault(f"the new sizes {format_sizes(wanted)} do not determine the size -1: there "
+                    "may be only one, and no other size may be 0")
     rest, remainder = x.type.count // known, x.type.count % known
     if remainder.constant:
         raise Fault(f"the new sizes {format_sizes(wanted)} do not divide the {x.type.count} "
@@ -69,7 +70,7 @@ def squeeze(n: Node, x: Value, axes: Value | None = None) -> Value:
     if given is None:
         gone = {k for k, s in enumerate(x.shape) if s.constant == 1}
         for size in [s for s in x.shape if s.constant is None]:
-            n.build.assume(1, "<=", (size - 1) * (size - 1))  # a dim of 1 would have to go
+            n.build.assume(1, "<=", (size - 1) * (size - 1))  # a dim of size 1 would be removed
     else:
         gone = {n.axis(a, x.rank) for a in given}
     for k in sorted(gone):
@@ -96,7 +97,7 @@ def transpose(n: Node, x: Value) -> Value:
 
 @onnx_op("DepthToSpace")
 def depth_to_space(n: Node, x: Value) -> Value:
-    """DCR: depth is (block, block, c); CRD: (c, block, block)."""
+    """Mode DCR splits the depth into (block, block, c), mode CRD into (c, block, block)."""
     block, (batch, depth, height, width) = _block(n, x)
     inner = depth // (block * block)
     if n.text("mode", "DCR") == "CRD":
@@ -122,8 +123,8 @@ def _block(n: Node, x: Value) -> tuple[int, tuple[Expr, ...]]:
     """The block size, and the four dims that the input must have."""
     block = n.integer("blocksize")
     if block < 1 or x.rank != 4:
-        raise Fault(f"blocks of {block} of {x.type.short}: the size must be positive, and the "
-                    "input have 4 dims")
+        raise Fault(f"blocksize is {block} and the input {x.type.short}; blocksize must be "
+                    "positive, and the input must have 4 dims")
     return block, x.shape
 
 
@@ -136,7 +137,7 @@ def concat(n: Node, x: Value, *others: Value) -> Value:
 
 @onnx_op("Expand")
 def expand(n: Node, x: Value, shape: Value) -> Value:
-    """Broadcasting of both ways: a 1 in the shape leaves the input's size."""
+    """Bidirectional broadcasting: where the shape is 1, the size of the input is kept."""
     if shape.expressions is None:
         return expand_at_run(n, x, shape)
     wanted = n.known_sizes(shape, "sizes")

@@ -1,6 +1,7 @@
-"""Fourier transforms, as products with matrices of sines and cosines, and what goes with them.
+"""Fourier transforms, as products with matrices of sines and cosines, and mel filters.
 
-A transform of length n costs n*n operations: fine for the frames of audio models, slow beyond.
+A transform of length n takes n*n multiplications. That is fast enough for the frames of audio
+models, but slow for much longer transforms.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dialects.strata import types as t
 from dialects.strata.types import Array
 
 MAX_POINTS = 4096
-"""Matrices of longer transforms would take hundreds of megabytes."""
+"""The maximum length: the matrices of longer transforms would take hundreds of megabytes."""
 
 
 @onnx_op("DFT")
@@ -32,7 +33,7 @@ def dft(n: Node, x: Value, length: Value | None = None, axis: Value | None = Non
 
 
 def _dft(n: Node, x: Value, length: Value | None, given: int) -> Value:
-    """x [..., 1 or 2]: the last dim holds real and imaginary parts."""
+    """The transform of x [..., 1 or 2], whose last dim holds real and imaginary parts."""
     axis = n.axis(given, x.rank)
     if axis == x.rank - 1:
         raise Fault("the last dim holds the parts of complex numbers; it cannot be transformed")
@@ -46,7 +47,11 @@ def _dft(n: Node, x: Value, length: Value | None, given: int) -> Value:
 def transform(
     n: Node, x: Value, axis: int, points: int, inverse: bool, onesided: bool
 ) -> Value:
-    """Multiply x, whose last dim are the parts, by a matrix of sines and cosines along an axis."""
+    """Multiply x by a matrix of sines and cosines along an axis.
+
+    The last dim of x and of the result holds real and imaginary parts. `points`: the length of the
+    transform.
+    """
     [size] = n.known_ints(n.of_sizes([x.shape[axis]]), "sizes")
     used = min(size, points // 2 + 1 if inverse and onesided else points)
     x = x.part(axis, 0, used)
@@ -60,17 +65,18 @@ def transform(
 def _product(
     n: Node, x: Value, points: int, inverse: bool, onesided: bool, window: Value | None = None
 ) -> Value:
-    """Transform x [..., size, parts], weighed by a window, along the last dim but one."""
+    """Transform x [..., size, parts], weighted by a window, along the last dim but one."""
     if points > MAX_POINTS:
-        raise Fault(f"a transform of {points} points is not supported; {MAX_POINTS} are the most")
+        raise Fault(f"a transform of {points} points is not supported; there may be "
+                    f"{MAX_POINTS} at most")
     size, parts = n.known_ints(n.of_sizes(x.shape[-2:]), "sizes")
     matrix = _matrix(points, inverse, onesided)[:size, :parts].astype(x.type.dtype)
     if (size, parts) != matrix.shape[:2]:
-        raise Fault(f"{size} numbers of {parts} parts are no input of a transform of {points} "
-                    "points: they must be as many at most, of 1 or 2 parts")
+        raise Fault(f"a transform of {points} points takes at most that many numbers, of 1 or 2 "
+                    f"parts each, not {size} of {parts}")
     results, bins = matrix.shape[2:]
     weights = n.constant(matrix.reshape(size * parts, results * bins))
-    if window is not None:  # weighing the matrix is less work than weighing all frames
+    if window is not None:  # weighting the matrix is less work than weighting all frames
         each = window.cast(x.element).reshape([size, 1]).broadcast(x.shape[-2:])
         weights = weights * each.reshape([size * parts, 1])
     outer = list(x.shape[:-2])
@@ -107,9 +113,10 @@ def _matrices(points: int, inverse: bool, onesided: bool) -> Sequence[Sequence[A
 def stft(
     n: Node, x: Value, step: Value, window: Value | None = None, length: Value | None = None
 ) -> Value:
-    """Transforms of frames of x [n, samples, 1 or 2], `step` apart: [n, frames, bins, 2].
+    """Transforms of frames of x [n, samples, 1 or 2]: [n, frames, bins, 2].
 
-    Real x may lack its last dim, as some exporters write it.
+    A frame starts every `step` samples. A real x may lack its last dim, since some exporters omit
+    it.
     """
     if x.rank == 2:
         x = x.reshape([*x.shape, 1])
@@ -127,7 +134,7 @@ def stft(
 def mel_weight_matrix(
     n: Node, bins: Value, length: Value, rate: Value, low: Value, high: Value
 ) -> Value:
-    """Triangles that weigh a spectrum's bins, evenly spaced in mel."""
+    """Triangular filters over the bins of a spectrum, evenly spaced on the mel scale."""
     counts = [n.known_ints(v, "sizes")[0] for v in (bins, length, rate)]
     edges = [float(n.known_numbers(v, "edges").reshape(-1)[0]) for v in (low, high)]
     matrix = _mel_weights(*counts, *edges)
@@ -135,7 +142,10 @@ def mel_weight_matrix(
 
 
 def _mel_weights(bins: int, length: int, rate: int, low: float, high: float) -> Array:
-    """By ONNX's formula, whose steps are one part in bins + 2 of the range."""
+    """The weights [length // 2 + 1, bins], by ONNX's formula.
+
+    It divides the range of frequencies into bins + 2 steps.
+    """
     first, last = (2595 * np.log10(1 + edge / 700) for edge in (low, high))
     mels = np.arange(bins + 2) * ((last - first) / (bins + 2)) + first
     hertz = 700 * (10 ** (mels / 2595) - 1)

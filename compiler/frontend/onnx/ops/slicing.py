@@ -60,7 +60,7 @@ def _slice(
 def take(
     n: Node, x: Value, starts: Sequence[Expr], sizes: Sequence[Expr], steps: Sequence[int]
 ) -> Value:
-    """A slice; x itself where it is all of it."""
+    """A slice of x; x itself if the slice is all of it."""
     if x.shape == tuple(sizes) and all(s == 1 for s in steps):
         return x
     return n(SliceOp, x, starts=list(starts), sizes=list(sizes), steps=list(steps))
@@ -72,9 +72,9 @@ def entry(x: Value, position: Size) -> Value:
 
 
 def entry_of_turn(n: Node, x: Value, position: Size) -> Value:
-    """The entry that a turn of a loop over the first dim takes.
+    """The entry of the first dim that an iteration of a loop over it reads.
 
-    Where the dim is 0 there is no turn, and zeros stand for it in the types.
+    If the size of the dim is 0, there are no iterations, and zeros have the type of the entry.
     """
     if x.shape[0].constant == 0:
         return n.scalar(0, x).broadcast(x.shape[1:])
@@ -82,7 +82,7 @@ def entry_of_turn(n: Node, x: Value, position: Size) -> Value:
 
 
 def reversed_(n: Node, x: Value) -> Value:
-    """x with its first dim backwards."""
+    """x with its first dim reversed."""
     first = [x.shape[0] - 1, *[Expr.of(0)] * (x.rank - 1)]
     return take(n, x, first, x.shape, [-1, *[1] * (x.rank - 1)])
 
@@ -111,9 +111,9 @@ def split(n: Node, x: Value, sizes: Value | None = None) -> list[Value]:
 
 
 def _equal_parts(size: Expr, count: int) -> list[Expr]:
-    """Parts of equal size, the last one smaller when the size does not divide."""
+    """Parts of equal size. The last one is smaller if the count does not divide the size."""
     if count < 1:
-        raise Fault(f"{count} outputs are asked for")
+        raise Fault(f"num_outputs is {count}; it must be at least 1")
     part = size.ceildiv(count)
     return [part] * (count - 1) + [size - part * (count - 1)]
 
@@ -170,12 +170,12 @@ def _grow(
 
 
 def _number(array: Array) -> float:
-    """The only element; an integer stays one, and exact."""
+    """The only element as a Python number. An integer stays an integer, and exact."""
     return array.item() if array.dtype.kind in "biu" else float(array)
 
 
 def _grow_axis(x: Value, axis: int, low: Expr, high: Expr, fill: Value) -> Value:
-    """Padding with a value that is only known at run time."""
+    """Pad one axis with a value that is known only at run time."""
     def border(size: Expr) -> list[Value]:
         shape = [size if k == axis else s for k, s in enumerate(x.shape)]
         return [] if size.constant == 0 else [fill.broadcast(shape)]

@@ -1,8 +1,8 @@
-"""NonMaxSuppression: of overlapping boxes the one with the highest score is kept.
+"""NonMaxSuppression: of overlapping boxes, only the one with the highest score is kept.
 
-All batches and classes go through one loop over the boxes in the order of their scores. Each box
-that is kept removes those after it that it overlaps too much. What is kept in the end is found as
-NonZero finds it.
+One loop visits the boxes of all batches and classes in descending order of their scores. Each box
+that is kept removes the later ones that overlap it too much. The indices of the boxes that remain
+are found as in NonZero.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def non_max_suppression(
     n: Node, boxes: Value, scores: Value, most: Value | None = None, overlap: Value | None = None,
     threshold: Value | None = None,
 ) -> Value:
-    """Rows of (batch, class, box): [kept, 3]."""
+    """The indices (batch, class, box) of the boxes that are kept: i64[kept, 3]."""
     size = scores.shape[2]
     ranked, order = n.build.results(TopKOp, scores, axis=2, k=size, largest=True)
     corners = _corners(n, _ranked_boxes(boxes, order))
@@ -58,7 +58,7 @@ def _ranked_boxes(boxes: Value, order: Value) -> Value:
 
 
 def _corners(n: Node, boxes: Value) -> Corners:
-    """Given are two opposite corners, (y, x) each, or the center and (width, height)."""
+    """The corners of boxes that have two opposite corners (y, x), or a center, width and height."""
     a, b, c, d = (boxes.part(3, k, 1).reshape(boxes.shape[:3]) for k in range(4))
     if n.flag("center_point_box"):
         half = n.scalar(0.5, a)
@@ -68,7 +68,7 @@ def _corners(n: Node, boxes: Value) -> Corners:
 
 
 def _suppress(n: Node, boxes: Corners, alive: Value, limit: Value, room: Value) -> Value:
-    """Which boxes are kept, at most `room` of each class; they stand in the order of scores."""
+    """Which boxes are kept, at most `room` of each class. The boxes are sorted by their scores."""
     batch, classes, size = alive.shape
     places = n.range(size)
     none = n.constant(np.array(0)).broadcast([batch, classes, 1])
@@ -87,7 +87,7 @@ def _suppress(n: Node, boxes: Corners, alive: Value, limit: Value, room: Value) 
 
 
 def _overlap(n: Node, boxes: Corners, step: Expr) -> Value:
-    """Intersection over union of one box with all; 0 where they do not meet."""
+    """Intersection over union of one box with all boxes; 0 if they do not intersect."""
     one = Corners(*(v.part(2, step, 1) for v in (boxes.low_y, boxes.low_x, boxes.high_y,
                                                  boxes.high_x)))
     zero = n.scalar(0, boxes.low_y)
