@@ -75,7 +75,7 @@ class ImportOptions:
 
     `shapes`: input name -> its sizes, an integer or a size name each (`--shape x=1x3x224x224`).
     `dims`: size name -> value (`--dim batch=8`). `constants`: input name -> its contents, for
-    inputs that shall be constants of the model. `plugins`: modules with importers of operators, or
+    inputs that become constants of the model. `plugins`: modules with importers of operators, or
     that are frontends.
     """
 
@@ -181,7 +181,7 @@ def model_of(model: object) -> str | MemoryModel:
         found = frontend.in_memory(model) if hasattr(frontend, "in_memory") else None
         if found is not None:
             return found
-    raise TypeError(f"{type(model).__name__} is no model: give a path, a MemoryModel, an "
+    raise TypeError(f"{type(model).__name__} is not a model: give a path, a MemoryModel, an "
                     "onnx.ModelProto, or an ExportedProgram of torch.export")
 
 

@@ -114,7 +114,7 @@ def test_pickled_weights_are_not_executed(saved: tuple[Small, Path], tmp_path: P
             return json.dumps(config).encode()
         return pickled(Bomb(trace)) if "/weights/weight_" in name else data
 
-    with pytest.raises(StrataError, match="pickled, and more than a tensor"):
+    with pytest.raises(StrataError, match="pickled, and is not a plain tensor"):
         compiler.compile(rewrite(saved[1], change), target="reference")
     assert not trace.exists()
 
@@ -132,7 +132,7 @@ def test_pickled_objects_are_refused(saved: tuple[Small, Path], tmp_path: Path) 
     path = rewrite(saved[1], change)
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("small/data/constants/opaque_obj_0", pickle.dumps(Bomb(trace)))
-    with pytest.raises(StrataError, match="only unpickling"):
+    with pytest.raises(StrataError, match="unpickling may run code"):
         compiler.compile(path, target="reference")
     assert not trace.exists()
 
@@ -151,7 +151,7 @@ CODE = "__import__('os').system('touch trace')"
 ])
 def test_operators_are_from_a_list(saved: tuple[Small, Path], target: object) -> None:
     path = change_model(saved[1], lambda p: first_node(p).update(target=target))
-    with pytest.raises(StrataError, match=r"is not one that is read|is no plain name"):
+    with pytest.raises(StrataError, match=r"is not allowed|may only have letters"):
         compiler.compile(path, target="reference")
 
 
@@ -164,7 +164,7 @@ def test_sizes_are_not_evaluated(saved: tuple[Small, Path], size: str) -> None:
         values = program["graph_module"]["graph"]["tensor_values"]
         values["x"]["sizes"][0] = {"as_expr": {"expr_str": size, "hint": {"as_int": 2}}}
 
-    with pytest.raises(StrataError, match="is no arithmetic"):
+    with pytest.raises(StrataError, match="is not arithmetic"):
         compiler.compile(change_model(saved[1], change), target="reference")
 
 
@@ -173,7 +173,7 @@ def test_names_are_not_source(saved: tuple[Small, Path]) -> None:
         graph = program["graph_module"]["graph"]
         graph["inputs"][-1]["as_tensor"]["name"] = f"x={CODE}"
 
-    with pytest.raises(StrataError, match="is no plain name"):
+    with pytest.raises(StrataError, match="may only have letters"):
         compiler.compile(change_model(saved[1], change), target="reference")
 
 

@@ -1,22 +1,22 @@
 """The PyTorch frontend: `torch.export` programs in memory and as `.pt2`, and `file.py:function`.
 
     load.py       from a MODEL to an ExportedProgram
-    capture.py    a program beside its module, as PyTorch itself calls it
+    capture.py    a program together with the module that PyTorch itself runs
     archive.py    reads `.pt2` files; executes nothing that is in them
     checks.py     what the graph of a `.pt2` file may contain
-    decompose.py  Core ATen, with the operators that are imported as they are kept whole
+    decompose.py  decomposes a program to Core ATen, except for operators with an importer
     importer.py   the walk over a program's nodes
-    inputs.py     a program's inputs: arguments, weights, constants; the sizes that they name
+    inputs.py     a program's inputs: arguments, weights, constants, and the sizes of their dims
     sizes.py      PyTorch's symbolic integers as size expressions
     tensors.py    PyTorch's element types and tensors as ours
-    node.py       what an operator's importer sees of its node
-    promotion.py  which element type an operator computes in
+    node.py       the view of a node that an operator's importer gets
+    promotion.py  the element type in which an operator computes
     ops/          one small function per operator, a file per family
 
-To support an operator, write its function in `ops/`; nothing else needs to change. Graph operations
-are built by what all frontends share, the modules beside this folder.
+To support an operator, write its function in `ops/`; nothing else needs to change. The modules that
+all frontends share, beside this folder, build the graph operations.
 
-torch is imported by the functions here, never with the module.
+The functions of this module import torch when they are called; importing the module does not.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ARCHIVE_SUFFIX = ".pt2"
 
 
 def accepts(model: str) -> bool:
-    """True for names that end in `.pt2`, and for `file.py:function`."""
+    """Whether a name ends in `.pt2`, or has the form `file.py:function`."""
     return model.lower().endswith(ARCHIVE_SUFFIX) or bool(re.search(r"\.py:\w+$", model))
 
 
@@ -80,7 +80,8 @@ def program_name(program: Any) -> str:
 
 
 def operators() -> list[str]:
-    """The supported operators. Those that PyTorch decomposes into these are supported, too."""
+    """The supported operators, sorted. Operators that PyTorch decomposes into these work as well.
+    """
     from compiler.frontend.torch.ops import importers
 
     return sorted(importers())

@@ -29,7 +29,7 @@ from dialects.strata.mapped import READ_WHOLE
 from dialects.strata.types import Array
 
 _LOCAL_HEADER = 30
-"""Bytes of a zip entry's header before its name; two lengths stand at its end."""
+"""The number of bytes of a zip entry's header before its name. Two lengths end it."""
 _BAD_FILE = (*FILE_ERRORS, KeyError, TypeError, AttributeError, RecursionError)
 
 
@@ -89,7 +89,7 @@ def _deserialize(
 
 @dataclass
 class Archive:
-    """The entries of one archive. `root`: the folder that all of them are in."""
+    """The entries of an archive. `root`: the folder in the archive that contains them all."""
 
     name: str
     whole: Array
@@ -98,7 +98,9 @@ class Archive:
 
     @staticmethod
     def open(name: str, whole: Array) -> Archive:
-        """Raises BadZipFile, or StrataError for an archive of another kind."""
+        """Open an archive. Raises BadZipFile, or StrataError if torch.export.save has not written
+        it.
+        """
         with _file_of(whole) as stream, zipfile.ZipFile(stream) as file:
             entries = {i.filename: i for i in file.infolist()}
         root = next((n.removesuffix("archive_format") for n in entries
@@ -109,14 +111,14 @@ class Archive:
         return Archive(name, whole, entries, root)
 
     def model_file(self) -> str:
-        """The entry of the only program. Raises StrataError when there are more."""
+        """The entry of the only program. Raises StrataError if there is not exactly one."""
         found = [n for n in self.entries if n.startswith(f"{self.root}models/")]
         if len(found) != 1:
             raise StrataError(f"{self.name} holds {len(found)} programs; there must be one")
         return found[0].removeprefix(self.root)
 
     def data(self, entry: str) -> Array:
-        """The bytes of an entry, which lie uncompressed in the file. Raises BadZipFile."""
+        """The bytes of an entry, which are stored without compression. Raises BadZipFile."""
         info = self.entries[self.root + entry]
         if info.compress_type != zipfile.ZIP_STORED:
             raise zipfile.BadZipFile(f"{entry} is compressed")
@@ -144,7 +146,7 @@ class Archive:
         path, shape = str(meta["path_name"]), meta.get("tensor_meta")
         if not path.startswith(("weight_", "tensor_")):
             raise StrataError(f"{self.name} is not a program that can be read safely", [Problem(
-                f"'{name}' is an object that only unpickling would make")])
+                f"'{name}' is a pickled object, and unpickling may run code")])
         if meta.get("use_pickle") or shape is None:
             tensor = self._unpickled(name, self.bytes(folder + path))
         else:
@@ -152,14 +154,14 @@ class Archive:
         return torch.nn.Parameter(tensor, False) if meta.get("is_param") else tensor
 
     def _unpickled(self, name: str, data: bytes) -> Any:
-        """A tensor that the restricted unpickler makes. Raises StrataError for anything else."""
+        """A tensor that the restricted unpickler creates. Raises StrataError for other objects."""
         torch = torch_module()
         try:
             found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, *_BAD_FILE) as error:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise StrataError(f"{self.name} is not a program that can be read safely", [Problem(
-                f"weight '{name}' is pickled, and more than a tensor: {first}",
+                f"weight '{name}' is pickled, and is not a plain tensor: {first}",
                 hint="save the model with plain tensors as its weights")]) from None
         if not isinstance(found, torch.Tensor):
             raise StrataError(f"{self.name}: weight '{name}' is not a tensor")
@@ -167,14 +169,14 @@ class Archive:
 
 
 def _file_of(whole: Array) -> IO[bytes]:
-    """The same bytes as a file, without a copy of a file that is mapped."""
+    """The same bytes as a file; a mapped file is opened again instead of being copied."""
     if isinstance(whole, np.memmap):
         return open(cast(Any, whole).filename, "rb")
     return io.BytesIO(whole.tobytes())
 
 
 def _strided(data: Array, meta: Mapping[str, Any]) -> Any:
-    """The tensor on an entry's bytes. Raises ValueError when it reaches outside of them."""
+    """A tensor in an entry's bytes. Raises ValueError if it reaches outside of them."""
     torch = torch_module()
     serialize = torch_module("torch._export.serde.serialize")
     dtype = serialize.deserialize_scalar_type(int(meta["dtype"]))

@@ -1,4 +1,4 @@
-"""The arguments of a node, as importers get them."""
+"""Resolves the arguments of a node to what importers receive."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Skip(Exception):
 
 @dataclass(frozen=True)
 class Arguments:
-    """Resolves arguments, given the `values` of the nodes so far."""
+    """Resolves arguments. `values`: the results of the nodes so far, by node name."""
 
     values: Mapping[str, Any]
     sizes: Sizes
 
     def of_schema(self, node: Any) -> list[Any]:
-        """All arguments in the order of the operator's schema, defaults filled in."""
+        """All arguments in the order of the operator's schema, with defaults for missing ones."""
         found: list[Any] = []
         for k, argument in enumerate(node.target._schema.arguments):
             if k < len(node.args):
@@ -63,6 +63,6 @@ class Arguments:
         return found
 
     def _of_integer(self, node: Any) -> Any:
-        """An argument of the program that is an integer; None for one that is left out."""
+        """The value of a placeholder that is not a tensor: an integer as a size, or a constant."""
         value = node.meta.get("val")
         return self.sizes(value) if type(value).__name__ == "SymInt" else value

@@ -1,4 +1,4 @@
-"""A PyTorch model: its exported program, and the module that PyTorch runs."""
+"""A PyTorch model: its exported program, and the module that PyTorch itself runs."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Captured:
-    """`own`: the module that was exported; None if there is only the program."""
+    """A model that was loaded. `own`: the exported module; None if there is only the program."""
 
     name: str
     program: Any
     own: Any = None
 
     def module(self) -> Any:
-        """The module that PyTorch calls: the original, or else one created from the program."""
+        """The module for PyTorch to run: the exported one, or one created from the program."""
         return self.program.module() if self.own is None else self.own
 
     @property
     def input_names(self) -> list[str]:
-        """The arguments that are tensors, under the names that the program has for them."""
+        """The names in the program of the arguments that are tensors."""
         return [a.name for a in self._given() if type(a).__name__ == "TensorArgument"]
 
     def arguments(self, named: Mapping[str, Array]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments for a call, by position and by name. Raises StrataError."""
+        """The positional and keyword arguments of a call, from arrays by name. Raises StrataError.
+        """
         torch, tree = torch_module(), torch_module("torch.utils._pytree")
         make = kind_of(torch.empty(0))
         assert make is not None
@@ -44,8 +45,8 @@ class Captured:
                 case "ConstantArgument":
                     leaves.append(argument.value)
                 case kind:
-                    raise StrataError(f"{self.name} takes '{argument.name}', a {kind}, which "
-                                      "PyTorch cannot be called with here")
+                    raise StrataError(f"{self.name} takes '{argument.name}', a {kind}; only "
+                                      "tensors and constants can be passed to PyTorch here")
         return tree.tree_unflatten(leaves, self.program.call_spec.in_spec)
 
     def tensors(self, result: Any) -> list[Any]:

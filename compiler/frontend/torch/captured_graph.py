@@ -9,10 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class CapturedGraph:
-    """A graph of Core ATen without mutations, as `torch.compile` makes them.
+    """A graph of Core ATen without mutations, as `torch.compile` produces it.
 
-    `weights`: placeholder -> the constant tensor, which does not change while anything compiled
-    from the graph is in use; `results`: numbers of the outputs that the function returns.
+    `weights`: placeholder -> a tensor that is constant as long as any code compiled from the graph
+    is in use. `results`: the indices of the outputs that the function returns.
     """
 
     module: Any

@@ -1,10 +1,11 @@
-"""What the graph of a `.pt2` file may contain. The file is not trusted.
+"""Checks what the graph of a `.pt2` file contains. The file is not trusted.
 
 PyTorch's own reader resolves any name under `torch`, `math` and `operator` as an operator,
 evaluates sizes as Python expressions, imports modules that it finds in the descriptions of inputs,
-compiles guards, and writes the names of nodes into Python source that it compiles. Here, before
-PyTorch sees it: operators are from a list, sizes are words of arithmetic, names are plain, and
-guards and descriptions of inputs are replaced by ones of our own.
+compiles guards, and writes the names of nodes into Python source that it compiles.
+
+So all of this is checked before PyTorch sees it. Operators must be on a list, sizes must be
+arithmetic, and names must be plain. Guards and descriptions of inputs are replaced.
 """
 
 from __future__ import annotations
@@ -35,19 +36,22 @@ _SIZE_WORDS = frozenset((
     "FloatPow", "int_oo", "evaluate"))
 _MAX_SIZE_TEXT = 4096
 _POWER = re.compile(r"Pow\(Symbol\('\w+'[^()]*\), Integer\(-?\d{1,2}\)\)")
-"""The only powers that are read; others could be made to take forever."""
+"""The only powers that are accepted, since others could take forever to evaluate."""
 
 OBJECTS = ("as_custom_obj", "custom_obj", "as_opaque", "token")
-"""Kinds of values that are not tensors or numbers."""
+"""Kinds of values that are neither tensors nor numbers."""
 FREE = ("metadata", "as_string", "as_strings", "torch_version")
-"""Texts that PyTorch keeps as texts."""
+"""Entries that PyTorch only stores, and never interprets."""
 
 
 def check_program(program: Any, file: str) -> dict[str, Any]:
-    """The parsed graph with guards and descriptions of inputs replaced. Raises StrataError."""
+    """The parsed graph, with guards and descriptions of inputs replaced.
+
+    Raises StrataError with up to 20 problems.
+    """
     problems = list(dict.fromkeys(_problems(program, "")))
     if not isinstance(program, dict) or "graph_module" not in program:
-        problems.insert(0, "it describes no program")
+        problems.insert(0, "it does not describe a program")
     if problems:
         raise StrataError(f"{file} is not a program that can be read safely", [
             Problem(p, file=file) for p in problems[:20]])
@@ -57,7 +61,7 @@ def check_program(program: Any, file: str) -> dict[str, Any]:
 
 
 def _call(graph_module: Mapping[str, Any]) -> dict[str, Any]:
-    """The program takes its inputs one by one, and returns its outputs as one tuple."""
+    """A description of the call: the inputs one by one, and the outputs as one tuple."""
     pytree = torch_module("torch.utils._pytree")
     structure, dumps = pytree.tree_structure, pytree.treespec_dumps
     signature = graph_module["signature"]
@@ -70,9 +74,9 @@ def _call(graph_module: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _problems(value: Any, key: str) -> Iterator[str]:
-    """What must not be, below a key."""
+    """The problems in a parsed value that is stored under a key."""
     if key in OBJECTS and value not in (None, ""):
-        yield f"it has an object that is no tensor ('{key}')"
+        yield f"it contains an object that is not a tensor ('{key}')"
     elif key == "module_call_graph" or key == "guards_code" or key in FREE:
         return
     elif isinstance(value, dict):
@@ -92,16 +96,16 @@ def _problems(value: Any, key: str) -> Iterator[str]:
 def _text_problems(text: str, key: str) -> Iterator[str]:
     if key == "as_operator":
         if not _OPERATOR.fullmatch(text):
-            yield f"operator {text[:80]!r} is not one that is read"
+            yield f"operator {text[:80]!r} is not allowed"
     elif key == "expr_str":
         if not _is_size(text):
-            yield f"the size {text[:80]!r} is no arithmetic"
+            yield f"the size {text[:80]!r} is not arithmetic"
     elif not _NAME.fullmatch(text):
-        yield f"the name {text[:80]!r} is no plain name"
+        yield f"the name {text[:80]!r} may only have letters, digits, spaces and . - _ / : +"
 
 
 def _is_size(text: str) -> bool:
-    """Whether a text has only words of arithmetic and symbols such as `s0`."""
+    """Whether a text consists of words of arithmetic, numbers, and symbols such as `s0`."""
     if "Pow" in _POWER.sub("", text):
         return False
     position = 0

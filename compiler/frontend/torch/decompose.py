@@ -1,7 +1,7 @@
-"""Core ATen, with the operators that are imported as they are kept whole.
+"""Decomposes programs to Core ATen, except for the operators that have an importer.
 
 PyTorch has a table of decompositions into simpler operators. Operators with an importer in `ops/`
-are removed from it, so that layer_norm, scaled_dot_product_attention and the like are kept.
+are removed from the table, so that layer_norm, scaled_dot_product_attention and others are kept.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from compiler.frontend.torch.ops import importers
 NO_EFFECT = ("aten._assert_scalar.default", "aten._assert_async.msg",
              "aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
              "aten.sym_constrain_range.default")
-"""Operators without a result, which check what a run of the program relies on."""
-MADE_OF_OTHERS = ("aten.grid_sampler_2d.default",)
+"""Operators without a result, which only check assumptions of the program."""
+ALSO_DECOMPOSED = ("aten.grid_sampler_2d.default",)
+"""Operators of Core ATen that are decomposed nevertheless."""
 
 
 def decompose(program: Any, known: Mapping[str, Any]) -> Any:
-    """The program in inference form: decomposed, without mutations. `known`: the importers.
+    """The program in inference form: decomposed, and without mutations. `known`: the importers.
 
-    PyTorch traces it for that, which takes most of the time of an import; a program that is in
-    this form already stays as it is.
+    PyTorch traces the program for that, which takes most of the time of an import. A program that
+    already has this form is returned unchanged.
 
-    Raises StrataError where PyTorch cannot do that, as with a program that is not sound.
+    Raises StrataError if PyTorch fails, for instance for an invalid program.
     """
     torch = torch_module()
     if is_plain(program, known):
@@ -47,7 +48,7 @@ def decompose(program: Any, known: Mapping[str, Any]) -> Any:
 
 
 def is_plain(program: Any, known: Collection[str]) -> bool:
-    """Whether every operator is imported as it is, and none writes where others read."""
+    """Whether every operator has an importer, and none writes into memory that others read."""
     if any(spec.kind.name != "USER_OUTPUT" for spec in program.graph_signature.output_specs):
         return False
     return all(_is_plain(node, known) for node in program.graph.nodes)
@@ -57,7 +58,7 @@ def _is_plain(node: Any, known: Collection[str]) -> bool:
     if node.op != "call_function":
         return node.op in ("placeholder", "output")
     if node.target is getitem:
-        return bool(node.users)  # importers make those results that are used
+        return bool(node.users)  # importers return only the results that are used
     if str(node.target) in NO_EFFECT:
         return True
     schema = getattr(node.target, "_schema", None)
@@ -67,7 +68,7 @@ def _is_plain(node: Any, known: Collection[str]) -> bool:
 
 
 def decompositions() -> dict[Any, Any]:
-    """The same table for `aot_autograd`, which decomposes composite operators by itself."""
+    """The table of decompositions for `aot_autograd`, which decomposes composite ops itself."""
     made = torch_module("torch._decomp")
     table = {**made.core_aten_decompositions(), **_more(made.decomposition_table)}
     kept = set(kept_whole(list(table), importers()))
@@ -75,10 +76,10 @@ def decompositions() -> dict[Any, Any]:
 
 
 def _more(known: Mapping[Any, Any]) -> dict[Any, Any]:
-    """What PyTorch can make of simpler operators, and counts among the simple ones itself."""
-    return {op: known[op] for op in list(known) if str(op) in MADE_OF_OTHERS}
+    """The decompositions that PyTorch has, but does not use by default."""
+    return {op: known[op] for op in list(known) if str(op) in ALSO_DECOMPOSED}
 
 
 def kept_whole(ops: list[Any], known: Collection[str]) -> list[Any]:
-    """Those of the operators that are imported as they are."""
+    """Those of the operators that have an importer."""
     return [op for op in ops if str(op) in known]

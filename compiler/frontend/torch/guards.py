@@ -4,7 +4,7 @@
     x[: int(0.5 * x.shape[0])], as 3    ->  strata.assume n floordiv 2 == 3
 
 PyTorch records such conditions as guards and checks them at each call of the program, and so does
-Strata. A guard that size expressions cannot represent fixes its sizes to those of the example
+Strata. If size expressions cannot represent a guard, its sizes are fixed to those of the example
 inputs, for which it is true.
 """
 
@@ -24,7 +24,7 @@ _MAX_TEXT = 4096
 
 
 class Relation(NamedTuple):
-    """`left <= right` or `left == right`, and the guard that says it."""
+    """`left <= right` or `left == right`, and the text of the guard that implies it."""
 
     left: Expr
     relation: str
@@ -33,13 +33,13 @@ class Relation(NamedTuple):
 
 
 def relations(guards: Sequence[Any], graph: Any, sizes: Sizes) -> list[Relation]:
-    """What the guards of a program say about its sizes."""
+    """The relations between sizes that the guards of a program imply, without duplicates."""
     found = [r for guard in guards for r in _relations(guard, graph, sizes)]
     return list({r[:3]: r for r in found}.values())
 
 
 def check_guards(found: Sequence[Relation], faults: Faults) -> list[Relation]:
-    """Those that sizes decide at run time; a fault for each that fixed sizes break."""
+    """The relations that must be checked at run time. A fault is noted for each violated one."""
     undecided: list[Relation] = []
     for left, relation, right, guard in found:
         a, b = left.constant, right.constant
@@ -52,10 +52,10 @@ def check_guards(found: Sequence[Relation], faults: Faults) -> list[Relation]:
 
 
 def guards_of(graph: Any) -> list[Any]:
-    """The guards of the table of sizes that a program's inputs share.
+    """The guards in the ShapeEnv that a program's inputs share.
 
-    Ask before the program is decomposed: that adds guards of how PyTorch gets there, whatever it
-    makes of an operator, which PyTorch does not check either.
+    This must be called before the program is decomposed. Decomposition adds guards of PyTorch's own
+    decompositions, which the importers do not rely on, and which PyTorch does not check either.
     """
     for size in _input_sizes(graph):
         if not isinstance(size, int):
@@ -96,7 +96,7 @@ _RELATIONS: dict[str, Callable[[Expr, Expr], tuple[Expr, str, Expr]]] = {
 
 
 def _as_exported(guard: Any, graph: Any, sizes: Sizes) -> list[Relation]:
-    """Each size in a guard is the example's."""
+    """Relations that fix each size in a guard to that of the example inputs."""
     known = {str(s.node.expr): s.node.hint for s in _input_sizes(graph)
              if not isinstance(s, int) and s.node.expr.is_Symbol}
     return [Relation(sizes.symbol(str(s)), "==", Expr.of(int(known[str(s)])), str(guard))
@@ -105,21 +105,21 @@ def _as_exported(guard: Any, graph: Any, sizes: Sizes) -> list[Relation]:
 
 # ---------------------------------------------------------------------- guards of files
 def restore_guards(program: Any, texts: Sequence[Any]) -> None:
-    """Put the guards of a `.pt2` file, which are Python's text there, into the table of sizes.
+    """Add the guards of a `.pt2` file, which are Python expressions as text, to the ShapeEnv.
 
-    Nothing of a text is executed. One that cannot be read holds every size to the example's.
+    No text is executed. For a text that cannot be read, every size is fixed to the example's.
     """
     sizes = {str(s.node.expr): s for s in _input_sizes(program.graph) if not isinstance(s, int)}
     if not sizes:
         return
-    table = next(iter(sizes.values())).node.shape_env
+    shape_env = next(iter(sizes.values())).node.shape_env
     guard_type = torch_module("torch.fx.experimental.symbolic_shapes").ShapeGuard
     for text in texts:
         try:
             found = _Reader(_sources(program)).read(str(text))
         except (KeyError, ValueError, SyntaxError, TypeError, RecursionError, AttributeError):
             found = _all_fixed(sizes.values())
-        table.guards.append(guard_type(found, None, False))
+        shape_env.guards.append(guard_type(found, None, False))
 
 
 def _all_fixed(sizes: Any) -> Any:
@@ -129,7 +129,7 @@ def _all_fixed(sizes: Any) -> Any:
 
 
 def _sources(program: Any) -> dict[str, Any]:
-    """The sizes of inputs, by the input's name without what separates the words in it."""
+    """Input name -> its sizes. Names are in lower case, without underscores and punctuation."""
     return {re.sub(r"\W|_", "", n.name).lower(): n.meta["val"].shape
             for n in program.graph.nodes
             if n.op == "placeholder" and hasattr(n.meta.get("val"), "shape")}

@@ -1,8 +1,8 @@
-"""From a program of `torch.export` to a module with `strata.func @main` over graph operations.
+"""Imports a program of `torch.export` as a module with `strata.func @main` over graph operations.
 
-The input is the program and the user's options; the result is the module, its weights and its
-name. Integers that the program computes from shapes become size expressions over the names of the
-inputs' sizes. Every operation carries the path of the module and the node that it comes from.
+The input is the program and the user's options; the result is the module, its weights and its name.
+Integers that the program computes from shapes become size expressions over the names of the inputs'
+sizes. Every operation has the path of its PyTorch module and its node as location.
 
 Problems are collected and raised together, each with the line of the model that caused it. Nodes
 that depend on a bad node are skipped.
@@ -42,13 +42,13 @@ from dialects.strata.weights import WeightStore
 from dialects.text.syntax import identifier
 
 WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
-"""Operators that only run a graph: it is imported in their place."""
+"""Operators that only run a graph, which is imported in their place."""
 
 
 def import_program(
     program: Any, name: str, file: str, options: ImportOptions
 ) -> ImportedModel:
-    """Import an ExportedProgram; `file` is what messages call it. Raises StrataError."""
+    """Import an ExportedProgram. `file` is its name in messages. Raises StrataError."""
     names, guards = _dim_names(program), guards_of(program.graph)
     plain, faults = decompose(program, importers(options.plugins)), Faults(file)
     sizes = Sizes(names, read_options(plain.graph, names, options, faults))
@@ -60,7 +60,7 @@ def import_program(
 
 
 def _dim_names(program: Any) -> dict[str, str]:
-    """What the user calls the sizes. The program's shapes share one table of them."""
+    """SymPy symbol -> the user's name of a size. All shapes of a program share one ShapeEnv."""
     for node in program.graph.nodes:
         for size in getattr(node.meta.get("val"), "shape", ()):
             if not isinstance(size, int):
@@ -69,7 +69,7 @@ def _dim_names(program: Any) -> dict[str, str]:
 
 
 def import_captured(captured: CapturedGraph, name: str, file: str) -> ImportedModel:
-    """Import a graph of `torch.compile`, whose sizes Dynamo guards. Raises StrataError."""
+    """Import a graph of `torch.compile`. Dynamo guards its sizes. Raises StrataError."""
     signature = Signature(captured.weights, captured.results)
     model = import_graph(captured.module, signature, Sizes(), Faults(file), name, {})
     residents = [v.detach() for v in captured.weights.values() if v.is_cuda]
@@ -80,7 +80,7 @@ def import_captured(captured: CapturedGraph, name: str, file: str) -> ImportedMo
 
 
 def find_bad(module: Any, weights: Mapping[str, Any]) -> dict[Any, str]:
-    """The nodes of a graph that cannot be imported, each with what is wrong."""
+    """The nodes of a graph that cannot be imported, each with a description of the problem."""
     faults = Faults("the graph")
     importer = Importer(module, Signature(weights, []), Sizes(), faults, lenient=True)
     importer.walk(module, importer.values)
@@ -105,8 +105,8 @@ def import_graph(
 class Importer:
     """The walk over the nodes of one program.
 
-    `bad`: the nodes that have a problem. With `lenient`, the walk continues after these as if
-    their results were arguments, so that all of them are found.
+    `bad`: the nodes that have a problem. With `lenient`, the walk continues after a bad node as if
+    its results were arguments, so that all bad nodes are found.
     """
 
     module: Any
@@ -153,7 +153,7 @@ class Importer:
         block.insert_ops_before(assumptions(ranges, guards, self.sizes, bound), first)
 
     def _named_outputs(self, outputs: Sequence[Any]) -> dict[str, Value]:
-        """The results that are tensors or sizes, each under a name of its own."""
+        """The results that are tensors, each under a unique name."""
         named: dict[str, Value] = {}
         for k in self.signature.results:
             value = outputs[k][1]
@@ -167,7 +167,7 @@ class Importer:
 
     # ------------------------------------------------------------------ nodes
     def walk(self, module: Any, values: dict[str, Any]) -> list[tuple[str, Any]]:
-        """Import a graph's nodes; what it returns, with the names of the nodes."""
+        """Import a graph's nodes. Returns its outputs, each with the name of its node."""
         outputs: list[tuple[str, Any]] = []
         for node in module.graph.nodes:
             if node.op == "output":
@@ -180,14 +180,14 @@ class Importer:
         return outputs
 
     def _attribute(self, module: Any, node: Any) -> Any:
-        """A submodule as it is, or a constant tensor."""
+        """An attribute of a module: a submodule as it is, or a tensor as a constant."""
         found = module
         for part in node.target.split("."):
             found = getattr(found, part)
         return constant_of(self.build, found, node.target) if hasattr(found, "dtype") else found
 
     def _try(self, node: Any, values: dict[str, Any]) -> Any:
-        """A node's result; missing when it has a problem, which is noted."""
+        """A node's result; Missing if it has a problem, which is noted."""
         try:
             return self._import(node, values)
         except (Fault, ShapeError) as error:
@@ -201,7 +201,7 @@ class Importer:
         return self._missing(node)
 
     def _missing(self, node: Any) -> Any:
-        """The result of a bad node."""
+        """The result of a bad node: Missing, or new arguments if the walk is lenient."""
         meta = node.meta.get("val")
         if not self.lenient or meta is None:
             return Missing()
@@ -240,7 +240,7 @@ class Importer:
         return self._call(node, op, function, arguments)
 
     def _real(self, node: Any, op: str, arguments: Arguments) -> Any:
-        """A number that Python computes from sizes."""
+        """A float that Python computes from sizes."""
         self.build.node = path_of(node)
         return real_of(Node(self.build.node, self.build, op, (), frozenset()),
                        [arguments.value(a) for a in node.args])
@@ -272,7 +272,7 @@ class Importer:
         return made if several else made[0]
 
     def _result_types(self, meta: Any) -> tuple[list[TensorType | None], Fault | None]:
-        """What PyTorch says about the results, and why it says nothing of some."""
+        """The types that PyTorch gives the results, and the fault of one that is not supported."""
         types: list[TensorType | None] = []
         unknown: Fault | None = None
         for value in _listed(meta):
@@ -284,7 +284,7 @@ class Importer:
         return types, unknown
 
     def _report_unsupported(self) -> None:
-        """One problem per operator, with the first places where the model uses it."""
+        """Add one problem per operator, with the first places where the model uses it."""
         for op, nodes in sorted(self.unsupported.items()):
             places = list(dict.fromkeys(place for place in map(source_of, nodes) if place))
             shown = "; ".join(places[:3])
@@ -296,7 +296,7 @@ class Importer:
 
 
 def _as_promised(n: Node, values: Sequence[Value]) -> list[Value]:
-    """The results, each in the element type that PyTorch gives it."""
+    """The results, cast to the element types that PyTorch gives them."""
     found: list[Value] = []
     for value, type_ in zip(values, n.results, strict=False):
         if type_ is not None and value.rank != type_.rank:
@@ -306,7 +306,7 @@ def _as_promised(n: Node, values: Sequence[Value]) -> list[Value]:
 
 
 def _item(values: Sequence[Any], node: Any) -> Any:
-    """One of several results. Raises Fault for one that the importer does not make."""
+    """One of several results. Raises Fault for one that the importer does not return."""
     index = node.args[1]
     if index < len(values):
         return values[index]
@@ -318,7 +318,7 @@ def _output(node: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _listed(value: Any) -> list[Any]:
-    """A list or tuple as a list; anything else as a list of it."""
+    """The elements of a list or tuple; any other value as a list of one element."""
     return list(cast(Sequence[Any], value)) if isinstance(value, (list, tuple)) else [value]
 
 
@@ -341,7 +341,7 @@ def _used(node: Any, several: bool) -> frozenset[int]:
 
 
 def _name_value(value: Value, name: str) -> None:
-    """Let the IR show the program's name for a value that has none yet."""
+    """Use the program's name for a value in the IR, unless it already has one."""
     if value.ssa is None:
         value.label = value.label or name
     elif value.ssa.name_hint is None:

@@ -1,4 +1,4 @@
-"""A program's inputs: arguments, weights and constants; and what the user says about the sizes.
+"""A program's inputs: arguments, weights and constants, and the user's options for their sizes.
 
     input_ids: i64[s0, 16]       with Dim("batch")  ->  %input_ids: i64[batch, 16]
     --dim batch=8                                   ->  %input_ids: i64[8, 16]
@@ -26,13 +26,16 @@ from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location
 
 INPUTS = "inputs"
-"""The node that assumptions about the inputs' sizes come from."""
+"""The name of the node to which assumptions about the inputs' sizes belong."""
 
 
 @dataclass
 class Inputs:
-    """The placeholders of a graph. `weights`: placeholder -> its tensor, of those that are known
-    when compiling; the others are arguments of the function, except those that are no tensors."""
+    """The placeholders of a graph.
+
+    `weights`: placeholder -> its tensor, for those that are known at compile time. The other
+    tensors are arguments of the function.
+    """
 
     graph: Any
     weights: Mapping[str, Any]
@@ -41,7 +44,7 @@ class Inputs:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def arguments(self) -> dict[str, TensorType]:
-        """The type of every argument. Faults of inputs are noted."""
+        """The type of every argument. Problems of inputs are added to `faults`."""
         types: dict[str, TensorType] = {}
         for name, value in self._tensors():
             try:
@@ -74,7 +77,10 @@ class Inputs:
                 yield node.name, value
 
     def _check_integers(self, bound: set[Symbol]) -> None:
-        """An integer argument must be a size of some tensor: there is no other way to give it."""
+        """Add a fault for each integer argument that is used, but is not a size of some tensor.
+
+        There is no other way to pass an integer to a compiled model.
+        """
         for node in self.graph.nodes:
             value = node.meta.get("val")
             if node.op != "placeholder" or type(value).__name__ != "SymInt":
@@ -85,7 +91,7 @@ class Inputs:
                 self.faults.add(f"input '{node.name}': {fault.what}", hint=fault.hint)
                 continue
             if missing and node.users:
-                self.faults.add(f"input '{node.name}' is an integer that is no size of a tensor",
+                self.faults.add(f"input '{node.name}' is an integer, but not a size of a tensor",
                                 hint="export it with a constant")
 
 
@@ -93,14 +99,14 @@ class Inputs:
 def read_options(
     graph: Any, names: Mapping[str, str], options: ImportOptions, faults: Faults
 ) -> dict[str, Expr]:
-    """Size name -> what `--shape` and `--dim` put in its place; faults of them are noted."""
+    """Size name -> the size that `--shape` and `--dim` give it. Wrong options are faults."""
     fixed = _read_shapes(graph, names, options, faults)
     known = {names.get(str(s), str(s)) for s in _free_symbols(graph)}
     for name, value in options.dims.items():
         meant = [n for n in known if n == name]
         if not meant:
             listed = some_of(sorted(known), 20) or "all constant"
-            faults.add(f"--dim names '{name}', which is no size of the model",
+            faults.add(f"--dim names '{name}', which is not a size of the model",
                        hint=f"{guess(name, known)}its sizes are {listed}")
         for size in meant:
             if fixed.setdefault(size, Expr.of(value)) != Expr.of(value):
@@ -116,7 +122,7 @@ def _read_shapes(
               if n.op == "placeholder" and hasattr(n.meta.get("val"), "dtype")}
     for name, given in options.shapes.items():
         if name not in inputs:
-            faults.add(f"--shape names '{name}', which is no input of the model",
+            faults.add(f"--shape names '{name}', which is not an input of the model",
                        hint=f"{guess(name, inputs)}the inputs are {some_of(list(inputs), 20)}")
             continue
         own = list(inputs[name].shape)
@@ -154,7 +160,7 @@ def _free_symbols(graph: Any) -> set[Any]:
 def assumptions(
     ranges: Mapping[Any, Any], guards: Sequence[Relation], sizes: Sizes, bound: set[Symbol]
 ) -> Sequence[AssumeOp]:
-    """What the program was exported for: each size in its range, and the branches it took."""
+    """Assumptions that the program was exported with: ranges of sizes, and the traced branches."""
     found: list[AssumeOp] = []
     for _, size, low, high in _limits(ranges, sizes):
         if size.constant is not None or not size.symbols <= bound:
@@ -171,7 +177,7 @@ def assumptions(
 
 
 def check_fixed(ranges: Mapping[Any, Any], sizes: Sizes, faults: Faults) -> None:
-    """Note the sizes that the user has fixed outside of their ranges."""
+    """Add a fault for each size that the user has fixed outside of its range."""
     for name, size, low, high in _limits(ranges, sizes):
         value = size.constant
         if value is not None and not low <= value <= (value if high is None else high):
@@ -182,7 +188,7 @@ def check_fixed(ranges: Mapping[Any, Any], sizes: Sizes, faults: Faults) -> None
 def _limits(
     ranges: Mapping[Any, Any], sizes: Sizes
 ) -> Iterator[tuple[str, Expr, int, int | None]]:
-    """Name, size, and the first and last value of every size that has a range."""
+    """The name, the size, and the first and last value of every size that has a range."""
     for symbol, limits in sorted(ranges.items(), key=lambda item: str(item[0])):
         if symbol.is_Symbol:
             low, high = (int(v) if v.is_Integer else None for v in (limits.lower, limits.upper))

@@ -1,6 +1,6 @@
 """PyTorch's modules, imported when they are first needed.
 
-To type checkers they are anything, so that these need no PyTorch.
+Their type is Any, so that type checkers do not need PyTorch.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 
 def torch_module(name: str = "torch") -> Any:
-    """The module `torch`, or one of its own."""
+    """The module `torch`, or one of its submodules."""
     return importlib.import_module(name)
 
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Keeps PyTorch from logging tracebacks and warnings where its errors are caught."""
+    """Suppress PyTorch's logged tracebacks and warnings where its errors are caught."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:

@@ -1,9 +1,9 @@
-"""From a MODEL to a program of `torch.export`: a `.pt2` file, or `file.py:function`.
+"""Loads a MODEL as a program of `torch.export`: a `.pt2` file, or `file.py:function`.
 
-`file.py:function` runs the user's own code, on purpose: the function takes nothing and returns
-`(module, inputs)` or `(module, inputs, dynamic_shapes)`, or `(module, inputs, kwargs,
-dynamic_shapes)`, as `torch.export.export` takes them. A `.pt2` file is data, and nothing in it is
-executed.
+`file.py:function` deliberately runs the user's own code. The function has no parameters, and
+returns an ExportedProgram, or `(module, inputs)`, `(module, inputs, dynamic_shapes)` or `(module,
+inputs, kwargs, dynamic_shapes)`, as `torch.export.export` takes them. A `.pt2` file is data, and
+nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def load_program(model: str) -> tuple[Any, str]:
 
 
 def capture(model: str) -> Captured:
-    """The program of a MODEL, beside the module that it comes from. Raises StrataError."""
+    """The program of a MODEL, with the module that it was exported from. Raises StrataError."""
     require_torch(model)
     path, _, function = model.rpartition(".py:")
     if not path:
@@ -45,7 +45,7 @@ def load_bytes(name: str, data: bytes) -> Any:
 
 
 def require_torch(model: str) -> None:
-    """Raises StrataError where torch is not installed."""
+    """Raise StrataError if torch is not installed."""
     if importlib.util.find_spec("torch") is None:
         raise StrataError(f"reading {model} needs PyTorch", [Problem(
             "torch is not installed", hint="pip install 'strata-compiler[torch]'")])
@@ -53,7 +53,7 @@ def require_torch(model: str) -> None:
 
 # ---------------------------------------------------------------------- file.py:function
 def _find(path: Path, function: str) -> Callable[[], Any]:
-    """Run the file and get its function. Raises StrataError."""
+    """Run a file and return its function of that name. Raises StrataError."""
     if not path.is_file():
         raise StrataError(f"there is no file {path}")
     name = f"strata_model_{path.stem}"
@@ -75,7 +75,7 @@ def _find(path: Path, function: str) -> Callable[[], Any]:
 
 
 def _captured(function: Callable[[], Any], model: str, name: str) -> Captured:
-    """What the function makes, exported. Raises StrataError."""
+    """Call the function, and export the module that it returns. Raises StrataError."""
     torch = torch_module()
     try:
         made = function()
@@ -105,6 +105,6 @@ def _parts(made: Any, model: str) -> tuple[Any, tuple[Any, ...], dict[str, Any],
 
 
 def _failed(what: str, error: Exception) -> StrataError:
-    """The user's code, or torch on it, has raised."""
+    """The error for an exception in the user's code, or in torch when it runs that code."""
     last = str(error).strip() or type(error).__name__
     return StrataError(f"{what} failed", [Problem(f"{type(error).__name__}: {last}")])

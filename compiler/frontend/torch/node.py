@@ -1,4 +1,4 @@
-"""What an operator's importer sees of its node: its results' types, its arguments."""
+"""The view of a node that an operator's importer gets: its results' types, its arguments."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dialects.symbolic.expr import Expr, Size
 
 @dataclass(eq=False)
 class Node(NodeBase):
-    """One node at its turn in the import.
+    """The node that is being imported.
 
-    `op` is the operator's full name, `results` the types that PyTorch gives its results (None for
-    a result that is no tensor), `used` the numbers of the results that something uses.
+    `op`: the operator's full name. `results`: the types that PyTorch gives its results, None for a
+    result that is not a tensor. `used`: the indices of the results that other nodes use.
     """
 
     op: str
@@ -32,7 +32,7 @@ class Node(NodeBase):
         """The type of the first result."""
         first = self.results[0] if self.results else None
         if first is None:
-            raise Fault("it has no tensor as its result")
+            raise Fault("its first result is not a tensor")
         return first
 
     @property
@@ -44,18 +44,18 @@ class Node(NodeBase):
         return self.result.shape
 
     def wants(self, index: int) -> bool:
-        """Whether something uses the result of this number."""
+        """Whether another node uses the result of this index."""
         return index in self.used
 
     # ------------------------------------------------------------------ arguments
     def axis(self, axis: int, rank: int) -> int:
-        """An axis counted from the front; a scalar counts as of one dim."""
+        """An axis counted from the front. A scalar counts as a tensor of one dim. Raises Fault."""
         if not -max(rank, 1) <= axis < max(rank, 1):
             raise Fault(f"axis {axis} is out of range for {rank} dims")
         return axis % max(rank, 1)
 
     def axes(self, given: Sequence[int] | int | None, rank: int) -> list[int]:
-        """Axes sorted and counted from the front; all of them for None or none."""
+        """Axes, sorted and counted from the front. None and an empty list stand for all axes."""
         listed = [given] if isinstance(given, int) else given
         if not listed:
             return list(range(rank))
@@ -64,9 +64,9 @@ class Node(NodeBase):
     def integers(self, sizes: Sequence[Size], what: str) -> list[int]:
         return [fixed(s, what) for s in sizes]
 
-    # ------------------------------------------------------------------ small things to build with
+    # ------------------------------------------------------------------ helpers
     def scalar(self, number: Number, element: Attribute) -> Value:
-        """A constant, or a size, of no dims."""
+        """A constant or a size, as a tensor of no dims."""
         return scalar(self.build, number, element)
 
     def swap(self, x: Value, first: int = -2, second: int = -1) -> Value:
@@ -76,5 +76,7 @@ class Node(NodeBase):
         return x.transpose(perm)
 
     def channelwise(self, x: Value, rank: int) -> Value:
-        """A parameter with one element per channel, shaped to fit [n, c, s...] of this rank."""
+        """A parameter with one element per channel, shaped to broadcast to [n, c, s...] of this
+        rank.
+        """
         return x.reshape([x.type.count, *[1] * (rank - 2)])

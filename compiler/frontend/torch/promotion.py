@@ -1,7 +1,7 @@
-"""Which element type an operator computes in: PyTorch's rules for mixed operands.
+"""The element type in which an operator computes, by PyTorch's rules for mixed operands.
 
-Of tensors, tensors without dims and plain numbers, a later kind matters only where it is of a
-higher category: i32[n] + i64[] is i32[n], i32[n] + 1.5 is f32[n].
+Operands are tensors with dims, tensors without dims, or plain numbers. A later kind matters only if
+its category is higher (bool, integer, float): i32[n] + i64[] is i32[n], i32[n] + 1.5 is f32[n].
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dialects.strata.types import element_of, is_float
 
 
 def common_element(operands: Sequence[Operand]) -> Attribute:
-    """The element type that operands are brought to."""
+    """The element type to which all operands are cast."""
     values = [v for v in operands if isinstance(v, Value) and not isinstance(v, Real)]
     tensors = [v.element for v in values if v.rank]
     scalars = [v.element for v in values if not v.rank]

@@ -1,4 +1,4 @@
-"""Where a node of a program comes from: the module's path, and the line of the model."""
+"""The origin of a node: the path of its module, and the line of the model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)\s*\n\s*(.*)')
 
 
 def path_of(node: Any) -> str:
-    """`encoder.layer.0/linear`: the innermost module that the node runs in, and its name."""
+    """The innermost module in which the node runs, and its name: `encoder.layer.0/linear`."""
     stack: dict[str, tuple[str, Any]] = node.meta.get("nn_module_stack") or {}
     paths = [path for path, _ in stack.values() if not path.startswith("_empty")]
     inner = re.sub(r"^L\['self'\]\.?", "", paths[-1]) if paths else ""
@@ -17,7 +17,10 @@ def path_of(node: Any) -> str:
 
 
 def source_of(node: Any) -> str:
-    """`model.py:12 in forward: return x.cumsum(1)`; the last line outside of torch itself."""
+    """The source line, as in `model.py:12 in forward: return x.cumsum(1)`.
+
+    It is the innermost line outside of torch itself; empty if none is recorded.
+    """
     frames: list[tuple[str, str, str, str]] = _FRAME.findall(node.meta.get("stack_trace") or "")
     own = [f for f in frames if not re.search(r"[/\\]torch[/\\]|^<", f[0])] or frames
     if not own:

@@ -1,9 +1,9 @@
-"""Numbers that a program computes from sizes in Python, and that are no integers.
+"""Numbers that a program computes from sizes in Python, and that are not integers.
 
     x * (6.28 / x.shape[1])     ->  truediv 6.28, sym_float(m)  ->  an f64 tensor of no dims
 
-Where all sizes in one are fixed it is a plain float. Else it is computed as the model runs, in f64,
-as Python does. It converts tensors no more than a plain number does: f16[n] times it is f16[n].
+If all sizes in a number are constant, it is a Python float. Otherwise it is computed at run time in
+f64, as in Python. In type promotion it counts as a plain number: f16[n] times it is f16[n].
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from dialects.symbolic.expr import Expr
 
 @dataclass(eq=False)
 class Real(Value):
-    """A number of f64 that is known only at run time."""
+    """An f64 number that is known only at run time."""
 
 
 @dataclass(frozen=True)
 class _Function:
-    """A function of Python, on floats and as operations one on another's result."""
+    """A function of Python: on floats, and as a chain of operations."""
 
     on_floats: Callable[..., float]
     ops: Sequence[type[GraphOp]]
@@ -51,19 +51,19 @@ _FUNCTIONS: dict[str, _Function] = {
 
 
 def is_real(op: str, meta: Any) -> bool:
-    """Whether a node computes such a number."""
+    """Whether a node computes a float from sizes. `meta`: the example value of its result."""
     return type(meta).__name__ in ("SymFloat", "float") and op in _FUNCTIONS
 
 
 def real_of(n: Node, arguments: Sequence[Any]) -> Real | float:
-    """What a node computes from sizes, floats and others of its kind. Raises Fault."""
+    """The number that a node computes from sizes, floats and other such numbers. Raises Fault."""
     function = _FUNCTIONS[n.op]
     known = [_known(a) for a in arguments]
     if None not in known:
         try:
             return float(function.on_floats(*known))
         except (ArithmeticError, ValueError) as error:
-            raise Fault(f"at these sizes it fails: {error}") from None
+            raise Fault(f"it cannot be computed for these sizes: {error}") from None
     values = [n.scalar(a, t.f64) if not isinstance(a, Value) else a.cast(t.f64) for a in arguments]
     for op in function.ops:
         values = [n(op, *values)]
@@ -71,14 +71,14 @@ def real_of(n: Node, arguments: Sequence[Any]) -> Real | float:
 
 
 def _known(value: Any) -> float | int | None:
-    """The number that is known while compiling; None for one of run time."""
+    """The number, if it is known at compile time, otherwise None."""
     if isinstance(value, Value):
         return None
     return value.constant if isinstance(value, Expr) else value
 
 
 def check_reals(function: Callable[..., Any], given: Sequence[Any]) -> None:
-    """Raise Fault for a number of run time where the importer wants one that is known."""
+    """Raise Fault if the importer needs a constant where a number is known only at run time."""
     wanted = _parameters(function)
     for k, value in enumerate(given[:len(wanted)]):
         name, takes_tensors = wanted[k]
@@ -90,7 +90,7 @@ def check_reals(function: Callable[..., Any], given: Sequence[Any]) -> None:
 
 @cache
 def _parameters(function: Callable[..., Any]) -> list[tuple[str, bool]]:
-    """An importer's parameters, and whether each may be a tensor."""
+    """The names of an importer's parameters, and whether each may be a tensor."""
     found = list(inspect.signature(function).parameters.values())[1:]
     return [(p.name, "Operand" in str(p.annotation) or "Value" in str(p.annotation))
             for p in found if p.kind is not p.VAR_POSITIONAL]

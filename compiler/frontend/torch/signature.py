@@ -1,4 +1,4 @@
-"""Which placeholders of a program are weights, and which of its outputs a caller gets."""
+"""The placeholders of a program that are weights, and the outputs that a caller gets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from compiler.frontend.faults import Faults
 
 @dataclass(frozen=True)
 class Signature:
-    """`weights`: placeholder -> tensor; `labels`: placeholder -> the model's name for it, or, of an
-    argument, what the caller calls it; `results`: the outputs that the caller gets, by number."""
+    """The roles of a program's placeholders and outputs.
+
+    `weights`: placeholder -> tensor. `labels`: placeholder -> the name of a weight in the model, or
+    of an argument for the caller. `results`: the indices of the outputs that the caller gets.
+    """
 
     weights: Mapping[str, Any]
     results: Sequence[int]
@@ -23,10 +26,10 @@ class Signature:
 
 
 def signature_of(program: Any, faults: Faults) -> Signature:
-    """The signature of an ExportedProgram; what cannot be kept is noted.
+    """The signature of an ExportedProgram. What a compiled model cannot keep is added to `faults`.
 
-    New contents of buffers are dropped: a compiled model is for inference, and its weights do not
-    change. New contents of an argument would be lost, which the caller relies on.
+    New contents of buffers are dropped: a compiled model is for inference, so that its weights do
+    not change. New contents of an argument are a fault, since the caller may rely on them.
     """
     weights: dict[str, Any] = {}
     labels: dict[str, str] = {}

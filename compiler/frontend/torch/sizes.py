@@ -20,14 +20,19 @@ from dialects.symbolic.expr import Expr, maximum, minimum
 
 @dataclass
 class Sizes:
-    """Translates sizes. `names`: SymPy symbol -> the user's name; `fixed`: name -> what replaces
-    it."""
+    """Translates sizes to expressions.
+
+    `names`: SymPy symbol -> the user's name. `fixed`: name -> the size that replaces it.
+    """
 
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     fixed: Mapping[str, Expr] = field(default_factory=dict[str, Expr])
 
     def __call__(self, size: Any) -> Expr:
-        """An int or SymInt. Raises Fault for one that depends on data, or is no integer."""
+        """The expression for an int or a SymInt.
+
+        Raises Fault for one that depends on data, or that is not an integer.
+        """
         if isinstance(size, int):
             return Expr.of(size)
         return self.expression(size.node.expr)
@@ -36,14 +41,16 @@ class Sizes:
         return [self(s) for s in sizes]
 
     def symbol(self, name: str) -> Expr:
-        """The size of a SymPy symbol."""
+        """The size that a SymPy symbol stands for: a size by its name, or what replaces it."""
         called = self.names.get(name, name)
         if called in self.fixed:
             return self.fixed[called]
         return Expr.size(called)
 
     def expression(self, expr: Any) -> Expr:
-        """A SymPy expression. Raises Fault."""
+        """The expression for a SymPy expression. Raises Fault if size expressions cannot represent
+        it.
+        """
         kind = type(expr).__name__
         if expr.is_Integer:
             return Expr.of(int(expr))
@@ -57,20 +64,21 @@ class Sizes:
         if kind in ("TruncToInt", "FloorToInt", "CeilToInt"):
             return self._rounded(kind, expr.args[0])
         if kind not in _CALLS:
-            raise Fault(f"the size {expr} has {kind}, which size expressions do not have")
+            raise Fault(f"the size {expr} contains {kind}, which is not supported in sizes")
         return reduce(_CALLS[kind], map(self.expression, expr.args))
 
     def _rounded(self, kind: str, quotient: Any) -> Expr:
-        """A quotient of sizes, rounded. It is not negative, so truncating is rounding down."""
+        """A rounded quotient of sizes. It is not negative, so that truncation rounds down."""
         if type(quotient).__name__ == "IntTrueDiv":
             left, right = map(self.expression, quotient.args)
         else:
             left, right = self._fraction(quotient)
         return left.ceildiv(right) if kind == "CeilToInt" else left // right
 
-
     def _fraction(self, number: Any) -> tuple[Expr, Expr]:
-        """0.75*x + 0.5 as 3*x + 2 over 4: what a float computes exactly, as the factors are short.
+        """(a, b) with number = a / b: 0.75*x + 0.5 as (3*x + 2, 4).
+
+        The factors are short, so that floats compute the number exactly. Raises Fault for others.
         """
         kind = type(number).__name__
         if kind == "ToFloat":
@@ -90,7 +98,7 @@ class Sizes:
 
 
 _SHORT = 1 << 12
-"""Factors up to here, of sizes up to 2**40, leave products that a float holds exactly."""
+"""The limit of factors. Their products with sizes up to 2**40 are exact in a float."""
 
 _CALLS: dict[str, Callable[[Expr, Expr], Expr]] = {
     "Add": add, "Mul": mul, "Max": maximum, "Min": minimum,

@@ -1,4 +1,4 @@
-"""PyTorch's element types and tensors as ours."""
+"""Converts PyTorch's element types and tensors to those of Strata."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _elements() -> dict[Any, Attribute]:
 
 
 def element_of(dtype: Any) -> Attribute:
-    """The element type of a torch.dtype. Raises Fault for one that we do not have."""
+    """The element type of a torch.dtype. Raises Fault if it is not supported."""
     known = _elements()
     if dtype not in known:
         raise Fault(f"element type {str(dtype).removeprefix('torch.')} is not supported",
@@ -40,15 +40,16 @@ def element_of(dtype: Any) -> Attribute:
 
 
 def type_of(tensor: Any, sizes: Sizes) -> TensorType:
-    """The type of a tensor, fake or real. Raises Fault."""
+    """The type of a tensor, fake or real. Raises Fault if its element type is not supported."""
     return t.tensor(element_of(tensor.dtype), sizes.shape(tensor.shape))
 
 
 def constant_of(build: Builder, tensor: Any, label: str) -> Value:
-    """A weight, on the tensor's own memory where that is contiguous. Raises Fault."""
+    """A weight as a constant, which shares the tensor's memory if that is contiguous. Raises Fault.
+    """
     element_of(tensor.dtype)
     if tensor.is_meta or "Fake" in type(tensor).__name__:
         raise Fault(f"'{label}' has no data", "export the model with real weights")
     if str(tensor.layout) != "torch.strided":
-        raise Fault(f"'{label}' is of the layout {tensor.layout}; only dense tensors are supported")
+        raise Fault(f"'{label}' has the layout {tensor.layout}; only dense tensors are supported")
     return constant(build, to_numpy(tensor.resolve_conj().resolve_neg()), label, label)

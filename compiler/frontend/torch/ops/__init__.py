@@ -4,11 +4,11 @@
     def rsub(n: Node, x: Value, other: Operand, alpha: float) -> Value:
         return arithmetic(n, SubOp, other, scaled(n, x, alpha))
 
-The function gets its node, then every argument of the operator's schema in order, the defaults
-filled in: tensors as `Value`, sizes as `Expr`, element types as types, other things as in Python.
-It may take fewer; the rest is left out. It returns one value or a list of them. It raises Fault for
-what it cannot take, and lets ShapeError pass. Its results are cast to the element types that
-PyTorch gives them.
+The function receives its node, then every argument of the operator's schema in order, with defaults
+for missing ones: tensors as `Value`, sizes as `Expr`, dtypes as element types, and other arguments
+as in Python. It may have fewer parameters; the last arguments are then left out. It returns one
+value or a list of values, which are cast to the element types that PyTorch gives the results. It
+raises Fault for a node that it does not support, and does not catch ShapeError.
 
 An operator with an importer is kept whole where PyTorch would decompose it. Modules of this folder
 are found by scanning it; none of them imports torch.
@@ -36,7 +36,8 @@ _MARK = "aten_operators"
 
 
 def aten_op(*names: str) -> Callable[[Any], Any]:
-    """Mark a function as the importer of operators, by their full names."""
+    """Mark a function as the importer of operators, given by full names such as `aten.add.Tensor`.
+    """
     def mark(function: Any) -> Any:
         setattr(function, _MARK, (*getattr(function, _MARK, ()), *names))
         return function
@@ -45,7 +46,7 @@ def aten_op(*names: str) -> Callable[[Any], Any]:
 
 @cache
 def importers(plugins: tuple[ModuleType, ...] = ()) -> dict[str, OpImporter]:
-    """Operator -> its importer. `plugins`: modules with importers besides ours."""
+    """Operator name -> its importer. `plugins`: modules with further importers."""
     own = [importlib.import_module(f"{__name__}.{entry.name}")
            for entry in pkgutil.iter_modules(__path__)]
     found: dict[str, OpImporter] = {}
@@ -57,7 +58,7 @@ def importers(plugins: tuple[ModuleType, ...] = ()) -> dict[str, OpImporter]:
 
 
 def _checked(function: OpImporter) -> OpImporter:
-    """A plugin's importer, which must return a value or several."""
+    """A plugin's importer, which is checked to return a value or a list of values."""
     return checked(function, lambda result: all_of(result, (Value,)), "a Value or a list of them")
 
 

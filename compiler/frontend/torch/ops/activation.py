@@ -47,7 +47,7 @@ def leaky_relu(n: Node, x: Value, slope: float) -> Value:
 
 @aten_op("aten.elu.default")
 def elu(n: Node, x: Value, alpha: float, scale: float, input_scale: float) -> Value:
-    """scale * x, and scale * alpha * (exp(input_scale * x) - 1) below 0."""
+    """scale * x for x > 0, and scale * alpha * (exp(input_scale * x) - 1) elsewhere."""
     if input_scale == 1:
         curve = n(EluOp, x, alpha=float(alpha))
         return curve if scale == 1 else arithmetic(n, MulOp, curve, float(scale))
@@ -63,7 +63,7 @@ def hard_sigmoid(n: Node, x: Value) -> Value:
 
 @aten_op("aten.softplus.default")
 def softplus(n: Node, x: Value, beta: float, threshold: float) -> Value:
-    """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold."""
+    """log(1 + exp(beta * x)) / beta, but x itself if beta * x is above the threshold."""
     if beta == 1:
         curve, inner = f.softplus(x), x
     else:
@@ -95,7 +95,7 @@ def prelu(n: Node, x: Value, slope: Value) -> Value:
 
 @aten_op("aten.glu.default")
 def glu(n: Node, x: Value, axis: int) -> Value:
-    """The first half of the axis times the sigmoid of the second."""
+    """The first half of an axis times the sigmoid of the second half."""
     axis = n.axis(axis, x.rank)
     half = n.shape[axis]
     first, second = (x.part(axis, start, half) for start in (0, half))

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention, under the names of its PyTorch implementations."""
+"""Scaled dot-product attention, with the names of its PyTorch implementations."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def attention(
     n: Node, query: Value, key: Value, value: Value, mask: Value | None, dropout: float,
     causal: bool, scale: float | None, grouped: bool = False,
 ) -> Value:
-    """softmax(query @ key^T * scale + mask) @ value.
+    """softmax(query @ key^T * scale + mask) @ value, for [..., heads, length, head size].
 
-    Of halves, sums, scores and softmax are f32; its weights become halves again, as in PyTorch's
-    fused kernels, so that both products are of halves.
-    A row whose mask excludes everything is zero.
+    For halves, sums, scores and the softmax are f32. The weights are rounded to halves, as in
+    PyTorch's fused kernels, so that both products have halves as operands. A row whose mask
+    excludes everything is zero.
     """
     if dropout:
         raise Fault("it is in training mode", "export the model with model.eval()")
@@ -46,7 +46,7 @@ def attention(
 
 
 def _softmax(scores: Value, keep: Value | None) -> Value:
-    """Over the last axis, of what is kept; zero where nothing is."""
+    """The softmax over the last axis of the scores that are kept; 0 for all others."""
     if keep is None:
         return f.softmax(scores, axis=scores.rank - 1)
     scores = f.where(keep, scores, _LOWEST)
@@ -55,12 +55,12 @@ def _softmax(scores: Value, keep: Value | None) -> Value:
 
 
 def _causal(n: Node, queries: Expr, keys: Expr) -> Value:
-    """A query sees the keys up to its own number."""
+    """The causal mask, bool [queries, keys]: query i sees the keys 0 to i."""
     return n.range(keys) <= n.range(queries).reshape([queries, 1])
 
 
 def _repeated(x: Value, heads: Expr) -> Value:
-    """Every head of x as often as fits into `heads`."""
+    """Repeat each head of x so that there are `heads` heads."""
     if x.shape[-3] == heads:
         return x
     before, after = x.shape[:-2], x.shape[-2:]

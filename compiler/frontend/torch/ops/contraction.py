@@ -41,9 +41,13 @@ def grouped_mm(
     n: Node, a: Value, b: Value, ends: Value | None = None, bias: Value | None = None,
     out: object = None,
 ) -> Value:
-    """Grouped matrix multiplication: consecutive groups of rows, each times its own matrix."""
+    """Grouped matrix multiplication: consecutive groups of rows of a, each by its own matrix.
+
+    `ends`: the end of each group.
+    """
     if ends is None or bias is not None or (a.rank, b.rank) != (2, 3):
-        raise Fault("its first operand is not a matrix of grouped rows, or it has a bias")
+        raise Fault("only a matrix of grouped rows times a stack of matrices, without a bias, is "
+                    "supported")
     return n(GroupedMatmulOp, a, b, ends).cast(n.element)
 
 
@@ -52,15 +56,17 @@ def scaled_mm(
     n: Node, a: Value, b: Value, scale_a: Value, scale_b: Value, bias: Value | None = None,
     scale_result: Value | None = None, out: object = None, fast: bool = False,
 ) -> Value:
-    """(a @ b) * scale_a * scale_b, of floats of a byte; scales are single, or of rows and columns.
+    """(a @ b) * scale_a * scale_b for 8-bit floats.
 
-    All is computed in f32, whether sums may be rounded early or not.
+    Each scale is a single number, or there is one per row of a and one per column of b. All is
+    computed in f32, whether or not `fast` allows less exact sums.
     """
     single = all(x.type.count.constant == 1 for x in (scale_a, scale_b))
     rows, columns = (a.shape[0], Expr.of(1)), (Expr.of(1), b.shape[1])
     if scale_result is not None or not (
             single or (scale_a.shape, scale_b.shape) == (rows, columns)):
-        raise Fault("its scales are neither single numbers nor one for each row and column")
+        raise Fault("its scales must be two single numbers, or one for each row and column, and "
+                    "the result must not be scaled")
     total = a.cast(t.f32) @ b.cast(t.f32)
     for scale in (scale_a, scale_b):
         total = total * (scale.reshape(()) if single else scale)

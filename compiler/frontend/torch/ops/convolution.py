@@ -1,4 +1,4 @@
-"""Convolutions and pools."""
+"""Convolutions and pooling."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dialects.symbolic.size_products import product
 
 
 def spread(n: Node, values: Sequence[Size], rank: int, what: str) -> list[int]:
-    """One integer per spatial dim; a single one counts for all."""
+    """One integer per spatial dim. A single integer applies to all of them."""
     found = n.integers(values, what)
     return found * rank if len(found) == 1 else found
 
@@ -57,7 +57,7 @@ def plain_convolution(
 
 # ---------------------------------------------------------------------- pools
 def _batched(x: Value, rank: int) -> Value:
-    """x with a batch dim, which it may lack."""
+    """x [n, c, s...], with a batch dim added if it lacks one."""
     return x if x.rank == rank + 2 else x.reshape([1, *x.shape])
 
 
@@ -65,8 +65,10 @@ def _window(
     n: Node, x: Value, kernel: Sequence[Size], stride: Sequence[Size], padding: Sequence[Size],
     ceil_mode: bool,
 ) -> dict[str, Any]:
-    """A pool's attributes. With ceil_mode PyTorch allows a window larger than the padded x, and
-    cuts it."""
+    """The attributes of a pool.
+
+    With ceil_mode, PyTorch allows a window that is larger than the padded x, and truncates it.
+    """
     rank = x.rank - 2
     sizes, pads = spread(n, kernel, rank, "kernel sizes"), spread(n, padding, rank, "pads")
     strides = spread(n, stride or sizes, rank, "strides")
@@ -79,7 +81,7 @@ def _window(
 
 
 def _check_room(n: Node, x: Value, window: Mapping[str, Any]) -> None:
-    """A window that must be whole must fit."""
+    """Add a run-time check that a window fits, unless ceil_mode allows it to be incomplete."""
     if not window["ceil_mode"]:
         kernel, strides, dilations, pads = (
             tuple(window[k]) for k in ("kernel", "strides", "dilations", "pads"))
@@ -93,7 +95,7 @@ def max_pool(
     n: Node, x: Value, kernel: Sequence[Size], stride: Sequence[Size], padding: Sequence[Size],
     dilation: Sequence[Size], ceil_mode: bool,
 ) -> list[Value]:
-    """The positions count the elements of one plane."""
+    """The pooled x and, if used, the positions of the maxima, counted in each plane."""
     rank = int(n.op.split("pool")[1][0])
     x = _batched(x, rank)
     window = _window(n, x, kernel, stride, padding, ceil_mode)
@@ -129,14 +131,17 @@ def adaptive_avg_pool(n: Node, x: Value, sizes: Sequence[Size]) -> Value:
 @aten_op(*(f"aten.adaptive_max_pool{k}d.default" for k in (1, 2, 3)))
 def adaptive_max_pool(n: Node, x: Value, sizes: Sequence[Size]) -> list[Value]:
     if n.wants(1):
-        raise Fault("the positions of the largest elements are used")
+        raise Fault("its second result, the positions of the largest elements, is not supported")
     return [_adaptive(n, x, ReduceMaxOp, sizes)]
 
 
 def _adaptive(
     n: Node, x: Value, op: type[ReduceMeanOp | ReduceMaxOp], sizes: Sequence[Size]
 ) -> Value:
-    """Each spatial dim cut into parts of almost equal size, which may overlap by one."""
+    """Cut each spatial dim into parts of almost equal size, and reduce each part.
+
+    Neighbouring parts may overlap by one element.
+    """
     axes = list(range(x.rank - len(sizes), x.rank))
     wanted = n.integers(sizes, "result sizes")
     whole = [a for a, s in zip(axes, wanted, strict=True) if s == 1]

@@ -1,4 +1,4 @@
-"""Tensors made from sizes and numbers alone."""
+"""Tensors that are computed from sizes and numbers alone, and triangular matrices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dialects.symbolic.expr import Expr, Size
 
 
 def filled(n: Node, value: Operand) -> Value:
-    """A tensor of the result's type with one value everywhere."""
+    """A tensor of the result's type, filled with one value."""
     return operand(n, value, n.element).broadcast(n.shape)
 
 
@@ -30,7 +30,7 @@ def filled(n: Node, value: Operand) -> Value:
          "aten.empty_permuted.default", "aten.empty_strided.default",
          "aten.new_empty_strided.default", "aten.zero.default")
 def zeros(n: Node) -> Value:
-    """Memory that PyTorch leaves as it is counts as zeros."""
+    """Memory that PyTorch leaves uninitialized is filled with zeros as well."""
     return filled(n, 0)
 
 
@@ -42,7 +42,7 @@ def ones(n: Node) -> Value:
 @aten_op("aten.full.default", "aten.full_like.default", "aten.new_full.default",
          "aten.fill.Scalar", "aten.fill.Tensor")
 def full(n: Node, shape_or_tensor: object, *rest: Operand) -> Value:
-    """new_full takes a tensor and a shape before the value."""
+    """Fill a tensor with a value, which `new_full` has as its third argument, others as second."""
     return filled(n, rest[1] if n.op.startswith("aten.new_full") else rest[0])
 
 
@@ -78,7 +78,8 @@ def _number(limit: Operand) -> float:
     if isinstance(limit, Expr) and limit.constant is not None:
         return float(limit.constant)
     if isinstance(limit, (Value, Expr)):
-        raise Fault("its limits are fractions and sizes")
+        raise Fault("some of its limits are floats, and others depend on sizes",
+                    "fix the sizes, for instance with --dim")
     return float(limit)
 
 
@@ -112,7 +113,7 @@ def triu(n: Node, x: Value, diagonal: int) -> Value:
 
 
 def _triangle(n: Node, x: Value, diagonal: Operand, upper: bool) -> Value:
-    """The elements on one side of a diagonal, zeros elsewhere."""
+    """The elements on one side of a diagonal; zeros elsewhere."""
     rows, columns = _positions(n, x.type)
     border = rows + operand(n, diagonal, t.i64) if diagonal != 0 else rows
     inside = n(GreaterEqualOp if upper else LessEqualOp, columns, border)
@@ -120,6 +121,6 @@ def _triangle(n: Node, x: Value, diagonal: Operand, upper: bool) -> Value:
 
 
 def _positions(n: Node, matrix: t.TensorType) -> tuple[Value, Value]:
-    """The numbers of rows, as a column, and of columns."""
+    """The indices of rows, [height, 1], and of columns, [width]."""
     height, width = matrix.shape[-2:]
     return n.range(height).reshape([height, 1]), n.range(width)

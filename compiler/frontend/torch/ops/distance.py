@@ -13,9 +13,9 @@ from dialects.graph.unary import CastOp
 
 @aten_op("aten._cdist_forward.default")
 def cdist(n: Node, a: Value, b: Value, p: float, compute_mode: int | None) -> Value:
-    """The p-norm of the difference of each row of a [..., m, d] and each of b [..., k, d].
+    """The p-norm of the difference of each row of a [..., m, d] and each row of b [..., k, d].
 
-    It is summed from differences, also where PyTorch multiplies matrices, which is less exact.
+    Differences are always computed. PyTorch may use a matrix product instead, which is less exact.
     """
     rows = a.reshape([*a.shape[:-1], 1, a.shape[-1]])
     others = b.reshape([*b.shape[:-2], 1, *b.shape[-2:]])

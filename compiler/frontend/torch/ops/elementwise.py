@@ -1,4 +1,4 @@
-"""Arithmetic, comparisons and logic, element by element, with PyTorch's type promotion."""
+"""Elementwise arithmetic, comparisons and logic, with PyTorch's type promotion."""
 
 from __future__ import annotations
 
@@ -48,12 +48,15 @@ _ON_TRUTH_VALUES: dict[type[GraphOp], type[GraphOp]] = {
 
 # ---------------------------------------------------------------------- operands
 def operand(n: Node, value: Operand, element: Attribute) -> Value:
-    """A tensor, size or number in an element type."""
+    """A tensor, size or number as a tensor of an element type."""
     return value.cast(element) if isinstance(value, Value) else n.scalar(value, element)
 
 
 def arithmetic(n: Node, op: type[GraphOp], a: Operand, b: Operand) -> Value:
-    """A binary operator in the result's element type; in f32 where a number needs that."""
+    """A binary operator in the result's element type.
+
+    Halves are computed in f32 if an operand is a number that the type cannot represent.
+    """
     element = n.element
     if element in HALVES and not all(_exact(v, element) for v in (a, b)):
         element = t.f32
@@ -63,7 +66,7 @@ def arithmetic(n: Node, op: type[GraphOp], a: Operand, b: Operand) -> Value:
 
 
 def _exact(value: Operand, element: Attribute) -> bool:
-    """Whether a number is one of a half-precision type; tensors are cast as they are."""
+    """Whether a half-precision type represents a number exactly. Tensors count as exact."""
     if isinstance(value, Real):
         return False
     if not isinstance(value, float) or not math.isfinite(value):
@@ -116,14 +119,14 @@ def div_mode(n: Node, a: Operand, b: Operand, rounding_mode: str | None) -> Valu
 
 @aten_op("aten.floor_divide.default")
 def floor_divide(n: Node, a: Operand, b: Operand) -> Value:
-    """(a - a mod b) / b, exact for integers; the floor of the quotient for floats."""
+    """(a - a mod b) / b for integers, which is exact; the floor of the quotient for floats."""
     if is_float(n.element):
         return f.floor(arithmetic(n, DivOp, a, b))
     return arithmetic(n, DivOp, arithmetic(n, SubOp, a, arithmetic(n, ModOp, a, b)), b)
 
 
 def truncated(x: Value) -> Value:
-    """Rounded towards zero."""
+    """x rounded toward zero."""
     if not is_float(x.element):
         return x
     negative = x < 0
@@ -211,11 +214,11 @@ def logical_not(n: Node, x: Value) -> Value:
 
 @aten_op("aten.bitwise_not.default")
 def bitwise_not(n: Node, x: Value) -> Value:
-    """Of an integer: x xor -1."""
+    """The inverted bits. For a signed integer that is x xor -1."""
     if x.element == t.i1:
         return ~x
     if t.is_unsigned(x.element):
-        raise Fault(f"bits of {x.element} cannot be inverted")
+        raise Fault(f"bitwise_not of {x.element} is not supported")
     return x ^ -1
 
 

@@ -1,4 +1,4 @@
-"""Operators that pick elements by index."""
+"""Operators that read elements at indices."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def gather(n: Node, x: Value, axis: int, indices: Value) -> Value:
 
 @aten_op("aten.one_hot.default")
 def one_hot(n: Node, indices: Value) -> Value:
-    """1 where the number of the last dim's element is the index."""
+    """A new last dim with 1 at each index, and 0 elsewhere."""
     n.require(0, indices, n.shape[-1])
     column = indices.reshape([*indices.shape, 1])
     return f.equal(column, n.range(n.shape[-1], column.element)).cast(n.element)
@@ -49,12 +49,15 @@ def one_hot(n: Node, indices: Value) -> Value:
 # ---------------------------------------------------------------------- x[indices]
 @aten_op("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def index(n: Node, x: Value, indices: Sequence[Value | None]) -> Value:
-    """x[i, :, j]: index tensors broadcast to one shape, which stands where the first of them is,
-    or in front of all dims when they are not side by side."""
+    """x[i, :, j]: index tensors are broadcast to one shape, whose dims replace the indexed ones.
+
+    They come at the place of the first indexed dim, or first of all if the indexed dims are not
+    consecutive.
+    """
     axes = [k for k, i in enumerate(indices) if i is not None]
     picks = [i for i in indices if i is not None]
     if any(i.element in (t.i1, t.ui8) for i in picks):
-        raise Fault("it takes the elements where a mask is true, whose number depends on the data",
+        raise Fault("it reads the elements where a mask is true, whose number depends on the data",
                     "use torch.where instead")
     require_places(n, x, indices)
     if len(axes) == 1:
@@ -68,8 +71,7 @@ def index(n: Node, x: Value, indices: Sequence[Value | None]) -> Value:
 
 
 def require_places(n: Node, x: Value, indices: Sequence[Value | None]) -> None:
-    """Indices of x's dims must be in range, where the operator does not leave that to its caller.
-    """
+    """Add run-time checks that indices are in range, except for the `_unsafe` operators."""
     if "_unsafe" in n.op:
         return
     for size, index in zip(x.shape, indices, strict=False):
@@ -78,13 +80,13 @@ def require_places(n: Node, x: Value, indices: Sequence[Value | None]) -> None:
 
 
 def index_vectors(picks: Sequence[Value]) -> Value:
-    """Index tensors, broadcast, as vectors of one index per axis."""
+    """Index tensors, broadcast to one shape, as vectors [..., dims] with an index per dim."""
     shape = broadcast_shapes([i.shape for i in picks])
     columns = [i.cast(t.i64).broadcast(shape).reshape([*shape, 1]) for i in picks]
     return f.concat(columns, axis=len(shape))
 
 
 def _in_place(x: Value, count: int, place: int) -> Value:
-    """The first `count` dims, moved after `place` others."""
+    """Move the first `count` dims after the next `place` dims."""
     leading = range(count, count + place)
     return x.transpose([*leading, *range(count), *range(count + place, x.rank)])

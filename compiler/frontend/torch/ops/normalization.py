@@ -1,4 +1,4 @@
-"""Normalizations."""
+"""Layer, group, RMS, batch, instance and weight normalization."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from dialects.symbolic.expr import Size
 _EPSILON: dict[Attribute, float] = {
     t.f16: 2.0**-10, t.bf16: 2.0**-7, t.f32: 2.0**-23, t.f64: 2.0**-52,
 }
-"""The default of rms_norm: the distance from 1 to the next number."""
+"""The default epsilon of rms_norm: the distance from 1 to the next larger number."""
 
 
 def _affine(x: Value, weight: Value | None, bias: Value | None) -> Value:
-    """x * weight + bias, of what there is."""
+    """x * weight + bias, where either may be missing."""
     x = x if weight is None else x * weight.cast(x.element)
     return x if bias is None else x + bias.cast(x.element)
 
@@ -51,14 +51,15 @@ def native_layer_norm(
 
 def _only_first(n: Node) -> None:
     if n.used - {0}:
-        raise Fault("its mean and deviation are used", "compile the model for inference")
+        raise Fault("only its first result is supported, but the model uses its statistics",
+                    "compile the model for inference")
 
 
 @aten_op("aten.group_norm.default")
 def group_norm(
     n: Node, x: Value, groups: int, weight: Value | None, bias: Value | None, epsilon: float
 ) -> Value:
-    """Each group of channels is normalized as a whole."""
+    """Normalize each group of channels of each item."""
     rows = x.reshape([x.shape[0], groups, x.type.count // (x.shape[0] * groups)])
     normal = n(LayerNormOp, rows, n.scalar(1.0, x.element), axis=2, epsilon=float(epsilon))
     parameters = [None if p is None else n.channelwise(p, x.rank) for p in (weight, bias)]
@@ -78,7 +79,7 @@ def native_group_norm(
 def rms_norm(
     n: Node, x: Value, sizes: Sequence[Size], weight: Value | None, epsilon: float | None
 ) -> Value | list[Value]:
-    """x / sqrt(mean(x^2) + epsilon) * weight, in f32 for halves."""
+    """x / sqrt(mean(x^2) + epsilon) * weight, computed in f32 for halves."""
     wide = x.cast(t.f32) if x.element in HALVES else x
     axes = list(range(x.rank - len(sizes), x.rank))
     mean = f.reduce_mean(wide * wide, axes=axes, keepdims=True)
@@ -103,7 +104,8 @@ def batch_norm(
     variance: Value | None, training: bool, momentum: float, epsilon: float,
 ) -> Value:
     if training or mean is None or variance is None:
-        raise Fault("it computes statistics of the batch", "export the model with model.eval()")
+        raise Fault("it is in training mode, or lacks running statistics",
+                    "export the model with model.eval()")
     return _batch_norm(n, x, weight, bias, mean, variance, epsilon)
 
 
@@ -126,7 +128,7 @@ def batch_norm_of_batch(
     n: Node, x: Value, weight: Value | None, bias: Value | None, training: bool, momentum: float,
     epsilon: float,
 ) -> list[Value]:
-    """By the statistics of the batch itself: one row per channel."""
+    """Batch normalization by the statistics of the batch itself, as rows of one channel each."""
     _only_first(n)
     order = [1, 0, *range(2, x.rank)]
     rows = (x.cast(t.f32) if x.element in HALVES else x).transpose(order)
@@ -150,7 +152,7 @@ def instance_norm(
 # ---------------------------------------------------------------------- weights
 @aten_op("aten._weight_norm_interface.default", "aten._weight_norm.default")
 def weight_norm(n: Node, direction: Value, size: Value, axis: int) -> Value | list[Value]:
-    """direction * size / the norm of direction over all dims but one."""
+    """direction * size / norm, where norm is the 2-norm of direction over all dims but one."""
     axis = n.axis(axis, direction.rank)
     axes = [k for k in range(direction.rank) if k != axis]
     total = f.reduce_sum(direction * direction, axes=axes, keepdims=True)

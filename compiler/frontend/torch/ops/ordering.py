@@ -1,4 +1,4 @@
-"""Operators that find elements by their order, and running sums."""
+"""Operators that order elements (argmax, topk, sort), and cumulative sums and products."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def arg_extremum(n: Node, x: Value, axis: int | None, keep: bool) -> Value:
 def position(
     n: Node, find: type[ArgMaxOp | ArgMinOp], x: Value, axis: int, keep: bool
 ) -> Value:
-    """Where an axis has its first extremum; NaN is one."""
+    """The index of the first extremum along an axis. NaN counts as an extremum."""
     if not x.rank:
         return n.scalar(0, t.i64)
     x = x.cast(t.ui8) if x.element == t.i1 else x
@@ -43,7 +43,7 @@ def position(
 # ---------------------------------------------------------------------- order
 @aten_op("aten.topk.default")
 def top_k(n: Node, x: Value, k: Size, axis: int, largest: bool) -> list[Value]:
-    """Sorted also where the order does not matter."""
+    """The result is sorted, even if the node does not require that."""
     return _sorted(n, x, Expr.of(k), axis, largest)
 
 
@@ -65,7 +65,7 @@ def argsort(n: Node, x: Value, axis: int, descending: bool) -> Value:
 
 
 def _sorted(n: Node, x: Value, k: Expr | None, axis: int, largest: bool) -> list[Value]:
-    """The first k elements of the order, all of them for None; equal ones stay in order."""
+    """The first k elements in order, or all of them for None. Equal elements keep their order."""
     if not x.rank:
         return [x, n.scalar(0, t.i64)]
     axis = n.axis(axis, x.rank)

@@ -22,7 +22,7 @@ from dialects.symbolic.size_products import product
 def reduced(
     n: Node, op: type[GraphOp], x: Value, axes: Sequence[int] | int | None, keep: bool
 ) -> Value:
-    """A reduction over the axes, all of them when none are given."""
+    """A reduction over the axes; over all of them for None or none."""
     found = n.axes(axes, x.rank)
     return n(op, x, axes=found, keepdims=keep) if found else x
 
@@ -40,9 +40,10 @@ def sum_(n: Node, x: Value, axes: Sequence[int] | None, keep: bool) -> Value:
 
 @aten_op("aten.histc.default")
 def histogram(n: Node, x: Value, bins: int, low: float, high: float) -> Value:
-    """How many elements are in each of some equal parts of a range; others do not count."""
+    """The number of elements in each of `bins` equal parts of [low, high]. Others do not count."""
     if low >= high:
-        raise Fault("its range is that of the elements", "give histc a minimum and a maximum")
+        raise Fault("its range depends on the elements, since min is not below max",
+                    "call histc with a min and a max")
     wide = x.reshape([x.type.count, 1]).cast(t.f32)
     least, most, count = (n.scalar(float(v), t.f32) for v in (low, high, bins))
     place = (wide - least) * count / (most - least)
@@ -79,7 +80,7 @@ def truth_of_all(n: Node, x: Value) -> Value:
 
 @aten_op("aten.any.dim", "aten.any.dims", "aten.all.dim", "aten.all.dims")
 def truth(n: Node, x: Value, axes: Sequence[int] | int | None, keep: bool) -> Value:
-    """Whether any, or all, elements are true."""
+    """Whether any element, or all elements, are true."""
     op = ReduceMaxOp if n.op.startswith("aten.any") else ReduceMinOp
     bits = x.cast(t.i1).cast(t.i32)
     return reduced(n, op, bits, axes, keep).cast(t.i1)
@@ -104,7 +105,7 @@ def var_mean(
 def _variance(
     n: Node, x: Value, axes: Sequence[int] | None, correction: float | None, keep: bool
 ) -> Value:
-    """The sum of squared differences from the mean, over the count less the correction."""
+    """The sum of squared differences from the mean, divided by the count minus the correction."""
     x = x.cast(t.f32) if x.element in HALVES else x
     found = n.axes(axes, x.rank)
     centered = x - reduced(n, ReduceMeanOp, x, found, True)
@@ -117,7 +118,7 @@ def _variance(
 def vector_norm(
     n: Node, x: Value, order: float, axes: Sequence[int] | None, keep: bool
 ) -> Value:
-    """(sum of |x|^order)^(1/order); the extremes for an infinite order."""
+    """(sum of |x|^order)^(1/order); the largest or smallest |x| for an infinite order."""
     x = x.cast(t.f32 if n.element in HALVES else n.element)
     if order == 2:
         return f.sqrt(reduced(n, ReduceSumOp, x * x, axes, keep))
@@ -134,7 +135,7 @@ def vector_norm(
 
 @aten_op("aten.logsumexp.default")
 def logsumexp(n: Node, x: Value, axes: Sequence[int], keep: bool) -> Value:
-    """m + log(sum(exp(x - m))), where m is the maximum; an infinite one counts as 0."""
+    """m + log(sum(exp(x - m))), where m is the maximum, or 0 if that is infinite or NaN."""
     x = x.cast(n.element)
     most = reduced(n, ReduceMaxOp, x, axes, True)
     finite = f.equal(most - most, 0.0)
@@ -164,7 +165,7 @@ def extremum_and_position(n: Node, x: Value, axis: int, keep: bool) -> list[Valu
 
 
 def _extremum(n: Node, x: Value, axes: Sequence[int] | int | None, keep: bool) -> Value:
-    """Truth values are compared as bytes."""
+    """The largest or smallest elements. Truth values are compared as bytes."""
     largest = n.op.startswith(("aten.max", "aten.amax"))
     wide = x.cast(t.ui8) if x.element == t.i1 else x
     return reduced(n, ReduceMaxOp if largest else ReduceMinOp, wide, axes, keep).cast(x.element)

@@ -53,7 +53,7 @@ def _resized(
     n: Node, x: Value, mode: str, coordinates: str, scales: Sequence[float] | None,
     rounding: str = "floor",
 ) -> Value:
-    """x [n, c, s...] resampled to the result's sizes, by the scales where those are given."""
+    """Resample x [n, c, s...] to the result's sizes, by the given scales if there are any."""
     factors = (1.0, 1.0, *map(float, scales)) if scales else ()
     return n(ResizeOp, x, shape=list(n.shape), scales=LiteralAttr(factors), mode=mode,
              coordinates=coordinates, nearest=rounding)

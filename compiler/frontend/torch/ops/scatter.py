@@ -1,4 +1,4 @@
-"""Operators that put elements at places that indices give."""
+"""Operators that write elements at indices."""
 
 from __future__ import annotations
 
@@ -49,15 +49,18 @@ def scatter_reduce(
     include_self: bool,
 ) -> Value:
     if combiner not in _COMBINERS or not include_self:
-        raise Fault(f"elements are combined by {combiner}, "
-                    f"{'with' if include_self else 'without'} what is there already")
+        raise Fault(f"reduce='{combiner}' with include_self={include_self} is not supported",
+                    f"supported are {', '.join(_COMBINERS)} with include_self=True")
     return _scatter(n, x, axis, indices, source, _COMBINERS[combiner])
 
 
 def _scatter(
     n: Node, x: Value, axis: int, indices: Value, source: Value, combiner: str
 ) -> Value:
-    """PyTorch uses one entry of the source per index."""
+    """Write or combine elements along an axis.
+
+    If the source is larger than the indices, only its first entries are used.
+    """
     if not x.rank:
         return _scatter(n, x.reshape([1]), 0, indices.reshape([1]), source.reshape([1]),
                         combiner).reshape([])
@@ -74,13 +77,13 @@ def _scatter(
 def index_put(
     n: Node, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool
 ) -> Value:
-    """x with the elements at index vectors replaced, or added to."""
+    """x with the elements at index vectors replaced by values, or with values added to them."""
     picks = [i for i in indices if i is not None]
     if any(i.element in (t.i1, t.ui8) for i in picks):
         return _under_mask(x, indices, values, accumulate)
     axes = [k for k, i in enumerate(indices) if i is not None]
     if axes != list(range(axes[0], axes[0] + len(axes))):
-        raise Fault("its index tensors are not side by side")
+        raise Fault("its index tensors must be for consecutive dims")
     require_places(n, x, indices)
     return _put(n, x, indices, values, accumulate)
 
@@ -88,7 +91,7 @@ def index_put(
 def _put(
     n: Node, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool
 ) -> Value:
-    """As `index_put`, of indices that are side by side and need no check."""
+    """The same as `index_put`, for indices of consecutive dims that have been checked."""
     picks = [i for i in indices if i is not None]
     axes = [k for k, i in enumerate(indices) if i is not None]
     vectors = index_vectors(picks)
@@ -110,7 +113,10 @@ def _put(
 def _under_mask(
     x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool
 ) -> Value:
-    """x[mask] = value. Several values would depend on how many elements are true."""
+    """x[mask] = value, for a single value.
+
+    With several values, the result would depend on the number of elements that are true.
+    """
     first = indices[0]
     if len(indices) != 1 or first is None or accumulate or values.type.count.constant != 1:
         raise Fault("it replaces elements where a mask is true, whose number depends on the data",
@@ -121,7 +127,10 @@ def _under_mask(
 
 @aten_op("aten.index_copy.default", "aten.index_add.default")
 def index_copy(n: Node, x: Value, axis: int, indices: Value, source: Value) -> Value:
-    """PyTorch itself makes `index_copy` of `index_fill`, which counts from the end."""
+    """Replace slices at indices, or add to them.
+
+    PyTorch decomposes `index_fill`, whose indices may be negative, to `index_copy`.
+    """
     axis = n.axis(axis, x.rank)
     if x.rank:
         n.require(0 if "add" in n.op else -x.shape[axis], indices, x.shape[axis])
@@ -132,12 +141,15 @@ def index_copy(n: Node, x: Value, axis: int, indices: Value, source: Value) -> V
 
 
 def _replaced(n: Node, x: Value, axis: int, index: Value, source: Value) -> Value:
-    """x with one slice replaced: no axis moves, and where x may be given up, nothing else does."""
+    """x with one slice replaced.
+
+    No axis is moved, so that if x may be overwritten, only the slice is written.
+    """
     indices = index.reshape([1] * x.rank).broadcast(source.shape)
     return n(ScatterElementsOp, x, indices, source.cast(x.element), axis=axis, combiner="none")
 
 
 @aten_op("aten.masked_scatter.default")
 def masked_scatter(n: Node, x: Value) -> Value:
-    raise Fault("it takes as many elements as a mask has true ones, which depends on the data",
+    raise Fault("it reads one element for each true element of a mask, which depends on the data",
                 "use torch.where instead")

@@ -1,4 +1,4 @@
-"""Views and copies: other shapes, orders and parts of the same elements."""
+"""Views and copies: reshaping, permuting, repeating, joining, slicing, replacing and padding."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dialects.symbolic.expr import Expr, Size
          "aten.view_copy.default", "aten.unsqueeze_copy.default", "aten.squeeze_copy.dims",
          "aten.view_as.default")
 def reshape(n: Node, x: Value) -> Value:
-    """The shape is that which PyTorch gives the result."""
+    """The result has the shape that PyTorch gives it."""
     return x.reshape(n.shape)
 
 
@@ -52,7 +52,7 @@ def convert_element_type(n: Node, x: Value, to: Attribute) -> Value:
 
 @aten_op("aten.copy.default")
 def copy(n: Node, target: Value, source: Value) -> Value:
-    """The source, in shape and type of the target."""
+    """The source, cast and broadcast to the type of the target."""
     return source.cast(n.element).broadcast(n.shape)
 
 
@@ -82,7 +82,7 @@ def flip(n: Node, x: Value, dims: Sequence[int]) -> Value:
 
 @aten_op("aten.roll.default")
 def roll(n: Node, x: Value, shifts: Sequence[Size], dims: Sequence[int]) -> Value:
-    """The last elements of an axis come first."""
+    """Rotate axes: elements that are shifted beyond the end continue at the start."""
     if not dims:
         return _rolled(x.reshape([x.type.count]), shifts[0], 0).reshape(x.shape)
     for shift, dim in zip(shifts, dims, strict=True):
@@ -116,7 +116,7 @@ def repeat(n: Node, x: Value, repeats: Sequence[Size]) -> Value:
 
 @aten_op("aten.repeat_interleave.self_int")
 def repeat_interleave(n: Node, x: Value, repeats: Size, axis: int | None) -> Value:
-    """Every element of the axis `repeats` times in a row."""
+    """Every entry of the axis `repeats` times in a row."""
     if axis is None:
         x, axis = x.reshape([x.type.count]), 0
     axis = n.axis(axis, x.rank)
@@ -130,7 +130,7 @@ def repeat_interleave(n: Node, x: Value, repeats: Size, axis: int | None) -> Val
 def diff(
     n: Node, x: Value, times: int, axis: int, before: Value | None, after: Value | None
 ) -> Value:
-    """Neighbours' differences along an axis; of truth values, whether they differ."""
+    """The differences of neighbours along an axis; for truth values, whether they differ."""
     axis = n.axis(axis, x.rank)
     parts = [v.cast(x.element) for v in (before, x, after) if v is not None]
     found = f.concat(parts, axis=axis) if len(parts) > 1 else x
@@ -145,7 +145,7 @@ def diff(
 
 @aten_op("aten.cat.default")
 def cat(n: Node, xs: Sequence[Value], axis: int) -> Value:
-    """Empty tensors of one dim count for nothing."""
+    """Join tensors along an axis. As in PyTorch, tensors of shape [0] are ignored."""
     parts = [x.cast(n.element) for x in xs
              if not (x.rank == 1 and x.shape[0].constant == 0 and len(n.shape) != 1)]
     axis = n.axis(axis, parts[0].rank)
@@ -175,7 +175,7 @@ def slice_(
 def _bounds(
     size: Expr, start: Size | None, end: Size | None, step: int
 ) -> tuple[Expr, Expr]:
-    """First element and count of start:end:step."""
+    """The first element and the number of elements of start:end:step."""
     last = size if end is None or end == size else Expr.of(end)
     return slice_bounds(size, Expr.of(0 if start is None else start), last, step)
 
@@ -226,7 +226,7 @@ def unbind(n: Node, x: Value, axis: int) -> list[Value]:
 
 @aten_op("aten.unfold.default", "aten.unfold_copy.default")
 def unfold(n: Node, x: Value, axis: int, size: Size, step: Size) -> Value:
-    """Windows of an axis: their elements become a last dim."""
+    """Windows of an axis. Their elements become a new last dim."""
     axis = n.axis(axis, x.rank)
     frames = n(FramesOp, x, axis=axis, size=fixed(size, "window"), step=fixed(step, "step"))
     return frames.transpose([k for k in range(x.rank + 1) if k != axis + 1] + [axis + 1])
@@ -240,7 +240,7 @@ def slice_scatter(
     """x with a slice of it replaced."""
     axis = n.axis(axis, x.rank)
     if fixed(step, "step") != 1:
-        raise Fault(f"a slice of step {step} is replaced; only step 1 is supported")
+        raise Fault(f"it replaces a slice of step {step}; only step 1 is supported")
     first, count = _bounds(x.shape[axis], start, end, 1)
     return _replaced(x, source, axis, first, count)
 
@@ -268,7 +268,7 @@ def _replaced(
 # ---------------------------------------------------------------------- borders
 @aten_op("aten.constant_pad_nd.default", "aten.pad.default")
 def constant_pad(n: Node, x: Value, pads: Sequence[Size], *rest: Operand | None) -> Value:
-    """Pads of the last dim come first. Negative ones cut off."""
+    """Pads are listed from the last dim on. Negative ones cut elements off."""
     mode = rest[0] if rest and isinstance(rest[0], str) else "constant"
     value = next((v for v in rest if isinstance(v, (int, float))), 0)
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
@@ -297,7 +297,7 @@ def padded(n: Node, x: Value, pads: Sequence[Size], mode: str, value: float | No
 
 
 def _grown(n: Node, x: Value, axis: int, sizes: tuple[Expr, Expr], value: float) -> Value:
-    """Padding by non-negative sizes that are only known at run time."""
+    """Pad one axis by non-negative sizes that are known only at run time."""
     def border(size: Expr) -> list[Value]:
         shape = [size if k == axis else s for k, s in enumerate(x.shape)]
         return [] if size.constant == 0 else [operand(n, value, x.element).broadcast(shape)]

@@ -1,4 +1,4 @@
-"""Functions of one tensor, element by element."""
+"""Elementwise functions of one tensor."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _ANY: dict[str, type[GraphOp]] = {"neg": NegOp, "abs": AbsOp}
 
 @aten_op(*(f"aten.{name}.default" for name in _FLOAT))
 def function(n: Node, x: Value) -> Value:
-    """Integers are made floats first."""
+    """Integers are converted to floats first."""
     return n(_FLOAT[n.op.split(".")[1]], x.cast(n.element))
 
 
@@ -78,7 +78,7 @@ def trunc(n: Node, x: Value) -> Value:
 
 
 def _wide(n: Node, x: Value) -> Value:
-    """The operand of a function that takes several steps: halves as f32."""
+    """The operand of a function that is computed in several steps. Halves are converted to f32."""
     return x.cast(t.f32 if n.element in HALVES else n.element)
 
 
@@ -118,12 +118,12 @@ def log_of_base(n: Node, x: Value) -> Value:
 # ---------------------------------------------------------------------- tests
 @aten_op("aten.isnan.default")
 def isnan(n: Node, x: Value) -> Value:
-    return f.is_nan(x) if is_float(x.element) else _nowhere(n, x)
+    return f.is_nan(x) if is_float(x.element) else _false_everywhere(n, x)
 
 
 @aten_op("aten.isinf.default")
 def isinf(n: Node, x: Value) -> Value:
-    return f.is_inf(x) if is_float(x.element) else _nowhere(n, x)
+    return f.is_inf(x) if is_float(x.element) else _false_everywhere(n, x)
 
 
 @aten_op("aten.isfinite.default")
@@ -131,5 +131,5 @@ def isfinite(n: Node, x: Value) -> Value:
     return ~(isnan(n, x) | isinf(n, x))
 
 
-def _nowhere(n: Node, x: Value) -> Value:
+def _false_everywhere(n: Node, x: Value) -> Value:
     return n.scalar(False, t.i1).broadcast(x.shape)
