@@ -25,7 +25,7 @@ from dialects.symbolic.symbol import Symbol
 
 
 class Mismatch(Fault):
-    """The branches differ in element type or number of dims."""
+    """The results of the branches differ in element type or rank."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Branch:
 def flag(build: Builder, condition: Value) -> SSAValue:
     """A condition with a single element, as i1[]."""
     if condition.element != t.i1 or condition.type.count.constant not in (1, None):
-        raise Fault(f"its condition is {condition.type.short}, not one truth value")
+        raise Fault(f"its condition is {condition.type.short}; it must be a single truth value")
     return build.ssa(condition if not condition.rank else build(ReshapeOp, condition, shape=[]))
 
 
@@ -78,13 +78,13 @@ def join(
 
 
 def _deepened(build: Builder, branch: Branch, other: Branch) -> Branch:
-    """A branch in which the rank of single elements is raised to that of the other's."""
+    """The branch with the ranks of single elements raised to those in the other branch."""
     results = list(branch.results)
     for k, (own, wanted) in enumerate(zip(results, other.results, strict=True)):
         single = own.type.count.constant == wanted.type.count.constant == 1
         if single and own.rank < wanted.rank:
-            build.faults.warn(f"result {k} of node '{build.node}' is {own.type.short} of one "
-                              f"branch and {wanted.type.short} of the other, and is taken as that")
+            build.faults.warn(f"result {k} of node '{build.node}' is {own.type.short} in one "
+                              f"branch and {wanted.type.short} in the other; the latter is used")
             with build.within(branch.frame):
                 results[k] = build(ReshapeOp, own, shape=list(wanted.shape))
     return Branch(branch.frame, results)
@@ -146,7 +146,7 @@ def _joined(
     """The type of result k; sizes that differ, or that are local to a branch, get names."""
     a, b = then.results[k].type, otherwise.results[k].type
     if (a.element, a.rank) != (b.element, b.rank):
-        raise Mismatch(f"its result {k} is {a.short} of one branch and {b.short} of the other",
+        raise Mismatch(f"its result {k} is {a.short} in one branch and {b.short} in the other",
                        "both must have one element type and number of dims, unless the condition "
                        "is known: fix the sizes that it depends on with --dim or --shape")
     sizes: list[Expr] = []

@@ -140,7 +140,7 @@ class Builder:
             return None
         return computed(self, contents, op.result_tensors[0], self.node)
 
-    # ------------------------------------------------------------------ sizes of a run
+    # ------------------------------------------------------------------ sizes at run time
     def new_size(self, hint: str) -> Expr:
         """A new size of the current function, which may be 0 at run time."""
         symbol = self.names.size(hint)

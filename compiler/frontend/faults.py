@@ -41,7 +41,7 @@ class Skip(Exception):
 
 @dataclass
 class Faults:
-    """The problems of one file so far, and the inputs whose contents would have been needed."""
+    """The problems of one file so far, and the inputs whose contents the import needs."""
 
     file: str
     problems: list[Problem] = field(default_factory=list[Problem])
@@ -50,13 +50,13 @@ class Faults:
     unknown: set[str] = field(default_factory=set[str])
 
     def add(self, what: str, node: str = "", level: str = "", hint: str = "") -> None:
-        """Note a problem, once."""
+        """Add a problem, unless it has been added before."""
         problem = Problem(what, node, level, self.file, hint)
         if problem not in self.problems:
             self.problems.append(problem)
 
     def warn(self, what: str) -> None:
-        """Note a mistake in the model that does not change what it computes, once."""
+        """Add a warning, once, for a mistake in the model that does not change its results."""
         if what not in self.warnings:
             self.warnings.append(what)
 

@@ -58,7 +58,7 @@ class Loop:
     `trip`: how many calls at most, None for any number; `condition`: whether there is a first one,
     None for true. `fixed`: the carried values that never change; `open`: the carried dims, as
     (value, dim), that change from call to call; `rates`: what counters grow by; `opaque`: the
-    carried values that are no counters. `counted`: the condition is part of `trip`. `rigid`: dims
+    carried values that are not counters. `counted`: the condition is part of `trip`. `rigid`: dims
     that never change.
     """
 
@@ -175,8 +175,8 @@ def _build_body(build: Builder, loop: Loop, body: Body) -> Attempt:
         arguments = [_argument(build, loop, frame, k, step) for k in range(len(loop.initial))]
         turn = body(step, list(arguments))
         if len(turn.carried) != len(loop.initial):
-            raise Fault(f"its body gives {len(turn.carried)} values for {len(loop.initial)} that "
-                        "are carried")
+            raise Fault(f"its body returns {len(turn.carried)} loop-carried values instead of "
+                        f"{len(loop.initial)}")
         turn.carried = [_levelled(build, loop, k, *pair) for k, pair in enumerate(
             zip(arguments, turn.carried, strict=True))]
         return Attempt(frame, counter, arguments, turn)
@@ -191,7 +191,7 @@ def _levelled(build: Builder, loop: Loop, k: int, before: Value, after: Value) -
             after.type.count.constant == before.type.count.constant == 1):
         return after
     build.faults.warn(f"value {k} of node '{build.node}' is {before.type.short} before an "
-                      f"iteration and {after.type.short} after it; the one of more dims is taken")
+                      f"iteration and {after.type.short} after it; the higher rank is used")
     if after.rank < before.rank:
         return build(ReshapeOp, after, shape=list(before.shape))
     assert build.frame.outer is not None
@@ -225,10 +225,10 @@ def _learn_value(loop: Loop, attempt: Attempt, k: int) -> bool:
     if after is before:
         loop.fixed.add(k)
         return True
-    if before.rank != loop.initial[k].rank:  # of which there are more from now on
+    if before.rank != loop.initial[k].rank:  # the next attempt has the higher rank
         return True
     if (after.element, after.rank) != (before.element, before.rank):
-        raise Fault(f"what it carries as value {k} is {before.type.short} before an iteration and "
+        raise Fault(f"its loop-carried value {k} is {before.type.short} before an iteration and "
                     f"{after.type.short} after it")
     open_ = {(k, d) for d in range(after.rank) if after.shape[d] != before.shape[d]}
     news = bool(open_ - loop.open)

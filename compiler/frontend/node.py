@@ -55,21 +55,22 @@ class NodeBase:
     def range(
         self, count: Size, element: Attribute = t.i64, *, start: Size = 0, step: Size = 1
     ) -> Value:
-        """start, start + step, ..., as many as `count`."""
+        """The numbers start, start + step, ..., of which there are `count`."""
         return self(RangeOp, start=start, step=step, count=count, to=element)
 
-    # ------------------------------------------------------------------ checks of a run
+    # ------------------------------------------------------------------ checks at run time
     def require(self, low: Size, values: Value, high: Size) -> None:
         """Add a run-time check that the elements of an integer tensor are in [low, high)."""
         self.build.require(low, values, high)
 
     def require_index(self, values: Value, size: Size) -> None:
-        """As `require`, for indices into a dim of this size; negative ones count from its end."""
+        """The same as `require`, for indices into a dim of this size, which may be negative."""
         self.require(-Expr.of(size), values, size)
 
     def require_vectors(self, vectors: Value, sizes: Sequence[Size]) -> None:
-        """As `require_index`, for vectors of indices: entry k of the last dim indexes a dim of
-        `sizes[k]`.
+        """The same as `require_index`, for vectors of indices.
+
+        Entry k of the last dim is an index into a dim of `sizes[k]`.
         """
         depth = (vectors.shape[-1].constant or 0) if vectors.rank else 0
         used = list(map(Expr.of, sizes[:depth]))

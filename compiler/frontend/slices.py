@@ -16,7 +16,7 @@ _FAR = 2**31 - 1
 
 
 def at_least_zero(size: Expr) -> Expr:
-    """max(size, 0), left out where it cannot be negative, not even for sizes of 0."""
+    """max(size, 0), without the maximum if the size is never negative, even for sizes of 0."""
     return size if is_certain(size) else maximum(size, 0)
 
 
@@ -42,7 +42,7 @@ def slice_bounds(
         first, last = (_clamp(p, Expr.of(0), size, limits) for p in (begin, stop))
         ordered = last == size or _at_most(begin, stop, limits)
         count = (last - first).ceildiv(step)
-    else:  # ONNX starts inside, and ends at most before the first element
+    else:  # ONNX clamps the start to the dim, and the end to -1
         first = _clamp(begin, minimum(size - 1, 0), size - 1, limits)
         last = _clamp(stop, Expr.of(-1), size - 1, limits)
         ordered = _at_most(stop, begin, limits) or last.constant == -1
@@ -63,7 +63,7 @@ def _from_front(position: Expr, size: Expr) -> Expr:
 
 
 def _clamp(position: Expr, low: Expr, high: Expr, limits: Mapping[Symbol, Expr]) -> Expr:
-    """The position, not above `high` and not below `low`, which is at most 0 and `high`."""
+    """The position, limited to [low, high]; `low` is at most 0 and at most `high`."""
     if _at_most(high, position, limits):
         return high
     below = position if _at_most(position, high, limits) else minimum(position, high)

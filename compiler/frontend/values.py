@@ -44,7 +44,7 @@ Number: TypeAlias = "Expr | float | bool"
 
 
 class Builds(Protocol):
-    """What a value builds operations with: `compiler.frontend.builder.Builder`."""
+    """The part of `compiler.frontend.builder.Builder` that values need."""
 
     node: str
 
@@ -55,8 +55,8 @@ class Builds(Protocol):
 class Value:
     """A tensor of `type`: an SSA value, known contents, or both.
 
-    `build`: the builder of the import. `origin`: the value of an outer function that this is the
-    view of.
+    `build`: the builder of the import. `origin`: the value of an enclosing function of which this
+    is a view.
     """
 
     build: Builds = field(repr=False)
@@ -90,7 +90,7 @@ class Value:
 
     @property
     def is_small(self) -> bool:
-        """Whether its contents are known and few enough to be followed."""
+        """Whether the contents are known, and few enough for constant folding."""
         return self.contents is not None and self.contents.size <= MAX_ELEMENTS
 
     @property
@@ -213,7 +213,7 @@ def combined(op_type: type[GraphOp], first: Operand, second: Operand) -> Value:
 
 
 def value_among(op_type: type[GraphOp], *operands: Operand) -> Value:
-    """The first operand that is no number. Raises TypeError if all are numbers."""
+    """The first operand that is not a number. Raises TypeError if all are numbers."""
     for found in operands:
         if isinstance(found, Value):
             return found

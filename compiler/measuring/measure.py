@@ -107,6 +107,6 @@ def _check_sizes(signature: Signature, named: Sequence[tuple[str, int]]) -> None
     symbols = signature.symbols()
     strange = [name for name, _ in named if Symbol.size(name) not in symbols]
     if strange:
-        raise StrataError(f"--dim names '{strange[0]}', which is no size of the model", [Problem(
+        raise StrataError(f"--dim names '{strange[0]}', which is not a size of the model", [Problem(
             f"{guess(strange[0], [s.name for s in symbols])}its sizes are "
             f"{some_of([s.name for s in symbols], 20) or 'all constant'}")])

@@ -199,7 +199,7 @@ def test_nodes_and_results_without_names(target: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("place", "message"), [
     ("input", "Add needs its input 0"), ("initializer", "Add needs its input 1"),
-    ("output", "graph output '' is defined by no node"),
+    ("output", "no node defines graph output ''"),
 ])
 def test_a_value_of_a_model_without_a_name(place: str, message: str, tmp_path: Path) -> None:
     """ONNX takes the empty name for an absent value, so a model that gives it one is refused."""

@@ -459,7 +459,7 @@ def test_dim_fixes_a_size_everywhere(
     assert main([*command, "--dim", "rows.n=6"]) == 0
     assert shown in capsys.readouterr().out
     assert main([*command, "--dim", "cols=6"]) == 1
-    assert "--dim names 'cols', which is no size of the model" in capsys.readouterr().err
+    assert "--dim names 'cols', which is not a size of the model" in capsys.readouterr().err
 
 
 def test_bench_times_both(

@@ -72,8 +72,8 @@ def test_sizes_can_be_fixed() -> None:
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"dims": {"width": 3}}, "no size of the model"),
-    ({"shapes": {"y": (1, 2)}}, "no input of the model"),
+    ({"dims": {"width": 3}}, "not a size of the model"),
+    ({"shapes": {"y": (1, 2)}}, "not an input of the model"),
     ({"shapes": {"x": (2, 5, 9)}}, "but it is 8"),
     ({"shapes": {"x": (2, 5)}}, "the model has 3"),
     ({"dims": {"batch": 9}}, "batch is 9, but the model was exported for 1 to 8"),

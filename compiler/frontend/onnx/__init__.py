@@ -3,20 +3,20 @@
     load.py            the file, checked and memory-mapped; weights stay in it
     wire.py            finds the weights' bytes in the file without reading them
     external.py        weights in files beside the model
-    validate.py        everything that can be said before importing: names, operators, attributes
-    schema.py          what ONNX itself says about operators
-    inputs.py          the model's inputs and the sizes that they name
+    validate.py        the checks before an import: names, operators, attributes
+    schema.py          ONNX's own schemas of operators
+    inputs.py          the model's inputs, and the sizes of their dims
     importer.py        the walk over the nodes
-    declared.py        what a model says about its own values, against what they are
+    declared.py        compares the declared types of values with the inferred ones
     sequences.py       sequences and optionals as tensors
-    node.py            what an operator's importer sees of its node
-    element_types.py   ONNX's element types and ours
-    coverage.py        which operators are read, for lists and documentation
-    functions.py       model-local functions and operators that ONNX defines by others
+    node.py            the view of a node that an operator's importer gets
+    element_types.py   ONNX's element types and those of Strata
+    coverage.py        the supported operators, for lists and documentation
+    functions.py       model-local functions, and operators that ONNX defines by others
     ops/               one small function per operator, a file per family
 
-To support an operator, write its function in `ops/`; nothing else needs to change. Graph operations
-are built by what all frontends share, the modules beside this folder.
+To support an operator, write its function in `ops/`; nothing else needs to change. The modules that
+all frontends share, beside this folder, build the graph operations.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DESCRIPTION = ("an .onnx file, of any opset that the installed onnx knows (`list
 
 
 def accepts(model: str) -> bool:
-    """True for names that end in `.onnx`."""
+    """Whether a name ends in `.onnx`."""
     return model.lower().endswith(".onnx")
 
 
@@ -43,7 +43,7 @@ def load_model(model: str, options: ImportOptions) -> ImportedModel:
 
 
 def load_bytes(name: str, data: bytes, options: ImportOptions) -> ImportedModel:
-    """Import a serialized ModelProto; weights in other files are looked for beside `name`."""
+    """Import a serialized ModelProto. Files of weights are expected beside `name`."""
     from compiler.frontend.onnx.importer import import_bytes
 
     return import_bytes(name, data, options)
@@ -52,8 +52,8 @@ def load_bytes(name: str, data: bytes, options: ImportOptions) -> ImportedModel:
 def in_memory(model: object) -> MemoryModel | None:
     """A ModelProto as a model in memory; None for any other object. Imports nothing.
 
-    Files of weights that it names are looked for in the working directory. Raises StrataError for
-    more than Protocol Buffers write into one message, 2 GiB.
+    Files of weights are expected in the working directory. Raises StrataError if the model is
+    larger than 2 GiB, the limit of Protocol Buffers.
     """
     kinds = {(c.__module__.partition(".")[0], c.__name__) for c in type(model).__mro__}
     if ("onnx", "ModelProto") not in kinds:
@@ -76,14 +76,14 @@ def describe(name: str, data: bytes | None) -> dict[str, Any]:
 
 
 def operators() -> list[str]:
-    """The supported operators. Those that ONNX defines by these are supported, too."""
+    """The supported operators, sorted. Operators that ONNX defines by these work as well."""
     from compiler.frontend.onnx.ops import importers
 
     return sorted(f"{domain}.{name}" if domain else name for domain, name in importers())
 
 
 def operator_summaries() -> dict[str, str]:
-    """Every supported operator, including those that ONNX defines by others -> opsets, elements."""
+    """Operator -> its opsets and element types, including operators that ONNX defines by others."""
     from compiler.frontend.onnx.coverage import covered
 
     return {c.name: c.summary for c in covered()}

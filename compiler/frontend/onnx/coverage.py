@@ -104,7 +104,7 @@ def _is_built_of_known(functions: Functions, name: str, inputs: int, version: in
     node = helper.make_node(name, [f"x{k}" for k in range(inputs)], ["y"])
     try:
         body = standard_body(node, version, [_PLAIN] * inputs, {})
-    except ValueError:  # ONNX needs attributes for it that are no numbers
+    except ValueError:  # ONNX needs attributes to build its definition
         return False
     known = [functions.supports(n, opsets_of(body)) for n in body.node]
     return bool(known) and all(known)

@@ -55,11 +55,11 @@ def _conflict(value: Value, sizes: Sequence[int | None]) -> bool:
 
 def _type_name(data_type: int) -> str:
     known = onnx.TensorProto.DataType
-    return known.Name(data_type) if data_type in known.values() else f"no type ({data_type})"
+    return known.Name(data_type) if data_type in known.values() else f"unknown type {data_type}"
 
 
 def _is_element(data_type: int, value: Value) -> bool:
     try:
         return element_type(data_type) == value.element
-    except Fault:  # a type that only stands in declarations
+    except Fault:  # an element type that is not supported
         return False

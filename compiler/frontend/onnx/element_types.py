@@ -1,4 +1,4 @@
-"""ONNX's element types and ours."""
+"""Converts between the element types of ONNX and of Strata."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DATA_TYPES = {element: data_type for data_type, element in _ELEMENTS.items()}
 
 
 def element_type(data_type: int) -> Attribute:
-    """The element type of an ONNX TensorProto.DataType. Raises Fault for one we do not have."""
+    """The element type of an ONNX TensorProto.DataType. Raises Fault if it is not supported."""
     if data_type not in _ELEMENTS:
         raise Fault(f"element type {_data_type_name(data_type)} is not supported",
                     f"supported are {', '.join(map(_data_type_name, _ELEMENTS))}")
@@ -40,7 +40,7 @@ def data_type_of(element: Attribute) -> int:
 
 @cache
 def onnx_type_names() -> dict[str, str]:
-    """`tensor(float)` -> `f32` and so on: ONNX's names of tensor types, and ours of elements."""
+    """ONNX's name of a tensor type -> Strata's name of its element: `tensor(float)` -> `f32`."""
     names = {"float": "f32", "double": "f64", "float16": "f16", "bfloat16": "bf16"}
     texts = {_data_type_name(code).lower(): str(element) for code, element in _ELEMENTS.items()}
     return {f"tensor({name})": names.get(name, text) for name, text in texts.items()}

@@ -56,7 +56,7 @@ class ExternalFiles:
         if offset + size > len(data):
             raise Fault(f"its external data, bytes {offset} to {offset + size}, lies beyond the end"
                         f" of '{entries['location']}' ({len(data)} bytes)",
-                        "the file is cut short or belongs to another model: fetch it again")
+                        "the file is truncated, or belongs to another model: fetch it again")
         return packed_array(data, offset, element, count)
 
     def _map(self, location: str) -> mmap.mmap | bytes:

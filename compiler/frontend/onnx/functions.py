@@ -1,8 +1,8 @@
 """Operators that are defined by other operators: a model's functions, and those of ONNX itself.
 
-    Mish(x)  ->  Softplus, Tanh, Mul           where we have no importer of our own
+    Mish(x)  ->  Softplus, Tanh, Mul           if Strata has no importer of its own
 
-ONNX gives some definitions outright and builds others from a node and its input types.
+Some of ONNX's definitions are fixed; others are built from a node and its input types.
 """
 
 from __future__ import annotations

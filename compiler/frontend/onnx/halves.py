@@ -1,6 +1,6 @@
 """Operators that are composed of several: halves are computed in f32, and rounded once at the end.
 
-A square leaves the range of f16 where its root does not: the norm of [300, 400] is 500.
+A square may exceed the range of f16 although its root does not: the norm of [300, 400] is 500.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""From an ONNX file to a module with `strata.func @main` over graph operations.
+"""Imports an ONNX file as a module with `strata.func @main` over graph operations.
 
 The input is a file's path and the user's options; the result is the module, its weights and its
 name. Shape computations become size expressions over the names of the inputs' sizes. Every
-operation carries the name of the node that it comes from.
+operation has the name of its node as location.
 
 Problems are collected and raised together: first those that validation finds, then those of nodes
-whose shapes or attributes contradict themselves. Nodes that depend on a bad node are skipped.
+whose shapes or attributes contradict each other. Nodes that depend on a bad node are skipped.
 
-A name that a subgraph does not define belongs to an enclosing graph. Where the subgraph became a
-function of its own, it sees that value through a view (compiler/frontend/frames.py).
+A name that a subgraph does not define belongs to an enclosing graph. A subgraph that becomes a
+function of its own accesses such values through views (compiler/frontend/frames.py).
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def import_file(path: str, options: ImportOptions) -> ImportedModel:
 
 
 def import_bytes(name: str, data: bytes, options: ImportOptions) -> ImportedModel:
-    """Import what an ONNX file of that name would hold. Raises StrataError as `import_file`."""
+    """Import the contents of an ONNX file of that name. Raises StrataError as `import_file` does.
+    """
     return _import(parse(Path(name), data), Faults(name), options)
 
 
@@ -93,7 +94,7 @@ def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedM
     types, constants = inputs.types(), inputs.constants()
     faults.raise_any()
     importer = _Importer(file, functions, faults, types, constants, inputs.structured)
-    fixed = bool(options.shapes or options.dims)  # the declarations hold for other sizes then
+    fixed = bool(options.shapes or options.dims)  # declarations are for other sizes then
     mark_defaults(importer.module, _defaults(file.proto, given))
     module = importer.run(validation.sorted_nodes,
                           () if fixed else (*graph.output, *graph.value_info))
@@ -126,10 +127,10 @@ class Missing:
 
 @dataclass
 class Scope:
-    """What names mean inside a graph, or inside one call of a function.
+    """The meaning of names inside a graph, or inside one call of a function.
 
-    `weights`: the tensors that its graph has, with the place of their bytes in the file.
-    `around`: the scope of the enclosing graph, in which names are looked up that this one lacks.
+    `weights`: the graph's tensors, with the position of their bytes in the file. `around`: the
+    scope of the enclosing graph, in which names that this one lacks are looked up.
     """
 
     opsets: Mapping[str, int]
@@ -213,7 +214,7 @@ class _Importer:
     def _try_node(
         self, path: str, node: onnx.NodeProto, scope: Scope
     ) -> Sequence[AnyValue | Missing]:
-        """A node's results; they are missing when it has a problem, which is noted."""
+        """A node's results, which are Missing if it has a problem. The problem is noted."""
         try:
             inputs = [self._lookup(name, scope) if name else None for name in node.input]
             return self._import_node(path, node, inputs, scope)
@@ -265,8 +266,9 @@ class _Importer:
         self, path: str, scope: Scope, label: str, graph: onnx.GraphProto,
         inputs: Sequence[AnyValue],
     ) -> list[AnyValue]:
-        """The outputs of a graph on these inputs, built in the current function. Raises Skip if one
-        of them has a problem, after noting it.
+        """The outputs of a graph on these inputs, built in the current function.
+
+        Raises Skip if one of them has a problem, after noting it.
         """
         if len(inputs) != len(graph.input):
             raise Fault(f"its {label} takes {len(graph.input)} inputs, not {len(inputs)}")
@@ -293,7 +295,7 @@ class _Importer:
         attributes: Mapping[str, AttributeProto],
     ) -> Sequence[AnyValue | Missing]:
         """The results of a function's nodes on these inputs."""
-        # not all of ONNX's own functions list every domain that they use
+        # some of ONNX's own functions do not list every domain that they use
         opsets = {**self.scope.opsets, **opsets_of(function)}
         scope = Scope(opsets, self.build.frame, path, call_attributes(function, attributes))
         padded = [*inputs, *[None] * (len(function.input) - len(inputs))]
@@ -304,7 +306,7 @@ class _Importer:
     def _result(self, name: str, scope: Scope) -> AnyValue | Missing:
         try:
             return self._lookup(name, scope) or Missing(f"'{name}' is left out")
-        except Fault as fault:  # an optional result that this call does not make
+        except Fault as fault:  # an optional result that this call does not compute
             return Missing(fault.what)
         except Skip:
             return Missing()

@@ -4,9 +4,10 @@
     --dim batch=8                      ->  %x: f32[8, 3, x_d2, x_d3]
     --shape x=1x3xheightx224           ->  %x: f32[1, 3, height, 224]
 
-A size that the model writes as an expression of other sizes, `past + 1`, is one here too.
+A size that the model writes as an expression of other sizes, such as `past + 1`, becomes such an
+expression.
 
-A sequence or an optional enters as several tensors (sequences.py): `x.data`, `x.shapes`.
+A sequence or an optional becomes several inputs (sequences.py): `x.data`, `x.shapes`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Inputs:
     declared: dict[str, Declared] = field(default_factory=dict[str, Declared])
     replaced: dict[str, int | str] = field(default_factory=dict[str, "int | str"])
     structured: dict[str, Form] = field(default_factory=dict[str, Form])
-    """The inputs that are no tensors."""
+    """The inputs that are not plain tensors."""
 
     taken: set[str] = field(init=False)
     """The names of sizes: the model's own, and new ones."""
@@ -57,7 +58,7 @@ class Inputs:
         self.taken = {d.dim_param for i in self.infos for d in _shape_of(i.type)}
 
     def types(self) -> dict[str, TensorType]:
-        """The type of every tensor input. Faults of inputs and options are noted."""
+        """The type of every tensor input. Problems of inputs and options are added to `faults`."""
         self._read_shapes()
         self._read_dims()
         types: dict[str, TensorType] = {}
@@ -107,16 +108,17 @@ class Inputs:
             f"{name}.data": tensor(element, [total]), f"{name}.shapes": tensor(i64, [length, rank])}
 
     def constants(self) -> dict[str, Array]:
-        """The contents of the inputs that are to be constants; every fault is noted."""
+        """The contents of the inputs that become constants. Problems are added to `faults`."""
         found: dict[str, Array] = {}
         declared = {i.name: i for i in self.infos}
         for name, array in self.options.constants.items():
             if name not in declared:
-                self.faults.add(f"contents are given for '{name}', which is no input of the model")
+                self.faults.add(f"contents are given for '{name}', which is not an input of the "
+                                "model")
             elif (element := self._element(declared[name])) is not None:
                 if element_of(array.dtype) != element:
-                    self.faults.add(f"input '{name}' has elements of type {element}; the contents "
-                                    f"that are given have {element_of(array.dtype)}")
+                    self.faults.add(f"input '{name}' has elements of type {element}; the given "
+                                    f"contents have {element_of(array.dtype)}")
                 found[name] = array
         return found
 
@@ -132,12 +134,12 @@ class Inputs:
             self.faults.add(f"input '{info.name}': {fault.what}", hint=fault.hint)
             return None
 
-    # ------------------------------------------------------------------ what model and user say
+    # ------------------------------------------------------------------ declarations and options
     def _read_shapes(self) -> None:
         """Fill `declared`, and `replaced` with what `--shape` gives for the model's names."""
         known = [i.name for i in self.infos]
         for name in sorted(self.options.shapes.keys() - set(known)):
-            self.faults.add(f"--shape names '{name}', which is no input of the model",
+            self.faults.add(f"--shape names '{name}', which is not an input of the model",
                             hint=f"{guess(name, known)}the inputs are {some_of(known, 20)}")
         for info in self.infos:
             given = self.options.shapes.get(info.name)
@@ -147,11 +149,11 @@ class Inputs:
             elif given is not None:
                 self.declared[info.name] = list(given)
             elif info.type.WhichOneof("value") == "tensor_type":
-                self.faults.add(f"input '{info.name}' has no shape, not even a number of dims",
+                self.faults.add(f"input '{info.name}' has neither a shape nor a number of dims",
                                 hint=f"give one, for instance --shape {info.name}=1x3x224x224")
 
     def _match(self, name: str, given: Sequence[int | str]) -> None:
-        """Let what `--shape` gives for an input replace the model's sizes, everywhere."""
+        """Replace the model's sizes everywhere by those that `--shape` gives for an input."""
         own = self.declared[name]
         if given and len(given) != len(own):
             self.faults.add(f"--shape gives input '{name}' {len(given)} dims; the model has "
@@ -169,7 +171,7 @@ class Inputs:
                 self.replaced[declared] = size
 
     def _read_dims(self) -> None:
-        """Let `--dim` replace names."""
+        """Replace names of sizes by the values that `--dim` gives."""
         names = {s for shape in self.declared.values() for s in shape if isinstance(s, str)}
         names |= {s for s in self.replaced.values() if isinstance(s, str)}
         for name, value in self.options.dims.items():
@@ -178,7 +180,7 @@ class Inputs:
                 self.faults.add(f"--dim {name}={value}: a size must be at least 1")
             if not meant:
                 listed = some_of(sorted(names), 20) or "all constant"
-                self.faults.add(f"--dim names '{name}', which is no size of the model",
+                self.faults.add(f"--dim names '{name}', which is not a size of the model",
                                 hint=f"{guess(name, names)}its sizes are {listed}")
             for size in sorted(meant):
                 if self.replaced.setdefault(size, value) not in (value, *names):
@@ -186,7 +188,10 @@ class Inputs:
                                     f"{self.replaced[size]}")
 
     def _own_sizes(self, info: onnx.ValueInfoProto) -> Declared:
-        """The model's own name; a dim without one is named after the input and the dim."""
+        """The sizes of an input as the model declares them.
+
+        A dim without a name gets one from the input and the index of the dim.
+        """
         sizes: Declared = []
         for k, dim in enumerate(info.type.tensor_type.shape.dim):
             if not _UNNAMED.fullmatch(dim.dim_param):
@@ -207,7 +212,7 @@ class Inputs:
 
     # ------------------------------------------------------------------ expressions
     def _size(self, size: int | str) -> Expr:
-        for _ in range(2):  # `--shape` may put another name, and `--dim` a value for that
+        for _ in range(2):  # `--shape` may give another name, and `--dim` a value for that name
             size = self.replaced.get(size, size) if isinstance(size, str) else size
         if isinstance(size, int):
             return Expr.of(size)
@@ -215,8 +220,8 @@ class Inputs:
         return Expr.size(size) if derived is None else derived
 
     def _derived(self, text: str) -> Expr | None:
-        """A size that the model writes as an expression of sizes that occur by themselves
-        elsewhere.
+        """A size that the model writes as an expression of sizes that occur elsewhere; None for
+        others.
         """
         try:
             parsed = expr_of(text)

@@ -49,7 +49,7 @@ class OnnxFile:
         return self.tensor(tensor, self.spans[index])
 
     def tensor(self, tensor: onnx.TensorProto, span: Span | None = None) -> Array:
-        """The array of any tensor of the model; `span` says where its bytes lie in the file."""
+        """The array of any tensor of the model. `span`: the position of its bytes in the file."""
         shape = tuple(tensor.dims)
         if min(shape, default=0) < 0:
             raise Fault(f"it has a negative size: {list(shape)}")
@@ -96,7 +96,7 @@ def _view(data: mmap.mmap | bytes, span: Span, element: Attribute, count: int) -
 
 
 def _typed_array(tensor: onnx.TensorProto) -> Array:
-    """A tensor whose values stand in `float_data`, `int64_data` and the like."""
+    """A tensor whose values are in `float_data`, `int64_data` and similar fields."""
     try:
         return numpy_helper.to_array(tensor)
     except (ValueError, TypeError):
@@ -114,10 +114,10 @@ def parse(path: Path, data: mmap.mmap | bytes) -> OnnxFile:
         skeleton, spans = split_weights(data)
         proto = onnx.ModelProto.FromString(skeleton)
     except (ValueError, DecodeError) as error:
-        hint = "the file is cut short, or no ONNX model: fetch or export it again"
-        raise _unreadable(path, f"its bytes are no ONNX model ({error})", hint) from None
+        hint = "the file is truncated, or not an ONNX model: fetch or export it again"
+        raise _unreadable(path, f"its bytes are not an ONNX model ({error})", hint) from None
     if not (proto.HasField("graph") and proto.ir_version and proto.opset_import):
-        raise _unreadable(path, "its bytes are no ONNX model (no graph, or no opset)",
+        raise _unreadable(path, "its bytes are not an ONNX model (no graph, or no opset)",
                           "ONNX files come from an exporter, for instance torch.onnx.export")
     if any(isinstance(text, bytes) for text in _texts(proto)):  # so protobuf marks bad UTF-8
         raise _unreadable(path, "names in it are not UTF-8 text", "fetch or export it again")
@@ -148,7 +148,7 @@ def _map_model(path: Path) -> mmap.mmap | bytes:
     if not path.exists():
         raise _unreadable(path, "there is no such file")
     if not path.is_file():
-        raise _unreadable(path, "it is no file", "give the .onnx file itself")
+        raise _unreadable(path, "it is not a file", "give the .onnx file itself")
     if path.stat().st_size >= SIZE_LIMIT:
         raise _unreadable(path, "it has more than 2 GB, which protobuf cannot hold",
                           "save the model with its weights as external data")

@@ -1,4 +1,4 @@
-"""What an operator's importer sees of its node: its attributes, versions, inputs."""
+"""The view of a node that an operator's importer gets: its attributes, version and inputs."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def as_stored(number: float) -> float:
 
 @dataclass(eq=False)
 class Node(NodeBase):
-    """One node at its turn in the import.
+    """The node that is being imported.
 
-    `version` is the opset version of the operator's domain; `outputs` are the names of its
-    results, empty for one that is left out. `run_graph(label, graph, inputs)` imports a subgraph.
+    `version`: the opset version of the operator's domain. `outputs`: the names of its results,
+    empty for one that is left out. `run_graph(label, graph, inputs)` imports a subgraph.
     """
 
     op_type: str
@@ -108,8 +108,10 @@ class Node(NodeBase):
     def run(
         self, name: str, label: str, inputs: Sequence[AnyValue] = ()
     ) -> list[AnyValue]:
-        """The outputs of the subgraph that an attribute holds, imported into the current function.
-        Raises Fault or Skip, after all problems in it are noted.
+        """Import the subgraph that an attribute holds into the current function; returns its
+        outputs.
+
+        Raises Fault or Skip, after all problems in it have been added to the faults.
         """
         return self.run_graph(label, self.graph(name), inputs)
 
@@ -121,11 +123,11 @@ class Node(NodeBase):
         return found.g
 
     def run_tensors(self, name: str, label: str, inputs: Sequence[Value]) -> list[Value]:
-        """As `run`, of a subgraph that must give tensors."""
+        """The same as `run`, for a subgraph whose outputs must be tensors. Raises Fault."""
         results = self.run(name, label, inputs)
         tensors = [r for r in results if isinstance(r, Value)]
         if len(tensors) < len(results):
-            raise Fault(f"its {name} results in a sequence where a tensor must be")
+            raise Fault(f"its {name} has a sequence as an output, where only tensors are supported")
         return tensors
 
     def _attribute(self, name: str, kind: int) -> onnx.AttributeProto | None:
@@ -137,11 +139,10 @@ class Node(NodeBase):
 
     # ------------------------------------------------------------------ known contents of inputs
     def known_sizes(self, value: Value, what: str) -> list[Expr]:
-        """The contents as size expressions, flat; those that are only known at run time are bound
-        to new sizes.
+        """The contents as a list of size expressions.
 
-        Contents that are only known at run time must therefore not be negative. Raises Fault for
-        contents that cannot be sizes.
+        Contents that are known only at run time are bound to new sizes, so that they must not be
+        negative. Raises Fault for contents that cannot be sizes.
         """
         found = self.build.bind(value, what)
         if found is None:
@@ -150,7 +151,7 @@ class Node(NodeBase):
         return list(found.reshape(-1))
 
     def known_ints(self, value: Value, what: str) -> list[int]:
-        """The contents as plain integers, flat. Raises Fault when they are not known."""
+        """The contents as a list of integers. Raises Fault if they are not known."""
         if value.expressions is None:
             raise UnknownValue(value, f"its {what} are known only at run time",
                                "they must be constants or be computed from shapes; if they depend "
@@ -173,12 +174,12 @@ class Node(NodeBase):
         return value.array
 
     def axes(self, value: Value | None, name: str = "axes") -> list[int] | None:
-        """The axes input, else the attribute, as given; None when there is neither."""
+        """The axes from the input or else the attribute, as given; None if there is neither."""
         if value is not None:
             return self.known_ints(value, name)
         return self.ints(name) if self.has(name) else None
 
-    # ------------------------------------------------------------------ small things to build with
+    # ------------------------------------------------------------------ helpers
     def axis(self, axis: int, rank: int) -> int:
         """An axis counted from the front. Raises Fault outside -rank to rank - 1."""
         if not -rank <= axis < rank:
@@ -196,5 +197,5 @@ class Node(NodeBase):
         return computed(self.build, contents, t.tensor(t.i64, contents.shape), self.name)
 
     def positions(self, x: Value, axis: int) -> Value:
-        """0, 1, ... along an axis of x, as i64 of a shape that broadcasts to x's."""
+        """The indices 0, 1, ... along an axis of x, as i64, in a shape that broadcasts to x's."""
         return self.range(x.shape[axis]).reshape([x.shape[axis], *[1] * (x.rank - axis - 1)])

@@ -69,9 +69,9 @@ def normalize(domain: str) -> str:
 
 @cache
 def find_schema(domain: str, op_type: str, version: int) -> Schema | None:
-    """The operator's schema at an opset version; None when there is none.
+    """The operator's schema at an opset version; None if there is none.
 
-    A deprecated operator keeps its last meaning.
+    A deprecated operator keeps its last schema.
     """
     schema = find_definition(domain, op_type, version)
     if schema is None:

@@ -7,7 +7,7 @@ A sequence is of the second kind where a loop makes it longer, or branches make 
 position is known only at run time. All its tensors have the same number of dims then. An optional
 is a truth value and what is there if it is true.
 
-A tensor of strings is one of i64: their places in the model's table (`texts.py`).
+A tensor of strings is a tensor of i64 indices into the model's table of strings (`texts.py`).
 
 A `Form` tells how such a value is written as tensors, which is how it enters and leaves functions.
 """
@@ -74,8 +74,9 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class Optional:
-    """A tensor or a sequence that may be missing. `content` is None if it is known to be missing
-    and nothing else is known.
+    """A tensor or a sequence that may be missing.
+
+    `content` is None if it is known to be missing, and its type is not known.
     """
 
     present: Value
@@ -181,7 +182,7 @@ def form_of(value: AnyValue) -> Form:
 
 
 def common(a: Form, b: Form) -> Form:
-    """The form in which both can be written. Raises Fault when there is none."""
+    """A form in which both can be represented. Raises Fault if there is none."""
     if a == b:
         return a
     kinds = {a.kind, b.kind}
@@ -237,7 +238,7 @@ def _nothing(build: Builder, form: Form) -> AnyValue:
 
 
 def empty(build: Builder, element: Attribute, rank: int) -> Value:
-    """A tensor without elements; of no dims, a zero."""
+    """A tensor without elements or, for rank 0, a zero."""
     zero = constant(build, np.zeros((), t.dtype_of(element)), node=build.node)
     return build(BroadcastOp, zero, shape=[0] * rank) if rank else zero
 
@@ -262,10 +263,9 @@ def whole(form: Form, parts: Iterator[Value]) -> AnyValue:
 
 
 def at_run(build: Builder, value: Items | Run, rank: int | None = None) -> Run:
-    """A sequence as one that is only known at run time; `rank` is that of its tensors, if it has
-    any.
+    """A sequence in the form of one that is known only at run time.
 
-    Raises Fault when it is unknown.
+    `rank`: the rank of the tensors of an empty sequence. Raises Fault if it is not known.
     """
     if isinstance(value, Run):
         return value
@@ -294,7 +294,7 @@ def shape_row(build: Builder, value: Value) -> Value:
 # ---------------------------------------------------------------------- in and out of functions
 @dataclass
 class Forms:
-    """The forms of several values, which may have to change as more is learned of them."""
+    """The forms of several values, which may become more general."""
 
     forms: list[Form]
 

@@ -1,9 +1,9 @@
-"""Strings that models only move: labels that are gathered, names that pass through.
+"""Strings that models only move, such as labels that are gathered, or names that are passed on.
 
     Gather(["cat", "dog"], argmax)    ->    Gather([0, 1], argmax) with a table of strings
 
-A tensor of strings is one of i64, the places of its strings in the model's table. Equal strings
-have one place, so that they can be compared. Operators that compute on characters are refused.
+A tensor of strings becomes a tensor of i64 indices into the model's table of strings. Equal strings
+have the same index, so that they can be compared. Operators that compute on characters are refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MOVED: dict[str, tuple[Sequence[int], bool]] = {
 
 @dataclass
 class Table:
-    """The strings of a model, each with its place."""
+    """The strings of a model, each with its index."""
 
     build: Builder
     places: dict[str, int] = field(default_factory=dict[str, int])
@@ -45,7 +45,7 @@ class Table:
         return Texts(constant(self.build, np.array(found, np.int64).reshape(shape), name, name))
 
     def tensor(self, tensor: onnx.TensorProto, name: str) -> Texts:
-        """Raises Fault when its strings do not fill its shape."""
+        """A tensor of strings. Raises Fault if its strings do not fill its shape."""
         shape = tuple(tensor.dims)
         if min(shape, default=0) < 0 or np.prod(shape, dtype=object) != len(tensor.string_data):
             raise Fault(f"{len(tensor.string_data)} strings do not fill its shape {list(shape)}")
@@ -64,7 +64,9 @@ def moved(
     op_type: str, inputs: Sequence[AnyValue | None],
     importer: Callable[[Sequence[AnyValue | None]], Any],
 ) -> Any:
-    """The results of an operator on inputs of which some are strings. Raises Fault."""
+    """The results of an operator, some of whose inputs are strings. Raises Fault if it needs
+    numbers.
+    """
     places, stay = MOVED.get(op_type, ((), False))
     if any(isinstance(v, Texts) and k not in places for k, v in enumerate(inputs)):
         raise Fault("it computes on strings, which can only be moved and compared",
@@ -80,7 +82,7 @@ def moved(
 
 
 def constant_of(table: Table, node: onnx.NodeProto, name: str) -> Texts | None:
-    """What a Constant of strings holds; None for one of numbers."""
+    """The strings of a Constant; None for a Constant of numbers."""
     for attribute in node.attribute:
         if attribute.name == "value" and is_text(attribute.t):
             return table.tensor(attribute.t, name)

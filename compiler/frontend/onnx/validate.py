@@ -84,7 +84,7 @@ class Validation:
     unsupported: dict[tuple[str, str, int], list[str]] = field(
         default_factory=dict[tuple[str, str, int], list[str]])
     extents: dict[str, Extent] = field(default_factory=dict[str, Extent])
-    """Of the functions that have been checked."""
+    """The extents of the functions that have been checked."""
 
     def run(self) -> None:
         opsets = self._opsets(self.model.opset_import)
@@ -115,7 +115,7 @@ class Validation:
         self, named: Iterable[tuple[str, onnx.NodeProto]], opsets: Mapping[str, int],
         calls: tuple[str, ...],
     ) -> Extent:
-        """Check every node's operator and, where there is a schema, the node against it.
+        """Check every node's operator, and the node against the operator's schema if there is one.
 
         `calls`: the functions that are being checked. Returns the extent of the nodes.
         """
@@ -227,7 +227,7 @@ class Validation:
         for output in graph.output:
             if not _is_known(output.name, known):
                 what = "graph output" if not path else "output"
-                self.faults.add(f"{what} '{output.name}' is defined by no node", path.rstrip("/"))
+                self.faults.add(f"no node defines {what} '{output.name}'", path.rstrip("/"))
         self._check_order(named, path)
 
     def _check_names(self, graph: onnx.GraphProto, path: str) -> None:
@@ -286,7 +286,7 @@ def _used_names(node: onnx.NodeProto) -> set[str]:
 
 
 def _waits(named: NamedNodes) -> list[set[int]]:
-    """Per node, the indices of those whose results it uses, perhaps in its subgraphs."""
+    """For each node, the indices of the nodes whose results it uses, also in its subgraphs."""
     makers = {o: k for k, (_, n) in enumerate(named) for o in n.output if o}
     return [{makers[v] for v in _used_names(node) if v in makers} for _, node in named]
 

@@ -45,14 +45,14 @@ WHOLE = make_model().SerializeToString()
 FILES: dict[str, tuple[Make, str]] = {
     "missing": (lambda path: None, "no such file"),
     "empty": (lambda path: path.write_bytes(b""), "empty"),
-    "text": (lambda path: path.write_text("a letter, and no model\n" * 40), "no ONNX model"),
-    "zeros": (lambda path: path.write_bytes(bytes(4096)), "no ONNX model"),
-    "folder": (lambda path: path.mkdir(), "it is no file"),
+    "text": (lambda path: path.write_text("a letter, and no model\n" * 40), "not an ONNX model"),
+    "zeros": (lambda path: path.write_bytes(bytes(4096)), "not an ONNX model"),
+    "folder": (lambda path: path.mkdir(), "it is not a file"),
     "cut at 30": (lambda path: path.write_bytes(WHOLE[:30]), "cannot read"),
     "cut in half": (lambda path: path.write_bytes(WHOLE[:len(WHOLE) // 2]), "cannot read"),
     "cut by 1": (lambda path: path.write_bytes(WHOLE[:-1]), "cannot read"),
     "no graph": (lambda path: path.write_bytes(b"\x08\x08"), "no graph"),
-    "pipe": (os.mkfifo, "it is no file"),
+    "pipe": (os.mkfifo, "it is not a file"),
 }
 
 

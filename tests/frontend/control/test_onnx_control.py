@@ -124,7 +124,7 @@ def test_ranks_that_differ_are_refused_by_name():
                 then_branch = t () => (a) { k = Constant<value_ints = [1]>() a = Squeeze(x, k) },
                 else_branch = e () => (b) { b = Identity(x) }>
         }""")
-    with pytest.raises(StrataError, match=r"f32\[n\] of one branch and f32\[n, 1\] of the other"):
+    with pytest.raises(StrataError, match=r"f32\[n\] in one branch and f32\[n, 1\] in the other"):
         imported(model)
 
 
@@ -291,7 +291,7 @@ def test_faults_in_bodies_have_paths_and_come_at_once():
     ("a = Relu(nowhere)", "value 'nowhere', which nothing defines"),
     ("a = Relu(x) a = Neg(x)", "value 'a' is defined more than once"),
     ("p = Relu(q) q = Relu(p) a = Neg(q)", "depend on each other in a cycle"),
-    ("p = Relu(x)", "output 'a' is defined by no node"),
+    ("p = Relu(x)", "no node defines output 'a'"),
 ])
 def test_validation_looks_into_subgraphs(body: str, message: str):
     with pytest.raises(StrataError, match=message):

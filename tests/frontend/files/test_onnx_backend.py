@@ -105,8 +105,8 @@ def test_contents_that_are_given() -> None:
 
 
 @pytest.mark.parametrize(("constants", "message"), [
-    ({"other": X}, "'other', which is no input"),
-    ({"shape": X}, "input 'shape' has elements of type i64; the contents that are given have f32"),
+    ({"other": X}, "'other', which is not an input"),
+    ({"shape": X}, "input 'shape' has elements of type i64; the given contents have f32"),
 ])
 def test_contents_that_do_not_fit(constants: dict[str, np.ndarray], message: str) -> None:
     model = MemoryModel("m.onnx", reshape_model().SerializeToString())

@@ -58,7 +58,7 @@ def test_unsupported_operators_inside_a_branch(tmp_path: Path):
 @pytest.mark.parametrize(("nodes", "text", "where"), [
     ([node("Relu", "x", "y"), node("Neg", "x", "y")], "'y' is defined more than once", ""),
     ([node("Relu", "gone", "y", "r")], "uses value 'gone', which nothing defines", "r"),
-    ([node("Relu", "x", "z")], "graph output 'y' is defined by no node", ""),
+    ([node("Relu", "x", "z")], "no node defines graph output 'y'", ""),
     ([node("Add", "x b", "a", "n1"), node("Neg", "a", "b", "n2"), node("Relu", "b", "y")],
      "depend on each other in a cycle: 'n1', 'n2'", "n1"),
     ([node("Softmax", "x", "y", axis=1.5)], "'axis' of Softmax is of type float, not int",

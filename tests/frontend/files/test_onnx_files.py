@@ -38,7 +38,7 @@ def test_a_missing_file(tmp_path: Path):
 
 def test_a_folder(tmp_path: Path):
     (tmp_path / "folder.onnx").mkdir()
-    assert "it is no file" in failure(tmp_path / "folder.onnx")
+    assert "it is not a file" in failure(tmp_path / "folder.onnx")
 
 
 def test_a_file_over_2_gb(tmp_path: Path):
@@ -49,7 +49,8 @@ def test_a_file_over_2_gb(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("contents", "reason"), [
-    (b"", "empty"), (b"this is no model at all", "no ONNX model"), (b"\0" * 64, "no ONNX model"),
+    (b"", "empty"), (b"this is no model at all", "not an ONNX model"),
+    (b"\0" * 64, "not an ONNX model"),
     (b"\x08\x08", "no graph"),
 ])
 def test_other_contents(contents: bytes, reason: str, tmp_path: Path):

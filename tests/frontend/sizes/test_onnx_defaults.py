@@ -81,7 +81,7 @@ def test_the_command_line_tells_it_too(
 @pytest.mark.parametrize("options", [{"constants": {"w": OTHER}}, {"shapes": {"w": [3, 2]}}])
 def test_an_initializer_of_the_first_versions_is_a_constant(options: dict[str, Any]) -> None:
     """onnxruntime: Invalid input name: w."""
-    with pytest.raises(StrataError, match="'w', which is no input of the model"):
+    with pytest.raises(StrataError, match="'w', which is not an input of the model"):
         run(with_default(3), X, **options)
 
 

@@ -90,8 +90,8 @@ def test_a_shape_fixes_its_names_everywhere(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("options", "text"), [
-    ({"dims": {"width": 3}}, "names 'width', which is no size"),
-    ({"dims": {"n": 0}}, "must be at least 1"), ({"shapes": {"z": (1,)}}, "which is no input"),
+    ({"dims": {"width": 3}}, "names 'width', which is not a size"),
+    ({"dims": {"n": 0}}, "must be at least 1"), ({"shapes": {"z": (1,)}}, "which is not an input"),
     ({"shapes": {"x": (1,)}}, "1 dims; the model has 2"),
     ({"shapes": {"x": (1, 4)}}, "but it is 3"), ({"shapes": {"x": (-1, 3)}}, "at least 1"),
     ({"shapes": {"x": (2, 3)}, "dims": {"n": 4}}, "gives it the size 2"),
@@ -102,7 +102,7 @@ def test_bad_options(options: dict[str, object], text: str, tmp_path: Path):
 
 
 def test_an_input_without_a_shape(tmp_path: Path):
-    with pytest.raises(StrataError, match="has no shape"):
+    with pytest.raises(StrataError, match="has neither a shape"):
         load(relu(None), tmp_path)
 
 

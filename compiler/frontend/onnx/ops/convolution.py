@@ -222,7 +222,7 @@ def _reached(
 def average_pool(n: Node, x: Value) -> Value:
     """If pads do not count, but x is padded explicitly, the mean is divided by a mean of ones.
 
-    That is the part of each window that lies in x.
+    The mean of ones is the part of each window that is inside of x.
     """
     attributes, pads = _pool_attributes(n, x)
     include = n.flag("count_include_pad")

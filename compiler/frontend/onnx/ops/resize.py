@@ -126,7 +126,9 @@ def _by_weights(
 
 
 def _ratio(size: Expr, wanted: Expr) -> float:
-    """wanted / size. If that is unknown, it may be below 1, for which 0.5 stands."""
+    """wanted / size. An unknown ratio is 0.5, since it may be below 1, which antialiasing depends
+    on.
+    """
     if size == wanted:
         return 1.0
     before, after = size.constant, wanted.constant
