@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _drop_output(sys.stdout)
         return _report(error, words, ())
     except KeyboardInterrupt:
-        interrupt.tell()
+        interrupt.report()
         if arguments is None:
             interrupt.leave()
         return STATUS

@@ -174,20 +174,20 @@ class Executable:
         if not inputs and len(named) == len(names) and all([n in named for n in names]):
             return [named[n] for n in names]
         given = dict(zip(names, inputs, strict=False))
-        twice, strange = given.keys() & named.keys(), named.keys() - set(names)
+        twice, unknown = given.keys() & named.keys(), named.keys() - set(names)
         missing = [n for n in names if n not in given and n not in named]
-        if twice or strange or missing or len(inputs) > len(names):
+        if twice or unknown or missing or len(inputs) > len(names):
             raise ValueError(f"the model takes {self.signature.expected()}; given were "
                              f"{len(inputs)} inputs by position and {sorted(named)} by name"
-                             + self._of_defaults(strange, len(inputs) - len(names)))
+                             + self._of_defaults(unknown, len(inputs) - len(names)))
         return [given[n] if n in given else named[n] for n in names]
 
 
-    def _of_defaults(self, strange: Collection[str], more: int) -> str:
-        """Hints about given inputs that are constants: those in `strange`, and `more` by position.
+    def _of_defaults(self, unknown: Collection[str], more: int) -> str:
+        """Hints about given inputs that are constants: those in `unknown`, and `more` by position.
         """
         defaults = dict(self.signature.defaults)
-        wanted = [*(name for name in defaults if name in strange), *list(defaults)[:max(0, more)]]
+        wanted = [*(name for name in defaults if name in unknown), *list(defaults)[:max(0, more)]]
         problems = default_problems(wanted, defaults)
         return "".join(f"\n- {p.what}\n  {p.hint}" for p in problems)
 

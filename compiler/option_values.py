@@ -43,7 +43,7 @@ def numbers_of(option: str, values: object) -> dict[str, int]:
 def names_of(option: str, values: object) -> list[Any]:
     """Check a list of names or paths. Raises StrataError, also for a single text."""
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise _refused(option, f"{values!r} is no list", f"give a list: {option}=[{values!r}]")
+        raise _refused(option, f"{values!r} is not a list", f"give a list: {option}=[{values!r}]")
     return list(cast("Iterable[Any]", values))
 
 
@@ -70,7 +70,7 @@ def path_of(option: str, value: object) -> Path | None:
 def file_of(option: str, value: object) -> str:
     """Check a path, and return it as text. Raises StrataError."""
     if not isinstance(value, str | os.PathLike):
-        raise _refused(option, f"{value!r} is no path", "give a text or a Path")
+        raise _refused(option, f"{value!r} is not a path", "give a string or a Path")
     text = os.fsdecode(cast("str | os.PathLike[str]", value))
     if not is_name(text):
         raise _refused(option, f"{value!r} has characters that no path has", "give a path")
@@ -94,11 +94,11 @@ def is_name(text: str) -> bool:
 # ---------------------------------------------------------------------- values
 def _items(option: str, values: object) -> list[tuple[str, Any]]:
     if not isinstance(values, Mapping):
-        raise _refused(option, f"{values!r} is no mapping", f"give {option}={{NAME: ...}}")
+        raise _refused(option, f"{values!r} is not a mapping", f"give {option}={{NAME: ...}}")
     pairs = cast("Mapping[Any, Any]", values).items()
-    strange = [name for name, _ in pairs if not isinstance(name, str)]
-    if strange:
-        raise _refused(option, f"{strange[0]!r} is no name", "names are texts")
+    unnamed = [name for name, _ in pairs if not isinstance(name, str)]
+    if unnamed:
+        raise _refused(option, f"{unnamed[0]!r} is not a name", "names are strings")
     return list(pairs)
 
 

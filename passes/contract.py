@@ -1,4 +1,4 @@
-"""What passes and targets tell each other. Imports no pass.
+"""The types through which passes and targets exchange facts and decisions. Imports no pass.
 
 `Facts` is what a target states once: data that passes read. `Rules` are the questions whose answer
 depends on a kernel, a nest or a convolution. Both are bound to the options of one compilation. The

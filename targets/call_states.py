@@ -10,7 +10,7 @@ The number of states is bounded, since each may hold gigabytes. A call that find
 until another call ends. A call inside a call of the same thread (in a signal handler or a
 finalizer) never waits, because it would wait for itself. A returned state usually goes to whoever
 asks first, which is fastest. Once somebody has waited for a millisecond, returned states go to the
-waiting callers first, as in Go's `sync.Mutex`, so that nobody starves.
+waiting callers first, as in Go's `sync.Mutex`, so that no caller starves.
 """
 
 from __future__ import annotations

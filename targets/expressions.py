@@ -1,6 +1,6 @@
 """Index expressions as the code of a target: what is computed, in which order.
 
-An expression is a sum of products of symbols and calls. `Expressions` takes calls apart; a target
+An expression is a sum of products of symbols and calls. `Expressions` expands calls; a target
 says how it computes sums, and each kind of call. `Integers` is for targets whose code consists of
 instructions on integers that truncate quotients, as those of processors do.
 """

@@ -1,8 +1,8 @@
 """Cache files: written atomically, in a folder that only this user can write to, up to a size.
 
-The contents of such a folder are executed, so a folder is used only if nobody else can have written
-to it. If others can, or if this process cannot write there, nothing is kept. One warning says so;
-results are the same.
+The contents of such a folder are executed, so a folder is used only if no other user can have
+written to it. If others can, or if this process cannot write there, nothing is kept. One warning
+says so; results are the same.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ FOREIGN_WRITES = stat.S_IWGRP | stat.S_IWOTH
 TOUCH_AFTER = 3600.0
 """Seconds for which a file's recorded time of last use may be out of date."""
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-"""Flags for reading that do not block on a pipe which stands in a file's place."""
+"""Flags for reading that do not block if the path is a pipe."""
 _LEFT_OVER = ".part"
 _ABANDONED = 3600.0
 """Seconds after which an unfinished file is removed."""
 
 
 def private_folder(path: str) -> bool:
-    """Create a folder if it does not exist, and tell whether only this user can write to it."""
+    """Create a folder if it does not exist. Returns whether only this user can write to it."""
     return not folder_fault(path)
 
 
@@ -37,7 +37,7 @@ def folder_fault(path: str) -> str:
             os.mkdir(path, 0o700)
         found = os.lstat(path)
     except (FileExistsError, NotADirectoryError):
-        return "a file stands where a folder must be"
+        return "there is a file where a folder must be"
     except OSError as error:
         return error.strerror or str(error)
     if not stat.S_ISDIR(found.st_mode):
@@ -61,7 +61,7 @@ def warn_unkept(folder: str, why: str) -> None:
 def is_private(
     found: os.stat_result, is_kind: Callable[[int], bool] = stat.S_ISREG
 ) -> bool:
-    """Whether this user owns it, nobody else can write to it, and it is of the kind (a file)."""
+    """Whether this user owns it, no other user can write to it, and it is of the kind (a file)."""
     return (is_kind(found.st_mode) and not found.st_mode & FOREIGN_WRITES
             and found.st_uid == os.geteuid())
 
@@ -85,7 +85,7 @@ def private_fault(path: str) -> str:
     except OSError as error:
         return error.strerror or str(error)
     if not stat.S_ISREG(found.st_mode):
-        return "it is no file"
+        return "it is not a file"
     if found.st_uid != os.geteuid():
         return "it belongs to another user"
     return "" if is_private(found) else "other users can write to it"

@@ -4,7 +4,7 @@
 
 Several processes may share a folder, because files appear atomically (written aside, then renamed).
 A file that is damaged, or that belongs to another key, counts as absent. A folder that cannot be
-written, or that others can write to, is no error: it is not used, and one warning says so. The
+written, or that others can write to, is not an error: it is not used, and one warning says so. The
 least recently used files make room for new ones.
 """
 

@@ -27,12 +27,12 @@ from passes.contract import Rules
 from targets.interface import Executable, Timer, cpu_seconds
 from targets.options import TargetOptions
 
-Tell = Callable[[int, int], None]
+ReportProgress = Callable[[int, int], None]
 """Called as work proceeds: with how many kernels have code, and how many there are."""
 
 
-def tell_nobody(done: int, total: int) -> None:
-    """For work whose progress nobody watches."""
+def ignore_progress(done: int, total: int) -> None:
+    """For work whose progress is not shown."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Running(Part, ABC):
 
     @abstractmethod
     def load(
-        self, module: ModuleOp, weights: WeightStore, tell: Tell = tell_nobody
+        self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress
     ) -> Executable:
         """Make a module at block level (a host function and block kernels) runnable."""
 

@@ -83,11 +83,11 @@ def add_pipeline(parser: argparse.ArgumentParser, tuned: bool = True) -> None:
             "--tuned", metavar="FILE|auto|off", default="auto",
             help="schedules found by `tune`; auto (default): $STRATA_TUNED, or those in the cache"))
     add_plugins(group)
-    told = parser.add_argument_group("reports on standard error")
-    told.add_argument("--progress", action="store_true",
+    reports = parser.add_argument_group("reports on standard error")
+    reports.add_argument("--progress", action="store_true",
                       help="show progress, even if standard error is not a terminal")
-    told.add_argument("--timing", action="store_true", help="print the time of each pass")
-    told.add_argument("-v", "--verbose", action="store_true",
+    reports.add_argument("--timing", action="store_true", help="print the time of each pass")
+    reports.add_argument("-v", "--verbose", action="store_true",
                       help="list missed optimizations node by node instead of counting them")
 
 
@@ -197,17 +197,17 @@ def tolerance(text: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 0 on")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number >= 0")
     return number
 
 
 def seed(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 0 on")
+        raise argparse.ArgumentTypeError(f"'{text}' is not an integer >= 0")
     return int(text)
 
 
 def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no positive number")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive integer")
     return int(text)

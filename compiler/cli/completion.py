@@ -37,7 +37,7 @@ def script(shell: str) -> str:
 def _complete(
     action: argparse.Action, kinds: dict[str, Any], choices: dict[str, list[str]]
 ) -> None:
-    """Tell shtab the possible values of an argument."""
+    """ReportProgress shtab the possible values of an argument."""
     kind = getattr(action, "complete", None)
     if kind is not None:
         action.complete = kinds[kind]  # type: ignore[attr-defined]

@@ -63,14 +63,14 @@ class WantedInputs(Instrument):
         return self._made[1]
 
     def _arrays(self, signature: Signature) -> list[Array]:
-        strange = signature.strange_inputs(self.given)
-        if strange:
-            raise StrataError("the inputs do not fit the model", [*strange, Problem(
+        unknown = signature.unknown_inputs(self.given)
+        if unknown:
+            raise StrataError("the inputs do not fit the model", [*unknown, Problem(
                 f"it takes {signature.expected()}")])
         named = self._written(signature)
         sizes = known_sizes(signature, named) | named_sizes(self.dims)
         open_ = [n for n in signature.input_names if n not in named and not self._is_sized(n)]
-        _tell_guesses(signature, open_, sizes)
+        _report_guesses(signature, open_, sizes)
         filled = {name: self._filled(name, signature, sizes)
                   for name in signature.input_names if name not in named}
         return signature.arrange({**filled, **named})
@@ -178,7 +178,7 @@ def _restored(name: str, array: Array, signature: Signature) -> Array:
     return contiguous(array.view(type_.dtype) if array.dtype in lost else array)
 
 
-def _tell_guesses(
+def _report_guesses(
     signature: Signature, missing: Sequence[str], sizes: Mapping[Symbol, int]
 ) -> None:
     wanted = {s for name, type_ in zip(signature.input_names, signature.input_types, strict=True)

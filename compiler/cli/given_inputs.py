@@ -76,7 +76,7 @@ class Filled:
     ) -> Array:
         """The array. `own`: the sizes to use if none are given."""
         if self.element not in ("", type_.element):
-            raise _refused(name, f"it is said to be {self.element}; the model takes {type_.short}")
+            raise _refused(name, f"it is given as {self.element}; the model takes {type_.short}")
         shape = own if self.sizes is None else self.sizes
         count = math.prod(shape)
         if self.filling == "random":
@@ -113,7 +113,7 @@ def parse_value(name: str, text: str) -> Literal | Filled | Path:
         return Filled(text)
     numbers = _numbers(text)
     if numbers is None:
-        what = "there is no such file" if re.search(r"[./]", text) else "it is no value"
+        what = "there is no such file" if re.search(r"[./]", text) else "it is not a value"
         raise _refused(name, f"'{text}': {what}", FORMS)
     return Literal(numbers)
 

@@ -21,7 +21,7 @@ from typing import NoReturn
 
 STATUS = 128 + signal.SIGINT
 GRACE = 0.4
-"""Seconds for the command to end by itself."""
+"""Seconds that the command has to end on its own."""
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Interrupt:
     kept: Callable[[], str] = lambda: "nothing was written"
     _told: threading.Lock = field(default_factory=threading.Lock)
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Print the line, once."""
         if self._told.acquire(blocking=False):
             with contextlib.suppress(OSError, ValueError):
@@ -64,7 +64,7 @@ class Interrupt:
         while signal.SIGINT not in os.read(receiver, 64):  # the numbers of received signals
             pass
         time.sleep(GRACE)
-        self.tell()
+        self.report()
         end_children()
         os._exit(STATUS)
 

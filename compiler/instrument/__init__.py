@@ -24,7 +24,7 @@ class Instrument:
     wants_changes: bool = False
     """Whether it needs an accurate `changed`, which costs printing the module after every pass."""
 
-    def tell(self, phase: str) -> None:
+    def report(self, phase: str) -> None:
         """Called when a phase other than a pass begins."""
 
     def count(self, done: int, total: int, seconds: float | None = None) -> None:

@@ -23,7 +23,7 @@ class KeptCode(Instrument):
     is_code: bool = False
     """Whether code is being counted."""
 
-    def tell(self, phase: str) -> None:
+    def report(self, phase: str) -> None:
         self.is_code = phase.endswith(MAKING_CODE)
 
     def count(self, done: int, total: int, seconds: float | None = None) -> None:

@@ -66,7 +66,7 @@ class Progress(Instrument):
                 self.bar.stop()
 
     # ------------------------------------------------------------------ events
-    def tell(self, phase: str) -> None:
+    def report(self, phase: str) -> None:
         """A new phase begins."""
         self.phase = phase
         if self.active and time.monotonic() - self.began >= PATIENCE:
@@ -83,7 +83,7 @@ class Progress(Instrument):
             self._update(self.bar)
 
     def before(self, step: Step, state: State) -> None:
-        self.tell(f"{state.name}: {step.name}")
+        self.report(f"{state.name}: {step.name}")
 
     def print(self, text: str) -> None:
         """Print on standard output, above the line."""

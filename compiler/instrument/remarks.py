@@ -28,7 +28,7 @@ class Remarks(Instrument):
     def finish(self, state: State) -> None:
         self.found = state.context.remarks
 
-    def report(self, each: bool) -> None:
+    def show(self, each: bool) -> None:
         """Print them on standard error: `each` with its node, or counted."""
         lines = [str(remark) for remark in self.found] if each else counted(
             remark.text for remark in self.found)
@@ -46,8 +46,8 @@ def counted(texts: Iterable[str]) -> list[str]:
 
 
 def _line(kind: str, reasons: Counter[str]) -> str:
-    told = [f"{count} x {reason}" if count > 1 else reason
+    texts = [f"{count} x {reason}" if count > 1 else reason
             for reason, count in reasons.most_common()]
     if not any(reasons):  # remarks without a colon
         return kind if reasons.total() == 1 else f"{reasons.total()} x {kind}"
-    return f"{kind}: {', '.join(told)}"
+    return f"{kind}: {', '.join(texts)}"

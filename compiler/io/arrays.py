@@ -33,8 +33,8 @@ def to_numpy(value: Any) -> Array:
         return np.ascontiguousarray(np.from_dlpack(value))
     if isinstance(value, bool | int | float | list | tuple | np.generic):
         return np.asarray(value)
-    raise TypeError(f"{type(value).__name__} is no array: give NumPy arrays, torch tensors, or "
-                    "anything with DLPack")
+    raise TypeError(f"{type(value).__name__} is not an array: give NumPy arrays, torch tensors, "
+                    "or anything with DLPack")
 
 
 def contiguous(array: Array) -> Array:

@@ -53,7 +53,7 @@ class Signature(NamedTuple):
         """The arrays in the model's order. Raises StrataError for arrays that do not fit the
         model.
         """
-        problems = self.strange_inputs(named)
+        problems = self.unknown_inputs(named)
         problems += [Problem(f"input '{name}' is missing")
                      for name in self.input_names if name not in named]
         for name, type_ in zip(self.input_names, self.input_types, strict=True):
@@ -67,11 +67,11 @@ class Signature(NamedTuple):
                 f"it takes {self.expected()}")])
         return arrays
 
-    def strange_inputs(self, names: Iterable[str]) -> list[Problem]:
+    def unknown_inputs(self, names: Iterable[str]) -> list[Problem]:
         """A problem for each unknown input name, with the most similar known one."""
-        strange = [name for name in names if name not in self.input_names]
-        constant = default_problems(strange, dict(self.defaults))
-        near = {name: nearest(name, self.input_names) for name in strange
+        unknown = [name for name in names if name not in self.input_names]
+        constant = default_problems(unknown, dict(self.defaults))
+        near = {name: nearest(name, self.input_names) for name in unknown
                 if name not in dict(self.defaults)}
         return constant + [Problem(f"the model has no input '{name}'",
                         hint=f"did you mean '{found[0]}'?" if found else "")

@@ -87,13 +87,13 @@ class Contest:
             self.problems[name] = StrataError(f"{name} cannot run the model", [Problem(
                 f"{type(error).__name__}: {error}")])
 
-    def rows(self, rounds: int, tell: Count = lambda done, total: None) -> list[dict[str, Any]]:
+    def rows(self, rounds: int, report: Count = lambda done, total: None) -> list[dict[str, Any]]:
         """A row per entrant: name, times, load_s, and how far its outputs are from ours.
 
-        `tell` is called between rounds with how many are done, and how many there are.
+        `report` is called between rounds with how many are done, and how many there are.
         """
         timings = take_turns({n: e.run for n, e in self.entrants.items()}, rounds, self.threads,
-                             tell)
+                             report)
         ours = next(iter(self.entrants.values())).outputs
         return [{"name": name, **vars(timings[name]), "load_s": entrant.load_s,
                  "difference": difference(entrant.outputs, ours)}
@@ -101,14 +101,14 @@ class Contest:
 
 
 def take_turns(
-    runs: dict[str, Run], rounds: int, threads: int, tell: Count = lambda done, total: None
+    runs: dict[str, Run], rounds: int, threads: int, report: Count = lambda done, total: None
 ) -> dict[str, Timing]:
-    """The time of each run's calls, a turn of each per round; `tell`: as of `Contest.rows`."""
+    """The time of each run's calls, a turn of each per round. `report`: as in `Contest.rows`."""
     pause = SETTLE_SECONDS if threads > 1 and len(runs) > 1 else 0.0
     counts = {name: _calls_in_a_turn(run) for name, run in runs.items()}
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
     for done in range(rounds):
-        tell(done, rounds)
+        report(done, rounds)
         for name, run in runs.items():
             time.sleep(pause)
             taken[name] += _turn(run, counts[name])

@@ -43,12 +43,12 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         captured = {m: captured_model(m) for m in (arguments.model, *filter(None, peers.values()))}
         exe, request = _add_ours(contest, current, arguments, captured[arguments.model])
         for name, twin in peers.items():
-            current.progress.tell(f"loading {name}")
+            current.progress.report(f"loading {name}")
             model = twin or arguments.model
             wanted = replace(request, model=model, captured=captured[model])
             contest.add_peer(name, lambda name=name, wanted=wanted: load_peer(name, wanted))
         _check_problems(list(contest.problems.values()))
-        current.progress.tell(f"timing {arguments.model}")
+        current.progress.report(f"timing {arguments.model}")
         rows = contest.rows(arguments.rounds, current.progress.count)
     tell_precision_error(exe, request.inputs)
     return rows
@@ -105,8 +105,8 @@ def _check_problems(problems: Sequence[StrataError]) -> None:
 def _check_sizes(signature: Signature, named: Sequence[tuple[str, int]]) -> None:
     """Raise StrataError for unknown names of open sizes, which the import does not check."""
     symbols = signature.symbols()
-    strange = [name for name, _ in named if Symbol.size(name) not in symbols]
-    if strange:
-        raise StrataError(f"--dim names '{strange[0]}', which is not a size of the model", [Problem(
-            f"{guess(strange[0], [s.name for s in symbols])}its sizes are "
+    unknown = [name for name, _ in named if Symbol.size(name) not in symbols]
+    if unknown:
+        raise StrataError(f"--dim names '{unknown[0]}', which is not a size of the model", [Problem(
+            f"{guess(unknown[0], [s.name for s in symbols])}its sizes are "
             f"{some_of([s.name for s in symbols], 20) or 'all constant'}")])

@@ -62,7 +62,7 @@ def _read(openvino: Any, core: Any, request: Request) -> Any:
         raise StrataError(f"openvino runs .onnx files and models of PyTorch, not {request.model}")
     with quiet():
         model = openvino.convert_model(request.captured.program)
-    for parameter in model.get_parameters():  # arguments that are no tensors are constants by now
+    for parameter in model.get_parameters():  # other arguments than tensors are constants by now
         if not parameter.output(0).get_target_inputs():
             model.remove_parameter(parameter)
     return model

@@ -92,7 +92,7 @@ class Compiler:
                      source.after)
 
     def read_source(self) -> Source:
-        self.tell(f"reading {self.model}")
+        self.report(f"reading {self.model}")
         with self.guard(IMPORT):
             return read_model(self.source, self.options, self.plugins, weights_of_model)
 
@@ -220,7 +220,7 @@ class Compiler:
         names = ", ".join(f"{name} ({n})" for name, n in sorted(found.items()))
         message = f"after {item.step.name} the module breaks the contract of {state.level} level"
         if self.options.passes != "default":
-            hint = "the passes that --passes leaves out, or adds, are needed, or too early"
+            hint = "--passes leaves out a pass that is needed, or adds one too early"
             raise StrataError(message, [Problem(f"not allowed there: {names}", hint=hint)])
         if place := self.plugins.places.get(("level", state.level)):
             raise StrataError(message, [Problem(
@@ -233,7 +233,7 @@ class Compiler:
     def emit(self, state: State, level: str) -> str:
         """Emit target code of one of the target's levels. The module must be at the final level."""
         self.require_final(state)
-        self.tell(f"{state.name}: emitting {level}")
+        self.report(f"{state.name}: emitting {level}")
         started = time.perf_counter()
         with self.guard(f"emit-{level}", state=state):
             text = cast(Any, self.parts.emission.emit(state.module, level))
@@ -249,7 +249,7 @@ class Compiler:
         """Compile the module to an executable."""
         if self.target.lowers:
             self.require_final(state)
-        self.tell(f"{state.name}: {MAKING_CODE}")
+        self.report(f"{state.name}: {MAKING_CODE}")
         self.count(0, 0)
         if not any(i.wants_changes for i in self.instruments):  # no earlier text will be run
             state.context.weights.keep_only({key for key, _ in weight_labels(state.module)})
@@ -267,9 +267,9 @@ class Compiler:
                               f"needs {FINAL_LEVEL} level", [Problem(
                                   "--passes lists no way there", hint="start it with 'default'")])
 
-    def tell(self, phase: str) -> None:
+    def report(self, phase: str) -> None:
         for instrument in self.instruments:
-            instrument.tell(phase)
+            instrument.report(phase)
 
     def count(self, done: int, total: int, seconds: float | None = None) -> None:
         """Report progress of the current phase to the instruments."""
@@ -299,8 +299,8 @@ class Compiler:
         except Exception as error:  # anything else is reported as a fault of the compiler
             if phase == IMPORT and isinstance(error, RecursionError):
                 raise StrataError(f"{self.model} is nested too deeply to be read") from error
-            if told := disk_error(error) or hidden_package(error):
-                raise told from error
+            if explained := disk_error(error) or hidden_package(error):
+                raise explained from error
             fault = CompilerFault(phase, self.model, error, origin_of(error, self.options.plugins))
             fault.folder = self.reproducer(fault, ran, state).write()
             raise fault from error
@@ -313,7 +313,7 @@ class Compiler:
         if place and any(text.startswith("the schedule of") for _, text in error.faults):
             problems.append(Problem(f"the target '{self.target.name}' makes these schedules",
                                     file=str(place)))
-        return StrataError(f"{error.pass_name} cannot go on with {self.model}", problems)
+        return StrataError(f"{error.pass_name} failed on {self.model}", problems)
 
     def wrong_numbers(
         self, state: State, check: Check, before: str, inputs: Mapping[str, Array]

@@ -48,7 +48,7 @@ def _text(values: tuple[Any, ...]) -> str:
 
 
 def _fits(values: tuple[Any, ...], type_: Any) -> bool:
-    """Whether values have a type; of types that nobody wrote down here, xDSL says that."""
+    """Whether values have a type; types that are not listed here are left to xDSL."""
     single = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}
     several = {tuple[int, ...]: int, tuple[str, ...]: str}
     if type_ in single:

@@ -88,7 +88,7 @@ def _edited(steps: list[Step], item: str) -> list[Step]:
         return [s for s in steps if s.name != out]
     if edit and spec:
         places = _positions(steps, anchor, item)
-        return _inserted(steps, places, spec, behind=edit == "after")
+        return _inserted(steps, places, spec, after=edit == "after")
     if spec and not edit:
         _positions(steps, spec.partition("{")[0], item)
         return [replace(s, spec=spec) if s.name == spec.partition("{")[0] else s for s in steps]
@@ -112,9 +112,9 @@ def _placed(steps: Sequence[Step], item: str, place_of: Callable[[str], str]) ->
                 + f"; a new pass needs a place, as in default,after(PASS)={item}")])
 
 
-def _inserted(steps: list[Step], places: list[int], spec: str, behind: bool) -> list[Step]:
+def _inserted(steps: list[Step], places: list[int], spec: str, after: bool) -> list[Step]:
     """Insert a step. Its level is that of the pass before it."""
-    if behind:
+    if after:
         at = places[-1] + 1
     else:
         at = places[0]
@@ -142,7 +142,7 @@ def _malformed(item: str) -> StrataError:
     hint = ("write a pass as name{option=value}, or start with 'default' and use "
             "after(pass)=new, before(pass)=new, without(pass)")
     return StrataError(f"--passes: cannot read '{item}'",
-                       [Problem("it is no pass and no change to the pipeline", hint=hint)],
+                       [Problem("it is neither a pass nor a change to the pipeline", hint=hint)],
                        exit_status=2)
 
 

@@ -81,10 +81,10 @@ def first_step(
         if label in labels:
             return labels.index(label) + 1
     changes = flow.changes()
-    behind = [k + 1 for k, s in enumerate(steps)
+    ends = [k + 1 for k, s in enumerate(steps)
               if flow.levels.index(s.level) < flow.levels.index(level)
               or (s.level == level and s.name in changes)]
-    return max(behind, default=0)
+    return max(ends, default=0)
 
 
 def label_steps(steps: Sequence[Step]) -> list[str]:

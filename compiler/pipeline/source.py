@@ -154,8 +154,8 @@ def _no_level(module: ModuleOp, path: Path, plugins: Plugins) -> StrataError:
     problems: list[Problem] = []
     for level in plugins.all_levels():
         names = ", ".join(sorted(strangers(module, level)))
-        problems.append(Problem(f"not {level.name} level: that has no {names}"))
-    return StrataError(f"{path} is at none of the levels", problems)
+        problems.append(Problem(f"not {level.name} level, which does not allow {names}"))
+    return StrataError(f"{path} is not at any level", problems)
 
 
 # ---------------------------------------------------------------------- weights

@@ -1,7 +1,7 @@
 """The whole pipeline, from an imported model to blocks of tiles, on one page.
 
-Each line is one pass, and its comment says why it stands there. A step's level is the level of the
-module after the pass has run, so the step that changes the level is the first of the new one.
+Each line is one pass, and its comment says why the pass runs at that point. A step's level is the
+level of the module after the pass, so the step that changes the level is the first of the new one.
 `--passes` edits this list, and `--to` ends it. A dump that is read again continues after its pass.
 `needed` says why no later level can do without the pass.
 """

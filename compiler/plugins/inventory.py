@@ -46,8 +46,8 @@ def _operators(plugins: Plugins) -> list[Row]:
     for kind, frontend in frontends(plugins.modules).items():
         summaries = getattr(frontend, "operator_summaries", None)
         names = getattr(frontend, "operators", list[str])
-        told: dict[str, str] = summaries() if summaries else dict.fromkeys(names(), "")
-        found += [{"name": n, "kind": kind, "summary": text} for n, text in told.items()]
+        described: dict[str, str] = summaries() if summaries else dict.fromkeys(names(), "")
+        found += [{"name": n, "kind": kind, "summary": text} for n, text in described.items()]
     return found + plugins.operator_rows()
 
 

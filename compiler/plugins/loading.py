@@ -44,7 +44,7 @@ class Plugins:
     levels: tuple[Level, ...] = ()
     modules: tuple[ModuleType, ...] = ()
     places: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
-    """Where a definition stands, by its kind and name: `mine.py, line 3`."""
+    """Where a definition is, by its kind and name: `mine.py, line 3`."""
 
     # ------------------------------------------------------------------ levels and their passes
     def all_levels(self) -> tuple[Level, ...]:

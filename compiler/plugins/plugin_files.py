@@ -84,7 +84,7 @@ def load_plugins(files: Sequence[Path]) -> Plugins:
     modules = [_loaded(entry) for entry in entry_points(group=PLUGINS)]
     for module in modules:
         if not isinstance(module, ModuleType):
-            raise StrataError(f"an entry point of {PLUGINS} names no module, but {module!r}")
+            raise StrataError(f"an entry point of {PLUGINS} must name a module, not {module!r}")
     loaded = {Path(str(m.__file__)).resolve() for m in modules}
     modules += [_run_file(f) for f in dict.fromkeys(files) if f.resolve() not in loaded]
     found = [item for module in modules for item in _defined(module)]
@@ -113,7 +113,7 @@ def _run_file(file: Path) -> ModuleType:
     name = f"strata_plugin_{file.stem}_{digest}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise StrataError(f"plugin {file} is no Python file")
+        raise StrataError(f"plugin {file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up
     try:
@@ -237,7 +237,8 @@ def _our_operators(kinds: Collection[str]) -> dict[str, Collection[str]]:
 def _malformed(item: Found) -> Iterator[Problem]:
     """The problems of a plugin's definition: wrong types and missing parts."""
     if not isinstance(item.name, str) or not item.name:
-        yield Problem(f"the {item.kind} {item.name!r} has no text as its name", file=item.where)
+        yield Problem(f"the {item.kind} {item.name!r} must have a string as its name",
+                      file=item.where)
     missing = getattr(item.value, "__abstractmethods__", ()) if item.kind == "pass" else ()
     if missing:
         yield Problem(f"the pass '{item.name}' lacks {', '.join(sorted(missing))}",
@@ -270,8 +271,8 @@ def _misplaced(found: Sequence[Found]) -> list[Problem]:
     """Levels and passes whose place does not exist."""
     levels = [i for i in found if i.kind == "level"]
     names = [*LEVEL_NAMES, *(i.name for i in levels)]
-    problems = [Problem(f"the level '{i.name}' stands after '{i.value.after}', which is no level",
-                        file=i.where, hint=hint_for(i.value.after, names))
+    problems = [Problem(f"the level '{i.name}' is placed after '{i.value.after}', which is not a "
+                        "level", file=i.where, hint=hint_for(i.value.after, names))
                 for i in levels if i.value.after not in names]
     if problems:
         return problems
@@ -289,7 +290,7 @@ def _misplaced(found: Sequence[Found]) -> list[Problem]:
         match = _PLACE.fullmatch(place)
         if place and (match is None or match[1] not in steps):
             problems.append(Problem(
-                f"the pass '{item.name}' stands {place}, and the pipeline has no such step",
+                f"the pass '{item.name}' has the place '{place}', which the pipeline lacks",
                 file=item.where, hint=hint_for(match[1] if match else place, steps)))
     return problems
 

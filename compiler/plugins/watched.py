@@ -1,4 +1,4 @@
-"""Watches the operations and targets of plugins: their wrong results are told where they arise.
+"""Watches the operations and targets of plugins: wrong results are reported where they arise.
 
 Without this, the compiler would trip over a wrong result later, in its own code, and the message
 would name that. What is watched: `infer` and `evaluate` of graph operations, `schedule`, `emit` and

@@ -9,7 +9,7 @@ may be moved. It therefore states what it depends on: the version of Strata, the
 of native code, the system, and the instruction sets that the code may use.
 
 Checksums find damage, not intent. What is loaded is machine code, and calling it is as dangerous as
-starting a program. The file must belong to this user, and nobody else may be able to write to it.
+starting a program. The file must belong to this user, and no other user may be able to write to it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from targets.stored_code import StoredCode
 
 _KEY = "a saved program"
-"""What stands in place of a cache entry's key."""
+"""What replaces a cache entry's key."""
 _AGAIN = "compile the model here, and save that"
 
 

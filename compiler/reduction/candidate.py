@@ -45,9 +45,9 @@ class Candidate:
     def save(self, path: Path) -> Path:
         """Write the model, and its inputs as `.npz` next to it; return the path of the inputs."""
         write_bytes(path, self.model.SerializeToString())
-        beside = path.with_suffix(".npz")
-        write_bytes(beside, npz_bytes(self.named_inputs()))
-        return beside
+        inputs_path = path.with_suffix(".npz")
+        write_bytes(inputs_path, npz_bytes(self.named_inputs()))
+        return inputs_path
 
 
 def count_nodes(graph: onnx.GraphProto) -> int:

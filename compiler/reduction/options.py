@@ -57,5 +57,5 @@ def question_of(words: Sequence[str] | None = None) -> Question:
 
 
 def _without_cache(options: CompileOptions) -> CompileOptions:
-    """Sizes stay open: --dim says what the inputs have."""
+    """Sizes stay open; --dim gives those of the inputs."""
     return replace(options, cache="off", dims={})

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 def record(model: Path, inputs: Mapping[str, Array], question: Question, to: Path) -> int:
     """Write the arrays by name, and return their number. Uses onnxruntime, else the reference."""
     proto: onnx.ModelProto = cast(Any, onnx).load(str(model))
-    told = with_all_outputs(proto)
-    names = [info.name for info in told.graph.output]
+    extended = with_all_outputs(proto)
+    names = [info.name for info in extended.graph.output]
     opened = model.with_name("recorded.onnx")
-    opened.write_bytes(told.SerializeToString())
+    opened.write_bytes(extended.SerializeToString())
     named = _inputs(model, inputs, question)
     found: list[Any] | None = run_onnxruntime(opened, named)
     if found is None:
@@ -36,13 +36,13 @@ def record(model: Path, inputs: Mapping[str, Array], question: Question, to: Pat
 
 def with_all_outputs(proto: onnx.ModelProto) -> onnx.ModelProto:
     """The model with each value of its graph among the outputs."""
-    told = onnx.ModelProto()
-    told.CopyFrom(proto)
-    there = {info.name for info in told.graph.output}
-    for node in told.graph.node:
-        told.graph.output.extend(helper.make_empty_tensor_value_info(name)
+    extended = onnx.ModelProto()
+    extended.CopyFrom(proto)
+    there = {info.name for info in extended.graph.output}
+    for node in extended.graph.node:
+        extended.graph.output.extend(helper.make_empty_tensor_value_info(name)
                                  for name in node.output if name and name not in there)
-    return told
+    return extended
 
 
 def _inputs(model: Path, inputs: Mapping[str, Array], question: Question) -> dict[str, Array]:

@@ -32,7 +32,7 @@ class Reducer:
     fails: Callable[[Candidate], bool]
     record: Callable[[Candidate], Mapping[str, Array]]
     deadline: float
-    tell: Callable[[str], None] = print
+    report: Callable[[str], None] = print
     tried: dict[bytes, bool] = field(default_factory=dict[bytes, bool])
 
     def run(self) -> Candidate:
@@ -41,7 +41,7 @@ class Reducer:
             while self._pass():
                 pass
         except OutOfTime:
-            self.tell("the time is up")
+            self.report("the time is up")
         return self.best
 
     def _pass(self) -> bool:
@@ -49,7 +49,7 @@ class Reducer:
         before = self._size(self.best)
         for step in (self._outputs, self._nodes, self._simpler, self._dims, self._numbers):
             step()
-            self.tell(f"{self.best.nodes} nodes, {self.best.elements} elements left")
+            self.report(f"{self.best.nodes} nodes, {self.best.elements} elements left")
         return self._size(self.best) < before
 
     @staticmethod

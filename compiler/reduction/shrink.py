@@ -121,7 +121,7 @@ def _cut(array: Array, size: int, less: int) -> Array:
 
 
 def _set_weight(weight: onnx.TensorProto, array: Array) -> None:
-    """Other contents of the same element type, which NumPy's types do not always tell."""
+    """Other contents of the same element type, which NumPy's dtype does not always show."""
     name, kind = weight.name, weight.data_type
     made = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
     if made.data_type == kind:

@@ -62,11 +62,11 @@ class PhaseFile(Instrument):
     path: Path
     wants_passes = True
 
-    def tell(self, phase: str) -> None:
+    def report(self, phase: str) -> None:
         self.path.write_text(phase, encoding="utf-8")
 
     def before(self, step: Step, state: State) -> None:
-        self.tell(step.name)
+        self.report(step.name)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Question:
         watching = [PhaseFile(self.phases)] if self.phases is not None else []
         return Compiler(str(model), self.options, [*watching, *more])
 
-    def tell(self, phase: str) -> None:
+    def report(self, phase: str) -> None:
         if self.phases is not None:
             self.phases.write_text(phase, encoding="utf-8")
 
@@ -112,10 +112,10 @@ def _compared(model: Path, inputs: Mapping[str, Array], question: Question) -> V
     compilation, verify = question.compiler(model), verify_of(inputs, question)
     with _elsewhere():
         state = compilation.read()
-        question.tell("reference")
+        question.report("reference")
         verify.start(state)
         program = _loaded(compilation, state)
-    question.tell("run")
+    question.report("run")
     try:
         outputs = program.run(verify.inputs)
     except ValueError as error:
@@ -163,7 +163,7 @@ def _against_peer(model: Path, verify: Verify, question: Question) -> Verdict:
 
     theirs = None
     if question.peer:
-        question.tell("onnxruntime")
+        question.report("onnxruntime")
         theirs = run_onnxruntime(model, verify.named_inputs)
     if theirs is None:
         return Verdict(RIGHT)

@@ -194,7 +194,7 @@ class Part:
 
 
 def is_static(sizes: Sequence[Any]) -> bool:
-    """Whether sizes or strides that Dynamo tells are plain numbers."""
+    """Whether sizes or strides that Dynamo reports are plain numbers."""
     return all(isinstance(s, int) for s in sizes)
 
 

@@ -176,10 +176,10 @@ def _check(connection: sqlite3.Connection) -> None:
     (application,), = connection.execute("PRAGMA application_id")
     (version,), = connection.execute("PRAGMA user_version")
     if (application, version) != (_APPLICATION, _FORMAT):
-        raise sqlite3.DatabaseError("it holds no tuned schedules, or in another format")
+        raise sqlite3.DatabaseError("it does not hold tuned schedules in this format")
     tables = dict(connection.execute("SELECT name, type FROM sqlite_schema"))
     if tables.get("winners") != "table" or tables.get("machines") != "table":
-        raise sqlite3.DatabaseError("its winners are in no table")
+        raise sqlite3.DatabaseError("it lacks the tables of winners and machines")
 
 
 def _connect(path: str, mode: str) -> sqlite3.Connection:

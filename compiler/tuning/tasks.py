@@ -27,7 +27,7 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.canonical import Canonical
 from passes.analyses.loop.choices import key_of, text_key
-from passes.analyses.loop.constants import constant_behind
+from passes.analyses.loop.constants import constant_source
 from passes.loop.scheduling.apply_tuned import LoopApplyTuned
 from passes.rewrites.loop.nests import gathered_inputs
 from passes.rewriting import functions
@@ -112,7 +112,7 @@ def _task(
     call: CallOp, original: KernelOp, key: str, weights: WeightStore, sizes: Mapping[Symbol, int]
 ) -> Task:
     kernel, own = original.clone(), WeightStore(held=weights.held)
-    constants = [constant_behind(v) for v in call.inputs]
+    constants = [constant_source(v) for v in call.inputs]
     arguments = list(kernel.body.block.args)
     given = [k for k, c in enumerate(constants) if c is None]
     names = [f"x{k}" for k in given]

@@ -82,12 +82,12 @@ class Tuner:
                               "to choose from besides those of its rules")
         path = self.wanted.output or default_file(options.cache)
         if path is None:
-            raise StrataError("there is no place for what tuning finds: the cache is off",
+            raise StrataError("tuned schedules cannot be stored, because the cache is off",
                               [Problem("no file is named", hint="name one with -o FILE")])
         path = os.path.abspath(path)
         libraries = self.parts.tuning.library_keys()
         if not libraries and self.options.library == "auto":
-            raise StrataError(f"target {self.target.name} knows no library here to call")
+            raise StrataError(f"target {self.target.name} has no library to call on this machine")
         return Database(path, key), {x: Database(path, with_library(key, x)) for x in libraries}
 
     def _database_of(self, kernel: KernelOp) -> Database:
@@ -130,7 +130,7 @@ class Tuner:
         """
         lines: list[str] = []
         for subject in self.subjects:
-            self.compilation.tell(f"timing {subject.compilation.model}")
+            self.compilation.report(f"timing {subject.compilation.model}")
             lines.append(whole_model(subject.model, replace(self.options, cache=code),
                                      self.plain.path, self.wanted.sizes, self.wanted.jobs))
         return lines
@@ -197,8 +197,8 @@ class Tuner:
         if self.clock() > until:
             work.row.note = "there was no time"
             return
-        self.compilation.tell(f"timing {work.task.name}")
-        with work.told():
+        self.compilation.report(f"timing {work.task.name}")
+        with work.noting_failure():
             work.start()
         if not work.stays:
             work.laboratory.close()
@@ -217,7 +217,7 @@ class Tuner:
             if seconds <= 0:
                 work.row.note = "there was no time"
                 return
-            with work.told():
+            with work.noting_failure():
                 self._search(work, mode, seconds * share)
             work.laboratory.close()
 
@@ -225,7 +225,7 @@ class Tuner:
 
     def _search(self, work: Work, mode: Mode, seconds: float) -> None:
         """Raises WorkerError."""
-        self.compilation.tell(f"tuning {work.task.name}")
+        self.compilation.report(f"tuning {work.task.name}")
         candidates, kernel = self.parts.scheduling.candidates, work.task.kernel
         rules, until = work.start(), self.clock() + seconds
         search = Search(lambda s: candidates(kernel, s), work.laboratory,

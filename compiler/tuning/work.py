@@ -44,7 +44,7 @@ class Work:
         return rules
 
     @contextmanager
-    def told(self) -> Generator[None]:
+    def noting_failure(self) -> Generator[None]:
         """Record in the row why the task could not be tuned."""
         try:
             yield

@@ -214,11 +214,11 @@ class ForOp(IRDLOperation):
         same = (types == [a.type for a in self.body.block.args[1:]]
                 == [v.type for v in self.yielded] == [r.type for r in self.results])
         if not same:
-            raise VerifyException("C1: block.for carries, yields and returns other types")
+            raise VerifyException("C1: block.for must carry, yield and return the same types")
         if (self.step.data.constant or 0) < 1:
             raise VerifyException("C2: the step of block.for must be at least 1")
         if self.is_parallel and types:
-            raise VerifyException("C3: a parallel block.for carries nothing")
+            raise VerifyException("C3: a parallel block.for must not carry values")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

@@ -30,6 +30,6 @@ class ScanOp(AlongDimOp):
         type_ = self.value.type
         assert isinstance(type_, TileType)
         if self.result.type != type_:
-            raise VerifyException("C1: block.scan keeps the type of its operand")
+            raise VerifyException("C1: block.scan must keep the type of its operand")
         if not 0 <= self.axis < type_.rank or self.axis in (type_.lanes, type_.group):
-            raise VerifyException("C2: block.scan walks a dim of the tile that is not in lanes")
+            raise VerifyException("C2: block.scan must scan a dim of the tile that is not in lanes")

@@ -132,12 +132,12 @@ class MapOp(IRDLOperation):
                 raise VerifyException(
                     f"C1: block.map reads {found} as dims {dims} of {shape}")
         if [a.type for a in self.body.block.args] != [element_type(v) for v in self.inputs]:
-            raise VerifyException("C2: the body of block.map takes other element types")
+            raise VerifyException("C2: the body of block.map must take its inputs' element types")
         if [v.type for v in self.yielded] != [element_type(r) for r in self.results]:
-            raise VerifyException("C2: the body of block.map yields other element types")
+            raise VerifyException("C2: the body of block.map must yield its results' element types")
         types = [v.type for v in (*self.inputs, *self.results)]
         if any(isinstance(type_, TileType) and type_.matrix for type_ in types):
-            raise VerifyException("C3: block.map computes nothing in matrix registers")
+            raise VerifyException("C3: block.map cannot compute in matrix registers")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" (")
@@ -225,7 +225,7 @@ class ReduceOp(AlongDimOp):
         assert isinstance(self.value.type, TileType) and isinstance(self.result.type, TileType)
         shape = self.value.type.shape
         if self.result.type.shape != shape[: self.axis] + shape[self.axis + 1:]:
-            raise VerifyException("C1: block.reduce keeps all dims but one")
+            raise VerifyException("C1: block.reduce must keep all dims but one")
 
 
 @irdl_op_definition
@@ -341,4 +341,4 @@ class ConvertOp(IRDLOperation):
         a, b = self.value.type, self.result.type
         assert isinstance(a, TileType) and isinstance(b, TileType)
         if a.shape != b.shape or a.element != b.element:
-            raise VerifyException("C1: block.convert changes only the layout")
+            raise VerifyException("C1: block.convert must change only the layout")

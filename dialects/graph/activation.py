@@ -246,7 +246,7 @@ class SoftplusOp(ActivationOp):
 
 @irdl_op_definition
 class ClipOp(CompositeOp):
-    """min(max(x, low), high); has_min and has_max tell which bounds follow x as operands.
+    """min(max(x, low), high); has_min and has_max say which bounds follow x as operands.
 
     Constraints: (C1) equal element types, numbers; (C2) one bound per flag that is set; (C3)
     bounds broadcast to x.

@@ -86,7 +86,7 @@ def product_element(
     if to is None or to == f32:
         check_same_element(types)
     if to == f32 and not is_half(types[0].element) and not is_narrow_float(types[0].element):
-        raise ShapeError(f"C1: {types[0].short} is not summed in f32 beyond its own type")
+        raise ShapeError(f"C1: only narrower floats are summed in f32, not {types[0].short}")
     if to is None:
         return types[0].element
     if to != f32:

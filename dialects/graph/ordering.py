@@ -139,8 +139,8 @@ class TopKOp(GraphOp):
             raise ValueError(f"C3: it needs k <= {x.shape[axis]}, and k is {count}")
         keys = widen(x)  # NumPy does not order NaN of bf16
         if flag_of(self.properties, "largest"):  # reversed: keeps equal ones in order
-            behind = np.argsort(np.flip(keys, axis), axis, kind="stable")
-            order = x.shape[axis] - 1 - np.flip(behind, axis)
+            descending = np.argsort(np.flip(keys, axis), axis, kind="stable")
+            order = x.shape[axis] - 1 - np.flip(descending, axis)
         else:
             order = np.argsort(keys, axis, kind="stable")
         indices = np.take(order, range(count), axis)

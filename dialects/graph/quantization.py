@@ -68,8 +68,8 @@ class LinearOp(CompositeOp):
             return reshaped(build, parameter, [type_.shape[0], *[1] * (x.rank - axis - 1)])
         outer, inner = list(type_.shape[:axis]), list(type_.shape[axis + 1:])
         count = type_.shape[axis]
-        apart = reshaped(build, parameter, [*outer, count, 1, *inner])
-        repeated = build(BroadcastOp, apart, shape=[*outer, count, block, *inner])
+        separated = reshaped(build, parameter, [*outer, count, 1, *inner])
+        repeated = build(BroadcastOp, separated, shape=[*outer, count, block, *inner])
         whole = reshaped(build, repeated, [*outer, count * block, *inner])
         return build(SliceOp, whole, starts=[0] * x.rank, steps=[1] * x.rank,
                      sizes=[*outer, x.shape[axis], *inner])
@@ -95,7 +95,7 @@ def _check_parameters(
     """C1 and C2. `quantized`: the element type of the quantized tensor."""
     check_count(types, 2, 3)
     if quantized == i1 or (is_float(quantized) and not is_narrow_float(quantized)):
-        raise ShapeError(f"C1: {quantized} is no integer or narrow float")
+        raise ShapeError(f"C1: {quantized} is neither an integer nor a narrow float")
     if not is_float(types[1].element):
         raise ShapeError(f"C1: scales are floats, not {types[1].short}")
     if any(t.element != quantized for t in types[2:]):
@@ -225,7 +225,7 @@ class DequantizeLinearOp(LinearOp):
     def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
         _check_parameters(types, types[0].element, attributes)
         if not is_float(attributes["to"]):
-            raise ShapeError(f"C3: {attributes['to']} is no float")
+            raise ShapeError(f"C3: {attributes['to']} is not a float")
         return [tensor(attributes["to"], types[0].shape)]
 
     @property

@@ -46,7 +46,7 @@ class LstmOp(CompositeOp):
     """A long short-term memory layer.
 
     Results: Y [seq, dirs, batch, h], Y_h and Y_c [dirs, batch, h].
-    Operands: x [seq, batch, in], w [dirs, 4h, in], r [dirs, 4h, h], then as the flags tell
+    Operands: x [seq, batch, in], w [dirs, 4h, in], r [dirs, 4h, h], then as the flags say
     b [dirs, 8h] (of w, then of r), initial_h and initial_c [dirs, batch, h], zero when missing.
     Gates in the order i, o, f, c: [i, o, f, g] = x_t @ w' + h @ r' + b; with sigmoids of i, o, f,
     c = f*c + i*tanh(g) and h = o*tanh(c). Time runs backwards in the direction "reverse" and in

@@ -365,7 +365,7 @@ class CastOp(GraphOp):
         except KeyError as error:
             raise ShapeError(f"C1: {attributes['to']} is not an element type") from error
         if flag_of(attributes, "saturate") and not is_narrow_float(attributes["to"]):
-            raise ShapeError(f"C2: {attributes['to']} is no narrow float, and cannot saturate")
+            raise ShapeError(f"C2: only narrow floats saturate, not {attributes['to']}")
         _check_rounding(text_of(attributes, "round"), attributes["to"])
         return [tensor(attributes["to"], types[0].shape)]
 
@@ -392,7 +392,7 @@ class CastOp(GraphOp):
 
 def _check_rounding(rounding: str, to: Attribute) -> None:
     if rounding and (to != f8E8M0FNU or rounding not in ROUNDING_STEPS):
-        raise ShapeError(f"C3: '{rounding}' is no way to round to {to}")
+        raise ShapeError(f"C3: '{rounding}' is not a rounding mode of {to}")
 
 
 def _truth(value: Expr) -> Expr | None:

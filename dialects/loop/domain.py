@@ -50,9 +50,9 @@ class Domain:
         """Split the axes `split` so that a block has at most about `limit` points along them."""
         steps: list[list[range]] = []
         for k, name in enumerate(split):
-            behind = math.prod(self.extents[n] for n in split[k + 1:])
+            inner = math.prod(self.extents[n] for n in split[k + 1:])
             extent = self.extents[name]
-            step = min(max(limit // behind, 1), extent)
+            step = min(max(limit // inner, 1), extent)
             steps.append([range(s, min(s + step, extent)) for s in range(0, extent, step)])
         for chosen in itertools.product(*steps):
             yield {**self.whole, **dict(zip(split, chosen, strict=True))}

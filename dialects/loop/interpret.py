@@ -27,7 +27,7 @@ from dialects.loop.nest import IndexOp, NestOp, YieldOp, scalar_type
 from dialects.semantics.evaluation import EvaluationContext, evaluation_of
 from dialects.semantics.numerics import highest, lowest
 from dialects.semantics.products import sum_of_products
-from dialects.semantics.scalar import evaluate_values, operations_behind
+from dialects.semantics.scalar import evaluate_values, operations_for
 from dialects.semantics.sums import reduced
 from dialects.strata.parallel import in_threads
 from dialects.strata.types import Array, TensorType, dtype_of
@@ -304,7 +304,7 @@ class _Body:
         Such a value needs no more memory than the input. Other values may be larger; None for
         those.
         """
-        if any(isinstance(op, IndexOp) for op in operations_behind(self.nest.body.block, [value])):
+        if any(isinstance(op, IndexOp) for op in operations_for(self.nest.body.block, [value])):
             return None
         sizes = [self._size_of(k) for k in self.inputs_behind([value])]
         if None in sizes or sum(size != 1 for size in sizes) > 1:
@@ -324,13 +324,13 @@ class _Body:
     def inputs_behind(self, wanted: Sequence[SSAValue]) -> list[int]:
         """The inputs that values depend on, and those that index expressions read."""
         block = self.nest.body.block
-        read = {*wanted, *(o for op in operations_behind(block, wanted) for o in op.operands)}
+        read = {*wanted, *(o for op in operations_for(block, wanted) for o in op.operands)}
         return [k for k in range(len(self.inputs))
                 if block.args[k] in read or Symbol.gathered(k) in self.symbols]
 
     def axes_of(self, value: SSAValue) -> set[Symbol]:
         """The axes that a value may depend on."""
-        ops = operations_behind(self.nest.body.block, [value])
+        ops = operations_for(self.nest.body.block, [value])
         found = {s for op in ops if isinstance(op, IndexOp) for s in op.expr.data.symbols}
         for k in self.inputs_behind([value]):
             found.update(s for e in self.inputs[k].map for s in e.symbols)

@@ -177,8 +177,8 @@ class KernelOp(IRDLOperation):
             raise VerifyException("C2: loop.kernel must end in loop.yield")
         for op in self.body.block.ops:
             if not isinstance(op, (NestOp, ViewOp, EmptyOp, YieldOp)):
-                raise VerifyException(f"C2: loop.kernel holds {op.name}, which is no nest, "
-                                      "view or empty")
+                raise VerifyException("C2: loop.kernel must hold only nests, views and empty "
+                                      f"tensors, not {op.name}")
         extents = [axis.extent for nest in self.nests for axis in nest.axes]
         if unnamed := unnamed_sizes(self.body, self.size_names, extents):
             raise VerifyException(

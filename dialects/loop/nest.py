@@ -280,7 +280,7 @@ class NestOp(IRDLOperation):
     def _verify_gathered(self, symbol: Symbol) -> None:
         if symbol.number >= len(self.inputs) or not isinstance(
                 scalar_type(self.inputs[symbol.number]), IntegerType):
-            raise VerifyException(f"C6: {symbol} of loop.nest is no input of integers")
+            raise VerifyException(f"C6: {symbol} of loop.nest is not an input of integers")
 
     def _verify_ranges(self, names: set[Symbol]) -> None:
         """C4, as far as decidable: an access that is certainly out of bounds is an error.
@@ -310,21 +310,21 @@ class NestOp(IRDLOperation):
             if kind not in COMBINERS:
                 raise VerifyException(f"C9: loop.nest has no combiner {kind!r}")
             if (kind == "none") == bool(self.reduce_axes) and not self.is_scatter:
-                raise VerifyException("C3: loop.nest combines exactly when it has reduce axes")
+                raise VerifyException("C3: loop.nest must combine exactly when it has reduce axes")
         if self.is_scatter and len(self.results) != 1:
-            raise VerifyException("C7: a loop.nest that scatters has one result")
+            raise VerifyException("C7: a loop.nest that scatters must have one result")
         if self.into and (len(self.into) != 1 or len(self.results) != 1
                           or self.into[0].type != self.results[0].type):
-            raise VerifyException("C8: loop.nest keeps the rest of one tensor of its result's type")
+            raise VerifyException("C8: loop.nest must write into one tensor of its result's type")
         if self.is_scatter and not self.into:
-            raise VerifyException("C7: a loop.nest that scatters writes into a tensor")
+            raise VerifyException("C7: a loop.nest that scatters must write into a tensor")
 
     def _verify_body(self) -> None:
         expected = [scalar_type(v) for v in self.inputs]
         if [a.type for a in self.body.block.args] != expected:
-            raise VerifyException("C5: the body of loop.nest takes other element types")
+            raise VerifyException("C5: the body of loop.nest must take its inputs' element types")
         if [v.type for v in self.yielded] != [scalar_type(r) for r in self.results]:
-            raise VerifyException("C5: the body of loop.nest yields other element types")
+            raise VerifyException("C5: the body of loop.nest must yield its results' element types")
 
     # ------------------------------------------------------------------ text
     def print(self, printer: Printer) -> None:

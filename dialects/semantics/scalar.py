@@ -59,13 +59,13 @@ def evaluate_values(
     """
     known: dict[SSAValue, Array] = dict(zip(block.args, arguments, strict=True))
     with np.errstate(all="ignore"):
-        for op in operations_behind(block, wanted):
+        for op in operations_for(block, wanted):
             operands = [known[o] for o in op.operands]
             known.update(zip(op.results, _evaluate_distinct(op, operands, other), strict=True))
     return [np.asarray(known[value]) for value in wanted]
 
 
-def operations_behind(block: Block, wanted: Iterable[SSAValue]) -> list[Operation]:
+def operations_for(block: Block, wanted: Iterable[SSAValue]) -> list[Operation]:
     """The operations of `block` that `wanted` depends on, in program order."""
     needed, found = set(wanted), list[Operation]()
     for op in reversed(list(block.ops)):

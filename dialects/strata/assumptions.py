@@ -110,4 +110,4 @@ def farthest_value(key: int, low: int) -> int:
 def access_refusal(number: int, texts: Sequence[str]) -> str:
     """The error message for a non-zero number that `strata.trap` found in its fault buffer."""
     known = 0 < number <= len(texts)
-    return texts[number - 1] if known else f"a check stored {number}, which is none of its numbers"
+    return texts[number - 1] if known else f"a check stored the unknown number {number}"

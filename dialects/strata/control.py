@@ -95,7 +95,7 @@ class ControlOp(IRDLOperation):
         dims = {s.as_symbol for type_ in self.result_types for s in type_.shape}
         for name in defined_sizes(self):
             if name not in dims:
-                raise VerifyException(f"C3: the size {name} is no dim of a result")
+                raise VerifyException(f"C3: the size {name} is not a dim of a result")
 
     def bind(self, context: Any, arrays: Sequence[Array]) -> None:
         """Bind the defined sizes to the dims of the results."""
@@ -226,8 +226,8 @@ class LoopOp(ControlOp):
 
     The function takes the carried values, then the loop-invariant values after `with`. It returns
     the condition to continue (only if there is a `while`), then the new carried values, then the
-    values to stack. `trip` is an upper bound of the trip count. If `%c` is initially false, there
-    are no calls. The function's size `k` is the number of the call, starting at 0. The results are
+    values to stack. `trip` is an upper bound of the trip count. If `%c` is initially false, the
+    function is never called. Its size `k` is the number of the call, starting at 0. The results are
     the final carried values, followed by one tensor per stacked value with a new first dim that
     has one entry per call. Without any call there are no entries, and sizes that the loop defines
     are 0.

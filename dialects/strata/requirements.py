@@ -97,12 +97,12 @@ class RequireOp(IRDLOperation):
         assert isinstance(self.values.type, Shaped)
         element = self.values.type.element
         if t.is_float(element) or element == t.i1:
-            raise VerifyException(f"C1: strata.require is about integers, not {element}")
+            raise VerifyException(f"C1: strata.require needs integers, not {element}")
         is_number = (element, self.values.type.count.constant) == (t.i64, 1)
         if not is_number and self.farthest is not None:
-            raise VerifyException("C2: what is farthest is one i64")
+            raise VerifyException("C2: strata.require with `farthest` needs one i64")
         if not is_number and isinstance(self.values.type, t.BufferType):
-            raise VerifyException("C2: at the host level, strata.require is about one i64")
+            raise VerifyException("C2: at the host level, strata.require needs one i64")
 
     def check(self, values: Array, sizes: Mapping[Symbol, int]) -> None:
         """Raises IndexRangeError for a value out of range. `sizes`: the symbols' values."""
@@ -169,7 +169,7 @@ class TrapOp(IRDLOperation):
     def verify_(self) -> None:
         assert isinstance(self.fault.type, Shaped)
         if (self.fault.type.element, self.fault.type.count.constant) != (t.i64, 1):
-            raise VerifyException("C1: strata.trap looks at one i64")
+            raise VerifyException("C1: strata.trap needs one i64")
 
     def check(self, fault: Array) -> None:
         """Raises AccessError if a fault was recorded."""

@@ -26,7 +26,7 @@ a role:
 same to the model's own kernel.
 
 Options follow the levels. `schedule_options.py` declares their names, types and meanings. A target
-declares those that only it reads beside its own rules. `list options` prints all of them.
+declares those that only it reads next to its own rules. `list options` prints all of them.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Schedule:
         return option.default if default is None else default
 
     def given(self, name: str) -> Value | None:
-        """What the schedule says of an option; None where it says nothing."""
+        """The value of an option; None where the schedule does not set it."""
         return dict(self.options).get(name)
 
     def with_option(self, name: str, value: Value) -> Schedule:
@@ -212,7 +212,7 @@ def _parse_level(parser: AttrParser, kind: str) -> Level:
 
 
 def _parse_options(parser: AttrParser) -> tuple[tuple[str, Value], ...]:
-    """Raises ParseError at an option that is not declared, has a wrong value, or stands twice."""
+    """Raises ParseError for an option that is not declared, has a wrong value, or occurs twice."""
     if not parser.parse_optional_punctuation("|"):
         return ()
     known = (parser.ctx.schedule_options if isinstance(parser.ctx, OptionContext)

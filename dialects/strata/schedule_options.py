@@ -4,9 +4,9 @@
 
     schedule.option(WARPS)      8 in schedule<... | warps = 8>, 4 where the schedule leaves it out
 
-Here are the options that passes read. A target declares its own beside its rules, and names them in
+Here are the options that passes read. A target declares its own next to its rules and names them in
 `Target.schedule_options`; so does the target of a plugin. `list options` prints them all. A text
-with an option that nobody declares, or with a value that the option cannot have, is refused.
+with an option that is not declared, or with a value that the option cannot have, is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Generic, TypeVar
 from xdsl.context import Context
 
 Value = int | str
-"""What stands after the equals sign."""
+"""The text after the equals sign."""
 T = TypeVar("T", covariant=True)
 
 
@@ -153,7 +153,7 @@ class KnownOptions:
     """The options that a schedule may have: the shared ones and `own`, those of a target.
 
     `others`: asked for the options of further targets, and only where a name is none of these.
-    Without it names of other targets are let through: nobody there knows the targets.
+    Without it names of other targets are let through, because no target is known there.
     """
 
     own: tuple[AnyOption, ...] = ()

@@ -102,7 +102,7 @@ class WeightStore:
         store = WeightStore()
         archive: Any = np.load(path, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise ValueError("it is no .npz archive")
+            raise ValueError("it is not an .npz archive")
         with archive:
             for entry in archive.files:
                 key, name, contents = [*entry.split("|"), "", ""][:3]

@@ -31,7 +31,7 @@ def symbol_of(text: str) -> Symbol:
     """Parse a symbol. Raises ValueError for any other text."""
     symbol = expr_of(text).as_symbol
     if symbol is None:
-        raise ValueError(f"{text!r} is no symbol")
+        raise ValueError(f"{text!r} is not a symbol")
     return symbol
 
 

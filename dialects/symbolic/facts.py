@@ -28,7 +28,7 @@ from dialects.symbolic.symbol import Symbol
 GOALS = 30
 """The number of sums that a search may try. Searches in real programs try a few."""
 CALLS = 6
-"""The number of calls up to which a fact is taken apart: one with k calls has up to 2**k parts."""
+"""The number of calls up to which a fact is expanded: one with k calls has up to 2**k parts."""
 POINTS = 8
 """The number of points at which goals are evaluated."""
 NUMBERS = (0, 1, 2, 3, 4, 5, 7, 8, 16, 32, 33, 64, 100, 128, 224, 256, 512, 1000, 4096)

@@ -224,7 +224,7 @@ def _escaped(character: str) -> str:
 def unquoted(token: str) -> str:
     """The inverse of `quoted`. Raises ValueError for a malformed token."""
     if len(token) < 2 or token[0] != '"' or token[-1] != '"':
-        raise ValueError(f"{token!r} is no quoted name")
+        raise ValueError(f"{token!r} is not a quoted name")
     if "\\" not in token:
         return token[1:-1]
     return _ESCAPE.sub(_unescaped, token[1:-1].encode("utf-8", "surrogatepass")).decode(

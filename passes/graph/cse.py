@@ -51,7 +51,7 @@ def _key(op: Operation) -> Hashable:
 
 
 def _attribute_key(value: Attribute) -> Hashable:
-    """The text of numbers, which tells 0.0 from -0.0; the content of weights, not their name."""
+    """The text of numbers, in which 0.0 and -0.0 differ; the content of weights, not their name."""
     match value:
         case LiteralAttr():
             return "literal", format_literal(value.data)

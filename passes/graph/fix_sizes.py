@@ -7,7 +7,7 @@
       %y = graph.exp %x : f32[batch, seq]                  %y = graph.exp %x : f32[8, 128]
 
 Functions that the model's function calls receive the values of the sizes that they take from it.
-Names that are no sizes of the inputs have no effect. No default pipeline contains this pass.
+Names that are not sizes of the inputs have no effect. No default pipeline contains this pass.
 Specialization begins with it when it compiles a model again for frequent sizes
 (`compiler/specialization.py`).
 """

@@ -31,7 +31,7 @@ CHUNK = 256
 """The number of elements per chunk."""
 SCANNED, LEAST_SCANNED = 1024, 64
 """The most and the fewest elements of a scanned chunk."""
-BESIDE = 64
+INTERLEAVED = 64
 """The number of rows that one program scans if neighbouring rows interleave in memory."""
 SUMMED = 8
 """The elements that a nest sums at a time: more elements mean fewer nests that walk all memory."""
@@ -109,11 +109,11 @@ def _scanned_chunk(op: CumulativeOp, at: Rewriter) -> int | None:
         return None
     shape, axis = type_of(op.x).shape, int_of(op.properties, "axis")
     size, rows = shape[axis].constant, product([*shape[:axis], *shape[axis + 1:]]).constant
-    beside = 1 if product(shape[axis + 1:]) == Expr.of(1) else BESIDE
+    interleaved = 1 if product(shape[axis + 1:]) == Expr.of(1) else INTERLEAVED
     if size is None or rows is None:
         return size or SCANNED
-    wanted, programs = facts.programs // 2, -(-rows // beside)
-    if 4 * programs >= wanted or size * beside <= facts.short_rows:
+    wanted, programs = facts.programs // 2, -(-rows // interleaved)
+    if 4 * programs >= wanted or size * interleaved <= facts.short_rows:
         return size
     chunk = max(size * programs // wanted, LEAST_SCANNED)
     return min(1 << chunk.bit_length() - 1, SCANNED)

@@ -118,12 +118,12 @@ def pad(op: PadOp, at: Rewriter) -> SSAValue:
 def _assume_room(op: PadOp, at: Rewriter) -> None:
     """Assume that pads are not negative and that x has the elements that a mode mirrors, repeats
     or wraps; some of that is only checked at run time."""
-    beside = {"reflect": 1, "wrap": 0}.get(op.mode.data)
+    margin = {"reflect": 1, "wrap": 0}.get(op.mode.data)
     rows = zip(type_of(op.x).shape, op.low.data, op.high.data, strict=True)
     for size, pad in [(size, pad) for size, *pads in rows for pad in pads if pad.constant != 0]:
         assume_at_most(at, Expr.of(0), pad)
-        if beside is not None:
-            assume_at_most(at, pad + beside, size)
+        if margin is not None:
+            assume_at_most(at, pad + margin, size)
         elif op.mode.data == "edge":
             assume_at_most(at, minimum(pad, 1), size)
 

@@ -71,7 +71,7 @@ def sorted_indices(at: Rewriter, x: SSAValue, axis: int, descending: bool) -> SS
 
 # ---------------------------------------------------------------------- keys
 def _key_digits(element: Attribute) -> int:
-    """The number of digits that tell keys apart; keys of halves use only upper digits of f32."""
+    """The number of digits that distinguish keys; keys of halves use only upper digits of f32."""
     upper: dict[Attribute, int] = {t.bf16: 4, t.f16: 5}
     wide = t.wide_element(element) if t.is_float(element) else element
     return upper.get(element) or 2 * t.byte_width(wide)

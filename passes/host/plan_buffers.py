@@ -87,7 +87,7 @@ def memory_of(value: SSAValue) -> AllocOp | None:
 
 
 def seen_memory(value: SSAValue) -> SSAValue:
-    """The buffer behind a chain of views."""
+    """The buffer that a chain of views shows."""
     while isinstance(value.owner, ViewOp):
         value = value.owner.source
     return value

@@ -68,7 +68,7 @@ def needs_of(nest: NestOp) -> Iterator[Need]:
                   for r in reads if r.pad is None]
     references += [(r, m, False) for r, m in zip(nest.results, nest.output_maps, strict=True)]
     extents = extents_of(nest.axes)
-    for value, map_, beside in references:
+    for value, map_, shared in references:
         assert isinstance(value.type, TensorType)
         for expr, size in zip(map_, value.type.shape, strict=True):
             highest = upper_bound(expr, extents)
@@ -76,7 +76,7 @@ def needs_of(nest: NestOp) -> Iterator[Need]:
                 if gathered_inputs([expr]) and not _is_within(Expr.of(0), size, positive):
                     yield minimum(product(extents.values()), 1), "<=", size
                 continue
-            same = beside and expr.as_symbol is not None and not _is_shorter(highest, size)
+            same = shared and expr.as_symbol is not None and not _is_shorter(highest, size)
             if same and highest + 1 != size:
                 yield highest + 1, "==", size
             elif not empty and not _is_within(highest, size, positive):

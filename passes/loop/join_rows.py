@@ -140,7 +140,7 @@ class Program:
             isinstance(v.owner, NestOp) for v in kernel.yielded) and not private_values(kernel)
 
 
-def misfit(kernel: KernelOp, room: int, apart: int = 0) -> str | None:
+def misfit(kernel: KernelOp, room: int, apart_memory: int = 0) -> str | None:
     """Why a joined kernel would not be faster, or None."""
     axis = block_axis(kernel)
     if axis is None:
@@ -156,7 +156,7 @@ def misfit(kernel: KernelOp, room: int, apart: int = 0) -> str | None:
     largest = max((BLOCK_ROWS * _bytes(kernel, v, axes) for v, axes in kept.items()), default=0)
     if largest > room:
         return "a block of rows is too large"
-    if max((_bytes(kernel, v, _axes_of(v)) for v in kept), default=0) <= apart:
+    if max((_bytes(kernel, v, _axes_of(v)) for v in kept), default=0) <= apart_memory:
         return "separate kernels are faster, because the intermediate is small"
     if _stream(kernel, axis) > MAX_STREAM * largest:
         return "each block would read too much data that all blocks share"

@@ -79,7 +79,7 @@ def _groups(module: ModuleOp) -> list[list[Canonical]]:
 
 
 def _could_be_read(op: Operation) -> bool:
-    """Whether a constant is as good as an input: a number in a nest's body that is no divisor."""
+    """Whether a constant may be an input: a number in a nest's body that is not a divisor."""
     if not isinstance(op, arith.ConstantOp) or op.result.type != f32:
         return False
     inside = isinstance(op.parent_op(), NestOp)

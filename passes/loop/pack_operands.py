@@ -35,7 +35,7 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import lower_bound, upper_bound
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
-from passes.analyses.loop.constants import constant_behind
+from passes.analyses.loop.constants import constant_source
 from passes.analyses.loop.kinds import is_contraction
 from passes.base import StrataContext, StrataPass
 from passes.contract import Border, Packing, Panel
@@ -83,7 +83,7 @@ class _Packer:
         """The inputs of the nest that are constants, except those whose bytes the caller holds."""
         arguments: dict[SSAValue, SSAValue] = dict(
             zip(self.kernel.body.block.args, self.call.inputs, strict=True))
-        found = {k: constant_behind(arguments[v]) for k, v in enumerate(self.nest.inputs)
+        found = {k: constant_source(arguments[v]) for k, v in enumerate(self.nest.inputs)
                  if v in arguments}
         return {k for k, constant in found.items()
                 if constant is not None and not constant.is_held(self.context.weights)}
@@ -193,7 +193,7 @@ class _Packer:
 
     def made(self, copy: NestOp, source: SSAValue, position: int) -> SSAValue:
         """The copy's value in the calling function: a constant, or the call of a copy kernel."""
-        constant = constant_behind(source)
+        constant = constant_source(source)
         if constant is not None and not _symbols(copy):
             return self._packed_constant(constant, copy)
         return self._copy_call(copy, source, position)

@@ -53,11 +53,12 @@ class LoopProveWrites(StrataPass):
         kernels = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, KernelOp)}
         for func in functions(module):
             for (value, _), reader in list(unproven(func, kernels)):
-                told = "filled with zeros" if _fill(value) else "not proven"
+                outcome = "filled with zeros" if _fill(value) else "not proven"
                 assert isinstance(value.type, TensorType)
                 node = value.owner if isinstance(value.owner, NestOp) else reader
-                context.remark(self, node, f"{told}: that nests write all of {value.type.short}, "
-                                           f"which {location_name(reader) or reader.name} reads")
+                by = location_name(reader) or reader.name
+                context.remark(self, node, f"{outcome}: that nests write all of "
+                                           f"{value.type.short}, which {by} reads")
 
 
 def unproven(

@@ -70,10 +70,10 @@ def in_copies(kernel: KernelOp) -> KernelOp:
 
 def _written_axes(kernel: KernelOp, schedule: Schedule, axis: Symbol) -> list[Symbol]:
     """Summed axes that are unrolled into operations of the bodies."""
-    beside = {s for n in kernel.nests for m in n.input_maps for e in m if axis in e.symbols
-              for s in e.symbols}
+    together = {s for n in kernel.nests for m in n.input_maps for e in m if axis in e.symbols
+                for s in e.symbols}
     summed = {a.name: a.extent.constant for n in kernel.nests for a in n.reduce_axes}
-    return [x.axis for x in schedule.levels if x.kind == "loop" and x.axis in beside
+    return [x.axis for x in schedule.levels if x.kind == "loop" and x.axis in together
             and x.tile == 1 and x.unroll == summed.get(x.axis)]
 
 

@@ -46,7 +46,15 @@ from targets.cpu.scheduling.rules import schedule_kernel
 from targets.cpu.scheduling.windows import MAX_LOSS, shorten
 from targets.interface import Executable, TargetError, Timer
 from targets.options import TargetOptions
-from targets.parts import Building, Emission, Running, Scheduling, Tell, Tuning, tell_nobody
+from targets.parts import (
+    Building,
+    Emission,
+    ReportProgress,
+    Running,
+    Scheduling,
+    Tuning,
+    ignore_progress,
+)
 from targets.walking import kernels_by_name, kernels_of
 
 MOST_APART = 64 << 20
@@ -137,7 +145,7 @@ class Code:
     objects: Sequence[bytes]
 
 
-def _code(module: ModuleOp, options: TargetOptions, tell: Tell) -> Code:
+def _code(module: ModuleOp, options: TargetOptions, report: ReportProgress) -> Code:
     """Compile each distinct kernel and the driver, or read them from the cache."""
     machine, kernels = _machine(options), kernels_of(module)
     func, infos = host_function(module), dict[str, KernelInfo]()
@@ -153,7 +161,7 @@ def _code(module: ModuleOp, options: TargetOptions, tell: Tell) -> Code:
         yield driver[0].module.text
 
     objects = compile_texts(texts(), machine, ObjectCache(options.cache),
-                            lambda done: tell(done, len(kernels) + 1))
+                            lambda done: report(done, len(kernels) + 1))
     return Code(driver[0], objects)
 
 
@@ -163,7 +171,7 @@ class CpuBuilding(Building):
     def build(
         self, module: ModuleOp, weights: WeightStore, sizes: Mapping[Symbol, int]
     ) -> Sequence[str]:
-        _code(module, self.options, tell_nobody)
+        _code(module, self.options, ignore_progress)
         return ()
 
 
@@ -172,10 +180,10 @@ class CpuRunning(Running):
     """Machine code in this process, timed with cold caches where a model's constants fill them."""
 
     def load(
-        self, module: ModuleOp, weights: WeightStore, tell: Tell = tell_nobody
+        self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress
     ) -> CpuExecutable:
         """Compile each distinct kernel and the driver, or read them from the cache; link them."""
-        code, files = _code(module, self.options, tell), MappedFiles.now()
+        code, files = _code(module, self.options, report), MappedFiles.now()
         constants = [placed(op.array(weights), op.type.dtype, files)
                      for op in code.driver.constants]
         plan = RunPlan.of(host_function(module), code.driver.checks)

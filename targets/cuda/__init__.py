@@ -1,7 +1,7 @@
 """The CUDA target: block kernels become Triton source, and then cubins that we launch.
 
     target.py     the parts of the target: facts, scheduling, emission, building, running, tuning
-    machine.py    what data sheets tell of GPUs; in `facts/` what was fitted on a device
+    machine.py    what data sheets say about GPUs; `facts/` has what was fitted on a device
     scheduling/   schedules of kernels: memory-bound ones, convolutions, attention; in `products/`
                   matrix products, with a model of their time
     emit/         a kernel as Triton source; in `specialized/` with warp specialization

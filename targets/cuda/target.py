@@ -39,7 +39,15 @@ from targets.cuda.scheduling.options import OPTIONS
 from targets.cuda.scheduling.products.tiles import group_rows
 from targets.interface import Executable, Timer
 from targets.options import TargetOptions
-from targets.parts import Building, Emission, Running, Scheduling, Tell, Tuning, tell_nobody
+from targets.parts import (
+    Building,
+    Emission,
+    ReportProgress,
+    Running,
+    Scheduling,
+    Tuning,
+    ignore_progress,
+)
 from targets.walking import kernels_of
 
 
@@ -146,12 +154,12 @@ class CudaRunning(Running):
     measures_apart = True
 
     def load(
-        self, module: ModuleOp, weights: WeightStore, tell: Tell = tell_nobody
+        self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress
     ) -> Executable:
         """Load on the device, or in Triton's interpreter. Raises CudaError without a GPU."""
         if self.options.interpret:
             return InterpretedExecutable(module, weights, self.options.exact)
-        return CudaExecutable(module, weights, compile_options(self.options, tell))
+        return CudaExecutable(module, weights, compile_options(self.options, report))
 
     def timer(self, executable: Executable, inputs: Sequence[Array], footprint: int) -> Timer:
         assert isinstance(executable, CudaExecutable)
@@ -207,11 +215,13 @@ class CudaTarget(Target):
                         f"multiprocessors, {machine.shared // 1024} KB of shared memory"]
 
 
-def compile_options(options: TargetOptions, tell: Tell = tell_nobody) -> CompileOptions:
+def compile_options(
+    options: TargetOptions, report: ReportProgress = ignore_progress
+) -> CompileOptions:
     """The compile options that follow from the target's options."""
     cache = None if options.cache is None else options.cache / "cuda"
     return CompileOptions(machine_of(options.features).arch, cache, options.threads,
-                          fp_fusion=not options.exact, tell=tell)
+                          fp_fusion=not options.exact, report=report)
 
 
 def _library_keys() -> Mapping[str, str]:

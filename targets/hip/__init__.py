@@ -21,7 +21,7 @@ from targets.cuda.target import CudaRunning, CudaScheduling, CudaTarget
 from targets.hip.schedules import fitted
 from targets.interface import Executable, TargetError
 from targets.options import TargetOptions
-from targets.parts import Tell, Tuning, tell_nobody
+from targets.parts import ReportProgress, Tuning, ignore_progress
 
 DEFAULT_ARCH = "gfx942"
 
@@ -37,12 +37,12 @@ class HipRunning(CudaRunning):
     """Models in Triton's interpreter."""
 
     def load(
-        self, module: ModuleOp, weights: WeightStore, tell: Tell = tell_nobody
+        self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress
     ) -> Executable:
         if not self.options.interpret:
             raise TargetError("models compile for AMD GPUs but do not run on them yet: `lower` "
                               "prints the code, `--interpret` runs the kernels on the CPU")
-        return super().load(module, weights, tell)
+        return super().load(module, weights, report)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from targets.base import Target
 from targets.interface import Executable
-from targets.parts import Emission, Running, Scheduling, Tell, tell_nobody
+from targets.parts import Emission, ReportProgress, Running, Scheduling, ignore_progress
 from targets.reference.interpret import interpret, model_function
 
 
@@ -56,7 +56,7 @@ class ReferenceRunning(Running):
     """The interpreters of the dialects."""
 
     def load(
-        self, module: ModuleOp, weights: WeightStore, tell: Tell = tell_nobody
+        self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress
     ) -> ReferenceExecutable:
         return ReferenceExecutable(module, weights)
 

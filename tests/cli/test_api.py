@@ -55,7 +55,7 @@ def test_wrong_inputs(
 
 
 def test_no_array(exe: compiler.Executable) -> None:
-    with pytest.raises(TypeError, match="set is no array"):
+    with pytest.raises(TypeError, match="set is not an array"):
         exe({1}, ROWS)
 
 

@@ -68,7 +68,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_short_work_is_silent() -> None:
     for stream in (io.StringIO(), Terminal()):
         with Progress(True, stream) as progress:
-            progress.tell("something short")
+            progress.report("something short")
             progress.count(1, 2)
         assert stream.getvalue() == ""
 
@@ -76,10 +76,10 @@ def test_short_work_is_silent() -> None:
 def test_long_work_is_told(impatient: None) -> None:
     stream = io.StringIO()
     with Progress(True, stream) as progress:
-        progress.tell("something long")
+        progress.report("something long")
         time.sleep(0.3)
         progress.count(3, 4)
-        progress.tell("the end of it")
+        progress.report("the end of it")
     first, second = stream.getvalue().splitlines()
     assert first.startswith("something long (")
     assert second.startswith("the end of it (3 of 4, ")
@@ -90,7 +90,7 @@ def test_a_terminal_gets_one_line(impatient: None, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("COLUMNS", "100")
     stream = Terminal()
     with Progress(None, stream) as progress:
-        progress.tell("tuning [bold]a kernel")  # rich's own marks are text here
+        progress.report("tuning [bold]a kernel")  # rich's own marks are text here
         progress.count(10, 40, 75)
         time.sleep(1.2)
     assert re.search(r"tuning \[bold\]a kernel .* 10 of 40, \d s so far, about 7\d s left",
@@ -103,7 +103,7 @@ def test_what_is_printed_stands_above_the_line(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     with Progress(None, Terminal()) as progress:
-        progress.tell("something long")
+        progress.report("something long")
         time.sleep(0.5)
         progress.print("a row")
     assert capsys.readouterr().out == "a row\n"
@@ -141,7 +141,7 @@ def test_passes_and_kernels_are_counted(small_model: Path) -> None:
 def test_nothing_is_told_unasked_where_no_one_looks(impatient: None) -> None:
     stream = io.StringIO()
     with Progress(None, stream) as progress:
-        progress.tell("something long")
+        progress.report("something long")
         time.sleep(0.3)
     assert stream.getvalue() == ""
 

@@ -48,9 +48,9 @@ CASES = [
     ("graph.where", "C3: shapes", "graph.where %c, %x, %x : f32[3] given %c: i1[2], %x: f32[3]"),
     ("graph.cast", 'C1: "f99" is not an element type',
      'graph.cast %x {to = "f99"} : f32[3] given %x: f32[3]'),
-    ("graph.cast", "C2: f16 is no narrow float",
+    ("graph.cast", "C2: only narrow floats saturate, not f16",
      "graph.cast %x {to = f16, saturate = true} : f16[3] given %x: f32[3]"),
-    ("graph.cast", "C3: 'up' is no way to round to f16",
+    ("graph.cast", "C3: 'up' is not a rounding mode of f16",
      'graph.cast %x {to = f16, round = "up"} : f16[3] given %x: f32[3]'),
     ("graph.bitcast", "C1: elements of f32 cannot be read as i64",
      "graph.bitcast %x {to = i64} : i64[3] given %x: f32[3]"),
@@ -239,7 +239,7 @@ CASES = [
      "%x, %s, %z {to = f32} : f32[4] given %x: i8[4], %s: f32[], %z: ui8[]"),
     ("graph.dequantize_linear", "C2: f32[3] does not fit axis 0", "graph.dequantize_linear "
      "%x, %s {to = f32, axis = 0} : f32[4] given %x: i8[4], %s: f32[3]"),
-    ("graph.dequantize_linear", "C3: i32 is no float", "graph.dequantize_linear "
+    ("graph.dequantize_linear", "C3: i32 is not a float", "graph.dequantize_linear "
      "%x, %s {to = i32} : i32[4] given %x: i8[4], %s: f32[]"),
 
     # normalization and recurrence

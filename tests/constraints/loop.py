@@ -41,9 +41,9 @@ _LINES = [
      _nest("reduce i0: 4, reduce i1: 6", "%x[i0, i1]", "add f32[4][i0]")),
     ("loop.nest", "C2: all points along the parallel axis i1 of loop.nest write the same",
      _nest("i0: 4, i1: 6", "%x[i0, i1]", "f32[4][i0]")),
-    ("loop.nest", "C3: loop.nest combines exactly when it has reduce axes",
+    ("loop.nest", "C3: loop.nest must combine exactly when it has reduce axes",
      _nest("i0: 4, reduce i1: 6", "%x[i0, i1]", "f32[4][i0]")),
-    ("loop.nest", "C3: loop.nest combines exactly when it has reduce axes",
+    ("loop.nest", "C3: loop.nest must combine exactly when it has reduce axes",
      _nest("i0: 4", "%d[i0]", "add f32[4][i0]")),
     ("loop.nest", "C4: loop.nest reads i0 + 1 of f32[4]",
      _nest("i0: 4", "%d[i0 + 1]", "f32[4][i0]")),
@@ -51,25 +51,25 @@ _LINES = [
      _nest("i0: 4", "%d[i0 - 1]", "f32[4][i0]")),
     ("loop.nest", "C4: loop.nest writes i0 + 1 of f32[4]",
      _nest("i0: 4", "%d[i0]", "f32[4][i0 + 1]")),
-    ("loop.nest", "C5: the body of loop.nest takes other element types",
+    ("loop.nest", "C5: the body of loop.nest must take its inputs' element types",
      _nest("i0: 4", "%i[i0]", "f32[4][i0]")),
-    ("loop.nest", "C5: the body of loop.nest yields other element types",
+    ("loop.nest", "C5: the body of loop.nest must yield its results' element types",
      _nest("i0: 4", "%d[i0]", "f16[4][i0]")),
     ("loop.nest", "C6: loop.nest has no axis i7", _nest("i0: 4", "%d[i7]", "f32[4][i0]")),
     ("loop.nest", "C6: loop.nest has no axis i7", _nest(
         "i0: 4", "%d[i0]", "f32[4][i0]", "{ ^bb0(%p: f32): %k = loop.index i7 : index "
         "loop.yield %p }")),
-    ("loop.nest", "C6: in0 of loop.nest is no input of integers",
+    ("loop.nest", "C6: in0 of loop.nest is not an input of integers",
      _nest("i0: 4", "%d[i0], %d[in0]", "f32[4][i0]",
            "{ ^bb0(%p: f32, %q: f32): loop.yield %q }")),
-    ("loop.nest", "C6: in1 of loop.nest is no input of integers",
+    ("loop.nest", "C6: in1 of loop.nest is not an input of integers",
      _nest("i0: 4", "%d[i0]", "f32[4][in1]", "into(%d) " + _BODY)),
-    ("loop.nest", "C7: a loop.nest that scatters writes into a tensor",
+    ("loop.nest", "C7: a loop.nest that scatters must write into a tensor",
      _nest("i0: 4", "%i[i0], %d[i0]", "f32[4][in0]",
            "{ ^bb0(%q: i64, %p: f32): loop.yield %p }")),
-    ("loop.nest", "C8: loop.nest keeps the rest of one tensor of its result's type",
+    ("loop.nest", "C8: loop.nest must write into one tensor of its result's type",
      _nest("i0: 4", "%d[i0]", "f32[4][i0]", "into(%x) " + _BODY)),
-    ("loop.nest", "C7: a loop.nest that scatters has one result",
+    ("loop.nest", "C7: a loop.nest that scatters must have one result",
      "%y, %z = loop.nest (i0: 4) ins(%i[i0], %d[i0]) outs(f32[4][in0], f32[4][in0]) "
      "into(%d) { ^bb0(%q: i64, %p: f32): loop.yield %p, %p }"),
 ]
@@ -95,7 +95,8 @@ loop.kernel @k(%x: f32[4]) -> (f32[4], f32[3]) sizes() {{
 }}"""),
     ("loop.kernel", "C2: loop.kernel must end in loop.yield", """
 loop.kernel @k(%x: f32[4]) -> (f32[4]) sizes() { %y = loop.view %x : f32[4] }"""),
-    ("loop.kernel", "C2: loop.kernel holds graph.exp, which is no nest", """
+    ("loop.kernel", "C2: loop.kernel must hold only nests, views and empty "
+     "tensors, not graph.exp", """
 loop.kernel @k(%x: f32[4]) -> (f32[4]) sizes() {
   %y = graph.exp %x : f32[4]
   loop.yield %y

@@ -20,12 +20,12 @@ host.func @main(%n: i64[2]) inputs ["n"] outputs [] sizes() {
 _LINES = [
     ("strata.size", "C1: strata.size reads i64 elements, not f32", "strata.size m = %f"),
     ("strata.size", "C2: strata.size names 2 sizes of 1 elements", "strata.size m, q = %n"),
-    ("strata.require", "C1: strata.require is about integers, not f32",
+    ("strata.require", "C1: strata.require needs integers, not f32",
      "strata.require 0 <= %x < 3"),
-    ("strata.require", "C2: what is farthest is one i64",
+    ("strata.require", "C2: strata.require with `farthest` needs one i64",
      "strata.size m = %n %i = graph.cast %x {to = i64} : i64[4] "
      "strata.require 0 <= farthest %i < 3"),
-    ("strata.trap", "C1: strata.trap looks at one i64", 'strata.trap %f ["load"]'),
+    ("strata.trap", "C1: strata.trap needs one i64", 'strata.trap %f ["load"]'),
     *((op, message, form.replace("CALLED", called).replace("RESULT", result))
       for op, form in (
           ("strata.if", "%y = strata.if %c then @f else @f (CALLED) RESULT"),
@@ -33,7 +33,7 @@ _LINES = [
       for message, called, result in (
           ("C1: the operands do not fit the arguments of @f", "%n", ": i64[1]"),
           ("C2: @f does not return the results of", "%x", ": f32[4, 4]"),
-          ("C3: the size z is no dim of a result", "%x", "defines(z) : f32[4]"))),
+          ("C3: the size z is not a dim of a result", "%x", "defines(z) : f32[4]"))),
     ("strata.if", "C4: the condition of strata.if must be i1[]",
      "%y = strata.if %n then @f else @f (%x) : f32[4]"),
     ("strata.loop", "C4: strata.loop has neither a trip count nor a condition",
@@ -46,7 +46,7 @@ _LINES = [
 
 CASES = [
     *((op, message, FUNCTION.replace("LINE", line)) for op, message, line in _LINES),
-    ("strata.require", "C2: at the host level, strata.require is about one i64",
+    ("strata.require", "C2: at the host level, strata.require needs one i64",
      DRIVER.replace("LINE", "strata.require 0 <= %n < 3")),
     ("strata.func", "C1: strata.func needs one input name per argument",
      'strata.func @main(%x: f32[4]) -> () inputs [] outputs [] { strata.return }'),

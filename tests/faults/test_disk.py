@@ -59,7 +59,7 @@ def test_a_folder_that_is_a_file(bench: Bench, caplog: Log) -> None:
     for _ in range(3):
         bench.check()
     assert bench.cache.read_text() == "mine"
-    assert len(warnings(caplog)) <= 2 and "a file stands" in warnings(caplog)[0]
+    assert len(warnings(caplog)) <= 2 and "there is a file where" in warnings(caplog)[0]
 
 
 def test_a_folder_that_others_can_write_to(bench: Bench, caplog: Log) -> None:
@@ -191,7 +191,7 @@ def test_doctor_tells_it(said: Callable[..., str], tmp_path: Path,
 def test_nothing_can_be_kept(said: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     line = said(tmp_path / "file")
-    assert "not kept" in line and "a file stands" in line
+    assert "not kept" in line and "there is a file where" in line
 
 
 def test_a_limit_of_nothing(said: Callable[..., str], tmp_path: Path) -> None:

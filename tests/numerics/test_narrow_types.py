@@ -258,9 +258,9 @@ def test_nothing_is_computed_with_them(element: Attribute) -> None:
 
 
 @pytest.mark.parametrize(("attributes", "fault"), [
-    ({"to": t.f16, "saturate": True}, r"C2: f16 is no narrow float"),
-    ({"to": t.f8E4M3FN, "round": "up"}, r"C3: 'up' is no way to round to f8E4M3FN"),
-    ({"to": t.f8E8M0FNU, "round": "away"}, r"C3: 'away' is no way"),
+    ({"to": t.f16, "saturate": True}, r"C2: only narrow floats saturate, not f16"),
+    ({"to": t.f8E4M3FN, "round": "up"}, r"C3: 'up' is not a rounding mode of f8E4M3FN"),
+    ({"to": t.f8E8M0FNU, "round": "away"}, r"C3: 'away' is not a rounding mode"),
 ])
 def test_casts_that_make_no_sense(attributes: dict[str, object], fault: str) -> None:
     x = g.ConstantOp.of_array(np.zeros(3, np.float32), WeightStore(), "x")

@@ -149,7 +149,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     for path in (tmp_path / "none" / "program", tmp_path):
         with pytest.raises(compiler.StrataError, match="cannot write"):
             exe.save(path)
-    with pytest.raises(compiler.StrataError, match="3 is no path"):
+    with pytest.raises(compiler.StrataError, match="3 is not a path"):
         exe.save(3)  # type: ignore[arg-type]
 
 
@@ -278,13 +278,13 @@ def test_a_file_of_somebody_else(file: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     assert "No such file" in refusal(tmp_path / "none")
-    assert "it is no file" in refusal(tmp_path)
+    assert "it is not a file" in refusal(tmp_path)
     os.mkfifo(tmp_path / "pipe")
-    assert "it is no file" in refusal(tmp_path / "pipe")
+    assert "it is not a file" in refusal(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    (("a\0b",), "characters that no path has"), ((None,), "None is no path")])
+    (("a\0b",), "characters that no path has"), ((None,), "None is not a path")])
 def test_hostile_paths(words: tuple[Any], message: str) -> None:
     with pytest.raises(compiler.StrataError, match=message):
         compiler.load(*words)

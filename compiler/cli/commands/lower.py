@@ -52,5 +52,5 @@ def run(arguments: argparse.Namespace) -> int:
         level = arguments.to or (levels[0] if levels else LEVEL_NAMES[-1])
         text = lower_to_text(compilation, level, arguments.print_locations)
     write_text(text, arguments.output)
-    remarks.report(arguments.verbose)
+    remarks.show(arguments.verbose)
     return 0

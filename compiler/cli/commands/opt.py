@@ -48,5 +48,5 @@ def run(arguments: argparse.Namespace) -> int:
     with session(arguments) as started:
         state = started.compiler(arguments.model, remarks).lower()
     write_text(format_module(state.module, arguments.print_locations), arguments.output)
-    remarks.report(arguments.verbose)
+    remarks.show(arguments.verbose)
     return 0

@@ -60,17 +60,17 @@ def run(arguments: argparse.Namespace) -> int:
     words = probe_words(arguments)
     with (Prober(words, arguments.timeout, arguments.check) as prober,
           Progress(arguments.progress or None) as progress):
-        progress.tell(f"trying {arguments.model}")
+        progress.report(f"trying {arguments.model}")
         verdict = require_failure(prober.judge(first), arguments.model)
         progress.print(f"{arguments.model} ({first.nodes} nodes): {brief(verdict)}")
         reducer = Reducer(first, lambda c: prober.judge(c).is_like(verdict), prober.record,
-                          started + arguments.seconds, progress.tell)
+                          started + arguments.seconds, progress.report)
         small = reducer.run()
         path = arguments.output or Path(f"{Path(arguments.model).stem}-small{SUFFIX}")
-        beside = small.save(path)
-        tell(small, first, prober, time.monotonic() - started)
-        tell_cause(small, verdict, prober)
-    print(f"written: {path}, and its inputs: {beside}")
+        inputs_path = small.save(path)
+        report(small, first, prober, time.monotonic() - started)
+        report_cause(small, verdict, prober)
+    print(f"written: {path}, and its inputs: {inputs_path}")
     sys.stdout.flush()
     return 0
 
@@ -107,7 +107,7 @@ def brief(verdict: Verdict) -> str:
     return f"{verdict.kind}: {' '.join(verdict.text.split())[:300]}"
 
 
-def tell(small: Candidate, first: Candidate, prober: Prober, seconds: float) -> None:
+def report(small: Candidate, first: Candidate, prober: Prober, seconds: float) -> None:
     """Print the reduced model."""
     from onnx import printer
 
@@ -119,7 +119,7 @@ def tell(small: Candidate, first: Candidate, prober: Prober, seconds: float) -> 
         print("nodes: " + " ".join(node.op_type for node in small.model.graph.node))
 
 
-def tell_cause(small: Candidate, verdict: Verdict, prober: Prober) -> None:
+def report_cause(small: Candidate, verdict: Verdict, prober: Prober) -> None:
     """Print how it fails now, and the first wrong pass if it can be determined."""
     if prober.check:
         return

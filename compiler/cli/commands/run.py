@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         exe = started.compile(arguments.model, wanted)
         check_output(arguments.output, exe.output_names)
         inputs = wanted.arrays(exe.signature)
-        started.progress.tell(f"running {arguments.model}")
+        started.progress.report(f"running {arguments.model}")
         outputs = run_loaded(exe, inputs)
     tell_notes(exe.loaded.notes)
     tell_precision_error(exe, inputs)
@@ -76,6 +76,6 @@ def describe(name: str, array: object) -> str:
     finite = wide[np.isfinite(wide)]
     if not finite.size:
         return f"{head}  no finite value"
-    strange = f"  {bad} not finite" if bad else ""
+    not_finite = f"  {bad} not finite" if bad else ""
     return (f"{head}  min {finite.min():.6g}  max {finite.max():.6g}  "
-            f"mean {finite.mean():.6g}{strange}")
+            f"mean {finite.mean():.6g}{not_finite}")

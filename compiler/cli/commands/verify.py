@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
             loaded = compilation.load(state)
             verify.check_outputs(compilation.target.name, loaded.run)
             tell_notes(loaded.notes)
-    remarks.report(arguments.verbose)
+    remarks.show(arguments.verbose)
     tell_warnings(verify.oddities)
     if verify.first_wrong is None:
         return _conclusion(verify)

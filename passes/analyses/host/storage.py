@@ -84,7 +84,7 @@ def kept_argument(value: SSAValue) -> BlockArgument | None:
 
 
 def root(value: SSAValue) -> SSAValue:
-    """The tensor behind a chain of views."""
+    """The tensor that a chain of views shows."""
     while isinstance(value.owner, ViewOp):
         value = value.owner.source
     return value
@@ -100,7 +100,7 @@ def _last_use(value: SSAValue, positions: dict[Operation, int]) -> int:
     return last
 
 
-# ---------------------------------------------------------------------- reads beside `into`
+# ---------------------------------------------------------------------- other reads than `into`
 def separate_reads(module: ModuleOp) -> None:
     """Separate the argument that a result is computed over from all other uses of it.
 

@@ -114,7 +114,7 @@ class Canonical:
         return tuple(self._attribute(v.type) for v in values)
 
     def _attribute(self, attribute: Attribute) -> Hashable:
-        """An attribute with its symbols renamed, as text, which tells 0.0 and -0.0 apart."""
+        """An attribute with its symbols renamed, as text, which distinguishes 0.0 from -0.0."""
         if type(attribute) in _TYPES:  # most are
             return _text(attribute)
         match attribute:

@@ -19,7 +19,7 @@ from dialects.loop import CallOp, KernelOp
 from dialects.strata.schedule import Schedule
 from dialects.strata.weights import WeightStore
 from passes.analyses.loop.canonical import Canonical
-from passes.analyses.loop.constants import constant_behind
+from passes.analyses.loop.constants import constant_source
 from passes.contract import Choice, Choices
 
 _RULES_LENGTH = 8
@@ -28,7 +28,7 @@ _RULES_LENGTH = 8
 def text_key(call: CallOp, kernel: KernelOp, weights: WeightStore) -> tuple[str, Canonical]:
     """The key of a called kernel, up to the dot, and the kernel's canonical form."""
     canonical = Canonical.of(kernel)
-    constants = [constant_behind(v) for v in call.inputs]
+    constants = [constant_source(v) for v in call.inputs]
     packed = tuple(c is not None and not c.is_held(weights) for c in constants)
     return canonical.digest(packed), canonical
 

@@ -8,7 +8,7 @@ from dialects.graph import ConstantOp
 from dialects.loop import ViewOp
 
 
-def constant_behind(value: SSAValue) -> ConstantOp | None:
+def constant_source(value: SSAValue) -> ConstantOp | None:
     """The constant that a value is or is a view of; None if there is none."""
     owner = value.owner
     while isinstance(owner, ViewOp):

@@ -68,7 +68,7 @@ def covers_alone(axes: Sequence[Axis], map_: Sequence[Expr], shape: Sequence[Exp
 
 
 def box_of(axes: Sequence[Axis], map_: Sequence[Expr]) -> Box | None:
-    """The box that a nest stores; None if it is no box, or if unknown sizes may make it empty."""
+    """The box that a nest stores; None if it stores none, or if unknown sizes may make it empty."""
     extents = {a.name: a.extent for a in axes if a.extent.constant != 1}
     single: Mapping[Symbol, Expr] = {a.name: Expr.of(0) for a in axes if a.name not in extents}
     exprs = [e.substitute(single) for e in map_]

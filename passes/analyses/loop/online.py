@@ -22,7 +22,7 @@ from xdsl.dialects import arith, math
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from dialects.loop import NestOp, scalar_type
-from dialects.semantics.scalar import operations_behind
+from dialects.semantics.scalar import operations_for
 from dialects.strata.types import f32, f64
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
@@ -169,8 +169,8 @@ def _product(nest: NestOp, value: SSAValue, other: SSAValue) -> Running | None:
 
 def _depends(nest: NestOp, value: SSAValue, on: SSAValue) -> bool:
     """Whether a value of a nest's body depends on a tensor."""
-    behind: list[Operation] = list(operations_behind(nest.body.block, [value]))
-    read = {value, *(o for op in behind for o in op.operands)}
+    ops: list[Operation] = list(operations_for(nest.body.block, [value]))
+    read = {value, *(o for op in ops for o in op.operands)}
     tensors = [argument_read(nest, a).value for a in nest.body.block.args if a in read]
     return on in tensors or any(
         isinstance(v.owner, NestOp) and on in sources_of(v.owner) for v in tensors)

@@ -133,16 +133,16 @@ def _begin(context: StrataContext, entry: Entry, kernel: KernelOp) -> Schedule:
     if kernel.schedule is not None:
         return kernel.schedule.data
     if context.rules is None:
-        raise StepError("there is no target whose rules it could begin with; write 'from loops'")
+        raise StepError("there is no target, so no rules give a first schedule; write 'from loops'")
     return with_sums_inside(kernel, context.rules.schedule(kernel))
 
 
 def misfits(schedule: Schedule, kernel: KernelOp) -> list[Fault]:
     """Axes of the kernel that the schedule lacks, and axes that the kernel does not have."""
     scheduled, axes = {level.axis for level in schedule.levels}, set(kernel.axes)
-    missing, strange = sorted(axes - scheduled), sorted(scheduled - axes)
+    missing, unknown = sorted(axes - scheduled), sorted(scheduled - axes)
     found = [Fault(f"it has no level for axis {format_symbols(missing)}")] if missing else []
-    if strange:
-        found.append(Fault(f"the kernel has no axis {format_symbols(strange)}; it has "
-                           f"{format_symbols(kernel.axes)}", schedule.level(strange[0])))
+    if unknown:
+        found.append(Fault(f"the kernel has no axis {format_symbols(unknown)}; it has "
+                           f"{format_symbols(kernel.axes)}", schedule.level(unknown[0])))
     return found

@@ -1,6 +1,6 @@
 """Algebraic rules on graph operations, for `graph-simplify`.
 
-A rule is a function whose algebra stands in its comment. It takes an operation and a `Rewriter`,
+A rule is a function whose comment is its algebra. It takes an operation and a `Rewriter`,
 and returns the value to use instead of the operation's result, or None if it does not apply. Each
 file ends with its table of rules by operation class.
 

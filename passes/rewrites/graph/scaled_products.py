@@ -63,7 +63,7 @@ def _is_linear(op: MatmulOp) -> bool:
 
 
 def _weights(value: SSAValue, at: Rewriter) -> Array | None:
-    """The value of a constant, possibly still behind transpositions or casts."""
+    """The value of a constant, possibly through transpositions or casts."""
     op = value.owner
     if not isinstance(op, CastOp | TransposeOp):
         return constant_array(value, at.context)

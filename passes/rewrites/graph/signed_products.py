@@ -92,8 +92,8 @@ def _window_sums(op: ConvIntegerOp, x: SSAValue, group: int, at: Rewriter) -> SS
     The channels of a group are summed first, so that each element is read once for all positions.
     """
     batch, channels, *places = type_of(x).shape
-    apart = reshaped(at, x, [batch, group, channels // group, *places])
-    sums = reshaped(at, _sum(at, apart, 2), [batch, group, *places])
+    grouped = reshaped(at, x, [batch, group, channels // group, *places])
+    sums = reshaped(at, _sum(at, grouped, 2), [batch, group, *places])
     filters, _, *kernel = type_of(op.w).shape
     ones = _ones(at, [1 if group == 1 else filters, 1, *kernel])
     return at(ConvOp, sums, ones, **op.properties, to=i32)

@@ -84,7 +84,7 @@ def _invert(op: Operation) -> Sequence[Operation] | SSAValue | None:
 
 
 def _inverted(op: Operation) -> SSAValue | None:
-    """The value that an operation negates; None if it is no negation."""
+    """The value that an operation negates; None if it is not a negation."""
     if not isinstance(op, arith.XOrIOp) or op.result.type != i1:
         return None
     return next((x for x, one in ((op.lhs, op.rhs), (op.rhs, op.lhs)) if _truth(one)), None)

@@ -398,5 +398,5 @@ def _should_grow(a: Expr, b: Expr, smaller: bool | None) -> bool:
     """Whether to extend the target's run rather than the source's."""
     if smaller is not None:
         return smaller
-    quotient, rest = b.divide(a)  # b == a * quotient: the target lags behind
+    quotient, rest = b.divide(a)  # b == a * quotient: the target is the slower one
     return not rest.terms and bool(quotient.terms)

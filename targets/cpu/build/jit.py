@@ -36,17 +36,17 @@ _HELPERS_PAY = 0.5
 
 def compile_texts(
     texts: Iterable[str], machine: Machine, cache_: ObjectCache,
-    tell: Callable[[int], None] | None = None,
+    report: Callable[[int], None] | None = None,
 ) -> list[bytes]:
     """The object code of each text. Equal texts are compiled once.
 
     While `texts` produces the next text, other processes compile the earlier ones. Each result is
-    kept as soon as it is ready, so that an interrupted compilation loses little. After that, `tell`
-    is called with the number of texts that have their code, from any thread.
+    kept as soon as it is ready, so that an interrupted compilation loses little. After that,
+    `report` is called with the number of texts that have their code, from any thread.
     """
     keys: list[str] = []
     found: dict[str, bytes | None] = {}
-    with _Crew(machine, cache_.put, tell) as crew:
+    with _Crew(machine, cache_.put, report) as crew:
         for text in texts:
             keys.append(key := object_key(text, machine.key))
             if key in found:
@@ -68,9 +68,9 @@ class _Crew:
 
     def __init__(
         self, machine: Machine, keep: Callable[[str, bytes], None],
-        tell: Callable[[int], None] | None = None,
+        report: Callable[[int], None] | None = None,
     ):
-        self.machine, self.keep, self.tell = machine, keep, tell
+        self.machine, self.keep, self.report = machine, keep, report
         self.codes: dict[str, bytes] = {}
         self._had = 0
         self._work = 0.0
@@ -97,8 +97,8 @@ class _Crew:
         self._count()
 
     def _count(self) -> None:
-        if self.tell is not None:
-            self.tell(self._had + len(self.codes))
+        if self.report is not None:
+            self.report(self._had + len(self.codes))
 
     def add(self, key: str, text: str) -> None:
         """Add a text to compile; starts another helper if there is work and a core for it."""

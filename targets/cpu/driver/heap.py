@@ -41,7 +41,7 @@ def allocate(table: Table, count: U64, thread: U64, threads: U64) -> Memory | No
 
 @native
 def release(table: Table, memory: Memory, thread: U64) -> None:
-    """Give back memory, on thread 0; nobody waits."""
+    """Free memory, on thread 0; no thread waits."""
     if thread == 0:
         drop(table.heap, memory)
 
@@ -50,7 +50,7 @@ def release(table: Table, memory: Memory, thread: U64) -> None:
 def append(
     table: Table, stack: Stack, count: U64, source: Memory, size: U64, calls: U64, thread: U64,
 ) -> None:
-    """Add `size` bytes to the `count` of them in a stack, on thread 0; nobody waits.
+    """Add `size` bytes to the `count` of them in a stack, on thread 0; no thread waits.
 
     `calls`: how often a loop appends, 0 if that is unknown. Without memory the base becomes null.
     """

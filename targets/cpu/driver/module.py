@@ -70,7 +70,7 @@ def emit_driver(
 
 
 def _parallel_condition(main: host.FuncOp, steps: Sequence[Step]) -> list[str]:
-    """The function that tells whether threads share any launch.
+    """The function that returns whether threads share any launch.
 
     A launch whose size is not yet known counts as shared.
     """

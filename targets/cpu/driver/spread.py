@@ -1,4 +1,4 @@
-"""Thread placement: threads that woke on one processor move apart, and let each other start.
+"""Thread placement: threads that woke on one processor move to others, and let each other start.
 
 An idle processor of a virtual machine may count as busy, because its host has lent it to others.
 Linux then wakes a thread on the processor of the thread that wakes it. The two share it for

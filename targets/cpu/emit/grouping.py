@@ -24,12 +24,12 @@ def convert(
     """The same values with other dims in lanes and grouped, on a machine of `width` lanes."""
     if tile.type.lanes == lanes and tile.type.group == group:
         return tile
-    apart = tile if tile.type.group is None else _apart(writer, tile, width)
-    turned = transpose(writer, apart, lanes, width)
+    ungrouped = tile if tile.type.group is None else _ungrouped(writer, tile, width)
+    turned = transpose(writer, ungrouped, lanes, width)
     return turned if group is None else _grouped(writer, turned, group, width)
 
 
-def _apart(writer: Writer, tile: Tile, width: int) -> Tile:
+def _ungrouped(writer: Writer, tile: Tile, width: int) -> Tile:
     """Remove the grouping: each position of the grouped dim gets every n-th lane."""
     group = tile.type.group
     assert group is not None

@@ -168,8 +168,8 @@ class _KernelEmitter:
     def _program(self, program: Expr, extents: Sequence[Expr]) -> list[Tile]:
         """One program: its ids, computed from its flat number, then the kernel's body."""
         for k in reversed(range(len(extents))):
-            behind = self.indices.product(extents[k + 1:])
-            number = program // behind if k == 0 else (program // behind) % extents[k]
+            inner = self.indices.product(extents[k + 1:])
+            number = program // inner if k == 0 else (program // inner) % extents[k]
             value = self.indices.scalar(number)
             self.indices.bind(self.kernel.program_ids[k], Expr.of(value.value) if isinstance(
                 value, Number) else self.indices.symbol(value, 0, extents[k] - 1))

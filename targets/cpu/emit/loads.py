@@ -63,8 +63,8 @@ class Loads:
         distance = access.flat.offset
         place = access.buffer.pointer, access.flat - distance
         last = self._asked.get(place)
-        behind = None if last is None else (distance - last) * align_of(access)
-        if behind is not None and 0 <= behind < self.line_bytes:
+        past = None if last is None else (distance - last) * align_of(access)
+        if past is not None and 0 <= past < self.line_bytes:
             return
         self._asked[place] = distance
         self.writer.emit(self.writer.call("llvm.prefetch.p0", "void", [
@@ -74,8 +74,8 @@ class Loads:
     def load(self, access: Access, type_: TileType, pad: Any) -> Tile:
         """The tile at an access; positions outside the checked dims are `pad`."""
         if self._is_alternating(access):
-            apart = t.tile(type_.element, type_.shape, type_.lanes)
-            tile = self.load(replace(access, type=apart), apart, pad)
+            separate = t.tile(type_.element, type_.shape, type_.lanes)
+            tile = self.load(replace(access, type=separate), separate, pad)
             return convert(self.writer, tile, type_.lanes, type_.group, self.lanes)
         along = self._contiguous_dim(access)
         access = access.merged()

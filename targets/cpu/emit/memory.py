@@ -5,7 +5,7 @@ results uses non-temporal stores if an address is certainly a multiple of the re
 buffers are aligned to cache lines.
 
 Nothing outside a buffer is ever written. If all lanes share a condition, it selects between the
-address and that of memory that nobody reads.
+address and that of memory that is never read.
 """
 
 from __future__ import annotations

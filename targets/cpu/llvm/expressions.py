@@ -1,8 +1,8 @@
 """The expressions of native functions as LLVM instructions (see `translate.py`).
 
 A value knows its kind, and an operation takes values of one kind. A plain integer has the kind of
-what stands beside it, or of the variable, field, parameter or result that it becomes. Addresses may
-stand for one another; everything else must have the very kind that is wanted.
+the other operand, or of the variable, field, parameter or result that it becomes. Addresses may
+replace one another; everything else must have exactly the expected kind.
 """
 
 from __future__ import annotations
@@ -134,11 +134,11 @@ class Expressions:
         number = self._constant(node)
         if number is not None:
             if not isinstance(wanted, Integer):
-                raise self.error(node, f"nothing says of which kind {number} is")
+                raise self.error(node, f"the type of {number} is not known here")
             return Value(wanted, str(number))
         found = self._computed(node, wanted)
         if wanted is not None and not _fits(found.kind, wanted):
-            raise self.error(node, f"{found.kind} stands where {wanted} is wanted")
+            raise self.error(node, f"expected {wanted}, not {found.kind}")
         return found if wanted is None else Value(wanted, found.name)
 
     def _computed(self, node: ast.expr, wanted: Kind | None) -> Value:
@@ -298,7 +298,7 @@ class Expressions:
     def _resize(self, node: ast.expr, kind: Integer) -> Value:
         value = self.expression(node)
         if not isinstance(value.kind, Integer):
-            raise self.error(node, f"{value.kind} is no number")
+            raise self.error(node, f"{value.kind} is not an integer")
         if value.kind.bits == kind.bits:
             return Value(kind, value.name)
         name = "trunc" if value.kind.bits > kind.bits else "zext"
@@ -307,7 +307,7 @@ class Expressions:
     def _extreme(self, node: ast.Call, names: tuple[str, str]) -> Value:
         left, right = self._pair(node.args[0], node.args[1])
         if not isinstance(left.kind, Integer):
-            raise self.error(node, f"{left.kind} is no number")
+            raise self.error(node, f"{left.kind} is not an integer")
         kind = Function((left.kind, left.kind), left.kind)
         name = f"llvm.{names[not left.kind.signed]}.{left.kind.llvm}"
         self.calls[name] = Intrinsic(name, kind)
@@ -365,7 +365,7 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _fits(found: Kind, wanted: Kind) -> bool:
-    """Whether a value may stand where another kind is wanted."""
+    """Whether a value may be used where another kind is expected."""
     if isinstance(found, Integer) and isinstance(wanted, Integer):
         return found.bits == wanted.bits
     return found == wanted or (is_address(found) and is_address(wanted))

@@ -28,7 +28,7 @@ T = TypeVar("T")
 # ---------------------------------------------------------------------- kinds of values
 @dataclass(frozen=True)
 class Integer:
-    """A number of so many bits."""
+    """A number of `bits` bits."""
 
     bits: int
     signed: bool = False
@@ -150,7 +150,7 @@ class Inside:
 
 @dataclass(frozen=True)
 class Count:
-    """Marks a field that is an array of so many elements."""
+    """Marks a field that is an array of `number` elements."""
 
     number: int
 

@@ -16,7 +16,7 @@ class ModuleText:
     """LLVM IR in parts, of which several fit into one module.
 
     `functions` are definitions, of constants as well. `declarations` are by name, so that each
-    stands in a module once.
+    occurs in a module once.
     """
 
     functions: tuple[str, ...]

@@ -145,7 +145,7 @@ def permits_matrices() -> bool:
 
 
 def cache_sizes() -> tuple[int, int, int]:
-    """Bytes of the L1, L2 and L3 data caches; common sizes where the system does not tell."""
+    """Bytes of the L1, L2 and L3 data caches; common sizes if the system does not report them."""
     found = {1: 32 << 10, 2: 1 << 20, 3: 16 << 20}
     folder = "/sys/devices/system/cpu/cpu0/cache"
     indices = sorted(os.listdir(folder)) if os.path.isdir(folder) else []

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LARGE = 1 << 20
 """Size in bytes from which a result borrows its memory, aligned to a cache line. The allocator
-reuses smaller blocks by itself."""
+reuses smaller blocks on its own."""
 
 Spare = deque["Array"]
 

@@ -65,7 +65,7 @@ class Tiling:
 
 
 def scheduled(schedule: Schedule, nest: NestOp, machine: Machine) -> Tiling | None:
-    """The tiling of a schedule; None if its lanes are no parallel axis of the nest."""
+    """The tiling of a schedule; None if its lanes are not a parallel axis of the nest."""
     parallel = {a.name for a in nest.parallel_axes}
     lanes = next((x for x in schedule.levels if x.lanes and x.axis in parallel), None)
     if lanes is None:

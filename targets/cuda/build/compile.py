@@ -60,7 +60,7 @@ class CompileOptions:
     cache: Path | None = None
     processes: int | None = None
     fp_fusion: bool = True
-    tell: Callable[[int, int], None] | None = field(default=None, compare=False, repr=False)
+    report: Callable[[int, int], None] | None = field(default=None, compare=False, repr=False)
     """Called with the number of kernels compiled so far, and the number of all."""
 
     @property
@@ -193,8 +193,8 @@ def _run_jobs(
         if not error:
             made[key] = _packed(folder / key, options.toolchain)
             kept.put(key, made[key])
-        if options.tell is not None:
-            options.tell(next(count), len(ordered))
+        if options.report is not None:
+            options.report(next(count), len(ordered))
 
     errors = compiler.compile(requests, options.processes or len(os.sched_getaffinity(0)),
                               finished)

@@ -43,7 +43,7 @@ from targets.cuda.errors import EmitError
 from targets.walking import operations
 
 _INSIDE = (FullOp, IndexOp, ValidOp, MapOp, ReduceOp)
-_BEHIND = (LoadOp, IndexOp, ValidOp, MapOp, StoreOp)
+_EPILOGUE = (LoadOp, IndexOp, ValidOp, MapOp, StoreOp)
 
 
 def is_online(kernel: KernelOp) -> bool:
@@ -68,7 +68,7 @@ class Attention:
     scaling: Sequence[Operation]
     total: int
     before: Sequence[Operation]
-    behind: Sequence[Operation]
+    epilogue: Sequence[Operation]
     queries: Rectangle
     keys: Rectangle
     values: Rectangle
@@ -93,11 +93,11 @@ def attention_form(kernel: KernelOp) -> Attention:
                if op not in (scores, products, zeros, *factors) and op not in scaling]
     place = around.index(loop)
     before = [op for op in around[:place] if op not in (queries, zeros)]
-    behind = around[place + 1:]
-    strange = [op.name for ops, kinds in ((before, FullOp), (weights, _INSIDE), (behind, _BEHIND))
-               for op in ops if not isinstance(op, kinds)]
-    _need(not strange, f"a kernel without {', '.join(strange)}")
-    found = Attention(loop, scores, products, weights, scaling, total, before, behind,
+    epilogue = around[place + 1:]
+    parts = (before, FullOp), (weights, _INSIDE), (epilogue, _EPILOGUE)
+    unsupported = [op.name for ops, kinds in parts for op in ops if not isinstance(op, kinds)]
+    _need(not unsupported, f"a kernel without {', '.join(unsupported)}")
+    found = Attention(loop, scores, products, weights, scaling, total, before, epilogue,
                       *(_factor(v) for v in (scores.a, scores.b, products.b)),
                       row_axis=_row_axis(kernel, scores.a))
     _check(found, kernel)
@@ -164,9 +164,9 @@ def _check(form: Attention, kernel: KernelOp) -> None:
           "keys and values that all rows read")
     made = {r for op in form.scaling for r in op.results} | {
         form.loop.body.block.args[1 + form.total]}
-    beside = [v for op in form.scaling for v in op.operands if v not in made]
-    beside += [v for k, v in enumerate(form.loop.results) if k != form.total]
-    _need(all(len(tile_type(v).shape) == 1 for v in beside), "one number per row")
+    factors = [v for op in form.scaling for v in op.operands if v not in made]
+    factors += [v for k, v in enumerate(form.loop.results) if k != form.total]
+    _need(all(len(tile_type(v).shape) == 1 for v in factors), "one number per row")
     loop = form.loop
     _need(loop.lower.data.constant is not None and bool(loop.step.data.constant),
           "a loop with a static step and a static lower bound")

@@ -165,7 +165,7 @@ def _check_interpreted(op: Operation, context: Context) -> None:
 def _operand_texts(row: Row, operands: list[Scalar], element: Attribute) -> list[str]:
     """Operands in the type in which the operation computes.
 
-    Literals stay untyped beside a typed operand (in a select: beside another branch).
+    Literals stay untyped next to a typed operand (in a select: next to another branch).
     """
     decisive = operands[1:] if row.is_select else operands
     wide = row.widens(element)

@@ -74,7 +74,7 @@ class Context:
     moving_pointers: bool = False
     """Whether loads in loops use pointers that advance with the loop, instead of new addresses."""
     branches: bool = False
-    """Whether selections by indices stand in branches that most tiles skip."""
+    """Whether selections by indices are emitted in branches that most tiles skip."""
     descends: bool = False
     """Whether programs compute the tiles of the last grid axis in descending order."""
     loops: int = 0

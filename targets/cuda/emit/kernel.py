@@ -344,7 +344,7 @@ def _last(lower: Value, upper: Value, step: int) -> Expr | None:
 
 
 def _ignore(op: PrefetchOp, context: Context) -> None:
-    """Nothing to emit: Triton's software pipelining prefetches by itself."""
+    """Nothing to emit: Triton's software pipelining already prefetches."""
 
 
 def _refuse_scratch(op: ScratchOp, context: Context) -> None:

@@ -37,8 +37,8 @@ def bind_program_ids(
         flat = _named(context, "program", flat)
     in_strips = strip > 1 and len(live) > 1 and live[-2:] == [len(extents) - 2, len(extents) - 1]
     for k in live[:-2] if in_strips else live:
-        behind = context.product(extents[k + 1:])
-        text = flat if k == live[-1] else f"{flat} // {in_parentheses(behind.text)}"
+        inner = context.product(extents[k + 1:])
+        text = flat if k == live[-1] else f"{flat} // {in_parentheses(inner.text)}"
         if k != live[0]:
             text = f"{in_parentheses(text)} % {in_parentheses(context.size(extents[k]).text)}"
         _bind(context, context.kernel.program_ids[k], extents[k], text)

@@ -29,7 +29,7 @@ class Row:
     """How one operation is printed.
 
     `f64`: a different template for f64. `helper`: the function that the template calls. `unsigned`:
-    operands are treated as unsigned. `literals`: beside which operands a bare literal may stand:
+    operands are treated as unsigned. `literals`: next to which operands a bare literal is allowed:
     those of "any" type, those of the "plain" types that Python numbers convert to, or "none".
     """
 
@@ -45,7 +45,7 @@ class Row:
         return self is ROWS["arith.select"]
 
     def takes_literals(self, element: Attribute) -> bool:
-        """Whether a bare literal beside an operand of this type keeps that type."""
+        """Whether a bare literal next to an operand of this type keeps that type."""
         plain = self.widens(element) or element in (t.f32, t.i32, t.i64)
         return self.literals == "any" or (self.literals == "plain" and plain)
 

@@ -112,8 +112,8 @@ class Call:
                                       (_TRANSPOSE_B, product.left_transposed)):
             if transposed:
                 self._set(attribute, c_int32(_TRANSPOSED))
-        behind = _RELU * product.relu + _WITH_BIAS * (product.bias is not None)
-        self._set(_EPILOGUE, c_int32(behind or _PLAIN))
+        epilogue = _RELU * product.relu + _WITH_BIAS * (product.bias is not None)
+        self._set(_EPILOGUE, c_int32(epilogue or _PLAIN))
         if product.bias is not None:
             self._set(_BIAS_TYPE, c_int32(_TYPES[product.bias]))
         self._algorithm = self._find()
@@ -143,13 +143,13 @@ class Call:
     def __call__(self, addresses: Sequence[int], stream: int, workspace: int = 0) -> None:
         """`addresses`: the left factor, the right one, the bias and the added matrix if any, and
         the result."""
-        left, right, *behind, result = addresses
+        left, right, *extra, result = addresses
         layouts, target = self._layouts, c_void_p(result)
-        added = c_void_p(behind[-1]) if self.product.added else target
+        added = c_void_p(extra[-1]) if self.product.added else target
         one, others = self._scales
         with self._turn:
             if self.product.bias is not None:
-                self._set(_BIAS, c_uint64(behind[0]))
+                self._set(_BIAS, c_uint64(extra[0]))
             _call("cublasLtMatmul", _handle(), self._operation, byref(one), c_void_p(right),
                   layouts[0], c_void_p(left), layouts[1], byref(others), added, layouts[2], target,
                   layouts[2], byref(self._algorithm), None, c_size_t(0), c_void_p(stream))

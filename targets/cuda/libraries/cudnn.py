@@ -89,7 +89,7 @@ class Call:
         graph = Descriptor.of(d.OPERATION_GRAPH, (d.GRAPH_HANDLE, _handle().value),
                               (d.GRAPH_OPERATIONS, list(operations(convolution))))
         self._plan, self.workspace = _first_plan(graph, convolution)
-        self._names = [_DATA, _FILTER, *sorted(_behind(convolution)), _RESULT]
+        self._names = [_DATA, _FILTER, *sorted(_epilogue(convolution)), _RESULT]
 
     def __call__(self, addresses: Sequence[int], stream: int, workspace: int = 0) -> None:
         """`addresses`: the data, the filter, the factors, the bias and the added tensor, if any,
@@ -105,28 +105,28 @@ class Call:
 # ---------------------------------------------------------------------- the operation graph
 def operations(convolution: Convolution) -> Iterator[Descriptor]:
     """The convolution and its epilogue; only the last operation's result is in memory."""
-    behind: list[tuple[int, Tensor | None]] = [*_behind(convolution).items()]
-    behind += [(_RESULT, None)] * convolution.relu
+    epilogue: list[tuple[int, Tensor | None]] = [*_epilogue(convolution).items()]
+    epilogue += [(_RESULT, None)] * convolution.relu
     result = convolution.result
     kind = Descriptor.of(
         d.CONVOLUTION, (d.COMPUTE_TYPE, _TYPES["f32"]), (d.CONVOLUTION_MODE, _CROSS_CORRELATION),
         (d.SPATIAL, len(convolution.strides)), (d.DILATIONS, convolution.dilations),
         (d.STRIDES, convolution.strides), (d.BEFORE, convolution.before),
         (d.AFTER, convolution.after))
-    value = _tensor(result, _SUMS if behind else _RESULT, is_virtual=bool(behind))
+    value = _tensor(result, _SUMS if epilogue else _RESULT, is_virtual=bool(epilogue))
     yield Descriptor.of(
         d.CONVOLUTION_FORWARD, (d.CONVOLUTION_OF, kind), (d.DATA, _tensor(convolution.data, _DATA)),
         (d.FILTER, _tensor(convolution.filter, _FILTER)), (d.RESULT, value), (d.ALPHA, 1.0),
         (d.BETA, 0.0))
-    for number, (name, other) in enumerate(behind, 1):
-        last = number == len(behind)
+    for number, (name, other) in enumerate(epilogue, 1):
+        last = number == len(epilogue)
         source, value = value, _tensor(result, _RESULT if last else _SUMS + number, not last)
         right = [] if other is None else [(d.RIGHT, _tensor(other, name))]
         yield Descriptor.of(d.POINTWISE_OPERATION, (d.POINTWISE_OF, _pointwise(name)),
                             (d.LEFT, source), *right, (d.SUM, value))
 
 
-def _behind(convolution: Convolution) -> dict[int, Tensor]:
+def _epilogue(convolution: Convolution) -> dict[int, Tensor]:
     """The inputs of the epilogue, in order. Prebuilt engines, unlike those compiled at run time,
     require the bias last."""
     named = {_SCALE: _channels(convolution, convolution.scale),

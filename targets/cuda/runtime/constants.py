@@ -94,7 +94,7 @@ class ConstantPlan:
         return place
 
     def forget(self) -> None:
-        """Drop the contents, which nobody needs once they have been uploaded."""
+        """Drop the contents, which are not needed once they have been uploaded."""
         self.weights, self.residents = None, ()
         self.operations.clear()
         self._like.clear()

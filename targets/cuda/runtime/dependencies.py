@@ -35,37 +35,37 @@ def waits_of(steps: Sequence[Collection[Access]], lanes: int) -> list[list[int]]
     waits for the chain whose last step is the oldest.
     """
     touched: defaultdict[int, list[tuple[Access, int]]] = defaultdict(list)
-    behind: list[int] = []
+    preceding: list[int] = []
     """For each step, as a bit mask, all the steps before it in the order of dependencies."""
     waits: list[list[int]] = []
     ends: list[int] = []
     """The last step of each lane."""
     for number, accesses in enumerate(steps):
         found = {n for a in accesses for other, n in touched[a.memory] if a.conflicts(other)}
-        followed = [n for n in ends if _bits(found, behind) >> n & 1]
+        followed = [n for n in ends if _bits(found, preceding) >> n & 1]
         if not followed and len(ends) == lanes:
             found.add(ends[0])
             followed = ends[:1]
         ends = [*(n for n in ends if n not in followed[-1:]), number]
-        waits.append(_nearest(found, behind))
-        behind.append(_bits(found, behind))
+        waits.append(_nearest(found, preceding))
+        preceding.append(_bits(found, preceding))
         for a in accesses:
             kept = [(other, n) for other, n in touched[a.memory] if not a.covers(other)]
             touched[a.memory] = [*kept, (a, number)]
     return waits
 
 
-def _bits(steps: Iterable[int], behind: Sequence[int]) -> int:
+def _bits(steps: Iterable[int], preceding: Sequence[int]) -> int:
     """A bit mask of steps and all the steps before them in the order of dependencies."""
     bits = 0
     for step in steps:
-        bits |= behind[step] | 1 << step
+        bits |= preceding[step] | 1 << step
     return bits
 
 
-def _nearest(found: Collection[int], behind: Sequence[int]) -> list[int]:
+def _nearest(found: Collection[int], preceding: Sequence[int]) -> list[int]:
     """The steps that come before no other of the given steps."""
     passed = 0
     for step in found:
-        passed |= behind[step]
+        passed |= preceding[step]
     return sorted(step for step in found if not passed >> step & 1)

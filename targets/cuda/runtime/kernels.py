@@ -48,7 +48,7 @@ class Kernels:
 
     @property
     def lanes(self) -> int:
-        """How many chains of kernels of a graph run side by side."""
+        """How many chains of kernels of a graph run in parallel."""
         return machine_of(self._options.arch).fitted.graph_lanes
 
     def overlap(self, plan: HostPlan) -> None:

@@ -121,8 +121,8 @@ _LIMITED = _WIDE[1:]
 _SPLIT = (Tiles(128, 64, 8, 2), Tiles(32, 32, 4, 2))
 """For split f32 factors, whose parts need registers of their own."""
 _SPECIALIZED = Tiles(64, 128, 8, 2)
-"""Of each of two groups, beside a warp that only loads, for wider ones, where the machine's facts
-say that this is faster (`CopiedTimes`)."""
+"""For wider factors with warp specialization: the tiles of each of two consumer groups, where the
+machine's facts say that this is faster (`CopiedTimes`)."""
 _HEADS = 4
 """How many heads' rows of equal length run next to each other."""
 _LINE = 128

@@ -105,7 +105,7 @@ def convolution_form(kernel: KernelOp, options: TargetOptions) -> str | None:
 
 def packing(nest: NestOp) -> Mapping[int, Packing] | None:
     """The layouts that a call needs: the filter by `Reading.filter_order`, the data as it is. None
-    for a nest that is no convolution."""
+    for a nest that is not a convolution."""
     reading = read_convolution(nest)
     if reading is None:
         return None
@@ -136,11 +136,11 @@ def _dims(map_: Sequence[Expr], letters: Mapping[str, str]) -> str:
     return "".join(letters.get(str(e), "?") for e in map_)
 
 
-def _is_form(behind: Sequence[str], result: str, reading: Reading) -> bool:
+def _is_form(added: Sequence[str], result: str, reading: Reading) -> bool:
     """Whether factors are per channel, each added input is a bias or has the result's dims, there
     is at most one of each, and the whole result is stored."""
     whole = sorted(reading.result)
-    kinds = [d if d in ("o", f"{FACTOR}o") else sorted(d) for d in behind]
+    kinds = [d if d in ("o", f"{FACTOR}o") else sorted(d) for d in added]
     return (sorted(result) == whole and all(kinds.count(kind) == 1 for kind in kinds)
             and all(isinstance(kind, str) or kind == whole for kind in kinds))
 

@@ -8,7 +8,7 @@ data in memory order: over the window, and innermost over the channels. If a til
 inside one position of the window, the position is one number for the whole tile, and each row of
 the tile is read with wide vector loads. Filters are packed in the same order, with the result's
 channels contiguous. The exception is instructions that need 32-bit factors along the summed axis,
-where each channel is packed by itself.
+where each channel is packed separately.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from targets.cuda.scheduling.products.parts import parts_of
 from targets.cuda.scheduling.products.rules import schedule_product
 from targets.cuda.scheduling.products.tiles import SIZES, tiles
 from targets.cuda.scheduling.products.time import Product, ProductTile
-from targets.cuda.scheduling.roles import Roles, bytes_beside, reads_vectors
+from targets.cuda.scheduling.roles import Roles, epilogue_bytes, reads_vectors
 from targets.cuda.scheduling.tiles import finish, width_of
 from targets.options import TargetOptions
 
@@ -197,7 +197,8 @@ def schedule_convolution(kernel: KernelOp, nest: NestOp, options: TargetOptions)
 def _schedule(
     kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions
 ) -> Schedule:
-    product = replace(_product(nest, roles, options), beside=bytes_beside(kernel, nest, roles),
+    product = replace(_product(nest, roles, options),
+                      epilogue_bytes=epilogue_bytes(kernel, nest, roles),
                       vectors=reads_vectors(kernel, nest, roles))
     tile = tiles(product, machine_of(options.features))[0]
     return tiled_product(kernel, roles, tile, options)

@@ -54,21 +54,21 @@ def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
     along = contiguous_axes(kernel)
     if rows and not _sums_along_memory(kernel, inner) and (not along or along[0] in rows):
         return _strided_reduction(kernel, rows, inner, along, options)
-    apart = _begins_apart(kernel)
+    unaligned = _is_unaligned(kernel)
     placed = _inner_levels(kernel, inner, options)
     tiles = [x for x in placed if x.tile > 1]
     width = max((x.tile for x in tiles), default=1)
     if not all(x.kind == "whole" for x in tiles):
         walked = _masked(kernel, [*(Level("grid", a) for a in rows), *placed], options,
                          _walking_warps(kernel, width, options))
-        return _in_words(kernel, _online(kernel, walked, options)) if apart else walked
-    least = 1 if apart else 4  # a warp that has a whole row waits for no other
-    sharing = not apart and facts.shared[0] <= _shared_bytes(kernel) <= facts.shared[1]
+        return _in_words(kernel, _online(kernel, walked, options)) if unaligned else walked
+    least = 1 if unaligned else 4  # a warp that has a whole row waits for no other
+    sharing = not unaligned and facts.shared[0] <= _shared_bytes(kernel) <= facts.shared[1]
     most = facts.held_sharing * facts.sharing_warps if sharing else facts.held * least
     height = _height(kernel, rows, width, (most * WARP, facts.least_held * least * WARP), options)
     levels = [Level("grid", a) for a in rows[:-1]]
     levels += [Level("grid", a, power(extents[a], height)) for a in rows[-1:]]
-    held = facts.held_sharing if sharing else facts.held if apart else _held(kernel, options)
+    held = facts.held_sharing if sharing else facts.held if unaligned else _held(kernel, options)
     fewest = 1 if height == 1 and width <= facts.alone else least
     warps = max(fewest, min(16, width * height // (held * WARP)))
     return _masked(kernel, [*levels, *placed], options, warps)
@@ -127,8 +127,8 @@ def _online(kernel: KernelOp, walked: Schedule, options: TargetOptions) -> Sched
 
 def _is_online(kernel: KernelOp, options: TargetOptions) -> bool:
     """Whether sums follow a running maximum in the same pass."""
-    apart = _begins_apart(kernel) and not options.exact
-    return apart and any(running_maximum(n) for n in kernel.nests)
+    unaligned = _is_unaligned(kernel) and not options.exact
+    return unaligned and any(running_maximum(n) for n in kernel.nests)
 
 
 def _in_words(kernel: KernelOp, walked: Schedule) -> Schedule:
@@ -137,7 +137,7 @@ def _in_words(kernel: KernelOp, walked: Schedule) -> Schedule:
     return replace(walked, options=(*walked.options, ("words", word)))
 
 
-def _begins_apart(kernel: KernelOp) -> bool:
+def _is_unaligned(kernel: KernelOp) -> bool:
     """Whether rows of a static size do not start at addresses aligned for vector loads."""
     sizes = [(type_.shape[-1].constant, byte_width(type_.element)) for type_ in _types(kernel)
              if type_.rank > 1]
@@ -204,7 +204,7 @@ def _step(kernel: KernelOp, axis: Symbol, options: TargetOptions) -> int:
         return facts.step_online
     if sum(_has(n, axis) for n in kernel.nests) == 1:
         return facts.step_once
-    if _begins_apart(kernel):
+    if _is_unaligned(kernel):
         return facts.step_apart
     return facts.step_open if kernel.axes[axis].constant is None else facts.step
 

@@ -29,7 +29,7 @@ class Roles:
 def stored_by(kernel: KernelOp, nest: NestOp) -> NestOp:
     """The nest whose result decides which axes are the columns of a contraction.
 
-    For a plain product that is the last nest of its epilogue; a convolution decides by itself.
+    For a plain product that is the last nest of its epilogue; a convolution decides on its own.
     """
     last = kernel.yielded[0].owner
     walked = {a.name for a in nest.parallel_axes}
@@ -62,7 +62,7 @@ def roles_of(nest: NestOp, stored: NestOp | None = None) -> Roles:
                  tuple(a.name for a in nest.reduce_axes))
 
 
-def bytes_beside(kernel: KernelOp, nest: NestOp, roles: Roles) -> int:
+def epilogue_bytes(kernel: KernelOp, nest: NestOp, roles: Roles) -> int:
     """The bytes per result that a kernel stores after a contraction, and that its epilogue reads.
     """
     own = {*roles.rows, *roles.columns}

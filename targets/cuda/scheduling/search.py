@@ -189,11 +189,11 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Product:
-    """A product of rows by columns. `beside`: programs, and steps of a program, of other axes."""
+    """A product of rows by columns. `others`: programs, and steps of a program, of other axes."""
 
     space: Space
     levels: tuple[Level, Level, Level]
-    beside: tuple[int, int]
+    others: tuple[int, int]
 
     @staticmethod
     def of(space: Space) -> Product | None:
@@ -237,7 +237,7 @@ class Product:
         space, machine = self.space, self.space.machine
         guess = machine.fitted.guess
         counts = [ceil(size / t) for size, t in zip(self.sizes, point[:3], strict=True)]
-        programs, steps = counts[0] * counts[1] * self.beside[0], counts[2] * self.beside[1]
+        programs, steps = counts[0] * counts[1] * self.others[0], counts[2] * self.others[1]
         moved = (point.rows + point.columns) * point.depth * space.width / guess.near_bytes
         multiplied = point.rows * point.columns * point.depth / self._rate(point) + guess.step
         together = min(self._resident(point), ceil(programs / machine.multiprocessors))

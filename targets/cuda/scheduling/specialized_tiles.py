@@ -74,7 +74,7 @@ def specialized_seconds(product: Product, tile: ProductTile, machine: Machine) -
     step = together(together(multiplied, loaded, times.hiding), times.latency / (tile.stages - 1),
                     times.waiting)
     steps = -(-product.depth // tile.depth)
-    end = rows * tile.columns * product.beside / times.stored
+    end = rows * tile.columns * product.epilogue_bytes / times.stored
     computed = times.start + each * (steps * step + end)
     moved = product.bytes / (memory.memory * machine.bandwidth * 1e9)
     return max(computed, moved) + memory.beside_memory * min(computed, moved)

@@ -64,8 +64,8 @@ def strips_of(nest: NestOp) -> Strips | None:
         return None
     found = Strips(data[0], rows, taps, columns, min(channel.symbols))
     is_filter = symbols_of(nest.input_maps[1 - data[0]]) <= {found.channels, *summed}
-    apart = rows != columns and taps != across and rows != found.channels
-    return found if is_filter and apart else None
+    distinct = rows != columns and taps != across and rows != found.channels
+    return found if is_filter and distinct else None
 
 
 def strips_nest(kernel: KernelOp) -> NestOp | None:
@@ -128,10 +128,10 @@ def schedule_strips(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> S
     wanted = machine.fitted.strip_programs * machine.multiprocessors
     shapes = [(rows, tile) for tile in TILES for rows in _rows(nest, found)]
     rows, tile = next((s for s in shapes if _programs(nest, found, *s) >= wanted), shapes[-1])
-    apart = [a.name for a in nest.parallel_axes if a.name not in (found.rows, found.columns)]
+    others = [a.name for a in nest.parallel_axes if a.name not in (found.rows, found.columns)]
     taps = {a.name: _length(a.extent) for a in nest.reduce_axes}
     across = [(a, n) for a, n in taps.items() if a != found.taps]
-    levels = [*(Level("grid", a) for a in apart), Level("grid", found.rows, rows, rows),
+    levels = [*(Level("grid", a) for a in others), Level("grid", found.rows, rows, rows),
               Level("grid", found.columns, tile),
               *(Level("loop", a, 1, n if n <= WRITTEN_OUT else 1) for a, n in across),
               Level("loop", found.taps, 1, taps[found.taps])]

@@ -1,4 +1,4 @@
-"""Schedule rules of the CUDA target for depthwise windows: each channel is reduced by itself.
+"""Schedule rules of the CUDA target for depthwise windows: each channel is reduced separately.
 
 These are pooling, and convolutions in which every channel has a filter of its own:
 
@@ -97,9 +97,9 @@ def window_panels(nest: NestOp) -> Mapping[int, Panel | None]:
     [channel] = [a for a in nest.axes if a.name == found[1]]
     whole = channel.extent.ceildiv(_width(channel.extent)) * _width(channel.extent)
     own = {channel.name, *summed}
-    apart = [k for k, map_ in enumerate(nest.input_maps)
-             if _symbols(map_) == own and not map_[-1].symbols <= {channel.name}]
-    return {k: Panel(channel.name, whole.constant, summed) if k in apart and whole.constant
+    filters = [k for k, map_ in enumerate(nest.input_maps)
+               if _symbols(map_) == own and not map_[-1].symbols <= {channel.name}]
+    return {k: Panel(channel.name, whole.constant, summed) if k in filters and whole.constant
             else None for k in range(len(nest.inputs))}
 
 

@@ -151,7 +151,7 @@ def test_kernels_that_no_library_has_are_not_tuned_for_it(
 
 
 @pytest.mark.parametrize(("words", "part"), [
-    (("--library", "auto"), "target cpu knows no library here to call"),
+    (("--library", "auto"), "target cpu has no library to call on this machine"),
     (("--target", "reference"), "target reference cannot be tuned: it offers no schedules"),
     (("--cache", "off"), "name one with -o FILE"),
     (("--kernels", "nothing_*"), "--kernels names no kernel of the model"),

@@ -225,7 +225,7 @@ def test_external_data(
     (["--to", "triton"], 1, ["triton", "llvm"]),
     (["--from", "nowhere"], 2, ["invalid choice"]),
     (["--precision", "f7"], 2, ["invalid choice"]),
-    (["--threads", "0"], 2, ["no positive number"]),
+    (["--threads", "0"], 2, ["not a positive integer"]),
     (["--schedule", "nothing.txt"], 1, ["nothing.txt"]),
     (["--weights", "nothing.npz"], 2, ["--weights", "small.onnx brings its own"]),
     (["--plugin", "nothing.py"], 1, ["nothing.py"]),

@@ -106,7 +106,7 @@ def test_nothing_is_compiled_by_the_other_commands(
 @pytest.mark.parametrize(("words", "status", "parts"), [
     STRANGE,
     (["--input", "rows=[0.5]"], 1, ["i64 has no 0.5"]),
-    (["--input", "rows=3xi32=zeros"], 1, ["said to be i32", "i64[m]"]),
+    (["--input", "rows=3xi32=zeros"], 1, ["given as i32", "i64[m]"]),
     (["--input", "rows=[[0]]"], 1, ["shape [1, 1]", "i64[m]"]),
     (["--input", "in/x:0=5x9=ones"], 1, ["shape [5, 9]", "f32[n, 8]"]),
     (["--input", "rows=[0]", "--input", "rows=[1]"], 2, ["'rows' more than once"]),

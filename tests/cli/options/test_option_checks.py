@@ -19,13 +19,14 @@ from compiler.options import CompileOptions
     ("threads", 0, "threads is 0"), ("threads", True, "threads is True"),
     ("threads", 2.0, "threads is 2.0"), ("shapes", {"x": [None, 3]}, "dim 0 of input 'x' is None"),
     ("shapes", {"x": 3}, "input 'x' has 3"), ("shapes", {"x": "3x4"}, "give a list"),
-    ("shapes", {"x": [-1, 8]}, "dim 0 of input 'x' is -1"), ("shapes", [("x", 3)], "no mapping"),
+    ("shapes", {"x": [-1, 8]}, "dim 0 of input 'x' is -1"), ("shapes", [("x", 3)], "not a mapping"),
     ("shapes", {"x": [True, 8]}, "is True"), ("shapes", {"x": [1.5, 8]}, "is 1.5"),
-    ("shapes", {"x": ["", 8]}, "is ''"), ("shapes", {3: [1]}, "3 is no name"),
+    ("shapes", {"x": ["", 8]}, "is ''"), ("shapes", {3: [1]}, "3 is not a name"),
     ("dims", {"n": 2.5}, "size 'n' has the value 2.5"), ("dims", {"n": None}, "value None"),
-    ("dims", {"n": -2}, "value -2"), ("plugins", "a.py", "no list"), ("cache", "a\0b", "no name"),
-    ("tuned", "a\0b", "no name"), ("dump_dir", "a\0b", "no path"), ("weights", 3, "no path"),
-    ("constants", {"x": {1}}, "'x' cannot be read"), ("constants", [1], "no mapping"),
+    ("dims", {"n": -2}, "value -2"), ("plugins", "a.py", "not a list"),
+    ("cache", "a\0b", "no name"), ("tuned", "a\0b", "no name"), ("dump_dir", "a\0b", "no path"),
+    ("weights", 3, "not a path"),
+    ("constants", {"x": {1}}, "'x' cannot be read"), ("constants", [1], "not a mapping"),
     ("mode", "fast", "no mode 'fast'"), ("exact", 1, "exact is 1"), ("features", 3, "features"),
     ("passes", "", "passes is ''"), ("specialize", 3, "specialize is 3"),
     ("target", "gpu", "did you mean cuda"),
@@ -49,7 +50,7 @@ def test_all_problems_are_told_at_once() -> None:
 
 @pytest.mark.parametrize(("option", "value", "part"), [
     ("precision", "fp64", "fp64"), ("seconds", 0, "seconds is 0"), ("jobs", 0, "jobs is 0"),
-    ("seconds", float("nan"), "seconds is nan"), ("kernels", "contract", "no list"),
+    ("seconds", float("nan"), "seconds is nan"), ("kernels", "contract", "not a list"),
     ("sizes", {"n": None}, "size 'n'"), ("mode", "fast", "no mode 'fast'"),
     ("dims", {"n": "8"}, "size 'n'"), ("target", "reference", "cannot be tuned"),
 ])

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from compiler.plugins.plugin_files import load_plugins
 from targets.base import TargetError, TargetOptions
-from targets.parts import tell_nobody
+from targets.parts import ignore_progress
 from targets.reference.interpret import interpret
 from tests.cli.conftest import PLUGINS, Run
 from tests.lowering import assert_close, lower, without_subnormals
@@ -153,7 +153,7 @@ def computes(sample: Sample) -> bool:
     parts = target.bind(TargetOptions())
     list(lower(module, parts.context(context.weights)))
     try:
-        executable = parts.running.load(module, context.weights, tell_nobody)
+        executable = parts.running.load(module, context.weights, ignore_progress)
     except TargetError:
         return False
     assert_close(executable.run(inputs), expected, sample.tolerance or 2e-5, sample.label)

@@ -47,7 +47,7 @@ class WrongEmission(Emission):
     def emit(self, module, level):
         return 3
 class WrongRunning(Running):
-    def load(self, module, weights, tell):
+    def load(self, module, weights, report):
         return None
 class Wrong(ReferenceTarget):
     emission, running = WrongEmission, WrongRunning
@@ -108,11 +108,11 @@ CASES = {
     "takes an operator's name": (
         [IMPORTER.format(result="x").replace("Own", "Gelu").replace("com.example", "")],
         ["'Gelu' is one of Strata's own", "one.py, line 4"]),
-    "stands after no step": ([a_pass(place="after(graph-csee)")],
-                             ["after(graph-csee)", "graph-cse", "one.py, line 5"]),
-    "stands nowhere": ([a_pass(place="graph-cse")], ["stands graph-cse", "no such step"]),
+    "has a place after no step": ([a_pass(place="after(graph-csee)")],
+                                  ["after(graph-csee)", "graph-cse", "one.py, line 5"]),
+    "has no place": ([a_pass(place="graph-cse")], ["place 'graph-cse'", "the pipeline lacks"]),
     "has no run": ([a_pass().replace("def run", "def walk")], ["lacks run"]),
-    "has no name": ([a_pass().replace('"mine"', "3")], ["no text as its name"]),
+    "has no name": ([a_pass().replace('"mine"', "3")], ["must have a string as its name"]),
     "has a level after no level": ([LEVEL.format(after="hots", step="loop-fuse")],
                                    ["'hots'", "host"]),
     "has a level with no pass": ([LEVEL.format(after="host", step="loop-fusee")],

@@ -55,7 +55,7 @@ class Emitter(Emission):
     def emit(self, module, level):
         EMIT
 class Runner(Running):
-    def load(self, module, weights, tell):
+    def load(self, module, weights, report):
         LOAD
 class Wrong(ReferenceTarget):
     scheduling, emission, running = Scheduler, Emitter, Runner

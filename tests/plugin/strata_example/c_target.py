@@ -172,7 +172,7 @@ class CEmission(Emission):
 
 
 class CRunning(Running):
-    def load(self, module, weights, tell):
+    def load(self, module, weights, report):
         return InterpretedHost(module, weights, launcher(source_of(module)))
 
 

@@ -194,7 +194,7 @@ def replaces_a_structure(node: Node, inner: Inner) -> None:
 
 FAULTY = {
     mixes_widths: "Integer(bits=32", passes_wrong_width: "Integer(bits=64",
-    passes_too_many: "is not called like this", knows_no_kind: "nothing says of which kind 1 is",
+    passes_too_many: "is not called like this", knows_no_kind: "the type of 1 is not known here",
     uses_what_one_path_defines: "b has no value on every path", changes_a_kind: "Integer(bits=32",
     has_a_path_without_result: "a path ends without a result",
     has_other_statements: "native code has no For", has_no_such_field: "no field previous",

@@ -32,7 +32,7 @@ class AttentionEmission(Emission):
 
     def recognize(self) -> None:
         self.form = attention_form(self.kernel)
-        self.behind, self.row_axis = self.form.behind, self.form.row_axis
+        self.epilogue, self.row_axis = self.form.epilogue, self.form.row_axis
         fresh = self.context.writer.fresh
         self.queries = Copied(self.form.queries, fresh("query_tiles"))
         self.keys = Copied(self.form.keys, fresh("key_tiles"))

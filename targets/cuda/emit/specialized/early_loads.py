@@ -51,7 +51,7 @@ def loads_of(op: Operation) -> list[LoadOp]:
 
 
 def _trips(op: Operation, most: int) -> Sequence[int]:
-    """The values of a loop's counter, or one value for an operation that is no loop. Empty if they
+    """The values of a loop's counter, or one value for any other operation. Empty if they
     are many or unknown, or if the body has more than vector operations."""
     if not isinstance(op, ForOp):
         return (0,)

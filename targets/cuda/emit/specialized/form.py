@@ -52,7 +52,7 @@ class Specialized:
         return tile_type(self.dot.result).shape[1]
 
     @property
-    def behind(self) -> list[Operation]:
+    def epilogue(self) -> list[Operation]:
         """The operations of the epilogue."""
         block = self.loop.parent_block()
         assert block is not None
@@ -80,10 +80,10 @@ def specialized_form(kernel: KernelOp) -> Specialized:
     if {dot.a, dot.b} != {first.result, second.result} or dot.c is not loop.body.block.args[1]:
         raise EmitError("warp specialization needs a loop that sums the product of its loads")
     found = Specialized(loop, dot, _factor(dot.a), _factor(dot.b))
-    strange = [op.name for op in found.behind if not isinstance(op, _AROUND)]
-    if strange or not found.zeros:
+    unsupported = [op.name for op in found.epilogue if not isinstance(op, _AROUND)]
+    if unsupported or not found.zeros:
         raise EmitError("warp specialization does not allow "
-                        f"{', '.join(strange) or 'sums that start with other than zeros'}")
+                        f"{', '.join(unsupported) or 'sums that start with other than zeros'}")
     if found.rows % GROUP_ROWS:
         raise EmitError(f"a consumer warp group multiplies {GROUP_ROWS} rows at a time, "
                         f"not {found.rows}")

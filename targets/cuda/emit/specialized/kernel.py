@@ -111,7 +111,7 @@ class Emission(ABC):
 
     # ------------------------------------------------------------------ kinds of kernels
     def __post_init__(self) -> None:
-        self.behind: Sequence[Operation]
+        self.epilogue: Sequence[Operation]
         """The operations of the epilogue."""
         self.row_axis: int
         """The grid axis along which the groups' tiles lie below each other."""
@@ -121,7 +121,7 @@ class Emission(ABC):
         self.turns = ""
         """Barriers that tell each group when it is its turn, if the groups take turns."""
         self.recognize()
-        self.result = _result(self.behind, self.context)
+        self.result = _result(self.epilogue, self.context)
 
     @abstractmethod
     def recognize(self) -> None:
@@ -294,14 +294,14 @@ class Emission(ABC):
         """Emit the epilogue of a group's tile; the last group may have no tile."""
         context, rows = self.context, self.row_tiles
         if not (rows % self.groups).terms:
-            self._behind()
+            self._epilogue()
             return
         context.writer.line(f"if {context.values[self.row_id].text} < {context.size(rows).text}:")
         with context.writer.indented():
-            self._behind()
+            self._epilogue()
 
-    def _behind(self) -> None:
-        for op in self.behind:
+    def _epilogue(self) -> None:
+        for op in self.epilogue:
             if isinstance(op, StoreOp) and self.result:
                 self._store(op, self.result)
             else:
@@ -327,9 +327,9 @@ class Emission(ABC):
                  f"[{', '.join(place)}], {result.memory}.index(group))")
 
 
-def _result(behind: Sequence[Operation], context: Context) -> Copied | None:
+def _result(epilogue: Sequence[Operation], context: Context) -> Copied | None:
     """The stored tile, if there is one that TMA can copy in one or two parts; else None."""
-    stores = [op for op in behind if isinstance(op, StoreOp)]
+    stores = [op for op in epilogue if isinstance(op, StoreOp)]
     if len(stores) != 1 or len(list(stores[0].buffer.uses)) != 1:
         return None
     found = rectangle(stores[0], tile_type(stores[0].value).shape)

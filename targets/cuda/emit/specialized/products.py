@@ -24,7 +24,7 @@ class ProductEmission(Emission):
 
     def recognize(self) -> None:
         self.form: Specialized = specialized_form(self.kernel)
-        self.behind, self.row_axis = self.form.behind, -2
+        self.epilogue, self.row_axis = self.form.epilogue, -2
         fresh = self.context.writer.fresh
         self.left = Copied(self.form.left, fresh("left_tiles"))
         self.right = Copied(self.form.right, fresh("right_tiles"))

@@ -17,7 +17,7 @@ from targets.cuda.machine import machine_of
 from targets.cuda.scheduling.convolutions import factors_of, tiled_product
 from targets.cuda.scheduling.products.parts import parts_of
 from targets.cuda.scheduling.products.tiles import tiles
-from targets.cuda.scheduling.roles import bytes_beside, roles_of
+from targets.cuda.scheduling.roles import epilogue_bytes, roles_of
 from targets.options import TargetOptions
 
 LEAST = 128
@@ -30,13 +30,13 @@ the error of one accumulator grows with the number of products. Chosen on an H10
 def schedule_fma_product(
     kernel: KernelOp, nest: NestOp, options: TargetOptions
 ) -> Schedule | None:
-    """The schedule of a kernel whose contraction has fused axes; None if it is no such product."""
+    """The schedule of a kernel whose contraction has fused axes; None for any other kernel."""
     roles = roles_of(nest)
     single = all(len(x) == 1 for x in (roles.rows, roles.columns, roles.reduce))
     if not single or not _on_fma_units(nest, options):
         return None
     product = replace(factors_of(nest, roles, narrow=False),
-                      beside=bytes_beside(kernel, nest, roles))
+                      epilogue_bytes=epilogue_bytes(kernel, nest, roles))
     tile = tiles(product, machine_of(options.features))[0]
     schedule = tiled_product(kernel, roles, tile, options)
     length = kernel.axes[roles.reduce[0]].constant or 0

@@ -74,11 +74,11 @@ def _dims(
 
 def _is_form(dims: Sequence[str]) -> bool:
     factors = [d for d in dims[:-1] if "k" in d]
-    behind = sorted(d for d in dims[:-1] if "k" not in d)
+    added = sorted(d for d in dims[:-1] if "k" not in d)
     batched = {d.startswith("b") for d in (*factors, dims[-1])}
     plain = sorted((d.removeprefix("b") for d in factors), key=lambda d: "n" in d)
     return (len(batched) == 1 and tuple(plain) in _FACTORS and dims[-1].removeprefix("b") == "mn"
-            and behind in ([], *([["mn"], ["n"], ["mn", "n"]] if not any(batched) else ())))
+            and added in ([], *([["mn"], ["n"], ["mn", "n"]] if not any(batched) else ())))
 
 
 def _adds_alike(kernel: KernelOp, dims: Sequence[str]) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from dialects.loop import NestOp
 from dialects.symbolic.symbol import Symbol
-from passes.analyses.loop.constants import constant_behind
+from passes.analyses.loop.constants import constant_source
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.scheduling.products.rules import is_dot, is_plain, on_tensor_cores, product_of
 from targets.cuda.scheduling.products.tiles import LINE, SIZES, tiles
@@ -51,10 +51,10 @@ def parts_of(product: Product, machine: Machine, least: int) -> int:
     """
     if product.batch > 1:
         return 1
-    times = {1: _fastest(replace(product, beside=STORED), machine)}
+    times = {1: _fastest(replace(product, epilogue_bytes=STORED), machine)}
     for parts in _divisors(product.run, least):
         whole = replace(product, batch=parts, depth=product.depth // parts,
-                        run=product.run // parts, beside=SUM)
+                        run=product.run // parts, epilogue_bytes=SUM)
         times[parts] = _fastest(whole, machine) + _adding(product, parts, machine)
     best = min(times, key=lambda parts: times[parts])
     return best if times[best] < machine.fitted.parts.gain * times[1] else 1
@@ -87,7 +87,7 @@ def _parts_of_columns(
     columns per program give enough programs, and take less time than adding parts.
     """
     along = matrix_direction(nest, roles)
-    if along is None or along[1] in roles.reduce or constant_behind(nest.inputs[along[0]]):
+    if along is None or along[1] in roles.reduce or constant_source(nest.inputs[along[0]]):
         return 1
     programs = -(-product.rows * product.columns * product.width // COLUMNS)
     if 2 * programs >= machine.multiprocessors:

@@ -25,7 +25,7 @@ from targets.cuda.scheduling.products.time import Product, ProductTile
 from targets.cuda.scheduling.products.vector import matrix_direction, vector_products
 from targets.cuda.scheduling.roles import (
     Roles,
-    bytes_beside,
+    epilogue_bytes,
     factor_width,
     has_windows,
     memory_axis,
@@ -185,7 +185,7 @@ def _tiled(
     """
     promote = _promote(kernel, nest, options)
     product = replace(product_of(nest, roles), twice=promote > 0,
-                      beside=bytes_beside(kernel, nest, roles),
+                      epilogue_bytes=epilogue_bytes(kernel, nest, roles),
                       vectors=reads_vectors(kernel, nest, roles),
                       copied=may_specialize(kernel, nest, roles, options))
     for rank, tile in enumerate(tiles(product, machine_of(options.features))):

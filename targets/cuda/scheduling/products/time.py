@@ -26,7 +26,7 @@ WORD = 16
 class Product:
     """`batch` times rows x depth by depth x columns.
 
-    `width`: bytes of a factor's element. `beside`: bytes that the epilogue reads and writes for
+    `width`: bytes of a factor's element. `epilogue_bytes`: what the epilogue reads and writes for
     each result. `run`: how many elements of the sum are contiguous in the rows' factor; fewer than
     `depth` if it is read by windows. `narrow`: whether tensor cores multiply. `open`: whether any
     extent is unknown, and assumed. `twice`: whether registers hold partial sums and totals
@@ -39,7 +39,7 @@ class Product:
     columns: int
     depth: int
     width: int
-    beside: int
+    epilogue_bytes: int
     run: int
     narrow: bool = True
     open: bool = False
@@ -51,7 +51,7 @@ class Product:
     def bytes(self) -> int:
         """Bytes of the factors and of the epilogue's data. Overlapping windows count once."""
         factors = (self.rows * self.run + self.depth * self.columns) * self.width
-        return self.batch * (factors + self.rows * self.columns * self.beside)
+        return self.batch * (factors + self.rows * self.columns * self.epilogue_bytes)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def seconds(product: Product, tile: ProductTile, machine: Machine) -> float:
     steps = -(-product.depth // tile.depth)
     step, times = _step(product, tile, machine), machine.fitted.products
     first = times.latency + times.filled * min(tile.stages - 1, steps) * step.loaded
-    stored = tile.sums * product.beside
+    stored = tile.sums * product.epilogue_bytes
     alone = times.start + first + steps * step.alone + stored / times.stored
     alone += times.spilled if _spills(product, tile, machine) else 0
     shared = each * (steps * step.busy + stored / times.stored_among_others)

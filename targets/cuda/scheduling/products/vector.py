@@ -59,7 +59,7 @@ def vector_products(
 def matrix_direction(nest: NestOp, roles: Roles) -> tuple[int, Symbol] | None:
     """Which input is the matrix, and the axis along its memory: the column or the summed axis.
 
-    None if it is no product of a matrix and a vector in their own layouts. The matrix may be
+    None unless it multiplies a matrix and a vector in their own layouts. The matrix may be
     gathered from several, such as the matrices of experts.
     """
     axes = roles.columns or roles.rows

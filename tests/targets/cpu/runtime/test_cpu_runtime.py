@@ -264,14 +264,14 @@ def test_what_is_compiled_is_kept_when_the_rest_is_interrupted(
     texts = [f"define i32 @f{k}() {{ ret i32 {k} }}\n" for k in range(5)]
     counts: list[int] = []
 
-    def tell(done: int) -> None:
+    def report(done: int) -> None:
         counts.append(done)
         assert len(list((tmp_path / "cpu").glob("*.o"))) >= done  # kept before it is told
         if done == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        jit.compile_texts(texts, machine, cache, tell)
+        jit.compile_texts(texts, machine, cache, report)
     keys = [object_key(text, machine.key) for text in texts]
     assert sum(cache.get(key) is not None for key in keys) == max(counts) == 3
     compiled: list[str] = []
