@@ -3,7 +3,7 @@
     python benchmarks/structure.py [ROOT...]
 
 A column for each checkout: lines of Python per package, the largest folders, the longest functions
-and classes, circles of imports (also those in functions and for types), and how often types are
+and classes, import cycles (also those in functions and for types), and how often types are
 given up. Lines are those that are neither blank nor a comment; docstrings count.
 """
 
@@ -49,7 +49,7 @@ def figures(root: Path) -> Iterator[tuple[str, str]]:
         yield f"longest {kind}", _largest(found, 3)
     yield "classes of more than 300 lines", str(sum(n > 300 for n in spans["classes"].values()))
     found = circles(imports(files))
-    yield "circles of imports", f"{len(found)} (modules in them: {sum(map(len, found))})"
+    yield "import cycles", f"{len(found)} (modules in them: {sum(map(len, found))})"
     for name, pattern in TYPES_GIVEN_UP.items():
         yield f"`{name}`", str(sum(len(re.findall(pattern, text)) for text in texts.values()))
 
