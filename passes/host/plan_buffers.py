@@ -60,7 +60,7 @@ class HostPlanBuffers(StrataPass):
             op.properties["offset"] = ExprAttr(life.offset)
         func.properties["arena"] = ExprAttr(arena)
         _free_others(func)
-        context.remark(self, func, _report(arena, everything))
+        context.remark(self, func, report(arena, everything))
 
 
 def _lives(func: FuncOp) -> dict[AllocOp, Block]:
@@ -112,10 +112,12 @@ def _total(sizes: Iterable[Expr]) -> Expr:
     return sum(sizes, Expr.of(0))
 
 
-def _report(arena: Expr, everything: Expr) -> str:
+def report(arena: Expr, everything: Expr) -> str:
     """A report in bytes, with symbolic sizes at the hint, since the IR shows the formulas."""
     have, all_ = hint(arena), hint(everything)
     symbols = format_symbols(sorted(arena.symbols | everything.symbols))
+    if min(have, all_) < 0:  # the model does not run at sizes as small as the hint
+        return f"arena whose size depends on {symbols}"
     sizes = f" (with {symbols} = {SYMBOL_HINT})" if symbols else ""
     return f"arena of {have} bytes for {all_} bytes of buffers: {have / max(all_, 1):.0%}{sizes}"
 

@@ -7,9 +7,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
 from dialects.host import LaunchOp, host_function
+from dialects.symbolic.expr_syntax import expr_of
 from passes.analyses.host.in_place import can_share
 from passes.analyses.host.storage import kernels_of
 from passes.base import PassError, StrataContext
+from passes.host.plan_buffers import report
 from tests.passes.harness import parse, run_passes
 
 ADD = """^bb0(%p: f32, %q: f32):
@@ -113,3 +115,8 @@ def test_the_plan_is_reported() -> None:
     run_passes(parse(HOST, context), "host-plan-buffers{in-place=false}", context)
     assert [r.text for r in context.remarks] == [
         "arena of 32768 bytes for 32768 bytes of buffers: 100% (with m, n = 64)"]
+
+
+def test_sizes_below_those_that_a_model_accepts_are_not_reported() -> None:
+    size = expr_of("4*n - 4000")
+    assert report(size, size) == "arena whose size depends on n"
