@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from conftest import Outcome, Run
+from tests.cli.conftest import Outcome, Run
 from test_plugin_mistakes import CASES, FRONTEND, IMPORTER, TEXT, WRONG, a_pass, own_model
 
 OPERATION = """
