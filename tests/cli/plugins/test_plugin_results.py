@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.cli.conftest import Outcome, Run
 from test_plugin_mistakes import CASES, FRONTEND, IMPORTER, TEXT, WRONG, a_pass, own_model
+
+from tests.cli.conftest import Outcome, Run
 
 OPERATION = """
 import numpy as np
