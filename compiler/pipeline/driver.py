@@ -24,7 +24,7 @@ from compiler.instrument.kept import MAKING_CODE
 from compiler.limits import check_limits
 from compiler.options import CompileOptions
 from compiler.pipeline.command_again import command_again
-from compiler.pipeline.levels import LEVEL_NAMES, ContractError, strangers
+from compiler.pipeline.levels import LEVEL_NAMES, ContractError, check_functions, strangers
 from compiler.pipeline.passes_option import SCHEDULE_PASS, with_schedule
 from compiler.pipeline.plan import PlannedStep, plan
 from compiler.pipeline.source import TEXT_SUFFIX, Snapshot, Source, read_model, weight_labels
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from passes.contract import Choices
     from targets.base import Parts, Target
 
-FINAL_LEVEL = LEVEL_NAMES[-1]
 _LOWERINGS = ("graph-decompose", "graph-to-loop")
 """The passes that replace graph operations by what plugins say of them."""
 
@@ -140,7 +139,7 @@ class Compiler:
         self.run(state, self.planned)
         if to is not None and state.level != to:
             raise StrataError(f"--to {to}: the passes leave the module at {state.level} level",
-                              [Problem("--passes has no way there")])
+                              [Problem(f"--passes has no step that leads to {to} level")])
         return state
 
     def prepare(self) -> State:
@@ -176,7 +175,7 @@ class Compiler:
         planned = plan(passes, state.level, state.after, self.options.start, to, self.plugins)
         if self.options.schedule and not any(i.step.name == SCHEDULE_PASS for i in planned):
             raise StrataError("--schedule has no effect: kernels get their schedules at loop "
-                              "level, and the passes that run do not come by there")
+                              "level, and none of the passes that run is at that level")
         return planned
 
     @rare_collections()
@@ -206,11 +205,18 @@ class Compiler:
         seconds = time.perf_counter() - started
         state.moved(item.step.level, item.label)
         ends_level = k + 1 == len(planned) or planned[k + 1].step.level != item.step.level
-        if ends_level or self.options.debug:
+        whole = ends_level or self.options.debug
+        if whole or item.step.name in self.plugins.passes:  # a plugin's mistake is found at once
             with self.guard(item.step.name, planned[: k + 1]):
-                state.module.verify()
-                self.check_contract(state, item)
+                self.check(state, item, whole)
         return seconds
+
+    def check(self, state: State, item: PlannedStep, whole: bool) -> None:
+        """Verify the module; `whole`: also that its level allows all of its operations."""
+        state.module.verify()
+        check_functions(state.module, self.plugins.find_level(state.level))
+        if whole:
+            self.check_contract(state, item)
 
     def check_contract(self, state: State, item: PlannedStep) -> None:
         """Raises an error if the module contains operations that its level does not allow."""
@@ -261,11 +267,19 @@ class Compiler:
                 raise wrong_type("what Running.load returns", made, "an Executable", maker)
             return made
 
+    def is_final(self, state: State) -> bool:
+        """Whether a module can become target code: at block level, or at a plugin's level after it.
+        """
+        levels = self.plugins.level_names()
+        return levels.index(state.level) >= levels.index(LEVEL_NAMES[-1])
+
     def require_final(self, state: State) -> None:
-        if state.level != FINAL_LEVEL:
+        if not self.is_final(state):
+            final = LEVEL_NAMES[-1]
             raise StrataError(f"the passes leave the module at {state.level} level; target code "
-                              f"needs {FINAL_LEVEL} level", [Problem(
-                                  "--passes lists no way there", hint="start it with 'default'")])
+                              f"needs {final} level", [Problem(
+                                  f"--passes has no step that leads to {final} level",
+                                  hint="start it with 'default'")])
 
     def report(self, phase: str) -> None:
         for instrument in self.instruments:

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 
 class ContractError(Exception):
-    """A pass has left operations in a module that its level does not allow."""
+    """A pass has left a module that its level does not allow."""
 
 
 SCALARS = ("arith.*", "math.*")
@@ -51,6 +52,8 @@ class Level:
 CONTROL = ("builtin.module", "strata.assume", "strata.require", "strata.size", "strata.if",
            "strata.loop", "strata.trap")
 FUNCTION = (*CONTROL, "strata.func", "strata.return")
+ENTRY_POINTS = ("strata.func", "host.func")
+"""The functions of modules, on tensors and on buffers."""
 
 LEVELS: tuple[Level, ...] = (
     Level("graph", "one operation is one tensor operator; tensors, sizes may be names",
@@ -74,6 +77,13 @@ def strangers(module: Operation, level: Level) -> Counter[str]:
         if not level.allows(examples[kind]):
             names[kind[1]] += count
     return names
+
+
+def check_functions(module: ModuleOp, level: Level) -> None:
+    """Raise ContractError if the module has no function. Plugins' levels may have their own."""
+    if level.after or any(op.name in ENTRY_POINTS for op in module.body.ops):
+        return
+    raise ContractError(f"the module has no function: it must keep its {' or '.join(ENTRY_POINTS)}")
 
 
 def detect_level(module: Operation, levels: Sequence[Level] = LEVELS) -> Level | None:

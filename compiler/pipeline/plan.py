@@ -81,7 +81,8 @@ def first_step(
         if label in labels:
             return labels.index(label) + 1
     changes = flow.changes()
-    ends = [k + 1 for k, s in enumerate(steps)
+    last = max((k for k, s in enumerate(steps) if s.level == level), default=len(steps))
+    ends = [k + 1 for k, s in enumerate(steps[:last + 1])
               if flow.levels.index(s.level) < flow.levels.index(level)
               or (s.level == level and s.name in changes)]
     return max(ends, default=0)
@@ -113,9 +114,11 @@ def make_pass(spec: str, plugins: Plugins) -> ModulePass:
 
 
 def _end(flow: Flow, steps: Sequence[Step], to: str) -> int:
-    """The index after the last step whose level is not beyond `to`."""
-    return max((k + 1 for k, s in enumerate(steps)
-                if flow.levels.index(s.level) <= flow.levels.index(to)), default=0)
+    """The index after the last step at `to`; if there is none, at the levels before it."""
+    there = [k + 1 for k, s in enumerate(steps) if s.level == to]
+    before = (k + 1 for k, s in enumerate(steps)
+              if flow.levels.index(s.level) < flow.levels.index(to))
+    return there[-1] if there else max(before, default=0)
 
 
 def _check_needed(

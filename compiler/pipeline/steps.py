@@ -76,7 +76,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("loop", "loop-deduplicate-kernels"),  # before scheduling: each kernel is scheduled once
     Step("loop", "loop-schedule",  # last: rules see the kernel as it will be lowered
          needed="a kernel without a schedule has no tiles; --schedule gives it one"),
-    Step("loop", "loop-prove-writes"),  # again: on what the passes on kernels made of it
+    Step("loop", "loop-prove-writes"),  # again, since passes on kernels moved stores
     # ------------------------------------------------------------------ host: in which memory
     Step("host", "host-bufferize",  # kernels are final, so each value between them is a buffer
          needed="kernels on tiles read and write buffers"),

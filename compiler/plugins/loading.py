@@ -68,7 +68,7 @@ class Plugins:
         for level in self.levels:
             names = [step.level for step in steps]
             at = len(names) - names[::-1].index(level.after)
-            following = names[at] if at < len(names) else level.name
+            following = names[at] if at < len(names) else level.after
             steps[at:at] = [*(Step(level.name, spec) for spec in level.steps),
                             *(Step(following, spec) for spec in level.exits)]
         return tuple(steps)

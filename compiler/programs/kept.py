@@ -1,8 +1,7 @@
 """The cache of compiled models: a later process loads them without passes, LLVM or xDSL.
 
-    programs/entries/<key>    a compiled model (`compiler/programs/entry.py`), in parts of its
-    target programs/records/<name>   for a path and options: the files that the model was read from,
-    and
+    programs/entries/<key>    a compiled model (`compiler/programs/entry.py`), in its target's parts
+    programs/records/<name>   for a path and options: the files that the model was read from, and
                               the key of what was compiled from them
     programs/contents/<hash>  for the contents of a model's file: the files that it refers to
 

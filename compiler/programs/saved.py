@@ -74,8 +74,9 @@ def _why_not(program: Program) -> str:
     if program.options.specialize is not None:
         return "it is specialized for sizes while it runs; compile it without `specialize`"
     if program.options.target != "cpu":
-        return f"programs of the target '{program.options.target}' only live in a process"
-    return f"machine code for {_system()} only lives in a process, or its features are not known"
+        return f"programs of the target '{program.options.target}' cannot be written to a file"
+    return (f"machine code for {_system()} cannot be written to a file, or its processor features "
+            "are not known")
 
 
 def _system() -> str:

@@ -216,13 +216,11 @@ class _elsewhere:
 
 def blame(model: Path, inputs: Mapping[str, Array], question: Question) -> str:
     """The first pass with wrong results, or the target; empty if there is none."""
-    from compiler.pipeline.driver import FINAL_LEVEL
-
     verify = verify_of(inputs, question)
     with _elsewhere():
         compilation = question.compiler(model, verify)
         state = compilation.lower()
         if verify.first_wrong is None and compilation.target.lowers and (
-                state.level == FINAL_LEVEL):
+                compilation.is_final(state)):
             verify.check_outputs(compilation.target.name, compilation.load(state).run)
     return "" if verify.first_wrong is None else verify.first_wrong.made_by

@@ -60,8 +60,8 @@ class Subject:
         planned = self.compilation.plan(state, None)
         labels = [step.label for step in planned]
         if LoopApplyTuned.name not in labels:
-            raise StrataError("kernels are tuned at loop level before they are packed, and the "
-                              "passes that run do not come by there")
+            raise StrataError("kernels are tuned at loop level before they are packed, and none "
+                              "of the passes that run is at that point")
         self.compilation.run(state, planned[:labels.index(LoopApplyTuned.name)])
         return state
 

@@ -115,11 +115,13 @@ def _total(sizes: Iterable[Expr]) -> Expr:
 def report(arena: Expr, everything: Expr) -> str:
     """A report in bytes, with symbolic sizes at the hint, since the IR shows the formulas."""
     have, all_ = hint(arena), hint(everything)
+    if all_ == 0:
+        return "no value needs memory between kernels"
     symbols = format_symbols(sorted(arena.symbols | everything.symbols))
     if min(have, all_) < 0:  # the model does not run at sizes as small as the hint
         return f"arena whose size depends on {symbols}"
     sizes = f" (with {symbols} = {SYMBOL_HINT})" if symbols else ""
-    return f"arena of {have} bytes for {all_} bytes of buffers: {have / max(all_, 1):.0%}{sizes}"
+    return f"arena of {have} bytes holds buffers of {all_} bytes in total{sizes}"
 
 
 # ---------------------------------------------------------------------- computing in place

@@ -146,7 +146,7 @@ def test_refused_steps_on_whole_levels(step: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "reason"), [
-    ("@a\n    tiel i0 by 4", "line 2: 'tiel' is no step; did you mean 'tile'?"),
+    ("@a\n    tiel i0 by 4", "line 2: there is no step 'tiel'; did you mean 'tile'?"),
     ("@a\n    tile i0 4", "line 2: cannot read the step 'tile i0 4'; write: tile AXIS by N"),
     ("\n@a\n    from rules\n    from loops\n", "line 2: a script begins with 'from rules' or"),
     ("nests(maps)\n    pack", "line 1: there is no kind of nest 'maps'; there are contraction"),

@@ -41,7 +41,6 @@ def run(arguments: argparse.Namespace) -> int:
     from compiler.cli.session import session
     from compiler.instrument.remarks import Remarks
     from compiler.instrument.verify import Check, Verify
-    from compiler.pipeline.driver import FINAL_LEVEL
 
     def tell_row(row: Check) -> None:
         if len(verify.rows) == 1:
@@ -56,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     with session(arguments) as started:
         compilation = started.compiler(arguments.model, verify, remarks)
         state = compilation.lower()
-        if compilation.target.lowers and state.level == FINAL_LEVEL:
+        if compilation.target.lowers and compilation.is_final(state):
             loaded = compilation.load(state)
             verify.check_outputs(compilation.target.name, loaded.run)
             tell_notes(loaded.notes)

@@ -282,7 +282,7 @@ def _is_unit(expr: Expr, extents: dict[Symbol, Expr]) -> bool:
 
 
 def _match_shared_reads(group: Group, nest: NestOp, names: dict[Symbol, Symbol]) -> None:
-    """Match axes that no read of the group's results ties, by inputs that both read alike."""
+    """Match the remaining axes by inputs that both nests read with the same index map."""
     extents = {a.name: a.extent for a in nest.axes}
     for other in group.renamed:
         for theirs in reads_of(other):
@@ -329,7 +329,7 @@ def refusal(group: Group, nest: NestOp, names: dict[Symbol, Symbol], short: int 
         if not rows and not is_at_most(count, Expr.of(MAX_ALONE)):
             return "a single program would compute all of it"
         if (_own_elements(nest, names).constant or 0) > MAX_ALONE:
-            return "its rows are long, and no reduction walks them"
+            return "its rows are long, and no reduction of it runs along them"
         return None if rows <= parallel else "it does not keep the rows of the reduction"
     return None if parallel == _wide(group.renamed[0].axes) else "it works on other axes"
 

@@ -50,7 +50,9 @@ _MIRRORED_SIGMOID = Row("quick_sigmoid(-{0})", helper="quick_sigmoid")
 
 @dataclass(frozen=True)
 class Form:
-    """An operation as a row over other operands; without a row it equals its operand.
+    """An operation as a row that is applied to other operands.
+
+    Without a row, the result is the operand itself.
 
     `replaced`: operations whose results nothing else uses.
     """

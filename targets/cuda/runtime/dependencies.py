@@ -29,7 +29,9 @@ class Access(NamedTuple):
 
 
 def waits_of(steps: Sequence[Collection[Access]], lanes: int) -> list[list[int]]:
-    """For each step the earlier ones that it waits for, without those that these wait for.
+    """For each step, the earlier steps that it waits for directly.
+
+    A step that one of these already waits for is left out.
 
     At most `lanes` chains of steps run in parallel. A step that would start one more chain also
     waits for the chain whose last step is the oldest.

@@ -90,7 +90,7 @@ def test_scripts_compute_the_same(strata: Run, small_model: Path, tmp_path: Path
                                      "axis i9; there are: i0, i2"),
     ("fuse i0, i1\n    tile i1 by 4", "line 4: the step 'tile i1 by 4' of @contract_0: there is no "
                                       "axis i1; there are: i0, i2"),
-    ("tlie i0 by 2", "line 3: 'tlie' is no step; did you mean 'tile'?"),
+    ("tlie i0 by 2", "line 3: there is no step 'tlie'; did you mean 'tile'?"),
 ])
 def test_refused_steps_name_kernel_step_and_line(
     strata: Run, small_model: Path, tmp_path: Path, steps: str, part: str

@@ -114,7 +114,7 @@ def test_the_plan_is_reported() -> None:
     context = StrataContext.with_dialects()
     run_passes(parse(HOST, context), "host-plan-buffers{in-place=false}", context)
     assert [r.text for r in context.remarks] == [
-        "arena of 32768 bytes for 32768 bytes of buffers: 100% (with m, n = 64)"]
+        "arena of 32768 bytes holds buffers of 32768 bytes in total (with m, n = 64)"]
 
 
 def test_sizes_below_those_that_a_model_accepts_are_not_reported() -> None:

@@ -111,8 +111,8 @@ class _Fold:
     count: int
 
     def sources(self) -> tuple[Array, Array]:
-        """Both [size, most]: the entries, as k*count + l, whose sum each element is; which ones
-        exist.
+        """Two arrays [size, most]: the entries (k*count + l) that each element sums, and a mask
+        of those that exist.
         """
         entry, block = np.indices((self.kernel, self.count)).reshape(2, -1)
         target = block * self.stride + entry * self.dilation - self.low
