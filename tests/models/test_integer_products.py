@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 import compiler
 from dialects.strata.types import Array
 from targets.cpu.machine import FEATURE_SETS, machine_of
+from tests.byte_products import convolve, matmul
 
 U8, I8 = np.uint8, np.int8
 PAIRS = [(U8, I8), (U8, U8), (I8, I8), (I8, U8)]
@@ -100,12 +101,10 @@ def test_matrices(features: str | None, dtypes: tuple[Any, Any], tmp_path: Path)
     for m, k, n in ((7, 33, 19), (1, 64, 80), (13, 3, 1), (6, 260, 130)):
         x, w = extremes((m, k), dtypes[0]), extremes((k, n), dtypes[1])
         zx, zw = zeros_of(dtypes, n)
-        y = (x.astype(int) - zx) @ (w.astype(int) - zw)
-        products.add("MatMulInteger", (x, w, zx, zw), [[0]], y)
+        products.add("MatMulInteger", (x, w, zx, zw), [[0]], matmul(x, w, zx, zw))
     x, w = extremes((2, 9, 21), dtypes[0]), extremes((2, 21, 37), dtypes[1])
     zx, zw = zeros_of(dtypes, None)
-    y = (x.astype(int) - zx) @ (w.astype(int) - zw)
-    products.add("MatMulInteger", (x, w, zx, zw), [[1], [2]], y)
+    products.add("MatMulInteger", (x, w, zx, zw), [[1], [2]], matmul(x, w, zx, zw))
     products.check(tmp_path, features)
 
 
@@ -127,35 +126,13 @@ CONVOLUTIONS: list[dict[str, Any]] = [
 ]
 
 
-def convolve(x: Array, w: Array, zx: Array, case: dict[str, Any]) -> Array:
-    """In 64 bits, with x's zero point around it; both are without zero points then."""
-    pads, group = case.get("pads", [0] * 4), case.get("group", 1)
-    strides, dilations = case.get("strides", [1, 1]), case.get("dilations", [1, 1])
-    x = np.pad(x.astype(int) - zx, [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])])
-    kernel = w.shape[2:]
-    size = [(x.shape[2 + d] - dilations[d] * (kernel[d] - 1) - 1) // strides[d] + 1 for d in (0, 1)]
-    y = np.zeros((x.shape[0], w.shape[0], *size), int)
-    inputs, outputs = x.shape[1] // group, w.shape[0] // group
-    for g in range(group):
-        part = w[g * outputs:(g + 1) * outputs]
-        for i in range(kernel[0]):
-            for j in range(kernel[1]):
-                taken = x[:, g * inputs:(g + 1) * inputs,
-                          i * dilations[0]:, j * dilations[1]:][
-                    :, :, : size[0] * strides[0]: strides[0], : size[1] * strides[1]: strides[1]]
-                y[:, g * outputs:(g + 1) * outputs] += np.einsum(
-                    "nchw,oc->nohw", taken, part[:, :, i, j])
-    return y
-
-
 @each_pair
 def test_convolutions(features: str | None, dtypes: tuple[Any, Any], tmp_path: Path) -> None:
     products = Products()
     for case in CONVOLUTIONS:
         x, w = extremes(case["x"], dtypes[0]), extremes(case["w"], dtypes[1])
         zx, zw = zeros_of(dtypes, len(w))
-        wide = w.astype(int) - zw.astype(int).reshape(-1, 1, 1, 1)
         attributes = {k: v for k, v in case.items() if k not in ("x", "w")}
-        products.add("ConvInteger", (x, w, zx, zw), [[0, 2, 3]], convolve(x, wide, zx, case),
-                     **attributes)
+        products.add("ConvInteger", (x, w, zx, zw), [[0, 2, 3]],
+                     convolve(x, w, zx, zw, **attributes), **attributes)
     products.check(tmp_path, features)

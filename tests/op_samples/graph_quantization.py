@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import dialects.graph as g
 from dialects.strata import types as t
-from tests.op_samples.sample import F16, F32, I8, I32, U8, S, Sample, onnx
+from dialects.strata.types import Array
+from tests import byte_products
+from tests.op_samples.sample import F16, F32, I8, I32, U8, Reference, S, Sample, onnx
 
 
 def _f32(*values: float) -> np.ndarray:
@@ -40,22 +44,33 @@ _LINEAR = [
     S(g.DequantizeLinearOp, I8(2, 11), _BLOCKS, dims="2 11; 2 4", axis=1, block_size=3, to=t.f16),
 ]
 
+def _matmul(*arrays: Array) -> list[Array]:
+    return [byte_products.matmul(*arrays).astype(np.int32)]
+
+
+def _conv(**attributes: Any) -> Reference:
+    return lambda *arrays: [byte_products.convolve(*arrays, **attributes).astype(np.int32)]
+
+
 _PRODUCTS = [
     S(g.MatmulOp, U8(5, 70, high=250), I8(70, 9, low=-120, high=120), dims="m k; k n", to=t.i32,
-      reference=onnx("MatMulInteger")),
+      reference=_matmul),
     S(g.ConvOp, U8(1, 3, 7, 9, high=250), I8(4, 3, 3, 3), dims="n 3 h w; 4 3 3 3",
-      pads=[1, 1, 1, 1], to=t.i32, reference=onnx("ConvInteger", pads=[1, 1, 1, 1])),
+      pads=[1, 1, 1, 1], to=t.i32, reference=_conv(pads=[1, 1, 1, 1])),
     S(g.MatmulIntegerOp, U8(5, 70, high=250), I8(70, 9), _ZERO, np.array(-3, np.int8),
-      dims="m k; k n; ; ", reference=onnx("MatMulInteger")),
-    S(g.MatmulIntegerOp, U8(2, 5, 7), U8(7, 3), U8(5, 1), U8(3), dims="b 5 7; 7 3; 5 1; 3"),
+      dims="m k; k n; ; ", reference=_matmul),
+    S(g.MatmulIntegerOp, U8(2, 5, 7), U8(7, 3), U8(5, 1), U8(3), dims="b 5 7; 7 3; 5 1; 3",
+      reference=_matmul),
     S(g.MatmulIntegerOp, I8(7), I8(7), np.array(2, np.int8), np.array(0, np.int8),
-      dims="k; k; ; "),
+      dims="k; k; ; ", reference=_matmul),
     S(g.ConvIntegerOp, U8(1, 4, 7, 9, high=250), I8(6, 2, 3, 3), _ZERO, np.array(2, np.int8),
-      dims="n 4 h w; 6 2 3 3; ; ", pads=[1, 1, 1, 1], group=2),
+      dims="n 4 h w; 6 2 3 3; ; ", pads=[1, 1, 1, 1], group=2,
+      reference=_conv(pads=[1, 1, 1, 1], group=2)),
     S(g.ConvIntegerOp, U8(1, 3, 7, 9, high=250), I8(4, 3, 3, 3), _ZERO, np.array(0, np.int8),
       dims="n 3 h w; 4 3 3 3; ; ", strides=[2, 2], pads=[1, 0, 1, 2],
-      reference=onnx("ConvInteger", strides=[2, 2], pads=[1, 0, 1, 2])),
-    S(g.ConvIntegerOp, U8(2, 3, 9), U8(3, 1, 2), _ZERO, U8(3), dims="n 3 t_; 3 1 2; ; 3", group=3),
+      reference=_conv(strides=[2, 2], pads=[1, 0, 1, 2])),
+    S(g.ConvIntegerOp, U8(2, 3, 9), U8(3, 1, 2), _ZERO, U8(3), dims="n 3 t_; 3 1 2; ; 3", group=3,
+      reference=_conv(group=3)),
 ]
 
 QUANTIZATION: list[Sample] = [*_LINEAR, *_PRODUCTS]

@@ -26,6 +26,7 @@ from dialects.strata.types import Array, TensorType, element_of, tensor
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.expr_syntax import expr_of
 from dialects.symbolic.symbol import Symbol
+from tests.byte_products import OPERATORS
 
 Reference = Callable[..., Sequence[Array]]
 
@@ -156,8 +157,10 @@ def onnx(
     """The ONNX operator, run by onnxruntime.
 
     `layout` lists its inputs: a number is an operand, an array a constant, None a missing input;
-    empty, they are the operands.
+    empty, they are the operands. It must multiply no bytes: see `tests/byte_products.py`.
     """
+    assert op_type not in OPERATORS, f"{op_type} multiplies bytes: use its definition"
+
     def run(*arrays: Array) -> Sequence[Array]:
         import onnxruntime
 

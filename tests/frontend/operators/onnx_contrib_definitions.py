@@ -78,15 +78,26 @@ def _heads(x: Array, count: int) -> Array:
 
 
 def attention(inputs: Sequence[Any], attributes: Attributes) -> list[Array]:
-    """Without a mask, or with one of four dims and a past."""
+    """Without a mask, with one of four dims and a past, or with the number of keys of each row."""
     x, weights, bias, mask, past = [*inputs, None, None, None][:5]
     projected = x @ weights + (0 if bias is None else bias)
     q, k, v = (_heads(p, attributes["num_heads"]) for p in np.split(projected, 3, axis=-1))
-    if past is None:
-        return _attend(q, k, v, None)[:1]
-    k, v = np.concatenate([past[0], k], 2), np.concatenate([past[1], v], 2)
-    rows = mask[:, :, k.shape[2] - q.shape[2]:k.shape[2], :k.shape[2]]
-    return [_attend(q, k, v, None, np.where(rows > 0, 0, -10000.0))[0], np.stack([k, v])]
+    if past is not None:
+        k, v = np.concatenate([past[0], k], 2), np.concatenate([past[1], v], 2)
+    seen = _seen(mask, q.shape[2], k.shape[2])
+    if attributes.get("unidirectional"):
+        seen = seen & np.tri(q.shape[2], k.shape[2], k.shape[2] - q.shape[2], bool)
+    y = _attend(q, k, v, None, np.where(seen, 0, -10000.0))[0]
+    return [y] if past is None else [y, np.stack([k, v])]
+
+
+def _seen(mask: Array | None, queries: int, keys: int) -> Array:
+    """Which keys a query sees, [batch or 1, 1, queries or 1, keys]."""
+    if mask is None:
+        return np.ones((1, 1, 1, keys), bool)
+    if mask.ndim == 1:
+        return (np.arange(keys) < mask[:, None])[:, None, None]
+    return mask[:, :, keys - queries:keys, :keys] > 0
 
 
 def multi_head_attention(inputs: Sequence[Any], attributes: Attributes) -> list[Array]:

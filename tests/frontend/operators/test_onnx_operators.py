@@ -1,4 +1,7 @@
-"""Every operator against onnxruntime, at several opsets, with constant and with open sizes."""
+"""Every operator against onnxruntime, at several opsets, with constant and with open sizes.
+
+Products of bytes are compared with their definition, and that with onnxruntime where it is exact.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,16 @@ import pytest
 
 from compiler.frontend.onnx.ops import importers
 from compiler.frontend.onnx.schema import contrib_schemas
-from tests.frontend.onnx_models import Op, assert_close, model_of, run_import, run_reference
+from tests.frontend.onnx_models import (
+    Op,
+    assert_close,
+    model_of,
+    run_import,
+    run_reference,
+    with_seven_bits,
+)
+from tests.frontend.operators.onnx_byte_definitions import BYTE_DEFINITIONS, by_definition
+from tests.frontend.operators.onnx_contrib_samples import SAMPLES as CONTRIB
 from tests.frontend.operators.onnx_more_samples import MORE_SAMPLES, WITHOUT_RUNTIME
 from tests.frontend.operators.onnx_samples import SAMPLES
 
@@ -20,11 +32,32 @@ CASES = [pytest.param(sample, opset, id=f"{k}-{sample.op_type}-{opset}")
 @pytest.mark.parametrize(("sample", "opset"), CASES)
 def test_import_computes_what_onnxruntime_does(sample: Op, opset: int, tmp_path: Path):
     model, inputs = model_of(sample, opset, symbolic=False)
-    expected = run_reference(model, inputs)
-    assert_close(run_import(model, inputs, tmp_path), expected, sample.tolerance)
+    actual = run_import(model, inputs, tmp_path)
+    expected = by_definition(BYTE_DEFINITIONS, sample, actual) if (
+        sample.op_type in BYTE_DEFINITIONS) else run_reference(model, inputs)
+    assert_close(actual, expected, sample.tolerance)
     if sample.symbolic:
         model, inputs = model_of(sample, opset, symbolic=True)
         assert_close(run_import(model, inputs, tmp_path), expected, sample.tolerance)
+
+
+BYTES = [*ALL, *CONTRIB]
+BYTES = [pytest.param(with_seven_bits(s), id=f"{k}-{s.op_type}") for k, s in enumerate(BYTES)
+         if s.op_type in BYTE_DEFINITIONS]
+
+
+@pytest.mark.parametrize("sample", BYTES)
+def test_definitions_of_products_of_bytes_are_those_of_onnxruntime(sample: Op):
+    model, inputs = model_of(sample, sample.opsets[-1], symbolic=False)
+    wanted = run_reference(model, inputs, seven_bits=True)
+    found = by_definition(BYTE_DEFINITIONS, sample, wanted)
+    assert_close(found, wanted, sample.tolerance, sample.steps)
+
+
+def test_a_product_of_bytes_is_never_compared_with_onnxruntime_alone():
+    sample = next(s for s in ALL if s.op_type == "MatMulInteger")
+    with pytest.raises(AssertionError, match="MatMulInteger multiplies bytes"):
+        run_reference(*model_of(sample, 10, symbolic=False))
 
 
 ELSEWHERE = {

@@ -233,6 +233,7 @@ def quantized_mean(draft: Draft) -> None:
 
 
 def integer_product(draft: Draft) -> None:
+    """With small numbers for a second factor, as those of `products.matmul_integer`."""
     x = _pick(draft, 2, 3, (U8, I8))
     columns = draft.dim()
     nonempty(draft, [columns])

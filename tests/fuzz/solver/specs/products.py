@@ -109,6 +109,9 @@ def einsum(draft: Draft) -> None:
 
 
 def matmul_integer(draft: Draft) -> None:
+    """The second factor is drawn, so it is small, and no two products overflow 16 bits, in which
+    onnxruntime may add them (`tests/byte_products.py`).
+    """
     x = draft.pick((U8, I8), 2, 3)
     y = draft.placeholder(draft.choose((U8, I8)), [x.shape[-1], draft.dim()])
     zeros = [draft.constant(draft.integer(0, 3), v.dtype) for v in (x, y)]
