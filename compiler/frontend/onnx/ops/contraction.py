@@ -14,11 +14,11 @@ def matmul(n: Node, a: Value, b: Value) -> Value:
 
 @onnx_op("Gemm")
 def gemm(n: Node, a: Value, b: Value, c: Value | None = None) -> Value:
-    """alpha * A' * B' + beta * C."""
+    """alpha * A' * B' + beta * C. For beta = 0, NaN and infinity in C do not count."""
     left = a.transpose([1, 0]) if n.flag("transA") else a
     right = b.transpose([1, 0]) if n.flag("transB") else b
     total = _scaled(n, left @ right, "alpha")
-    return total if c is None else total + _scaled(n, c, "beta")
+    return total if c is None or not n.real("beta", 1.0) else total + _scaled(n, c, "beta")
 
 
 def _scaled(n: Node, x: Value, factor: str) -> Value:
