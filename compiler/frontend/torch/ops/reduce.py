@@ -16,6 +16,7 @@ from dialects.graph.base import GraphOp
 from dialects.graph.ordering import ArgMaxOp, ArgMinOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp, ReduceMinOp, ReduceProdOp, ReduceSumOp
 from dialects.strata import types as t
+from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 
 
@@ -105,13 +106,21 @@ def var_mean(
 def _variance(
     n: Node, x: Value, axes: Sequence[int] | None, correction: float | None, keep: bool
 ) -> Value:
-    """The sum of squared differences from the mean, divided by the count minus the correction."""
+    """The sum of squared differences from the mean, divided by the count minus the correction.
+
+    A divisor below 0 counts as 0, as in PyTorch.
+    """
     x = x.cast(t.f32) if x.element in HALVES else x
     found = n.axes(axes, x.rank)
     centered = x - reduced(n, ReduceMeanOp, x, found, True)
     total = reduced(n, ReduceSumOp, centered * centered, found, keep)
-    count = product(x.shape[a] for a in found) - int(1 if correction is None else correction)
-    return total / count
+    return total / _degrees(n, product(x.shape[a] for a in found), correction).cast(x.element)
+
+
+def _degrees(n: Node, count: Expr, correction: float | None) -> Value:
+    """max(count - correction, 0), computed in f64."""
+    left = n.scalar(count, t.f64) - float(1 if correction is None else correction)
+    return f.maximum(left, 0.0)
 
 
 @aten_op("aten.linalg_vector_norm.default")
