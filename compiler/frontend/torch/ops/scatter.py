@@ -8,7 +8,7 @@ from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
-from compiler.frontend.torch.ops.elementwise import operand
+from compiler.frontend.torch.ops.elementwise import operand, scaled
 from compiler.frontend.torch.ops.gather import index_vectors, require_places
 from compiler.frontend.values import Value
 from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
@@ -125,19 +125,34 @@ def _under_mask(
     return f.where(mask.cast(t.i1), values.cast(x.element).reshape([]), x)
 
 
-@aten_op("aten.index_copy.default", "aten.index_add.default")
+@aten_op("aten.index_copy.default")
 def index_copy(n: Node, x: Value, axis: int, indices: Value, source: Value) -> Value:
-    """Replace slices at indices, or add to them.
+    """Replace slices at indices.
 
     PyTorch decomposes `index_fill`, whose indices may be negative, to `index_copy`.
     """
     axis = n.axis(axis, x.rank)
     if x.rank:
-        n.require(0 if "add" in n.op else -x.shape[axis], indices, x.shape[axis])
-    if x.rank and indices.type.count.constant == 1 and "add" not in n.op:
+        n.require(-x.shape[axis], indices, x.shape[axis])
+    if x.rank and indices.type.count.constant == 1:
         return _replaced(n, x, axis, indices, source)
-    picks: list[Value | None] = [None] * axis
-    return _put(n, x, [*picks, indices], source, "add" in n.op)
+    return _put(n, x, [*_no_picks(axis), indices], source, False)
+
+
+@aten_op("aten.index_add.default")
+def index_add(
+    n: Node, x: Value, axis: int, indices: Value, source: Value, alpha: Operand = 1
+) -> Value:
+    """Add alpha * source to slices at indices."""
+    axis = n.axis(axis, x.rank)
+    if x.rank:
+        n.require(0, indices, x.shape[axis])
+    added = operand(n, scaled(n, source, alpha), x.element)
+    return _put(n, x, [*_no_picks(axis), indices], added, True)
+
+
+def _no_picks(count: int) -> list[Value | None]:
+    return [None] * count
 
 
 def _replaced(n: Node, x: Value, axis: int, index: Value, source: Value) -> Value:
