@@ -28,7 +28,7 @@ from compiler.frontend.torch.guards import Relation, check_guards, guards_of, re
 from compiler.frontend.torch.in_place import without_mutation
 from compiler.frontend.torch.inputs import Inputs, assumptions, check_fixed, read_options
 from compiler.frontend.torch.node import Node
-from compiler.frontend.torch.ops import argument_count, importers
+from compiler.frontend.torch.ops import argument_count, check_left_out, importers
 from compiler.frontend.torch.provenance import path_of, source_of
 from compiler.frontend.torch.reals import check_reals, is_real, real_of
 from compiler.frontend.torch.signature import Signature, signature_of
@@ -263,6 +263,7 @@ class Importer:
         seen = Node(self.build.node, self.build, op, results, _used(node, several))
         given = arguments.of_schema(node)
         check_reals(function, given)
+        check_left_out(function, node.target._schema, given)
         made = function(seen, *given[:argument_count(function)])
         if unknown is not None:
             raise unknown

@@ -14,7 +14,7 @@ from dialects.graph.inference import broadcast_shapes
 from dialects.strata import types as t
 
 
-@aten_op("aten.embedding.default")
+@aten_op("aten.embedding.default", ignored=("padding_idx", "scale_grad_by_freq", "sparse"))
 def embedding(n: Node, weight: Value, indices: Value) -> Value:
     n.require(0, indices, weight.shape[0])
     return f.gather(weight, indices, axis=0)
@@ -29,7 +29,7 @@ def index_select(n: Node, x: Value, axis: int, indices: Value) -> Value:
     return f.gather(x, indices.reshape([indices.type.count]), axis=axis)
 
 
-@aten_op("aten.gather.default")
+@aten_op("aten.gather.default", ignored=("sparse_grad",))
 def gather(n: Node, x: Value, axis: int, indices: Value) -> Value:
     if not x.rank or not indices.rank:
         return x.reshape(n.shape)
@@ -38,7 +38,7 @@ def gather(n: Node, x: Value, axis: int, indices: Value) -> Value:
     return n(GatherElementsOp, x, indices, axis=axis)
 
 
-@aten_op("aten.one_hot.default")
+@aten_op("aten.one_hot.default", ignored=("num_classes",))
 def one_hot(n: Node, indices: Value) -> Value:
     """A new last dim with 1 at each index, and 0 elsewhere."""
     n.require(0, indices, n.shape[-1])

@@ -30,7 +30,7 @@ def _affine(x: Value, weight: Value | None, bias: Value | None) -> Value:
 
 
 # ---------------------------------------------------------------------- layer and group
-@aten_op("aten.layer_norm.default")
+@aten_op("aten.layer_norm.default", ignored=("cudnn_enable",))
 def layer_norm(
     n: Node, x: Value, sizes: Sequence[Size], weight: Value | None, bias: Value | None,
     epsilon: float,
@@ -55,7 +55,7 @@ def _only_first(n: Node) -> None:
                     "compile the model for inference")
 
 
-@aten_op("aten.group_norm.default")
+@aten_op("aten.group_norm.default", ignored=("cudnn_enabled",))
 def group_norm(
     n: Node, x: Value, groups: int, weight: Value | None, bias: Value | None, epsilon: float
 ) -> Value:
@@ -152,9 +152,12 @@ def instance_norm(
 # ---------------------------------------------------------------------- weights
 @aten_op("aten._weight_norm_interface.default", "aten._weight_norm.default")
 def weight_norm(n: Node, direction: Value, size: Value, axis: int) -> Value | list[Value]:
-    """direction * size / norm, where norm is the 2-norm of direction over all dims but one."""
-    axis = n.axis(axis, direction.rank)
-    axes = [k for k in range(direction.rank) if k != axis]
+    """direction * size / norm, where norm is the 2-norm of direction over all dims but one.
+
+    For an axis of -1, as which PyTorch passes `dim=None`, it is the norm over all dims.
+    """
+    kept = None if axis == -1 else n.axis(axis, direction.rank)
+    axes = [k for k in range(direction.rank) if k != kept]
     total = f.reduce_sum(direction * direction, axes=axes, keepdims=True)
     norm = f.sqrt(total)
     result = direction * (size / norm)

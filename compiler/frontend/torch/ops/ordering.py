@@ -41,7 +41,7 @@ def position(
 
 
 # ---------------------------------------------------------------------- order
-@aten_op("aten.topk.default")
+@aten_op("aten.topk.default", ignored=("sorted",))
 def top_k(n: Node, x: Value, k: Size, axis: int, largest: bool) -> list[Value]:
     """The result is sorted, even if the node does not require that."""
     return _sorted(n, x, Expr.of(k), axis, largest)

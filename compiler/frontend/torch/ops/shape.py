@@ -25,7 +25,7 @@ from dialects.symbolic.expr import Expr, Size
          "aten.unsqueeze.default", "aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims",
          "aten.flatten.using_ints", "aten.unflatten.int", "aten._reshape_copy.default",
          "aten.view_copy.default", "aten.unsqueeze_copy.default", "aten.squeeze_copy.dims",
-         "aten.view_as.default")
+         "aten.view_as.default", ignored=("start_dim", "end_dim"))
 def reshape(n: Node, x: Value) -> Value:
     """The result has the shape that PyTorch gives it."""
     return x.reshape(n.shape)
@@ -33,9 +33,16 @@ def reshape(n: Node, x: Value) -> Value:
 
 @aten_op("aten.clone.default", "aten.alias.default", "aten.detach.default",
          "aten.contiguous.default", "aten.lift_fresh_copy.default", "aten.lift_fresh.default",
-         "aten.dropout.default", "aten.alias_copy.default", "aten.detach_copy.default",
+         "aten.alias_copy.default", "aten.detach_copy.default",
          "aten.detach_.default", "aten.lift.default")
 def same(n: Node, x: Value) -> Value:
+    return x
+
+
+@aten_op("aten.dropout.default")
+def dropout(n: Node, x: Value, probability: float, training: bool) -> Value:
+    if training and probability:
+        raise Fault("it is in training mode", "export the model with model.eval()")
     return x
 
 
@@ -100,7 +107,7 @@ def _rolled(x: Value, shift: Size, axis: int) -> Value:
 
 # ---------------------------------------------------------------------- repetition
 @aten_op("aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default",
-         "aten.expand_copy.default")
+         "aten.expand_copy.default", ignored=("implicit",))
 def expand(n: Node, x: Value) -> Value:
     return x.broadcast(n.shape)
 
@@ -114,7 +121,7 @@ def repeat(n: Node, x: Value, repeats: Sequence[Size]) -> Value:
     return pairs.broadcast(wide).reshape(n.shape)
 
 
-@aten_op("aten.repeat_interleave.self_int")
+@aten_op("aten.repeat_interleave.self_int", ignored=("output_size",))
 def repeat_interleave(n: Node, x: Value, repeats: Size, axis: int | None) -> Value:
     """Every entry of the axis `repeats` times in a row."""
     if axis is None:
