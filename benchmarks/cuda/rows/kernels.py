@@ -42,17 +42,20 @@ XLA = "jax"
 
 @dataclass(frozen=True)
 class Spec:
-    """A tensor of random numbers. `scale`: their standard deviation."""
+    """A tensor of random numbers. `scale`: their standard deviation. `channels_last`: whether its
+    memory is in that format of PyTorch; the shape is the same."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype = torch.bfloat16
     scale: float = 1.0
+    channels_last: bool = False
 
     def make(self, seed: int, setting: Setting) -> Tensor:
         shape = [min(d, SMALL) for d in self.shape] if setting.smoke else self.shape
         device = "cpu" if setting.smoke else "cuda"
         source = torch.Generator(device).manual_seed(seed)
-        return (torch.randn(shape, generator=source, device=device) * self.scale).to(self.dtype)
+        made = (torch.randn(shape, generator=source, device=device) * self.scale).to(self.dtype)
+        return made.to(memory_format=torch.channels_last) if self.channels_last else made
 
 
 @dataclass(frozen=True)
