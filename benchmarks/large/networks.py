@@ -3,6 +3,8 @@
     resnet50      ResNet-50 with its batch norms folded, an open batch
     bert_base     BERT-base of 12 layers, with open batch and length; normalizations as operators
     transformer   `models.py transformer`, 7 layers of 256: about 350 nodes
+    recurrent     a recognizer of speech or text: strided convolutions, LSTMs of both directions, a
+                  GRU and a head over frames, with open batch and length
 
 Weights lie in a file beside the model.
 """
@@ -108,8 +110,48 @@ def _normalize(n: ModelFile, x: str) -> str:
     return n("Add", n("Mul", scaled, n.weight(WIDTH)), n.weight(WIDTH))
 
 
+# ---------------------------------------------------------------------- recurrent networks
+FEATURES, CHANNELS, HIDDEN, CLASSES = 40, 96, 128, 77
+
+
+def recurrent(n: ModelFile) -> int:
+    """x: f32[batch, 40, length] -> f32[batch, frames, 77], frames about length / 4."""
+    value = n("Sub", "x", n("ReduceMean", "x", axes=[2], keepdims=1))
+    for channels, filters, stride in ((FEATURES, CHANNELS, 2), (CHANNELS, CHANNELS, 2)):
+        value = n("Relu", n("Conv", value, n.weight(filters, channels, 5), n.weight(filters),
+                            kernel_shape=[5], strides=[stride], pads=[2, 2]))
+    value = n("Transpose", value, perm=[2, 0, 1])
+    value = _both_directions(n, value, CHANNELS)
+    value = _both_directions(n, value, 2 * HIDDEN)
+    value = _one_direction(n, value, 2 * HIDDEN)
+    value = _linear(n, n("Transpose", value, perm=[1, 0, 2]), HIDDEN, CLASSES)
+    return n.save(["batch", FEATURES, "length"], n("LogSoftmax", value, axis=-1), 3)
+
+
+def _both_directions(n: ModelFile, value: str, inner: int) -> str:
+    """An LSTM of both directions over [frames, batch, inner], and its states side by side."""
+    zeros = n("ConstantOfShape", n("Concat", n.integers(2), _batch(n, value), n.integers(HIDDEN),
+                                   axis=0))
+    out = n("LSTM", value, n.weight(2, 4 * HIDDEN, inner), n.weight(2, 4 * HIDDEN, HIDDEN),
+            n.weight(2, 8 * HIDDEN), "", zeros, zeros, hidden_size=HIDDEN,
+            direction="bidirectional")
+    return n("Reshape", n("Transpose", out, perm=[0, 2, 1, 3]), n.integers(0, 0, 2 * HIDDEN))
+
+
+def _one_direction(n: ModelFile, value: str, inner: int) -> str:
+    out = n("GRU", value, n.weight(1, 3 * HIDDEN, inner), n.weight(1, 3 * HIDDEN, HIDDEN),
+            n.weight(1, 6 * HIDDEN), hidden_size=HIDDEN, linear_before_reset=1)
+    return n("Squeeze", out, n.integers(1))
+
+
+def _batch(n: ModelFile, value: str) -> str:
+    """The middle size of [frames, batch, inner], as a vector of one element."""
+    return n("Slice", n("Shape", value), n.integers(1), n.integers(2), n.integers(0))
+
+
 MODELS: dict[str, Callable[[ModelFile], int]] = {
-    "resnet50": resnet50, "bert_base": bert_base, "transformer": lambda n: transformer(n, 7, 256)}
+    "resnet50": resnet50, "bert_base": bert_base, "transformer": lambda n: transformer(n, 7, 256),
+    "recurrent": recurrent}
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from compiler.__main__ import main
 from compiler.diagnostics import StrataError
 from compiler.options import CompileOptions, Specialize
 from compiler.pipeline.driver import Compiler
-from compiler.programs.collection import THRESHOLDS, rare_collections
+from compiler.programs.collection import LEAVES, THRESHOLDS, rare_collections
 from compiler.specialization import (
     FAILURES,
     THREAD,
@@ -428,6 +429,21 @@ def test_the_collector_is_set_back_whoever_is_last() -> None:
     assert gc.get_threshold() >= THRESHOLDS
     second.__exit__(None, None, None)
     assert gc.get_threshold() == before
+
+
+def test_what_compilations_leave_behind_is_collected_in_the_end() -> None:
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    left = [_left_behind(Cycle) for _ in range(LEAVES)]
+    assert left[0]() is None
+
+
+def _left_behind(make: Callable[[], object]) -> weakref.ref[object]:
+    """A reference to garbage of a context with rare collections."""
+    with rare_collections():
+        return weakref.ref(make())
 
 
 ENDS = """
