@@ -28,6 +28,7 @@ from compiler.faults import CompilerFault
 from compiler.frontend.torch.library import torch_module
 from compiler.programs.collection import rare_collections
 from compiler.torch.parts import Part, Run, in_parts, make_part, name_eager
+from compiler.torch.views import base_of, split_views
 
 log = logging.getLogger("strata")
 
@@ -46,7 +47,11 @@ def strata(
         chosen["mode"] = mode
 
     def infer(graph: Any, inputs: Sequence[Any]) -> Run:
-        return _boxed(Program(graph, chosen, _take_writes(graph)))
+        written = _take_writes(graph)
+        views = split_views(graph, written, _aliases(graph))
+        if views is None:
+            return _boxed(Program(graph, chosen, written))
+        return _boxed(Program(views.inner, chosen, written, outer=views.outer))
 
     compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
         fw_compiler=_train, bw_compiler=_eager, inference_compiler=infer,
@@ -67,12 +72,38 @@ def _take_writes(graph: Any) -> list[int]:
               and n.args[0] in numbers]
     written, output = [numbers[n.args[0]] for n in writes], nodes[-1]
     for node in writes:
+        _separate(graph, node)
         node.replace_all_uses_with(node.args[1])
     output.args = ((*output.args[0], *(n.args[1] for n in writes)),)
     for node in writes:
         graph.graph.erase_node(node)
     graph.recompile()
     return written
+
+
+def _separate(graph: Any, write: Any) -> None:
+    """Copy contents to be written that are a view of an argument, which others may write before."""
+    if base_of(write.args[1]).op != "placeholder":
+        return
+    with graph.graph.inserting_before(write):
+        made = graph.graph.call_function(torch_module().ops.aten.clone.default, (write.args[1],))
+    made.meta["val"] = write.args[1].meta["val"].clone()
+    write.args = (write.args[0], made)
+
+
+def _aliases(graph: Any) -> dict[int, int]:
+    """The numbers of results -> the argument whose memory AOTAutograd lets them share.
+
+    It drops these results and takes the views of the arguments again, to which it only needs their
+    sizes, strides and offsets.
+    """
+    context = torch_module("torch._guards").TracingContext.try_get()
+    known = getattr(context, "fw_metadata", None)
+    if known is None:
+        return {}
+    first = known.num_mutated_inp_runtime_indices
+    return {first + k: info.base_idx for k, info in enumerate(known.output_info)
+            if info.output_type.name == "alias_of_input"}
 
 
 def _copy() -> Any:
@@ -100,7 +131,8 @@ def _train(graph: Any, inputs: Sequence[Any]) -> Run:
 class Program:
     """A Core ATen graph, compiled at its first call and again when the weights have changed.
 
-    `written`: the arguments to which its last results are written.
+    `written`: the arguments to which its last results are written. `outer`: takes views of what it
+    returns, as in `views.py`.
 
     `made`: the last compiled code together with its weights, in a single reference: while one
     thread compiles for new weights, other threads must not mistake the old code for the new.
@@ -110,12 +142,15 @@ class Program:
     options: Mapping[str, Any]
     written: Sequence[int] = ()
     made: tuple[Weights, Run] | None = None
+    outer: Run | None = None
 
     def __call__(self, *inputs: Any) -> Any:
         made = self.made
         if made is None or not made[0].are_in(inputs):
             self.made = made = self._compiled(inputs)
         results = made[1](*inputs)
+        if self.outer is not None:
+            results = self.outer(*inputs, *results)
         return self._write(inputs, results) if self.written else results
 
     def _compiled(self, inputs: Sequence[Any]) -> tuple[Weights, Run]:
@@ -141,6 +176,8 @@ class Program:
             given = inputs[number]
             if value is given:
                 done.append(given)
+            elif given.is_conj() or given.is_neg():  # _foreach_copy_ refuses them
+                given.copy_(value)
             else:
                 pairs[given.dtype].append((given, value))
         for found in pairs.values():

@@ -20,6 +20,7 @@ from compiler.faults import CompilerFault
 from compiler.frontend import MemoryModel
 from compiler.frontend.torch.captured_graph import CapturedGraph
 from compiler.frontend.torch.library import torch_module
+from compiler.torch.views import output_nodes, split_views
 
 log = logging.getLogger("strata")
 
@@ -87,13 +88,20 @@ def compile_part(graph: Any, weights: Mapping[str, Any], options: Mapping[str, A
 
 
 def make_part(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run | None:
-    """Compile a graph; None for one without tensor results.
+    """Compile a graph; None for one that computes no tensor.
 
     Raises StrataError if it cannot be imported or compiled, CompilerFault for a fault of the
     compiler.
     """
-    outputs = _outputs(graph)
-    tensors = [k for k, v in enumerate(outputs) if hasattr(_meta(v), "dtype")]
+    views = split_views(graph)
+    if views is None:
+        return _make_part(graph, weights, options)
+    part = _make_part(views.inner, weights, options)
+    return None if part is None else Viewed(part, views.outer, returns_one(graph))
+
+
+def _make_part(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Part | None:
+    tensors = [k for k, v in enumerate(output_nodes(graph)) if hasattr(_meta(v), "dtype")]
     if not tensors:
         return None
     model = MemoryModel("graph.pt2", CapturedGraph(graph, weights, tensors))
@@ -110,9 +118,10 @@ def _own_dump(options: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**options, "dump_dir": folder_of_graph(Path(folder))}
 
 
-def _outputs(graph: Any) -> list[Any]:
+def returns_one(graph: Any) -> bool:
+    """Whether a graph returns a value that is not in a tuple."""
     found = next(n for n in graph.graph.nodes if n.op == "output").args[0]
-    return list(found) if isinstance(found, (list, tuple)) else [found]  # pyright: ignore
+    return not isinstance(found, (list, tuple))
 
 
 def _meta(node: Any) -> Any:
@@ -143,10 +152,9 @@ class Part:
                  if n.name not in weights and hasattr(_meta(n), "dtype")]
         symbols = [(k, _meta(n).node.expr) for k, n in enumerate(nodes)
                    if type(_meta(n)).__name__ == "SymInt"]
-        result = next(n for n in graph.graph.nodes if n.op == "output").args[0]
         on_gpu = bool(given) and all(_meta(nodes[k]).is_cuda for k in given)
-        return Part(executable, given, [_meta(v) for v in _outputs(graph)], tensors,
-                    not isinstance(result, (list, tuple)), symbols, on_gpu)
+        return Part(executable, given, [_meta(v) for v in output_nodes(graph)], tensors,
+                    returns_one(graph), symbols, on_gpu)
 
     def write_to(self, arguments: Sequence[int]) -> None:
         """Let the last results be computed in place in arguments, as far as the target supports
@@ -191,6 +199,19 @@ class Part:
             return None if hasattr(value, "dtype") else value
         known = {symbol: arguments[k] for k, symbol in self.symbols}
         return int(value.node.expr.subs(known))
+
+
+@dataclass
+class Viewed:
+    """A graph some of whose results are views: `outer` takes them from what `inner` returns."""
+
+    inner: Run
+    outer: Run
+    single: bool = False
+
+    def __call__(self, *arguments: Any) -> Any:
+        results = self.outer(*arguments, *self.inner(*arguments))
+        return results[0] if self.single else results
 
 
 def is_static(sizes: Sequence[Any]) -> bool:

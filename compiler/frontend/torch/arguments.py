@@ -63,6 +63,11 @@ class Arguments:
         return found
 
     def _of_integer(self, node: Any) -> Any:
-        """The value of a placeholder that is not a tensor: an integer as a size, or a constant."""
+        """The value of a placeholder that is not a tensor: an integer as a size, or a constant.
+
+        Raises Fault for a tensor, which has a value unless its type is not supported.
+        """
         value = node.meta.get("val")
+        if hasattr(value, "dtype"):
+            raise Fault(f"the type of its operand '{node.name}' is not supported")
         return self.sizes(value) if type(value).__name__ == "SymInt" else value
