@@ -217,7 +217,7 @@ def _compile(
 
     watching = [*dumps_of(options), *instruments]
     compilation = Compiler(model, options, watching, command)
-    compilation.parts.building.begin()
+    compilation.begin()
     snapshot = compilation.keep() if options.specialize is not None else None
     state = compilation.prepare()
     signature = signature_of(state.module)

@@ -87,6 +87,9 @@ class Running(Part, ABC):
     measures_apart: ClassVar[bool] = False
     """Whether timings are unaffected by other work of the processors at the same time."""
 
+    def check_machine(self) -> None:
+        """Raises TargetError if this machine cannot run what the options ask for."""
+
     @abstractmethod
     def load(
         self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress

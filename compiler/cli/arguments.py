@@ -43,7 +43,8 @@ def add_target(parser: argparse.ArgumentParser, checks: bool = True) -> None:
                        help="cpu (default), cuda, hip, reference, or a plugin's")
     group.add_argument("--features", metavar="NAME",
                        help="compile for these machine features instead of this machine's: "
-                            "avx2, avx512; sm_90; gfx942")
+                            "baseline, avx2, avx512, amx (default: $STRATA_CPU_FEATURES, or the "
+                            "processor's); sm_90; gfx942")
     group.add_argument("--precision", choices=PRECISIONS, default="f32",
                        help="the lowest precision allowed for products (default f32); "
                             "`run`, `bench` and `verify` report the error")

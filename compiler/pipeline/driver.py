@@ -235,6 +235,12 @@ class Compiler:
         raise ContractError(f"{message}: {names}")
 
     # ------------------------------------------------------------------ the end
+    def begin(self) -> None:
+        """Refuse what could not be loaded here, and start the target's slow preparations."""
+        with self.guard("options"):
+            self.parts.running.check_machine()
+        self.parts.building.begin()
+
     @rare_collections()
     def emit(self, state: State, level: str) -> str:
         """Emit target code of one of the target's levels. The module must be at the final level."""

@@ -1,7 +1,11 @@
 """Facts about the processor: vector width, registers, caches, cores, and LLVM's names for them.
 
 They are detected from the hardware or the system. A user may instead name a feature set ("avx2" or
-"avx512"). Then no instruction outside that set is emitted, whatever the machine supports.
+"avx512"). Then no instruction outside that set is emitted, whatever the machine supports. Code for
+a set that this machine lacks can be made here, but not run.
+
+$STRATA_CPU_FEATURES names the set that this machine counts as having, so that the compiler, and
+what it refuses to run, is that of such a machine.
 """
 
 # llvmlite has no types.
@@ -10,7 +14,7 @@ They are detected from the hardware or the system. A user may instead name a fea
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import llvmlite.binding as llvm
@@ -18,16 +22,41 @@ from xdsl.ir import Attribute
 
 from dialects.strata import types as t
 from targets.cpu.facts import SERVERS, Costs
-from targets.cpu.runtime.processors import cache_sizes, permits_matrices, usable_cores
-
-FEATURE_SETS = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
-"""The feature sets that a user may name, and LLVM's processor with exactly these features."""
+from targets.cpu.runtime.processors import (
+    FEATURES_VARIABLE,
+    assumed_features,
+    cache_sizes,
+    permits_matrices,
+    usable_cores,
+)
 
 AVX512 = frozenset(("avx512f", "avx512bw", "avx512dq", "avx512vl"))
-_NAMED_FEATURES = {
-    "avx2": frozenset(("avx", "avx2", "fma", "f16c", "bmi", "bmi2")),
-    "avx512": AVX512 | {"avx", "avx2", "fma", "f16c", "bmi", "bmi2"},
+_AVX2 = frozenset(("avx", "avx2", "fma", "f16c", "bmi", "bmi2"))
+_ALWAYS_FLUSHING = frozenset(("avx512bf16", "amx-bf16"))
+"""Instructions on bf16 that count denormal floats as zeros, however the processor is set."""
+_MATRICES = frozenset(("avx512vnni", "avx512bf16", "amx-tile", "amx-int8", "amx-bf16"))
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    """LLVM's processor, the features that are added to it, and those that the compiler knows."""
+
+    cpu: str
+    features: frozenset[str]
+    added: frozenset[str] = frozenset()
+
+    @property
+    def attributes(self) -> str:
+        return ",".join(f"+{name}" for name in sorted(self.added))
+
+
+FEATURE_SETS = {
+    "baseline": FeatureSet("x86-64", frozenset(("sse2",))),
+    "avx2": FeatureSet("x86-64-v3", _AVX2 | {"sse2"}),
+    "avx512": FeatureSet("x86-64-v4", AVX512 | _AVX2 | {"sse2"}),
+    "amx": FeatureSet("x86-64-v4", AVX512 | _AVX2 | _MATRICES | {"sse2"}, _MATRICES),
 }
+"""The feature sets that a user may name, from the least to the most."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +168,11 @@ class Machine:
         return self.matrix_unit is not None and wanted in self.features
 
     @property
+    def keeping_denormals(self) -> Machine:
+        """The machine without the instructions that always count denormal floats as zeros."""
+        return replace(self, features=self.features - _ALWAYS_FLUSHING)
+
+    @property
     def is_x86(self) -> bool:
         return self.triple.startswith("x86_64")
 
@@ -153,26 +187,60 @@ class Machine:
         return f"{self.triple} {self.cpu} {self.attributes}"
 
 
-@cache
 def machine_of(features: str | None = None) -> Machine:
-    """This machine, possibly restricted to a named feature set.
+    """This machine, or the same machine with exactly the features of a named set.
 
-    Raises ValueError for an unknown set, and for one that this processor lacks.
+    Raises ValueError for an unknown set, and if $STRATA_CPU_FEATURES names one that is unknown or
+    that this processor lacks.
     """
-    host = _host()
+    machine = _counted_as(_host(), assumed_features())
+    return machine if features is None else _restricted(machine, features)
+
+
+def lacking(features: str | None) -> frozenset[str]:
+    """The features of a named set that this machine has not, so that it cannot run such code."""
+    if features is None:
+        return frozenset()
+    return _set_of(features).features - machine_of().features
+
+
+def features_here() -> list[str]:
+    """The feature sets whose code this machine can run."""
+    return [name for name in FEATURE_SETS if not lacking(name)]
+
+
+@cache
+def _counted_as(host: Machine, features: str | None) -> Machine:
+    """The host if it counts as a machine of that feature set."""
     if features is None:
         return host
-    if features not in FEATURE_SETS:
-        known = ", ".join(sorted(FEATURE_SETS))
-        raise ValueError(f"the CPU target has no feature set {features!r}; there are: {known}")
-    missing = _NAMED_FEATURES[features] - host.features
+    try:
+        missing = _set_of(features).features - host.features
+    except ValueError as error:
+        raise ValueError(f"{FEATURES_VARIABLE}: {error}") from None
     if missing:
-        raise ValueError(f"this processor ({host.cpu}) lacks {', '.join(sorted(missing))}, "
-                         f"which the feature set {features!r} needs")
-    return Machine(FEATURE_SETS[features], "", _NAMED_FEATURES[features], host.triple,
-                   host.caches, host.cores)
+        raise ValueError(f"{FEATURES_VARIABLE} is {features}, and this processor ({host.cpu}) lacks"
+                         f" {', '.join(sorted(missing))}")
+    return _restricted(host, features)
 
 
+@cache
+def _restricted(machine: Machine, features: str) -> Machine:
+    chosen = _set_of(features)
+    if not machine.is_x86:
+        raise ValueError(f"{features!r} is a feature set of x86-64 processors, and this one is "
+                         f"{machine.cpu}")
+    return replace(machine, cpu=chosen.cpu, attributes=chosen.attributes, features=chosen.features)
+
+
+def _set_of(features: str) -> FeatureSet:
+    if features not in FEATURE_SETS:
+        raise ValueError(f"the CPU target has no feature set {features!r}; there are: "
+                         f"{', '.join(FEATURE_SETS)}")
+    return FEATURE_SETS[features]
+
+
+@cache
 def _host() -> Machine:
     flags = llvm.get_host_cpu_features()
     features = frozenset(name for name, present in flags.items() if present)

@@ -31,10 +31,10 @@ from targets.cpu.driver.module import DriverText, KernelInfo, emit_driver
 from targets.cpu.emit import emit_kernel_text
 from targets.cpu.llvm.modules import joined
 from targets.cpu.llvm.operands import kernel_names
-from targets.cpu.machine import Machine, is_supported, machine_of
+from targets.cpu.machine import Machine, is_supported, lacking, machine_of
 from targets.cpu.runtime.executable import CpuExecutable, placed
 from targets.cpu.runtime.plan import RunPlan
-from targets.cpu.runtime.processors import thread_count
+from targets.cpu.runtime.processors import FEATURES_VARIABLE, assumed_features, thread_count
 from targets.cpu.runtime.stopwatch import CacheTimer
 from targets.cpu.runtime.threads import thread_pool
 from targets.cpu.scheduling import search
@@ -65,7 +65,7 @@ stay separate kernels."""
 # ---------------------------------------------------------------------- what passes ask
 def facts_of(options: TargetOptions, default: Facts) -> Facts:
     """The facts of the machine that the options allow."""
-    machine = machine_of(options.features)
+    machine = _allowed(options)
     _, second, third = machine.caches
     return replace(
         default, narrow_factors=_narrow_factors(options.precision, machine),
@@ -89,7 +89,7 @@ class CpuScheduling(Scheduling):
 
     @cached_property
     def machine(self) -> Machine:
-        return machine_of(self.options.features)
+        return _allowed(self.options)
 
     def schedule(self, kernel: LoopKernel) -> Schedule:
         rule = schedule_rows if private_values(kernel) else schedule_kernel
@@ -179,10 +179,18 @@ class CpuBuilding(Building):
 class CpuRunning(Running):
     """Machine code in this process, timed with cold caches where a model's constants fill them."""
 
+    def check_machine(self) -> None:
+        features = self.options.features
+        if missing := lacking(features):
+            raise TargetError(
+                f"this processor ({machine_of().cpu}) lacks {', '.join(sorted(missing))}, which "
+                f"the feature set '{features}' needs: its code can be shown here, but not run")
+
     def load(
         self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress
     ) -> CpuExecutable:
         """Compile each distinct kernel and the driver, or read them from the cache; link them."""
+        self.check_machine()
         code, files = _code(module, self.options, report), MappedFiles.now()
         constants = [placed(op.array(weights), op.type.dtype, files)
                      for op in code.driver.constants]
@@ -205,7 +213,7 @@ class CpuTuning(Tuning):
 
 @dataclass(frozen=True)
 class CpuTarget(Target):
-    """x86-64 with AVX2 or AVX-512 (and, without tuning, 64-bit ARM), threads through libgomp."""
+    """x86-64 of any vectors (and, without tuning, 64-bit ARM), threads through libgomp."""
 
     scheduling, emission = CpuScheduling, CpuEmission
     building, running, tuning = CpuBuilding, CpuRunning, CpuTuning
@@ -223,14 +231,25 @@ class CpuTarget(Target):
     def report(self) -> list[str]:
         if not is_supported():
             return ["the CPU target needs an x86-64 or 64-bit ARM processor"]
-        machine = machine_of()
-        return [f"processor: {machine.name}", f"threads: {thread_count(None)}",
+        try:
+            machine = machine_of()
+        except ValueError as error:
+            return [str(error)]
+        assumed = assumed_features()
+        counts = f" (${FEATURES_VARIABLE} is {assumed})" if assumed else ""
+        return [f"processor: {machine.name}{counts}", f"threads: {thread_count(None)}",
                 f"thread pool: {thread_pool().source}"]
+
+
+def _allowed(options: TargetOptions) -> Machine:
+    """The machine with the features that the options allow."""
+    machine = machine_of(options.features)
+    return machine if options.denormals == "flush" else machine.keeping_denormals
 
 
 def _machine(options: TargetOptions) -> Machine:
     """The machine for which code is generated, with the options that affect it."""
-    return replace(machine_of(options.features), contracts=not options.exact,
+    return replace(_allowed(options), contracts=not options.exact,
                    flushes=options.denormals == "flush")
 
 

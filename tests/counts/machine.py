@@ -15,9 +15,9 @@ import llvmlite.binding as llvm
 
 from targets.cpu import machine as facts
 
-_NAMED = facts._NAMED_FEATURES["avx512"]  # pyright: ignore[reportPrivateUsage]
+_NAMED = facts.FEATURE_SETS["avx512"]
 SERVER = facts.Machine(
-    cpu=facts.FEATURE_SETS["avx512"], attributes="", features=_NAMED,
+    cpu=_NAMED.cpu, attributes=_NAMED.attributes, features=_NAMED.features,
     triple="x86_64-unknown-linux-gnu", caches=(48 << 10, 2 << 20, 32 << 20), cores=8)
 """A server of eight cores with 48 KiB, 2 MiB and 32 MiB of cache."""
 
@@ -26,12 +26,8 @@ SERVER = facts.Machine(
 def server() -> Iterator[None]:
     """Inside, the CPU target compiles for `SERVER`, restricted to the feature set of its options.
     """
-    with patch.object(facts, "_host", lambda: SERVER):
-        facts.machine_of.cache_clear()
-        try:
-            yield
-        finally:
-            facts.machine_of.cache_clear()
+    with patch.multiple(facts, _host=lambda: SERVER, assumed_features=lambda: None):
+        yield
 
 
 def has_assembler() -> bool:

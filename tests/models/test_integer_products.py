@@ -14,20 +14,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 import compiler
 from dialects.strata.types import Array
-from targets.cpu.machine import FEATURE_SETS, machine_of
+from targets.cpu.machine import features_here
 from tests.byte_products import convolve, matmul
 
 U8, I8 = np.uint8, np.int8
 PAIRS = [(U8, I8), (U8, U8), (I8, I8), (I8, U8)]
 RANDOM = np.random.default_rng(11)
-
-
-def has(features: str) -> bool:
-    try:
-        machine_of(features)
-    except ValueError:
-        return False
-    return True
 
 
 def named(features: str | None, dtypes: tuple[Any, Any]) -> Any:
@@ -37,7 +29,7 @@ def named(features: str | None, dtypes: tuple[Any, Any]) -> Any:
 
 each_pair = pytest.mark.parametrize(("features", "dtypes"), [
     *(named(None, pair) for pair in PAIRS),
-    *(named(name, PAIRS[-1]) for name in FEATURE_SETS if has(name)),
+    *(named(name, PAIRS[-1]) for name in features_here()),
 ])
 """All pairs on this processor, and one where no instruction helps."""
 

@@ -21,7 +21,7 @@ from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from passes.base import StrataContext
 from targets.base import TargetOptions, find_target
-from targets.cpu.machine import machine_of
+from targets.cpu.machine import features_here
 from targets.cuda.build.compile import CompileOptions, Job, compile_kernels
 from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import emit_kernel
@@ -44,10 +44,7 @@ needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Tri
 
 def best_features() -> str:
     """The widest of the named feature sets that this machine has."""
-    try:
-        return machine_of("avx512") and "avx512"
-    except ValueError:
-        return "avx2"
+    return features_here()[-1]
 
 
 def context_for(target: str, weights: WeightStore, options: TargetOptions) -> StrataContext:

@@ -393,7 +393,8 @@ def test_the_file_is_not_needed_any_more(rows: Make, tmp_path: Path) -> None:
 
 
 def test_weights_are_shared_and_the_snapshot_stays(bert: Path) -> None:
-    options = CompileOptions(threads=1, cache="off")
+    """On a machine of wide vectors, where panels are as wide for few rows as for many."""
+    options = CompileOptions(threads=1, cache="off", features="avx512")
     compilation = Compiler(str(bert), options)
     snapshot = compilation.keep()
     before = str(snapshot.source.module)

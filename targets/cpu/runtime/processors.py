@@ -14,6 +14,8 @@ from functools import cache
 
 THREADS_VARIABLES = ("STRATA_NUM_THREADS", "OMP_NUM_THREADS")
 """Environment variables for the number of threads; the first number wins. `4,2` counts as 4."""
+FEATURES_VARIABLE = "STRATA_CPU_FEATURES"
+"""The environment variable that names the feature set that this machine counts as having."""
 
 _FACTS = frozenset((
     "vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features",
@@ -24,9 +26,11 @@ _SETS = re.compile(
 """The flags in /proc/cpuinfo of instructions that a compiler may choose."""
 _V3 = frozenset(("sse", "sse2", "ssse3", "sse4_1", "sse4_2", "popcnt", "avx", "avx2", "bmi1",
                  "bmi2", "f16c", "fma", "abm", "movbe"))
-NAMED_SETS = {"avx2": _V3, "avx512": _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq",
-                                            "avx512vl"}}
-"""The instruction sets of each feature set that users may name (x86-64-v3 and v4)."""
+_V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+NAMED_SETS = {
+    "baseline": frozenset(("sse", "sse2")), "avx2": _V3, "avx512": _V4,
+    "amx": _V4 | {"avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8", "amx_bf16"}}
+"""The instruction sets of each feature set that users may name (x86-64, x86-64-v3 and v4)."""
 _ARCH_PRCTL, _REQUEST_STATE, _MATRIX_STATE = 158, 0x1023, 18
 """Linux on x86-64: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)."""
 _FIRST_PROCESSOR = 8192
@@ -45,6 +49,11 @@ def thread_count(wanted: int | None) -> int:
         if first.isdigit() and int(first):
             return int(first)
     return usable_cores()
+
+
+def assumed_features() -> str | None:
+    """The feature set that the environment wants this machine to count as having, if any."""
+    return os.environ.get(FEATURES_VARIABLE) or None
 
 
 def usable_cores(root: str = "/") -> int:
@@ -111,16 +120,21 @@ def processor_facts() -> str | None:
     lines = [line for line in first.splitlines() if line.partition("\t")[0].strip(" :") in _FACTS]
     if " amx_tile" in first:
         lines.append(f"matrix registers: {permits_matrices()}")
+    if assumed := assumed_features():
+        lines.append(f"{FEATURES_VARIABLE}: {assumed}")
     return "\n".join([*lines, *map(str, cache_sizes())]) if lines else None
 
 
 def instruction_sets() -> frozenset[str]:
     """The instruction sets of this processor, as Linux names them; empty if the system hides them.
+
+    Only those of the feature set that it counts as having, if there is such.
     """
     words = [word for line in _first_processor().splitlines()
              if line.partition("\t")[0].strip(" :") in ("flags", "Features")
              for word in line.partition(":")[2].split()]
-    return frozenset(filter(_SETS.fullmatch, words))
+    found, assumed = frozenset(filter(_SETS.fullmatch, words)), assumed_features()
+    return found & NAMED_SETS[assumed] if assumed in NAMED_SETS else found
 
 
 def _first_processor() -> str:

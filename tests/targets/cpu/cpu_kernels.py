@@ -25,7 +25,7 @@ from dialects.symbolic.symbol import Symbol
 from targets.cpu.build.cache import ObjectCache
 from targets.cpu.build.jit import compile_texts, link
 from targets.cpu.emit import emit_kernel
-from targets.cpu.machine import Machine, machine_of
+from targets.cpu.machine import Machine, lacking, machine_of
 from tests.symbols import by_symbol
 
 RANDOM = np.random.default_rng(0)
@@ -33,15 +33,14 @@ RANDOM = np.random.default_rng(0)
 
 def available_features() -> list[Any]:
     """The feature sets as test parameters; those that this processor lacks are skipped."""
-    return [_parameter(name) for name in ("avx2", "avx512")]
+    return [_parameter(name) for name in ("baseline", "avx2", "avx512")]
 
 
 def _parameter(name: str) -> Any:
-    try:
-        machine_of(name)
-    except ValueError as error:
-        return pytest.param(name, marks=pytest.mark.skip(reason=str(error)))
-    return name
+    if not (missing := lacking(name)):
+        return name
+    reason = f"this processor lacks {', '.join(sorted(missing))}"
+    return pytest.param(name, marks=pytest.mark.skip(reason=reason))
 
 
 each_machine = pytest.mark.parametrize("features", available_features())

@@ -173,16 +173,6 @@ def test_unsigned_casts(features: str) -> None:
     check(text, x, unlike(20, dtype=np.int8), features=features)
 
 
-@each_machine
-def test_bf16_is_rounded_to_nearest_even(features: str) -> None:
-    bits = np.array([0x3F808000, 0x3F818000, 0x3F808001, 0x7F7FFFFF, 0x7F800000, 0xFF800000,
-                     0x7FC00001, 0xBF80FFFF, 0, 0x80000000, 0x477FE000, 0x3F807FFF, 0x3F828000],
-                    np.uint32)
-    x = bits.view(np.float32)
-    text = map_kernel("f32", "bf16", "[13]", 1, "%r = arith.truncf %a0 : f32 to bf16")
-    check(text, x, unlike(13, dtype=ml_dtypes.bfloat16), features=features)
-
-
 # ---------------------------------------------------------------------- maps
 @each_machine
 def test_broadcasts_of_every_kind(features: str) -> None:

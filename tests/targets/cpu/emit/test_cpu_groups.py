@@ -89,13 +89,11 @@ def test_floats(
     ("bf16", "", "dpbf16ps"),
 ])
 def test_instructions(element: str, unsigned: str, name: str) -> None:
-    host = machine_of()
+    machine = machine_of("amx")  # which has them all; nothing runs
     integer = element != "bf16"
-    if not {"avx512vnni" if integer else "avx512bf16"} <= host.features:
-        pytest.skip("this processor has no such instruction")
     text = product(element, "i32" if integer else "f32", 4 if element == "i8" else 2, (4, 64, 8),
                    unsigned)
-    assert name in emit_kernel(parse(text), host)
+    assert name in emit_kernel(parse(text), machine)
     assert name not in emit_kernel(parse(text), machine_of("avx512"))
 
 

@@ -299,7 +299,7 @@ def test_emitted_text_is_deterministic_and_readable(features: str) -> None:
 
 
 def test_unknown_features_are_an_error() -> None:
-    with pytest.raises(ValueError, match="no feature set 'sse'; there are: avx2, avx512"):
+    with pytest.raises(ValueError, match="no feature set 'sse'; there are: baseline, avx2, avx512"):
         machine_of("sse")
 
 

@@ -15,6 +15,8 @@ from targets.cpu.scheduling.rules import schedule_kernel
 
 SMALL = (32 << 10, 64 << 10, 1 << 20)
 """Caches of which the second holds panels of 32 KiB."""
+PANEL = {"baseline": 8, "avx2": 16, "avx512": 32}
+"""The columns of a panel: two vectors."""
 
 
 def text(rows: int | str, depth: int, columns: int) -> str:
@@ -36,24 +38,31 @@ DEPTHWISE = (
     "loop.yield %y } }")
 
 
-def schedule(module: str) -> Schedule:
-    """The schedule of the only kernel, for a machine of small caches."""
+def schedule(module: str, features: str = "avx512") -> Schedule:
+    """The schedule of the only kernel, for a machine of these features and of small caches."""
     context = find_target("cpu").bind(TargetOptions()).context()
     [kernel] = [op for op in Parser(context, module).parse_module().body.block.ops
                 if isinstance(op, KernelOp)]
-    return schedule_kernel(kernel, replace(machine_of(), caches=SMALL))
+    return schedule_kernel(kernel, replace(machine_of(features), caches=SMALL))
 
 
-@pytest.mark.parametrize(("rows", "depth", "columns", "order"), [
-    (3584, 64, 96, ["i0", "i1"]),  # panels of 24 KiB stay, rows are read once
-    (3584, 512, 96, ["i0", "i1"]),  # panels of 192 KiB 14 times, or rows of 7 MiB 3 times
-    (3584, 512, 32, ["i1", "i0"]),  # one panel
-    (56, 64, 96, ["i1"]),  # one part
-    ("n", 64, 96, ["i1"]),
+@pytest.mark.parametrize("features", PANEL)
+@pytest.mark.parametrize(("rows", "depth", "panels", "order"), [
+    (3584, 64, 3, ["i0", "i1"]),  # panels of 24 KiB stay, rows are read once
+    (3584, 512, 3, ["i0", "i1"]),  # panels of 192 KiB 14 times, or rows 3 times
+    (3584, 512, 1, ["i1", "i0"]),  # one panel, of 64 KiB
+    (56, 64, 3, ["i1"]),  # one part
+    ("n", 64, 3, ["i1"]),
 ])
-def test_order(rows: int | str, depth: int, columns: int, order: list[str]) -> None:
-    """What is read again and again is what stays in the cache, or is the smaller."""
-    levels = schedule(text(rows, depth, columns)).levels
+def test_order(
+    rows: int | str, depth: int, panels: int, order: list[str], features: str
+) -> None:
+    """What is read again and again is what stays in the cache, or is the smaller. Panels of fewer
+    columns are as much deeper.
+    """
+    columns = PANEL[features]
+    module = text(rows, depth * PANEL["avx512"] // columns, panels * columns)
+    levels = schedule(module, features).levels
     assert [x.axis.name for x in levels if x.kind == "grid"] == order
 
 
