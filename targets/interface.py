@@ -32,6 +32,8 @@ class Executable(ABC):
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Outputs in model order. Inputs are C-contiguous arrays of the model's dtypes.
 
+        Outputs are new memory, which they share neither with inputs nor with each other.
+
         Raises ValueError, naming the input, for a wrong count, rank or dtype, or for sizes that
         contradict each other.
         """

@@ -71,7 +71,7 @@ def _from_torch(tensor: Any) -> Array:
     import ml_dtypes
     import torch
 
-    plain = tensor.detach().contiguous().cpu()
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous().cpu()
     foreign = getattr(ml_dtypes, str(plain.dtype).removeprefix("torch."), None)
     if foreign is None:
         return plain.numpy()
@@ -80,21 +80,22 @@ def _from_torch(tensor: Any) -> Array:
 
 
 def _torch_like(tensor: Any) -> Back:
-    torch: Any = importlib.import_module("torch")
     device = tensor.device
+    return lambda array: to_torch(array, device)
 
-    def back(array: Any) -> Any:
-        if _is_torch(array):
-            return array
-        array = np.require(array, requirements=["C", "W"])
-        if not is_foreign(array.dtype):
-            return torch.from_numpy(array).to(device)
-        from dialects.semantics.numerics import widen
-        from dialects.strata.types import element_of, is_float
 
-        if not is_float(element_of(array.dtype)):  # torch computes nothing with integers of 4 bits
-            return torch.from_numpy(widen(array)).to(device)
-        bits = torch.from_numpy(array.view({1: np.uint8, 2: np.int16}[array.itemsize]))
-        return bits.view(getattr(torch, array.dtype.name)).to(device)
+def to_torch(array: Any, device: Any) -> Any:
+    """A torch tensor on a device; on the CPU it shares the memory of a writable array."""
+    torch: Any = importlib.import_module("torch")
+    if _is_torch(array):
+        return array
+    array = np.require(array, requirements=["C", "W"])
+    if not is_foreign(array.dtype):
+        return torch.from_numpy(array).to(device)
+    from dialects.semantics.numerics import widen
+    from dialects.strata.types import element_of, is_float
 
-    return back
+    if not is_float(element_of(array.dtype)):  # torch computes nothing with integers of 4 bits
+        return torch.from_numpy(widen(array)).to(device)
+    bits = torch.from_numpy(array.view({1: np.uint8, 2: np.int16}[array.itemsize]))
+    return bits.view(getattr(torch, array.dtype.name)).to(device)

@@ -20,6 +20,7 @@ from compiler.faults import CompilerFault
 from compiler.frontend import MemoryModel
 from compiler.frontend.torch.captured_graph import CapturedGraph
 from compiler.frontend.torch.library import torch_module
+from compiler.torch.results import Bindings, Results
 from compiler.torch.views import output_nodes, split_views
 
 log = logging.getLogger("strata")
@@ -130,18 +131,17 @@ def _meta(node: Any) -> Any:
 
 @dataclass
 class Part:
-    """A compiled graph, called as the graph is."""
+    """A compiled graph, called as the graph is.
+
+    `given`: the numbers of the arguments of the compiled code; the others are weights and sizes.
+    `on_gpu`: whether all of these are on the GPU.
+    """
 
     executable: Executable
     given: list[int]
-    """The numbers of the arguments of the compiled code; the others are weights and sizes."""
-    outputs: list[Any]
-    tensors: list[int]
+    results: Results
     single: bool
-    symbols: list[tuple[int, Any]]
-    """Arguments that are sizes, and their symbols."""
     on_gpu: bool
-    """Whether all arguments of the compiled code are on the GPU."""
 
     @staticmethod
     def of(
@@ -150,20 +150,22 @@ class Part:
         nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
         given = [k for k, n in enumerate(nodes)
                  if n.name not in weights and hasattr(_meta(n), "dtype")]
-        symbols = [(k, _meta(n).node.expr) for k, n in enumerate(nodes)
+        numbers = [(k, _meta(n).node.expr) for k, n in enumerate(nodes)
                    if type(_meta(n)).__name__ == "SymInt"]
+        bindings = Bindings(numbers, given, executable.signature.input_types)
+        bindings.check([_meta(nodes[k]) for k in given])
         on_gpu = bool(given) and all(_meta(nodes[k]).is_cuda for k in given)
-        return Part(executable, given, [_meta(v) for v in output_nodes(graph)], tensors,
-                    returns_one(graph), symbols, on_gpu)
+        results = Results([_meta(v) for v in output_nodes(graph)], tensors, bindings)
+        return Part(executable, given, results, returns_one(graph), on_gpu)
 
     def write_to(self, arguments: Sequence[int]) -> None:
         """Let the last results be computed in place in arguments, as far as the target supports
         it.
         """
         places = {k: n for n, k in enumerate(self.given)}
-        first = len(self.outputs) - len(arguments)
+        first = len(self.results.outputs) - len(arguments)
         self.executable.loaded.donate({
-            n: places[arguments[k - first]] for n, k in enumerate(self.tensors)
+            n: places[arguments[k - first]] for n, k in enumerate(self.results.tensors)
             if k >= first and arguments[k - first] in places})
 
     @cached_property
@@ -181,24 +183,14 @@ class Part:
     @cached_property
     def is_plain(self) -> bool:
         """Whether the results of the compiled code are returned unchanged."""
-        return self.on_gpu and len(self.tensors) == len(self.outputs) and all(
-            is_static(v.shape) and v.is_contiguous() for v in self.outputs)
+        return self.on_gpu and self.results.are_plain
 
     def __call__(self, *arguments: Any) -> Any:
         made = self.run([arguments[k] for k in self.given])
         if self.is_plain:
             return made[0] if self.single else made
-        results = [self._size(v, arguments) for v in self.outputs]
-        for k, value in zip(self.tensors, made, strict=True):
-            results[k] = _as_tensor(value, self.outputs[k])
+        results = self.results(made, arguments)
         return results[0] if self.single else tuple(results)
-
-    def _size(self, value: Any, arguments: Sequence[Any]) -> Any:
-        """An output that is not a tensor: a size or a constant."""
-        if type(value).__name__ != "SymInt":
-            return None if hasattr(value, "dtype") else value
-        known = {symbol: arguments[k] for k, symbol in self.symbols}
-        return int(value.node.expr.subs(known))
 
 
 @dataclass
@@ -212,19 +204,3 @@ class Viewed:
     def __call__(self, *arguments: Any) -> Any:
         results = self.outer(*arguments, *self.inner(*arguments))
         return results[0] if self.single else results
-
-
-def is_static(sizes: Sequence[Any]) -> bool:
-    """Whether sizes or strides that Dynamo reports are plain numbers."""
-    return all(isinstance(s, int) for s in sizes)
-
-
-def _as_tensor(value: Any, like: Any) -> Any:
-    """A result as a tensor, with the strides that the graph was captured with."""
-    torch = torch_module()
-    tensor = value if isinstance(value, torch.Tensor) else torch.from_numpy(value).to(like.device)
-    strides = like.stride()
-    if is_static(strides) and tensor.stride() != tuple(strides):
-        return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype,
-                                   device=tensor.device).copy_(tensor)
-    return tensor

@@ -114,7 +114,7 @@ class _Splitter:
     def __post_init__(self) -> None:
         self.placeholders = [n for n in self.graph.graph.nodes if n.op == "placeholder"]
         self.outputs = output_nodes(self.graph)
-        self.bases = [base_of(n) if _is_node(n) else None for n in self.outputs]
+        self.bases: list[Any] = [base_of(n) if _is_node(n) else None for n in self.outputs]
 
     def role(self, number: int, node: Any) -> tuple[bool, Any]:
         """Whether a result is a view, and its node."""
@@ -146,7 +146,7 @@ class _Splitter:
         if not _is_node(node) or node in self.seen or node in self.sources:
             return
         self.seen.add(node)
-        if is_view and _source(node) is not None or _is_list(node) or self._is_size(node):
+        if (is_view and _source(node)) or _is_list(node) or self._is_size(node):
             for operand in node.all_input_nodes:
                 self.need(operand)
         elif node.op != "placeholder":

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.loop import KernelOp
@@ -32,7 +33,7 @@ class ReferenceExecutable(Executable):
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         try:
-            return interpret(self.module, self.weights, inputs)
+            return [np.array(v, order="C") for v in interpret(self.module, self.weights, inputs)]
         except EvaluationError as error:
             raise ValueError(str(error)) from error
 
@@ -68,8 +69,6 @@ class ReferenceTarget(Target):
     scheduling, emission, running = ReferenceScheduling, ReferenceEmission, ReferenceRunning
 
     def report(self) -> list[str]:
-        import numpy as np
-
         return [f"ready: NumPy {np.__version__}"]
 
 

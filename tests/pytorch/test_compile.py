@@ -20,6 +20,7 @@ from compiler.torch import backend as torch_backend
 from compiler.torch import parts
 from compiler.torch.backend import Program, Weights, strata
 from compiler.torch.parts import Part
+from compiler.torch.results import Bindings, Results
 from dialects.block import StoreOp
 from targets.cuda.runtime.donation import donated, with_donations
 from targets.cuda.runtime.plan import Copy, Launch, plan_host
@@ -234,7 +235,8 @@ def test_a_part_asks_to_write_its_last_results_into_arguments() -> None:
     asked: list[dict[int, int]] = []
     executable = SimpleNamespace(loaded=SimpleNamespace(donate=asked.append))
     tensor = torch.zeros(2)
-    part = Part(executable, [0, 2, 3], [tensor, 7, tensor, tensor], [0, 2, 3], False, [], False)
+    results = Results([tensor, 7, tensor, tensor], [0, 2, 3], Bindings([], [0, 2, 3], []))
+    part = Part(executable, [0, 2, 3], results, False, False)
     part.write_to([1, 3])  # argument 1 is a weight
     part.write_to([])
     assert asked == [{2: 2}, {}]

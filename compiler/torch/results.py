@@ -1,0 +1,168 @@
+"""What a graph returns, made of the arrays that its compiled code returns.
+
+Tensors get the strides that they have in the graph, also where these depend on sizes that only a
+call knows. Sizes among the results are computed from the arguments.
+
+The module can be imported without torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from compiler.diagnostics import Problem, StrataError
+from compiler.frontend.faults import Fault
+from compiler.frontend.torch.library import torch_module
+from compiler.frontend.torch.sizes import Sizes
+from compiler.io.arrays import to_torch
+from dialects.strata.binding import EvaluationError, Shape, bind_sizes
+from dialects.symbolic.expr import Expr, Size
+from dialects.symbolic.symbol import Symbol
+
+if TYPE_CHECKING:
+    from dialects.strata.types import Array
+
+Known = Mapping[Symbol, int]
+
+
+@dataclass
+class Bindings:
+    """Finds the values of a graph's symbols.
+
+    `numbers`: the arguments that are integers, with their symbols. `tensors`: the arguments that
+    are tensors, and `types` their types.
+    """
+
+    numbers: Sequence[tuple[int, Any]]
+    tensors: Sequence[int]
+    types: Sequence[Shape]
+
+    def __call__(self, arguments: Sequence[Any], needed: frozenset[Symbol]) -> Known:
+        """The values of at least the needed symbols."""
+        known = {symbol: int(arguments[k]) for k, symbol in self._symbols}
+        if needed <= known.keys():
+            return known
+        return bind_sizes(self.types, [arguments[k] for k in self.tensors], known=known)
+
+    def check(self, examples: Sequence[Any]) -> None:
+        """Raise StrataError if shapes like those of the examples do not determine all symbols."""
+        try:
+            bind_sizes(self.types, [_example(v) for v in examples])
+        except EvaluationError as error:
+            raise StrataError("sizes are not known where they are needed", [
+                Problem(str(error))]) from error
+
+    @cached_property
+    def _symbols(self) -> list[tuple[int, Symbol]]:
+        found = [(k, Sizes().expression(expr).as_symbol) for k, expr in self.numbers
+                 if expr.is_Symbol and not str(expr).startswith(("u", "zuf"))]
+        return [(k, symbol) for k, symbol in found if symbol is not None]
+
+
+def _example(value: Any) -> Array:
+    """An array with the sizes that a fake tensor had when it was traced."""
+    shape = [s if isinstance(s, int) else s.node.hint for s in value.shape]
+    return np.broadcast_to(np.int8(0), shape)
+
+
+@dataclass
+class Results:
+    """Makes the results of a graph. `outputs`: its results when it was traced: fake tensors, sizes
+    or constants. `tensors`: the numbers of those that the compiled code computes.
+    """
+
+    outputs: Sequence[Any]
+    tensors: Sequence[int]
+    bindings: Bindings
+
+    def __post_init__(self) -> None:
+        """Raises StrataError for strides that cannot be computed."""
+        try:
+            self.strides = [_strides(self.outputs[k]) for k in self.tensors]
+        except Fault as fault:
+            raise StrataError("a result has strides that cannot be computed", [
+                Problem(fault.what, hint=fault.hint)]) from fault
+        computed = set(self.tensors)
+        self.others = {k: _other(v) for k, v in enumerate(self.outputs) if k not in computed}
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether they are what the compiled code returns, unchanged."""
+        return not self.others and all(s is None for s in self.strides) and all(
+            isinstance(s, int) for v in self.outputs for s in v.shape)
+
+    def __call__(self, made: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+        known: Known = self.bindings(arguments, self.needed) if self.needed else {}
+        results = [None] * len(self.outputs)
+        for k, other in self.others.items():
+            results[k] = other(known)
+        for k, value, strides in zip(self.tensors, made, self.strides, strict=True):
+            results[k] = _as_tensor(value, self.outputs[k], strides, known)
+        return results
+
+    @cached_property
+    def needed(self) -> frozenset[Symbol]:
+        """The symbols on which strides and sizes among the results depend."""
+        sizes = [_symbol(s) for v in self.outputs if type(v).__name__ == "SymInt"
+                 for s in v.node.expr.free_symbols]
+        strides = [s for found in self.strides for s in found or () if isinstance(s, Expr)]
+        return frozenset(sizes).union(*[s.symbols for s in strides])
+
+
+def _strides(tensor: Any) -> list[Size] | None:
+    """The strides of a result; None for those of new memory. Raises Fault."""
+    sizes = Sizes()
+    found, size = sizes.shape(tensor.stride()), Expr.of(1)
+    plain: list[Expr] = []
+    for s in reversed(sizes.shape(tensor.shape)):
+        plain.append(size)
+        size = size * (1 if s.constant == 0 else s)
+    if found == plain[::-1]:
+        return None
+    return [s if s.constant is None else s.constant for s in found]
+
+
+def _other(value: Any) -> Callable[[Known], Any]:
+    """A result that is not a tensor: a size, a constant, or nothing."""
+    if type(value).__name__ != "SymInt":
+        return lambda known: None if hasattr(value, "dtype") else value
+    size = value.node.expr
+    try:
+        return Sizes()(value).evaluate
+    except Fault:
+        return lambda known: int(size.subs({s: known[_symbol(s)] for s in size.free_symbols}))
+
+
+def _symbol(symbol: Any) -> Symbol:
+    found = Sizes().symbol(str(symbol)).as_symbol
+    assert found is not None
+    return found
+
+
+def _as_tensor(value: Any, like: Any, strides: Sequence[Size] | None, known: Known) -> Any:
+    """An array of compiled code as a tensor with these strides."""
+    torch = torch_module()
+    tensor = value if isinstance(value, torch.Tensor) else to_torch(value, like.device)
+    if strides is not None:
+        return _laid_out(tensor, tuple([
+            s if isinstance(s, int) else s.evaluate(known) for s in strides]))
+    if tensor.numel():
+        return tensor
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+
+
+def _laid_out(tensor: Any, strides: tuple[int, ...]) -> Any:
+    """A tensor, or a copy of it, with these strides."""
+    if tensor.stride() == strides:
+        return tensor
+    pairs = zip(tensor.shape, tensor.stride(), strides, strict=True)
+    if not tensor.numel() or all(size == 1 or mine == wanted for size, mine, wanted in pairs):
+        return tensor.as_strided_(tensor.shape, strides)
+    made = torch_module().empty_strided(tensor.shape, strides, dtype=tensor.dtype,
+                                        device=tensor.device)
+    return made.copy_(tensor)
