@@ -126,7 +126,7 @@ sample("squeeze.default", (floats(2, 1, 3, 1),))
 sample("squeeze.dim", (floats(2, 1, 3, 1), 1), (X, 0))
 sample(["squeeze.dims", "squeeze_copy.dims"], (floats(2, 1, 3, 1), [1, 3]))
 sample("flatten.using_ints", (X, 1), (X,))
-sample("unflatten.int", (X, 2, [2, 2]))
+sample("unflatten.int", (X, 2, [2, 2]), (X, 1, [-1, 3]))
 sample([f"{name}.default" for name in (
     "clone", "alias", "detach", "contiguous", "lift_fresh_copy", "lift_fresh", "alias_copy",
     "detach_copy")], (X,))
@@ -141,10 +141,10 @@ sample(["t.default", "t_copy.default", "numpy_T.default"], (floats(3, 4),))
 sample("flip.default", (X, [0, 2]), (X, [-1]))
 sample("roll.default", (X, [1, -1], [0, 2]), (X, [5]))
 sample(["expand.default", "expand_copy.default", "broadcast_to.default"],
-       (ROW, [2, 3, 4]), (floats(2, 1, 4), [2, 3, 4]))
+       (ROW, [2, 3, 4]), (floats(2, 1, 4), [2, 3, 4]), (floats(2, 1, 4), [5, 2, 3, -1]))
 sample("expand_as.default", (ROW, X))
 sample("repeat.default", (X, [1, 2, 3]), (ROW, [2, 2]))
-sample("repeat_interleave.self_int", (X, 2), (X, 3, 1))
+sample("repeat_interleave.self_int", (X, 2), (X, 3, 1), (X, 3, 1, {"output_size": 9}))
 sample("diff.default", (X,), (N, 2, 1), (B, 1, 0), (X, 1, 1, X[:, :1], N[:, :2].float()), (X, 5))
 sample("cat.default", ([X, Y], 1), ([X, N], -1), ([torch.zeros(0), X], 0))
 sample("stack.default", ([X, Y], 0), ([X, Y], -1))
@@ -152,12 +152,13 @@ sample(["slice.Tensor", "slice_copy.Tensor"], (X, 2, 1, 3), (X, -1, -3, 100, 2),
 sample(["select.int", "select_copy.int"], (X, 1, 2), (X, -1, -1))
 sample(["split.Tensor", "split_copy.Tensor"], (floats(7, 2), 3), (X, 2, -1))
 sample(["split_with_sizes.default", "split_with_sizes_copy.default", "split.sizes"],
-       (floats(7, 2), [3, 4]))
+       (floats(7, 2), [3, 4]), (floats(2, 7), [3, 4], 1))
 sample("chunk.default", (floats(7, 2), 3))
 sample(["unbind.int", "unbind_copy.int"], (X,), (X, 1))
 sample(["unfold.default", "unfold_copy.default"], (floats(2, 9), 1, 3, 2), (X, 2, 2, 1))
-sample("slice_scatter.default", (X, floats(2, 3, 2), 2, 1, 3))
-sample("select_scatter.default", (X, floats(2, 4), 1, -1))
+sample("slice_scatter.default", (X, floats(2, 3, 2), 2, 1, 3), (X, floats(2, 3, 2), 2, 0, 2),
+       (X, floats(2, 3, 2), 2, 0, 4, 2))
+sample("select_scatter.default", (X, floats(2, 4), 1, -1), (X, floats(3, 4), 0, 1))
 sample("constant_pad_nd.default", (X, [1, 2], 3.0), (X, [0, 1, -1, 2]))
 sample("pad.default", (X, [1, 2], "reflect"), (X, [1, 1], "replicate"), (X, [2, 1], "circular"),
        (X, [1, 0, 0, 1], "constant", 2.0))
@@ -239,6 +240,7 @@ sample(["index_put.default", "_unsafe_index_put.default"],
        (X, [torch.tensor([[1]])], floats(1, 1, 3, 1)), (X, [torch.tensor([1])], floats(4), True))
 sample(["index_copy.default", "index_add.default"], (X, 1, torch.tensor([2, 0]), floats(2, 2, 4)))
 sample(["index_copy.default", "index_add.default"], (X, 1, torch.tensor([2]), floats(2, 1, 4)))
+sample("index_add.default", (X, 0, torch.tensor([1, 0, 1]), floats(3, 3, 4)))
 sample("index_copy.default", (X, -1, torch.tensor(3), floats(2, 3, 1)))
 
 # ---------------------------------------------------------------------- products
@@ -276,7 +278,7 @@ sample("convolution.default",
 for k, x in ((1, floats(2, 4, 9)), (2, IMAGE), (3, floats(1, 2, 5, 6, 7))):
     kernel = floats(4, x.shape[1] // 2, *[3] * k)
     sample(f"conv{k}d.default", (x, kernel, floats(4), [2], [1], [1], 2), (x[0], kernel, None, [
-        1], [2], [2], 2))
+        1], [2], [2], 2), (x, floats(3, x.shape[1], *[3] * k), None))
     sample(f"avg_pool{k}d.default", (x, [3]), (x, [3], [2], [1]), (x, [2], [2], [0], True),
            (x, [3], [2], [1], False, False), (x[0], [2]))
     if k < 3:  # with ceil_mode, windows larger than x
@@ -293,7 +295,7 @@ sample("max_pool3d_with_indices.default", (floats(1, 2, 5, 6, 7), [2, 2, 2]))
 # ---------------------------------------------------------------------- normalizations
 C = floats(4), floats(4) + 1
 sample("layer_norm.default", (X, [4], *C), (X, [3, 4]), (X.half(), [4], C[0].half(), C[1].half()))
-sample("native_layer_norm.default", (X, [4], *C, 1e-5))
+sample("native_layer_norm.default", (X, [4], *C, 1e-5), (X, [3, 4], None, None, 1e-5))
 sample("group_norm.default", (IMAGE, 2, *C), (IMAGE, 4))
 sample("native_group_norm.default", (IMAGE, *C, 2, 4, 72, 2, 1e-5))
 sample("rms_norm.default", (X, [4], C[0], 1e-6), (X, [3, 4]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from compiler.frontend import formulas as f
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
-from compiler.frontend.torch.ops.elementwise import arithmetic, clamp, operand
+from compiler.frontend.torch.ops.elementwise import HALVES, arithmetic, clamp, operand
 from compiler.frontend.values import Value
 from dialects.graph.activation import (
     EluOp,
@@ -17,8 +17,9 @@ from dialects.graph.activation import (
     SiluOp,
 )
 from dialects.graph.base import GraphOp
-from dialects.graph.elementwise import MulOp
+from dialects.graph.elementwise import DivOp, MulOp
 from dialects.graph.normalization import LogSoftmaxOp, SoftmaxOp
+from dialects.strata import types as t
 
 _PLAIN: dict[str, type[GraphOp]] = {
     "relu": ReluOp, "silu": SiluOp, "hardswish": HardSwishOp,
@@ -51,9 +52,9 @@ def elu(n: Node, x: Value, alpha: float, scale: float, input_scale: float) -> Va
     if input_scale == 1:
         curve = n(EluOp, x, alpha=float(alpha))
         return curve if scale == 1 else arithmetic(n, MulOp, curve, float(scale))
-    low = n(EluOp, arithmetic(n, MulOp, x, float(input_scale)), alpha=float(alpha))
-    positive = x > 0
-    return arithmetic(n, MulOp, f.where(positive, x, low), float(scale))
+    wide = x.cast(t.f32) if x.element in HALVES else x
+    low = float(alpha) * f.expm1(wide * float(input_scale))
+    return f.where(wide <= 0, low, wide) * float(scale)
 
 
 @aten_op("aten.hardsigmoid.default")
@@ -68,7 +69,7 @@ def softplus(n: Node, x: Value, beta: float, threshold: float) -> Value:
         curve, inner = f.softplus(x), x
     else:
         inner = arithmetic(n, MulOp, x, float(beta))
-        curve = arithmetic(n, MulOp, f.softplus(inner), 1 / beta)
+        curve = arithmetic(n, DivOp, f.softplus(inner), float(beta))
     above = inner > float(threshold)
     return f.where(above, x, curve)
 
@@ -81,8 +82,9 @@ def mish(n: Node, x: Value) -> Value:
 
 @aten_op("aten.threshold.default")
 def threshold(n: Node, x: Value, limit: Operand, value: Operand) -> Value:
-    above = x > operand(n, limit, x.element)
-    return f.where(above, x, operand(n, value, x.element))
+    """The value where x is at most the limit. NaN is above each limit, as x or as the limit."""
+    below = x <= operand(n, limit, x.element)
+    return f.where(below, operand(n, value, x.element), x)
 
 
 @aten_op("aten.prelu.default", "aten._prelu_kernel.default")

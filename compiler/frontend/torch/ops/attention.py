@@ -38,7 +38,7 @@ def attention(
     scores = scores * float(factor)
     keep = _causal(n, query.shape[-2], key.shape[-2]) if causal else None
     if mask is not None and mask.element == t.i1:
-        keep = mask
+        keep = mask if keep is None else mask & keep
     elif mask is not None:
         scores = scores + mask.cast(element)
     weights = _softmax(scores, keep).cast(value.element)

@@ -144,6 +144,8 @@ def _adaptive(
     """
     axes = list(range(x.rank - len(sizes), x.rank))
     wanted = n.integers(sizes, "result sizes")
+    if 0 in wanted:
+        return n.scalar(0.0, x.element).broadcast(n.shape)
     whole = [a for a, s in zip(axes, wanted, strict=True) if s == 1]
     if whole:
         x = n(op, x, axes=whole, keepdims=True)

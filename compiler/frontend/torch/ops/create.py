@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from compiler.frontend import formulas as f
@@ -63,11 +61,16 @@ def arange_start(n: Node, start: Operand, end: Operand) -> Value:
 
 @aten_op("aten.arange.start_step")
 def arange_step(n: Node, start: Operand, end: Operand, step: Operand = 1) -> Value:
+    """start, start + step ... below the end.
+
+    If the result has integers, start and step are truncated, but not always for its length.
+    """
     limits = (start, end, step)
     if any(isinstance(v, float) for v in limits):
-        first, last, stride = (_number(v) for v in limits)
-        count = max(math.ceil((last - first) / stride), 0)
-        return n.constant((first + np.arange(count) * stride).astype(n.result.dtype))
+        first, stride = (_number(v) if is_float(n.element) else int(_number(v))
+                         for v in (start, step))
+        places = np.arange(fixed(n.shape[0], "lengths"))
+        return n.constant((first + places * stride).astype(n.result.dtype))
     first, last, stride = (_size(v) for v in limits)
     by = fixed(stride, "steps")
     count = (last - first).ceildiv(by) if by > 0 else (first - last).ceildiv(-by)
@@ -91,8 +94,19 @@ def _size(limit: Operand) -> Expr:
 
 @aten_op("aten.linspace.default")
 def linspace(n: Node, start: Operand, end: Operand, steps: Size) -> Value:
-    numbers = np.linspace(_number(start), _number(end), fixed(steps, "steps"))
-    return n.constant(numbers.astype(n.result.dtype))
+    """Numbers at equal distances, counted from the nearer end, which they reach exactly.
+
+    The ends are truncated if the result has integers.
+    """
+    first, last = map(_number, (start, end))
+    if not is_float(n.element):
+        first, last = float(int(first)), float(int(last))
+    count = fixed(steps, "steps")
+    step = (last - first) / max(count - 1, 1)
+    k = np.arange(count)
+    with np.errstate(all="ignore"):
+        numbers = np.where(k < (count + 1) // 2, first + step * k, last - step * (count - 1 - k))
+        return n.constant(numbers.astype(n.result.dtype))
 
 
 @aten_op("aten.eye.default", "aten.eye.m")

@@ -28,15 +28,29 @@ def reduced(
     return n(op, x, axes=found, keepdims=keep) if found else x
 
 
+_OF_BITS: dict[type[GraphOp], type[GraphOp]] = {ReduceSumOp: ReduceMaxOp, ReduceProdOp: ReduceMinOp}
+"""Sums and products of truth values, which are computed as bits."""
+
+
+def _accumulated(
+    n: Node, op: type[GraphOp], x: Value, axes: Sequence[int] | int | None, keep: bool
+) -> Value:
+    """A sum or product in the result's element type."""
+    if n.element != t.i1:
+        return reduced(n, op, x.cast(n.element), axes, keep)
+    bits = x.cast(t.i1).cast(t.i32)
+    return reduced(n, _OF_BITS[op], bits, axes, keep).cast(t.i1)
+
+
 # ---------------------------------------------------------------------- sums
 @aten_op("aten.sum.default")
 def sum_all(n: Node, x: Value) -> Value:
-    return reduced(n, ReduceSumOp, x.cast(n.element), None, False)
+    return _accumulated(n, ReduceSumOp, x, None, False)
 
 
 @aten_op("aten.sum.dim_IntList")
 def sum_(n: Node, x: Value, axes: Sequence[int] | None, keep: bool) -> Value:
-    return reduced(n, ReduceSumOp, x.cast(n.element), axes, keep)
+    return _accumulated(n, ReduceSumOp, x, axes, keep)
 
 
 @aten_op("aten.histc.default")
@@ -66,12 +80,12 @@ def mean(n: Node, x: Value, axes: Sequence[int] | None, keep: bool) -> Value:
 
 @aten_op("aten.prod.default")
 def prod_all(n: Node, x: Value) -> Value:
-    return reduced(n, ReduceProdOp, x.cast(n.element), None, False)
+    return _accumulated(n, ReduceProdOp, x, None, False)
 
 
 @aten_op("aten.prod.dim_int")
 def prod(n: Node, x: Value, axis: int, keep: bool) -> Value:
-    return reduced(n, ReduceProdOp, x.cast(n.element), axis, keep)
+    return _accumulated(n, ReduceProdOp, x, axis, keep)
 
 
 @aten_op("aten.any.default", "aten.all.default")
@@ -118,16 +132,19 @@ def _variance(
 
 
 def _degrees(n: Node, count: Expr, correction: float | None) -> Value:
-    """max(count - correction, 0), computed in f64."""
+    """count - correction, computed in f64; 0 if that is not positive."""
     left = n.scalar(count, t.f64) - float(1 if correction is None else correction)
-    return f.maximum(left, 0.0)
+    return f.where(left > 0, left, 0.0)
 
 
 @aten_op("aten.linalg_vector_norm.default")
 def vector_norm(
     n: Node, x: Value, order: float, axes: Sequence[int] | None, keep: bool
 ) -> Value:
-    """(sum of |x|^order)^(1/order); the largest or smallest |x| for an infinite order."""
+    """(sum of |x|^order)^(1/order); the largest or smallest |x| for an infinite order.
+
+    For the order 0 it is the number of elements that are not 0.
+    """
     x = x.cast(t.f32 if n.element in HALVES else n.element)
     if order == 2:
         return f.sqrt(reduced(n, ReduceSumOp, x * x, axes, keep))
@@ -136,8 +153,8 @@ def vector_norm(
         return reduced(n, ReduceMaxOp if order > 0 else ReduceMinOp, size, axes, keep)
     if order == 1:
         return reduced(n, ReduceSumOp, size, axes, keep)
-    if order <= 0:
-        raise Fault(f"the norm of order {order} is not supported")
+    if order == 0:
+        return reduced(n, ReduceSumOp, (~f.equal(x, 0)).cast(x.element), axes, keep)
     total = reduced(n, ReduceSumOp, size ** order, axes, keep)
     return total ** (1 / order)
 

@@ -24,7 +24,7 @@ def nearest_exact(n: Node, x: Value, sizes: object, scales: Sequence[float] | No
 
 @aten_op(*(f"aten.upsample_nearest{k}d.default" for k in (1, 2, 3)))
 def nearest_of_sizes(n: Node, x: Value, sizes: Sequence[Size], *scales: float | None) -> Value:
-    return _resized(n, x, "nearest", "asymmetric", _given(scales))
+    return _resized(n, x, "nearest", "asymmetric", scales)
 
 
 @aten_op("aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec",
@@ -41,19 +41,28 @@ def interpolated(
 def interpolated_of_sizes(
     n: Node, x: Value, sizes: Sequence[Size], align_corners: bool, *scales: float | None
 ) -> Value:
-    return interpolated(n, x, sizes, align_corners, _given(scales))
-
-
-def _given(scales: Sequence[float | None]) -> list[float] | None:
-    found = [s for s in scales if s is not None]
-    return found if len(found) == len(scales) else None
+    return interpolated(n, x, sizes, align_corners, scales)
 
 
 def _resized(
-    n: Node, x: Value, mode: str, coordinates: str, scales: Sequence[float] | None,
+    n: Node, x: Value, mode: str, coordinates: str, scales: Sequence[float | None] | None,
     rounding: str = "floor",
 ) -> Value:
-    """Resample x [n, c, s...] to the result's sizes, by the given scales if there are any."""
-    factors = (1.0, 1.0, *map(float, scales)) if scales else ()
-    return n(ResizeOp, x, shape=list(n.shape), scales=LiteralAttr(factors), mode=mode,
-             coordinates=coordinates, nearest=rounding)
+    """Resample x [n, c, s...] to the result's sizes, by the given scales if there are any.
+
+    A dim whose scale is missing or not positive is resampled by the quotient of its sizes. Such
+    dims come first, since an operation has either all scales or none.
+    """
+    known = [s if s and s > 0 else None for s in scales or [None] * (x.rank - 2)]
+
+    def resample(x: Value, shape: Sequence[Size], factors: Sequence[float]) -> Value:
+        return n(ResizeOp, x, shape=list(shape), scales=LiteralAttr(tuple(factors)), mode=mode,
+                 coordinates=coordinates, nearest=rounding)
+
+    if None in known:
+        spatial = [old if scale else new
+                   for old, new, scale in zip(x.shape[2:], n.shape[2:], known, strict=True)]
+        x = resample(x, [*x.shape[:2], *spatial], ())
+    if any(known):
+        x = resample(x, n.shape, [1.0, 1.0, *(float(s or 1.0) for s in known)])
+    return x

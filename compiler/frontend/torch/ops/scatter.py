@@ -85,10 +85,10 @@ def index_put(
     if axes != list(range(axes[0], axes[0] + len(axes))):
         raise Fault("its index tensors must be for consecutive dims")
     require_places(n, x, indices)
-    return _put(n, x, indices, values, accumulate)
+    return put(n, x, indices, values, accumulate)
 
 
-def _put(
+def put(
     n: Node, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool
 ) -> Value:
     """The same as `index_put`, for indices of consecutive dims that have been checked."""
@@ -136,7 +136,7 @@ def index_copy(n: Node, x: Value, axis: int, indices: Value, source: Value) -> V
         n.require(-x.shape[axis], indices, x.shape[axis])
     if x.rank and indices.type.count.constant == 1:
         return _replaced(n, x, axis, indices, source)
-    return _put(n, x, [*_no_picks(axis), indices], source, False)
+    return put(n, x, [*_no_picks(axis), indices], source, False)
 
 
 @aten_op("aten.index_add.default")
@@ -148,7 +148,7 @@ def index_add(
     if x.rank:
         n.require(0, indices, x.shape[axis])
     added = operand(n, scaled(n, source, alpha), x.element)
-    return _put(n, x, [*_no_picks(axis), indices], added, True)
+    return put(n, x, [*_no_picks(axis), indices], added, True)
 
 
 def _no_picks(count: int) -> list[Value | None]:

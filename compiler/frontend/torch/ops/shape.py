@@ -13,6 +13,7 @@ from compiler.frontend.slices import slice_bounds
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import arithmetic, operand
+from compiler.frontend.torch.ops.scatter import put
 from compiler.frontend.values import Value
 from dialects.graph.elementwise import SubOp
 from dialects.graph.logic import XorOp
@@ -137,8 +138,13 @@ def repeat_interleave(n: Node, x: Value, repeats: Size, axis: int | None) -> Val
 def diff(
     n: Node, x: Value, times: int, axis: int, before: Value | None, after: Value | None
 ) -> Value:
-    """The differences of neighbours along an axis; for truth values, whether they differ."""
+    """The differences of neighbours along an axis; for truth values, whether they differ.
+
+    What is to be put before and after x does not matter if differences are taken zero times.
+    """
     axis = n.axis(axis, x.rank)
+    if not times:
+        return x
     parts = [v.cast(x.element) for v in (before, x, after) if v is not None]
     found = f.concat(parts, axis=axis) if len(parts) > 1 else x
     for _ in range(times):
@@ -245,11 +251,11 @@ def slice_scatter(
     n: Node, x: Value, source: Value, axis: int, start: Size | None, end: Size | None, step: Size
 ) -> Value:
     """x with a slice of it replaced."""
-    axis = n.axis(axis, x.rank)
-    if fixed(step, "step") != 1:
-        raise Fault(f"it replaces a slice of step {step}; only step 1 is supported")
-    first, count = _bounds(x.shape[axis], start, end, 1)
-    return _replaced(x, source, axis, first, count)
+    axis, stride = n.axis(axis, x.rank), fixed(step, "step")
+    first, count = _bounds(x.shape[axis], start, end, stride)
+    if stride == 1:
+        return _replaced(x, source, axis, first, count)
+    return put(n, x, [*[None] * axis, n.range(count, start=first, step=stride)], source, False)
 
 
 @aten_op("aten.select_scatter.default")
