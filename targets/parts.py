@@ -70,6 +70,10 @@ class Building(Part):
     def begin(self) -> None:
         """Start slow preparations while the passes still run; `Running.load` will follow."""
 
+    def expect(self, module: ModuleOp) -> None:
+        """Start preparations that depend on the model, at graph level; `Running.load` will follow.
+        """
+
     def build(
         self, module: ModuleOp, weights: WeightStore, sizes: Mapping[Symbol, int]
     ) -> Sequence[str]:

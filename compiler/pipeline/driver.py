@@ -135,19 +135,28 @@ class Compiler:
         """Read the model and run the pipeline up to level `to`; None: all of it."""
         self.check_passes(to)
         state = self.read()
-        self.planned = self.plan(state, to)
-        self.run(state, self.planned)
+        self.run_to(state, to)
         if to is not None and state.level != to:
             raise StrataError(f"--to {to}: the passes leave the module at {state.level} level",
                               [Problem(f"--passes has no step that leads to {to} level")])
         return state
 
+    def run_to(self, state: State, to: str | None) -> None:
+        """Run the pipeline from a module's place in it up to level `to`; None: all of it."""
+        self.planned = self.plan(state, to)
+        self.run(state, self.planned)
+
     def prepare(self) -> State:
         """The module for `load`: at the final level, or as read if the target does not lower."""
         if self.target.lowers:
-            return self.lower()
+            self.check_passes(None)
         state = self.read()
-        self.run(state, ())
+        with self.guard("load"):
+            self.parts.building.expect(state.module)
+        if self.target.lowers:
+            self.run_to(state, None)
+        else:
+            self.run(state, ())
         return state
 
     def is_code(self, level: str) -> bool:

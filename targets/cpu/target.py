@@ -25,7 +25,7 @@ from passes.contract import Caches, Facts, Panel
 from targets.base import Target
 from targets.cpu.build import worker
 from targets.cpu.build.cache import ObjectCache
-from targets.cpu.build.jit import compile_texts, link
+from targets.cpu.build.jit import compile_texts, foresee_texts, link
 from targets.cpu.driver.frame import ENTRY
 from targets.cpu.driver.module import DriverText, KernelInfo, emit_driver
 from targets.cpu.emit import emit_kernel_text
@@ -166,7 +166,11 @@ def _code(module: ModuleOp, options: TargetOptions, report: ReportProgress) -> C
 
 
 class CpuBuilding(Building):
-    """Compilation in a process that runs nothing."""
+    """Compilation in a process that runs nothing, and processes that help."""
+
+    def expect(self, module: ModuleOp) -> None:
+        operations = sum(1 for _ in module.walk())
+        foresee_texts(operations, _machine(self.options))
 
     def build(
         self, module: ModuleOp, weights: WeightStore, sizes: Mapping[Symbol, int]

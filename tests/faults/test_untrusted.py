@@ -275,7 +275,7 @@ def test_nothing_is_unpickled(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert trace.exists()  # the bomb is one
 
 
-TRUSTED = {"targets/cpu/build/jit.py", "targets/cpu/build/worker.py",
+TRUSTED = {"targets/cpu/build/helpers.py", "targets/cpu/build/worker.py",
            "targets/cuda/build/interpreter.py",
            "targets/cuda/build/workers/interpret_kernels.py", "compiler/tuning/processes.py",
            "compiler/tuning/worker.py"}

@@ -1,7 +1,8 @@
 """Native code in this process: compiles LLVM IR (through the cache) and links it.
 
 LLVM compiles one module at a time per process. If there is much to compile and there are several
-cores, other processes take a share, from the first modules on.
+cores, other processes take a share, from the first modules on. The first of them start while the
+passes still run (`foresee_texts`).
 """
 
 # llvmlite has no types.
@@ -9,20 +10,17 @@ cores, other processes take a share, from the first modules on.
 # pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
-import contextlib
 import itertools
-import pickle
-import subprocess
-import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
 import llvmlite.binding as llvm
 
 from targets.cpu.build import worker
 from targets.cpu.build.cache import ObjectCache, object_key
+from targets.cpu.build.helpers import LOST, are_foreseen, dismiss, foresee, helper
 from targets.cpu.build.image import LinkError, link_image
 from targets.cpu.build.native import Library, load_image
 from targets.cpu.machine import Machine
@@ -32,6 +30,16 @@ _SECONDS_PER_BYTE = 0.8e-6
 
 _HELPERS_PAY = 0.5
 """The seconds of work from which starting another process pays."""
+
+_OPERATIONS_OF_HELPER = 150
+"""The operations of a model at graph level for each of which another process is foreseen."""
+
+_MOST_FORESEEN = 2
+
+
+def foresee_texts(operations: int, machine: Machine) -> None:
+    """Start processes that will compile the texts of a model of so many operations."""
+    foresee(min(machine.cores - 1, operations // _OPERATIONS_OF_HELPER, _MOST_FORESEEN))
 
 
 def compile_texts(
@@ -85,6 +93,7 @@ class _Crew:
     def __exit__(self, *_: object) -> None:
         self._waiting.clear()
         self._complete()
+        dismiss()
 
     def have(self) -> None:
         """Count a text whose code exists already."""
@@ -106,7 +115,8 @@ class _Crew:
             self._waiting.append((key, text))
             self._changed.notify()
         self._work += len(text) * _SECONDS_PER_BYTE
-        if len(self._helpers) < min(self.machine.cores - 1, int(self._work / _HELPERS_PAY)):
+        worthwhile = int(self._work / _HELPERS_PAY)
+        if are_foreseen() or len(self._helpers) < min(self.machine.cores - 1, worthwhile):
             self._helpers.append(threading.Thread(target=self._help, daemon=True))
             self._helpers[-1].start()
 
@@ -114,8 +124,8 @@ class _Crew:
         """Compile the remaining texts here, including those that helpers failed to compile."""
         self._complete()
         self._compile_rest()
-        for helper in self._helpers:
-            helper.join()
+        for thread in self._helpers:
+            thread.join()
         self._compile_rest()
         return self.codes
 
@@ -135,12 +145,12 @@ class _Crew:
 
     def _help(self) -> None:
         """Pass one text after another to a process, until there are no more."""
-        with _process() as process:
+        with helper() as process:
             while (job := self._next()) is not None:
                 key, text = job
                 try:
-                    code = _compile_in(process, text, self.machine)
-                except (OSError, EOFError, pickle.UnpicklingError):
+                    code = process.compile(text, self.machine)
+                except LOST:
                     self._waiting.append(job)
                     return
                 self._made(key, code)
@@ -150,30 +160,6 @@ class _Crew:
             while not self._waiting and not self._is_complete:
                 self._changed.wait()
             return self._waiting.popleft() if self._waiting else None
-
-
-@contextlib.contextmanager
-def _process() -> Generator[subprocess.Popen[bytes]]:
-    """A process that compiles, and exits when its input is closed."""
-    process = subprocess.Popen(
-        [sys.executable, worker.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL)
-    assert process.stdin is not None and process.stdout is not None
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        process.stdout.close()
-        process.wait()
-
-
-def _compile_in(process: subprocess.Popen[bytes], text: str, machine: Machine) -> bytes:
-    """The object code of a text. Raises OSError or EOFError if the process has ended."""
-    assert process.stdin is not None and process.stdout is not None
-    pickle.dump((text, machine.cpu, machine.attributes), process.stdin)
-    process.stdin.flush()
-    return pickle.load(process.stdout)
 
 
 # ---------------------------------------------------------------------- linking

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.strata.weights import WeightStore
 from targets.base import Executable, TargetOptions
 from targets.cpu import TARGET
-from targets.cpu.build import jit, worker
+from targets.cpu.build import helpers, jit, worker
 from targets.cpu.build.cache import ObjectCache, object_key
 from targets.cpu.machine import machine_of
 from targets.cpu.runtime.processors import thread_count
@@ -232,12 +233,33 @@ def test_helper_processes_compile_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     assert jit.compile_texts(texts, machine, ObjectCache(None)) == expected
 
 
+def test_foreseen_helper_processes_compile_the_same_and_end() -> None:
+    machine = replace(machine_of(), cores=3)
+    texts = [f"define i32 @f{k}() {{ ret i32 {k} }}\n" for k in range(5)]
+    expected = jit.compile_texts(texts, machine, ObjectCache(None))
+    jit.foresee_texts(1000, machine)
+    jit.foresee_texts(1000, machine)
+    started = [h._process for h in helpers._foreseen]
+    assert jit.compile_texts(texts, machine, ObjectCache(None)) == expected
+    assert [p.poll() for p in started] == [0, 0]
+
+
+def test_a_fork_leaves_foreseen_processes_to_its_parent() -> None:
+    helpers.foresee(1)
+    if not (child := os.fork()):
+        os._exit(helpers.are_foreseen() or helpers._taken() is not None)
+    assert os.waitpid(child, 0)[1] == 0
+    assert helpers.are_foreseen()
+    helpers.dismiss()
+    assert not helpers.are_foreseen()
+
+
 def test_what_a_helper_process_fails_at_is_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = replace(machine_of(), cores=3)
     texts = [f"define i32 @f{k}() {{ ret i32 {k} }}\n" for k in range(5)]
     expected = jit.compile_texts(texts, machine, ObjectCache(None))
     monkeypatch.setattr(jit, "_HELPERS_PAY", 1e-9)
-    monkeypatch.setattr(jit.sys, "executable", "/bin/false")
+    monkeypatch.setattr(helpers.sys, "executable", "/bin/false")
     assert jit.compile_texts(texts, machine, ObjectCache(None)) == expected
 
 
