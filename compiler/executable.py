@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +14,21 @@ from compiler.diagnostics import Problem, StrataError
 from compiler.io.arrays import contiguous, is_on_gpu, kind_of, to_numpy
 from compiler.io.defaults import default_problems
 from compiler.io.signature import Signature, signature_of
-from compiler.io.structures import gather, own_names, spread, structures_of
+from compiler.io.structures import (
+    gather,
+    inverse,
+    orders_of,
+    own_names,
+    permuted,
+    spread,
+    structures_of,
+)
 from compiler.options import CompileOptions
 from compiler.programs.collection import rare_collections
 from compiler.programs.kept import slot_of
 
 if TYPE_CHECKING:
+    from dialects.strata.array_type import ArrayType
 
     from compiler.frontend import MemoryModel
     from compiler.instrument import Instrument
@@ -46,7 +56,7 @@ class Executable:
     loaded: Loaded
     options: CompileOptions = field(repr=False)
     structures: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """The inputs and outputs that are sequences or optional; see `compiler/io/structures.py`."""
+    """The inputs and outputs that are not C-contiguous tensors; see `compiler/io/structures.py`."""
     is_saved: bool = False
     """Whether it was loaded from a file that `save` wrote, which `model` then names."""
 
@@ -61,11 +71,17 @@ class Executable:
     @property
     def input_types(self) -> list[str]:
         """`f32[batch, 3, 224, 224]`, one per input."""
-        return [type_.short for type_ in self.signature.input_types]
+        return self._types(self.signature.input_names, self.signature.input_types)
 
     @property
     def output_types(self) -> list[str]:
-        return [type_.short for type_ in self.signature.output_types]
+        return self._types(self.signature.output_names, self.signature.output_types)
+
+    def _types(self, names: Sequence[str], types: Sequence[ArrayType]) -> list[str]:
+        """Types with the model's own order of dims."""
+        orders = [self._orders.get(name) for name in names]
+        return [type_.short if order is None else type_.permuted(inverse(order)).short
+                for type_, order in zip(types, orders, strict=True)]
 
     @property
     def specializations(self) -> list[Specialization]:
@@ -77,12 +93,17 @@ class Executable:
 
     def __call__(self, *inputs: Any, **named: Any) -> list[Any]:
         """Run the model. Raises ValueError or TypeError, naming the input that does not fit."""
-        if self.structures:
+        if self.structures and len(self._orders) < len(self.structures):
             strings: list[str] = []
             arrays = self.spread(inputs, named, strings)
             return list(self.gathered(self.run(arrays), strings).values())
         check = named or self.signature.defaults
         values = self._in_order(inputs, named) if check else inputs
+        if self._orders:
+            return self._reordered(values)
+        return self._call(values)
+
+    def _call(self, values: Sequence[Any]) -> list[Any]:
         stay = self.loaded.takes_gpu_tensors
         if stay and all([getattr(v, "is_cuda", False) for v in values]):
             return self.loaded.run(values)
@@ -92,6 +113,19 @@ class Executable:
         outputs = self.loaded.run(arrays)
         back = next((kind for kind in map(kind_of, values) if kind is not None), None)
         return outputs if back is None else [back(array) for array in outputs]
+
+    @cached_property
+    def _orders(self) -> dict[str, tuple[int, ...]]:
+        """The inputs and outputs whose memory has another order of dims."""
+        return orders_of(self.structures)
+
+    def _reordered(self, values: Sequence[Any]) -> list[Any]:
+        """Run the model on views with dims in the order of memory, and return such views."""
+        names = dict(enumerate(self.signature.input_names))
+        given = [permuted(v, self._orders.get(names.get(k, ""))) for k, v in enumerate(values)]
+        back = [self._orders.get(name) for name in self.signature.output_names]
+        return [permuted(v, order and inverse(order))
+                for v, order in zip(self._call(given), back, strict=True)]
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Run the model on C-contiguous NumPy arrays in the model's order, with the least

@@ -1,9 +1,11 @@
-"""Sequences and optionals at a model's boundary: Python lists and None as tensors.
+"""What is not a C-contiguous tensor at a model's boundary, as tensors: lists, None, strings, and
+tensors whose memory has another order.
 
     items 3     [x, y, z]     y[0], y[1], y[2]
     run         [x, y, ...]   y.data: all elements one after another; y.shapes: a row of sizes each
     optional F  None or F     y.present, then the tensors of F
     texts [..]  strings       y: the place of each in the table, which follows as JSON
+    order 0,2,1 a tensor      y: its dims in the order of its memory, from the outermost
 
 A module lists its structures in the attribute `strata.structures`: name -> one of these forms.
 """
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from dialects.strata.types import Array
 
 ATTRIBUTE = "strata.structures"
+ORDER = "order"
 
 
 def structures_of(module: ModuleOp) -> dict[str, str]:
@@ -50,6 +53,34 @@ def _own_name(name: str, structures: Mapping[str, str]) -> str:
 def texts_of(table: Iterable[str]) -> str:
     """The structure of tensors of strings, which are indices into a table."""
     return f"texts {json.dumps(list(table))}"
+
+
+def order_text(order: Sequence[int]) -> str:
+    """The structure of a tensor whose memory has this order of dims."""
+    return f"{ORDER} {','.join(map(str, order))}"
+
+
+def orders_of(structures: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
+    """The orders of tensors' memory, by name."""
+    found = (name_and_text for name_and_text in structures.items()
+             if name_and_text[1].startswith(ORDER))
+    return {name: _order(text.partition(" ")[2]) for name, text in found}
+
+
+def _order(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(",")))
+
+
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes another."""
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
+def permuted(value: Any, order: Sequence[int] | None) -> Any:
+    """A view of an array or tensor with permuted dims; the value itself if its rank differs."""
+    if order is None or getattr(value, "ndim", None) != len(order):
+        return value
+    return value.permute(order) if hasattr(value, "permute") else value.transpose(order)
 
 
 def gather(
@@ -82,6 +113,8 @@ def _gathered(
     if kind == "optional":
         there = bool(arrays[f"{name}.present"])
         return _gathered(name, arrays, rest, strings) if there and rest else None
+    if kind == ORDER:
+        return arrays[name].transpose(inverse(_order(rest)))
     return arrays[name]
 
 
@@ -136,6 +169,9 @@ def _spread(
     if kind == "optional":
         inner = _spread(name, value, rest, types) if rest else {}
         return {f"{name}.present": np.array(value is not None), **inner}
+    if kind == ORDER:
+        order, array = _order(rest), np.asarray(value)
+        return {name: array.transpose(order) if array.ndim == len(order) else array}
     if value is None:
         return {name: np.zeros([0] * types[name].rank, types[name].dtype)}
     return {name: np.asarray(value)}

@@ -28,6 +28,7 @@ from compiler.faults import CompilerFault
 from compiler.frontend.torch.library import torch_module
 from compiler.programs.collection import rare_collections
 from compiler.torch.parts import Part, Run, in_parts, make_part, name_eager
+from compiler.torch.reordered import Reordered
 from compiler.torch.views import base_of, split_views
 
 log = logging.getLogger("strata")
@@ -159,7 +160,7 @@ class Program:
         names = [n.name for n in self.graph.graph.nodes if n.op == "placeholder"]
         fixed = {names[k]: inputs[k] for k in weights.numbers}
         run = compile_graph(self.graph, fixed, self._options(inputs))
-        if isinstance(run, Part):
+        if isinstance(run, (Part, Reordered)):
             run.write_to(self.written)
         return weights, run
 

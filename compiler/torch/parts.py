@@ -18,10 +18,12 @@ from compiler.diagnostics import StrataError, count_of
 from compiler.executable import Executable
 from compiler.faults import CompilerFault
 from compiler.frontend import MemoryModel
-from compiler.frontend.torch.captured_graph import CapturedGraph
+from compiler.frontend.torch.captured_graph import CapturedGraph, output_nodes
 from compiler.frontend.torch.library import torch_module
+from compiler.frontend.torch.memory_order import in_memory_order
+from compiler.torch.reordered import Reordered
 from compiler.torch.results import Bindings, Results
-from compiler.torch.views import output_nodes, split_views
+from compiler.torch.views import split_views
 
 log = logging.getLogger("strata")
 
@@ -101,7 +103,17 @@ def make_part(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]
     return None if part is None else Viewed(part, views.outer, returns_one(graph))
 
 
-def _make_part(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Part | None:
+def _make_part(
+    graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]
+) -> Part | Reordered | None:
+    ordered = in_memory_order(graph, weights)
+    if ordered is None:
+        return _compiled(graph, weights, options)
+    part = _compiled(ordered.graph, weights, options)
+    return part and Reordered(part, ordered.arguments, ordered.results, returns_one(graph))
+
+
+def _compiled(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Part | None:
     tensors = [k for k, v in enumerate(output_nodes(graph)) if hasattr(_meta(v), "dtype")]
     if not tensors:
         return None

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from compiler.frontend.torch.captured_graph import output_nodes
 from compiler.frontend.torch.library import torch_module
 
 SAME_ORDER = frozenset(f"aten.{name}" for name in (
@@ -57,12 +58,6 @@ def split_views(
     for is_view, node in roles:
         splitter.need(node, is_view)
     return Views(splitter.inner(), splitter.outer([node for _, node in roles]))
-
-
-def output_nodes(graph: Any) -> list[Any]:
-    """The results of a graph: nodes and constants."""
-    found = next(n for n in graph.graph.nodes if n.op == "output").args[0]
-    return list(found) if isinstance(found, (list, tuple)) else [found]  # pyright: ignore
 
 
 def base_of(node: Any) -> Any:

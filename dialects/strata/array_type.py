@@ -8,7 +8,7 @@ back.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,6 +47,10 @@ class ArrayType:
     def short(self) -> str:
         """`f32[batch, 3]`."""
         return f"{self.element}[{', '.join(map(str, self.shape))}]"
+
+    def permuted(self, order: Sequence[int]) -> ArrayType:
+        """The type with its dims in another order."""
+        return replace(self, shape=tuple(self.shape[d] for d in order))
 
     @property
     def is_float(self) -> bool:

@@ -9,6 +9,7 @@
     inputs.py     a program's inputs: arguments, weights, constants, and the sizes of their dims
     sizes.py      PyTorch's symbolic integers as size expressions
     tensors.py    PyTorch's element types and tensors as ours
+    memory_order.py  arguments and results whose memory has channels last, or another order
     node.py       the view of a node that an operator's importer gets
     promotion.py  the element type in which an operator computes
     ops/          one small function per operator, a file per family
@@ -57,8 +58,9 @@ def load_bytes(name: str, data: Any, options: ImportOptions) -> ImportedModel:
     short = name.removesuffix(ARCHIVE_SUFFIX)
     if isinstance(data, CapturedGraph):
         return import_captured(data, short, name)
-    program = load_bytes(name, data) if isinstance(data, bytes) else data
-    return import_program(program, short, name, options)
+    if isinstance(data, bytes):
+        return import_program(load_bytes(name, data), short, name, options)
+    return import_program(data, short, name, options, in_order=not options.shapes)
 
 
 def in_memory(model: object) -> MemoryModel | None:

@@ -18,3 +18,9 @@ class CapturedGraph:
     module: Any
     weights: Mapping[str, Any]
     results: Sequence[int]
+
+
+def output_nodes(graph: Any) -> list[Any]:
+    """The results of a graph module: nodes and constants."""
+    found = next(n for n in graph.graph.nodes if n.op == "output").args[0]
+    return list(found) if isinstance(found, (list, tuple)) else [found]  # pyright: ignore

@@ -11,11 +11,11 @@ that depend on a bad node are skipped.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, cast
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 
 from compiler.diagnostics import count_of
 from compiler.frontend import ImportedModel, ImportOptions
@@ -27,6 +27,7 @@ from compiler.frontend.torch.decompose import NO_EFFECT, decompose
 from compiler.frontend.torch.guards import Relation, check_guards, guards_of, relations
 from compiler.frontend.torch.in_place import without_mutation
 from compiler.frontend.torch.inputs import Inputs, assumptions, check_fixed, read_options
+from compiler.frontend.torch.memory_order import Ordered, in_memory_order
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import argument_count, check_left_out, importers
 from compiler.frontend.torch.provenance import path_of, source_of
@@ -35,8 +36,9 @@ from compiler.frontend.torch.signature import Signature, signature_of
 from compiler.frontend.torch.sizes import Sizes, dim_names
 from compiler.frontend.torch.tensors import constant_of, type_of
 from compiler.frontend.values import Value
+from compiler.io import structures
 from dialects.graph.base import ShapeError
-from dialects.strata.func import FuncOp
+from dialects.strata.func import FuncOp, main_function
 from dialects.strata.types import TensorType
 from dialects.strata.weights import WeightStore
 from dialects.text.syntax import identifier
@@ -46,17 +48,37 @@ WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 
 
 def import_program(
-    program: Any, name: str, file: str, options: ImportOptions
+    program: Any, name: str, file: str, options: ImportOptions, in_order: bool = False
 ) -> ImportedModel:
-    """Import an ExportedProgram. `file` is its name in messages. Raises StrataError."""
+    """Import an ExportedProgram. `file` is its name in messages. Raises StrataError.
+
+    `in_order`: inputs and outputs have the order in which the memory of the example inputs and of
+    their results holds the dims, which the module states (`compiler/io/structures.py`).
+    """
     names, guards = _dim_names(program), guards_of(program.graph)
     plain, faults = decompose(program, importers(options.plugins)), Faults(file)
     sizes = Sizes(names, read_options(plain.graph, names, options, faults))
     signature = signature_of(plain, faults)
     faults.raise_any()
-    return import_graph(plain.graph_module, signature, sizes, faults, name,
-                        plain.range_constraints, relations(guards, plain.graph, sizes),
-                        options.plugins)
+    guarded = relations(guards, plain.graph, sizes)
+    ordered = in_memory_order(plain.graph_module, signature.weights) if in_order else None
+    if ordered is None:
+        return import_graph(plain.graph_module, signature, sizes, faults, name,
+                            plain.range_constraints, guarded, options.plugins)
+    named = replace(signature, labels={**signature.labels, **ordered.labels})
+    model = import_graph(ordered.graph, named, sizes, faults, name, plain.range_constraints,
+                         guarded, options.plugins)
+    _state_orders(model.module, ordered)
+    return model
+
+
+def _state_orders(module: ModuleOp, ordered: Ordered) -> None:
+    """Say in the module in which order its inputs and outputs hold their dims."""
+    func = main_function(module)
+    orders = {name: order for name, order in ordered.by_name().items()
+              if name in (*func.input_names, *func.output_names)}
+    module.attributes[structures.ATTRIBUTE] = DictionaryAttr({
+        name: StringAttr(structures.order_text(order)) for name, order in orders.items()})
 
 
 def _dim_names(program: Any) -> dict[str, str]:
@@ -158,9 +180,10 @@ class Importer:
         for k in self.signature.results:
             value = outputs[k][1]
             if isinstance(value, (Value, Missing)):
-                name, count = outputs[k][0], 1
+                own = self.signature.shown(outputs[k][0])
+                name, count = own, 1
                 while name in named:
-                    name, count = f"{outputs[k][0]}_{count}", count + 1
+                    name, count = f"{own}_{count}", count + 1
                 if isinstance(value, Value):
                     named[name] = value
         return named
