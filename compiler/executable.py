@@ -28,12 +28,11 @@ from compiler.programs.collection import rare_collections
 from compiler.programs.kept import slot_of
 
 if TYPE_CHECKING:
-    from dialects.strata.array_type import ArrayType
-
     from compiler.frontend import MemoryModel
     from compiler.instrument import Instrument
     from compiler.programs.kept import Slot
     from compiler.specialization import Specialization
+    from dialects.strata.array_type import ArrayType
     from dialects.strata.types import Array
     from targets.interface import Executable as Loaded
 

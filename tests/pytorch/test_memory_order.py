@@ -55,7 +55,8 @@ def test_torch_compile_keeps_orders(name: str, dynamic: bool) -> None:
     pairs = zip(got, want, strict=True) if isinstance(want, tuple) else [(got, want)]
     for mine, eager in pairs:
         torch.testing.assert_close(mine, eager, rtol=1e-4, atol=1e-5)
-        assert mine.stride() == eager.stride()
+        # PyTorch itself predicts other strides for no elements at open sizes
+        assert mine.stride() == eager.stride() or (dynamic and not eager.numel())
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
