@@ -60,6 +60,7 @@ from dialects.graph.shape import (
     SliceOp,
     TransposeOp,
 )
+from dialects.graph.trees import DescendOp
 from dialects.graph.trigonometric import (
     AcoshOp,
     AcosOp,
@@ -97,8 +98,8 @@ __all__ = [
     "AbsOp", "AcosOp", "AcoshOp", "AddOp", "AndOp", "ArgMaxOp", "ArgMinOp", "AsinOp", "AsinhOp",
     "AtanOp", "AtanhOp", "AvgPoolOp", "BatchNormOp", "BitcastOp", "BroadcastOp", "CastOp",
     "CeilOp", "ClipOp", "ConcatOp", "ConstantOp", "ConvIntegerOp", "ConvOp", "ConvTransposeOp",
-    "CosOp", "CoshOp", "CumulativeProdOp", "CumulativeSumOp", "DequantizeLinearOp", "DivOp",
-    "EluOp", "EqualOp", "ErfOp", "ExpOp", "Expm1Op", "FloorOp", "FmodOp", "FramesOp",
+    "CosOp", "CoshOp", "CumulativeProdOp", "CumulativeSumOp", "DequantizeLinearOp",
+    "DescendOp", "DivOp", "EluOp", "EqualOp", "ErfOp", "ExpOp", "Expm1Op", "FloorOp", "FmodOp", "FramesOp",
     "GatherElementsOp", "GatherNdOp", "GatherOp", "GeluOp", "GreaterEqualOp", "GreaterOp",
     "GroupedMatmulOp", "HardSigmoidOp", "HardSwishOp", "IsinfOp", "IsnanOp", "LayerNormOp",
     "LeakyReluOp", "LessEqualOp", "LessOp", "Log1pOp", "LogOp", "LogSoftmaxOp", "LstmOp",

@@ -20,9 +20,9 @@ from dialects.strata.types import Array, ExprAttr, TensorType, i1, is_float, ten
 from dialects.symbolic.expr import Expr
 
 
-def check_indices(indices: TensorType) -> None:
+def check_indices(indices: TensorType, constraint: str = "C1") -> None:
     if is_float(indices.element) or indices.element == i1:
-        raise ShapeError(f"C1: indices must be integers, not {indices.element}")
+        raise ShapeError(f"{constraint}: indices must be integers, not {indices.element}")
 
 
 @irdl_op_definition

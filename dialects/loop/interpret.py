@@ -14,34 +14,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from xdsl.dialects import arith
 from xdsl.ir import Operation, SSAValue
 
-from dialects.loop.domain import Domain, Ranges, cut, view_of
+from dialects.loop.access import Input, Output, identity_of
+from dialects.loop.body_ops import IndexOp, YieldOp
+from dialects.loop.domain import Domain, Ranges, cut
 from dialects.loop.kernel import CallOp, KernelOp
-from dialects.loop.nest import IndexOp, NestOp, YieldOp, scalar_type
+from dialects.loop.nest import NestOp, scalar_type
 from dialects.semantics.evaluation import EvaluationContext, evaluation_of
-from dialects.semantics.numerics import highest, lowest
 from dialects.semantics.products import sum_of_products
 from dialects.semantics.scalar import evaluate_values, operations_for
-from dialects.semantics.sums import reduced
 from dialects.strata.parallel import in_threads
-from dialects.strata.types import Array, TensorType, dtype_of
-from dialects.strata.weights import aligned_zeros
-from dialects.symbolic.expr import Expr
+from dialects.strata.types import Array, dtype_of
 from dialects.symbolic.symbol import Symbol
 
 BLOCK_BYTES = 4 << 20
 """The approximate maximum size of one temporary; a body holds a few of them at a time."""
-
-_REDUCERS: dict[str, np.ufunc] = {
-    "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
-    "and": np.bitwise_and, "or": np.bitwise_or,
-}
 
 
 def evaluate_nest(
@@ -51,23 +43,37 @@ def evaluate_nest(
     extents = {a.name: int(a.extent.evaluate(context.sizes)) for a in nest.axes}
     domain = Domain(extents, frozenset(a.name for a in nest.reduce_axes), context.sizes)
     count = len(nest.inputs)
-    outputs = [_Output.of(nest, k, domain, context, operands[count:])
+    outputs = [Output.of(nest, k, domain, context, operands[count:])
                for k in range(len(nest.results))]
-    inputs = [_Input(np.asarray(array, order="C"), map_, pad) for array, map_, pad in zip(
+    inputs = [Input(np.asarray(array, order="C"), map_, pad) for array, map_, pad in zip(
         operands[:count], nest.input_maps, nest.pad_values, strict=True)]
     if not all(domain.extents[name] for output in outputs for name in output.axes):
         return [o.array for o in outputs]
     if not all(extents.values()):
         for output in outputs if nest.is_reduction else ():
-            output.write(domain.whole, _identity(output.kind, output.array.dtype))
+            output.write(domain.whole, _before_all_points(nest, domain, inputs, output))
         return [o.array for o in outputs]
     body = _Body.of(nest, domain, inputs)
     with np.errstate(all="ignore"):
         if nest.is_scatter:
             _scatter(body, outputs[0])
+        elif nest.is_recurrence:
+            _follow(body, outputs[0])
         elif not _contract(body, outputs):
             _evaluate_blocks(body, outputs)
     return [o.array for o in outputs]
+
+
+def _before_all_points(
+    nest: NestOp, domain: Domain, inputs: Sequence[Input], output: Output
+) -> Array:
+    """The value of a reduction without points: an identity, or the first state of a recurrence."""
+    if not nest.is_recurrence:
+        return identity_of(output.kind, output.array.dtype)
+    found = inputs[0].view(domain)
+    if found is None:
+        found = inputs[0].gather({**domain.sizes, **domain.grid(domain.whole, domain.names)})
+    return np.squeeze(found, domain.reduce_dims).view(output.array.dtype)
 
 
 def evaluate_kernel(
@@ -100,155 +106,6 @@ def _listed(results: Array | Sequence[Array]) -> Sequence[Array]:
     return [results] if isinstance(results, np.ndarray) else results
 
 
-# ---------------------------------------------------------------------- inputs
-@dataclass(frozen=True)
-class _Input:
-    """A tensor, its index expressions, and the pad value (None: reads outside are errors)."""
-
-    array: Array
-    map: Sequence[Expr]
-    pad: float | bool | None
-
-    def view(self, domain: Domain) -> Array | None:
-        """The elements for the whole domain as a view (of a padded copy); None if not affine."""
-        known = domain.affine_map(self.map)
-        if known is None:
-            return None
-        margins = [self._margin(dim, *domain.bounds(*m)) for dim, m in enumerate(known)]
-        shifted = [(factors, offset + low)
-                   for (factors, offset), (low, _) in zip(known, margins, strict=True)]
-        return view_of(self._padded(margins), shifted, domain, domain.names)
-
-    def _margin(self, dim: int, first: int, last: int) -> tuple[int, int]:
-        """How far reads from `first` to `last` extend past both ends of a dim."""
-        low, high = max(-first, 0), max(last + 1 - self.array.shape[dim], 0)
-        if (low or high) and self.pad is None:
-            self._complain(dim, first, last)
-        return low, high
-
-    def _complain(self, dim: int, first: int, last: int) -> None:
-        raise IndexError(f"loop.nest reads elements {first} to {last}, by {self.map[dim]}, "
-                         f"of dim {dim} of size {self.array.shape[dim]}")
-
-    def _padded(self, margins: Sequence[tuple[int, int]]) -> Array:
-        if not any(low or high for low, high in margins):
-            return self.array
-        sizes = zip(self.array.shape, margins, strict=True)
-        result = np.full([s + low + high for s, (low, high) in sizes], self.pad, self.array.dtype)
-        inner = zip(self.array.shape, margins, strict=True)
-        result[tuple(slice(low, low + s) for s, (low, _) in inner)] = self.array
-        return result
-
-    def gather(self, values: Mapping[Symbol, Any]) -> Array:
-        """The elements at computed indices: `values` holds axes, sizes and gathered inputs."""
-        inside = np.ones((), np.bool_)
-        terms: dict[tuple[int, ...], Array] = {}  # by shape, so that few large arrays are added
-        step = self.array.size
-        for dim, (expr, size) in enumerate(zip(self.map, self.array.shape, strict=True)):
-            index = np.asarray(expr.evaluate(values), np.int64)
-            first, last = int(index.min()), int(index.max())
-            if first < 0 or last >= size:
-                if self.pad is None:
-                    self._complain(dim, first, last)
-                inside = inside & (index >= 0) & (index < size)
-                index = np.clip(index, 0, max(size - 1, 0))
-            step //= max(size, 1)
-            terms[index.shape] = terms.get(index.shape, np.int64(0)) + index * step
-        flat = np.asarray(sum(sorted(terms.values(), key=np.size)), np.int64)
-        if not self.array.size:
-            return np.full(flat.shape, self.pad, self.array.dtype)
-        found = self.array.reshape(-1).take(flat)
-        pad = self.array.dtype.type(self.pad or 0)
-        return found if inside.all() else np.where(inside, found, pad)
-
-
-# ---------------------------------------------------------------------- outputs
-@dataclass(frozen=True)
-class _Output:
-    """A result under construction: the array, its index expressions, and its combiner."""
-
-    array: Array
-    map: Sequence[Expr]
-    kind: str
-    domain: Domain
-    axes: Sequence[Symbol]
-    """The axes that index it."""
-
-    @staticmethod
-    def of(
-        nest: NestOp, number: int, domain: Domain, context: EvaluationContext,
-        into: Sequence[Array],
-    ) -> _Output:
-        type_ = nest.results[number].type
-        assert isinstance(type_, TensorType)
-        array = aligned_zeros(context.shape(type_), type_.dtype)
-        for rest in into:
-            array[...] = rest
-        axes = domain.names if nest.is_scan else domain.parallel
-        return _Output(array, nest.output_maps[number], nest.combiner_names[number], domain, axes)
-
-    def combine(self, ranges: Ranges, value: Array) -> None:
-        """Reduce a block's values, one dim per axis, and write them."""
-        axes = self.domain.reduce_dims
-        value = value.view(self.array.dtype)
-        if axes:
-            full = np.broadcast_to(value, [len(r) for r in ranges.values()])
-            merge = _REDUCERS[self.kind]
-            value = (merge.accumulate(full, axes[0], value.dtype) if self.is_scan
-                     else reduced(merge, full, axes, value.dtype))
-        self.write(ranges, value)
-
-    def write(self, ranges: Ranges, value: Array) -> None:
-        """Store values that have, or broadcast to, one dim per axis of the output."""
-        block = {name: ranges[name] for name in self.axes}
-        if self.view is not None:
-            cut(self.view, block)[...] = value
-            return
-        symbols = {**self.domain.sizes, **self.domain.grid(block, block)}
-        self.array[self._places(symbols)] = value
-
-    @cached_property
-    def view(self) -> Array | None:
-        """A view of the elements that the whole domain writes; None if it is not affine."""
-        known = self.domain.affine_map(self.map)
-        if known is None:
-            return None
-        for dim, affine in enumerate(known):
-            self._check(dim, *self.domain.bounds(*affine))
-        return view_of(self.array, known, self.domain, self.axes)
-
-    @property
-    def is_scan(self) -> bool:
-        return len(self.axes) > len(self.domain.parallel)
-
-    def merge(self, known: Mapping[Symbol, Any], value: Array) -> None:
-        """Merge values one after another into elements that may occur repeatedly."""
-        value, *places = np.broadcast_arrays(value.view(self.array.dtype), *self._places(known))
-        if self.kind != "none":
-            return _REDUCERS[self.kind].at(self.array, tuple(places), value)
-        self.array[tuple(places)] = value
-
-    def _places(self, known: Mapping[Symbol, Any]) -> tuple[Array, ...]:
-        """The indices, given the values of their symbols."""
-        indices = tuple(np.asarray(e.evaluate(known)) for e in self.map)
-        for dim, index in enumerate(indices):
-            self._check(dim, int(index.min()), int(index.max()))
-        return indices
-
-    def _check(self, dim: int, first: int, last: int) -> None:
-        if first < 0 or last >= self.array.shape[dim]:
-            raise IndexError(f"loop.nest writes elements {first} to {last}, by {self.map[dim]}, "
-                             f"of dim {dim} of size {self.array.shape[dim]}")
-
-
-def _identity(kind: str, dtype: np.dtype[Any]) -> Array:
-    """The identity of a combiner."""
-    if kind == "and":
-        return np.asarray(-1).astype(dtype) if dtype != np.bool_ else np.asarray(True)
-    start = {"max": lowest(dtype), "min": highest(dtype), "mul": 1}.get(kind, 0)
-    return np.asarray(start).astype(dtype)
-
-
 # ---------------------------------------------------------------------- the body
 @dataclass(frozen=True)
 class _Body:
@@ -256,14 +113,14 @@ class _Body:
 
     nest: NestOp
     domain: Domain
-    inputs: Sequence[_Input]
+    inputs: Sequence[Input]
     views: Sequence[Array | None]
     """For each input, a view of its elements over the whole domain, or None."""
     symbols: frozenset[Symbol]
     """The axes, sizes and gathered inputs used by expressions that are evaluated elementwise."""
 
     @staticmethod
-    def of(nest: NestOp, domain: Domain, inputs: Sequence[_Input]) -> _Body:
+    def of(nest: NestOp, domain: Domain, inputs: Sequence[Input]) -> _Body:
         views = [i.view(domain) for i in inputs]
         computed = [op.expr.data for op in nest.body.block.ops if isinstance(op, IndexOp)]
         for input_, view in zip(inputs, views, strict=True):
@@ -272,20 +129,24 @@ class _Body:
             computed += map_
         return _Body(nest, domain, inputs, views, frozenset(s for e in computed for s in e.symbols))
 
-    def values(self, ranges: Ranges, wanted: Sequence[SSAValue]) -> list[Array]:
-        """Values of the body, with one dim per axis, of size 1 if they do not depend on it."""
-        return self.evaluated(ranges, wanted)[1]
+    def values(
+        self, ranges: Ranges, wanted: Sequence[SSAValue], state: Array | None = None
+    ) -> list[Array]:
+        """Values of the body, with one dim per axis, of size 1 if they do not depend on it.
+
+        `state` replaces what the first input reads.
+        """
+        return self.evaluated(ranges, wanted, state)[1]
 
     def evaluated(
-        self, ranges: Ranges, wanted: Sequence[SSAValue]
+        self, ranges: Ranges, wanted: Sequence[SSAValue], state: Array | None = None
     ) -> tuple[dict[Symbol, Any], list[Array]]:
         """The values of the symbols in computed expressions, then the same values as `values`."""
         grid = self.domain.grid(ranges, self.symbols)
         known: dict[Symbol, Any] = {**self.domain.sizes, **grid}
         arguments = [np.empty(())] * len(self.inputs)  # placeholders for unused inputs
         for k in self.inputs_behind(wanted):
-            view = self.views[k]
-            value = self.inputs[k].gather(known) if view is None else cut(view, ranges)
+            value = self._read(k, ranges, known) if k or state is None else state
             if Symbol.gathered(k) in self.symbols:
                 known[Symbol.gathered(k)] = value.astype(np.int64)
             arguments[k] = value.view(dtype_of(scalar_type(self.nest.inputs[k])))
@@ -297,6 +158,10 @@ class _Body:
 
         found = evaluate_values(self.nest.body.block, arguments, wanted, index)
         return known, [v if v.ndim else v.reshape((1,) * len(ranges)) for v in found]
+
+    def _read(self, k: int, ranges: Ranges, known: Mapping[Symbol, Any]) -> Array:
+        view = self.views[k]
+        return self.inputs[k].gather(known) if view is None else cut(view, ranges)
 
     def whole(self, value: SSAValue) -> Array | None:
         """A value for the whole domain, if it depends on at most one input that is not a scalar.
@@ -337,7 +202,7 @@ class _Body:
         return found & self.domain.extents.keys()
 
 
-def _evaluate_blocks(body: _Body, outputs: Sequence[_Output]) -> None:
+def _evaluate_blocks(body: _Body, outputs: Sequence[Output]) -> None:
     """The general path: all values of the body, then the combiners."""
     domain = body.domain
     widest = max([i.array.itemsize for i in body.inputs] + [o.array.itemsize for o in outputs])
@@ -351,7 +216,23 @@ def _evaluate_blocks(body: _Body, outputs: Sequence[_Output]) -> None:
     in_threads(evaluate, domain.blocks(domain.parallel, max(BLOCK_BYTES // widest // inner, 1)))
 
 
-def _scatter(body: _Body, output: _Output) -> None:
+def _follow(body: _Body, output: Output) -> None:
+    """Walk the axis of a recurrence point by point, for a block of the other axes at a time."""
+    domain = body.domain
+    [axis] = [name for name in domain.names if name in domain.reduce]
+
+    def evaluate(ranges: Ranges) -> None:
+        state = None
+        for k in ranges[axis]:
+            point = {**ranges, axis: range(k, k + 1)}
+            [state] = body.values(point, body.nest.yielded, state)
+        assert state is not None
+        output.write(ranges, np.squeeze(state, domain.reduce_dims).view(output.array.dtype))
+
+    in_threads(evaluate, domain.blocks(domain.parallel, BLOCK_BYTES // 8))
+
+
+def _scatter(body: _Body, output: Output) -> None:
     """Scatter block by block, in the order of the points."""
     for ranges in body.domain.blocks(body.domain.names, max(BLOCK_BYTES // 8, 1)):
         known, [value] = body.evaluated(ranges, body.nest.yielded)
@@ -359,7 +240,7 @@ def _scatter(body: _Body, output: _Output) -> None:
 
 
 # ---------------------------------------------------------------------- sums of products
-def _contract(body: _Body, outputs: Sequence[_Output]) -> bool:
+def _contract(body: _Body, outputs: Sequence[Output]) -> bool:
     """Evaluate a nest that sums products of two values of its body; False for other nests."""
     factors = _factors_of(body.nest)
     if factors is None or outputs[0].kind != "add":

@@ -23,7 +23,8 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from dialects.loop.nest import NestOp, YieldOp, short_type
+from dialects.loop.body_ops import YieldOp
+from dialects.loop.nest import NestOp, short_type
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata import types as t
 from dialects.strata.callees import callee_of, check_kernel_call

@@ -1,4 +1,4 @@
-"""`loop.nest`, and the operations in its body other than scalar arithmetic."""
+"""`loop.nest`: what it computes, its checks and its text."""
 
 from __future__ import annotations
 
@@ -12,61 +12,28 @@ from xdsl.irdl import (
     opt_prop_def,
     prop_def,
     region_def,
-    result_def,
     traits_def,
     var_operand_def,
     var_result_def,
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import IsTerminator, Pure
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dialects.loop.axes import AxesAttr, Axis, extents_of
+from dialects.loop.body_ops import IndexOp
+from dialects.loop.nest_text import parse_input, parse_output, print_input
 from dialects.strata import types as t
-from dialects.strata.types import ExprAttr, LiteralAttr, SizesAttr, TensorType, signless
+from dialects.strata.types import LiteralAttr, SizesAttr, TensorType, signless
 from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
 from dialects.symbolic.symbol import Kind, Symbol
-from dialects.text.region_syntax import ValuesOp
-from dialects.text.syntax import parse_value, parse_values, print_values
+from dialects.text.syntax import parse_values, print_values
 
-COMBINERS = ("none", "add", "mul", "max", "min", "and", "or")
-"""How the value of a point is combined into the result; `none` stores it."""
-
-
-@irdl_op_definition
-class YieldOp(ValuesOp):
-    """The terminator of a region: yields a point's values in a nest, the results in a kernel."""
-
-    name = "loop.yield"
-    values = var_operand_def()
-    traits = traits_def(IsTerminator(), Pure())
-
-
-@irdl_op_definition
-class IndexOp(IRDLOperation):
-    """The value of an index expression at this point, in a nest: `loop.index i0 - i1 : index`."""
-
-    name = "loop.index"
-    expr = prop_def(ExprAttr)
-    result = result_def(t.index)
-    traits = traits_def(Pure())
-
-    @staticmethod
-    def of(expr: Size) -> IndexOp:
-        return IndexOp.create(
-            properties={"expr": ExprAttr(Expr.of(expr))}, result_types=[t.index])
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.expr.data} : index")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> IndexOp:
-        expr = t.parse_size(parser)
-        parser.parse_punctuation(":")
-        parser.parse_keyword("index")
-        return IndexOp.of(expr)
+COMBINERS = ("none", "add", "mul", "max", "min", "and", "or", "next")
+"""How the value of a point is combined into the result. `none` stores it, and `next` makes it the
+state in which a recurrence reaches the next point."""
 
 
 @irdl_op_definition
@@ -101,6 +68,13 @@ class NestOp(IRDLOperation):
 
         %y = loop.nest (i0: 64, reduce i1: n) ins(%x[i0, i1]) outs(add f32[64, n][i0, i1]) { ... }
 
+    A recurrence has the combiner `next` and walks its reduce axis in order. Its state is at first
+    what the first input reads. At every point, the first argument and `in0` are the state, and the
+    body yields the state at the next point. The result is the state after the last point:
+
+        %y = loop.nest (i0: n, reduce i1: 8) ins(%first[i0], %follower[in0])
+            outs(next i64[n][i0]) { ^bb0(%at: i64, %to: i64): loop.yield %to }
+
     `parts 32` requests that a long floating-point sum be computed as a sum of partial sums of
     about 32 terms each, because later operations amplify its rounding errors. It only affects
     rounding.
@@ -113,8 +87,11 @@ class NestOp(IRDLOperation):
     and its yielded values those of the results; (C6) expressions use only axes of the nest and
     gathered inputs, which are integers; (C7) a scatter has one result, and an `into` tensor;
     (C8) there is at most one `into` tensor, of the type of the only result; (C9) a combiner is
-    `none` or one of COMBINERS.
-    Source: linalg.generic, extended with padding, gathers, partial results, scans and scatters.
+    `none` or one of COMBINERS; (C10) a recurrence has one reduce axis, one result, which that axis
+    does not index, and a first input of the result's element type, whose read uses parallel axes
+    only and has no pad.
+    Source: linalg.generic, extended with padding, gathers, partial results, scans, scatters and
+    recurrences.
     """
 
     name = "loop.nest"
@@ -225,6 +202,11 @@ class NestOp(IRDLOperation):
             e.symbols & reduce for m in self.result_maps.data for e in m.data)
 
     @property
+    def is_recurrence(self) -> bool:
+        """Whether each point along the reduce axis starts from the value of the point before."""
+        return "next" in self.combiner_names
+
+    @property
     def yielded(self) -> Sequence[SSAValue]:
         last = self.body.block.last_op
         assert last is not None
@@ -318,6 +300,20 @@ class NestOp(IRDLOperation):
             raise VerifyException("C8: loop.nest must write into one tensor of its result's type")
         if self.is_scatter and not self.into:
             raise VerifyException("C7: a loop.nest that scatters must write into a tensor")
+        if self.is_recurrence:
+            self._verify_recurrence()
+
+    def _verify_recurrence(self) -> None:
+        if len(self.reduce_axes) != 1 or len(self.results) != 1 or self.is_scan or self.into:
+            raise VerifyException("C10: a recurrence of loop.nest must have one reduce axis and "
+                                  "one result, which holds its last state")
+        parallel = {a.name for a in self.parallel_axes}
+        plain = bool(self.inputs) and self.pad_values[0] is None and all(
+            s in parallel or s.kind in (Kind.SIZE, Kind.COMPUTED)
+            for e in self.input_maps[0] for s in e.symbols)
+        if not plain or scalar_type(self.inputs[0]) != scalar_type(self.results[0]):
+            raise VerifyException("C10: the first input of a recurrence of loop.nest must be its "
+                                  "state before the first point")
 
     def _verify_body(self) -> None:
         expected = [scalar_type(v) for v in self.inputs]
@@ -330,7 +326,7 @@ class NestOp(IRDLOperation):
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.axes_attr.text} ins(")
         rows = zip(self.inputs, self.input_maps, self.pad_values, strict=True)
-        printer.print_list(list(rows), lambda row: _print_input(printer, *row))
+        printer.print_list(list(rows), lambda row: print_input(printer, *row))
         printer.print_string(") outs(")
         printer.print_string(", ".join(
             f"{'' if kind == 'none' else kind + ' '}{short_type(r)}{t.format_sizes(map_)}"
@@ -350,9 +346,9 @@ class NestOp(IRDLOperation):
         axes = AxesAttr.parse_parameter(parser)
         parser.parse_keyword("ins")
         paren = parser.Delimiter.PAREN
-        inputs = parser.parse_comma_separated_list(paren, lambda: _parse_input(parser))
+        inputs = parser.parse_comma_separated_list(paren, lambda: parse_input(parser))
         parser.parse_keyword("outs")
-        outs = parser.parse_comma_separated_list(paren, lambda: _parse_output(parser))
+        outs = parser.parse_comma_separated_list(paren, lambda: parse_output(parser, COMBINERS))
         into: list[SSAValue] = []
         if parser.parse_optional_keyword("into"):
             with parser.in_parens():
@@ -377,24 +373,3 @@ def short_type(value: SSAValue) -> str:
     """The type of a tensor value, in short form."""
     assert isinstance(value.type, TensorType)
     return value.type.short
-
-
-def _print_input(
-    printer: Printer, value: SSAValue, map_: Sequence[Expr], pad: float | bool | None
-) -> None:
-    printer.print_ssa_value(value)
-    printer.print_string(t.format_sizes(map_))
-    if pad is not None:
-        printer.print_string(f" pad {t.format_number(pad)}")
-
-
-def _parse_input(parser: Parser) -> tuple[SSAValue, tuple[Expr, ...], float | bool | None]:
-    value = parse_value(parser)
-    map_ = t.parse_sizes(parser)
-    pad = t.parse_number(parser) if parser.parse_optional_keyword("pad") else None
-    return value, map_, pad
-
-
-def _parse_output(parser: Parser) -> tuple[str, TensorType, tuple[Expr, ...]]:
-    kind = parser.parse_optional_keyword_in(COMBINERS[1:]) or "none"
-    return kind, t.parse_tensor_type(parser), t.parse_sizes(parser)

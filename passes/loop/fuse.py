@@ -215,6 +215,8 @@ def can_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
     maps = [*nest.input_maps, *nest.output_maps]
     if position in gathered_inputs([e for m in maps for e in m] + index_exprs(nest)):
         return False
+    if nest.is_recurrence and position == 0:  # the body has its state in place of that read
+        return False
     if len(nest.inputs) + len(producer.inputs) > MAX_INPUTS:
         return False
     if body_size(nest) + body_size(producer) > MAX_OPERATIONS:

@@ -136,7 +136,8 @@ class Program:
         if kernel is None or [Expr.symbol(s) for s in kernel.size_names] != list(call.sizes.data):
             return False
         plain = all(isinstance(op, NestOp | YieldOp) for op in kernel.body.block.ops)
-        return plain and not any(n.into or n.is_scatter or n.is_scan for n in kernel.nests) and all(
+        return plain and not any(
+            n.into or n.is_scatter or n.is_scan or n.is_recurrence for n in kernel.nests) and all(
             isinstance(v.owner, NestOp) for v in kernel.yielded) and not private_values(kernel)
 
 

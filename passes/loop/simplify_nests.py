@@ -98,7 +98,7 @@ def _without_axes(nest: NestOp, names: set[Symbol]) -> NestOp:
 def merge_equal_reads(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
     """Read an element once, even when the operator names it twice: x * x."""
     reads = reads_of(nest)
-    keys = [r.key() for r in reads]
+    keys = [r.key() for r in reads[int(nest.is_recurrence):]]  # the first is read once only
     if len(set(keys)) == len(keys):
         return None
     return list(at.insert(without_equal_reads(nest)).results)

@@ -123,8 +123,9 @@ def _bytes(value: SSAValue) -> int:
 
 def _is_candidate(nest: NestOp) -> bool:
     """Whether a nest is a plain reduction to a known number of results that may be split."""
-    single = nest.is_reduction and len(nest.results) == 1 and not nest.into and not nest.is_scan
-    return single and not is_contraction(nest) and _results(nest) is not None and (
+    single = nest.is_reduction and len(nest.results) == 1 and not nest.into
+    in_order = nest.is_scan or nest.is_recurrence
+    return single and not in_order and not is_contraction(nest) and _results(nest) is not None and (
         result_types(nest)[0].element not in (f16, bf16)) and not is_between_products(nest)
 
 

@@ -12,6 +12,7 @@ from passes.loop_to_block.compute import lies_in_matrices
 from passes.loop_to_block.dots import add_dot
 from passes.loop_to_block.matrices import keep_sums, sum_here
 from passes.loop_to_block.online import follow, row_maximum, start
+from passes.loop_to_block.recurrences import first_state
 from passes.loop_to_block.scans import add_scan
 from passes.loop_to_block.scatters import add_scatter
 from passes.loop_to_block.state import Tile, tiled
@@ -41,6 +42,9 @@ class Computation(Tiles):
     def open_accumulators(self, nest: NestOp, depth: int, level: Level) -> None:
         """Start a reduction with a tile of identities over the nest's parallel and tiled axes."""
         self.source = nest
+        if nest.is_recurrence:
+            self.open[nest] = first_state(self, nest)
+            return
         sizes = dict(self.states)
         for later in self.schedule.levels[depth:]:
             if later.axis in {a.name for a in nest.reduce_axes}:
@@ -61,6 +65,9 @@ class Computation(Tiles):
         before = self.open[nest]
         if nest.is_scan:
             add_scan(self, nest)
+            return
+        if nest.is_recurrence:
+            self.open[nest] = self.combined(nest, list(before.axes), None)
             return
         if self.uses_dot(nest):
             add_dot(self, nest)

@@ -72,7 +72,8 @@ def _written_axes(kernel: KernelOp, schedule: Schedule, axis: Symbol) -> list[Sy
     """Summed axes that are unrolled into operations of the bodies."""
     together = {s for n in kernel.nests for m in n.input_maps for e in m if axis in e.symbols
                 for s in e.symbols}
-    summed = {a.name: a.extent.constant for n in kernel.nests for a in n.reduce_axes}
+    summed = {a.name: a.extent.constant for n in kernel.nests if not n.is_recurrence
+              for a in n.reduce_axes}
     return [x.axis for x in schedule.levels if x.kind == "loop" and x.axis in together
             and x.tile == 1 and x.unroll == summed.get(x.axis)]
 

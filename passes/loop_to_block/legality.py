@@ -219,6 +219,8 @@ def _reduction_faults(nest: NestOp, schedule: Schedule) -> Iterator[Fault]:
         return
     if nest.is_scan:
         yield from _scan_faults(nest, schedule)
+    if nest.is_recurrence:
+        yield from _recurrence_faults(nest, schedule)
     reduce = {a.name for a in nest.reduce_axes}
     parallel = {a.name for a in nest.parallel_axes}
     started: Level | None = None
@@ -241,6 +243,14 @@ def _scan_faults(nest: NestOp, schedule: Schedule) -> Iterator[Fault]:
         yield Fault(f"axis {axis} is scanned, so it cannot have several levels", levels[1])
     if wide := [x for x in levels if x.lanes or x.group or x.matrix]:
         yield Fault(f"axis {axis} is scanned, so it cannot lie in lanes", wide[0])
+
+
+def _recurrence_faults(nest: NestOp, schedule: Schedule) -> Iterator[Fault]:
+    """A recurrence walks its axis point by point."""
+    [axis] = [a.name for a in nest.reduce_axes]
+    yield from (
+        Fault(f"axis {axis} is that of a recurrence, so it must be a loop with a tile of 1", x)
+        for x in schedule.levels if x.axis == axis and (x.kind != "loop" or x.tile != 1))
 
 
 def _scatter_faults(nest: NestOp, schedule: Schedule) -> Iterator[Fault]:

@@ -58,8 +58,9 @@ class Tiles(Place):
     ) -> tuple[list[Tile], list[Operation]]:
         """Tiles of the inputs, followed by tiles of the index expressions that the body uses."""
         tiles: list[Tile] = []
-        for read in reads_of(nest):
-            tiles.append(self.read(nest, read, tiles))
+        for k, read in enumerate(reads_of(nest)):
+            state = self.open.get(nest) if nest.is_recurrence and k == 0 else None
+            tiles.append(state or self.read(nest, read, tiles))
         self.source = nest
         indices: list[Operation] = []
         for op in index_ops(nest, self.decided):
@@ -186,7 +187,7 @@ def _neutral_pad(nest: NestOp) -> float | bool | None:
     reduction. None if no padding achieves that, and if nothing is reduced, so that any value will
     do.
     """
-    if not nest.is_reduction or any(isinstance(v.owner, NestOp) for v in nest.inputs) or any(
+    if not nest.is_reduction or nest.is_recurrence or any(isinstance(v.owner, NestOp) for v in nest.inputs) or any(
             p is not None for p in nest.pad_values):
         return None
     kind = nest.combiner_names[0]

@@ -24,7 +24,7 @@ from passes.scripts.steps import EARLY, LOOPS, RULES, Step, parse_step
 
 _HEADER = re.compile(r"(?:@(?P<name>[^\s<]+)|nests\((?P<nests>[^()]*)\))"
                      r"(?:\s*(?P<schedule><.*>))?(?:\s+(?P<early>before packing))?")
-KINDS = ("contraction", "reduction", "scan", "scatter", "map")
+KINDS = ("contraction", "reduction", "recurrence", "scan", "scatter", "map")
 """The names of nests in a pattern."""
 _REST = "..."
 
@@ -180,6 +180,8 @@ def nest_kind(nest: NestOp) -> str:
         return "scatter"
     if nest.is_scan:
         return "scan"
+    if nest.is_recurrence:
+        return "recurrence"
     if not nest.reduce_axes:
         return "map"
     return "contraction" if is_contraction(nest) else "reduction"

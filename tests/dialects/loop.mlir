@@ -27,6 +27,13 @@ builtin.module {
     }
     loop.yield %y
   }
+  loop.kernel @descent(%s: i64[trees], %f: i64[nodes]) -> (i64[trees]) sizes(nodes, trees) {
+    %y = loop.nest (i0: trees, reduce i1: 8) ins(%s[i0], %f[in0]) outs(next i64[trees][i0]) {
+    ^bb0(%p: i64, %q: i64):
+      loop.yield %q
+    }
+    loop.yield %y
+  }
   loop.kernel @rows(%x: bf16[rows, 300], %m: i1[rows, 300]) -> (f32[rows], i1[rows], f32[rows]) sizes(rows) {
     %top, %all = loop.nest (i0: rows, reduce i1: 300) ins(%x[i0, i1], %m[i0, i1]) outs(max f32[rows][i0], and i1[rows][i0]) {
     ^bb0(%p: bf16, %q: i1):

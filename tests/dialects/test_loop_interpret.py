@@ -52,6 +52,7 @@ BODIES = {
         %r = arith.mulf %p, %z : f32 loop.yield %r }""",
     "picked": """{ ^bb0(%p: i64, %q: f32, %s: f32): %r = arith.mulf %q, %s : f32
         loop.yield %r }""",
+    "follower": "{ ^bb0(%p: i64, %q: i64): loop.yield %q }",
     "constant": "{ %r = arith.constant 2.5 : f32 loop.yield %r }",
     "two": """{ ^bb0(%p: f32): %r = arith.negf %p : f32 loop.yield %p, %r }""",
 }
@@ -161,6 +162,14 @@ CASES: dict[str, tuple[str, str, str]] = {
     "one scattered product": ("%i: i64[n], %x: f32[n, m], %d: f32[3, m]", "(i0: m) "
                               "ins(%i[1], %x[2, i0]) outs(mul f32[3, m][in0, i0]) into(%d)",
                               "last"),
+    "recurrence": ("%s: f32[n], %x: f32[n, m]", "(i0: n, reduce i1: m) ins(%s[i0], %x[i0, i1]) "
+                   "outs(next f32[n][i0])", "sub"),
+    "recurrence of one state": ("%s: f32[], %x: f32[m, n]", "(reduce i0: m, i1: n, i2: 2) "
+                                "ins(%s[], %x[i0, i1]) outs(next f32[2, n][i2, i1])", "sub"),
+    "recurrence that reads its first state": (
+        "%s: f32[n]", "(i0: n, reduce i1: m) ins(%s[i0], %s[i0]) outs(next f32[n][i0])", "sub"),
+    "descent": ("%s: i64[m], %f: i64[3, n]", "(i0: n, reduce i1: 5, i2: m) "
+                "ins(%s[i2], %f[in0, (i0 + i1) mod n]) outs(next i64[n, m][i0, i2])", "follower"),
     "product of gathered": ("%x: f32[n, 2], %y: f32[3]", "(i0: n, reduce i1: 2) "
                             "ins(%x[i0, i1], %y[i0 mod 3]) outs(add f32[n][i0])", "mul"),
 }
@@ -204,6 +213,12 @@ def by_points(nest: NestOp, context: EvaluationContext, operands: Sequence[Array
     for point in itertools.product(*map(range, extents)):
         known: dict[Symbol, Any] = dict(zip([a.name for a in nest.axes], point, strict=True))
         known.update(context.sizes)
+        if nest.is_recurrence:
+            place = tuple(e.evaluate(known) for e in nest.output_maps[0])
+            state = results[0][place] if place in written[0] else None
+            results[0][place] = point_values(nest, known, inputs, state)[0]
+            written[0].add(place)
+            continue
         values = point_values(nest, known, inputs)
         for k, value in enumerate(values):
             place = tuple(e.evaluate(known) for e in nest.output_maps[k])
@@ -217,7 +232,9 @@ def by_points(nest: NestOp, context: EvaluationContext, operands: Sequence[Array
     return results
 
 
-def point_values(nest: NestOp, known: dict[Symbol, Any], inputs: Sequence[Array]) -> list[Array]:
+def point_values(
+    nest: NestOp, known: dict[Symbol, Any], inputs: Sequence[Array], state: Any = None
+) -> list[Array]:
     arguments: list[Array] = []
     rows = zip(nest.inputs, nest.input_maps, nest.pad_values, inputs, strict=True)
     for k, (operand, map_, pad, array) in enumerate(rows):
@@ -225,6 +242,8 @@ def point_values(nest: NestOp, known: dict[Symbol, Any], inputs: Sequence[Array]
         inside = all(0 <= i < size for i, size in zip(place, array.shape, strict=True))
         assert inside or pad is not None
         value = np.asarray(array[place] if inside else array.dtype.type(pad))
+        if k == 0 and state is not None:
+            value = np.asarray(state)
         known[Symbol.gathered(k)] = int(value) if array.dtype.kind in "iu" else None
         arguments.append(value.view(t.dtype_of(scalar_type(operand))))
     return evaluate_body(nest.body.block, arguments,
@@ -266,6 +285,14 @@ def test_a_reduction_of_no_integers_gives_the_identity(kind: str, expected: int)
     head = f"(i0: 2, reduce i1: n) ins(%x[i0, i1]) outs({kind} i32[2][i0])"
     result = evaluate("%x: i32[2, n]", head, "i32", np.zeros((2, 0), np.int32), n=0)
     np.testing.assert_array_equal(result, np.full(2, expected, np.int32))
+
+
+@pytest.mark.parametrize("read", ["%s[i0]", "%s[i0 mod (n + 4)]"])
+def test_a_recurrence_of_no_points_gives_its_first_state(read: str):
+    head = f"(i0: 4, reduce i1: n) ins({read}, %x[i1]) outs(next f32[4][i0])"
+    first = np.float32([3, 1, 4, 1])
+    result = evaluate("%s: f32[4], %x: f32[n]", head, "sub", first, np.zeros(0, np.float32), n=0)
+    np.testing.assert_array_equal(result, first)
 
 
 def test_an_empty_domain_writes_nothing():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import dialects.graph as g
-from tests.op_samples.sample import BF16, F16, F32, F64, I8, I32, I64, U8, S, Sample, onnx
+from dialects.strata.types import Array
+from tests.op_samples.sample import BF16, F16, F32, F64, I8, I32, I64, U8, Random, S, Sample, onnx
 
 _TIES = np.float32([[1, 3, 3, -2, 3], [0, 0, 0, 0, 0], [-np.inf, 5, np.inf, np.inf, -5]])
 _NANS = np.float32([[1, np.nan, 3, np.nan, 2], [-1, 5, np.inf, np.nan, 0]])
@@ -51,6 +54,35 @@ def _places() -> list[Sample]:
             S(op, BF16(7), dims="n", axis=0),
         ]
     return rows
+
+
+def _trees(count: int, depth: int, columns: int, dtype: Any) -> tuple[Array, Array]:
+    """Nodes and roots of full trees, whose leaves are their own children."""
+    rng = np.random.default_rng(count)
+    inner, size = 2 ** depth - 1, 2 ** (depth + 1)  # node 1 of a tree is unused
+    nodes = np.zeros((count, size, 3), dtype)
+    at = np.arange(inner)
+    own = np.where(at, at + 1, 0)  # the children of the k-th inner node are the nodes 2k + 2, 2k + 3
+    nodes[:, :, 0] = np.iinfo(dtype).min
+    nodes[:, :, 2] = np.arange(size)
+    nodes[:, own, 0] = rng.integers(-9, 9, (count, inner))
+    nodes[:, own, 1] = rng.integers(0, columns, (count, inner))
+    nodes[:, own, 2] = 2 * at + 2
+    nodes[:, :, 2] += np.arange(count)[:, None] * size
+    return nodes.reshape(-1, 3), np.arange(count) * size
+
+
+def _descents() -> list[Sample]:
+    rows: list[Sample] = []
+    for count, depth, dtype in ((3, 2, np.int32), (19, 4, np.int64), (1, 3, np.int16)):
+        nodes, roots = _trees(count, depth, 5, dtype)
+        x = Random((7, 5), np.dtype(dtype))
+        rows.append(S(g.DescendOp, x, nodes, roots, dims="n 5; k 3; m", steps=depth))
+    nodes, roots = _trees(6, 3, 4, np.int32)
+    return [*rows, S(g.DescendOp, I32(2, 4), nodes, roots.reshape(2, 3), dims="n 4; k 3; a b",
+                     steps=3),
+            S(g.DescendOp, I32(1, 4), nodes, roots[:1].astype(np.int32), steps=1),
+            S(g.DescendOp, I32(0, 4), nodes, roots, dims="n 4; k 3; m", steps=0)]
 
 
 def _top(k: int, axis: int, largest: bool = True):
@@ -129,6 +161,7 @@ def _scatters() -> list[Sample]:
 
 _LIST = np.float32([-3, -1, -1, -0.5, 0, 0.25, 0.25, 0.25, 1, 2, 2.5, np.inf, np.inf])
 _SEARCHES = [
+    *_descents(),
     S(g.SearchSortedOp, _LIST, F32(4, 5), dims="n; m k"),
     S(g.SearchSortedOp, _LIST, np.float32([-np.inf, -3, -1, 0.25, 2.4, np.inf]), dims="n; m"),
     S(g.SearchSortedOp, np.arange(300) // 7, I64(41, low=-5, high=50), dims="n; m"),

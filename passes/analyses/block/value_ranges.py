@@ -48,8 +48,12 @@ class Values:
     def _of(self, value: SSAValue) -> Span:
         owner = value.owner
         if isinstance(owner, Block):
-            return ANYTHING
+            loop = owner.parent_op()
+            return self._carried(loop, owner.args.index(value) - 1) if (  # type: ignore[arg-type]
+                isinstance(loop, ops.ForOp)) else ANYTHING
         match owner:
+            case ops.ForOp():
+                return self._carried(owner, owner.results.index(value))  # type: ignore[arg-type]
             case ops.ConvertOp():
                 return self.of(owner.value)
             case ops.FullOp():
@@ -68,6 +72,17 @@ class Values:
                 return self.of(owner.value)
             case _:
                 return ANYTHING
+
+    def _carried(self, loop: ops.ForOp, number: int) -> Span:
+        """The range of what a loop carries from one trip to the next, and then yields.
+
+        That is what it begins with, or what a trip yields, whatever that trip begins with.
+        """
+        if number < 0:  # the counter
+            return ANYTHING
+        last = loop.body.block.last_op
+        assert isinstance(last, ops.YieldOp)
+        return joined([self.of(loop.carried[number]), self.of(last.values[number])])
 
     def _is_positive(self, expr: Expr, op: ops.MapOp) -> bool:
         """Whether an expression over sizes is at least 1 wherever an operation runs."""

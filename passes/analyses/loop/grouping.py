@@ -39,6 +39,9 @@ MAX_ALONE = 1 << 14
 """The most elements that a single program computes besides its reductions: in a reduction without
 rows, or in a row whose reductions walk another axis."""
 
+MAX_REDUCED = 64
+"""The most results per row to which the last states of recurrences are reduced as they arrive."""
+
 MAX_OPERATIONS = 256
 """More operations than this in one kernel would compile slowly and gain nothing."""
 
@@ -107,9 +110,9 @@ class Group:
         return False
 
     def rows(self) -> set[Symbol] | None:
-        """The parallel axes of its reductions; None if it has none."""
+        """The parallel axes that all of its reductions have; None if it has no reductions."""
         found = [_wide(n.parallel_axes) for n in self.renamed if n.reduce_axes]
-        return found[0] if found else None
+        return set[Symbol].intersection(*found) if found else None
 
 
 def _latest(groups: Iterable[Group]) -> list[Group]:
@@ -316,6 +319,10 @@ def refusal(group: Group, nest: NestOp, names: dict[Symbol, Symbol], short: int 
         same = not nest.reduce_axes and parallel == _wide(main.parallel_axes)
         return None if same else "an epilogue must work on the elements of its contraction"
     rows = group.rows()
+    if nest.is_recurrence:
+        return "a recurrence starts a kernel"
+    if nest.reduce_axes and any(n.is_recurrence for n in group.renamed):
+        return _refusal_of_states(group, nest, names)
     if nest.reduce_axes:
         rows = parallel if rows is None else rows
         if parallel != rows:
@@ -332,6 +339,21 @@ def refusal(group: Group, nest: NestOp, names: dict[Symbol, Symbol], short: int 
             return "its rows are long, and no reduction of it runs along them"
         return None if rows <= parallel else "it does not keep the rows of the reduction"
     return None if parallel == _wide(group.renamed[0].axes) else "it works on other axes"
+
+
+def _refusal_of_states(
+    group: Group, nest: NestOp, names: dict[Symbol, Symbol]
+) -> str | None:
+    """Why a reduction must not join recurrences, whose last states it reduces, or None."""
+    states = {a.name for n in group.renamed if n.is_recurrence for a in n.parallel_axes}
+    others = {a.name for n in group.renamed if n.reduce_axes and not n.is_recurrence
+              for a in n.reduce_axes}
+    summed = {names.get(a.name, _UNMATCHED) for a in nest.reduce_axes}
+    if not summed <= states or others not in (set(), summed):
+        return "it reduces over other axes"
+    if not is_at_most(_own_elements(nest, names), Expr.of(MAX_REDUCED)):
+        return "each recurrence would wait for many sums"
+    return None
 
 
 def _says_only_where(group: Group, nest: NestOp) -> bool:

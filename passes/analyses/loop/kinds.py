@@ -20,8 +20,9 @@ def is_contraction(nest: NestOp) -> bool:
 
 
 def is_plain_reduction(nest: NestOp) -> bool:
-    """A reduction that is neither a contraction nor a scan."""
-    return nest.is_reduction and not nest.is_scan and not is_contraction(nest)
+    """A reduction in any order that is no contraction."""
+    in_order = nest.is_scan or nest.is_recurrence
+    return nest.is_reduction and not in_order and not is_contraction(nest)
 
 
 def kind_of(nests: Sequence[NestOp]) -> str:

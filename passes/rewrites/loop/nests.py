@@ -268,6 +268,11 @@ class _Reads:
         self.reads: list[Read] = []
         self.places: dict[tuple[int, tuple[Expr, ...], str], int] = {}
 
+    def add_state(self, read: Read) -> int:
+        """The first read of a recurrence, to which no other read is equal after the first point."""
+        self.reads.append(read)
+        return len(self.reads) - 1
+
     def add(self, read: Read, gathered: Mapping[Symbol, Size]) -> int:
         """`gathered` renumbers the index inputs in the read's map."""
         new = Read(read.value, tuple(e.substitute(gathered) for e in read.map), read.pad)
@@ -306,6 +311,9 @@ def _merge_reads(
     places: list[int] = []
     inner: list[int] = []
     for k, read in enumerate(own):
+        if consumer.is_recurrence and k == 0:
+            places.append(reads.add_state(read))
+            continue
         if k != position:
             places.append(reads.add(read, _numbering(places)))
             continue

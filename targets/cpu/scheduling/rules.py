@@ -1,6 +1,6 @@
 """Schedule rules of the CPU target: which axis fills vector lanes, which tiles, which loops.
 
-The first rule that fits decides: contraction, scatter, reduction, elementwise. Tile sizes follow
+The first rule that fits decides: contraction, recurrence, scatter, reduction, elementwise. Tile sizes follow
 from the kernel's own sizes and the machine's registers. No rule refers to an operator.
 """
 
@@ -22,6 +22,7 @@ from passes.analyses.loop.runs import common_rows, contiguous_axes, running_axis
 from targets.cpu.machine import Machine
 from targets.cpu.scheduling.groups import grouped_copy, is_grouped
 from targets.cpu.scheduling.matrices import matrix_levels
+from targets.cpu.scheduling.recurrences import schedule_recurrence
 from targets.cpu.scheduling.rows import summed_lanes
 from targets.cpu.scheduling.tilings import Tiling, is_row, lane_tile, tiling_of
 from targets.cpu.scheduling.traffic import walks_rows_first
@@ -50,6 +51,8 @@ def schedule_kernel(kernel: KernelOp, machine: Machine) -> Schedule:
                     else _contraction(kernel, nest, tiling, machine))
         if is_contraction(nest) and (lanes := summed_lanes(nest)) is not None:
             return _reduction(kernel, machine, lanes)
+    if any(n.is_recurrence for n in kernel.nests):
+        return schedule_recurrence(kernel, machine)
     if any(n.is_scatter and n.reduce_axes for n in kernel.nests):
         return _scatter(kernel, machine)
     if any(n.reduce_axes for n in kernel.nests):

@@ -1,13 +1,14 @@
 """Schedule rules of the CUDA target: what one program computes, and with how many warps.
 
 The first rule that fits decides: depthwise windows, a convolution, a matrix product on tensor cores
-or FMA units, another contraction, a reduction, an elementwise kernel. Tiles are powers of two, and
-the rest is masked. Sizes come from the kernel's own axes. Tuning replaces these choices by measured
-ones.
+or FMA units, another contraction, a recurrence, a reduction, an elementwise kernel. Tiles are
+powers of two, and the rest is masked. Sizes come from the kernel's own axes. Tuning replaces these
+choices by measured ones.
 
     products/          contractions             convolutions.py   contractions that read by windows
     strips.py          depthwise windows, in strips of rows
     windows.py         other depthwise windows
+    recurrences.py     recurrences, and reductions of their last states
     attention.py       products with an online softmax
     sums.py            sums of a few parts      memory_bound.py   other reductions, elementwise
 """
@@ -36,6 +37,7 @@ from targets.cuda.scheduling.memory_bound import elementwise, reduction, walked_
 from targets.cuda.scheduling.products.fma import fma_parts, schedule_fma_product
 from targets.cuda.scheduling.products.parts import product_parts
 from targets.cuda.scheduling.products.rules import panels, prepare_product, schedule_product
+from targets.cuda.scheduling.recurrences import schedule_recurrence
 from targets.cuda.scheduling.strips import (
     prepare_strips,
     schedule_strips,
@@ -66,6 +68,8 @@ def prepare_kernel(kernel: KernelOp) -> None:
         prepare_convolution(kernel, nest)
     elif nest is not None:
         prepare_product(kernel, nest)
+    elif any(n.is_recurrence for n in kernel.nests):
+        pass
     elif any(n.is_reduction for n in kernel.nests):
         for names in walked_alike(kernel):
             fuse_axes(kernel, names)
@@ -86,6 +90,8 @@ def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
         return schedule
     if nest is not None:
         return schedule_product(kernel, nest, options)
+    if any(n.is_recurrence for n in kernel.nests):
+        return schedule_recurrence(kernel)
     if any(n.is_reduction for n in kernel.nests):
         return sum_of_parts(kernel, options) or reduction(kernel, options)
     return elementwise(kernel, options)

@@ -41,7 +41,8 @@ ENOUGH = 8
 def windowed_nest(kernel: KernelOp) -> NestOp | None:
     """The nest that reduces windows of channels, if it determines the rest of the kernel."""
     reducing = [n for n in kernel.nests if n.is_reduction]
-    if len(reducing) != 1 or reducing[0].is_scan or tiled_axes(reducing[0]) is None:
+    if len(reducing) != 1 or reducing[0].is_scan or reducing[0].is_recurrence or (
+            tiled_axes(reducing[0]) is None):
         return None
     parallel = {a.name for a in reducing[0].parallel_axes}
     follow = all({a.name for a in n.axes} == parallel for n in kernel.nests if n not in reducing)
