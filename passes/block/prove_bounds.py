@@ -137,7 +137,7 @@ def _settle(kernel: Kernel, launches: Sequence[_Launch]) -> Iterator[Access]:
 def _unproven(kernel: Kernel) -> Iterator[Access]:
     """The accesses that leave their buffers for some sizes, or may do so for some data."""
     numbers = Numbers(kernel)
-    values = Values(kernel.scope, lambda argument: ANYTHING)
+    values = Values(kernel.scope, lambda argument, last: ANYTHING)
     judge = Judge(values, {}, list(shape_facts(kernel, {})))
     for access in kernel.accesses:
         access.op.properties.pop("assumed", None)

@@ -187,7 +187,8 @@ def _neutral_pad(nest: NestOp) -> float | bool | None:
     reduction. None if no padding achieves that, and if nothing is reduced, so that any value will
     do.
     """
-    if not nest.is_reduction or nest.is_recurrence or any(isinstance(v.owner, NestOp) for v in nest.inputs) or any(
+    if not nest.is_reduction or nest.is_recurrence or any(
+            isinstance(v.owner, NestOp) for v in nest.inputs) or any(
             p is not None for p in nest.pad_values):
         return None
     kind = nest.combiner_names[0]

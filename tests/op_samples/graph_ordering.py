@@ -62,7 +62,7 @@ def _trees(count: int, depth: int, columns: int, dtype: Any) -> tuple[Array, Arr
     inner, size = 2 ** depth - 1, 2 ** (depth + 1)  # node 1 of a tree is unused
     nodes = np.zeros((count, size, 3), dtype)
     at = np.arange(inner)
-    own = np.where(at, at + 1, 0)  # the children of the k-th inner node are the nodes 2k + 2, 2k + 3
+    own = np.where(at, at + 1, 0)  # the k-th inner node has the children 2k + 2 and 2k + 3
     nodes[:, :, 0] = np.iinfo(dtype).min
     nodes[:, :, 2] = np.arange(size)
     nodes[:, own, 0] = rng.integers(-9, 9, (count, inner))

@@ -84,6 +84,11 @@ class Node(NodeBase):
         found = self._attribute(name, AttributeProto.FLOATS)
         return list(map(self._read_float, default if found is None else found.floats))
 
+    def singles(self, name: str) -> Array:
+        """A long list of floats, as an array of the f32 that ONNX stores."""
+        found = self._attribute(name, AttributeProto.FLOATS)
+        return np.array([] if found is None else found.floats, np.float32)
+
     def _read_float(self, number: float) -> float:
         is_f64 = any(isinstance(v, Value) and v.element == t.f64 for v in self.inputs)
         return as_stored(number) if is_f64 else as_written(number)

@@ -55,6 +55,9 @@ class Contents:
     kernels: Mapping[str, Kernel]
     weights: WeightStore
     found: dict[SSAValue, Span] = field(default_factory=dict[SSAValue, Span])
+    columns: dict[tuple[SSAValue, int], Span] = field(
+        default_factory=dict[tuple[SSAValue, int], Span])
+    """The ranges of constants at one index of their last dim."""
     values: dict[LaunchOp, Values] = field(default_factory=dict[LaunchOp, Values])
 
     def __post_init__(self) -> None:
@@ -66,13 +69,25 @@ class Contents:
                 for buffer in dict.fromkeys(map(_memory, op.buffers)):
                     self.writers[buffer].append(op)
 
-    def of(self, buffer: SSAValue) -> Span:
-        """The range of a buffer's elements; anything for a buffer that depends on itself."""
+    def of(self, buffer: SSAValue, last: int | None = None) -> Span:
+        """The range of a buffer's elements; anything for a buffer that depends on itself.
+
+        `last`: only of those at this index of the last dim, which tables of records differ along.
+        """
         memory = _memory(buffer)
+        if last is not None and isinstance(memory.owner, ConstantOp) and _has_rows_of(
+                memory, buffer):
+            return self._column(memory.owner, last)
         if memory not in self.found:
             self.found[memory] = ANYTHING
             self.found[memory] = self._of(memory)
         return self.found[memory]
+
+    def _column(self, op: ConstantOp, last: int) -> Span:
+        key = op.results[0], last
+        if key not in self.columns:
+            self.columns[key] = _numbers(op, self.weights, last)
+        return self.columns[key]
 
     def _of(self, memory: SSAValue) -> Span:
         if isinstance(memory.owner, ConstantOp):
@@ -109,8 +124,8 @@ class Contents:
         names = {e.as_symbol: Expr.symbol(s) for s, e in kernel.sizes(launch).items()
                  if e.as_symbol is not None}
 
-        def contents(argument: BlockArgument) -> Span:
-            held = self.of(launch.buffers[argument.index])
+        def contents(argument: BlockArgument, last: int | None) -> Span:
+            held = self.of(launch.buffers[argument.index], last)
             used = {s for e in held if e is not None for s in e.symbols}
             return _mapped(held, names) or ANYTHING if used <= names.keys() else ANYTHING
 
@@ -123,14 +138,22 @@ def _memory(buffer: SSAValue) -> SSAValue:
     return buffer
 
 
+def _has_rows_of(memory: SSAValue, view: SSAValue) -> bool:
+    """Whether the last dim of a view is that of the memory, which is also its fastest."""
+    assert isinstance(memory.type, BufferType) and isinstance(view.type, BufferType)
+    return memory.type.rank > 0 and memory.type.shape[-1:] == view.type.shape[-1:]
+
+
 def _mapped(span: Span | None, names: Mapping[Symbol, Expr]) -> Span | None:
     return span and Span(*(None if e is None else e.substitute(names) for e in span))
 
 
-def _numbers(op: ConstantOp, weights: WeightStore) -> Span:
+def _numbers(op: ConstantOp, weights: WeightStore, last: int | None = None) -> Span:
+    """The range of a constant's elements, or of those at one index of the last dim."""
     if op.type.dtype.kind not in "iu":
         return ANYTHING
     array = np.asarray(op.array(weights))
+    array = array if last is None else array[..., last:last + 1]
     if not array.size or int(array.max()) > np.iinfo(f"i{array.itemsize}").max:
         return ANYTHING  # kernels read integers as signed
     return Span(Expr.of(int(array.min())), Expr.of(int(array.max())))

@@ -24,9 +24,8 @@ from dialects.symbolic.inequalities import Prover, Span
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.block.scalar_ranges import ANYTHING, Scalars, constant, joined
 
-Contents: TypeAlias = Callable[[BlockArgument], Span]
-"""The range of the elements of a kernel's buffer."""
-
+Contents: TypeAlias = "Callable[[BlockArgument, int | None], Span]"
+"""The range of the elements of a kernel's buffer; those at one index of its last dim, if given."""
 
 
 @dataclass
@@ -102,7 +101,7 @@ class Values:
 
     def _loaded(self, op: ops.LoadOp) -> Span:
         if isinstance(op.buffer, BlockArgument):
-            held = self.contents(op.buffer)
+            held = self.contents(op.buffer, op.exprs[-1].constant if op.exprs else None)
         else:  # private memory of the program
             stores = [use.operation for use in op.buffer.uses]
             held = joined([self.of(s.value) for s in stores if isinstance(s, ops.StoreOp)])

@@ -1,7 +1,7 @@
 """Schedule rules of the CPU target: which axis fills vector lanes, which tiles, which loops.
 
-The first rule that fits decides: contraction, recurrence, scatter, reduction, elementwise. Tile sizes follow
-from the kernel's own sizes and the machine's registers. No rule refers to an operator.
+The first rule that fits decides: contraction, recurrence, scatter, reduction, elementwise. Tile
+sizes follow from the kernel's own sizes and the machine's registers. No rule refers to an operator.
 """
 
 from __future__ import annotations
