@@ -79,7 +79,7 @@ SERVERS = Costs(
     WindowCosts(gain=0.9, transform=1.5, move=((8 << 20, 2), (32 << 20, 3)), far_move=16, value=16),
     MatrixCosts(gain=2, narrow=5 / 8),
     CandidateCosts(load=0.5, product=0.5, latency=4.0, conflict=0.2),
-    RecurrenceCosts(states=8, rows=64))
+    RecurrenceCosts(states=16, rows=64))
 """`windows`: values between those measured on the two processors. `value` corresponds to memory at
 10 to 25 GB/s. `matrices`: measured on Emerald Rapids; Zen 4 has no such registers. `candidates`:
 both processors issue two loads and two multiply-adds per cycle."""
