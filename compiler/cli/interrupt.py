@@ -3,6 +3,10 @@
 Python raises KeyboardInterrupt only between bytecode instructions. While LLVM compiles a large
 kernel, or threads wait for other processes, that can take long. A thread therefore also waits for
 the signal. It kills the process and its children if they have not ended by themselves.
+
+A command that is started with SIGINT ignored, as shells start commands in the background of a
+script (`nohup strata tune ... &`), goes on ignoring it, like other programs: Ctrl-C is then meant
+for what runs in the foreground. SIGTERM ends it.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests import processes
+
 ROOT = Path(__file__).parents[2]
 CPU = ROOT / "benchmarks" / "cpu"
 WHERE = {"machine": "a processor", "versions": "strata 1", "load": 0.5, "threads": 1}
@@ -87,8 +89,8 @@ def test_every_line_has_all_columns(table: ModuleType, tmp_path: Path) -> None:
 def script(name: str, *words: object) -> subprocess.CompletedProcess[str]:
     """A script of the suite, with this checkout to import from and without a zoo."""
     environment = {k: v for k, v in os.environ.items() if k != "STRATA_ZOO"}
-    return subprocess.run([sys.executable, CPU / name, *map(str, words)], text=True, check=False,
-                          capture_output=True, env=environment | {"PYTHONPATH": str(ROOT)})
+    return processes.run([sys.executable, CPU / name, *map(str, words)], text=True,
+                         capture_output=True, env=environment | {"PYTHONPATH": str(ROOT)})
 
 
 def test_what_is_missing_is_told(tmp_path: Path) -> None:

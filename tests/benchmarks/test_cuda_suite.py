@@ -17,6 +17,7 @@ import pytest
 from compiler.options import CompileOptions
 from compiler.tuning.options import TuneOptions
 from compiler.tuning.subject import Subject
+from tests import processes
 
 ROOT = Path(__file__).parents[2]
 CUDA = ROOT / "benchmarks" / "cuda"
@@ -114,10 +115,10 @@ def test_every_group_has_rows(table: ModuleType) -> None:
 
 
 def suite(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return processes.run(
         [sys.executable, CUDA / "suite.py", "--smoke", "--modes", "", "--results",
          folder / "cuda.json", "-o", folder / "table.md", *map(str, words)], text=True,
-        check=False, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+        capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
 
 
 def test_rows_can_be_measured(tmp_path: Path) -> None:
@@ -150,9 +151,9 @@ def test_more_rows_can_be_measured(tmp_path: Path, rows: str, only: str, more: l
 @pytest.mark.slow
 def test_kernels_of_rows_can_be_tuned(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, CUDA / "seed.py", "kernels", tmp_path, "moves", "--smoke", "--jobs", "1"],
-        text=True, check=False, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+        text=True, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stdout + done.stderr
     models = sorted(tmp_path.glob("*/model.mlir"))
     options = CompileOptions(target="cuda", features="sm_90", cache="off")

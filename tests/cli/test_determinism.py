@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from compiler.pipeline.steps import PIPELINE
+from tests import processes
 
 ROOT = Path(__file__).parents[2]
 TARGETS = ("reference", "cpu", "cuda")
@@ -20,8 +20,8 @@ def dumps(model: Path, folder: Path, seed: int, target: str) -> dict[str, bytes]
     """Everything that a fresh process with this hash seed writes, but for the measured times."""
     environment = os.environ | {"PYTHONHASHSEED": str(seed), "PYTHONPATH": str(ROOT)}
     words = ["lower", model, "--target", target, "--to", PIPELINE[-1].level, "--dump-dir", folder]
-    subprocess.run([sys.executable, "-m", "compiler", *map(str, words)], env=environment,
-                   cwd=folder.parent, check=True, capture_output=True)
+    processes.run([sys.executable, "-m", "compiler", *map(str, words)], env=environment,
+                  cwd=folder.parent, check=True, capture_output=True)
     return {p.name: p.read_bytes() for p in folder.iterdir()
             if p.name not in ("index.md", ".strata-dump.json")}
 

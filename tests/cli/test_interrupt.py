@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from tests import processes
 from tests.frontend.onnx_models import make_model, value_info
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +69,7 @@ def test_an_interrupted_command(
     small_model: Path, tmp_path: Path, how: str, words: list[str], kept: str
 ) -> None:
     (tmp_path / "endless.py").write_text(PLUGIN)
-    process = subprocess.Popen(
+    process = processes.start(
         [sys.executable, "-m", "compiler", words[0], str(small_model), *words[1:], "--plugin",
          "endless.py", "--passes", f"default,after(graph-cse)=endless{{how={how}}}"],
         cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, text=True,
@@ -105,8 +106,8 @@ def test_compiled_kernels_are_kept(tmp_path: Path) -> None:
     (tmp_path / "products.onnx").write_bytes(proto.SerializeToString())
     words = [sys.executable, "-m", "compiler", "run", "products.onnx", "--cache", "cache"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(words, cwd=tmp_path, env=environment, text=True,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = processes.start(words, cwd=tmp_path, env=environment, text=True,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         for _ in range(6000):
             if list(tmp_path.glob("cache/cpu/*.o")):
@@ -124,14 +125,14 @@ def test_compiled_kernels_are_kept(tmp_path: Path) -> None:
     assert 0 < done < total
     kept = {path.name: path.stat().st_ino for path in tmp_path.glob("cache/cpu/*.o")}
     assert len(kept) >= done
-    subprocess.run(words, cwd=tmp_path, env=environment, check=True, stdout=subprocess.DEVNULL)
+    processes.run(words, cwd=tmp_path, env=environment, check=True, stdout=subprocess.DEVNULL)
     after = {path.name: path.stat().st_ino for path in tmp_path.glob("cache/cpu/*.o")}
     assert kept.items() < after.items()  # the same files: none was written anew
 
 
 def test_tuning_tells_what_it_has_found(small_model: Path, tmp_path: Path) -> None:
     """A run that is interrupted leaves a database that the next one goes on with."""
-    process = subprocess.Popen(
+    process = processes.start(
         [sys.executable, "-m", "compiler", "tune", str(small_model), "-o", "found.sqlite",
          "--seconds", "300", "--jobs", "1", "--progress"], cwd=tmp_path, text=True,
         env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL,
@@ -156,7 +157,7 @@ def test_temporary_folders_are_removed(small_model: Path, tmp_path: Path) -> Non
         atexit.register(lambda: folder)  # it lives as long as the process
         Path("child").write_text(str(child.pid))''')
     (tmp_path / "endless.py").write_text(plugin)
-    process = subprocess.Popen(
+    process = processes.start(
         [sys.executable, "-m", "compiler", "lower", str(small_model), "--plugin", "endless.py",
          "--passes", "default,after(graph-cse)=endless"], cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL,
@@ -169,6 +170,48 @@ def test_temporary_folders_are_removed(small_model: Path, tmp_path: Path) -> Non
     finally:
         process.kill()
     assert not list(tmp_path.glob("scratch-*"))
+
+
+WAITING = '''
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from passes.base import StrataPass
+
+@dataclass(frozen=True)
+class Waiting(StrataPass):
+    """Waits for a file."""
+    name = "waiting"
+
+    def run(self, context, module):
+        Path("waits").write_text("yes")
+        while not Path("go").exists():
+            time.sleep(0.05)
+'''
+
+
+@pytest.mark.parametrize("ends_by", ["itself", "SIGTERM"])
+def test_a_command_in_the_background_ignores_it(
+    small_model: Path, tmp_path: Path, ends_by: str
+) -> None:
+    """As shells start it in scripts: Ctrl-C is for what runs in the foreground."""
+    (tmp_path / "waiting.py").write_text(WAITING)
+    process = processes.start(
+        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", "compiler", "lower",
+         small_model, "--plugin", "waiting.py", "--passes", "default,after(graph-cse)=waiting"],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL)
+    try:
+        wait_for(tmp_path / "waits")
+        process.send_signal(signal.SIGINT)
+        time.sleep(1)  # twice as long as it takes otherwise
+        assert process.poll() is None
+        if ends_by == "itself":
+            (tmp_path / "go").touch()
+        else:
+            process.terminate()
+        assert process.wait() == (0 if ends_by == "itself" else -signal.SIGTERM)
+    finally:
+        process.kill()
 
 
 ENDLESS = """// strata: level=graph
@@ -190,7 +233,7 @@ def test_a_call_that_takes_for_ever(tmp_path: Path) -> None:
     """A loop of a model, in machine code, that counts to 2**48."""
     (tmp_path / "endless.mlir").write_text(ENDLESS)
     np.savez(tmp_path / "in.npz", x=np.ones(8, np.float32), n=np.array([2**48]))
-    process = subprocess.Popen(
+    process = processes.start(
         [sys.executable, "-m", "compiler", "run", "endless.mlir", "--inputs", "in.npz",
          "--cache", "off"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, text=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests import processes
 from tests.cli.conftest import Run
 
 ROOT = Path(__file__).parents[2]
@@ -22,9 +23,9 @@ ENVIRONMENT = os.environ | {
 def strata(
     *words: object, data: bytes = b"", cwd: Path, check: bool = True
 ) -> subprocess.CompletedProcess[bytes]:
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-m", "compiler", *map(str, words)], input=data, capture_output=True,
-        cwd=cwd, env=ENVIRONMENT, check=False)
+        cwd=cwd, env=ENVIRONMENT)
     assert done.returncode == 0 or not check, done.stderr.decode()
     return done
 
@@ -92,10 +93,10 @@ def test_a_reader_that_has_had_enough(
     read, write = os.pipe()
     os.close(read)
     command = [str(small_model) if word == "MODEL" else word for word in words]
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-m", "compiler", *command], stdout=write,
         stderr=write if both else subprocess.PIPE, stdin=subprocess.DEVNULL, cwd=tmp_path,
-        env=ENVIRONMENT, check=False)
+        env=ENVIRONMENT)
     os.close(write)
     silent = words[-1] == "nothing.onnx" and not both  # its message is on the other stream
     assert done.returncode == (1 if silent else 0)
@@ -106,7 +107,7 @@ def test_a_reader_that_has_had_enough(
 def test_standard_output_is_no_file_to_replace(small_model: Path, tmp_path: Path) -> None:
     """`-o /dev/stdout > FILE` writes into FILE, and leaves /dev/stdout what it is."""
     with open(tmp_path / "code", "wb") as file:
-        subprocess.run(
+        processes.run(
             [sys.executable, "-m", "compiler", "lower", str(small_model), "--to", "graph",
              "-o", "/dev/stdout"], stdout=file, check=True,
             env=ENVIRONMENT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from targets.cpu import machine as facts
+from tests import processes
 from tests.counts.assembly import Loops, innermost_loops
 from tests.counts.count import AVX512, CODE, SM_90, count
 from tests.counts.kernels import KERNELS
@@ -146,7 +146,7 @@ print([count(quantized(), setting) for setting in (AVX512, SM_90)])
 
 
 def test_counts_are_the_same_on_one_core_and_with_other_hashes() -> None:
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-c", _ELSEWHERE], check=True, capture_output=True, text=True, cwd=ROOT,
         env=os.environ | {"PYTHONHASHSEED": "4711", "PYTHONPATH": str(ROOT)})
     assert done.stdout.strip() == str([count(quantized(), s) for s in (AVX512, SM_90)])

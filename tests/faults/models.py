@@ -13,6 +13,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import compiler
+from tests import processes
 
 ROOT = Path(__file__).parents[2]
 X = np.ones((2, 8), np.float32)
@@ -31,11 +32,11 @@ def save_model(path: Path, scale: float = 1.0, width: int = 300) -> Path:
     return path
 
 
-def python(code: str, *words: object, **environment: str) -> subprocess.Popen[str]:
+def python(code: str, *words: object, **environment: str) -> processes.Child:
     """A process of its own."""
-    return subprocess.Popen([sys.executable, "-W", "ignore", "-c", code, *map(str, words)],
-                            cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            env={**os.environ, "STRATA_CACHE_SIZE": "1G", **environment})
+    return processes.start([sys.executable, "-W", "ignore", "-c", code, *map(str, words)],
+                           cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                           env={**os.environ, "STRATA_CACHE_SIZE": "1G", **environment})
 
 
 class Bench:

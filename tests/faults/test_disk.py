@@ -21,6 +21,7 @@ from compiler.__main__ import main
 from compiler.diagnostics import StrataError
 from compiler.options import cache_root
 from compiler.programs.cache_state import cache_state
+from tests import processes
 from tests.faults.models import ROOT, Bench, X, save_model
 
 Log = pytest.LogCaptureFixture
@@ -83,14 +84,14 @@ def test_without_a_cache_nothing_is_told(bench: Bench, caplog: Log) -> None:
 def mounted(folder: Path, *options: str) -> Generator[None]:
     """A file system of memory, where this user may mount one."""
     folder.mkdir(exist_ok=True)
-    if os.geteuid() or subprocess.run(
+    if os.geteuid() or processes.run(
             ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(folder)],
-            capture_output=True, check=False).returncode:
+            capture_output=True).returncode:
         pytest.skip("only root may mount a file system")
     try:
         yield
     finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
+        processes.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_a_full_disk(bench: Bench, caplog: Log) -> None:
@@ -108,7 +109,7 @@ def test_a_disk_that_is_read_only(bench: Bench, caplog: Log) -> None:
     """What it holds is used; what it does not hold cannot be kept."""
     with mounted(bench.cache, "size=16m"):
         bench.check()
-        subprocess.run(["mount", "-o", "remount,ro", str(bench.cache)], check=True)
+        processes.run(["mount", "-o", "remount,ro", str(bench.cache)], check=True)
         bench.check()
         assert bench.compiled == 1 and not warnings(caplog)
         bench.model = save_model(bench.folder / "other.onnx", 2.0)
@@ -211,7 +212,7 @@ def test_a_cache_on_a_disk_that_is_full_or_read_only(
         said(tmp_path / "cache")
         (tmp_path / "cache" / "more").write_bytes(bytes(64 << 10))
         assert "No space left" in said(tmp_path / "cache")
-        subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "cache")], check=True)
+        processes.run(["mount", "-o", "remount,ro", str(tmp_path / "cache")], check=True)
         line = said(tmp_path / "cache")
     assert "not kept" in line and "Read-only" in line
 
@@ -226,9 +227,9 @@ def test_results_that_nobody_can_take(bench: Bench, words: list[str]) -> None:
     given = [str(bench.model) if w == "MODEL" else w for w in words]
     code = "import sys; from compiler.__main__ import main; sys.exit(main(sys.argv[1:]))"
     with open("/dev/full", "wb") as full:
-        done = subprocess.run([sys.executable, "-c", code, *given], cwd=bench.folder, stdout=full,
-                              env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False,
-                              stderr=subprocess.PIPE, text=True)
+        done = processes.run([sys.executable, "-c", code, *given], cwd=bench.folder, stdout=full,
+                             env={**os.environ, "PYTHONPATH": str(ROOT)},
+                             stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1, done.stderr
     assert "No space left on device" in done.stderr and "fault" not in done.stderr
     assert not list(bench.folder.glob("reproducer*"))

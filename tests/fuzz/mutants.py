@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import processes
+
 ROOT = Path(__file__).parents[2]
 SECONDS = 20
 """Processor time that a mutant may take."""
@@ -133,8 +135,9 @@ def run(first: int, stop: int) -> Iterator[Outcome]:
 def _one_worker(first: int, stop: int, folder: Path) -> Iterator[Outcome]:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
     words = [sys.executable, "-m", "tests.fuzz.mutants", "--work", str(first), str(stop)]
-    with subprocess.Popen(words, cwd=folder, env=environment, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True) as worker:
+    limit = PATIENCE * (stop - first)
+    with processes.start(words, limit, cwd=folder, env=environment, stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None and worker.stderr is not None
         current = first
         while True:

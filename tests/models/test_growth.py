@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
 import sys
 from cProfile import Profile
 from pathlib import Path
@@ -19,6 +18,7 @@ from compiler.frontend import load_model
 from compiler.pipeline.steps import PIPELINE
 from passes.registry import find_pass
 from targets.base import TargetOptions, find_target
+from tests import processes
 
 LARGE = Path(__file__).parents[2] / "benchmarks" / "large"
 Work = dict[str, int]
@@ -85,8 +85,8 @@ def test_work_of_thousands_of_nodes(
 def test_compiling_holds_the_weights_once(models: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     models.make("perceptron", path, 12, 3072, 1)  # not even aligned
-    done = subprocess.run([sys.executable, LARGE / "memory.py", "--one", path], check=True,
-                          capture_output=True, text=True)
+    done = processes.run([sys.executable, LARGE / "memory.py", "--one", path], check=True,
+                         capture_output=True, text=True)
     start, *_, loaded, _ = json.loads(done.stdout.splitlines()[-1])
     weights = path.with_suffix(".weights").stat().st_size / 1e6
     folded = 256 * 2**20 / 1e6  # what constant folding may take

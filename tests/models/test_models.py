@@ -5,7 +5,6 @@ executed, and the same text every time.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -19,6 +18,7 @@ import pytest
 
 import compiler
 from compiler.__main__ import main
+from tests import processes
 from tests.models import tiny_bert, tiny_cnn, tiny_lstm
 from tests.models.onnx_graph import Array, Sizes
 
@@ -111,8 +111,8 @@ def _dump(model: Path, folder: Path, seed: int) -> dict[str, bytes]:
     environment = os.environ | {"PYTHONHASHSEED": str(seed), "PYTHONPATH": str(ROOT)}
     words = ["lower", model, "--target", "cpu", "--dump-dir", folder, "--features", "avx2",
              "-o", folder.with_suffix(".ll")]
-    subprocess.run([sys.executable, "-m", "compiler", *map(str, words)], env=environment,
-                   check=True, capture_output=True)
+    processes.run([sys.executable, "-m", "compiler", *map(str, words)], env=environment,
+                  check=True, capture_output=True)
     timed = ("index.md", ".strata-dump.json")
     files = [p for p in folder.iterdir() if p.name not in timed]
     files.append(folder.with_suffix(".ll"))

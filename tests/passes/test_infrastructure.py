@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from dialects.text.syntax import location_name
 from passes.base import PassError, StrataContext, StrataPass, strata_context
 from passes.registry import find_pass, parse_passes, pass_loaders, pass_names
 from passes.rewriting import Rewriter, erase_unused, functions, rewrite
+from tests import processes
 from tests.passes.harness import parse
 
 TEXT = """builtin.module {
@@ -58,7 +58,7 @@ def test_wrong_pipeline_text(text: str, message: str) -> None:
 def test_names_need_no_import() -> None:
     code = ("import sys, passes.registry as r; assert 'graph-dce' in r.pass_names(); "
             "assert 'passes.graph.dce' not in sys.modules")
-    subprocess.run([sys.executable, "-c", code], check=True)
+    processes.run([sys.executable, "-c", code], check=True)
 
 
 # ---------------------------------------------------------------------- context

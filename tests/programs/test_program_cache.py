@@ -26,6 +26,7 @@ from compiler.programs import kept as programs
 from compiler.programs.entry import Damaged, read_entry, write_entry
 from dialects.strata.mapped import mapping_of
 from targets.cpu import stored
+from tests import processes
 
 ROOT = Path(__file__).parents[2]
 X = np.random.default_rng(0).standard_normal((3, 8), np.float32)
@@ -83,10 +84,10 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return bench
 
 
-def python(code: str, *words: object) -> subprocess.Popen[str]:
+def python(code: str, *words: object) -> processes.Child:
     """A process of its own."""
-    return subprocess.Popen([sys.executable, "-c", code, *map(str, words)], cwd=ROOT, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return processes.start([sys.executable, "-c", code, *map(str, words)], cwd=ROOT, text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 # ---------------------------------------------------------------------- what is found

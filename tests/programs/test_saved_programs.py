@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import struct
-import subprocess
 import sys
 import zlib
 from collections.abc import Callable
@@ -22,6 +21,7 @@ import compiler
 from compiler.programs import saved
 from compiler.programs.entry import write_entry
 from targets.cpu import stored
+from tests import processes
 
 ROOT = Path(__file__).parents[2]
 LINEAR = """
@@ -103,8 +103,8 @@ numpy.save(sys.argv[3], exe(numpy.load(sys.argv[2]))[0])
 print(*{m.partition(".")[0] for m in set(sys.modules) - known})
 """
     words = map(str, (file, file.with_name("x.npy"), file.with_name("y.npy")))
-    done = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, text=True,
-                          capture_output=True, check=False, timeout=120)
+    done = processes.run([sys.executable, "-c", code, *words], cwd=ROOT, text=True,
+                         capture_output=True, limit=120)
     assert not done.stderr
     assert not {"xdsl", "llvmlite", "onnx", "passes", "hashlib", "pickle"} & {*done.stdout.split()}
     np.testing.assert_array_equal(np.load(file.with_name("y.npy")), compiled(LINEAR)(X)[0])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import subprocess
 import sys
 import threading
 import time
@@ -39,6 +38,7 @@ from dialects.symbolic.symbol import Symbol
 from passes.base import PassError, StrataContext
 from passes.graph.fix_sizes import GraphFixSizes
 from targets.base import Executable as Program
+from tests import processes
 from tests.control.programs import BRANCHES, GROWING, LOOP_IN_LOOP, PROGRAMS, STEPS
 from tests.control.programs import Program as Control
 from tests.models import tiny_bert, tiny_cnn, tiny_lstm
@@ -457,8 +457,8 @@ print(exe.specializations[0].state)
 
 
 def test_a_process_may_end_while_a_thread_compiles(bert: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", ENDS, str(bert)], cwd=ROOT, text=True,
-                          capture_output=True, timeout=120, check=False)
+    done = processes.run([sys.executable, "-c", ENDS, str(bert)], cwd=ROOT, text=True,
+                         capture_output=True, limit=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "compiling\n", "")
 
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from tests import processes
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("compiler", "dialects", "passes", "targets", "tests", "docs", "examples",
@@ -79,8 +80,8 @@ def tree(tmp_path: Path) -> Path:
 
 def python(tree: Path, *words: str) -> str:
     """What Python prints there; the copy hides the tree that is installed. It must succeed."""
-    done = subprocess.run([sys.executable, *words], cwd=tree, text=True, check=False, timeout=600,
-                          env=os.environ | {"PYTHONPATH": str(tree)}, capture_output=True)
+    done = processes.run([sys.executable, *words], cwd=tree, text=True, limit=600,
+                         env=os.environ | {"PYTHONPATH": str(tree)}, capture_output=True)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout
 
@@ -147,7 +148,7 @@ def test_new_files_of_the_guide_are_written_as_ours(section: str) -> None:
     pytest.importorskip("ruff")
     for edit in edits(section):
         if edit.file.endswith(".py") and not (ROOT / edit.file).exists():
-            done = subprocess.run(
+            done = processes.run(
                 [sys.executable, "-m", "ruff", "check", "--stdin-filename", edit.file, "-"],
-                cwd=ROOT, input=edit.code, text=True, capture_output=True, check=False)
+                cwd=ROOT, input=edit.code, text=True, capture_output=True)
             assert done.returncode == 0, done.stdout

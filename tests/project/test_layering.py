@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests import processes
 
 ROOT = Path(__file__).parents[2]
 LAYERS = ("dialects", "passes", "targets", "compiler")
@@ -36,8 +37,8 @@ def test_imports_go_one_way(layer: str) -> None:
 def loaded_by(statement: str) -> set[str]:
     """The top-level modules that a statement loads in a fresh interpreter."""
     code = f"import sys; {statement}; print(*{{m.partition('.')[0] for m in sys.modules}})"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True,
-                          text=True)
+    done = processes.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True,
+                         text=True)
     return set(done.stdout.split())
 
 

@@ -12,6 +12,7 @@ import onnx.parser
 import pytest
 
 import compiler
+from tests import processes
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("compiler", "dialects", "passes", "targets")
@@ -66,9 +67,9 @@ def checked(tmp_path: Path, program: str) -> subprocess.CompletedProcess[str]:
     (tmp_path / "program.py").write_text(program)
     (tmp_path / "pyrightconfig.json").write_text(
         '{"typeCheckingMode": "basic", "extraPaths": ["' + str(ROOT) + '"]}')
-    return subprocess.run(
+    return processes.run(
         [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "-p", "."],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        cwd=tmp_path, capture_output=True, text=True, limit=120)
 
 
 def test_a_users_program_passes_the_type_checker(tmp_path: Path) -> None:
@@ -104,8 +105,8 @@ def test_a_users_module_of_our_name_is_told(tmp_path: Path, name: str, form: str
     hiding.parent.mkdir(exist_ok=True)
     hiding.write_text("")
     (tmp_path / "mine.py").write_text("import compiler\ncompiler.compile('model.onnx')\n")
-    done = subprocess.run([sys.executable, "mine.py"], cwd=tmp_path, capture_output=True,
-                          text=True, env={"PYTHONPATH": str(ROOT)}, timeout=60, check=False)
+    done = processes.run([sys.executable, "mine.py"], cwd=tmp_path, capture_output=True,
+                         text=True, env={"PYTHONPATH": str(ROOT)}, limit=60)
     assert done.returncode == 1
     assert f"{hiding} hides the package '{name}'" in done.stderr
     assert "rename it" in done.stderr

@@ -36,6 +36,7 @@ from dialects.symbolic.expr_syntax import expr_of
 from dialects.symbolic.symbol import Symbol
 from passes.base import PassError
 from targets.base import TargetOptions, find_target
+from tests import processes
 from tests.lowering import lower
 from tests.op_samples.sample import Random, Sample
 
@@ -210,7 +211,7 @@ def _difference(sample: Sample, got: list[Array] | str, want: list[Array] | str)
 def in_process(compute: Callable[[], Any]) -> Any:
     """What a forked process computes; a text where it dies or takes too long."""
     reading, writing = os.pipe()
-    child = os.fork()
+    child = processes.fork()
     if not child:
         os.close(reading)
         signal.alarm(TIMEOUT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from targets.locks import SafeLock, Turns
+from tests import processes
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,8 +59,8 @@ done.set()
 
 
 def test_a_forked_child_waits_for_nobody() -> None:
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], cwd=ROOT, timeout=60,
-                          capture_output=True, text=True, env=os.environ)
+    done = processes.run([sys.executable, "-W", "ignore", "-c", FORK], cwd=ROOT, limit=60,
+                         capture_output=True, text=True, env=os.environ)
     assert (done.stdout, done.stderr) == ("0\n", "")
 
 

@@ -5,7 +5,6 @@ traceback, and no file half written.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import compiler
+from tests import processes
 from tests.cli.conftest import Outcome, Run, make_model
 
 ROOT = Path(__file__).parents[3]
@@ -93,8 +93,8 @@ def test_a_process_of_its_own(tmp_path: Path) -> None:
     """The real command line, once: its status, and both streams."""
     (tmp_path / "model.onnx").write_bytes(WHOLE[:200])
     words = [sys.executable, "-m", "compiler", "run", "model.onnx", "--output", "out.npz"]
-    done = subprocess.run(words, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
-                          capture_output=True, text=True, check=False)
+    done = processes.run(words, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
+                         capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: ") and "model.onnx" in done.stderr
     assert "Traceback" not in done.stderr

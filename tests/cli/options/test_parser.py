@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from compiler.cli.commands import commands
 from compiler.cli.parser import TOPICS, make_parser
 from compiler.suggestions import described_by, hint_for, nearest
+from tests import processes
 from tests.cli.conftest import Run
 
 ROOT = Path(__file__).parents[3]
@@ -86,8 +86,8 @@ def test_help_and_errors_are_quick(words: list[str]) -> None:
               "found = {'rich', 'shtab', 'torch', 'triton', 'llvmlite'} & set(sys.modules)\n"
               "assert not found, found\n"
               "assert not {'numpy', 'xdsl', 'onnx'} & set(sys.modules)")
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
-                          env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
+    done = processes.run([sys.executable, "-c", script], capture_output=True, text=True,
+                         env=os.environ | {"PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr
 
 
@@ -99,7 +99,7 @@ def test_completion(strata: Run, shell: str) -> None:
     for word in (*commands(), "precision", "cuda", "max-autotune"):
         assert word in done.out
     if shell == "bash":
-        subprocess.run(["bash", "-n"], input=done.out, text=True, check=True)
+        processes.run(["bash", "-n"], input=done.out, text=True, check=True)
 
 
 def test_bash_completes(strata: Run) -> None:
@@ -107,8 +107,7 @@ def test_bash_completes(strata: Run) -> None:
     script = strata("completion", "bash").out
     probe = ("COMP_WORDS=(strata lower model.onnx --target c); COMP_CWORD=4\n"
              "_shtab_strata; echo \"${COMPREPLY[@]}\"")
-    done = subprocess.run(["bash", "-c", f"{script}\n{probe}"], capture_output=True, text=True,
-                          check=False)
+    done = processes.run(["bash", "-c", f"{script}\n{probe}"], capture_output=True, text=True)
     assert done.stdout.split() == ["cpu", "cuda"], done.stderr
 
 

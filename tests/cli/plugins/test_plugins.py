@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import processes
 from tests.cli.conftest import PLUGINS, Run
 
 ROOT = Path(__file__).parents[3]
@@ -63,9 +64,9 @@ def installed(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]
     path = os.pathsep.join(map(str, (site, PLUGINS, ROOT)))
 
     def run(*words: object, module: str = "compiler") -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", module, *map(str, words)], text=True,
-                              cwd=tmp_path, env=os.environ | {"PYTHONPATH": path},
-                              capture_output=True, check=False)
+        return processes.run([sys.executable, "-m", module, *map(str, words)], text=True,
+                             cwd=tmp_path, env=os.environ | {"PYTHONPATH": path},
+                             capture_output=True)
     return run
 
 
@@ -176,17 +177,17 @@ def test_an_installed_plugin_that_cannot_be_imported(tmp_path: Path) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
     (info / "entry_points.txt").write_text("[strata.targets]\nbroken = broken_package:TARGET\n")
     path = os.pathsep.join(map(str, (tmp_path, ROOT)))
-    done = subprocess.run([sys.executable, "-m", "compiler", "list", "targets"], text=True,
-                          cwd=tmp_path, env=os.environ | {"PYTHONPATH": path},
-                          capture_output=True, check=False)
+    done = processes.run([sys.executable, "-m", "compiler", "list", "targets"], text=True,
+                         cwd=tmp_path, env=os.environ | {"PYTHONPATH": path},
+                         capture_output=True)
     assert done.returncode == 1
     assert "the plugin 'broken' cannot be loaded" in done.stderr
     assert "broken_package" in done.stderr
     (tmp_path / "broken_package.py").write_text("x = 1\nTARGET = x / 0\n")
     (info / "entry_points.txt").write_text("[strata.plugins]\nbroken = broken_package\n")
-    done = subprocess.run([sys.executable, "-m", "compiler", "list", "targets"], text=True,
-                          cwd=tmp_path, env=os.environ | {"PYTHONPATH": path},
-                          capture_output=True, check=False)
+    done = processes.run([sys.executable, "-m", "compiler", "list", "targets"], text=True,
+                         cwd=tmp_path, env=os.environ | {"PYTHONPATH": path},
+                         capture_output=True)
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr
     assert "broken_package.py\", line 2" in done.stderr, done.stderr
@@ -198,9 +199,9 @@ def test_a_file_that_hides_a_package(small_model: Path, tmp_path: Path, name: st
     script = "import compiler, sys; compiler.compile(sys.argv[1], target='cpu')"
     (tmp_path / "mine.py").write_text(script)
     for words in (["-m", "compiler", "run"], ["mine.py"]):
-        done = subprocess.run([sys.executable, *words, str(small_model)], text=True, cwd=tmp_path,
-                              env=os.environ | {"PYTHONPATH": str(ROOT), "STRATA_CACHE": "cache"},
-                              capture_output=True, check=False)
+        done = processes.run([sys.executable, *words, str(small_model)], text=True, cwd=tmp_path,
+                             env=os.environ | {"PYTHONPATH": str(ROOT), "STRATA_CACHE": "cache"},
+                             capture_output=True)
         assert done.returncode == 1
         if words[0] == "-m" or name in ("targets", "passes", "dialects"):
             assert f"{name}.py hides the package '{name}'" in done.stderr, done.stderr

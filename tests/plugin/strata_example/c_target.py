@@ -150,7 +150,8 @@ def launcher(source):
     """A function that runs a kernel of C source, which it compiles to a library."""
     with tempfile.TemporaryDirectory() as folder:
         library = f"{folder}/kernels.so"
-        subprocess.run([*COMMAND, "-o", library], input=source, text=True, check=True)
+        subprocess.run([*COMMAND, "-o", library], input=source, text=True, check=True,
+                       timeout=60)
         functions = ctypes.CDLL(library)
 
     def launch(kernel, buffers, sizes):

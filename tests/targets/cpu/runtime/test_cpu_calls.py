@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -21,6 +20,7 @@ from targets.base import Executable
 from targets.call_states import CallStates
 from targets.cpu.runtime.calls import CallState
 from targets.cpu.runtime.executable import CpuExecutable
+from tests import processes
 from tests.control.programs import COUNTED, PROGRAMS, Program
 
 ROOT = Path(__file__).parents[4]
@@ -312,7 +312,7 @@ for w in workers:
 def test_a_fork_while_others_are_in_calls(tmp_path: Path, threads: int, options: str) -> None:
     path = tmp_path / "counted.mlir"
     path.write_text(COUNTED.text)
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-W", "ignore", "-c", FORK.replace("OPTIONS", options), path,
-         str(threads)], cwd=ROOT, env=os.environ, timeout=120, capture_output=True, text=True)
+         str(threads)], cwd=ROOT, env=os.environ, limit=120, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from targets.cpu.runtime.results import LARGE, Result
+from tests import processes
 
 SIZE = LARGE // 4
 F32 = np.dtype(np.float32)
@@ -112,7 +113,7 @@ def test_a_forked_child_has_its_own() -> None:
     kept = result.array()
     kept[:] = 1
     result.array()
-    child = os.fork()
+    child = processes.fork()
     if child == 0:
         kept[:] = 2
         result.array()[:] = 3

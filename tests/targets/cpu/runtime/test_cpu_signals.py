@@ -18,6 +18,7 @@ import pytest
 import compiler
 from dialects.strata.types import Array
 from targets.cpu.runtime.executable import CpuExecutable
+from tests import processes
 
 ROOT = Path(__file__).parents[4]
 ENDLESS = 2**48
@@ -188,8 +189,8 @@ print(exe(x, np.array([2]))[0].tolist() == np.sin(np.sin(x)).tolist(), flush=Tru
 
 def test_control_c_in_a_program_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "model.mlir").write_text(PLAIN.replace("SIZE", "8"))
-    process = subprocess.Popen([sys.executable, "-c", CHILD], cwd=tmp_path, text=True,
-                               env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE)
+    process = processes.start([sys.executable, "-c", CHILD], cwd=tmp_path, text=True,
+                              env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import processes
 
 ROOT = Path(__file__).parents[4]
 MODEL = """
@@ -41,8 +42,8 @@ def run():
 
 
 def python(code: str) -> list[str]:
-    done = subprocess.run([sys.executable, "-c", MODEL + code], cwd=ROOT, text=True, timeout=120,
-                          capture_output=True, check=True)
+    done = processes.run([sys.executable, "-c", MODEL + code], cwd=ROOT, text=True, limit=120,
+                         capture_output=True, check=True)
     return done.stdout.split()
 
 
@@ -99,8 +100,8 @@ def test_how_long_threads_look_for_work(
     code = ("import os; from targets.cpu.runtime.threads import thread_pool; "
             "before = dict(os.environ); "
             "print(thread_pool().addresses[0] != 0, dict(os.environ) == before)")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, check=True,
-                          capture_output=True)
+    done = processes.run([sys.executable, "-c", code], cwd=ROOT, text=True, check=True,
+                         capture_output=True)
     if done.stdout.split()[0] == "False":
         pytest.skip("there is no libgomp")
     assert f"GOMP_SPINCOUNT = '{count}'" in done.stderr
