@@ -25,11 +25,13 @@ from typing import Any
 
 from compiler.diagnostics import StrataError
 from compiler.faults import CompilerFault
+from compiler.frontend.torch.captured_graph import output_nodes
 from compiler.frontend.torch.library import torch_module
 from compiler.programs.collection import rare_collections
 from compiler.torch.parts import Part, Run, in_parts, make_part, name_eager
 from compiler.torch.reordered import Reordered
 from compiler.torch.views import base_of, split_views
+from compiler.torch.writes import RunsEagerly, check_writes, without_dropout
 
 log = logging.getLogger("strata")
 
@@ -47,9 +49,13 @@ def strata(
         check_mode(mode)
         chosen["mode"] = mode
 
+    captured = without_dropout(graph_module)
+    examples = [getattr(n, "meta", {}).get("example_value") for n in output_nodes(captured)]
+
     def infer(graph: Any, inputs: Sequence[Any]) -> Run:
-        written = _take_writes(graph)
-        views = split_views(graph, written, _aliases(graph))
+        written, aliases = _take_writes(graph), _aliases()
+        check_writes(graph, written, aliases, examples)
+        views = split_views(graph, written, aliases)
         if views is None:
             return _boxed(Program(graph, chosen, written))
         return _boxed(Program(views.inner, chosen, written, outer=views.outer))
@@ -57,8 +63,21 @@ def strata(
     compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
         fw_compiler=_train, bw_compiler=_eager, inference_compiler=infer,
         decompositions=decompositions(), keep_inference_input_mutations=True)
-    with rare_collections():
-        return compiled(graph_module, example_inputs)
+    return _or_eagerly(compiled, captured, example_inputs)
+
+
+def _or_eagerly(compiled: Any, captured: Any, example_inputs: Sequence[Any]) -> Run:
+    """The compiled graph; the graph as it was captured if AOTAutograd does not trace it."""
+    try:
+        with rare_collections():
+            return compiled(captured, example_inputs)
+    except (StrataError, CompilerFault, torch_module("torch._dynamo.exc").TorchDynamoException):
+        raise
+    except RunsEagerly as why:
+        name_eager(["the whole graph"], str(why))
+    except Exception as error:
+        name_eager(["the whole graph"], f"AOTAutograd cannot trace it: {error}")
+    return captured.forward
 
 
 def _take_writes(graph: Any) -> list[int]:
@@ -92,7 +111,7 @@ def _separate(graph: Any, write: Any) -> None:
     write.args = (write.args[0], made)
 
 
-def _aliases(graph: Any) -> dict[int, int]:
+def _aliases() -> dict[int, int]:
     """The numbers of results -> the argument whose memory AOTAutograd lets them share.
 
     It drops these results and takes the views of the arguments again, to which it only needs their

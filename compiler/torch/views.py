@@ -9,7 +9,8 @@ Compiled code returns new memory. What a graph takes from it as views, PyTorch t
                                                 return %v, %w
 
 So views have eager's memory, strides and offsets, also at open sizes and for arguments that lie
-anywhere in their memory. An argument that is returned is itself the result.
+anywhere in their memory. An argument that is returned is itself the result, and a tensor that is
+returned twice is one tensor.
 
 The module can be imported without torch.
 """
@@ -45,7 +46,7 @@ class Views:
 def split_views(
     graph: Any, written: Sequence[int] = (), aliases: Mapping[int, int] | None = None
 ) -> Views | None:
-    """Separate the views among a graph's results; None if there are none.
+    """Separate the views among a graph's results; None if all are different new memory.
 
     `written`: the arguments to which the last results will be written. `aliases`: the numbers of
     results -> the argument whose memory they share once it is written.
@@ -53,7 +54,8 @@ def split_views(
     splitter = _Splitter(graph, written, aliases or {})
     outputs = splitter.outputs[:len(splitter.outputs) - len(written)]
     roles = [splitter.role(k, node) for k, node in enumerate(outputs)]
-    if not any(is_view for is_view, _ in roles):
+    tensors = [node for node in outputs if _is_node(node) and _is_tensor(node.meta.get("val"))]
+    if not any(is_view for is_view, _ in roles) and len(set(tensors)) == len(tensors):
         return None
     for is_view, node in roles:
         splitter.need(node, is_view)
