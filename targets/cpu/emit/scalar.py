@@ -21,7 +21,7 @@ from targets.cpu.emit.build import Builder
 from targets.cpu.emit.division import divide, is_summed
 from targets.cpu.emit.halves import narrow, widen
 from targets.cpu.emit.values import Reg, literal
-from targets.cpu.llvm.operands import is_literal
+from targets.cpu.llvm.operands import is_literal, number_of
 
 Row = Callable[[Builder, Any, Sequence[Reg]], Reg]
 
@@ -78,7 +78,8 @@ def extremum(b: Builder, greatest: bool, x: Reg, y: Reg) -> Reg:
         x, y = y, x
     order = "fcmp ogt" if greatest else "fcmp olt"
     value = b.select(b.compare(order, x, y), x, y)
-    if is_literal(x.name):  # a constant is not NaN, and NaN in y is kept
+    number = number_of(x.name)
+    if number is not None and number == number:  # not NaN, and NaN in y is kept
         return value
     return b.select(b.compare("fcmp ord", x, x), value, x)  # one instruction under a mask
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
-from compiler.frontend.torch.ops.elementwise import arithmetic, scaled
+from compiler.frontend.torch.ops.elementwise import HALVES, operand
 from compiler.frontend.values import Value
-from dialects.graph.elementwise import AddOp
 from dialects.graph.grouped import GroupedMatmulOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
@@ -30,10 +29,23 @@ def linear(n: Node, x: Value, weight: Value, bias: Value | None) -> Value:
 def addmm(
     n: Node, c: Value, a: Value, b: Value, beta: Operand = 1, alpha: Operand = 1
 ) -> Value:
-    """beta * c + alpha * (a @ b)."""
-    total = scaled(n, a @ b, alpha)
-    return total if beta == 0 and isinstance(total, Value) else arithmetic(
-        n, AddOp, total, scaled(n, c, beta))
+    """beta * c + alpha * (a @ b), rounded once for halves that are scaled.
+
+    As in BLAS, an operand whose factor is 0 does not count, even if it is NaN. PyTorch multiplies
+    batches of small matrices, and halves, by an alpha of 0 nevertheless.
+    """
+    if alpha == 0 and n.element not in HALVES and "baddbmm" not in n.op:
+        c = n.scalar(0, n.element) if beta == 0 else _times(n, c, beta)
+        return c.broadcast(n.shape)
+    if n.element in HALVES and not (alpha == 1 and beta == 1):
+        a, b, c = (v.cast(t.f32) for v in (a, b, c))
+    total = _times(n, a @ b, alpha)
+    return total if beta == 0 else total + _times(n, c, beta)
+
+
+def _times(n: Node, x: Value, factor: Operand) -> Value:
+    """x * factor in x's element type."""
+    return x if factor == 1 else x * operand(n, factor, x.element)
 
 
 @aten_op("aten._grouped_mm.default", "transformers.grouped_mm_fallback.default")

@@ -96,16 +96,18 @@ def _size(limit: Operand) -> Expr:
 def linspace(n: Node, start: Operand, end: Operand, steps: Size) -> Value:
     """Numbers at equal distances, counted from the nearer end, which they reach exactly.
 
-    The ends are truncated if the result has integers.
+    The ends are truncated if the result has integers. f32 is computed in f32.
     """
     first, last = map(_number, (start, end))
     if not is_float(n.element):
         first, last = float(int(first)), float(int(last))
     count = fixed(steps, "steps")
-    step = (last - first) / max(count - 1, 1)
     k = np.arange(count)
     with np.errstate(all="ignore"):
-        numbers = np.where(k < (count + 1) // 2, first + step * k, last - step * (count - 1 - k))
+        first, last = (np.array(v, np.float32 if n.element == t.f32 else np.float64)
+                       for v in (first, last))
+        step = (last - first) / max(count - 1, 1)
+        numbers = np.where(k < max(count // 2, 1), first + step * k, last - step * (count - 1 - k))
         return n.constant(numbers.astype(n.result.dtype))
 
 

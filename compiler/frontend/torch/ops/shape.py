@@ -100,6 +100,8 @@ def roll(n: Node, x: Value, shifts: Sequence[Size], dims: Sequence[int]) -> Valu
 
 def _rolled(x: Value, shift: Size, axis: int) -> Value:
     size = x.shape[axis]
+    if size.constant == 0:
+        return x
     last = Expr.of(shift) % size
     if last.constant == 0:
         return x

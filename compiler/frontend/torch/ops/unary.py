@@ -69,7 +69,8 @@ def plain(n: Node, x: Value) -> Value:
 
 @aten_op("aten.sign.default", "aten.sgn.default")
 def sign(n: Node, x: Value) -> Value:
-    return n(SignOp, x)
+    """0 for NaN."""
+    return n(SignOp, x if not is_float(x.element) else f.where(f.is_nan(x), 0.0, x))
 
 
 @aten_op("aten.trunc.default", "aten.fix.default")
