@@ -29,6 +29,11 @@ class Element:
         return self.source.type
 
 
+def constant_of(element: Expr | Element) -> int | None:
+    """The number that an element is, if it is known."""
+    return element.constant if isinstance(element, Expr) else None
+
+
 def elements_of(ssa: SSAValue) -> list[Expr | Element]:
     """The elements of a tensor of constant shape, as far as the operations that compute it show
     them.

@@ -14,6 +14,9 @@ _NONE: frozenset[Symbol] = frozenset()
 _FAR = 2**31 - 1
 """Bounds of at least this magnitude mean the end of the dim: exporters write them so."""
 
+FARTHEST = 2**40
+"""No dim is this long, so a step of this magnitude takes one entry at most."""
+
 
 def at_least_zero(size: Expr) -> Expr:
     """max(size, 0), without the maximum if the size is never negative, even for sizes of 0."""
@@ -35,7 +38,7 @@ def slice_bounds(
     """First element and count of `start:end:step` of a dim, with ONNX's rules.
 
     Both are right for every size from 0 up. `limits`: upper bounds of symbols, such as the number
-    of an iteration.
+    of an iteration. Steps are below FARTHEST in magnitude.
     """
     begin, stop = (_from_front(e, size) for e in (start, end))
     if step > 0:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compiler.frontend.torch.library import torch_module
-from compiler.torch.views import base_of, output_nodes
+from compiler.torch.views import base_of
 
 
 class RunsEagerly(Exception):

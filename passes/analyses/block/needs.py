@@ -20,7 +20,7 @@ from dialects.symbolic.size_products import product as product_of
 from dialects.symbolic.symbol import Symbol
 
 MOST = 4
-"""Each size is tried from 0 to this."""
+"""Each size is tried from 0 to this, and at a size beyond the numbers of the condition."""
 
 SYMBOLS = 4
 """The most sizes that a condition may involve."""
@@ -95,11 +95,20 @@ def _trials(condition: Expr, goal: Expr, prover: Prover) -> Iterator[_Trial]:
     names = sorted({s for e in (condition, goal, *ends, *facts) for s in e.symbols} - ranges.keys())
     if len(names) > SYMBOLS:
         return
-    for values in product(range(MOST + 1), repeat=len(names)):
+    for values in product(_tried(condition, goal, *ends), repeat=len(names)):
         sizes = dict(zip(names, values, strict=True))
         if _value(condition, sizes) < 0 and all(_value(f, sizes) >= 0 for f in facts):
             points = list(_points(list(ranges), ranges, sizes))
             yield _Trial(sizes, bool(points), any(_value(goal, p) < 0 for p in points))
+
+
+def _tried(*exprs: Expr) -> Sequence[int]:
+    """Small sizes, and one that every number of the expressions fits into twice.
+
+    x[n - 1 - 100*i] with i < k leaves x for k = 2 and any small n, but not for n = 201.
+    """
+    largest = max((abs(c) for e in exprs for _, c in e.terms), default=0)
+    return [*range(MOST + 1), 2 * max(largest, MOST) + 1]
 
 
 def _points(

@@ -1,4 +1,4 @@
-"""Shapes, slices and pads that are known only at run time.
+"""Shapes and pads that are known only at run time.
 
     Reshape(x, %shape)    ->    %resolved = 0 and -1 replaced;  strata.size _a, _b = %resolved
                                 strata.assume _a*_b == elements of x;  graph.reshape to [_a, _b]
@@ -84,42 +84,6 @@ def _resolved(n: Node, x: Value, wanted: Value) -> Value:
     others = n(ReduceProdOp, f.where(is_open, one, wanted), axes=[0], keepdims=True)
     left = n.of_sizes([x.type.count]) / f.maximum(others, one)
     return f.where(is_open, left, wanted)
-
-
-# ---------------------------------------------------------------------- slice
-def bounds_at_run(
-    n: Node, size: Expr, start: Expr | Element, end: Expr | Element, step: int
-) -> tuple[Expr, Expr]:
-    """First element and count of `start:end:step` of a dim, by onnxruntime's rules."""
-    key = (size, start, end, step)
-    if key not in n.build.frame.slices:
-        first, count = _bounds(n, size, n.build.element(start), n.build.element(end), step)
-        n.build.frame.slices[key] = (n.known_sizes(first, "start")[0],
-                                     n.known_sizes(count, "count")[0])
-    return n.build.frame.slices[key]
-
-
-def _bounds(n: Node, size: Expr, start: Value, end: Value, step: int) -> tuple[Value, Value]:
-    extent = n.of_size(size)
-    zero, last = n.scalar(0, extent), n.of_size(size - 1)
-    first, stop = (_from_front(v, extent) for v in (start, end))
-    if step > 0:
-        first, stop = (clamp(v, zero, extent) for v in (first, stop))
-        length = stop - first
-    else:
-        first = f.maximum(clamp(first, zero, last), zero)
-        stop = clamp(stop, n.scalar(-1, extent), last)
-        length = first - stop
-    length, stride = f.maximum(length, zero), abs(step)
-    if stride == 1:
-        return first, length
-    rounded = length + (stride - 1)
-    return first, rounded / stride
-
-
-def _from_front(position: Value, extent: Value) -> Value:
-    is_negative = position < 0
-    return f.where(is_negative, position + extent, position)
 
 
 # ---------------------------------------------------------------------- pad

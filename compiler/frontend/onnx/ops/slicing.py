@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.frontend import formulas as f
+from compiler.frontend.elements import Element, constant_of
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.run_sizes import Elements, bounds_at_run, elements, signed_at_run
-from compiler.frontend.slices import at_least_zero, is_certain, slice_bounds
+from compiler.frontend.onnx.ops.run_sizes import Elements, elements, signed_at_run
+from compiler.frontend.onnx.ops.run_slices import (
+    bounds_at_run,
+    slice_along,
+    slice_by_steps,
+)
+from compiler.frontend.slices import FARTHEST, at_least_zero, is_certain, slice_bounds
 from compiler.frontend.values import Value
 from dialects.graph.shape import PadOp, SliceOp
 from dialects.strata.types import Array
-from dialects.symbolic.expr import Expr, Size, maximum
+from dialects.symbolic.expr import Expr, Size, maximum, minimum
 
 
 # ---------------------------------------------------------------------- slice
@@ -22,7 +28,7 @@ def slice_by_attributes(n: Node, x: Value) -> Value:
     starts = list(map(Expr.of, n.ints("starts")))
     ends = list(map(Expr.of, n.ints("ends")))
     axes = n.ints("axes", range(len(starts)))
-    return _slice(n, x, starts, ends, axes, [1] * len(starts))
+    return _slice(n, x, starts, ends, axes, [Expr.of(1)] * len(starts))
 
 
 @onnx_op("Slice", since=10)
@@ -32,29 +38,52 @@ def slice_(
 ) -> Value:
     given = starts if axes is None else axes
     first = elements(n, starts, "starts", given.type.count.constant or 1)
-    which = range(len(first)) if axes is None else n.known_ints(axes, "axes")
-    step = [1] * len(first) if steps is None else n.known_ints(steps, "steps")
-    return _slice(n, x, first, elements(n, ends, "ends", len(first)), which, step)
+    count = len(first)
+    last = elements(n, ends, "ends", count)
+    step = [Expr.of(1)] * count if steps is None else elements(n, steps, "steps", count)
+    which = list(map(Expr.of, range(count))) if axes is None else elements(n, axes, "axes", count)
+    known = [a for a in map(constant_of, which) if a is not None]
+    if len(known) < len(which):
+        _require_same_length(first, last, which, step)
+        return slice_along(n, x, which, first, last, step)
+    return _slice(n, x, first, last, known, step)
 
 
 def _slice(
-    n: Node, x: Value, starts: Elements, ends: Elements, axes: Sequence[int],
-    steps: Sequence[int],
+    n: Node, x: Value, starts: Elements, ends: Elements, axes: Sequence[int], steps: Elements
 ) -> Value:
-    if not len(starts) == len(ends) == len(axes) == len(steps):
-        raise Fault("starts, ends, axes and steps differ in length")
+    _require_same_length(starts, ends, axes, steps)
     first, sizes, step = [Expr.of(0)] * x.rank, list(x.shape), [1] * x.rank
-    for start, end, given, stride in zip(starts, ends, axes, steps, strict=True):
-        axis = n.axis(given, x.rank)
+    at_run: list[tuple[int, Expr | Element, Expr | Element, Expr | Element]] = []
+    for start, end, given, by in zip(starts, ends, axes, steps, strict=True):
+        axis, stride = n.axis(given, x.rank), constant_of(by)
         if stride == 0:
             raise Fault(f"the step of axis {axis} is 0")
-        if isinstance(start, Expr) and isinstance(end, Expr):
-            first[axis], sizes[axis] = slice_bounds(
-                x.shape[axis], start, end, stride, n.build.frame.limits)
-        else:
-            first[axis], sizes[axis] = bounds_at_run(n, x.shape[axis], start, end, stride)
-        step[axis] = stride
-    return take(n, x, first, sizes, step)
+        if stride is None:
+            at_run.append((axis, start, end, by))
+            continue
+        first[axis], sizes[axis], step[axis] = _bounds(n, x.shape[axis], start, end, stride)
+    x = take(n, x, first, sizes, step)
+    for axis, *bounds in at_run:
+        x = slice_by_steps(n, x, axis, *map(n.build.element, bounds))
+    return x
+
+
+def _bounds(
+    n: Node, size: Expr, start: Expr | Element, end: Expr | Element, step: int
+) -> tuple[Expr, Expr, int]:
+    """First element, count and step. A step beyond the dim takes one entry at most."""
+    if abs(step) >= FARTHEST:
+        first, count, step = _bounds(n, size, start, end, 1 if step > 0 else -1)
+        return first, minimum(count, 1), step
+    if isinstance(start, Expr) and isinstance(end, Expr):
+        return *slice_bounds(size, start, end, step, n.build.frame.limits), step
+    return *bounds_at_run(n, size, start, end, step), step
+
+
+def _require_same_length(*lists: Sequence[object]) -> None:
+    if len(set(map(len, lists))) > 1:
+        raise Fault("starts, ends, axes and steps differ in length")
 
 
 def take(

@@ -9,7 +9,7 @@ from xdsl.ir import Attribute
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.node import fixed
-from compiler.frontend.slices import slice_bounds
+from compiler.frontend.slices import FARTHEST, slice_bounds
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import arithmetic, operand
@@ -181,7 +181,7 @@ def stack(n: Node, xs: Sequence[Value], axis: int) -> Value:
 def slice_(
     n: Node, x: Value, axis: int, start: Size | None, end: Size | None, step: Size
 ) -> Value:
-    axis, stride = n.axis(axis, x.rank), fixed(step, "step")
+    axis, stride = n.axis(axis, x.rank), min(fixed(step, "step"), FARTHEST - 1)
     size = x.shape[axis]
     first, count = _bounds(size, start, end, stride)
     return x.part(axis, first, count, stride)
