@@ -17,10 +17,12 @@ The module can be imported without torch.
 from __future__ import annotations
 
 import logging
+import traceback
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter, is_
+from pathlib import Path
 from typing import Any
 
 from compiler.diagnostics import StrataError
@@ -34,6 +36,8 @@ from compiler.torch.views import base_of, split_views
 from compiler.torch.writes import RunsEagerly, check_writes, without_dropout
 
 log = logging.getLogger("strata")
+
+OWN_PACKAGES = ("compiler", "dialects", "passes", "targets")
 
 
 def strata(
@@ -76,8 +80,16 @@ def _or_eagerly(compiled: Any, captured: Any, example_inputs: Sequence[Any]) -> 
     except RunsEagerly as why:
         name_eager(["the whole graph"], str(why))
     except Exception as error:
+        if _arose_here(error):
+            raise
         name_eager(["the whole graph"], f"AOTAutograd cannot trace it: {error}")
     return captured.forward
+
+
+def _arose_here(error: Exception) -> bool:
+    """Whether an exception was raised by the compiler's own code, not by PyTorch's."""
+    root, last = Path(__file__).parents[2], traceback.extract_tb(error.__traceback__)[-1].filename
+    return any(root / name in Path(last).parents for name in OWN_PACKAGES)
 
 
 def _take_writes(graph: Any) -> list[int]:
