@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 import compiler  # noqa: E402
 from compiler.frontend.torch.memory_order import order_of  # noqa: E402
+from compiler.torch.backend import strata  # noqa: E402
 
 functional, LAST = torch.nn.functional, torch.channels_last
 
@@ -50,7 +51,7 @@ def test_torch_compile_keeps_orders(name: str, dynamic: bool) -> None:
     function, inputs = FUNCTIONS[name]
     torch._dynamo.reset()
     with torch.no_grad():
-        got = torch.compile(function, backend="strata", dynamic=dynamic)(*inputs)
+        got = torch.compile(function, backend=strata, dynamic=dynamic)(*inputs)
         want = function(*inputs)
     pairs = zip(got, want, strict=True) if isinstance(want, tuple) else [(got, want)]
     for mine, eager in pairs:
@@ -86,7 +87,7 @@ def test_a_convolution_with_channels_last_is_one_kernel(tmp_path: Path) -> None:
     torch._dynamo.reset()
     function, inputs = FUNCTIONS["1x1"]
     with torch.no_grad():
-        torch.compile(function, backend="strata", options={"dump_dir": str(tmp_path)})(*inputs)
+        torch.compile(function, backend=strata, options={"dump_dir": str(tmp_path)})(*inputs)
     text = next(tmp_path.rglob("*loop-outline.mlir")).read_text()
     assert text.count("loop.call") == 1, text
 
