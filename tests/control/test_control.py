@@ -30,6 +30,7 @@ from tests.control.programs import (
     Program,
 )
 from tests.lowering import STEPS, assert_close, check_levels, lower
+from tests.targets.cpu.cpu_kernels import feature_set
 
 CPU = find_target("cpu")
 each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
@@ -76,7 +77,7 @@ def test_every_level_computes_the_same(program: Program, target: str) -> None:
 
 @each_program
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("features", [None, "avx2"])
+@pytest.mark.parametrize("features", [None, feature_set("avx2")])
 def test_native_code(program: Program, threads: int, features: str | None) -> None:
     """All inputs on one compiled program, twice: what a call leaves does not touch the next."""
     executable = compiled(program, threads=threads, features=features)

@@ -71,7 +71,7 @@ def test_fused_axes_compute_the_same(model: ModuleType, tmp_path: Path) -> None:
     """With the rules' schedules for the fused kernels, of which a printed script gives the same."""
     path, script = tmp_path / "model.onnx", tmp_path / "mine.txt"
     path.write_bytes(model.make_model(model.CASES[0]).SerializeToString())
-    options = CompileOptions(target="cpu", features="avx2", cache="off", tuned="off")
+    options = CompileOptions(target="cpu", cache="off", tuned="off")
     script.write_text(fusing(options, path))
     fused = replace(options, schedule=script)
     before, text = schedules(fused, path)
@@ -79,8 +79,7 @@ def test_fused_axes_compute_the_same(model: ModuleType, tmp_path: Path) -> None:
     script.write_text(text)
     assert schedules(fused, path) == (before, text)
     inputs = model.make_inputs(model.CASES[0])
-    got = compiler.compile(path, target="cpu", features="avx2", cache="off", schedule=script)(
-        **inputs)
+    got = compiler.compile(path, target="cpu", cache="off", schedule=script)(**inputs)
     wanted = compiler.compile(path, target="reference", cache="off")(**inputs)
     for one, other in zip(got, wanted, strict=True):
         assert one.shape == other.shape

@@ -217,7 +217,7 @@ def test_weights_beside_the_model_count(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("options", [
-    {"dims": {"n": 3}}, {"shapes": {"x": (4, 8)}}, {"features": "avx2"}, {"precision": "fast"},
+    {"dims": {"n": 3}}, {"shapes": {"x": (4, 8)}}, {"features": "baseline"}, {"precision": "fast"},
     {"exact": True}, {"constants": {"x": X}}, {"constants": {"x": 2 * X}}],
     ids=lambda options: next(iter(options)))
 def test_options_count(bench: Bench, options: dict[str, Any]) -> None:

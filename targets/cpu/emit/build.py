@@ -27,6 +27,11 @@ class Builder:
         self.features = features
         self.contracts, self.flushes = contracts, flushes
 
+    @property
+    def rounds_once(self) -> bool:
+        """Whether `fma` rounds once: on all processors but x86-64 without FMA."""
+        return "fma" in self.features or "sse2" not in self.features
+
     # ------------------------------------------------------------------ operands
     def align(self, *regs: Reg) -> list[Reg]:
         """The operands, broadcast to equal widths."""

@@ -32,11 +32,12 @@ RANDOM = np.random.default_rng(0)
 
 
 def available_features() -> list[Any]:
-    """The feature sets as test parameters; those that this processor lacks are skipped."""
-    return [_parameter(name) for name in ("baseline", "avx2", "avx512")]
+    """The feature sets as test parameters."""
+    return [feature_set(name) for name in ("baseline", "avx2", "avx512")]
 
 
-def _parameter(name: str) -> Any:
+def feature_set(name: str) -> Any:
+    """A feature set as a test parameter, which is skipped if this processor lacks it."""
     if not (missing := lacking(name)):
         return name
     reason = f"this processor lacks {', '.join(sorted(missing))}"

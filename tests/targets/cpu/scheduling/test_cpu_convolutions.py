@@ -13,7 +13,10 @@ import compiler
 from dialects.graph.convolution import convolve
 from dialects.strata.types import Array, ExprAttr, SizesAttr
 from dialects.symbolic.expr import Expr
+from tests.targets.cpu.cpu_kernels import feature_set
 
+each_machine = pytest.mark.parametrize(
+    "features", [None, feature_set("avx2")], ids=["machine", "avx2"])
 TOLERANCE = 4e-6
 """Of the largest magnitude."""
 
@@ -127,7 +130,7 @@ def check(case: Convolution, path: Path, sizes: list[tuple[int, ...]], is_open: 
         assert np.abs(got - want).max() <= TOLERANCE * np.abs(want).max()
 
 
-@pytest.mark.parametrize("features", [None, "avx2"], ids=["machine", "avx2"])
+@each_machine
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_fixed_sizes(name: str, features: str | None, tmp_path: Path) -> None:
     case = CONVOLUTIONS[name]
@@ -152,7 +155,7 @@ def chained(first: str, last: str) -> str:
     return f"{head} -> ({signature.partition(' -> (')[2]}{{\n{result}{renamed}"
 
 
-@pytest.mark.parametrize("features", [None, "avx2"], ids=["machine", "avx2"])
+@each_machine
 @pytest.mark.parametrize("channels", [64, 67, 13])
 def test_one_result_channel(channels: int, features: str | None, tmp_path: Path) -> None:
     """What one convolution makes with channels last, another sums to one channel."""
