@@ -21,7 +21,6 @@ import traceback
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter, is_
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,8 @@ from compiler.programs.collection import rare_collections
 from compiler.torch.parts import Part, Run, in_parts, make_part, name_eager
 from compiler.torch.reordered import Reordered
 from compiler.torch.views import base_of, split_views
-from compiler.torch.writes import RunsEagerly, check_writes, without_dropout
+from compiler.torch.weights import Weights, is_weight
+from compiler.torch.writes import RunsEagerly, check_captured, check_writes, without_dropout
 
 log = logging.getLogger("strata")
 
@@ -73,6 +73,7 @@ def strata(
 def _or_eagerly(compiled: Any, captured: Any, example_inputs: Sequence[Any]) -> Run:
     """The compiled graph; the graph as it was captured if AOTAutograd does not trace it."""
     try:
+        check_captured(captured)
         with rare_collections():
             return compiled(captured, example_inputs)
     except (StrataError, CompilerFault, torch_module("torch._dynamo.exc").TorchDynamoException):
@@ -193,7 +194,12 @@ class Program:
         run = compile_graph(self.graph, fixed, self._options(inputs))
         if isinstance(run, (Part, Reordered)):
             run.write_to(self.written)
+        weights.watch(self.forget)
         return weights, run
+
+    def forget(self) -> None:
+        """Compile again at the next call, since weights have changed."""
+        self.made = None
 
     def _write(self, inputs: Sequence[Any], results: Sequence[Any]) -> Sequence[Any]:
         """Write new contents to arguments, all of a type at once, and return the remaining
@@ -221,36 +227,6 @@ class Program:
     def _options(self, inputs: Sequence[Any]) -> dict[str, Any]:
         on_gpu = any(getattr(v, "is_cuda", False) for v in inputs)
         return {"target": "cuda" if on_gpu else "cpu", **self.options}
-
-
-@dataclass(frozen=True)
-class Weights:
-    """Arguments that are constants, by `numbers`. `counted`: those of which PyTorch counts how
-    often they are written, and `versions`, how often that was."""
-
-    numbers: Sequence[int]
-    tensors: Sequence[Any]
-    counted: Sequence[Any]
-    versions: Sequence[int]
-
-    @staticmethod
-    def of(inputs: Sequence[Any], numbers: Sequence[int]) -> Weights:
-        tensors = [inputs[k] for k in numbers]
-        counted = [v for v in tensors if not v.is_inference()]
-        return Weights(numbers, tensors, counted, list(map(_version, counted)))
-
-    def are_in(self, inputs: Sequence[Any]) -> bool:
-        """Whether these arguments are the same tensors with unchanged contents."""
-        return all(map(is_, self.tensors, [inputs[k] for k in self.numbers])) and (
-            list(map(_version, self.counted)) == self.versions)
-
-
-_version = attrgetter("_version")
-
-
-def is_weight(value: Any) -> bool:
-    """Whether an argument of a graph is a parameter or buffer, as Dynamo marks them."""
-    return hasattr(value, "_dynamo_static_input_type") or type(value).__name__ == "Parameter"
 
 
 def compile_graph(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run:

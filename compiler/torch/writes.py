@@ -14,7 +14,13 @@ from typing import Any
 
 from compiler.frontend.torch.captured_graph import output_nodes
 from compiler.frontend.torch.library import torch_module
+from compiler.torch.elements import is_dense, is_separate
 from compiler.torch.views import base_of
+
+_ASSIGNMENTS = frozenset((
+    "setitem", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior",
+    "ixor", "ilshift", "irshift"))
+"""Python's operators that write into their first operand."""
 
 
 class RunsEagerly(Exception):
@@ -31,10 +37,10 @@ def check_writes(
     """
     placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
     tensors = [placeholders[k].meta["val"] for k in written]
-    if not all(map(_is_separate, tensors)):
+    if not all(map(is_separate, tensors)):
         raise RunsEagerly("it writes into an argument whose elements share memory")
     strided = [n for n in graph.graph.nodes if "aten.as_strided" in str(n.target)]
-    if strided and not all(map(_is_dense, tensors)):
+    if strided and not all(map(is_dense, tensors)):
         raise RunsEagerly("it writes into an argument with gaps and uses as_strided")
     outputs = output_nodes(graph)
     last = outputs[len(outputs) - len(written):]
@@ -44,6 +50,30 @@ def check_writes(
         if base.op != "placeholder" and base not in last and not _lies_alike(
                 outputs[k].meta["val"], examples[k - first]):
             raise RunsEagerly("it returns a view of what it has written into an argument")
+
+
+def check_captured(graph: Any) -> None:
+    """Raise RunsEagerly if a captured graph writes into elements that share memory.
+
+    PyTorch refuses most of these writes, and defines what the others do.
+    """
+    for node in graph.graph.nodes:
+        written = _written(node)
+        value = getattr(written, "meta", {}).get("example_value")
+        if isinstance(value, torch_module().Tensor) and not is_separate(value):
+            raise RunsEagerly(f"{node.name} writes into elements that share memory")
+
+
+def _written(node: Any) -> Any:
+    """The operand that a node of a captured graph writes into; None if it writes into none."""
+    if node.kwargs.get("out") is not None:
+        return node.kwargs["out"]
+    if node.op not in ("call_method", "call_function") or not node.args:
+        return None
+    name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
+    in_place = name.endswith("_") and not name.endswith("__")
+    return node.args[0] if in_place or name.strip("_") in _ASSIGNMENTS or node.kwargs.get(
+        "inplace") else None
 
 
 def without_dropout(graph: Any) -> Any:
@@ -61,36 +91,6 @@ def _drops_nothing(node: Any) -> bool:
     given = dict(zip(("input", "p", "training"), node.args, strict=False)) | node.kwargs
     drops = given.get("training", given.get("train", True)) and given.get("p", 0.5) != 0
     return bool(node.args) and not drops
-
-
-def _is_separate(tensor: Any) -> bool:
-    """Whether each element of a fake tensor surely has memory of its own."""
-    reach = 0
-    for size, stride in _dims(tensor):
-        if stride <= reach:
-            return False
-        reach += (size - 1) * stride
-    return True
-
-
-def _is_dense(tensor: Any) -> bool:
-    """Whether the elements of a fake tensor lie side by side."""
-    count = 1
-    for size, stride in _dims(tensor):
-        if stride != count:
-            return False
-        count *= size
-    return True
-
-
-def _dims(tensor: Any) -> list[tuple[int, int]]:
-    """The sizes and strides of a fake tensor when it was traced, by strides, without ones."""
-    pairs = zip(map(_example, tensor.shape), map(_example, tensor.stride()), strict=True)
-    return sorted([p for p in pairs if p[0] != 1], key=lambda p: p[1])
-
-
-def _example(size: Any) -> int:
-    return size if isinstance(size, int) else size.node.hint
 
 
 def _lies_alike(tensor: Any, example: Any) -> bool:

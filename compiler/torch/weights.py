@@ -1,0 +1,99 @@
+"""Weights of a graph, which its compiled code contains, and whether they have been written since.
+
+PyTorch counts how often a tensor is written, and a weight that is given other memory has another
+address. Neither shows a write through `.data`, through a NumPy view or by a fused optimizer. So a
+few bytes of each weight on the CPU are compared as well, and optimizers tell of their steps.
+
+What no call can notice is a write that PyTorch does not count and that changes none of these bytes.
+
+The module can be imported without torch.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter, is_
+from typing import Any
+
+from compiler.frontend.torch.library import torch_module
+from compiler.torch.elements import is_dense
+
+WHOLE = 512
+"""The size in bytes up to which a weight is compared as a whole."""
+PIECE, PIECES = 64, 4
+"""The length in bytes of the pieces of a larger weight that are compared, and their number."""
+
+
+def is_weight(value: Any) -> bool:
+    """Whether an argument of a graph is a parameter or buffer, as Dynamo marks them.
+
+    Inference tensors are none, since PyTorch does not count how often they are written.
+    """
+    marked = hasattr(value, "_dynamo_static_input_type") or type(value).__name__ == "Parameter"
+    return marked and not value.is_inference()
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Arguments that are constants, by `numbers`.
+
+    `versions`: how often each had been written. `places`: its address. `pieces`: parts of the
+    memory of those on the CPU, and `contents` what they held.
+    """
+
+    numbers: Sequence[int]
+    tensors: Sequence[Any]
+    versions: Sequence[int]
+    places: Sequence[int]
+    pieces: Sequence[memoryview]
+    contents: bytes
+
+    @staticmethod
+    def of(inputs: Sequence[Any], numbers: Sequence[int]) -> Weights:
+        tensors = [inputs[k] for k in numbers]
+        pieces = [piece for tensor in tensors for piece in _pieces(tensor)]
+        return Weights(numbers, tensors, list(map(_version, tensors)),
+                       list(map(_address(), tensors)), pieces, b"".join(pieces))
+
+    def are_in(self, inputs: Sequence[Any]) -> bool:
+        """Whether these arguments are the same tensors with unchanged contents."""
+        given = [inputs[k] for k in self.numbers]
+        return (all(map(is_, self.tensors, given))
+                and list(map(_version, given)) == self.versions
+                and list(map(_address(), given)) == self.places
+                and b"".join(self.pieces) == self.contents)
+
+    def watch(self, forget: Callable[[], Any]) -> None:
+        """Call `forget` when an optimizer has changed a weight, as long as it exists."""
+        hooks = torch_module("torch.optim.optimizer")
+        known, told = set(map(id, self.tensors)), weakref.WeakMethod(forget)
+
+        def step(optimizer: Any, *_: Any) -> None:
+            found = told()
+            if found is not None and any(
+                    id(p) in known for group in optimizer.param_groups for p in group["params"]):
+                found()
+
+        handle = hooks.register_optimizer_step_post_hook(step)
+        weakref.finalize(self, handle.remove)
+
+
+_version = attrgetter("_version")
+
+
+def _address() -> Callable[[Any], int]:
+    return torch_module().Tensor.data_ptr
+
+
+def _pieces(tensor: Any) -> list[memoryview]:
+    """Parts of the memory of a weight on the CPU whose elements lie side by side."""
+    torch = torch_module()
+    if tensor.device.type != "cpu" or not tensor.numel() or not is_dense(tensor):
+        return []
+    data = memoryview(tensor.detach().as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy())
+    if len(data) <= WHOLE:
+        return [data]
+    last = len(data) - PIECE
+    return [data[k:k + PIECE] for k in (last * n // (PIECES - 1) for n in range(PIECES))]
