@@ -33,7 +33,13 @@ from compiler.torch.parts import Part, Run, in_parts, make_part, name_eager
 from compiler.torch.reordered import Reordered
 from compiler.torch.views import base_of, split_views
 from compiler.torch.weights import Weights, is_weight
-from compiler.torch.writes import RunsEagerly, check_captured, check_writes, without_dropout
+from compiler.torch.writes import (
+    RunsEagerly,
+    check_captured,
+    check_writes,
+    share_memory,
+    without_dropout,
+)
 
 log = logging.getLogger("strata")
 
@@ -55,10 +61,11 @@ def strata(
 
     captured = without_dropout(graph_module)
     examples = [getattr(n, "meta", {}).get("example_value") for n in output_nodes(captured)]
+    replays = not share_memory(example_inputs)
 
     def infer(graph: Any, inputs: Sequence[Any]) -> Run:
         written, aliases = _take_writes(graph), _aliases()
-        check_writes(graph, written, aliases, examples)
+        check_writes(graph, written, aliases, examples, replays)
         views = split_views(graph, written, aliases)
         if views is None:
             return _boxed(Program(graph, chosen, written))
@@ -67,7 +74,8 @@ def strata(
     compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
         fw_compiler=_train, bw_compiler=_eager, inference_compiler=infer,
         decompositions=decompositions(), keep_inference_input_mutations=True)
-    return _or_eagerly(compiled, captured, example_inputs)
+    with torch_module("torch._functorch.config").patch(view_replay_for_aliased_outputs=replays):
+        return _or_eagerly(compiled, captured, example_inputs)
 
 
 def _or_eagerly(compiled: Any, captured: Any, example_inputs: Sequence[Any]) -> Run:

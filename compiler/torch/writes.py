@@ -28,12 +28,14 @@ class RunsEagerly(Exception):
 
 
 def check_writes(
-    graph: Any, written: Sequence[int], aliases: Mapping[int, int], examples: Sequence[Any]
+    graph: Any, written: Sequence[int], aliases: Mapping[int, int], examples: Sequence[Any],
+    replays: bool = True,
 ) -> None:
     """Raise RunsEagerly for a graph whose writes AOTAutograd does not describe.
 
     `written`: the arguments to which the last results will be written. `aliases`: the numbers of
     results -> the argument whose memory they share. `examples`: the results as Dynamo traced them.
+    `replays`: whether AOTAutograd takes views of arguments by the operators of fixed sizes.
     """
     placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
     tensors = [placeholders[k].meta["val"] for k in written]
@@ -46,10 +48,13 @@ def check_writes(
     last = outputs[len(outputs) - len(written):]
     first = len(outputs) - len(written) - len(examples)
     for k in aliases:
-        base = base_of(outputs[k])
-        if base.op != "placeholder" and base not in last and not _lies_alike(
-                outputs[k].meta["val"], examples[k - first]):
+        base, made, wanted = base_of(outputs[k]), outputs[k].meta["val"], examples[k - first]
+        if replays and _is_fixed(made) and _is_fixed(wanted):
+            continue
+        if base.op != "placeholder" and base not in last and _place(made) != _place(wanted):
             raise RunsEagerly("it returns a view of what it has written into an argument")
+        if not replays and (wanted.is_conj() or wanted.is_neg()):
+            raise RunsEagerly("it returns a lazy conjugate, and its arguments share memory")
 
 
 def check_captured(graph: Any) -> None:
@@ -93,8 +98,21 @@ def _drops_nothing(node: Any) -> bool:
     return bool(node.args) and not drops
 
 
-def _lies_alike(tensor: Any, example: Any) -> bool:
-    """Whether two fake tensors have the same strides and offset, or AOTAutograd needs none."""
-    mine, wanted = ([str(s) for s in (*v.stride(), v.storage_offset())] for v in (tensor, example))
-    return mine == wanted or all(
-        isinstance(s, int) for v in (tensor, example) for s in (*v.shape, *v.stride()))
+def share_memory(values: Sequence[Any]) -> bool:
+    """Whether any of these fake tensors share memory.
+
+    AOTAutograd then may pass the memory instead of the arguments, and takes their views of it by
+    strides and offsets.
+    """
+    found = [v.untyped_storage()._cdata for v in values
+             if isinstance(v, torch_module().Tensor) and str(v.layout) == "torch.strided"]
+    return len(set(found)) < len(found)
+
+
+def _is_fixed(tensor: Any) -> bool:
+    return all(isinstance(s, int) for s in (*tensor.shape, *tensor.stride()))
+
+
+def _place(tensor: Any) -> list[str]:
+    """Where the elements of a fake tensor lie."""
+    return [str(s) for s in (*tensor.stride(), tensor.storage_offset())]

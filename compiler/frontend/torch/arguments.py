@@ -68,6 +68,6 @@ class Arguments:
         Raises Fault for a tensor, which has a value unless its type is not supported.
         """
         value = node.meta.get("val")
-        if hasattr(value, "dtype"):
+        if node.op == "get_attr" or hasattr(value, "dtype"):
             raise Fault(f"the type of its operand '{node.name}' is not supported")
         return self.sizes(value) if type(value).__name__ == "SymInt" else value

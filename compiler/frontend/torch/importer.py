@@ -197,17 +197,27 @@ class Importer:
                 flat = _flatten(node.args[0])
                 outputs = [(getattr(n, "name", "constant"), _output(n, values)) for n in flat]
             elif node.op == "get_attr":
-                values[node.name] = self._attribute(module, node)
+                self._attribute(module, node, values)
             elif node.op == "call_function":
                 values[node.name] = self._try(node, values)
         return outputs
 
-    def _attribute(self, module: Any, node: Any) -> Any:
-        """An attribute of a module: a submodule as it is, or a tensor as a constant."""
+    def _attribute(self, module: Any, node: Any, values: dict[str, Any]) -> None:
+        """Resolve an attribute of a module: a submodule, or a tensor, which becomes a constant.
+
+        A tensor that is not supported has no value if the walk is lenient, so that the nodes that
+        use it are bad.
+        """
         found = module
         for part in node.target.split("."):
             found = getattr(found, part)
-        return constant_of(self.build, found, node.target) if hasattr(found, "dtype") else found
+        try:
+            values[node.name] = constant_of(self.build, found, node.target) if hasattr(
+                found, "dtype") else found
+        except Fault as fault:
+            if not self.lenient:
+                self.faults.add(f"constant '{node.target}': {fault.what}", hint=fault.hint)
+                values[node.name] = Missing()
 
     def _try(self, node: Any, values: dict[str, Any]) -> Any:
         """A node's result; Missing if it has a problem, which is noted."""
