@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from compiler.frontend import formulas as f
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
+from compiler.frontend.torch.ops.attention import softmax_of_kept
 from compiler.frontend.torch.ops.elementwise import HALVES, arithmetic, clamp, operand
 from compiler.frontend.values import Value
 from dialects.graph.activation import (
@@ -105,9 +108,18 @@ def glu(n: Node, x: Value, axis: int) -> Value:
 
 
 # ---------------------------------------------------------------------- softmax
-@aten_op("aten._softmax.default", "aten.softmax.int", "aten._safe_softmax.default")
+@aten_op("aten._softmax.default", "aten.softmax.int")
 def softmax(n: Node, x: Value, axis: int) -> Value:
     return _over_axis(n, SoftmaxOp, x, axis)
+
+
+@aten_op("aten._safe_softmax.default")
+def safe_softmax(n: Node, x: Value, axis: int) -> Value:
+    """The softmax; 0 if all elements along the axis are -inf."""
+    x = x.cast(n.element)
+    flat = x if x.rank else x.reshape([1])
+    found = softmax_of_kept(flat, n.axis(axis, x.rank), ~f.equal(flat, -math.inf))
+    return found.reshape(x.shape)
 
 
 @aten_op("aten._log_softmax.default", "aten.log_softmax.int")

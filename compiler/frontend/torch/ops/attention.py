@@ -14,8 +14,6 @@ from compiler.frontend.values import Value
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 
-_LOWEST = -3.0e38
-
 
 @aten_op("aten.scaled_dot_product_attention.default")
 def attention(
@@ -26,7 +24,7 @@ def attention(
 
     For halves, sums, scores and the softmax are f32. The weights are rounded to halves, as in
     PyTorch's fused kernels, so that both products have halves as operands. A row whose mask
-    excludes everything is zero.
+    excludes everything, as false or as -inf, is zero.
     """
     if dropout:
         raise Fault("it is in training mode", "export the model with model.eval()")
@@ -36,21 +34,20 @@ def attention(
     factor = 1 / math.sqrt(fixed(query.shape[-1], "head sizes")) if scale is None else scale
     scores = query.cast(element) @ n.swap(key.cast(element))
     scores = scores * float(factor)
-    keep = _causal(n, query.shape[-2], key.shape[-2]) if causal else None
+    kept = [_causal(n, query.shape[-2], key.shape[-2])] if causal else list[Value]()
     if mask is not None and mask.element == t.i1:
-        keep = mask if keep is None else mask & keep
+        kept.append(mask)
     elif mask is not None:
         scores = scores + mask.cast(element)
-    weights = _softmax(scores, keep).cast(value.element)
-    return weights.cast(element) @ value.cast(element)
+        kept.append(~f.equal(mask, -math.inf))
+    axis = scores.rank - 1
+    weights = softmax_of_kept(scores, axis, f.all_of(kept)) if kept else f.softmax(scores, axis)
+    return weights.cast(value.element).cast(element) @ value.cast(element)
 
 
-def _softmax(scores: Value, keep: Value | None) -> Value:
-    """The softmax over the last axis of the scores that are kept; 0 for all others."""
-    if keep is None:
-        return f.softmax(scores, axis=scores.rank - 1)
-    scores = f.where(keep, scores, _LOWEST)
-    weights = f.softmax(scores, axis=scores.rank - 1)
+def softmax_of_kept(x: Value, axis: int, keep: Value) -> Value:
+    """The softmax of the elements that are kept, and 0 for all others, also if none is kept."""
+    weights = f.softmax(f.where(keep, x, -t.largest(x.element)), axis=axis)
     return f.where(keep, weights, 0.0)
 
 
