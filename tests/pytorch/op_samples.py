@@ -267,7 +267,8 @@ sample("scaled_dot_product_attention.default",
        (QUERY, KEY, VALUE), (QUERY, KEY, VALUE, MASK), (QUERY, KEY, VALUE, floats(5, 6)),
        (QUERY, QUERY, QUERY, None, 0.0, True), (QUERY.half(), KEY.half(), VALUE.half()),
        (QUERY, KEY[:, :2], VALUE[:, :2], None, 0.0, False, {"scale": 0.3, "enable_gqa": True}))
-sample("_scaled_dot_product_flash_attention_for_cpu.default", (QUERY, KEY, VALUE))
+sample("_scaled_dot_product_flash_attention_for_cpu.default", (QUERY, KEY, VALUE),
+       (QUERY, KEY[:, :2], VALUE[:, :2]))
 
 # ---------------------------------------------------------------------- windows
 sample("convolution.default",

@@ -66,12 +66,14 @@ def _repeated(x: Value, heads: Expr) -> Value:
     return wide.reshape([*x.shape[:-3], heads, *after])
 
 
+# ---------------------------------------------------------------------- fused kernels
+# They repeat heads of keys without being told to.
 @aten_op("aten._scaled_dot_product_flash_attention_for_cpu.default")
 def attention_for_cpu(
     n: Node, query: Value, key: Value, value: Value, dropout: float, causal: bool,
     mask: Value | None, scale: float | None,
 ) -> list[Value]:
-    return [attention(n, query, key, value, mask, dropout, causal, scale)]
+    return [attention(n, query, key, value, mask, dropout, causal, scale, True)]
 
 
 @aten_op("aten._scaled_dot_product_efficient_attention.default")
@@ -79,7 +81,7 @@ def efficient_attention(
     n: Node, query: Value, key: Value, value: Value, mask: Value | None, logsumexp: bool,
     dropout: float, causal: bool, scale: float | None,
 ) -> list[Value]:
-    return [attention(n, query, key, value, mask, dropout, causal, scale)]
+    return [attention(n, query, key, value, mask, dropout, causal, scale, True)]
 
 
 @aten_op("aten._scaled_dot_product_flash_attention.default")
@@ -87,7 +89,7 @@ def flash_attention(
     n: Node, query: Value, key: Value, value: Value, dropout: float, causal: bool, debug: bool,
     scale: float | None,
 ) -> list[Value]:
-    return [attention(n, query, key, value, None, dropout, causal, scale)]
+    return [attention(n, query, key, value, None, dropout, causal, scale, True)]
 
 
 @aten_op("aten._scaled_dot_product_cudnn_attention.default")
@@ -95,4 +97,4 @@ def cudnn_attention(
     n: Node, query: Value, key: Value, value: Value, mask: Value | None, logsumexp: bool,
     dropout: float, causal: bool, debug: bool, scale: float | None,
 ) -> list[Value]:
-    return [attention(n, query, key, value, mask, dropout, causal, scale)]
+    return [attention(n, query, key, value, mask, dropout, causal, scale, True)]
