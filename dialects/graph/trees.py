@@ -13,24 +13,25 @@ from dialects.graph.inference import check_rank, check_same_element
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata.types import Array, ExprAttr, TensorType, i64, tensor
 
-FIELDS = 3
-"""The numbers of a node: bound, column and child."""
+FIELDS = 2
+"""The numbers of a node: the bound, and child * columns + column."""
 
 
 @irdl_op_definition
 class DescendOp(GraphOp):
     """The node that each row of x reaches in each tree: y[r, t], from the node roots[t].
 
-    A row k of `nodes` holds a bound, a column of x, and a child. `steps` times, row r goes from its
-    node k to the node child + 1 if x[r, column] <= bound, and to the node child otherwise. A leaf
-    is its own child, with a bound below all elements of x. `roots` may have any number of dims.
-    A column or node that does not exist is an error. The interpreter always detects it; compiled
-    code stays inside the tensors, but its results are undefined.
-    Constraints: (C1) x and nodes have the same signed integer type; (C2) x has 2 dims, and nodes
-    have the shape [nodes, 3]; (C3) roots are integers; (C4) steps >= 0.
+    A row k of `nodes` holds a bound, and child * columns + column, where x has so many columns.
+    `steps` times, a row r of x goes from its node k to the node child + 1 if x[r, column] <= bound,
+    and to the node child otherwise. A leaf is its own child, with a bound below all elements of x.
+    `roots` may have any number of dims. A node that does not exist is an error. The interpreter
+    always detects it; compiled code stays inside the tensors, but its results are undefined.
+    Compiled code is fastest if the number of columns is a power of two.
+    Constraints: (C1) x and nodes have the same signed integer type; (C2) x has a constant number of
+    columns, and nodes have the shape [nodes, 2]; (C3) roots are integers; (C4) steps >= 0.
     Source: the traversal of ONNX TreeEnsemble, as in a table of nodes whose siblings are adjacent.
     Example: %y = graph.descend %x, %nodes, %roots {steps = 4} : i64[n, 10]
-        given %x: i32[n, 5], %nodes: i32[130, 3], %roots: i64[10]
+        given %x: i32[n, 8], %nodes: i32[130, 2], %roots: i64[10]
     """
 
     name = "graph.descend"
@@ -48,6 +49,8 @@ class DescendOp(GraphOp):
             raise ShapeError(f"C1: x must hold signed integers, not {x.element}")
         check_rank(x, 2, "x", "C2")
         check_rank(nodes, 2, "nodes", "C2")
+        if not x.shape[1].constant:
+            raise ShapeError(f"C2: x has {x.shape[1]} columns instead of a known number")
         if nodes.shape[1].constant != FIELDS:
             raise ShapeError(f"C2: a node has {nodes.shape[1]} numbers instead of {FIELDS}")
         check_indices(roots, "C3")
@@ -60,13 +63,9 @@ class DescendOp(GraphOp):
         rows = np.arange(len(x)).reshape(-1, *[1] * roots.ndim)
         at = np.broadcast_to(roots.astype(np.int64), (len(x), *roots.shape))
         for _ in range(int_of(self.properties, "steps")):
-            bound, column, child = nodes[_inside(at, len(nodes))].transpose(-1, *range(at.ndim))
-            at = child + np.int64(x[rows, _inside(column, x.shape[1])] <= bound)
+            if at.size and (at.min() < 0 or at.max() >= len(nodes)):
+                raise IndexError(f"graph.descend goes to {at.min()} to {at.max()} of {len(nodes)}")
+            bound, place = nodes[at, 0], nodes[at, 1].astype(np.int64)
+            child, column = np.divmod(place, x.shape[1])
+            at = child + np.int64(x[rows, column] <= bound)
         return np.array(at)
-
-
-def _inside(index: Array, size: int) -> Array:
-    """An index. Raises IndexError if it is negative, or not below the size."""
-    if index.size and (index.min() < 0 or index.max() >= size):
-        raise IndexError(f"graph.descend goes from {index.min()} to {index.max()} of {size}")
-    return index

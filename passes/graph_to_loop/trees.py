@@ -1,9 +1,9 @@
 """descend: one recurrence, whose state is the node.
 
     %y = loop.nest (i0: n, i1: trees, reduce i2: steps)
-        ins(%roots[i1], %nodes[in0, 0], %nodes[in0, 1], %x[i0, in2], %nodes[in0, 2])
+        ins(%roots[i1], %nodes[in0, 0], %nodes[in0, 1], %x[i0, in2 mod 8])
         outs(next i64[n, trees][i0, i1]) {
-      loop.yield child + (x <= bound)
+      loop.yield place / 8 + (x <= bound)
     }
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from dialects.graph.base import int_of
@@ -28,13 +29,12 @@ def descend(op: DescendOp, at: Rewriter) -> SSAValue:
     domain, result = Domain(), type_of(op.result)
     row, *tree = domain.parallel(*result.shape)
     domain.reduce(int_of(op.properties, "steps"))
-    node, column = Expr.gathered(0), Expr.gathered(2)
+    node, place, columns = Expr.gathered(0), Expr.gathered(2), type_of(op.x).shape[1]
     reads = [Read(converted(at, op.roots, t.i64), tree), Read(op.nodes, [node, Expr.of(0)]),
-             Read(op.nodes, [node, Expr.of(1)]), Read(op.x, [row, column]),
-             Read(op.nodes, [node, Expr.of(2)])]
-    return make_nest(at, domain, reads, result, _next, combiner="next")
+             Read(op.nodes, [node, Expr.of(1)]), Read(op.x, [row, place % columns])]
 
+    def follow(body: Body, read: Sequence[Scalar]) -> Scalar:
+        child = read[2].apply(arith.DivUIOp, columns.constant or 1).to(t.i64)
+        return child + read[3].compare("le", read[1]).to(t.i64)
 
-def _next(body: Body, read: Sequence[Scalar]) -> Scalar:
-    _, bound, _, x, child = read
-    return child.to(t.i64) + x.compare("le", bound).to(t.i64)
+    return make_nest(at, domain, reads, result, follow, combiner="next")

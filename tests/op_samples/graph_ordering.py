@@ -60,16 +60,17 @@ def _trees(count: int, depth: int, columns: int, dtype: Any) -> tuple[Array, Arr
     """Nodes and roots of full trees, whose leaves are their own children."""
     rng = np.random.default_rng(count)
     inner, size = 2 ** depth - 1, 2 ** (depth + 1)  # node 1 of a tree is unused
-    nodes = np.zeros((count, size, 3), dtype)
+    nodes = np.zeros((count, size, 2), np.int64)
     at = np.arange(inner)
     own = np.where(at, at + 1, 0)  # the k-th inner node has the children 2k + 2 and 2k + 3
     nodes[:, :, 0] = np.iinfo(dtype).min
-    nodes[:, :, 2] = np.arange(size)
+    nodes[:, :, 1] = np.arange(size)
     nodes[:, own, 0] = rng.integers(-9, 9, (count, inner))
-    nodes[:, own, 1] = rng.integers(0, columns, (count, inner))
-    nodes[:, own, 2] = 2 * at + 2
-    nodes[:, :, 2] += np.arange(count)[:, None] * size
-    return nodes.reshape(-1, 3), np.arange(count) * size
+    nodes[:, own, 1] = 2 * at + 2
+    nodes[:, :, 1] += np.arange(count)[:, None] * size
+    nodes[:, :, 1] *= columns
+    nodes[:, own, 1] += rng.integers(0, columns, (count, inner))
+    return nodes.reshape(-1, 2).astype(dtype), np.arange(count) * size
 
 
 def _descents() -> list[Sample]:
@@ -77,12 +78,12 @@ def _descents() -> list[Sample]:
     for count, depth, dtype in ((3, 2, np.int32), (19, 4, np.int64), (1, 3, np.int16)):
         nodes, roots = _trees(count, depth, 5, dtype)
         x = Random((7, 5), np.dtype(dtype))
-        rows.append(S(g.DescendOp, x, nodes, roots, dims="n 5; k 3; m", steps=depth))
+        rows.append(S(g.DescendOp, x, nodes, roots, dims="n 5; k 2; m", steps=depth))
     nodes, roots = _trees(6, 3, 4, np.int32)
-    return [*rows, S(g.DescendOp, I32(2, 4), nodes, roots.reshape(2, 3), dims="n 4; k 3; a b",
+    return [*rows, S(g.DescendOp, I32(2, 4), nodes, roots.reshape(2, 3), dims="n 4; k 2; a b",
                      steps=3),
             S(g.DescendOp, I32(1, 4), nodes, roots[:1].astype(np.int32), steps=1),
-            S(g.DescendOp, I32(0, 4), nodes, roots, dims="n 4; k 3; m", steps=0)]
+            S(g.DescendOp, I32(0, 4), nodes, roots, dims="n 4; k 2; m", steps=0)]
 
 
 def _top(k: int, axis: int, largest: bool = True):

@@ -11,7 +11,7 @@ determine may hold anything, and so may inputs and the results of called functio
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,6 +26,7 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.inequalities import Span
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.block.scalar_ranges import ANYTHING, joined
+from passes.analyses.block.value_ranges import Contents as InKernel
 from passes.analyses.block.value_ranges import Values
 
 
@@ -120,7 +121,7 @@ class Contents:
             self.values[launch] = Values(kernel.scope, self._contents_in(launch, kernel))
         return self.values[launch]
 
-    def _contents_in(self, launch: LaunchOp, kernel: Kernel) -> Callable[[BlockArgument], Span]:
+    def _contents_in(self, launch: LaunchOp, kernel: Kernel) -> InKernel:
         names = {e.as_symbol: Expr.symbol(s) for s, e in kernel.sizes(launch).items()
                  if e.as_symbol is not None}
 

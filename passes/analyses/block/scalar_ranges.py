@@ -201,13 +201,23 @@ def _narrowed(op: Operation, spans: list[Span]) -> Span:
     return span if fits else ANYTHING
 
 
+def _quotient(op: Operation, spans: list[Span]) -> Span:
+    """A number that is certainly not negative, divided by a constant."""
+    first, last = spans[0]
+    divisor = spans[1].first.constant if spans[1].first is not None else None
+    least = None if first is None else first.constant
+    if spans[1].first != spans[1].last or not divisor or divisor < 0 or least is None or least < 0:
+        return ANYTHING
+    return Span(Expr.of(least // divisor), None if last is None else last // divisor)
+
+
 def _cast(op: Operation, spans: list[Span]) -> Span:
     return spans[0] if _is_wide(op.results[0].type) else _narrowed(op, spans)
 
 
 _RULES: dict[type[Operation], Callable[[Operation, list[Span]], Span]] = {
     arith.AddiOp: _sum, arith.SubiOp: _difference,
-    arith.MinSIOp: _minimum, arith.MaxSIOp: _maximum,
+    arith.MinSIOp: _minimum, arith.MaxSIOp: _maximum, arith.DivUIOp: _quotient,
     arith.SelectOp: lambda op, spans: joined(spans[1:]),
     arith.ExtSIOp: _widened, arith.ExtUIOp: _unsigned, arith.TruncIOp: _narrowed,
     arith.IndexCastOp: _cast,

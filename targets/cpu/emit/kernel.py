@@ -28,10 +28,11 @@ from targets.cpu.emit.build import Builder
 from targets.cpu.emit.compute import Compute
 from targets.cpu.emit.index import Indices
 from targets.cpu.emit.loops import Loops
-from targets.cpu.emit.maps import Maps
+from targets.cpu.emit.maps import EmitAt, Maps
 from targets.cpu.emit.matrices import Matrices
 from targets.cpu.emit.memory import Memory
-from targets.cpu.emit.values import Reg, Tile, memory_type
+from targets.cpu.emit.runs import runs_of
+from targets.cpu.emit.values import SCALAR, Reg, Tile, memory_type, positions
 from targets.cpu.llvm.modules import ModuleText
 from targets.cpu.llvm.operands import Number
 from targets.cpu.llvm.writer import Writer, size_arguments
@@ -178,8 +179,23 @@ class _KernelEmitter:
 
     # ------------------------------------------------------------------ operations
     def _walk(self, block: Block) -> None:
-        for op in operations(block):
-            _EMITTERS[type(op)](self, op)
+        for run in runs_of(operations(block)):
+            if len(run) == 1:
+                _EMITTERS[type(run[0])](self, run[0])
+            else:
+                self._by_position(run)
+
+    def _by_position(self, run: Sequence[Operation]) -> None:
+        """Emit loads and maps position by position."""
+        found: list[tuple[list[str], EmitAt]] = []
+        for op in run:
+            assert isinstance(op, bl.LoadOp | bl.MapOp)
+            found.append((regs := [], self._load_at(op) if isinstance(op, bl.LoadOp) else
+                          self.maps.at(op, self._inputs(op))))
+            self.tiles[op.results[0]] = Tile(tile_type(op.results[0]), regs, (SCALAR,))
+        for position in positions(tile_type(run[0].results[0])):
+            for regs, emit in found:
+                regs.append(emit(position))
 
     def _expr(self, expr: Expr, indices: Sequence[SSAValue]) -> Expr:
         return self.indices.resolve(expr, indices, self.sizes)
@@ -210,6 +226,10 @@ class _KernelEmitter:
             self.matrices and _is_matrix(op.result)) else (
             self.memory.load(access, type_, op.pad_value))
 
+    def _load_at(self, op: bl.LoadOp) -> EmitAt:
+        access = self._access(op, tile_type(op.result))
+        return lambda position: self.memory.load_one(access, position, op.pad_value)
+
     def store(self, op: bl.StoreOp) -> None:
         tile = self.tiles[op.value]
         access = self._access(op, tile.type)
@@ -230,9 +250,11 @@ class _KernelEmitter:
         self.tiles[op.result] = self.matrices.full(op, type_) if (
             self.matrices and type_.matrix) else self.compute.full(op.number, type_)
 
+    def _inputs(self, op: bl.MapOp) -> list[Tile | Reg]:
+        return [self.tiles[v] if v in self.tiles else self._index_operand(v) for v in op.inputs]
+
     def map(self, op: bl.MapOp) -> None:
-        inputs = [self.tiles[v] if v in self.tiles else self._index_operand(v)
-                  for v in op.inputs]
+        inputs = self._inputs(op)
         for result, tile in zip(op.results, self.maps.emit(op, inputs), strict=True):
             self.tiles[result] = tile
 

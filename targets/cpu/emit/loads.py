@@ -14,6 +14,7 @@ address and that of a constant full of the pad value.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +26,7 @@ from targets.cpu.emit.grouping import convert
 from targets.cpu.emit.index import splat
 from targets.cpu.emit.transpose import transpose
 from targets.cpu.emit.values import (
+    SCALAR,
     Chunk,
     Reg,
     Tile,
@@ -90,6 +92,10 @@ class Loads:
             for number, chunk in enumerate(parts):
                 regs.append(self._load_chunk(access, point, number, chunk, pad))
         return Tile(type_, tuple(regs), parts)
+
+    def load_one(self, access: Access, position: Sequence[int], pad: Any) -> str:
+        """The element at one position of a tile that has no dim in lanes."""
+        return self._load_chunk(access, access.at(tuple(position)), 0, SCALAR, pad)
 
     def _load_chunk(
         self, access: Access, point: Point, number: int, chunk: Chunk, pad: Any

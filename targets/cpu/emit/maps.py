@@ -31,6 +31,9 @@ from targets.cpu.emit.values import (
     unrolled_dims,
 )
 
+EmitAt = Callable[[Sequence[int]], str]
+"""Emits one position of a tile, and returns its register."""
+
 _LONG = 450
 """The number of instructions from which unrolling a body over all registers is too long."""
 
@@ -72,6 +75,19 @@ class Maps:
         types = [r.type for r in op.results if isinstance(r.type, TileType)]
         return [Tile(type_, tuple(result), parts)
                 for type_, result in zip(types, results, strict=True)]
+
+    def at(self, op: bl.MapOp, inputs: Sequence[Tile | Reg]) -> EmitAt:
+        """Emits the only result at one position, for tiles that have no dim in lanes."""
+        body, type_ = _Body(op, self.compute.builder), op.result_type
+        sources = [(self._fit(value, dims, type_), dims)
+                   for value, dims in zip(inputs, op.dim_lists, strict=True)]
+
+        def emit(position: Sequence[int]) -> str:
+            operands = [value if isinstance(value, Reg) else value.reg([position[d] for d in dims])
+                        for value, dims in sources]
+            return body.emit(operands)[0].name
+
+        return emit
 
     # ------------------------------------------------------------------ operands
     def _fit(self, value: Tile | Reg, dims: Sequence[int], type_: TileType) -> Tile | Reg:

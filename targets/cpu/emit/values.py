@@ -100,7 +100,7 @@ class Tile:
     """The registers of a tile: positions row-major over unrolled dims, chunks innermost."""
 
     type: TileType
-    regs: tuple[str, ...]
+    regs: Sequence[str]
     chunks: tuple[Chunk, ...]
 
     @computed_once

@@ -14,6 +14,7 @@ from dialects.strata.schedule import Level, Schedule
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.runs import common_rows, contiguous_axes
 from targets.cpu.machine import Machine
+from targets.cpu.scheduling.rows import even
 
 
 def schedule_recurrence(kernel: KernelOp, machine: Machine) -> Schedule:
@@ -43,7 +44,7 @@ def _tiles(kernel: KernelOp, axes: list[Symbol], machine: Machine) -> dict[Symbo
     left, tiles = machine.costs.recurrences.states, dict[Symbol, int]()
     for axis in reversed(axes):
         size = kernel.axes[axis].constant
-        tiles[axis] = left if size is None else max(min(left, size), 1)
+        tiles[axis] = left if size is None else max(even(size, left), 1)
         left //= tiles[axis]
     return tiles
 

@@ -22,6 +22,8 @@ MOST_DEPTHS = 64
 """The number of depths between which groups may be divided."""
 PART_NODES, PART_STEPS = 1 << 14, 1 << 10
 """The most nodes of a part, and the steps of a group from which it is worth another part."""
+PART_TREES = 16
+"""About the fewest trees of a part, which are descended at the same time even for a single row."""
 MOST_PARTS = 4
 """The parts of a group whose nodes fit into one: as many threads may share one row."""
 WASTE = 1.5
@@ -65,8 +67,9 @@ def by_target(depths: Array, targets: Array, count: int, filler: int) -> list[Gr
 
 def _in_parts(trees: Array, depths: Array, sizes: Array, filler: int | None) -> Group:
     steps = int(depths[trees].max(initial=0))
-    parts = max(-(-int(sizes[trees].sum()) // PART_NODES),
-                min(MOST_PARTS, steps * len(trees) // PART_STEPS), 1)
+    wanted = max(-(-int(sizes[trees].sum()) // PART_NODES),
+                 min(MOST_PARTS, steps * len(trees) // PART_STEPS))
+    parts = max(min(wanted, -(-len(trees) // PART_TREES)), 1)
     each = -(-len(trees) // parts)
     parts = -(-len(trees) // max(each, 1))
     filled = np.full(parts * each, trees[-1] if filler is None else filler)

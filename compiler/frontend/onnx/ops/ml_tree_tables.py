@@ -128,11 +128,12 @@ def read_named(n: Node, kind: str, targets: int) -> Trees:
     roots = np.setdiff1d(np.arange(count), np.concatenate([way[~leaf] for way in ways]))
     if len(np.unique(owners[roots])) < len(names.owners):
         raise Fault("its trees have a cycle")
-    split = np.where(leaf, -np.cumsum(leaf), np.cumsum(~leaf) - 1)
-    rows = [_ints(n, "nodes_featureids", count), _floats(n, "nodes_values", count), modes,
-            split[ways[0]], split[ways[1]], _missing(n, count)]
-    votes = _named_votes(n, kind, targets, names, split)
-    return Trees(*(row[~leaf] for row in rows), [], split[roots], int(leaf.sum()), targets, votes)
+    inner = np.logical_not(leaf)
+    split = np.where(leaf, np.negative(np.cumsum(leaf)), np.cumsum(inner) - 1)
+    return Trees(
+        _ints(n, "nodes_featureids", count)[inner], _floats(n, "nodes_values", count)[inner],
+        modes[inner], split[ways[0]][inner], split[ways[1]][inner], _missing(n, count)[inner], [],
+        split[roots], int(leaf.sum()), targets, _named_votes(n, kind, targets, names, split))
 
 
 def _modes(n: Node, count: int) -> Array:
@@ -176,7 +177,7 @@ def read_numbered(n: Node) -> Trees:
     ids = within(_ints(n, "leaf_targetids", leaves), targets, "leaf_targetids")
     return Trees(
         _ints(n, "nodes_featureids", count), values, modes.astype(np.int64),
-        *(_ways(n, way, count, leaves) for way in ("true", "false")), _missing(n, count),
+        _ways(n, "true", count, leaves), _ways(n, "false", count, leaves), _missing(n, count),
         _members(n, int((modes == MEMBER).sum())), roots, leaves, targets,
         Votes.of(np.arange(leaves), ids, weights, targets))
 

@@ -29,8 +29,7 @@ _LEQ, _LT, _GTE, _GT, _EQ, _NEQ = range(MEMBER)
 class Tests:
     """Comparisons key <= bound, one per row, with the children as in `Trees`."""
 
-    features: Array  # i64
-    low: Array  # bool: whether NaN passes
+    columns: Array  # i64, the column of keys: features, and then features whose NaN passes
     bounds: Array  # of the type of the keys
     yes: Array  # i64
     no: Array  # i64
@@ -62,26 +61,29 @@ def _last(values: Array) -> Array:
     return np.where(values == 0, 0, _keys(values)).astype(key_dtype(values.dtype))
 
 
-def comparisons(trees: Trees, dtype: np.dtype[Any]) -> Tests:
-    """The tests of trees on features of a float type."""
+def comparisons(trees: Trees, dtype: np.dtype[Any], features: int) -> Tests:
+    """The tests of trees on so many features of a float type."""
     values = trees.values.astype(dtype)
-    tests = _with_equality(trees, values, _in_order(trees, values))
+    low, tests = _in_order(trees, values)
+    tests = _with_equality(trees, values, tests)
     rows = np.flatnonzero(trees.modes == MEMBER)
     for k, members in zip(rows.tolist(), trees.members, strict=True):
         tests = _with_members(tests, k, members.astype(dtype), bool(trees.missing[k]))
-    return tests
+    columns = tests.columns.copy()
+    columns[:len(low)] += features * low
+    return replace(tests, columns=columns)
 
 
-def _in_order(trees: Trees, values: Array) -> Tests:
-    """The tests of order, and the first of those that a test of equality needs."""
+def _in_order(trees: Trees, values: Array) -> tuple[Array, Tests]:
+    """Whether NaN passes; and the tests of order, and the first ones that equality needs."""
     modes, never_ = trees.modes, never(key_dtype(values.dtype))
     strict = (modes == _LT) | (modes == _GTE)
     bounds = np.where(strict, _first(values) - 1, _last(values)).astype(key_dtype(values.dtype))
     swapped = ((modes == _GTE) | (modes == _GT)) & ~np.isnan(values) | (modes == _NEQ)
     bounds = np.where(np.isnan(values), never_, bounds).astype(bounds.dtype)
     low = np.where(modes == _NEQ, False, trees.missing ^ swapped)
-    return Tests(trees.features, low, bounds, np.where(swapped, trees.false, trees.true),
-                 np.where(swapped, trees.true, trees.false))
+    ways = (trees.false, trees.true), (trees.true, trees.false)
+    return low, Tests(trees.features, bounds, *(np.where(swapped, *way) for way in ways))
 
 
 def _with_equality(trees: Trees, values: Array, tests: Tests) -> Tests:
@@ -90,8 +92,7 @@ def _with_equality(trees: Trees, values: Array, tests: Tests) -> Tests:
     if not len(at):
         return tests
     count = len(trees.modes)
-    second = Tests(tests.features[at], np.zeros(len(at), np.bool_), _first(values)[at] - 1,
-                   tests.no[at], tests.yes[at])
+    second = Tests(tests.columns[at], _first(values)[at] - 1, tests.no[at], tests.yes[at])
     yes = tests.yes.copy()
     yes[at] = np.arange(count, count + len(at))
     return _joined(replace(tests, yes=yes), second)
@@ -105,7 +106,7 @@ def _joined(*parts: Tests) -> Tests:
 # ---------------------------------------------------------------------- sets
 def _with_members(tests: Tests, k: int, members: Array, missing: bool) -> Tests:
     """Replace test k by a search for x among the members of a set."""
-    feature, yes, no = (int(column[k]) for column in (tests.features, tests.yes, tests.no))
+    feature, yes, no = (int(column[k]) for column in (tests.columns, tests.yes, tests.no))
     cuts = _cuts(members)
     search = _Search(len(tests.bounds), [], cuts.tolist(), yes, no)
     root = search.between(0, len(cuts))
@@ -113,10 +114,10 @@ def _with_members(tests: Tests, k: int, members: Array, missing: bool) -> Tests:
     if search.rows and not missing:  # test k begins the search, instead of looking for NaN
         first = search.rows.pop()
     rows = np.array(search.rows, np.int64).reshape(-1, 3)
-    more = Tests(np.full(len(rows), feature), np.zeros(len(rows), np.bool_),
-                 rows[:, 0].astype(tests.bounds.dtype), rows[:, 1], rows[:, 2])
-    changed = {name: getattr(tests, name).copy() for name in ("bounds", "yes", "no", "low")}
-    for name, value in zip(changed, (*first, missing), strict=True):
+    more = Tests(np.full(len(rows), feature), rows[:, 0].astype(tests.bounds.dtype), rows[:, 1],
+                 rows[:, 2])
+    changed = {name: getattr(tests, name).copy() for name in ("bounds", "yes", "no")}
+    for name, value in zip(changed, first, strict=True):
         changed[name][k] = value
     return _joined(replace(tests, **changed), more)
 

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from compiler.frontend import formulas as f
-from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.ml_tree_groups import Group, by_target, grouped
 from compiler.frontend.onnx.ops.ml_tree_layout import Layout, laid_out
@@ -82,26 +81,31 @@ def votes(n: Node, x: Value, trees: Trees, aggregate: str, *, who: bool = False)
 
 # ---------------------------------------------------------------------- keys
 def _walk(n: Node, x: Value, trees: Trees) -> _Walk:
-    [count] = [x.shape[1].constant]
-    if count is not None:
-        within(trees.features, count, "nodes_featureids")
-    tests = comparisons(trees, x.type.dtype)
-    if tests.low.any() and count is None:
-        raise Fault("nodes_missing_value_tracks_true is used, and the number of features is not "
-                    "known", "export the model with a fixed number of features")
-    layout = laid_out(tests, trees.roots, count or 0, trees.leaves)
-    keys = _keys(n, x, bool(tests.low.any()))
+    features = x.shape[1].constant
+    if features is None:  # rows of another length are an error of the model
+        features = 1 + int(trees.features.max(initial=0))
+        x = x.part(1, 0, features)
+    within(trees.features, features, "nodes_featureids")
+    tests = comparisons(trees, x.type.dtype, features)
+    low = bool((tests.columns >= features).any())
+    columns = 1 << (features * (1 + low) - 1).bit_length()
+    layout = laid_out(tests, trees.roots, columns, trees.leaves)
+    keys = _keys(n, x, low, columns).cast(t.element_of(layout.nodes.dtype))
     return _Walk(n, trees, layout, keys, n.constant(layout.nodes), x.type.dtype)
 
 
-def _keys(n: Node, x: Value, low: bool) -> Value:
-    """The keys of features, with NaN above all numbers; with `low`, then those with NaN below."""
+def _keys(n: Node, x: Value, low: bool, columns: int) -> Value:
+    """The keys of features, with NaN above all numbers; with `low`, then those with NaN below.
+    Further columns are zeros."""
     dtype = key_dtype(x.type.dtype)
     most = int(np.iinfo(dtype).max)
     bits = n(BitcastOp, x, to=t.element_of(dtype))
     keys, nan = f.where(bits < 0, bits ^ most, bits), f.is_nan(x)
-    ends = [most, never(dtype)] if low else [most]
-    return f.concat([f.where(nan, end, keys) for end in ends], axis=1)
+    parts = [f.where(nan, end, keys) for end in ([most, never(dtype)] if low else [most])]
+    rest = columns - sum(part.shape[1].constant or 0 for part in parts)
+    if rest:
+        parts.append(n.scalar(0, keys).broadcast([x.shape[0], Expr.of(rest)]))
+    return f.concat(parts, axis=1)
 
 
 # ---------------------------------------------------------------------- sums
