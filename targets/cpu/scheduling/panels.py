@@ -11,7 +11,7 @@ from passes.contract import Panel
 from passes.rewrites.loop.nests import gathered_inputs, has_calls
 from targets.cpu.machine import Machine
 from targets.cpu.scheduling.options import PACK
-from targets.cpu.scheduling.rows import evicts, is_short, summed_lanes
+from targets.cpu.scheduling.rows import evicts, is_short, summed_lanes, vector_lanes
 from targets.cpu.scheduling.tilings import Tiling, lane_tile, scheduled, tiling_of
 
 
@@ -33,7 +33,8 @@ def panels(
         if nest.pad_values[position] is not None:
             if is_short(nest) and any(tiling.lanes in e.symbols for e in map_):
                 found[position] = None  # read too rarely for a copy with a border to pay
-        elif _wants_panel(nest, position, tiling, packs or position in constants, machine):
+        elif (position in constants or vector_lanes(nest) is None) and _wants_panel(
+                nest, position, tiling, packs or position in constants, machine):
             found[position] = Panel(
                 tiling.lanes, tiling.width, tuple(tiling.reduce), tiling.group)
     return found

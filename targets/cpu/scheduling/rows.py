@@ -17,6 +17,7 @@ from dialects.symbolic.expr import Call, Expr, atom_symbols
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.runs import result_order, running_axis
+from passes.rewrites.loop.nests import gathered_inputs, has_calls
 
 WAY_BYTES = 4096
 """Bytes of a way of the L1 cache: addresses this far apart compete for the same cache lines."""
@@ -98,6 +99,18 @@ def summed_lanes(nest: NestOp) -> Symbol | None:
     if not order or is_short(nest) or _made_channels(nest, order):
         return None
     return _summed_along(nest, order, names)
+
+
+def vector_lanes(nest: NestOp) -> Symbol | None:
+    """The summed axis to put in lanes if a matrix, whose rows are contiguous, is multiplied by a
+    vector: every element is used once, so that a packed copy would cost more than the product."""
+    parallel = {a.name for a in nest.parallel_axes}
+    matrix = [m for m in nest.input_maps if any(e.symbols & parallel for e in m)]
+    if len(matrix) != 1 or is_short(nest) or has_calls(matrix[0]) or any(
+            map(gathered_inputs, nest.input_maps)):
+        return None
+    summed = [a.name for a in nest.reduce_axes if matrix[0][-1].as_symbol == a.name]
+    return summed[0] if summed else None
 
 
 def tile_order(nest: NestOp) -> list[Symbol]:

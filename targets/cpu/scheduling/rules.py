@@ -23,7 +23,7 @@ from targets.cpu.machine import Machine
 from targets.cpu.scheduling.groups import grouped_copy, is_grouped
 from targets.cpu.scheduling.matrices import matrix_levels
 from targets.cpu.scheduling.recurrences import schedule_recurrence
-from targets.cpu.scheduling.rows import summed_lanes
+from targets.cpu.scheduling.rows import summed_lanes, vector_lanes
 from targets.cpu.scheduling.tilings import Tiling, is_row, lane_tile, tiling_of
 from targets.cpu.scheduling.traffic import walks_rows_first
 
@@ -46,6 +46,8 @@ SCATTER_ELEMENTS = 1024
 def schedule_kernel(kernel: KernelOp, machine: Machine) -> Schedule:
     """The schedule of a kernel."""
     for nest in kernel.nests:
+        if is_contraction(nest) and (lanes := vector_lanes(nest)) is not None:
+            return _reduction(kernel, machine, lanes)
         if is_contraction(nest) and (tiling := tiling_of(nest, machine)) is not None:
             return (_window(kernel, nest, tiling) if tiling.is_window
                     else _contraction(kernel, nest, tiling, machine))

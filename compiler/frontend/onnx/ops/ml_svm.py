@@ -26,6 +26,15 @@ from dialects.strata import types as t
 from dialects.strata.types import Array
 
 
+def _weighed(n: Node, x: Value, vectors: Array, weights: Array) -> Value:
+    """The kernel function of each row of x and each vector, times the weights: [n, columns]."""
+    kind = n.text("kernel_type", "LINEAR")
+    if kind == "LINEAR":  # (x @ vectors') @ weights == x @ (vectors' @ weights)
+        product = vectors.T.astype(np.float64) @ weights
+        return x @ n.constant(product.astype(np.float32))
+    return _kernel(n, x, vectors, kind) @ n.constant(weights)
+
+
 def _kernel(n: Node, x: Value, vectors: Array, kind: str) -> Value:
     """The kernel function of each row of x and each vector: [n, vectors]."""
     gamma, offset, degree = (*n.floats("kernel_params"), 0.0, 0.0, 0.0)[:3]
@@ -34,8 +43,6 @@ def _kernel(n: Node, x: Value, vectors: Array, kind: str) -> Value:
         square = f.reduce_sum(apart * apart, axes=[2])
         return f.exp(square * -gamma)
     product = x @ n.constant(vectors.T.copy())
-    if kind == "LINEAR":
-        return product
     moved = product * gamma + offset
     if kind == "POLY":
         return moved ** degree
@@ -53,12 +60,12 @@ def svm_regressor(n: Node, x: Value) -> Value:
     count, rho = n.integer("n_supports"), n.floats("rho")
     if not rho:
         raise Fault("rho is missing")
-    features = rows(x)
+    weights = matrix(n, "coefficients", 1, "rows").T.copy()
     if count:
         vectors = matrix(n, "support_vectors", count, "vectors")
-        features = _kernel(n, features, vectors, n.text("kernel_type", "LINEAR"))
-    scores = features @ n.constant(matrix(n, "coefficients", 1, "rows").T.copy())
-    scores = scores + rho[0]
+        scores = _weighed(n, rows(x), vectors, weights) + rho[0]
+    else:
+        scores = rows(x) @ n.constant(weights) + rho[0]
     if n.flag("one_class"):
         above = scores > 0
         return f.where(above, n.scalar(1, scores), -1)
@@ -119,8 +126,7 @@ def _pair_scores(n: Node, x: Value, classes: int) -> Value:
     for k, (i, j) in enumerate(pairs):
         weights[spans[i], k] = coefficients[j - 1, spans[i]]
         weights[spans[j], k] = coefficients[i, spans[j]]
-    similar = _kernel(n, rows(x), vectors, n.text("kernel_type", "LINEAR"))
-    return similar @ n.constant(weights) + n.constant(rho)
+    return _weighed(n, rows(x), vectors, weights) + n.constant(rho)
 
 
 def _votes(n: Node, scores: Value, classes: int) -> Value:
