@@ -11,8 +11,8 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.contrib import SOME
 from compiler.frontend.onnx.ops.ml import ml_op, refuse_texts, rows
+from compiler.frontend.onnx.ops.ml_lookup import found_among
 from compiler.frontend.values import Value
-from dialects.graph.ordering import ArgMaxOp
 from dialects.strata import types as t
 from dialects.strata.types import Array
 from dialects.symbolic.expr import Expr
@@ -86,13 +86,7 @@ def label_encoder(n: Node, x: Value) -> Value:
     if t.is_float(x.element) != (keys.dtype.kind == "f"):
         raise Fault(f"its keys are {keys.dtype}, but its input is {x.type.short}; both must be "
                     "floats, or both integers")
-    keys, first = np.unique(keys, return_index=True)
-    values = values[first]
-    hits = _hits(n, x.reshape([*x.shape, 1]), keys.astype(x.type.dtype))
-    place = n(ArgMaxOp, hits.cast(t.i32), axis=x.rank, keepdims=False, last=False)
-    found = f.gather(n.constant(values), place, axis=0)
-    known = f.reduce_max(hits, axes=[x.rank])
-    return f.where(known, found, n.constant(_default(n, values.dtype)))
+    return found_among(n, x, keys.astype(x.type.dtype), values, _default(n, values.dtype))
 
 
 def _list(n: Node, name: str) -> Array | None:
@@ -112,15 +106,6 @@ def _default(n: Node, dtype: np.dtype[Any]) -> Array:
     if dtype.kind == "f":
         return np.array(n.real("default_float", -0.0)).astype(dtype)
     return np.array(n.integer("default_int64", -1)).astype(dtype)
-
-
-def _hits(n: Node, x: Value, keys: Array) -> Value:
-    """Whether each element equals each key: bool [..., keys]."""
-    hits = f.equal(x, n.constant(keys))
-    if keys.dtype.kind != "f" or not np.isnan(keys).any():
-        return hits
-    both = f.is_nan(x) & n.constant(np.isnan(keys))
-    return hits | both
 
 
 @ml_op("LabelEncoder", "CategoryMapper")

@@ -29,6 +29,8 @@ from dialects.strata.types import Array
 def _weighed(n: Node, x: Value, vectors: Array, weights: Array) -> Value:
     """The kernel function of each row of x and each vector, times the weights: [n, columns]."""
     kind = n.text("kernel_type", "LINEAR")
+    if len(weights) != len(vectors):
+        raise Fault(f"its coefficients are for {len(weights)} vectors, not {len(vectors)}")
     if kind == "LINEAR":  # (x @ vectors') @ weights == x @ (vectors' @ weights)
         product = vectors.T.astype(np.float64) @ weights
         return x @ n.constant(product.astype(np.float32))
@@ -118,7 +120,7 @@ def _pair_scores(n: Node, x: Value, classes: int) -> Value:
                     "classes")
     vectors = matrix(n, "support_vectors", sum(counts), "vectors")
     coefficients = matrix(n, "coefficients", classes - 1, "rows")
-    if coefficients.shape[1] != len(vectors):
+    if coefficients.shape[1] != len(vectors):  # they are assigned to pairs of classes below
         raise Fault(f"its coefficients are for {coefficients.shape[1]} vectors, not {len(vectors)}")
     ends = np.cumsum([0, *counts])
     spans = [slice(*ends[k:k + 2]) for k in range(classes)]
