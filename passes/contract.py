@@ -39,9 +39,11 @@ class Panel:
 
 @dataclass(frozen=True)
 class Border:
-    """How to copy an operand including its padding: the order of its dims, slowest first."""
+    """How to copy an operand: the order of its dims, slowest first, and whether with its padding.
+    """
 
     order: tuple[int, ...]
+    padded: bool = True
 
 
 Packing = Panel | Border | None
@@ -116,6 +118,9 @@ class Facts:
     scans: bool = False
     """Whether a sequential scan, which keeps a running result, is faster than a parallel scan in
     logarithmically many steps."""
+    phases: bool = False
+    """Whether the phases of a transposed convolution are faster as products of their own than as
+    columns of one product, which shares what it reads among them."""
     gathers: bool = False
     """Whether products read gathered factors as fast as contiguous ones."""
     prefetches: Caches | None = None
@@ -149,6 +154,12 @@ class Rules(ABC):
         """How many of a convolution's `count` groups to multiply as one, with zeros between them.
         The number divides `count`. `inputs`, `outputs`: the channels of one group."""
         return 1
+
+    def joins_phases(self, zeros: int | None, kernels: int, element: Attribute) -> bool:
+        """Whether all phases of a transposed convolution are faster in one kernel, which multiplies
+        `zeros` more elements because phases have fewer taps than the longest, than in `kernels`. A
+        number of None is known only at run time."""
+        return zeros == 0
 
     def group_rows(self, rows: int | None, groups: int | None) -> int:
         """How many rows of a group of a grouped product share one load of the group's matrix.

@@ -143,8 +143,8 @@ class Programs:
         return value_of
 
     def index(self, expr: Expr, indices: Sequence[SSAValue]) -> Index:
-        """The value of a loop bound."""
-        return self.box.evaluate(expr, self.lookup(indices, (), 0))
+        """The value of a loop bound; tiles in it have no dims."""
+        return self.box.evaluate(expr, self.lookup(indices, [()] * len(indices), 0))
 
     def tile_index(
         self, expr: Expr, indices: Sequence[SSAValue], dims: Sequence[Sequence[int]],

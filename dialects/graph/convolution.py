@@ -101,9 +101,8 @@ class ConvTransposeOp(GraphOp):
 
     Each x[n, i, p] adds x[n, i, p] * w[i, o, k] to y[n, o, p*stride + k*dilation - low]. The
     result size per dim is stride*(s - 1) + dilation*(k - 1) + 1 + output_padding - low - high. f16
-    and bf16 are accumulated in f32 and rounded once. If w is a constant, positions without an x
-    add nothing, even where w is infinite. If w is computed at run time, x counts as 0 at these
-    positions.
+    and bf16 are accumulated in f32 and rounded once. Positions without an x add nothing, even where
+    w is infinite.
     Constraints: (C1) equal element types, numbers; (C2) x has at least one spatial dim, w the same
     rank; (C3) w's spatial sizes are constants, strides and dilations are positive, pads and
     output_padding not negative; (C4) ci is w's first size and group divides it; (C5) b has the

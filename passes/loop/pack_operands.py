@@ -92,8 +92,10 @@ class _Packer:
         for position in range(len(self.nest.inputs)):
             copy = self.copy(position, panels) if position in panels else (
                 None if self.nest.pad_values[position] is None else self.border(position))
+            packing = panels.get(position)
+            keeps = isinstance(packing, Border) and not packing.padded
             if copy is not None:
-                self.replace(position, *copy)
+                self.replace(position, *copy, self.nest.pad_values[position] if keeps else None)
 
     # ------------------------------------------------------------------ what to copy
     def copy(
@@ -103,8 +105,8 @@ class _Packer:
         match panels[position]:
             case Panel() as panel:
                 return self.panel(position, panel)
-            case Border(order):
-                return self.border(position, order)
+            case Border(order, padded):
+                return (self.border if padded else self.reordered)(position, order)
             case None:
                 return None
 
@@ -160,8 +162,20 @@ class _Packer:
         copy = _copy(read.value, map_, read.pad or 0, axes, kept)
         return copy, tuple(at[d] for d in order or range(len(at)))
 
+    def reordered(
+        self, position: int, order: Sequence[int]
+    ) -> tuple[NestOp, tuple[Expr, ...]]:
+        """The copy with its dims in another order, and where the kernel reads it."""
+        read = reads_of(self.nest)[position]
+        axes = [Axis(Symbol.axis(f"i{d}d"), size) for d, size in enumerate(shape_of(read.value))]
+        point = [Expr.symbol(a.name) for a in axes]
+        copy = _copy(read.value, point, None, [axes[d] for d in order], [point[d] for d in order])
+        return copy, tuple(read.map[d] for d in order)
+
     # ------------------------------------------------------------------ doing it
-    def replace(self, position: int, copy: NestOp, at: tuple[Expr, ...]) -> None:
+    def replace(
+        self, position: int, copy: NestOp, at: tuple[Expr, ...], pad: float | bool | None = None
+    ) -> None:
         """Make the kernel read the copy, and pass the copy to it."""
         argument = self.nest.inputs[position]
         assert isinstance(argument, BlockArgument)
@@ -172,7 +186,7 @@ class _Packer:
         new_argument = self.kernel.body.block.insert_arg(type_, number + 1)
         new_argument.name_hint = argument.name_hint
         reads = reads_of(self.nest)
-        reads[position] = Read(new_argument, at)
+        reads[position] = Read(new_argument, at, pad)
         new = with_reads(self.nest, reads)
         self.kernel.body.block.insert_op_before(new, self.nest)
         self.nest.results[0].replace_all_uses_with(new.results[0])
@@ -242,7 +256,7 @@ class _Packer:
 
 
 def _copy(
-    value: SSAValue, map_: Sequence[Expr], pad: float | bool, axes: Sequence[Axis],
+    value: SSAValue, map_: Sequence[Expr], pad: float | bool | None, axes: Sequence[Axis],
     kept: Sequence[Expr],
 ) -> NestOp:
     """A nest that copies elements of `value`, read at `map_`, into a tensor over `axes`."""

@@ -13,6 +13,7 @@ from passes.loop_to_block.dots import add_dot
 from passes.loop_to_block.matrices import keep_sums, sum_here
 from passes.loop_to_block.online import follow, row_maximum, start
 from passes.loop_to_block.recurrences import first_state
+from passes.loop_to_block.repair import repair
 from passes.loop_to_block.scans import add_scan
 from passes.loop_to_block.scatters import add_scatter
 from passes.loop_to_block.state import Tile, tiled
@@ -99,6 +100,7 @@ class Computation(Tiles):
 
     def finish(self, nest: NestOp) -> None:
         """Reduce the remaining dims of reduce axes, and publish the result."""
+        repair(self, nest)
         self.source = nest
         tile = self.open.pop(nest)
         if nest.is_scan:  # every step has published its part

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from xdsl.dialects import arith
+from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from dialects.block import MapOp, YieldOp
@@ -14,6 +16,7 @@ from dialects.loop import IndexOp, NestOp
 from dialects.strata import types as t
 from dialects.strata.schedule import Schedule
 from dialects.strata.types import TileType
+from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from passes.loop_to_block.state import Tile
 from passes.rewrites.loop.nests import data_inputs
@@ -114,8 +117,6 @@ def select_identity(
 
 
 def scalar_constant(value: float | bool, type_: Attribute) -> arith.ConstantOp:
-    from xdsl.dialects.builtin import FloatAttr, IntegerAttr
-
     if t.is_float(type_):
         return arith.ConstantOp(FloatAttr(float(value), type_))  # type: ignore[arg-type]
     return arith.ConstantOp(IntegerAttr(int(value), type_))  # type: ignore[arg-type]
@@ -148,6 +149,73 @@ def is_gathered_dot(nest: NestOp) -> bool:
     factors = product_operands(nest)
     return nest.combiner_names[0] == "add" and factors is not None and (
         sorted(factors) == data_inputs(nest))
+
+
+def is_guarded_dot(nest: NestOp) -> bool:
+    """Whether a nest is a `block.dot` of products that count only where a factor is read inside.
+
+        select(i - j >= 0 and i - j < 28, x[i - j] * w[j], 0)    where x[...] has the pad 0
+
+    Everywhere else the factor is 0, so its products count as 0, unless the other factor is infinite
+    or NaN.
+    """
+    choice = nest.yielded[0].owner
+    if len(nest.inputs) != 2 or len(nest.results) != 1 or nest.combiner_names != ["add"] or (
+            not isinstance(choice, arith.SelectOp) or not _is_zero(choice.rhs)):
+        return False
+    multiply, conditions = choice.lhs.owner, _conjuncts(choice.cond)
+    if not isinstance(multiply, arith.MulfOp) or conditions is None:
+        return False
+    factors = [_argument_behind(nest, v) for v in multiply.operands]
+    return sorted(f for f in factors if f is not None) == [0, 1] and (
+        _padded_at(nest) >= conditions)
+
+
+def _padded_at(nest: NestOp) -> set[Expr]:
+    """Expressions that are negative only where some input is read outside and 0 there."""
+    return {bound for value, map_, pad in zip(
+                nest.inputs, nest.input_maps, nest.pad_values, strict=True) if pad == 0
+            for e, size in zip(map_, t.shape_of(value), strict=True)
+            for bound in (e, size - 1 - e)}
+
+
+def _conjuncts(condition: SSAValue) -> set[Expr] | None:
+    """Expressions that are all at least 0 exactly where a condition on indices holds; None for
+    other conditions."""
+    op = condition.owner
+    if isinstance(op, arith.AndIOp):
+        left, right = map(_conjuncts, op.operands)
+        return None if left is None or right is None else left | right
+    if isinstance(op, arith.ConstantOp):
+        return set() if _integer(condition) else None
+    if not isinstance(op, arith.CmpiOp):
+        return None
+    index, bound = _index(op.lhs), _integer(op.rhs)
+    name = CMPI_COMPARISON_OPERATIONS[op.predicate.value.data]
+    if index is None or bound is None or name not in ("sge", "slt"):
+        return None
+    return {index - bound if name == "sge" else bound - 1 - index}
+
+
+def _index(value: SSAValue) -> Expr | None:
+    """The index expression that a value is; None for others."""
+    if isinstance(value.owner, arith.IndexCastOp):
+        value = value.owner.input
+    return value.owner.expr.data if isinstance(value.owner, IndexOp) else None
+
+
+def _integer(value: SSAValue) -> int | None:
+    """The integer that a value is; None for others."""
+    op = value.owner
+    if not isinstance(op, arith.ConstantOp) or not isinstance(op.value, IntegerAttr):
+        return None
+    return op.value.value.data
+
+
+def _is_zero(value: SSAValue) -> bool:
+    op = value.owner
+    return isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr) and (
+        op.value.value.data == 0)
 
 
 def unsigned_factors(nest: NestOp) -> list[int]:

@@ -18,7 +18,12 @@ from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
 from passes.analyses.loop.online import running_maximum
 from passes.loop_to_block.access import leaves, store
-from passes.loop_to_block.compute import Decided, is_gathered_dot, lies_in_matrices
+from passes.loop_to_block.compute import (
+    Decided,
+    is_gathered_dot,
+    is_guarded_dot,
+    lies_in_matrices,
+)
 from passes.loop_to_block.private import Kept
 from passes.loop_to_block.state import AxisState, Layout, Sums, Symbols, Tile, tiled
 from passes.rewrites.loop.nests import Read
@@ -121,6 +126,8 @@ class Place:
 
     def uses_dot(self, nest: NestOp) -> bool:
         chosen = {self.layout.group, *self.schedule.matrix} & {a.name for a in nest.reduce_axes}
+        if self.schedule.option(DOT) and is_guarded_dot(nest):
+            return True
         return (bool(chosen) or self.schedule.option(DOT)) and (
             is_gathered_dot(nest))
 

@@ -18,7 +18,7 @@ from dialects.strata.schedule import Level
 from dialects.strata.types import TileType
 from dialects.symbolic.expr import Call, Expr, atom_symbols
 from dialects.symbolic.ranges import is_at_most, is_nonnegative, lower_bound, simplify, upper_bound
-from dialects.symbolic.symbol import Symbol
+from dialects.symbolic.symbol import Kind, Symbol
 from passes.rewrites.loop.nests import Read, has_calls
 
 
@@ -98,8 +98,10 @@ class Symbols:
         simple = simplify(counted, {**ranges, **counts})
         called = Expr(tuple(term for term in simple.terms if has_calls([Expr((term,))])))
         found = (simple - called).linear(steps)
-        if found is None or _divides_mixed(called, steps.keys(), ranges.keys()):
-            return simplify(expr, ranges)
+        plain = simplify(expr, ranges)
+        if found is None or (_divides_mixed(called, steps.keys(), ranges.keys()) and not (
+                _divided_places(called) < _divided_places(plain))):
+            return plain
         factors, total = found
         for name, factor in factors.items():  # of the count: step*count is the value itself
             whole, rest = factor.divide(Expr.of(steps[name]))
@@ -146,6 +148,12 @@ def _divides_mixed(expr: Expr, some: Collection[Symbol], ranged: Collection[Symb
     divided = [atom_symbols(a) & {*ranged} for m, _ in expr.terms for a in m
                if isinstance(a, Call)]
     return any(symbols & {*some} and symbols - {*some} for symbols in divided)
+
+
+def _divided_places(expr: Expr) -> set[Symbol]:
+    """The dims of a tile along which a division differs."""
+    return {s for m, _ in expr.terms for a in m if isinstance(a, Call)
+            for s in atom_symbols(a) if s.kind is Kind.PLACE}
 
 
 def tiled(

@@ -70,6 +70,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         programs=4 * machine.multiprocessors,
         short_rows=machine.fitted.rows.short,  # what a program can hold in registers
         scans=True,  # each thread scans its own elements, then threads exchange their sums
+        phases=True,  # so that each step of a product reads one tap, in wide loads
         gathers=True)  # every thread computes its own addresses anyway
 
 
@@ -99,6 +100,9 @@ class CudaScheduling(Scheduling):
 
     def joined_groups(self, inputs: int, outputs: int, count: int, element: Attribute) -> int:
         return convolutions.joined_groups(inputs, outputs, count, element, self.options)
+
+    def joins_phases(self, zeros: int | None, kernels: int, element: Attribute) -> bool:
+        return convolutions.joins_phases(zeros, kernels, element, self.options)
 
     def group_rows(self, rows: int | None, groups: int | None) -> int:
         return group_rows(rows, groups)

@@ -27,7 +27,7 @@ from dialects.block import (
     ValidOp,
 )
 from dialects.strata.schedule_options import BRANCH, STREAM, ScheduleOption
-from dialects.strata.types import buffer_type
+from dialects.strata.types import TileType, buffer_type
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_name
@@ -276,7 +276,7 @@ def _emit_for(op: ForOp, context: Context) -> None:
     ends = [_loop_bound(e.data, value, op, context)
             for e, value in ((op.lower, lower), (op.upper, upper))]
     bounds = f"{', '.join(ends)}, {step}"
-    staged = context.stages > 1 and not op.is_parallel and _loads(op)
+    staged = context.stages > 1 and not op.is_parallel and _loads(op) and not _repairs(op)
     loop = f"tl.range({bounds}, num_stages={context.stages})" if staged else (
         f"{'tl.static_range' if _is_unrolled(op) else 'range'}({bounds})")
     context.writer.line(f"for {counter} in {loop}:")
@@ -296,9 +296,9 @@ def _emit_for(op: ForOp, context: Context) -> None:
 
 def _loop_bound(expr: Expr, value: Value, op: ForOp, context: Context) -> str:
     """A loop bound; for the interpreter of Triton 3.6, which accepts nothing else, a number."""
-    programs = [Symbol.operand(k) for k, v in enumerate(op.indices)
-                if v in context.kernel.program_ids and context.values[v].text != "0"]
-    if not context.options.interpreted or expr.symbols.isdisjoint(programs):
+    computed = [Symbol.operand(k) for k, v in enumerate(op.indices) if isinstance(
+        v.type, TileType) or (v in context.kernel.program_ids and context.values[v].text != "0")]
+    if not context.options.interpreted or expr.symbols.isdisjoint(computed):
         return value.text
     return f"({value.text}).handle.data.item()"
 
@@ -312,6 +312,13 @@ def _is_unrolled(op: ForOp) -> bool:
 def _loads(op: ForOp) -> bool:
     """Whether the loop's own body loads; only the innermost such loop is pipelined."""
     return any(isinstance(inner, LoadOp) for inner in op.body.block.ops)
+
+
+def _repairs(op: ForOp) -> bool:
+    """Whether the loop is inside one whose trips depend on data, and which mostly has none."""
+    outer = op.parent_op()
+    return isinstance(outer, ForOp) and (_repairs(outer) or any(
+        isinstance(v.type, TileType) for v in outer.indices))
 
 
 def _carry(argument: SSAValue, value: SSAValue, context: Context) -> str:

@@ -26,7 +26,7 @@ from dialects.strata.types import TensorType, byte_width, is_float
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from passes.contract import Border, Packing, Panel
-from passes.loop_to_block.compute import is_dot
+from passes.loop_to_block.compute import is_dot, is_guarded_dot
 from passes.rewrites.loop.axis_fusion import can_fuse, fuse_axes
 from passes.rewrites.loop.nests import carry, replace_nest, result_types
 from targets.cuda.machine import machine_of
@@ -71,7 +71,8 @@ def data_of(nest: NestOp) -> int | None:
     """The factor that has a dim indexed with a stride, or by its own and summed axes together."""
     result = nest.results[0].type
     assert isinstance(result, TensorType)
-    if not is_dot(nest) or not is_float(result.element) or byte_width(result.element) > 4:
+    if not (is_dot(nest) or is_guarded_dot(nest)) or not is_float(result.element) or (
+            byte_width(result.element) > 4):
         return None
     walked = [set[Symbol]().union(*(e.symbols for e in m)) for m in nest.input_maps]
     summed, own = {a.name for a in nest.reduce_axes}, walked[0] ^ walked[1]
@@ -97,6 +98,20 @@ def joined_groups(
     return next((n for n in range(1, count + 1) if count % n == 0
                  and least <= n * inputs <= 2 * least and n * inputs % SIZES[0] == 0
                  and n * outputs <= 2 * least), 1)
+
+
+def joins_phases(
+    zeros: int | None, kernels: int, element: Attribute, options: TargetOptions
+) -> bool:
+    """Whether multiplying zeros takes less time than the kernels that it saves. Of an unknown
+    number, as many are assumed as take longer."""
+    machine = machine_of(options.features)
+    facts = machine.fitted.products
+    narrow = byte_width(element) <= 2 or options.precision == "tf32"
+    rate = facts.efficiency * machine.tensor_rate if narrow else (
+        facts.fma_efficiency * machine.fma_rate)
+    saved = (kernels - 1) * (facts.start + machine.fitted.parts.adding)
+    return zeros is not None and 2 * zeros <= saved * rate * 1e12
 
 
 # ---------------------------------------------------------------------- axes and memory
@@ -164,7 +179,8 @@ def _channels_last(nest: NestOp, data: int, roles: Roles) -> Border | None:
     if not channels or (channels == [len(map_) - 1] and _padded(
             type_.shape[-1].constant) == 0):
         return None
-    return Border((*(d for d in range(len(map_)) if d not in channels), *channels))
+    order = (*(d for d in range(len(map_)) if d not in channels), *channels)
+    return Border(order, padded=not is_guarded_dot(nest))  # whose reads outside must be seen
 
 
 def _panel_width(

@@ -15,7 +15,7 @@ from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.runs import running_axis
 from passes.contract import Panel
-from passes.loop_to_block.compute import is_gathered_dot
+from passes.loop_to_block.compute import is_gathered_dot, is_guarded_dot
 from passes.rewrites.loop.axis_fusion import can_fuse, fuse_axes
 from passes.rewrites.loop.nests import data_inputs, gathered_inputs, has_calls
 from targets.cuda.machine import machine_of
@@ -66,7 +66,7 @@ def is_dot(nest: NestOp) -> bool:
     """Whether `tl.dot` can compute a contraction: floats into f32, or signed bytes into i32."""
     result = nest.results[0].type
     assert isinstance(result, TensorType)
-    if not is_gathered_dot(nest) or byte_width(result.element) > 4:
+    if not (is_gathered_dot(nest) or is_guarded_dot(nest)) or byte_width(result.element) > 4:
         return False
     return is_float(result.element) or (result.element == i32 and _multiplies_bytes(nest))
 
