@@ -14,31 +14,48 @@ Python's `//` and `%`). The text form is `2*h + w - 1`, `(h - 1) floordiv 2 + 1`
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
 from dialects.symbolic.computed_once import computed_once
+from dialects.symbolic.interned import Interned
 from dialects.symbolic.remembered import remembered
 from dialects.symbolic.symbol import Symbol
 
 Size: TypeAlias = "int | Expr"
-
-
-
 Atom: TypeAlias = "Symbol | Call"
 Monomial: TypeAlias = "tuple[Atom, ...]"
 """A product of atoms, sorted by their text."""
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+def _made(class_: type[T], **fields: object) -> T:
+    """A new immutable object."""
+    made = object.__new__(class_)
+    made.__dict__.update(fields)
+    return made
+
+
 class Call:
-    """`op(args)`, where op is one of `floordiv`, `mod`, `max`, `min`."""
+    """`op(args)`, where op is one of `floordiv`, `mod`, `max`, `min`. Equal calls are the same
+    object."""
 
+    __match_args__ = "op", "args"
     op: str
     args: tuple[Expr, ...]
+
+    def __new__(cls, op: str, args: tuple[Expr, ...]) -> Call:
+        key = op, args
+        found = _CALLS.find(key)
+        return _CALLS.keep(key, _made(cls, op=op, args=args)) if found is None else found
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"an expression does not change: {name} of {self.text}")
+
+    def __reduce__(self) -> tuple[type[Call], tuple[str, tuple[Expr, ...]]]:
+        return Call, (self.op, self.args)
 
     @computed_once
     def text(self) -> str:
@@ -48,18 +65,32 @@ class Call:
         return f"({left} {self.op} {right})"
 
     @computed_once
-    def _hash(self) -> int:
-        return hash((self.op, self.args))
+    def symbols(self) -> frozenset[Symbol]:
+        """All symbols in the call."""
+        return frozenset[Symbol]().union(*(a.symbols for a in self.args))
 
-    def __hash__(self) -> int:
-        return self._hash
+    def __repr__(self) -> str:
+        return f"Call({self.text})"
 
 
-@dataclass(frozen=True)
 class Expr:
-    """A polynomial: `terms` maps products of atoms to non-zero integer coefficients, sorted."""
+    """A polynomial: `terms` maps products of atoms to non-zero integer coefficients, sorted.
 
+    Equal expressions are the same object.
+    """
+
+    __match_args__ = ("terms",)
     terms: tuple[tuple[Monomial, int], ...]
+
+    def __new__(cls, terms: tuple[tuple[Monomial, int], ...]) -> Expr:
+        found = _EXPRS.find(terms)
+        return _EXPRS.keep(terms, _made(cls, terms=terms)) if found is None else found
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"an expression does not change: {name} of {self.text}")
+
+    def __reduce__(self) -> tuple[type[Expr], tuple[tuple[tuple[Monomial, int], ...]]]:
+        return Expr, (self.terms,)
 
     # ------------------------------------------------------------------ construction
     @staticmethod
@@ -126,23 +157,10 @@ class Expr:
         """The constant term, which is always the last term."""
         return self.terms[-1][1] if self.terms and not self.terms[-1][0] else 0
 
-    def linear(self, symbols: Iterable[Symbol]) -> tuple[dict[Symbol, Expr], Expr] | None:
+    def linear(self, symbols: Iterable[Symbol]) -> tuple[Mapping[Symbol, Expr], Expr] | None:
         """Split into coefficients of `symbols` and a rest free of them; None if not linear."""
-        wanted = set(symbols)
-        coefficients: dict[Symbol, Expr] = {}
-        rest: dict[Monomial, int] = {}
-        for monomial, factor in self.terms:
-            inside = [a for a in monomial if atom_symbols(a) & wanted]
-            if not inside:
-                rest[monomial] = factor
-                continue
-            atom = inside[0]
-            if len(inside) > 1 or not isinstance(atom, Symbol):
-                return None
-            others = tuple(a for a in monomial if a is not atom)
-            term = Expr(((others, factor),))
-            coefficients[atom] = coefficients[atom] + term if atom in coefficients else term
-        return coefficients, _from_dict(rest)
+        wanted = self.symbols.intersection(symbols)
+        return _linear(self, wanted) if wanted else (dict[Symbol, Expr](), self)
 
     @computed_once
     def text(self) -> str:
@@ -162,13 +180,6 @@ class Expr:
 
     def __repr__(self) -> str:
         return f"Expr({self.text})"
-
-    @computed_once
-    def _hash(self) -> int:
-        return hash(self.terms)
-
-    def __hash__(self) -> int:
-        return self._hash
 
     # ------------------------------------------------------------------ arithmetic
     @remembered
@@ -330,6 +341,32 @@ class Expr:
         return total
 
 
+_CALLS: Interned[Call] = Interned()
+_EXPRS: Interned[Expr] = Interned()
+
+
+@remembered
+def _linear(
+    expr: Expr, wanted: frozenset[Symbol]
+) -> tuple[Mapping[Symbol, Expr], Expr] | None:
+    """`Expr.linear`, for some of the expression's own symbols."""
+    coefficients: dict[Symbol, Expr] = {}
+    rest: list[tuple[Monomial, int]] = []
+    for term in expr.terms:
+        monomial, factor = term
+        inside = [a for a in monomial if not wanted.isdisjoint(a.symbols)]
+        if not inside:
+            rest.append(term)
+            continue
+        atom = inside[0]
+        if len(inside) > 1 or not isinstance(atom, Symbol):
+            return None
+        others = tuple(a for a in monomial if a is not atom)
+        part = Expr(((others, factor),))
+        coefficients[atom] = coefficients[atom] + part if atom in coefficients else part
+    return coefficients, Expr(tuple(rest))
+
+
 @remembered
 def _substituted(expr: Expr, given: tuple[tuple[Symbol, Size], ...]) -> Expr:
     """The expression with other symbols or numbers for some of its own."""
@@ -433,17 +470,10 @@ def times(left: Monomial, right: Monomial) -> Monomial:
     return tuple(sorted(left + right, key=atom_text)) if left and right else left or right
 
 
-def atom_symbols(atom: Atom) -> frozenset[Symbol]:
-    """The symbols of an atom, including those inside a call."""
-    if isinstance(atom, Symbol):
-        return frozenset((atom,))
-    return frozenset[Symbol]().union(*(a.symbols for a in atom.args))
-
-
 @cache
 def monomial_symbols(monomial: Monomial) -> frozenset[Symbol]:
     """The symbols of a product, including those inside calls."""
-    return frozenset[Symbol]().union(*map(atom_symbols, monomial))
+    return frozenset[Symbol]().union(*(a.symbols for a in monomial))
 
 
 def without(monomial: Monomial, divisor: Monomial) -> Monomial | None:
@@ -488,7 +518,7 @@ def _call(op: str, args: tuple[Expr, ...]) -> Expr:
 
 
 def _from_dict(terms: dict[Monomial, int]) -> Expr:
-    kept = [(m, c) for m, c in terms.items() if c]
+    kept = [m for m, c in terms.items() if c]
     if len(kept) > 1:
-        kept.sort(key=lambda term: monomial_key(term[0]))
-    return Expr(tuple(kept))
+        kept.sort(key=monomial_key)
+    return Expr(tuple([(m, terms[m]) for m in kept]))

@@ -119,7 +119,7 @@ class Facts:
     def _bounds(self) -> Iterator[int]:
         """The numbers that facts about a single size compare it with."""
         for fact in self.known:
-            if len(fact.symbols) == 1 and len(fact.terms) <= 2 and fact.terms[-1][0]:
+            if len(fact.symbols) == 1 and len(fact.terms) <= 2 and not fact.offset:
                 yield abs(fact.offset)
 
     def _hold(self, point: _Point) -> bool:

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from dialects.symbolic.expr import Call, Expr, atom_symbols
+from dialects.symbolic.expr import Call, Expr
 from dialects.symbolic.facts import Facts, facts_about, is_plain, split_call, tightened
 from dialects.symbolic.intervals import Interval, interval_of
 from dialects.symbolic.symbol import Symbol
@@ -230,5 +230,5 @@ class Prover:
 def _calls_with(expr: Expr, symbol: Symbol) -> list[Call]:
     """The calls of a sum that contain a symbol, remainders first: some cancel with quotients."""
     calls = dict.fromkeys(a for m, _ in expr.terms for a in m
-                          if isinstance(a, Call) and symbol in atom_symbols(a))
+                          if isinstance(a, Call) and symbol in a.symbols)
     return sorted(calls, key=lambda call: call.op != "mod")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from math import gcd, inf
 
-from dialects.symbolic.expr import Atom, Call, Expr, apply_call, atom_symbols
+from dialects.symbolic.expr import Atom, Call, Expr, apply_call
 from dialects.symbolic.symbol import Kind, Symbol
 
 
@@ -86,7 +86,7 @@ def upper_bound(expr: Expr, extents: Mapping[Symbol, Expr]) -> Expr | None:
     """
     total = Expr.of(0)
     for monomial, factor in expr.terms:
-        moving = [a for a in monomial if atom_symbols(a) & extents.keys()]
+        moving = [a for a in monomial if a.symbols & extents.keys()]
         rest = Expr(((tuple(a for a in monomial if a not in moving), factor),))
         if not moving:
             total = total + rest

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
+from functools import cache
 from typing import NoReturn
 
 _WORDS = """
@@ -69,10 +70,12 @@ class Symbol:
     kind, then name.
     """
 
-    __slots__ = ("kind", "name", "text")
+    __slots__ = ("kind", "name", "symbols", "text")
     kind: Kind
     name: str
     text: str
+    symbols: frozenset[Symbol]
+    """Itself alone, as the symbols of an atom."""
 
     def __new__(cls, kind: Kind, name: str) -> Symbol:
         found = _SYMBOLS.get((kind, name))
@@ -86,6 +89,7 @@ class Symbol:
 
     # ------------------------------------------------------------------ construction
     @staticmethod
+    @cache
     def size(name: str) -> Symbol:
         """A size of a model, by the model's own name for it: any text."""
         return Symbol(Kind.SIZE, name)
@@ -96,20 +100,24 @@ class Symbol:
         return Symbol(Kind.COMPUTED, name)
 
     @staticmethod
+    @cache
     def axis(name: str) -> Symbol:
         return Symbol(Kind.AXIS, name)
 
     @staticmethod
+    @cache
     def gathered(number: int) -> Symbol:
         """The value of a nest's input, by its number."""
         return Symbol(Kind.GATHERED, str(number))
 
     @staticmethod
+    @cache
     def place(dim: int) -> Symbol:
         """The position along a dim of a tile."""
         return Symbol(Kind.PLACE, str(dim))
 
     @staticmethod
+    @cache
     def operand(name: int | str) -> Symbol:
         """An SSA value, by its position among the operands or by its name without the `%`."""
         return Symbol(Kind.OPERAND, str(name))
@@ -146,6 +154,7 @@ def _made(kind: Kind, name: str) -> Symbol:
     symbol = object.__new__(Symbol)
     for slot, value in (("kind", kind), ("name", name), ("text", _text(kind, name))):
         object.__setattr__(symbol, slot, value)
+    object.__setattr__(symbol, "symbols", frozenset((symbol,)))
     return symbol
 
 

@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, SSAValue
 from dialects.strata import types as t
 from dialects.strata.schedule import Level
 from dialects.strata.types import TileType
-from dialects.symbolic.expr import Call, Expr, atom_symbols
+from dialects.symbolic.expr import Call, Expr
 from dialects.symbolic.ranges import is_at_most, is_nonnegative, lower_bound, simplify, upper_bound
 from dialects.symbolic.symbol import Kind, Symbol
 from passes.rewrites.loop.nests import Read, has_calls
@@ -145,7 +145,7 @@ class Symbols:
 
 def _divides_mixed(expr: Expr, some: Collection[Symbol], ranged: Collection[Symbol]) -> bool:
     """Whether one division involves both some of the symbols and other symbols with ranges."""
-    divided = [atom_symbols(a) & {*ranged} for m, _ in expr.terms for a in m
+    divided = [a.symbols & {*ranged} for m, _ in expr.terms for a in m
                if isinstance(a, Call)]
     return any(symbols & {*some} and symbols - {*some} for symbols in divided)
 

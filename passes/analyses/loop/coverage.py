@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dialects.loop import Axis
-from dialects.symbolic.expr import Call, Expr, atom_symbols
+from dialects.symbolic.expr import Call, Expr
 from dialects.symbolic.facts import split_call
 from dialects.symbolic.inequalities import Prover
 from dialects.symbolic.symbol import Symbol
@@ -91,7 +91,7 @@ def _in_digits(
     one is the rest. They enumerate all points of the axis if their counts multiply to its own.
     """
     calls = dict.fromkeys(a for e in exprs for m, _ in e.terms for a in m
-                          if isinstance(a, Call) and axis in atom_symbols(a))
+                          if isinstance(a, Call) and axis in a.symbols)
     found, weight = dict[Call, Expr](), Expr.of(1)
     while left := [c for c in calls if c not in found]:
         rest = Expr.symbol(axis) // weight

@@ -46,8 +46,9 @@ class Builder:
     # ------------------------------------------------------------------ instructions
     def binary(self, operation: str, a: Reg, b: Reg) -> Reg:
         """`operation` is the instruction: `fdiv`, `add`."""
-        a, b = self.align(a, b)
-        return a.named(self.writer.local(f"{operation} {a.typed}, {b.name}"))
+        if a.width != b.width:
+            a, b = self.align(a, b)
+        return a.named(self.writer.local(f"{operation} {a.type} {a.name}, {b.name}"))
 
     def contracted(self, operation: str, a: Reg, b: Reg) -> Reg:
         """`fadd`, `fsub` or `fmul` that LLVM may fuse with another, if the target's options permit.

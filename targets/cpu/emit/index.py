@@ -72,9 +72,15 @@ class Indices:
         self, expr: Expr, indices: Sequence[SSAValue], sizes: Mapping[Symbol, Expr]
     ) -> Expr:
         """An operation's expression over LLVM names; operands that are tiles stay `%0`, `%1`."""
-        scalar = {Symbol.operand(k): self.values[v]
-                  for k, v in enumerate(indices) if v in self.values}
-        return expr.substitute({**sizes, **scalar})
+        found: dict[Symbol, Size] = {}
+        for symbol in expr.symbols:
+            if symbol.kind is not Kind.OPERAND:
+                value = sizes.get(symbol)
+            else:
+                value = self.values.get(indices[symbol.number])
+            if value is not None:
+                found[symbol] = value
+        return expr.substitute(found)
 
     # ------------------------------------------------------------------ facts
     def is_nonnegative(self, expr: Expr) -> bool:

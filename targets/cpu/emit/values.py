@@ -9,7 +9,7 @@ a grouped dim are the innermost elements of one register, so that a lane has sev
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -156,9 +156,14 @@ def _unrolled(
     return dims, tuple(shape[d] for d in dims)
 
 
-def positions(type_: TileType) -> Iterator[tuple[int, ...]]:
+def positions(type_: TileType) -> Sequence[tuple[int, ...]]:
     """All positions over the unrolled dims, row-major."""
-    return product(*map(range, unrolled_shape(type_)))
+    return _positions(unrolled_shape(type_))
+
+
+@cache
+def _positions(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    return tuple(product(*map(range, shape)))
 
 
 # ---------------------------------------------------------------------- LLVM types and literals
@@ -222,6 +227,18 @@ def _scalar_literal(value: Any, element: Attribute) -> Literal:
         return Literal.spelled("true" if value else "false", bool(value))
     if not t.is_float(element):
         return Number.of(int(value))
+    if type(value) is float:
+        return _float_literal(struct.pack("<d", value), element)
+    return _rounded_literal(value, element)
+
+
+@cache
+def _float_literal(bits: bytes, element: Attribute) -> Literal:
+    """The literal of a float, whose bits tell -0.0 from 0.0 and one NaN from another."""
+    return _rounded_literal(struct.unpack("<d", bits)[0], element)
+
+
+def _rounded_literal(value: Any, element: Attribute) -> Literal:
     number = np.array(value, t.dtype_of(element))
     if not isinstance(element, Float32Type | Float64Type):
         return Literal.spelled(str(int(number.view(f"i{number.itemsize}"))), float(number))

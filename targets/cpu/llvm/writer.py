@@ -74,7 +74,10 @@ class Writer:
         name = self._hoisted.get(text)
         if name is not None:
             return name
-        depth = max((self.depths.get(o, 0) for o in operands), default=0)
+        depth, depths = 0, self.depths
+        for operand in operands:
+            if operand in depths and depths[operand] > depth:
+                depth = depths[operand]
         name = "%" + self.fresh()
         self.scopes[depth].lines.append(f"  {name} = {text}")
         self.depths[name] = depth

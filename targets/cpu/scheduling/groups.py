@@ -58,7 +58,7 @@ def _running_axis(map_: Sequence[Expr], names: Sequence[Symbol]) -> Symbol | Non
     if has_calls(map_) or gathered_inputs(map_):
         return None
     split = map_[-1].linear(names) if map_ else None
-    steps = {} if split is None else split[0]
+    steps = dict[Symbol, Expr]() if split is None else split[0]
     found = [n for n, step in steps.items() if step.constant == 1]
     alone = found and not any(found[0] in e.symbols for e in map_[:-1])
     return found[0] if len(steps) == 1 and alone else None

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 from dialects.loop import KernelOp, NestOp, extents_of
 from dialects.strata.types import TensorType, byte_width
-from dialects.symbolic.expr import Call, Expr, atom_symbols
+from dialects.symbolic.expr import Call, Expr
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.runs import result_order, running_axis
@@ -167,7 +167,7 @@ def tiled_rows(nest: NestOp, names: Sequence[Symbol], budget: int) -> Rows:
 
 def _divisor(expr: Expr, axis: Symbol) -> int:
     """The largest constant by which an axis is divided in an expression; 1 if it is not."""
-    calls = [a for m, _ in expr.terms for a in m if isinstance(a, Call) and axis in atom_symbols(a)]
+    calls = [a for m, _ in expr.terms for a in m if isinstance(a, Call) and axis in a.symbols]
     return max((a.args[1].constant or 1 for a in calls), default=1)
 
 

@@ -69,7 +69,7 @@ def _is_part(nest: NestOp, place: Expr) -> bool:
     """Whether the windows are long adjacent parts of an axis, as in split sums of columns."""
     summed = {a.name: a.extent for a in nest.reduce_axes}
     split = place.linear([*summed, *(a.name for a in nest.parallel_axes)])
-    steps = {} if split is None else split[0]
+    steps = dict[Symbol, Expr]() if split is None else split[0]
     inner = [summed[a] for a in steps if a in summed]
     return len(steps) == 2 and len(inner) == 1 and inner[0] in steps.values() and (
         inner[0].constant or LONG) >= LONG
