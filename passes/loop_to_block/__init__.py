@@ -12,7 +12,6 @@ The host function is unchanged; it launches kernels by name. In this folder:
     online.py    online sums: rescaled whenever the maximum that they subtract grows
     matrices.py  sums of products in matrix registers, and the memory they are read from afterwards
     copies.py    the positions of a tile one by one, as copies of nests
-    recurrences.py  states that loops carry from point to point
     scatters.py  tiles of updates, merged into the elements that indices name
     private.py   private memory for values that nests read elsewhere than they are computed
     kernel.py    the levels of a schedule -> grid, loops, and the order of everything

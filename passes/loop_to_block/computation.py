@@ -12,9 +12,8 @@ from passes.loop_to_block.compute import lies_in_matrices
 from passes.loop_to_block.dots import add_dot
 from passes.loop_to_block.matrices import keep_sums, sum_here
 from passes.loop_to_block.online import follow, row_maximum, start
-from passes.loop_to_block.recurrences import first_state
 from passes.loop_to_block.repair import repair
-from passes.loop_to_block.scans import add_scan
+from passes.loop_to_block.scans import add_scan, first_state
 from passes.loop_to_block.scatters import add_scatter
 from passes.loop_to_block.state import Tile, tiled
 from passes.loop_to_block.tiles import Tiles

@@ -153,7 +153,7 @@ def _divides_mixed(expr: Expr, some: Collection[Symbol], ranged: Collection[Symb
 def _divided_places(expr: Expr) -> set[Symbol]:
     """The dims of a tile along which a division differs."""
     return {s for m, _ in expr.terms for a in m if isinstance(a, Call)
-            for s in atom_symbols(a) if s.kind is Kind.PLACE}
+            for s in a.symbols if s.kind is Kind.PLACE}
 
 
 def tiled(

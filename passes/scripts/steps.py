@@ -64,7 +64,8 @@ def parse_step(text: str, line: int) -> Step:
     """The step in a line. Raises ValueError if the line is not a step."""
     verb, _, rest = text.partition(" ")
     if verb not in FORMS:
-        raise ValueError(f"there is no step '{verb}'{_near(verb)}; the steps are {', '.join(FORMS)}")
+        raise ValueError(
+            f"there is no step '{verb}'{_near(verb)}; the steps are {', '.join(FORMS)}")
     form = FORMS[verb]
     match = re.fullmatch(form.pattern, rest.strip())
     if match is None:
