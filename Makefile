@@ -3,7 +3,9 @@
 #   make demo                    read the text of a picture with Strata, and show every level of it
 #   make test                    the test suite, without the slow tests and those that need a GPU
 #   make test TORCH=1            ... with the PyTorch frontend; CONTRIBUTING.md says how to keep it small
-#   make test-all                every test; a GPU test skips where there is no GPU
+#   make test FEATURES=avx2      ... as on a processor with these features: baseline, avx2, avx512, amx
+#   make test-all                every test, once for each feature set that this processor has; a GPU
+#                                test skips where there is no GPU
 #   make lint                    ruff and pyright
 #   make docs                    write what is generated in docs/
 #   make clean                   remove the environment and what was built
@@ -13,6 +15,7 @@ PYTEST_ARGS ?= -n auto
 DEMO_ARGS   ?=
 TORCH       ?=
 TORCH_ARGS  ?=
+FEATURES    ?=
 
 # The first Python that is new enough and can really make a virtual environment. It is run and not
 # only looked up: a version manager's shim may exist for a version that it cannot start.
@@ -29,16 +32,24 @@ PIP   := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -
 NEEDS := $(VENV)/.created pyproject.toml constraints.txt
 TESTS := $(VENV)/.test$(if $(TORCH),-torch)
 
+# As on a processor that has these features and no others; children of the tests, too.
+ASSUMED := $(if $(FEATURES),STRATA_CPU_FEATURES=$(FEATURES))
+SETS     = $(shell $(VENV)/bin/python -c \
+    'from targets.cpu.machine import features_here; print(*features_here())')
+
 .PHONY: demo test test-all lint docs clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/python -m examples.ocr $(DEMO_ARGS)
 
 test: $(TESTS)
-	$(VENV)/bin/python -m pytest -m "not gpu and not slow" $(PYTEST_ARGS)
+	$(ASSUMED) $(VENV)/bin/python -m pytest -m "not gpu and not slow" $(PYTEST_ARGS)
 
 test-all: $(TESTS)
-	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+	$(ASSUMED) $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+	$(if $(FEATURES),,for set in $(SETS); do echo "as on a processor with: $$set"; \
+	    STRATA_CPU_FEATURES=$$set $(VENV)/bin/python -m pytest -m "not gpu" $(PYTEST_ARGS) || exit; \
+	done)
 
 lint: $(VENV)/.dev
 	$(VENV)/bin/ruff check .

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 ZOO_VARIABLE = "STRATA_ZOO"
+FEATURES_VARIABLE = "STRATA_CPU_FEATURES"
+"""Set by `make test FEATURES=...`."""
 
 
 def cuda_devices() -> int:
@@ -29,6 +31,18 @@ def pytest_configure() -> None:
     """
     os.environ["STRATA_CACHE_SIZE"] = "0"
     os.environ["STRATA_TUNED"] = "off"  # nor what was tuned on this machine
+    if os.environ.get(FEATURES_VARIABLE):
+        _check_features()
+
+
+def _check_features() -> None:
+    """Refuse a feature set that this machine does not have before any test runs."""
+    from targets.cpu.machine import machine_of
+
+    try:
+        machine_of()
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

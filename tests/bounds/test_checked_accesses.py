@@ -18,19 +18,19 @@ from tests.pipeline.test_samples_everywhere import (
     FEW,
     FIRST,
     Sample,
-    best_features,
     each_sample,
     each_size,
     lowered,
     needs_triton,
 )
+from tests.targets.cpu.cpu_kernels import feature_set
 
 MORE = ("scatter_nd", "scatter_elements", "top_k", "pad", "resize", "cumsum",
         "max_pool_indices", "search_sorted", "transpose", "reduce_sum", "slice")
 
 
 # ---------------------------------------------------------------------- ours stay inside
-def run_checked(sample: Sample, symbolic: bool, features: str) -> None:
+def run_checked(sample: Sample, symbolic: bool, features: str | None) -> None:
     options = TargetOptions(features=features, check=True)
     module, context, inputs, expected = lowered(sample, symbolic, "cpu", options)
     model = CPU.bind(options).running.load(module, context.weights)
@@ -41,18 +41,16 @@ def run_checked(sample: Sample, symbolic: bool, features: str) -> None:
     s for op, s in FIRST.items() if op.name.removeprefix("graph.") in (*FEW, *MORE)
 ], ids=lambda s: s.label)
 def test_accesses_of_a_few_samples_stay_inside(sample: Sample) -> None:
-    run_checked(sample, True, best_features())
+    run_checked(sample, True, None)
 
 
 @pytest.mark.slow
 @each_size
 @each_sample
-@pytest.mark.parametrize("features", ["avx2", "avx512"])
+@pytest.mark.parametrize("features", [*map(feature_set, ("avx2", "avx512"))])
 def test_accesses_of_all_samples_stay_inside(
     sample: Sample, symbolic: bool, features: str
 ) -> None:
-    if features not in ("avx2", best_features()):
-        pytest.skip(f"this machine has no {features}")
     run_checked(sample, symbolic, features)
 
 

@@ -21,7 +21,7 @@ from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from passes.base import StrataContext
 from targets.base import TargetOptions, find_target
-from targets.cpu.machine import features_here
+from targets.cpu.machine import features_here, machine_of
 from targets.cuda.build.compile import CompileOptions, Job, compile_kernels
 from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import emit_kernel
@@ -35,16 +35,14 @@ CPU, CUDA = find_target("cpu"), find_target("cuda")
 IDS = [f"{k}-{s.label}" for k, s in enumerate(ALL)]
 FIRST = {s.op: s for s in reversed(SAMPLES) if s.operands}
 """The first row of each operation."""
+OTHERS = [name for name in ("baseline", "avx2") if name in features_here()
+          and machine_of(name).features < machine_of().features]
+"""Feature sets that are less than this machine's own."""
 FEW = ("matmul", "softmax", "conv", "layer_norm", "gather", "concat", "max_pool", "conv_transpose")
 
 each_sample = pytest.mark.parametrize("sample", ALL, ids=IDS)
 each_size = pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
-
-
-def best_features() -> str:
-    """The widest of the named feature sets that this machine has."""
-    return features_here()[-1]
 
 
 def context_for(target: str, weights: WeightStore, options: TargetOptions) -> StrataContext:
@@ -85,7 +83,7 @@ def test_every_level_computes_the_same(sample: Sample, symbolic: bool, objects: 
     module, arrays, context = build_module(sample, symbolic)
     inputs = without_subnormals(arrays)
     expected = interpret(module, context.weights, inputs)
-    options = TargetOptions(features=best_features(), cache=objects)
+    options = TargetOptions(cache=objects)
     cpu = context_for("cpu", context.weights, options)
     check_levels(module, cpu, inputs, expected, tolerance, known)
     check_native(module, options, cpu.weights, inputs, expected, tolerance)
@@ -93,11 +91,13 @@ def test_every_level_computes_the_same(sample: Sample, symbolic: bool, objects: 
 
 @pytest.mark.parametrize("symbolic", [False, pytest.param(True, marks=pytest.mark.slow)],
                          ids=["static", "symbolic"])
+@pytest.mark.parametrize("features", OTHERS)
 @each_sample
-def test_native_code_of_short_vectors(sample: Sample, symbolic: bool, objects: Path) -> None:
-    if best_features() == "avx2":
-        pytest.skip("these are the widest vectors here, and tested already")
-    options = TargetOptions(features="avx2", cache=objects)
+def test_native_code_of_other_features(
+    sample: Sample, features: str, symbolic: bool, objects: Path
+) -> None:
+    """As on processors with fewer instructions."""
+    options = TargetOptions(features=features, cache=objects)
     module, context, inputs, expected = lowered(sample, symbolic, "cpu", options)
     check_native(module, options, context.weights, inputs, expected, sample.tolerance or 0)
 
