@@ -306,6 +306,8 @@ sample("_native_batch_norm_legit_no_training.default", (IMAGE, *C, *STATISTICS, 
 sample("batch_norm.default", (IMAGE, *C, *STATISTICS, False, 0.1, 1e-5, False),
        (IMAGE, None, None, *STATISTICS, False, 0.1, 1e-5, False))
 sample("_native_batch_norm_legit.no_stats", (IMAGE, *C, True, 0.1, 1e-5))
+sample("_native_batch_norm_legit_functional.default",
+       (IMAGE, *C, *STATISTICS, True, 0.1, 1e-5), (IMAGE, None, None, *STATISTICS, True, 0.3, 1e-3))
 sample("instance_norm.default", (IMAGE, *C, None, None, True, 0.1, 1e-5, False),
        (IMAGE, *C, *STATISTICS, False, 0.1, 1e-5, False))
 sample(["_weight_norm_interface.default", "_weight_norm.default"],

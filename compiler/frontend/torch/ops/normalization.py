@@ -139,6 +139,30 @@ def batch_norm_of_batch(
                                for p in (weight, bias)))]
 
 
+@aten_op("aten._native_batch_norm_legit_functional.default")
+def batch_norm_in_training(
+    n: Node, x: Value, weight: Value | None, bias: Value | None, mean: Value, variance: Value,
+    training: bool, momentum: float, epsilon: float,
+) -> list[Value]:
+    """(normalized, mean, 1 / deviation, new running mean, new running variance), in f32 for halves.
+
+    The running variance is that of a sample, with count - 1.
+    """
+    if not training:
+        raise Fault("it updates statistics although it is not in training mode")
+    wide, axes = x.cast(t.f32) if x.element in HALVES else x, [0, *range(2, x.rank)]
+    center = f.reduce_mean(wide, axes=axes, keepdims=True)
+    spread = f.reduce_mean((wide - center) * (wide - center), axes=axes, keepdims=True)
+    factor = f.reciprocal(f.sqrt(spread + float(epsilon)))
+    parameters = [None if p is None else n.channelwise(p, x.rank) for p in (weight, bias)]
+    count = x.type.count // x.shape[1]
+    of_batch = [v.reshape([x.shape[1]]) for v in (center, spread * count / (count - 1))]
+    new = [v * momentum + old.cast(wide.element) * (1 - momentum)
+           for v, old in zip(of_batch, (mean, variance), strict=True)]
+    return [_affine((wide - center) * factor, *parameters), of_batch[0],
+            factor.reshape([x.shape[1]]), *new]
+
+
 @aten_op("aten.instance_norm.default")
 def instance_norm(
     n: Node, x: Value, weight: Value | None, bias: Value | None, mean: Value | None,
