@@ -7,8 +7,8 @@ Enters: nests as lowering made them. Where sizes are expressions, the model alon
 prove that every read stays inside its tensor: two sizes that an operator needs to be equal may come
 from different inputs. Each such read becomes an assumption on the sizes, located at its node, so
 that contradictory inputs are an error and never an out-of-bounds read. A size may be 0 but never
-negative: a filter that is larger than its image is an error, too. What holds for all sizes from 0
-up is not stated.
+negative: a filter that is larger than its image is an error, too. What holds for all sizes is not
+stated.
 """
 
 from __future__ import annotations

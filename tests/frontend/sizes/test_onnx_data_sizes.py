@@ -177,11 +177,6 @@ def test_what_must_be_constant_names_the_input():
         with pytest.raises(UnknownContents) as caught:
             import_node(op, [case])
         assert caught.value.inputs == {"b"}
-    model = model_of("Resize", [{"a": numbers(1, 1, 4, 4), "d": [1, 1, 2, 2]}], 1, 18, {
-        "b": np.zeros(0, np.float32), "c": np.zeros(0, np.float32)}, mode="linear", antialias=1)
-    with pytest.raises(UnknownContents) as caught:
-        load_model(MemoryModel("model.onnx", model.SerializeToString()))
-    assert caught.value.inputs == {"d"}
 
 
 def test_floats_are_no_sizes():
