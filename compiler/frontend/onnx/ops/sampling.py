@@ -1,4 +1,4 @@
-"""Operators that sample x at fractional coordinates: GridSample, AffineGrid, RoiAlign, DeformConv.
+"""Operators that sample x at fractional coordinates: GridSample, AffineGrid, DeformConv.
 
 Each computes coordinates, one tensor per spatial dim, and interpolates between the elements around
 them.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from functools import reduce
 from math import prod
 
 import numpy as np
@@ -18,7 +17,6 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value, scalar
-from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
@@ -91,7 +89,8 @@ def _cubic(d: Value, near: bool) -> Value:
 
 
 def clamped(x: Value, low: float, high: Value) -> Value:
-    return f.minimum(f.maximum(x, low), high)
+    """x moved into [low, high]; NaN becomes `low`, so that each index is that of an element."""
+    return f.minimum(f.where(x > low, x, low), high)
 
 
 def size_of(n: Node, x: Value, dim: int, like: Value, less: float = 0.0) -> Value:
@@ -126,7 +125,7 @@ def grid_sample(n: Node, x: Value, grid: Value) -> Value:
         last = size_of(n, x, dim + 2, index, 1.0)
         if padding == "reflection":
             index = _reflected(n, x, index, dim + 2)
-        counts = _within(index, 0.0, last) if padding == "zeros" else None
+        counts = within(index, 0.0, last) if padding == "zeros" else None
         return clamped(index, 0.0, last), counts
 
     batch = n.range(x.shape[0])
@@ -139,7 +138,8 @@ def _nearest_taps(c: Value) -> list[Tap]:
     return [(c, None)]
 
 
-def _within(x: Value, low: float, high: Value) -> Value:
+def within(x: Value, low: float, high: Value) -> Value:
+    """Whether x is in [low, high]."""
     return (x >= low) & (x <= high)
 
 
@@ -189,7 +189,7 @@ def affine_grid(n: Node, theta: Value, size: Value) -> Value:
     With align_corners, the first and the last element along each dim are at -1 and 1.
     """
     sizes = n.known_ints(size, "size")[2:]
-    _require_few(prod(sizes))
+    require_few(prod(sizes))
     axes = [_centers(s, n.flag("align_corners")) for s in sizes]
     grids = np.meshgrid(*axes, indexing="ij")
     points = np.stack([*grids[::-1], np.ones(sizes)], axis=-1).reshape(-1, len(sizes) + 1)
@@ -204,65 +204,11 @@ def _centers(size: int, corners: bool) -> np.ndarray:
     return (2 * np.arange(size) + 1) / size - 1
 
 
-def _require_few(points: int) -> None:
+def require_few(points: int) -> None:
     """Raise Fault if there are more points than a node may have."""
     if not 0 <= points <= MOST_POINTS:
         raise Fault(f"{points} points to sample at are more than the {MOST_POINTS} that one node "
                     "may have", "see its sizes: the file may be damaged")
-
-
-# ---------------------------------------------------------------------- RoiAlign
-@onnx_op("RoiAlign")
-def roi_align(n: Node, x: Value, rois: Value, items: Value) -> Value:
-    """The mean or maximum of the samples in each bin of each region: [r, c, height, width]."""
-    default = "half_pixel" if n.version >= 16 else "output_half_pixel"
-    centered = n.text("coordinate_transformation_mode", default) == "half_pixel"
-    count, bins = n.integer("sampling_ratio"), [n.integer(f"output_{d}", 1)
-                                                for d in ("height", "width")]
-    if count < 1:
-        raise Fault("its sampling_ratio is 0: the number of samples then depends on the regions",
-                    "export the model with a positive sampling_ratio")
-    scaled = rois * n.real("spatial_scale", 1.0)
-    if centered:
-        scaled = scaled - 0.5
-    edges = [scaled.part(1, k, 1) for k in range(4)]  # x, y, then x, y of the other end
-    lines = [_samples(n, edges[1 - d], edges[3 - d], bins[d], count, centered) for d in (0, 1)]
-    rows, columns = (Expr.of(b * count) for b in bins)
-    shape = [rois.shape[0], rows, columns]
-    flat = [rois.shape[0], rows * columns]
-    grid = [line.reshape([rois.shape[0], *apart]).broadcast(shape).reshape(flat)
-            for line, apart in zip(lines, ([rows, 1], [1, columns]), strict=True)]
-    n.require(0, items, x.shape[0])
-    values = _roi_values(n, x, items.cast(t.i64), grid)
-    mean = n.text("mode", "avg") == "avg"
-    value = f.total(values) if mean else reduce(f.maximum, values)
-    parts = value.reshape([rois.shape[0], bins[0], count, bins[1], count, x.shape[1]])
-    pooled = n(ReduceMeanOp if mean else ReduceMaxOp, parts, axes=[2, 4], keepdims=False)
-    return pooled.transpose([0, 3, 1, 2])
-
-
-def _samples(
-    n: Node, start: Value, end: Value, bins: int, count: int, centered: bool
-) -> Value:
-    """The coordinates along one dim, [r, bins*count]: `count` per bin."""
-    length = end - start
-    if not centered:
-        length = f.maximum(length, 1)
-    _require_few(bins * count)
-    steps = (np.arange(bins * count) + 0.5) / (bins * count)
-    return start + length * n.constant(steps.astype(start.type.dtype))
-
-
-def _roi_values(n: Node, x: Value, items: Value, grid: Sequence[Value]) -> list[Value]:
-    """The weighted neighbours of each sample; 0 if the sample lies more than 1 outside of x."""
-    counts = [_within(c, -1.0, size_of(n, x, dim + 2, c)) for dim, c in enumerate(grid)]
-    taps = [linear_taps(clamped(c, 0.0, size_of(n, x, dim + 2, c, 1.0)))
-            for dim, c in enumerate(grid)]
-
-    def inside(index: Value, dim: int) -> tuple[Value, Value | None]:
-        return clamped(index, 0.0, size_of(n, x, dim + 2, index, 1.0)), counts[dim]
-
-    return around(x, items, taps, inside)
 
 
 # ---------------------------------------------------------------------- DeformConv
@@ -284,7 +230,7 @@ def deform_conv(
 
     def inside(index: Value, dim: int) -> tuple[Value, Value | None]:
         last = size_of(n, x, dim + 2, index, 1.0)
-        return clamped(index, 0.0, last), _within(index, 0.0, last)
+        return clamped(index, 0.0, last), within(index, 0.0, last)
 
     items = n.range(batch * groups)
     values = f.total(around(apart, items, [linear_taps(c) for c in lines], inside))
