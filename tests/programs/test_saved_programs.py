@@ -137,7 +137,7 @@ def test_a_link_leads_to_the_file(file: Path) -> None:
 
 # ---------------------------------------------------------------------- what cannot be saved
 def test_programs_that_only_live_in_a_process(tmp_path: Path) -> None:
-    for options, reason in (({"target": "reference"}, "the target 'reference' only live"),
+    for options, reason in (({"target": "reference"}, "the target 'reference' cannot be written"),
                             ({"specialize": compiler.Specialize()}, "specialized for sizes")):
         with pytest.raises(compiler.StrataError, match=reason):
             compiled(LINEAR, **options).save(tmp_path / "program")

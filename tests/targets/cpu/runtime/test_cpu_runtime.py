@@ -22,6 +22,7 @@ from targets.cpu.build.cache import ObjectCache, object_key
 from targets.cpu.machine import machine_of
 from targets.cpu.runtime.processors import thread_count
 from targets.cpu.runtime.threads import loaded_libgomp, thread_pool
+from tests import processes
 from tests.targets.cpu.cpu_kernels import each_machine, native, parse, parse_module, randoms
 
 ADD = """
@@ -246,7 +247,7 @@ def test_foreseen_helper_processes_compile_the_same_and_end() -> None:
 
 def test_a_fork_leaves_foreseen_processes_to_its_parent() -> None:
     helpers.foresee(1)
-    if not (child := os.fork()):
+    if not (child := processes.fork()):
         os._exit(helpers.are_foreseen() or helpers._taken() is not None)
     assert os.waitpid(child, 0)[1] == 0
     assert helpers.are_foreseen()
