@@ -23,15 +23,16 @@ from compiler.io.structures import (
     spread,
     structures_of,
 )
-from compiler.options import CompileOptions
+from compiler.options import TEXT_SUFFIX, CompileOptions
 from compiler.programs.collection import rare_collections
 from compiler.programs.kept import slot_of
+from compiler.recompilation import Made, Recompiler, times_of
+from compiler.variants import Specialization, Variants
 
 if TYPE_CHECKING:
     from compiler.frontend import MemoryModel
     from compiler.instrument import Instrument
     from compiler.programs.kept import Slot
-    from compiler.specialization import Specialization
     from dialects.strata.array_type import ArrayType
     from dialects.strata.types import Array
     from targets.interface import Executable as Loaded
@@ -84,11 +85,9 @@ class Executable:
 
     @property
     def specializations(self) -> list[Specialization]:
-        """The sizes for which the model was specialized, the most recently used last."""
-        from compiler.specialization import Specializing
-
-        loaded = self.loaded
-        return loaded.specializations if isinstance(loaded, Specializing) else []
+        """The sizes that have programs of their own, the most recently used last: those that need
+        other code than the general program has, and those for which the model was specialized."""
+        return self.loaded.specializations if isinstance(self.loaded, Variants) else []
 
     def __call__(self, *inputs: Any, **named: Any) -> list[Any]:
         """Run the model. Raises ValueError or TypeError, naming the input that does not fit."""
@@ -231,22 +230,41 @@ def compile_with(
     command: str = "",
 ) -> Executable:
     """The same as `compile`, with the options given."""
+    found = made(model, options, instruments, command)
+    loaded, plain = found.loaded, replace(options, dump_dir=None)
+    if found.chooses and loaded.general is loaded:
+        loaded = Variants(loaded, recompiler_of(model, plain, found))
+    return Executable(model, found.signature, loaded, plain, found.structures)
+
+
+def recompiler_of(model: str | MemoryModel, options: CompileOptions, found: Made) -> Recompiler:
+    """What compiles a model again."""
+    is_text = str(model).endswith(TEXT_SUFFIX)
+    refused = f"{model} is the text of a level, not a model" if is_text else ""
+    return Recompiler(model, options, found.signature, found.structures, made, found.files, refused)
+
+
+def made(
+    model: str | MemoryModel, options: CompileOptions, instruments: Sequence[Instrument] = (),
+    command: str = "",
+) -> Made:
+    """A compiled model, from the cache if it is there."""
     slot = slot_of(model, options, instruments)
     found = None if slot is None else slot.find()
-    if found is not None:
-        facts, loaded = found
-        return Executable(model, Signature.read(facts["signature"]), loaded, options,
-                          facts["structures"])
-    return _compile(model, options, instruments, command, slot)
+    if slot is None or found is None:
+        return _compiled(model, options, instruments, command, slot)
+    facts, loaded = found
+    return Made(Signature.read(facts["signature"]), loaded, facts["structures"], facts["chooses"],
+                _times(slot.paths))
 
 
-def _compile(
+def _compiled(
     model: str | MemoryModel, options: CompileOptions, instruments: Sequence[Instrument],
     command: str, slot: Slot | None,
-) -> Executable:
+) -> Made:
     """Compile a model, and store the result in its cache slot, if it has one."""
     from compiler.pipeline.driver import Compiler
-    from compiler.specialization import Specializer, Specializing
+    from dialects.strata.sizes import has_choices
 
     watching = [*dumps_of(options), *instruments]
     compilation = Compiler(model, options, watching, command)
@@ -257,15 +275,26 @@ def _compile(
     if options.dump_dir and compilation.target.lowers:
         compilation.emit(state, compilation.target.levels[0])
     loaded = compilation.load(state)
-    plain = replace(options, dump_dir=None)
-    if options.specialize is not None and snapshot is not None and signature.symbols():
-        shared = replace(snapshot, known=state.context.weights.arrays)
-        loaded = Specializing(loaded, Specializer(shared, signature, plain), options.specialize)
     structures = structures_of(state.module)
+    found = Made(signature, loaded, structures, has_choices(state.module),
+                 _times(compilation.files or [str(model)]))
     if slot is not None:
-        facts = {"signature": signature.facts(), "structures": structures}
+        facts = {"signature": signature.facts(), "structures": structures,
+                 "chooses": found.chooses}
         slot.keep(compilation.files, facts, loaded)
-    return Executable(model, signature, loaded, plain, structures)
+    if options.specialize is None or snapshot is None or not signature.symbols():
+        return found
+    from compiler.specialization import Specializer, Specializing
+
+    shared = replace(snapshot, known=state.context.weights.arrays)
+    plain = replace(options, dump_dir=None)
+    return found._replace(loaded=Specializing(
+        loaded, Specializer(shared, signature, plain), options.specialize,
+        recompiler_of(model, plain, found)))
+
+
+def _times(paths: Sequence[str]) -> Mapping[str, Sequence[int]]:
+    return {path: times for path in paths if (times := times_of(path))}
 
 
 def dumps_of(options: CompileOptions) -> list[Instrument]:

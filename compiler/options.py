@@ -23,6 +23,8 @@ AUTO, OFF = "auto", "off"
 LIBRARIES = ("auto", "never")
 DENORMALS = ("flush", "keep")
 PRECISIONS = ("f32", "tf32", "bf16", "fp16", "fp8", "fast")
+TEXT_SUFFIX = ".mlir"
+"""The suffix of a model that is the text of a level."""
 DEBUG_VARIABLE = "STRATA_DEBUG"
 TUNED_VARIABLE = "STRATA_TUNED"
 CACHE_VARIABLE = "STRATA_CACHE"
@@ -63,6 +65,7 @@ class CompileOptions:
     with them. `check`: whether a run checks indices and accesses. True checks all of them, None
     checks indices if the target can afford it, and False checks none. `cache`: a folder, "off", or
     "default". `tuned`: which of the schedules found by `tune` to use: "auto", "off", or a file.
+    `outcomes`: of choices that depend on sizes, set when a model is compiled again for a call.
     `library`: whether kernels may be library calls where tuning has found these faster: "auto" or
     "never". `debug`: verify between all passes, show tracebacks.
     """
@@ -71,6 +74,7 @@ class CompileOptions:
     shapes: Mapping[str, Sizes] = field(default_factory=lambda: MappingProxyType({}))
     dims: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     constants: Mapping[str, Array] = field(default_factory=lambda: MappingProxyType({}))
+    outcomes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     start: str | None = None
     passes: str = "default"
     plugins: tuple[Path, ...] = ()

@@ -5,9 +5,9 @@ calls. Frequent sizes get a specialized program in which they are constants, and
 calls with these sizes. Its results are the same except for rounding, because kernels may add in
 another order.
 
-The general program remains. It answers calls whose sizes have no specialized program, and calls in
-which a specialized program fails. Callers therefore never see a failure of specialization; it is
-recorded in `Specialization.remark`.
+The general program remains (`variants.py`). It answers calls whose sizes have no specialized
+program, and calls in which a specialized program fails. Callers therefore never see a failure of
+specialization; it is recorded in `Specialization.remark`.
 
 Specialized programs share weights with the general one where they use the same ones. Each has its
 own buffer for intermediate values.
@@ -27,10 +27,11 @@ from compiler.instrument import Instrument
 from compiler.options import CompileOptions, Specialize
 from compiler.pipeline.driver import Compiler
 from compiler.pipeline.source import Snapshot
+from compiler.recompilation import Recompiler
+from compiler.variants import WATCHED, Shapes, Specialization, Variants, shapes_of
 from dialects.strata.binding import EvaluationError, bind_sizes
 from dialects.symbolic.symbol import Symbol
 from targets.base import Executable as Program
-from targets.locks import SafeLock
 
 if TYPE_CHECKING:
     from compiler.io.signature import Signature
@@ -40,28 +41,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("strata")
 
-WATCHED = 256
-"""The number of sets of sizes without a program that are tracked at a time."""
 FAILURES = 3
 """The number of failures after which specialization stops: the model must be the cause."""
 THREAD = "strata-specialize"
-
-Shapes = tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True)
-class Specialization:
-    """One set of frequent sizes, keyed by the model's own names.
-
-    `calls`: the number of calls that the program for these sizes has answered. `state`:
-    "compiling", "ready", "dropped" (evicted) or "failed"; `remark` gives the reason.
-    """
-
-    sizes: Mapping[str, int]
-    calls: int
-    state: str
-    remark: str = ""
-
 
 # ---------------------------------------------------------------------- compiling
 class Stopped(Exception):
@@ -117,26 +99,27 @@ class _Record:
         return self.state in ("compiling", "ready")
 
 
-class Specializing(Program):
+class Specializing(Variants):
     """The general program with its specialized programs. It is thread-safe."""
 
-    def __init__(self, general: Program, specializer: Specializer, choice: Specialize):
-        self.input_names, self.output_names = general.input_names, general.output_names
-        self.takes_gpu_tensors = general.takes_gpu_tensors
-        self.general, self.specializer, self._choice = general, specializer, choice
-        self._lock = SafeLock()
+    def __init__(
+        self, general: Program, specializer: Specializer, choice: Specialize,
+        recompiler: Recompiler,
+    ):
+        super().__init__(general, recompiler)
+        self.specializer, self._choice = specializer, choice
         self._records: OrderedDict[Shapes, _Record] = OrderedDict()  # least recently used first
         self._compiling = False
         self._failures = 0
 
     # ------------------------------------------------------------------ calls
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        shapes = tuple([tuple(a.shape) for a in inputs])
+        shapes = shapes_of(inputs)
         found = self._program(shapes)
         if found is not None:
             return self._run_special(*found, inputs)
-        outputs = self.general.run(inputs)
-        due = self._count(shapes)
+        outputs = super().run(inputs)
+        due = None if self.is_needed(shapes) else self._count(shapes)
         if due is not None:
             self._start(due, inputs)
         return outputs
@@ -157,7 +140,7 @@ class Specializing(Program):
         try:
             outputs = program.run(inputs)
         except Exception as error:  # the general program's error, if it has one, is the caller's
-            outputs = self.general.run(inputs)
+            outputs = super().run(inputs)
             self._refuse(record, f"it failed where the general program does not: {error}")
             return outputs
         with self._lock:
@@ -233,10 +216,13 @@ class Specializing(Program):
 
     @property
     def specializations(self) -> list[Specialization]:
-        """All sets of sizes with enough calls, the most recently used last."""
+        """All sets of sizes with enough calls, the most recently used last, after those that need
+        other code."""
+        needed = super().specializations
         with self._lock:
-            return [Specialization(self.specializer.named(r.sizes), r.answered, r.state, r.remark)
-                    for r in self._records.values() if r.state]
+            return needed + [Specialization(
+                self.specializer.named(r.sizes), r.answered, r.state, r.remark)
+                for r in self._records.values() if r.state]
 
 
 def specialize(program: Program, inputs: Sequence[Array]) -> Program:

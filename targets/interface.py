@@ -28,6 +28,11 @@ class Executable(ABC):
     notes: Sequence[str] = ()
     """What a user should know about how the model runs, such as decisions made on the host."""
 
+    @property
+    def general(self) -> Executable:
+        """The program that runs at any size, if this one also holds others for some sizes."""
+        return self
+
     @abstractmethod
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Outputs in model order. Inputs are C-contiguous arrays of the model's dtypes.
@@ -51,6 +56,13 @@ class Executable(ABC):
         computed as before.
         """
         return ()
+
+    def share(self, other: Executable) -> None:
+        """Use the constants of another program of the model where they are equal, to save memory.
+
+        To be called before the first run.
+        """
+        return
 
 
 Timer = Callable[[int], float]

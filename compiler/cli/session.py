@@ -37,14 +37,14 @@ class Session:
         from compiler.pipeline.driver import Compiler
 
         watching = [*self.instruments, *more, *dumps_of(self.options)]
-        return Compiler(_read_at_once(model), self.options, watching, self.command)
+        return Compiler(read_at_once(model), self.options, watching, self.command)
 
     def compile(self, model: str | MemoryModel, *more: Instrument) -> Executable:
-        return compile_with(_read_at_once(model), self.options, [*self.instruments, *more],
+        return compile_with(read_at_once(model), self.options, [*self.instruments, *more],
                             self.command)
 
 
-def _read_at_once(model: str | MemoryModel) -> str | MemoryModel:
+def read_at_once(model: str | MemoryModel) -> str | MemoryModel:
     """The model, read from standard input if it is `-`."""
     return standard_model() if is_standard(model) else model
 

@@ -23,11 +23,14 @@ Shared modules, which a new frontend may use:
     formulas.py    functions of values: exp, where, sums, reductions
     node.py        what the importer of an operator knows about its node, in all frontends
     faults.py      faults of a model, collected while the import goes on
+    choices.py     choices between ways to compile a node, which depend on sizes
+    stretching.py  operands that broadcast
     slices.py      bounds of slices, in sizes
     elements.py    single elements of small tensors: known, or where a run has them
     frames.py      functions while they are built: what bodies know of the functions around them
     branches.py    two bodies become a strata.if
     loops.py       a body becomes a strata.loop: its types, counters, number of iterations
+    peeling.py     loops whose first iteration changes the rank of a value
 """
 
 from __future__ import annotations
@@ -76,13 +79,15 @@ class ImportOptions:
     `shapes`: input name -> its sizes, an integer or a size name each (`--shape x=1x3x224x224`).
     `dims`: size name -> value (`--dim batch=8`). `constants`: input name -> its contents, for
     inputs that become constants of the model. `plugins`: modules with importers of operators, or
-    that are frontends.
+    that are frontends. `outcomes`: the outcomes of choices that depend on sizes, by site
+    (`choices.py`).
     """
 
     shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=_nothing)
     dims: Mapping[str, int] = field(default_factory=_nothing)
     constants: Mapping[str, Array] = field(default_factory=_nothing)
     plugins: tuple[ModuleType, ...] = ()
+    outcomes: Mapping[str, tuple[str, ...]] = field(default_factory=_nothing)
 
 
 @dataclass(frozen=True)

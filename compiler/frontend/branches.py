@@ -25,7 +25,7 @@ from dialects.symbolic.symbol import Symbol
 
 
 class Mismatch(Fault):
-    """The results of the branches differ in element type or rank."""
+    """The results of the branches differ in rank."""
 
 
 @dataclass
@@ -109,11 +109,12 @@ def untaken(
         build.add(SizeOp.of([*size.symbols], build.ssa(taken)))
         build.assume(size, "<=", 0)
         build.node = node
-        return Branch(frame, [_zeros(build, v.type.dtype, [
+        return Branch(frame, [zeros(build, v.type.dtype, [
             Expr.of(0) if like.frame.hides(s) else s for s in v.shape]) for v in like.results])
 
 
-def _zeros(build: Builder, dtype: np.dtype[Any], shape: Sequence[Expr]) -> Value:
+def zeros(build: Builder, dtype: np.dtype[Any], shape: Sequence[Expr]) -> Value:
+    """A tensor of zeros."""
     zero = constant(build, np.zeros((), dtype), node=build.node)
     return build(BroadcastOp, zero, shape=list(shape)) if shape else zero
 
@@ -146,9 +147,11 @@ def _joined(
     """The type of result k; sizes that differ, or that are local to a branch, get names."""
     a, b = then.results[k].type, otherwise.results[k].type
     if (a.element, a.rank) != (b.element, b.rank):
-        raise Mismatch(f"its result {k} is {a.short} in one branch and {b.short} in the other",
-                       "both must have one element type and number of dims, unless the condition "
-                       "is known: fix the sizes that it depends on with --dim or --shape")
+        kind = Mismatch if a.element == b.element else Fault
+        raise kind(f"its result {k} is {a.short} in one branch and {b.short} in the other",
+                   "both must have one element type, and one number of dims in all iterations, "
+                   "unless the condition is known: fix the sizes that it depends on with --dim or "
+                   "--shape")
     sizes: list[Expr] = []
     for left, right in zip(a.shape, b.shape, strict=True):
         known = left == right and not then.frame.hides(left) and not otherwise.frame.hides(left)

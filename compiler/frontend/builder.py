@@ -19,9 +19,11 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
+from compiler.frontend.choices import Choices
 from compiler.frontend.elements import Element, elements_of
 from compiler.frontend.faults import Fault, Faults
 from compiler.frontend.frames import Frame, Mark, Names
+from compiler.frontend.stretching import fitted
 from compiler.frontend.values import Value, computed, of_size, scalar
 from dialects.graph.base import GraphOp
 from dialects.graph.constant import ConstantOp, RangeOp, SizesOp
@@ -58,6 +60,7 @@ class Builder:
     faults: Faults = field(default_factory=lambda: Faults(""))
     computed: dict[Symbol, Value] = field(default_factory=dict[Symbol, Value])
     """The tensors from which sizes were bound."""
+    choices: Choices = field(default_factory=Choices)
     frame: Frame = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,6 +74,8 @@ class Builder:
 
     def results(self, op_type: type[GraphOp], *operands: Value, **attributes: Any) -> list[Value]:
         """Build an operation, and return all results, with their contents if known."""
+        if operands:
+            operands = tuple(fitted(self, op_type, operands, attributes.get("shape", ())))
         if operands and all(v.is_small for v in operands):
             known = self._fold(op_type, operands, attributes)
             if known is not None:
@@ -258,13 +263,15 @@ class Builder:
         """A mark with which `restore` undoes later changes in new functions."""
         assert self._module is not None
         return Mark(frozenset(self.names.sizes), frozenset(self.names.functions),
-                    self._module.body.block.last_op, self.faults.mark())
+                    self._module.body.block.last_op, self.faults.mark(),
+                    self.choices.count.copy())
 
     def restore(self, mark: Mark) -> None:
         """Discard the functions, names and problems that are newer than the mark."""
         assert self._module is not None
         self.faults.restore(mark.faults)
         self.names = Names(set(mark.sizes), set(mark.functions))
+        self.choices.count = mark.choices.copy()
         while (last := self._module.body.block.last_op) is not None and last is not mark.last:
             last.detach()
             last.erase(safe_erase=False)

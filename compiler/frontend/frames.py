@@ -11,6 +11,7 @@ holds inside it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +20,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from compiler.frontend.elements import Element
 from compiler.frontend.values import Value
+from dialects.strata.assumptions import Outcome
 from dialects.strata.control import LoopOp
 from dialects.strata.func import FuncOp
 from dialects.strata.types import SymbolsAttr, TensorType
@@ -36,6 +38,7 @@ class Mark:
     functions: frozenset[str]
     last: Operation | None
     faults: tuple[int, frozenset[str]]
+    choices: Counter[str]
 
 
 @dataclass
@@ -68,7 +71,7 @@ class Frame:
     `step`: the symbol that a loop binds for it, below `trip` if that is known. `local`: the SSA
     values of constants and captured values in this function. `bound`: the sizes that the elements
     of tensors became here; `elements`: those that were taken out of their tensors; `slices`: the
-    bounds of slices.
+    bounds of slices; `choices`: the outcomes that were chosen.
     """
 
     block: Block
@@ -81,8 +84,16 @@ class Frame:
     elements: dict[Element, Value] = field(default_factory=dict[Element, Value])
     slices: dict[object, tuple[Expr, Expr]] = field(
         default_factory=dict[object, "tuple[Expr, Expr]"])
+    choices: dict[tuple[Outcome, ...], str] = field(
+        default_factory=dict["tuple[Outcome, ...]", str])
     captured: dict[Value, BlockArgument] = field(default_factory=dict[Value, BlockArgument])
     views: dict[Value, Value] = field(default_factory=dict[Value, Value])
+
+    def chosen(self, outcomes: tuple[Outcome, ...]) -> str | None:
+        """What was chosen among outcomes, here or in an enclosing function; None if nothing was."""
+        if outcomes in self.choices:
+            return self.choices[outcomes]
+        return None if self.outer is None else self.outer.chosen(outcomes)
 
     # ------------------------------------------------------------------ values
     def find(self, value: Value) -> SSAValue | None:

@@ -5,6 +5,7 @@ The loop-carried values are determined by building the body repeatedly until a f
     the types   those of the initial values; a dim that changes becomes a size of its own
     untouched   values that the body passes on unchanged are loop-invariant
     counters    values that grow by a constant per call are known: i0 + 2*step
+    first call  if ranks differ after it, it is built before the loop (`peeling.py`)
     the count   `while i < n` with a counter and a size gives a trip count
 """
 
@@ -47,6 +48,10 @@ class Turn:
     stacked: Sequence[Value]
 
 
+class Reranked(Fault):
+    """A carried value has another rank after an iteration than before."""
+
+
 Body = Callable[[Expr, list[Value]], Turn]
 """body(number of the call, carried values)"""
 
@@ -59,7 +64,8 @@ class Loop:
     None for true. `fixed`: the carried values that never change; `open`: the carried dims, as
     (value, dim), that change from call to call; `rates`: what counters grow by; `opaque`: the
     carried values that are not counters. `counted`: the condition is part of `trip`. `rigid`: dims
-    that never change.
+    that never change. `peeled`: the number of iterations that were built before it. `levelled`: the
+    shapes after an iteration of single elements that had another rank before it.
     """
 
     name: str
@@ -72,6 +78,8 @@ class Loop:
     rates: dict[int, Array] = field(default_factory=dict[int, Array])
     opaque: set[int] = field(default_factory=set[int])
     counted: bool = False
+    peeled: int = 0
+    levelled: dict[int, tuple[Expr, ...]] = field(default_factory=dict[int, "tuple[Expr, ...]"])
     general: bool = False
 
     def __post_init__(self) -> None:
@@ -113,10 +121,10 @@ def _may_count(value: Value) -> bool:
     return known is not None and all(certain_sign(Expr.of(e)) in (0, 1) for e in known.reshape(-1))
 
 
-def repeat(build: Builder, loop: Loop, body: Body) -> tuple[list[Value], list[Value]]:
+def build_loop(build: Builder, loop: Loop, body: Body) -> tuple[list[Value], list[Value]]:
     """Build the loop; returns the final carried values, and the stacked ones with a new first dim.
 
-    The body is called several times. Raises Fault, or Skip if the body has a recorded problem.
+    Raises Reranked if carried values do not keep their ranks; see `peeling.repeat`.
     """
     if build.frame.loops >= MAX_LOOPS:
         raise Fault(f"loops are nested more than {MAX_LOOPS} deep")
@@ -145,7 +153,7 @@ def _in_general(
     build.restore(mark)
     loop.generalize()
     try:
-        return repeat(build, loop, body)
+        return build_loop(build, loop, body)
     except (Fault, ShapeError, Skip):
         build.restore(mark)
         build.faults.problems += noted
@@ -185,15 +193,19 @@ def _build_body(build: Builder, loop: Loop, body: Body) -> Attempt:
 def _levelled(build: Builder, loop: Loop, k: int, before: Value, after: Value) -> Value:
     """A single element after an iteration, with its rank raised to that before the iteration.
 
-    If it is the higher one, the initial value gets this rank in the next attempt.
+    If it is the higher one, the initial value gets this rank in the next attempt, but only once.
     """
     if after.rank == before.rank or not (
             after.type.count.constant == before.type.count.constant == 1):
         return after
     build.faults.warn(f"value {k} of node '{build.node}' is {before.type.short} before an "
-                      f"iteration and {after.type.short} after it; the higher rank is used")
+                      f"iteration and {after.type.short} after it; the body uses the higher rank")
+    known = k in loop.levelled
+    loop.levelled[k] = after.shape
     if after.rank < before.rank:
         return build(ReshapeOp, after, shape=list(before.shape))
+    if known:
+        return after
     assert build.frame.outer is not None
     with build.within(build.frame.outer):
         loop.initial[k] = build(ReshapeOp, loop.initial[k], shape=list(after.shape))
@@ -228,8 +240,9 @@ def _learn_value(loop: Loop, attempt: Attempt, k: int) -> bool:
     if before.rank != loop.initial[k].rank:  # the next attempt has the higher rank
         return True
     if (after.element, after.rank) != (before.element, before.rank):
-        raise Fault(f"its loop-carried value {k} is {before.type.short} before an iteration and "
-                    f"{after.type.short} after it")
+        kind = Reranked if after.element == before.element else Fault
+        raise kind(f"its loop-carried value {k} is {before.type.short} before an iteration and "
+                   f"{after.type.short} after it")
     open_ = {(k, d) for d in range(after.rank) if after.shape[d] != before.shape[d]}
     news = bool(open_ - loop.open)
     loop.open |= open_

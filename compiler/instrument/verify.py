@@ -22,6 +22,7 @@ from compiler.instrument.explained import Explained, explain
 from compiler.instrument.rounding import Rounding
 from compiler.instrument.timing import count_operations
 from compiler.io.signature import Signature, signature_of
+from compiler.io.structures import structures_of
 from compiler.measuring.comparison import error_of, first_beyond
 from compiler.measuring.oddities import constants_of, incomparable, oddities
 from dialects.strata.assumptions import AccessError, IndexRangeError
@@ -71,6 +72,7 @@ class Verify(Instrument):
 
     def start(self, state: State) -> None:
         self.signature = signature_of(state.module)
+        self.structures = structures_of(state.module)
         self.inputs = self.make_inputs(self.signature)
         self.skipped = False
         started = time.perf_counter()

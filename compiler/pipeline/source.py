@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.io.array_files import FILE_ERRORS
-from compiler.options import CompileOptions
+from compiler.options import TEXT_SUFFIX, CompileOptions
 from compiler.plugins.loading import Plugins
 from dialects.strata.types import WeightAttr
 from dialects.strata.weights import WeightStore
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dialects.strata.types import Array
 
 WEIGHTS_FILE = "weights.npz"
-TEXT_SUFFIX = ".mlir"
 WeightsOf: TypeAlias = "Callable[[Path, CompileOptions], WeightStore]"
 """Returns the weights of a model, and the arrays that the pipeline computes from them."""
 
@@ -104,7 +103,7 @@ def read_model(
         raise StrataError(f"--weights names the weights of a {TEXT_SUFFIX} text; {model} brings "
                           "its own", exit_status=2)
     found = load_model(model, ImportOptions(
-        options.shapes, options.dims, options.constants, plugins.modules))
+        options.shapes, options.dims, options.constants, plugins.modules, options.outcomes))
     found.module.verify()
     return Source(found.module, found.weights, found.name, "graph", files=found.files)
 

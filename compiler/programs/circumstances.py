@@ -32,7 +32,7 @@ def options_text(options: CompileOptions) -> str | None:
                          options.dump_dir)):
         return None
     given = {f.name: getattr(options, f.name) for f in fields(options)}
-    shown = {name: dict(sorted(value.items())) if name in ("shapes", "dims") else value
+    shown = {name: dict(sorted(value.items())) if name in ("shapes", "dims", "outcomes") else value
              for name, value in given.items() if name not in _IMMATERIAL}
     return f"{shown} {_constants_text(options)} {tuned_text(options)}"
 

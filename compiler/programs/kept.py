@@ -100,6 +100,8 @@ class Slot:
         self.threads, self.limit = options.threads, cache_limit()
         self.file: ModelFile | None = None
         """The model's file, if it was hashed."""
+        self.paths: list[str] = []
+        """All files of the model, its own first, once it was found."""
         self.times: list[int] = []
         """The inode, size and times of the model's file before it was read."""
 
@@ -121,7 +123,7 @@ class Slot:
             return None
         known = [ModelFile(*about) for about in record["files"]]
         files = [file.now() for file in known]
-        self.file = files[0]
+        self.file, self.paths = files[0], [f.path for f in files]
         if [f.contents for f in files] != [f.contents for f in known]:
             return None
         if files != known:
@@ -138,6 +140,7 @@ class Slot:
             return None
         folder = os.path.dirname(self.model)
         files = [self.file, *(ModelFile.of(os.path.join(folder, name)) for name in others)]
+        self.paths = [f.path for f in files]
         key = self._key(files)
         self._record(files, key)
         return key

@@ -8,6 +8,10 @@ nothing pickled. Whereas the cache compares all circumstances and compiles again
 may be moved. It therefore states what it depends on: the version of Strata, the calling convention
 of native code, the system, and the instruction sets that the code may use.
 
+A model may have code of its own for sizes that the general program does not fit (`variants.py`).
+What was compiled before it was saved is in the file, with one copy of constants that several of
+these programs have.
+
 Checksums find damage, not intent. What is loaded is machine code, and calling it is as dangerous as
 starting a program. The file must belong to this user, and no other user may be able to write to it.
 """
@@ -16,8 +20,11 @@ from __future__ import annotations
 
 import os
 import platform
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import numpy as np
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.io.signature import Signature
@@ -29,11 +36,15 @@ from targets.files import private_fault
 from targets.interface import TargetError
 
 if TYPE_CHECKING:
+    from compiler.variants import Needed
+    from dialects.strata.types import Array
     from targets.interface import Executable
     from targets.stored_code import StoredCode
 
 _KEY = "a saved program"
 """What replaces a cache entry's key."""
+_NO_MODEL = ("the program comes from a file without its model, with code for the sizes that it was "
+             "called with before it was saved")
 _AGAIN = "compile the model here, and save that"
 
 
@@ -55,19 +66,68 @@ def save_program(program: Program, path: str) -> None:
     written.
     """
     code = stored_code(program.options.target)
-    parts = None if code is None else code.parts(program.loaded)
+    parts = None if code is None else code.parts(_general(program))
     features = program.options.features
     needs = [] if code is None else code.needs(features)
     if code is None or parts is None or not needs:
         raise StrataError("this program cannot be saved", [Problem(_why_not(program))])
+    pool = Pool()
+    pool.places(parts[1])
+    others = None if program.loaded is program.loaded.general else [
+        needed for n in _needed(program.loaded) if (needed := _other(code, n, pool)) is not None]
     facts = {"strata": __version__, "convention": code.convention(), "system": _system(),
              "target": program.options.target, "features": features,
              "needs": needs, "signature": program.signature.facts(),
-             "structures": dict(program.structures), "code": parts[0]}
+             "structures": dict(program.structures), "code": parts[0],
+             "blobs": len(parts[1]), "others": others}
     try:
-        write_entry(os.path.realpath(path), _KEY, facts, parts[1], notes=False)
+        write_entry(os.path.realpath(path), _KEY, facts, pool.blobs, notes=False)
     except OSError as error:
         raise StrataError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _general(program: Program) -> Executable:
+    """What is saved first; a program that is specialized while it runs is refused."""
+    return program.loaded if program.options.specialize is not None else program.loaded.general
+
+
+def _needed(loaded: Executable) -> list[Needed]:
+    from compiler.variants import Variants
+
+    return loaded.needed if isinstance(loaded, Variants) else []
+
+
+def _other(code: StoredCode, needed: Needed, pool: Pool) -> dict[str, Any] | None:
+    """The facts about a program for certain sizes; None for one that cannot be kept."""
+    parts = None if needed.program is None else code.parts(needed.program)
+    return None if parts is None else {
+        "decisions": needed.decisions.facts(), "reason": needed.reason, "code": parts[0],
+        "blobs": pool.places(parts[1])}
+
+
+class Pool:
+    """Blobs of several programs, equal ones once."""
+
+    def __init__(self) -> None:
+        self.blobs: list[Array] = []
+        self._by_sum: dict[tuple[int, int], list[int]] = {}
+
+    def places(self, blobs: Sequence[Array]) -> list[int]:
+        """Where the blobs are, after adding those that are new. The first program's keep their
+        order.
+        """
+        first = not self.blobs
+        return [self._place(np.ascontiguousarray(b).reshape(-1).view(np.uint8), first)
+                for b in blobs]
+
+    def _place(self, blob: Array, is_new: bool) -> int:
+        known = self._by_sum.setdefault((blob.nbytes, zlib.crc32(blob.data)), [])
+        for place in () if is_new else known:
+            if np.array_equal(self.blobs[place], blob):
+                return place
+        self.blobs.append(blob)
+        known.append(len(self.blobs) - 1)
+        return known[-1]
 
 
 def _why_not(program: Program) -> str:
@@ -123,8 +183,31 @@ def _program(path: str, entry: Entry, threads: int | None) -> Program:
     if problems := list(_misfits(facts, code)):
         raise StrataError(f"cannot load {path}", problems)
     options = CompileOptions(target=target, threads=threads, features=features)
-    return Program(Signature.read(facts["signature"]), dict(facts["structures"]),
-                   code.load(facts["code"], entry.blobs, threads), options)
+    loaded = code.load(facts["code"], entry.blobs[:facts["blobs"]], threads)
+    program = Program(Signature.read(facts["signature"]), dict(facts["structures"]), loaded,
+                      options)
+    if facts["others"] is None:
+        return program
+    return program._replace(loaded=_with_others(path, program, entry, code))
+
+
+def _with_others(path: str, program: Program, entry: Entry, code: StoredCode) -> Executable:
+    """The program with those for other sizes."""
+    from compiler.recompilation import Decisions, Recompiler
+    from compiler.variants import Needed, Variants
+
+    def other(facts: Mapping[str, Any]) -> Needed:
+        blobs: list[Array] = [entry.blobs[place] for place in facts["blobs"]]
+        return Needed(Decisions.read(facts["decisions"]), str(facts["reason"]),
+                      code.load(facts["code"], blobs, program.options.threads))
+
+    source = Recompiler(path, program.options, program.signature, program.structures, _never,
+                        refused=_NO_MODEL)
+    return Variants(program.loaded, source, list(map(other, entry.facts["others"])))
+
+
+def _never(*arguments: object) -> NoReturn:
+    raise AssertionError("a program without its model is not compiled again")
 
 
 def _misfits(facts: Mapping[str, Any], code: StoredCode) -> Iterator[Problem]:

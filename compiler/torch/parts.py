@@ -24,6 +24,7 @@ from compiler.frontend.torch.memory_order import in_memory_order
 from compiler.torch.reordered import Reordered
 from compiler.torch.results import Bindings, Results
 from compiler.torch.views import split_views
+from dialects.strata.assumptions import SizeError
 
 log = logging.getLogger("strata")
 
@@ -146,7 +147,8 @@ class Part:
     """A compiled graph, called as the graph is.
 
     `given`: the numbers of the arguments of the compiled code; the others are weights and sizes.
-    `on_gpu`: whether all of these are on the GPU.
+    `on_gpu`: whether all of these are on the GPU. `eager`: the graph itself, for sizes that the
+    compiled code does not fit.
     """
 
     executable: Executable
@@ -154,6 +156,7 @@ class Part:
     results: Results
     single: bool
     on_gpu: bool
+    eager: Run
 
     @staticmethod
     def of(
@@ -168,7 +171,7 @@ class Part:
         bindings.check([_meta(nodes[k]) for k in given])
         on_gpu = bool(given) and all(_meta(nodes[k]).is_cuda for k in given)
         results = Results([_meta(v) for v in output_nodes(graph)], tensors, bindings)
-        return Part(executable, given, results, returns_one(graph), on_gpu)
+        return Part(executable, given, results, returns_one(graph), on_gpu, graph.forward)
 
     def write_to(self, arguments: Sequence[int]) -> None:
         """Let the last results be computed in place in arguments, as far as the target supports
@@ -198,7 +201,11 @@ class Part:
         return self.on_gpu and self.results.are_plain
 
     def __call__(self, *arguments: Any) -> Any:
-        made = self.run([arguments[k] for k in self.given])
+        try:
+            made = self.run([arguments[k] for k in self.given])
+        except SizeError as error:
+            log.warning("strata: a graph runs eagerly: %s", error)
+            return self.eager(*arguments)
         if self.is_plain:
             return made[0] if self.single else made
         results = self.results(made, arguments)

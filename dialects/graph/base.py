@@ -22,7 +22,7 @@ An operation is a class with four parts. Nothing needs to be registered elsewher
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -61,6 +61,10 @@ class GraphOp(IRDLOperation):
     """One tensor operator. Operands and results are tensors; attributes are constants or sizes."""
 
     traits = traits_def(Pure())
+
+    KEPT_DIMS: ClassVar[int | None] = None
+    """The number of last dims of operands that do not broadcast; None: no dim does. Matrix products
+    (2) broadcast their first two operands."""
 
     # ------------------------------------------------------------------ to be defined by each op
     @classmethod

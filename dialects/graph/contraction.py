@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 from xdsl.ir import Attribute
@@ -33,6 +34,7 @@ class MatmulOp(GraphOp):
     """
 
     name = "graph.matmul"
+    KEPT_DIMS: ClassVar[int | None] = 2
     a = operand_def(TensorType)
     b = operand_def(TensorType)
     to = opt_prop_def(Attribute)

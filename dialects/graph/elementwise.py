@@ -38,6 +38,7 @@ class ElementwiseOp(GraphOp):
     shapes broadcast to the result's.
     """
 
+    KEPT_DIMS: ClassVar[int | None] = 0
     ELEMENTS: ClassVar[Kind] = NUMBERS
     RESULT: ClassVar[Attribute | None] = None
     """The element type of the result; None: that of the operands."""

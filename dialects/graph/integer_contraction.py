@@ -7,6 +7,7 @@ directly.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -61,6 +62,7 @@ class MatmulIntegerOp(CompositeOp):
     """
 
     name = "graph.matmul_integer"
+    KEPT_DIMS: ClassVar[int | None] = 2
     a = operand_def(TensorType)
     b = operand_def(TensorType)
     zero_a = operand_def(TensorType)

@@ -170,6 +170,7 @@ class WhereOp(GraphOp):
     """
 
     name = "graph.where"
+    KEPT_DIMS: ClassVar[int | None] = 0
     condition = operand_def(TensorType)
     x = operand_def(TensorType)
     y = operand_def(TensorType)

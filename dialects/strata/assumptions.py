@@ -6,12 +6,12 @@ as plain data, so that a compiled model runs without any IR. It does not import 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dialects.strata.array_type import read_size, size_facts
 from dialects.symbolic.expr import Expr
-from dialects.symbolic.symbol import Symbol
+from dialects.symbolic.symbol import Kind, Symbol
 
 MAX_SIZE = 2**48
 """The upper limit of sizes computed at run time. Nothing larger fits into any memory."""
@@ -24,6 +24,18 @@ class SizeError(ValueError):
     """Run-time sizes break an assumption under which the model was compiled."""
 
 
+class ChoiceError(SizeError):
+    """Run-time sizes need other code than the compiler has chosen.
+
+    `reason`: the message without the hint. `site`: the place of the choice in the model. `outcome`:
+    the one that these sizes need.
+    """
+
+    def __init__(self, reason: str, hint: str, site: str, outcome: Outcome):
+        super().__init__(f"{reason}: {hint}" if hint else reason)
+        self.reason, self.site, self.outcome = reason, site, outcome
+
+
 class IndexRangeError(IndexError):
     """An index taken from run-time data is out of range."""
 
@@ -32,18 +44,80 @@ class AccessError(RuntimeError):
     """A memory access was out of bounds, which must never happen in compiled code."""
 
 
+class Outcome(NamedTuple):
+    """One way to compile a node, by name, and the sizes that it fits: `left <= right` or `left ==
+    right`.
+    """
+
+    name: str
+    left: Expr
+    relation: str
+    right: Expr
+
+    def holds(self, sizes: Mapping[Symbol, int]) -> bool:
+        """Whether it fits these sizes."""
+        left, right = (int(e.evaluate(sizes)) for e in (self.left, self.right))
+        return left == right or (left < right and self.relation == "<=")
+
+    @property
+    def fixed(self) -> tuple[Symbol, int] | None:
+        """(size, value) if it fits exactly one value of a single size."""
+        symbol, value = self.left.as_symbol, self.right.constant
+        return (symbol, value) if self.relation == "==" and symbol and value is not None else None
+
+    def facts(self) -> list[Any]:
+        """All fields in a form that JSON can represent."""
+        return [self.name, size_facts(self.left), self.relation, size_facts(self.right)]
+
+    @staticmethod
+    def read(facts: Sequence[Any]) -> Outcome:
+        """The inverse of `facts`."""
+        name, left, relation, right = facts
+        return Outcome(str(name), read_size(left), str(relation), read_size(right))
+
+
+class Choice(NamedTuple):
+    """A choice of the compiler between ways to compile a node, which fit different sizes.
+
+    `site`: the place in the model, the same in each compilation. `chosen`: the name of the outcome
+    that the code is for. `others`: the outcomes for other sizes, which need other code.
+    """
+
+    site: str
+    chosen: str
+    others: tuple[Outcome, ...]
+
+    def facts(self) -> list[Any]:
+        """All fields in a form that JSON can represent."""
+        return [self.site, self.chosen, [o.facts() for o in self.others]]
+
+    @staticmethod
+    def read(facts: Sequence[Any] | None) -> Choice | None:
+        """The inverse of `facts`."""
+        if facts is None:
+            return None
+        site, chosen, others = facts
+        return Choice(str(site), str(chosen), tuple(map(Outcome.read, others)))
+
+
 class Assumption(NamedTuple):
-    """`left <= right` or `left == right`; `node` names the model node that requires it."""
+    """`left <= right` or `left == right`; `node` names the model node that requires it.
+
+    `choice`: if the model itself does not require it, what the compiler chose.
+    """
 
     left: Expr
     relation: str
     right: Expr
     node: str
+    choice: Choice | None = None
 
     @property
     def symbols(self) -> frozenset[Symbol]:
         """The sizes that it mentions."""
-        return self.left.symbols | self.right.symbols
+        others = () if self.choice is None else self.choice.others
+        return self.left.symbols.union(self.right.symbols, *(
+            e.symbols for o in others for e in (o.left, o.right)))
 
     @property
     def is_limit(self) -> bool:
@@ -55,6 +129,7 @@ class Assumption(NamedTuple):
         left, right = (int(e.evaluate(sizes)) for e in (self.left, self.right))
         if left == right or (left < right and self.relation == "<="):
             return
+        self._check_choice(sizes)
         for symbol in self._excluded(sizes):
             raise SizeError(f"sizes do not fit each other at node {self.node!r}: {symbol} must not "
                             f"be {sizes[symbol]}, for which other code is needed; compile the "
@@ -68,6 +143,21 @@ class Assumption(NamedTuple):
                         f"{self.left} {self.relation} {self.right}, which is "
                         f"{left} {self.relation} {right} with {values}")
 
+    def _check_choice(self, sizes: Mapping[Symbol, int]) -> None:
+        """Raises ChoiceError if other code fits the sizes."""
+        if self.choice is None:
+            return
+        for outcome in self.choice.others:
+            if outcome.holds(sizes):
+                raise ChoiceError(self._other_code(sizes), _hint(outcome, sizes),
+                                  self.choice.site, outcome)
+
+    def _other_code(self, sizes: Mapping[Symbol, int]) -> str:
+        values = ", ".join(f"{s} = {sizes[s]}" for s in sorted(self.symbols))
+        excluded = [f"{symbol} != {sizes[symbol]}" for symbol in self._excluded(sizes)]
+        claim = excluded[0] if excluded else f"{self.left} {self.relation} {self.right}"
+        return f"node {self.node!r} was compiled for {claim}, and needs other code for {values}"
+
     def _excluded(self, sizes: Mapping[Symbol, int]) -> list[Symbol]:
         """The size n in `1 <= (n - k)*(n - k)`, which encodes n != k, if its value is k."""
         return [symbol for symbol in self.symbols if self.left.constant == 1 and self.right == (
@@ -75,13 +165,47 @@ class Assumption(NamedTuple):
 
     def facts(self) -> list[Any]:
         """All fields in a form that JSON can represent."""
-        return [size_facts(self.left), self.relation, size_facts(self.right), self.node]
+        return [size_facts(self.left), self.relation, size_facts(self.right), self.node,
+                self.choice and self.choice.facts()]
 
     @staticmethod
     def read(facts: Sequence[Any]) -> Assumption:
         """The inverse of `facts`."""
-        left, relation, right, node = facts
-        return Assumption(read_size(left), str(relation), read_size(right), str(node))
+        left, relation, right, node, choice = facts
+        return Assumption(read_size(left), str(relation), read_size(right), str(node),
+                          Choice.read(choice))
+
+
+def check_with_choices(
+    assumption: Assumption, choices: Iterable[Assumption], sizes: Mapping[Symbol, int]
+) -> None:
+    """Check an assumption, which may follow from one of the choices.
+
+    Raises SizeError: if the sizes break a choice, that of the first such choice.
+    """
+    try:
+        assumption.check(sizes)
+    except ChoiceError:
+        raise
+    except SizeError:
+        for other in choices:
+            if other.symbols <= sizes.keys():
+                other.check(sizes)
+        raise
+
+
+def _hint(outcome: Outcome, sizes: Mapping[Symbol, int]) -> str:
+    """The options with which a model is compiled for an outcome; empty if there are none."""
+    used = {outcome.fixed[0]} if outcome.fixed else outcome.left.symbols | outcome.right.symbols
+    fixed = [f"--dim {s}={sizes[s]}" for s in sorted(used) if s.kind is Kind.SIZE]
+    return f"compile the model with {' '.join(fixed)}" if fixed else ""
+
+
+def choices_first(assumptions: Sequence[Assumption]) -> list[Assumption]:
+    """The assumptions in the order in which they are checked: the compiler's choices first, because
+    the model's needs may follow from them.
+    """
+    return sorted(assumptions, key=lambda a: a.choice is None)
 
 
 def size_refusal(value: int, node: str) -> str:

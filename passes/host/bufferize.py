@@ -137,7 +137,7 @@ class _Bufferizer:
             case EmptyOp():
                 self._make(op.result)
             case AssumeOp():
-                self._add(AssumeOp.of(op.left.data, op.relation.data, op.right.data))
+                self._add(op.copied())
             case RequireOp():
                 self._add(op.moved(self.buffers[op.values]))
             case SizeOp():

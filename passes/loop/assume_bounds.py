@@ -56,13 +56,14 @@ class LoopAssumeBounds(StrataPass):
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         prover = Prover({})
         for func in functions(module):
-            stated: set[Need] = set()
+            stated: set[object] = set()
             for op in list(func.body.block.ops):
                 if isinstance(op, AssumeOp):
-                    stated.add((op.left.data, op.relation.data, op.right.data))
+                    stated.add(_either_way((op.left.data, op.relation.data, op.right.data)))
                 if isinstance(op, NestOp):
-                    needs = [n for n in dict.fromkeys(needs_of(op)) if n not in stated]
-                    _assume([n for n in needs if not _is_certain(n, prover)], op)
+                    needs = {_either_way(n): n for n in needs_of(op)}
+                    _assume([n for known, n in needs.items()
+                             if known not in stated and not _is_certain(n, prover)], op)
                     stated.update(needs)
 
 
@@ -78,6 +79,12 @@ def _is_certain(need: Need, prover: Prover) -> bool:
     """Whether a need holds for all sizes from 0 up: min(2, n) <= n."""
     left, relation, right = need
     return relation == "<=" and prover.is_nonnegative(right - left)
+
+
+def _either_way(need: Need) -> object:
+    """The need in a form that does not depend on the order of equal sizes."""
+    left, relation, right = need
+    return frozenset((left, right)) if relation == "==" else need
 
 
 def needs_of(nest: NestOp) -> Iterator[Need]:

@@ -11,12 +11,16 @@ exit status is 1.
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from compiler.cli import arguments as shared
 
 if TYPE_CHECKING:
     from compiler.instrument.verify import Verify
+    from compiler.options import CompileOptions
+    from compiler.pipeline.driver import Compiler
+    from compiler.pipeline.state import State
 
 SUMMARY = "execute every level, and name the first wrong pass"
 TOPIC = "Look inside"
@@ -38,9 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from compiler.cli.execution import WantedInputs, tell_notes, tell_warnings
-    from compiler.cli.session import session
+    from compiler.cli.session import read_at_once, session
     from compiler.instrument.remarks import Remarks
     from compiler.instrument.verify import Check, Verify
+    from compiler.recompilation import fitting, fixable_sizes
 
     def tell_row(row: Check) -> None:
         if len(verify.rows) == 1:
@@ -49,12 +54,16 @@ def run(arguments: argparse.Namespace) -> int:
                               f"{row.seconds:.2f} s")
         started.progress.print(f"{line} {row.wrong or row.note}")
 
+    def lowered(options: CompileOptions) -> tuple[Compiler, State]:
+        found = replace(started, options=options).compiler(model, verify, remarks)
+        return found, found.lower()
+
     verify = Verify(WantedInputs(arguments).arrays, tell_row, arguments.tolerance,
                     arguments.levels_only)
-    remarks = Remarks()
+    remarks, model = Remarks(), read_at_once(arguments.model)
     with session(arguments) as started:
-        compilation = started.compiler(arguments.model, verify, remarks)
-        state = compilation.lower()
+        compilation, state = fitting(lowered, started.options,
+                                     lambda: fixable_sizes(verify.signature, verify.structures))
         if compilation.target.lowers and compilation.is_final(state):
             loaded = compilation.load(state)
             verify.check_outputs(compilation.target.name, loaded.run)

@@ -26,6 +26,7 @@ from xdsl.ir import BlockArgument, Operation
 
 from compiler.frontend import ImportedModel, ImportOptions
 from compiler.frontend.builder import Builder
+from compiler.frontend.choices import Choices
 from compiler.frontend.faults import LEVEL, Fault, Faults, Skip, UnknownValue
 from compiler.frontend.frames import Frame
 from compiler.frontend.onnx.declared import check_declared
@@ -94,7 +95,9 @@ def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedM
     types, constants = inputs.types(), inputs.constants()
     faults.raise_any()
     importer = _Importer(file, functions, faults, types, constants, inputs.structured)
-    fixed = bool(options.shapes or options.dims)  # declarations are for other sizes then
+    importer.build.choices = Choices(options.outcomes)
+    # declarations are for other sizes, if some are fixed
+    fixed = bool(options.shapes or options.dims or options.outcomes)
     mark_defaults(importer.module, _defaults(file.proto, given))
     module = importer.run(validation.sorted_nodes,
                           () if fixed else (*graph.output, *graph.value_info))

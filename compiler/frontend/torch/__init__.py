@@ -57,7 +57,7 @@ def load_bytes(name: str, data: Any, options: ImportOptions) -> ImportedModel:
 
     short = name.removesuffix(ARCHIVE_SUFFIX)
     if isinstance(data, CapturedGraph):
-        return import_captured(data, short, name)
+        return import_captured(data, short, name, options)
     if isinstance(data, bytes):
         return import_program(load_bytes(name, data), short, name, options)
     return import_program(data, short, name, options, in_order=not options.shapes)

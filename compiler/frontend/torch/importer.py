@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import ModuleType
 from typing import Any, cast
 
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
@@ -20,13 +19,20 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from compiler.diagnostics import count_of
 from compiler.frontend import ImportedModel, ImportOptions
 from compiler.frontend.builder import Builder
+from compiler.frontend.choices import Choices
 from compiler.frontend.faults import LEVEL, Fault, Faults
 from compiler.frontend.torch.arguments import Arguments, Missing, Skip
 from compiler.frontend.torch.captured_graph import CapturedGraph
 from compiler.frontend.torch.decompose import NO_EFFECT, decompose
 from compiler.frontend.torch.guards import Relation, check_guards, guards_of, relations
 from compiler.frontend.torch.in_place import without_mutation
-from compiler.frontend.torch.inputs import Inputs, assumptions, check_fixed, read_options
+from compiler.frontend.torch.inputs import (
+    Inputs,
+    assumptions,
+    check_fixed,
+    free_symbols,
+    read_options,
+)
 from compiler.frontend.torch.memory_order import Ordered, in_memory_order
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import argument_count, check_left_out, importers
@@ -41,6 +47,7 @@ from dialects.graph.base import ShapeError
 from dialects.strata.func import FuncOp, main_function
 from dialects.strata.types import TensorType
 from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr import Expr
 from dialects.text.syntax import identifier
 
 WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
@@ -57,17 +64,18 @@ def import_program(
     """
     names, guards = _dim_names(program), guards_of(program.graph)
     plain, faults = decompose(program, importers(options.plugins)), Faults(file)
-    sizes = Sizes(names, read_options(plain.graph, names, options, faults))
+    sizes = Sizes(names, read_options(plain.graph, names, options, faults),
+                  free_symbols(plain.graph))
     signature = signature_of(plain, faults)
     faults.raise_any()
     guarded = relations(guards, plain.graph, sizes)
     ordered = in_memory_order(plain.graph_module, signature.weights) if in_order else None
     if ordered is None:
         return import_graph(plain.graph_module, signature, sizes, faults, name,
-                            plain.range_constraints, guarded, options.plugins)
+                            plain.range_constraints, guarded, options)
     named = replace(signature, labels={**signature.labels, **ordered.labels})
     model = import_graph(ordered.graph, named, sizes, faults, name, plain.range_constraints,
-                         guarded, options.plugins)
+                         guarded, options)
     _state_orders(model.module, ordered)
     return model
 
@@ -90,10 +98,14 @@ def _dim_names(program: Any) -> dict[str, str]:
     return {}
 
 
-def import_captured(captured: CapturedGraph, name: str, file: str) -> ImportedModel:
+def import_captured(
+    captured: CapturedGraph, name: str, file: str, options: ImportOptions
+) -> ImportedModel:
     """Import a graph of `torch.compile`. Dynamo guards its sizes. Raises StrataError."""
     signature = Signature(captured.weights, captured.results)
-    model = import_graph(captured.module, signature, Sizes(), Faults(file), name, {})
+    fixed = {size: Expr.of(value) for size, value in options.dims.items()}
+    sizes = Sizes(fixed=fixed, given=free_symbols(captured.module.graph))
+    model = import_graph(captured.module, signature, sizes, Faults(file), name, {}, (), options)
     residents = [v.detach() for v in captured.weights.values() if v.is_cuda]
     model.weights.residents += residents
     if residents:
@@ -103,8 +115,8 @@ def import_captured(captured: CapturedGraph, name: str, file: str) -> ImportedMo
 
 def find_bad(module: Any, weights: Mapping[str, Any]) -> dict[Any, str]:
     """The nodes of a graph that cannot be imported, each with a description of the problem."""
-    faults = Faults("the graph")
-    importer = Importer(module, Signature(weights, []), Sizes(), faults, lenient=True)
+    faults, sizes = Faults("the graph"), Sizes(given=free_symbols(module.graph))
+    importer = Importer(module, Signature(weights, []), sizes, faults, lenient=True)
     importer.walk(module, importer.values)
     unsupported = {n: f"{op} is not supported" for op, nodes in importer.unsupported.items()
                    for n in nodes}
@@ -115,10 +127,12 @@ def find_bad(module: Any, weights: Mapping[str, Any]) -> dict[Any, str]:
 def import_graph(
     module: Any, signature: Signature, sizes: Sizes, faults: Faults, name: str,
     ranges: Mapping[Any, Any], guards: Sequence[Relation] = (),
-    plugins: tuple[ModuleType, ...] = (),
+    options: ImportOptions | None = None,
 ) -> ImportedModel:
     """Import a graph of ATen operators. Raises StrataError with every problem found."""
-    importer = Importer(module, signature, sizes, faults, operators=importers(plugins))
+    options = options or ImportOptions()
+    importer = Importer(module, signature, sizes, faults, operators=importers(options.plugins))
+    importer.build.choices = Choices(options.outcomes)
     result = ModuleOp([importer.run(ranges, guards)])
     return ImportedModel(result, importer.build.weights, name)
 

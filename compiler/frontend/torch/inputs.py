@@ -29,6 +29,11 @@ INPUTS = "inputs"
 """The name of the node to which assumptions about the inputs' sizes belong."""
 
 
+LEAST = 2
+"""PyTorch's lower limit of sizes by default. A run of a program does not check it, so that sizes of
+0 and 1 are permitted (torch/_export/utils.py)."""
+
+
 @dataclass
 class Inputs:
     """The placeholders of a graph.
@@ -101,7 +106,7 @@ def read_options(
 ) -> dict[str, Expr]:
     """Size name -> the size that `--shape` and `--dim` give it. Wrong options are faults."""
     fixed = _read_shapes(graph, names, options, faults)
-    known = {names.get(str(s), str(s)) for s in _free_symbols(graph)}
+    known = {names.get(s, s) for s in free_symbols(graph)}
     for name, value in options.dims.items():
         meant = [n for n in known if n == name]
         if not meant:
@@ -150,10 +155,11 @@ def _match(
         faults.add(f"--shape gives the size {symbol} as {fixed[symbol]} and as {new}")
 
 
-def _free_symbols(graph: Any) -> set[Any]:
+def free_symbols(graph: Any) -> set[str]:
+    """The SymPy symbols in the shapes of a graph's inputs."""
     shapes = [n.meta["val"].shape for n in graph.nodes
               if n.op == "placeholder" and hasattr(n.meta.get("val"), "dtype")]
-    return {s for shape in shapes for size in shape if not isinstance(size, int)
+    return {str(s) for shape in shapes for size in shape if not isinstance(size, int)
             for s in size.node.expr.free_symbols}
 
 
@@ -165,7 +171,7 @@ def assumptions(
     for _, size, low, high in _limits(ranges, sizes):
         if size.constant is not None or not size.symbols <= bound:
             continue
-        if low > 1:
+        if low > LEAST:
             found.append(AssumeOp.of(low, "<=", size))
         if high is not None:
             found.append(AssumeOp.of(size, "<=", high))
@@ -180,6 +186,7 @@ def check_fixed(ranges: Mapping[Any, Any], sizes: Sizes, faults: Faults) -> None
     """Add a fault for each size that the user has fixed outside of its range."""
     for name, size, low, high in _limits(ranges, sizes):
         value = size.constant
+        low = 0 if low <= LEAST else low
         if value is not None and not low <= value <= (value if high is None else high):
             limits = f"at least {low}" if high is None else f"{low} to {high}"
             faults.add(f"the size {name} is {value}, but the model was exported for {limits}")

@@ -8,7 +8,7 @@ A symbol has the name of its `torch.export.Dim`, or else PyTorch's name, such as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add, mul
@@ -22,11 +22,13 @@ from dialects.symbolic.expr import Expr, maximum, minimum
 class Sizes:
     """Translates sizes to expressions.
 
-    `names`: SymPy symbol -> the user's name. `fixed`: name -> the size that replaces it.
+    `names`: SymPy symbol -> the user's name. `fixed`: name -> the size that replaces it. `given`:
+    the SymPy symbols that are sizes of inputs.
     """
 
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     fixed: Mapping[str, Expr] = field(default_factory=dict[str, Expr])
+    given: Collection[str] = ()
 
     def __call__(self, size: Any) -> Expr:
         """The expression for an int or a SymInt.
@@ -55,7 +57,7 @@ class Sizes:
         if expr.is_Integer:
             return Expr.of(int(expr))
         if expr.is_Symbol:
-            if str(expr).startswith(("u", "zuf")):
+            if str(expr).startswith(("u", "zuf")) and str(expr) not in self.given:
                 raise Fault(f"it depends on the size {expr}, which depends on the data",
                             "sizes must follow from the shapes of the inputs")
             return self.symbol(str(expr))

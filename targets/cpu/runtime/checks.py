@@ -5,7 +5,7 @@ Checks are plain data, so that a compiled model can be stored in a file with the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dialects.strata.assumptions import (
@@ -14,6 +14,7 @@ from dialects.strata.assumptions import (
     IndexRangeError,
     SizeError,
     access_refusal,
+    check_with_choices,
     index_refusal,
     size_refusal,
 )
@@ -42,10 +43,10 @@ class Check(NamedTuple):
     assumption: Assumption | None = None
     label: str = ""
 
-    def error(self, seen: Sequence[int]) -> Exception:
-        """The error, made from the values that the code recorded."""
+    def error(self, seen: Sequence[int], checks: Iterable[Check] = ()) -> Exception:
+        """The error, made from the values that the code recorded. `checks`: all of the program."""
         if self.assumption is not None:
-            return _contradiction(self.assumption, seen)
+            return _contradiction(self.assumption, seen, checks)
         if self.kind == "index":
             return _wrong_index(self, seen)
         if self.kind == "access":
@@ -109,10 +110,13 @@ def _node(op: Operation) -> str:
     return location_name(op)
 
 
-def _contradiction(assumption: Assumption, seen: Sequence[int]) -> Exception:
+def _contradiction(
+    assumption: Assumption, seen: Sequence[int], checks: Iterable[Check]
+) -> Exception:
     sizes = dict(zip(sorted(assumption.symbols), seen, strict=False))
+    choices = (c.assumption for c in checks if c.assumption and c.assumption.choice)
     try:
-        assumption.check(sizes)
+        check_with_choices(assumption, choices, sizes)
     except SizeError as error:
         return error
     return AssertionError(f"native code found that sizes {sizes} break an assumption; they do not")

@@ -47,13 +47,13 @@ class CpuExecutable(Executable):
         self, plan: RunPlan, library: Library, constants: Sequence[Array], threads: int
     ):
         """`constants`: in table order, in their final places (see `placed`)."""
-        self.plan, self.library, self.constants = plan, library, constants
+        self.plan, self.library, self.constants = plan, library, list(constants)
         self.input_names, self.output_names = list(plan.input_names), list(plan.output_names)
         self._entry = _entry_function(library.address)
         self._pool = NO_POOL if threads == 1 else thread_pool()
         self._threads, self._beside_torch = threads, torch_is_loaded()
         self._returns, self._poisons = any(plan.returned), plan.poisons
-        self.calls = CallStates(partial(CallState, plan, constants, self._pool), most_states)
+        self.calls = CallStates(partial(CallState, plan, self.constants, self._pool), most_states)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Outputs in model order; see `Executable.run`."""
@@ -96,13 +96,21 @@ class CpuExecutable(Executable):
 
         return call
 
+    def share(self, other: Executable) -> None:
+        there: dict[int, list[Array]] = {}
+        for array in other.constants if isinstance(other, CpuExecutable) else ():
+            there.setdefault(array.nbytes, []).append(array)
+        for k, own in enumerate(self.constants):
+            self.constants[k] = next(
+                (a for a in there.get(own.nbytes, ()) if _replaces(a, own)), own)
+
     def _failure(self, state: CallState) -> Exception:
         """The error of a call that ended early. Raises what a signal handler has raised."""
         number, seen = state.heap.failure()
         check = self.plan.checks[number]
         if check.kind == SIGNAL:
             state.heap.raise_interruption()
-        return check.error(seen)
+        return check.error(seen, self.plan.checks)
 
     def _share(self, state: CallState) -> None:
         """Set the threads of this call; simultaneous calls share them. Once PyTorch is loaded, its
@@ -186,6 +194,13 @@ def _in_memory(array: Array) -> Array:
     """A C-contiguous array; a NumPy scalar, which has no address of its own, becomes an array."""
     whole = np.asarray(array)
     return whole if whole.flags.c_contiguous else np.ascontiguousarray(whole)
+
+
+def _replaces(array: Array, own: Array) -> bool:
+    """Whether a constant can be used instead of another one: equal bytes, equally aligned."""
+    aligned = array.dtype == own.dtype or array.ctypes.data % ALIGNMENT == 0
+    return aligned and np.array_equal(array.reshape(-1).view(np.uint8),
+                                      own.reshape(-1).view(np.uint8))
 
 
 def placed(array: Array, dtype: np.dtype[Any], files: MappedFiles) -> Array:

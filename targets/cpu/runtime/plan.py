@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dialects.strata.array_type import ArrayType, read_size, size_facts
-from dialects.strata.assumptions import Assumption
+from dialects.strata.assumptions import Assumption, choices_first
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.expr_syntax import symbol_of
 from dialects.symbolic.symbol import Symbol
@@ -49,7 +49,8 @@ class RunPlan(NamedTuple):
             tuple(func.input_names), tuple(func.output_names),
             _types(func.input_arguments), _types(func.output_arguments),
             tuple(r and ArrayType.of(r) for r in func.returned_types), tuple(func.size_names),
-            func.arena_bytes or Expr.of(0), tuple(assumptions_of(func)), tuple(checks))
+            func.arena_bytes or Expr.of(0), tuple(choices_first(assumptions_of(func))),
+            tuple(checks))
 
     @property
     def poisons(self) -> bool:

@@ -16,6 +16,7 @@ import pytest
 from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, MemoryModel, load_model
 from compiler.pipeline.text import format_module
+from dialects.strata.assumptions import ChoiceError
 from dialects.strata.control import IfOp, LoopOp
 from dialects.strata.types import Array
 from tests.frontend.onnx_models import assert_close, run_imported, run_reference
@@ -117,19 +118,8 @@ def test_conditions_within_conditions_capture_through_levels():
         }""", *cases)
 
 
-def test_ranks_that_differ_are_refused_by_name():
-    model = parsed("""
-        g (float[n, 1] x, bool c) => (y) {
-            y = If(c) <
-                then_branch = t () => (a) { k = Constant<value_ints = [1]>() a = Squeeze(x, k) },
-                else_branch = e () => (b) { b = Identity(x) }>
-        }""")
-    with pytest.raises(StrataError, match=r"f32\[n\] in one branch and f32\[n, 1\] in the other"):
-        imported(model)
-
-
-def test_a_size_that_decides_between_ranks_is_assumed():
-    """Squeeze where a dim is 1, as exporters write it; another size is an error of the run."""
+def test_a_size_that_decides_between_ranks_is_a_choice():
+    """Squeeze where a dim is 1, as exporters write it; another size needs other code."""
     module = imported(parsed("""
         g (float[n, m] x) => (y) {
             shape = Shape(x)
@@ -142,7 +132,7 @@ def test_a_size_that_decides_between_ranks_is_assumed():
         }"""))
     x = numbers(3, 1)
     assert_close(run_imported(module, {"x": x}), [x[:, 0]], 0)
-    with pytest.raises(Exception, match="it needs m == 1"):
+    with pytest.raises(ChoiceError, match="compiled for m == 1, and needs other code for m = 2"):
         run_imported(module, {"x": numbers(3, 2)})
 
 

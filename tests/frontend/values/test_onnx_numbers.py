@@ -119,8 +119,7 @@ def test_squeeze_of_open_dims(tmp_path: Path):
     agree([node("Squeeze", "x")], {"x": np.ones((2, 3), np.float32)}, tmp_path)
     _, path = build([node("Squeeze", "x")], {"x": np.ones((1, 3), np.float32)}, tmp_path)
     executable = compiler.compile(path, cache="off", tuned="off")
-    with pytest.raises(ValueError, match="Squeeze"):
-        executable(np.ones((1, 3), np.float32))
+    assert executable(np.ones((1, 3), np.float32))[0].shape == (3,)
 
 
 def test_arg_max_of_nothing(tmp_path: Path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.stretching import one_way
 from compiler.frontend.values import Value
 
 
@@ -18,7 +19,9 @@ def gemm(n: Node, a: Value, b: Value, c: Value | None = None) -> Value:
     left = a.transpose([1, 0]) if n.flag("transA") else a
     right = b.transpose([1, 0]) if n.flag("transB") else b
     total = _scaled(n, left @ right, "alpha")
-    return total if c is None or not n.real("beta", 1.0) else total + _scaled(n, c, "beta")
+    if c is None or not n.real("beta", 1.0):
+        return total
+    return total + one_way(n.build, _scaled(n, c, "beta"), total.shape)
 
 
 def _scaled(n: Node, x: Value, factor: str) -> Value:

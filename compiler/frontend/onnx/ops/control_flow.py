@@ -12,14 +12,16 @@ import numpy as np
 
 from compiler.frontend import formulas as f
 from compiler.frontend.branches import Branch, Mismatch, join, untaken
+from compiler.frontend.choices import choose, equal, unequal
 from compiler.frontend.elements import only_size
 from compiler.frontend.faults import Fault, Skip
 from compiler.frontend.frames import Frame, Mark
-from compiler.frontend.loops import Loop, Turn, repeat
+from compiler.frontend.loops import Loop, Turn
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.slicing import entry_of_turn, reversed_
 from compiler.frontend.onnx.sequences import AnyValue, Forms
+from compiler.frontend.peeling import repeat
 from compiler.frontend.slices import at_least_zero
 from compiler.frontend.values import Value
 from dialects.graph.logic import EqualOp
@@ -52,11 +54,9 @@ def if_(n: Node, condition: Value) -> list[AnyValue]:
     mark, equality = n.build.mark(), size_equality(n, condition)
     try:
         return _joined(n, condition, mark, *_branches(n, condition, mark))
-    except Mismatch:
-        if equality is None:
-            raise
+    except Mismatch as mismatch:
         n.build.restore(mark)
-    return _assumed(n, *equality)
+        return _chosen(n, condition, equality, mismatch)
 
 
 _Built = tuple[Frame, list[AnyValue]]
@@ -111,13 +111,28 @@ def _as_tensors(n: Node, forms: Forms, frame: Frame, results: list[AnyValue]) ->
         return Branch(frame, forms.split(n.build, results))
 
 
-def _assumed(n: Node, left: Expr, right: Expr, name: str) -> list[AnyValue]:
-    """The branch for two equal sizes. Their equality is assumed, and checked at run time.
+def _chosen(
+    n: Node, condition: Value, equality: tuple[Expr, Expr, str] | None, mismatch: Mismatch
+) -> list[AnyValue]:
+    """One of two branches whose results differ in rank, as a choice.
 
-    Exporters write such conditions although they hold for all inputs that the model is made for: if
-    this dim is 1, squeeze it. The branches differ in rank, which cannot depend on a run.
+    If the condition compares two sizes, it is the branch for equal sizes. Exporters write such
+    conditions although they hold for all inputs that the model is made for: if this dim is 1,
+    squeeze it. For all other conditions, it is the branch for true.
     """
-    n.build.assume(left, "==", right)
+    if equality is not None:
+        left, right, name = equality
+        other = next(b for b in _BRANCHES if b != name)
+        outcomes = [equal(left, right, name), unequal(left, right, other)]
+    else:
+        sizes = n.build.bind(condition.reshape([]).cast(t.i64), "taken")
+        if sizes is None:
+            raise mismatch
+        taken = Expr.of(sizes.reshape(-1)[0])
+        outcomes = [equal(taken, 1 - k, name) for k, name in enumerate(_BRANCHES)]
+    name = choose(n.build, outcomes)
+    if not name:
+        raise mismatch
     return n.run(name, _BRANCHES[name])
 
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.frontend import formulas as f
-from compiler.frontend.loops import Loop, Turn, repeat
+from compiler.frontend.loops import Loop, Turn
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.peeling import repeat
 from compiler.frontend.values import Value
 from dialects.graph.cumulative import CumulativeSumOp
 from dialects.graph.ordering import TopKOp

@@ -11,8 +11,8 @@ from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.stretching import joint
 from compiler.frontend.values import Value
-from dialects.graph.inference import broadcast_size
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 
@@ -30,7 +30,7 @@ def einsum(n: Node, *xs: Value) -> Value:
     while len(terms) > 1:
         (x, y), rest = terms[:2], terms[2:]
         kept = set(output).union(*(names for _, names in rest))
-        terms = [_product(x, y, kept), *rest]
+        terms = [_product(n, x, y, kept), *rest]
     value, names = _summed(terms[0], [c for c in terms[0][1] if c not in output])
     if sorted(names) != sorted(output):
         raise Fault(f"the result of its equation '{n.text('equation')}' has a letter that no input "
@@ -77,7 +77,7 @@ def _summed(term: Term, gone: Sequence[str]) -> Term:
     return (f.reduce_sum(x, axes=axes), "".join(c for c in names if c not in gone))
 
 
-def _product(x: Term, y: Term, kept: set[str]) -> Term:
+def _product(n: Node, x: Term, y: Term, kept: set[str]) -> Term:
     """The product, summed over the letters that both have and nothing else needs.
 
     It is a matrix product if there are such letters.
@@ -87,7 +87,7 @@ def _product(x: Term, y: Term, kept: set[str]) -> Term:
     if not inner:
         return _spread(x, y)
     rows, columns = ([c for c in t[1] if c not in both] for t in (x, y))
-    sizes = _sizes([x, y])
+    sizes = _sizes(n, [x, y])
     left = _matrix(x, [batch, rows, inner], sizes)
     right = _matrix(y, [batch, inner, columns], sizes)
     order = [*batch, *rows, *columns]
@@ -121,11 +121,11 @@ def _spread(x: Term, y: Term) -> Term:
     return f.product(parts), order
 
 
-def _sizes(terms: Sequence[Term]) -> dict[str, Expr]:
+def _sizes(n: Node, terms: Sequence[Term]) -> dict[str, Expr]:
     """The size of each letter. A size of 1 is broadcast to the other size."""
     found: dict[str, list[Expr]] = {}
     for value, names in terms:
         for c, size in zip(names, value.shape, strict=True):
             found.setdefault(c, []).append(size)
-    return {c: reduce(lambda a, b, c=c: broadcast_size(a, b, f"sizes of '{c}' differ"), sizes)
+    return {c: reduce(lambda a, b: joint(n.build, a, b).size, sizes)
             for c, sizes in found.items()}

@@ -15,10 +15,11 @@ from functools import partial
 
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
-from compiler.frontend.loops import Loop, Turn, repeat
+from compiler.frontend.loops import Loop, Turn
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.activation import clip
 from compiler.frontend.onnx.ops.slicing import entry_of_turn, reversed_
+from compiler.frontend.peeling import repeat
 from compiler.frontend.values import Value
 from dialects.graph.activation import (
     EluOp,

@@ -9,7 +9,7 @@ from onnx import AttributeProto
 
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
-from compiler.frontend.loops import Loop, Turn, repeat
+from compiler.frontend.loops import Loop, Turn
 from compiler.frontend.onnx.element_types import element_type
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
@@ -29,6 +29,7 @@ from compiler.frontend.onnx.sequences import (
     flattened,
     shape_row,
 )
+from compiler.frontend.peeling import repeat
 from compiler.frontend.values import Value
 from dialects.graph.reduce import ReduceProdOp
 from dialects.strata import types as t

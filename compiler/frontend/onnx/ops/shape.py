@@ -7,13 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.frontend import formulas as f
+from compiler.frontend.choices import choose, equal, unequal
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.run_sizes import expand_at_run, range_at_run, reshape_at_run
 from compiler.frontend.slices import at_least_zero
+from compiler.frontend.stretching import expanded
 from compiler.frontend.values import Value
-from dialects.graph.inference import broadcast_size
+from dialects.graph.inference import certain_sign
 from dialects.graph.logic import GreaterEqualOp, LessEqualOp
 from dialects.strata import types as t
 from dialects.strata.types import format_sizes
@@ -68,15 +70,24 @@ def flatten(n: Node, x: Value) -> Value:
 def squeeze(n: Node, x: Value, axes: Value | None = None) -> Value:
     given = n.axes(axes)
     if given is None:
-        gone = {k for k, s in enumerate(x.shape) if s.constant == 1}
-        for size in [s for s in x.shape if s.constant is None]:
-            n.build.assume(1, "<=", (size - 1) * (size - 1))  # a dim of size 1 would be removed
+        gone = {k for k, s in enumerate(x.shape) if _is_one(n, s)}
     else:
         gone = {n.axis(a, x.rank) for a in given}
     for k in sorted(gone):
         if x.shape[k].constant not in (1, None):
             raise Fault(f"dim {k} has the size {x.shape[k]}; only a dim of size 1 can be removed")
     return x.reshape([s for k, s in enumerate(x.shape) if k not in gone])
+
+
+def _is_one(n: Node, size: Expr) -> bool:
+    """Whether a size is 1; for open sizes, this is a choice."""
+    if certain_sign(size - 1) is not None:
+        return size.constant == 1
+    chosen = choose(n.build, [unequal(size, 1), equal(size, 1)])
+    if not chosen:
+        raise Fault(f"the size {size} is 1 at one time and not at another in a single run, and the "
+                    "number of dims would change with it")
+    return chosen == "equal"
 
 
 @onnx_op("Unsqueeze")
@@ -140,13 +151,7 @@ def expand(n: Node, x: Value, shape: Value) -> Value:
     """Bidirectional broadcasting: where the shape is 1, the size of the input is kept."""
     if shape.expressions is None:
         return expand_at_run(n, x, shape)
-    wanted = n.known_sizes(shape, "sizes")
-    rank = max(x.rank, len(wanted))
-    one = Expr.of(1)
-    sizes = [one] * (rank - x.rank) + list(x.shape)
-    wanted = [one] * (rank - len(wanted)) + wanted
-    message = f"{x.type.short} does not expand to {format_sizes(wanted)}"
-    return x.broadcast([broadcast_size(w, s, message) for w, s in zip(wanted, sizes, strict=True)])
+    return expanded(n.build, x, n.known_sizes(shape, "sizes"))
 
 
 @onnx_op("Tile", since=6)

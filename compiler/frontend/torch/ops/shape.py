@@ -23,12 +23,22 @@ from dialects.symbolic.expr import Expr, Size
 
 
 @aten_op("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default",
-         "aten.unsqueeze.default", "aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims",
-         "aten.flatten.using_ints", "aten.unflatten.int", "aten._reshape_copy.default",
-         "aten.view_copy.default", "aten.unsqueeze_copy.default", "aten.squeeze_copy.dims",
+         "aten.unsqueeze.default", "aten.flatten.using_ints", "aten.unflatten.int",
+         "aten._reshape_copy.default", "aten.view_copy.default", "aten.unsqueeze_copy.default",
          "aten.view_as.default", ignored=("start_dim", "end_dim"))
 def reshape(n: Node, x: Value) -> Value:
     """The result has the shape that PyTorch gives it."""
+    return x.reshape(n.shape)
+
+
+@aten_op("aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims",
+         "aten.squeeze_copy.default", "aten.squeeze_copy.dim", "aten.squeeze_copy.dims")
+def squeeze(n: Node, x: Value, dims: int | Sequence[int] | None = None) -> Value:
+    """A dim that stays must not be 1 in a run: PyTorch would remove it."""
+    wanted = range(x.rank) if dims is None else [dims] if isinstance(dims, int) else dims
+    for size in [x.shape[d] for d in wanted if x.rank]:
+        if size.constant is None:
+            n.build.assume(1, "<=", (size - 1) * (size - 1))
     return x.reshape(n.shape)
 
 

@@ -1,0 +1,234 @@
+"""Programs beside the general one, which answer calls with certain sizes.
+
+A model with open sizes is one general program. For some sizes, a call is answered by another one:
+
+    needed     the sizes break a choice of the compiler (`compiler/frontend/choices.py`), such as a
+               size that is 1 and must be stretched. It is compiled in the call that first needs it.
+    frequent   the sizes come often, and are constants in it (`specialization.py`).
+
+Both are in one table, by the shapes of a call's inputs, so that a call costs one look-up. There is
+none while the general program has answered all calls. A needed program fits all sizes that need
+the same outcomes: usually, one size is 1 and all others stay open. At most MOST of them are kept.
+
+Nothing here imports xDSL, since a program from the cache runs without it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from compiler.diagnostics import StrataError
+from compiler.recompilation import TRIALS, Decisions, Recompiler
+from dialects.strata.assumptions import ChoiceError, SizeError
+from targets.interface import Executable as Program
+from targets.locks import SafeLock, Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from dialects.strata.types import Array
+
+log = logging.getLogger("strata")
+
+MOST = 16
+"""The number of needed programs that are kept; the least recently used one is dropped."""
+WATCHED = 256
+"""The number of sets of shapes that are remembered."""
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Specialization:
+    """Sizes with a program of their own, by the model's own names.
+
+    `calls`: the number of calls that it has answered. `state`: "compiling", "ready", "dropped"
+    (evicted) or "failed"; `remark` gives the reason, or why a program is needed.
+    """
+
+    sizes: Mapping[str, int]
+    calls: int
+    state: str
+    remark: str = ""
+
+
+@dataclass(eq=False)
+class Needed:
+    """A program for sizes that broke a choice, or why there is none."""
+
+    decisions: Decisions
+    reason: str
+    program: Program | None = None
+    failure: Exception | None = None
+    calls: int = 0
+
+
+class Variants(Program):
+    """The general program with the others. It is thread-safe."""
+
+    def __init__(self, general: Program, recompiler: Recompiler, needed: Sequence[Needed] = ()):
+        self.input_names, self.output_names = general.input_names, general.output_names
+        self.takes_gpu_tensors, self.notes = general.takes_gpu_tensors, general.notes
+        self._general, self.recompiler = general, recompiler
+        self._lock = SafeLock()
+        self._turns = Turns("compilation for sizes that need other code", SizeError)
+        self._needed = OrderedDict({n.decisions: n for n in needed})  # least recently used first
+        self._by_shapes: OrderedDict[Shapes, Needed] = OrderedDict()
+
+    @property
+    def general(self) -> Program:
+        return self._general
+
+    def donate(self, inputs: Mapping[int, int]) -> Collection[int]:
+        return self._general.donate(inputs)
+
+    # ------------------------------------------------------------------ calls
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Run the general program, or the needed one for the sizes of these inputs."""
+        if self._by_shapes:
+            found = self._by_shapes.get(shapes_of(inputs))
+            outputs = None if found is None else self._run_needed(found, inputs)
+            if outputs is not None:
+                return outputs
+        try:
+            return self._general.run(inputs)
+        except ChoiceError as broken:
+            return self._run_fitting(Decisions(), broken, inputs)
+
+    def is_needed(self, shapes: Shapes) -> bool:
+        """Whether calls with these shapes need another program than the general one."""
+        return shapes in self._by_shapes
+
+    def _run_needed(self, needed: Needed, inputs: Sequence[Array]) -> list[Array] | None:
+        """Run a needed program; None if it does not fit, since data need another one this time."""
+        if needed.program is None:
+            return None
+        try:
+            outputs = needed.program.run(inputs)
+        except SizeError:
+            with self._lock:
+                self._by_shapes.pop(shapes_of(inputs), None)
+            return None
+        with self._lock:
+            needed.calls += 1
+            if needed.decisions in self._needed:
+                self._needed.move_to_end(needed.decisions)
+        return outputs
+
+    def _run_fitting(
+        self, decisions: Decisions, broken: ChoiceError, inputs: Sequence[Array]
+    ) -> list[Array]:
+        """Run a program that fits, compiling it if there is none. Raises SizeError."""
+        tried: set[Decisions] = set()
+        while len(tried) < TRIALS:
+            following = [d for d in decisions.after(broken, self.recompiler.fixable)
+                         if d not in tried]
+            if not following:
+                break
+            try:
+                needed, program = self._fitting(following, broken, inputs)
+                decisions = needed.decisions
+                tried.add(decisions)
+                outputs = program.run(inputs)
+            except _More as more:
+                decisions, broken = more.decisions, more.broken
+                tried.add(decisions)
+            except ChoiceError as again:
+                broken = again
+            else:
+                self._remember(needed, inputs)
+                return outputs
+        raise SizeError(f"{broken.reason}; no code fits what this run met before as well")
+
+    def _fitting(
+        self, following: Sequence[Decisions], broken: ChoiceError, inputs: Sequence[Array]
+    ) -> tuple[Needed, Program]:
+        """A program for the first of these decisions that can be compiled. Raises SizeError."""
+        failures: list[Exception] = []
+        for decisions in following:
+            needed = self._found(decisions) or self._compiled(decisions, broken, inputs)
+            if needed.program is not None:
+                return needed, needed.program
+            failures.append(needed.failure or broken)
+        raise SizeError(f"{broken.reason}, and it cannot be compiled for that: "
+                        f"{failures[-1]}") from failures[-1]
+
+    # ------------------------------------------------------------------ programs
+    def _found(self, decisions: Decisions) -> Needed | None:
+        with self._lock:
+            needed = self._needed.get(decisions)
+            if needed is not None:
+                self._needed.move_to_end(decisions)
+            return needed
+
+    def _compiled(
+        self, decisions: Decisions, broken: ChoiceError, inputs: Sequence[Array]
+    ) -> Needed:
+        """A new program, compiled by one thread at a time. Raises _More if it needs others."""
+        with self._turns:
+            if (there := self._found(decisions)) is not None:
+                return there
+            needed = Needed(decisions, broken.reason)
+            if why := self.recompiler.refusal:
+                raise SizeError(f"{broken}; it cannot be compiled again: {why}") from broken
+            log.info("strata: compiling %s for %s: %s", self.recompiler.model, decisions,
+                     broken.reason)
+            try:
+                needed.program = self.recompiler.compile(decisions, inputs)
+                needed.program.share(self._general)
+            except ChoiceError as more:
+                raise _More(decisions, more) from more
+            except StrataError as error:
+                needed.failure = error
+            self._keep(needed)
+            return needed
+
+    def _keep(self, needed: Needed) -> None:
+        """Keep a program, and drop the least recently used one if there are too many."""
+        with self._lock:
+            self._needed[needed.decisions] = needed
+            while len(self._needed) > MOST:
+                _, old = self._needed.popitem(last=False)
+                for shapes in [s for s, n in self._by_shapes.items() if n is old]:
+                    del self._by_shapes[shapes]
+                log.info("strata: dropping the program of %s for %s", self.recompiler.model,
+                         old.decisions)
+
+    def _remember(self, needed: Needed, inputs: Sequence[Array]) -> None:
+        """Let later calls with these shapes find the program at once."""
+        with self._lock:
+            needed.calls += 1
+            if needed.decisions in self._needed:
+                self._by_shapes[shapes_of(inputs)] = needed
+            while len(self._by_shapes) > WATCHED:
+                self._by_shapes.popitem(last=False)
+
+    @property
+    def needed(self) -> list[Needed]:
+        """The programs for sizes that the general one does not fit."""
+        with self._lock:
+            return list(self._needed.values())
+
+    @property
+    def specializations(self) -> list[Specialization]:
+        """The sizes that have programs of their own, the most recently used last."""
+        return [Specialization(dict(n.decisions.dims), n.calls,
+                               "failed" if n.program is None else "ready",
+                               str(n.failure or n.reason)) for n in self.needed]
+
+
+class _More(Exception):
+    """The sizes of a call break another choice of the model compiled with these decisions."""
+
+    def __init__(self, decisions: Decisions, broken: ChoiceError):
+        super().__init__(str(broken))
+        self.decisions, self.broken = decisions, broken
+
+
+def shapes_of(inputs: Sequence[Any]) -> Shapes:
+    """The shapes of a call's inputs."""
+    return tuple([tuple(a.shape) for a in inputs])
