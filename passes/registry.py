@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 
 from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from passes.base import StrataPass
+from passes.installed import entry_points
 
 LEVELS = ("graph", "loop", "host", "block")
 """Folders in which every file is a pass."""
@@ -30,11 +31,16 @@ CONVERSIONS = ("graph_to_loop", "loop_to_block")
 PassLoader = Callable[[], type[ModulePass]]
 
 
-def pass_loaders() -> dict[str, PassLoader]:
+def pass_loaders() -> Mapping[str, PassLoader]:
     """All passes by name, each with the function that imports it."""
+    return _loaders(entry_points("strata.passes"))
+
+
+@cache
+def _loaders(entries: tuple[EntryPoint, ...]) -> Mapping[str, PassLoader]:
     own: dict[str, PassLoader] = {n: partial(_load_own, n, m) for n, m in _own_modules().items()}
-    installed: dict[str, PassLoader] = {e.name: partial(_load_installed, e) for e in _installed()}
-    return dict(sorted((installed | own).items()))
+    installed: dict[str, PassLoader] = {e.name: partial(_load_installed, e) for e in entries}
+    return MappingProxyType(dict(sorted((installed | own).items())))
 
 
 def pass_names() -> list[str]:
@@ -65,11 +71,6 @@ def parse_passes(text: str) -> list[ModulePass]:
 
 
 @cache
-def _installed() -> tuple[EntryPoint, ...]:
-    return tuple(entry_points(group="strata.passes"))
-
-
-@cache
 def _own_modules() -> dict[str, str]:
     """Pass name -> module."""
     root = Path(__file__).parent
@@ -82,6 +83,7 @@ def _own_modules() -> dict[str, str]:
     return found
 
 
+@cache
 def _load_own(name: str, module_name: str) -> type[ModulePass]:
     module = importlib.import_module(module_name)
     for class_ in _pass_classes(module):

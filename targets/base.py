@@ -18,13 +18,13 @@ import pkgutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import entry_points
 from typing import ClassVar
 
 from dialects.strata.schedule_options import AnyOption
 from dialects.strata.weights import WeightStore
 from passes.base import StrataContext
 from passes.contract import Facts
+from passes.installed import entry_points
 from targets.interface import Executable, TargetError
 from targets.options import TargetOptions
 from targets.parts import Building, Emission, Part, Running, Scheduling, Tuning
@@ -133,12 +133,12 @@ def target_names() -> list[str]:
     import targets
 
     own = [m.name for m in pkgutil.iter_modules(targets.__path__) if m.ispkg]
-    return sorted({*own, *(e.name for e in entry_points(group="strata.targets"))})
+    return sorted({*own, *(e.name for e in entry_points("strata.targets"))})
 
 
 def find_target(name: str) -> Target:
     """The target of a name. Raises KeyError, which lists the available targets."""
-    for entry in entry_points(group="strata.targets"):
+    for entry in entry_points("strata.targets"):
         if entry.name == name:
             return entry.load()
     if name not in target_names():

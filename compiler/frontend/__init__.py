@@ -39,7 +39,6 @@ import importlib
 import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Protocol, cast
@@ -50,6 +49,7 @@ from compiler.diagnostics import Problem, StrataError
 from compiler.plugins.plugin_faults import wrong_type
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
+from passes.installed import entry_points
 
 ENTRY_POINTS = "strata.frontends"
 _PARTS = ("DESCRIPTION", "accepts", "load_model")
@@ -137,7 +137,7 @@ def frontends(plugins: Sequence[ModuleType] = ()) -> dict[str, Frontend]:
     """
     found = {m.name: cast(Frontend, importlib.import_module(f"{__name__}.{m.name}"))
              for m in pkgutil.iter_modules(__path__) if m.ispkg}
-    for entry in entry_points(group=ENTRY_POINTS):
+    for entry in entry_points(ENTRY_POINTS):
         found.setdefault(entry.name, _checked(entry.name, entry.load()))
     for plugin in plugins:
         if all(hasattr(plugin, part) for part in _PARTS):

@@ -17,7 +17,7 @@ _WORDS = {bool: "true or false", int: "an integer", float: "a number", str: "a t
 
 def option_faults(class_: type[ModulePass], spec: ArgSpec) -> list[tuple[str, str]]:
     """What is wrong with the options of a spec, each with a hint; empty if nothing is."""
-    hints = get_type_hints(class_)
+    hints = get_type_hints(class_) if spec.parameters else {}
     fields = {_shown(f.name): f for f in dataclasses.fields(class_)}
     found: list[tuple[str, str]] = []
     for key, values in spec.parameters.items():

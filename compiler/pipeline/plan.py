@@ -106,7 +106,8 @@ def make_pass(spec: str, plugins: Plugins) -> ModulePass:
         if faults := option_faults(class_, parsed[0]):
             raise StrataError(f"cannot read the pass '{spec}'",
                               [Problem(text, hint=hint) for text, hint in faults])
-        return class_.from_spec(parsed[0])
+        # without options, nothing is to be read from their types
+        return class_.from_spec(parsed[0]) if parsed[0].parameters else class_()
     except (ArgSpecParseError, ValueError) as error:
         hint = f"`list passes` shows the options of {spec.partition('{')[0]}"
         raise StrataError(f"cannot read the pass '{spec}'",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
+from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +20,7 @@ from compiler.pipeline.steps import PIPELINE, Step
 from compiler.plugins.plugin_faults import wrong_type
 from compiler.plugins.watched import watch_operations, watch_target
 from compiler.suggestions import described_by, hint_for
+from passes.installed import entry_points
 
 if TYPE_CHECKING:
     from xdsl.context import Context
@@ -92,14 +93,18 @@ class Plugins:
 
     def find_pass(self, name: str) -> type[ModulePass]:
         """The class of a pass. Raises StrataError naming similar passes."""
-        from passes.registry import pass_loaders
-
-        loaders = pass_loaders()
         if name in self.passes:
             return self.passes[name]
-        if name in loaders:
-            return _checked_pass(name, loaders[name]())
-        raise _unknown("pass", name, [*self.passes, *loaders])
+        if name in self._loaders:
+            return _checked_pass(name, self._loaders[name]())
+        raise _unknown("pass", name, [*self.passes, *self._loaders])
+
+    @cached_property
+    def _loaders(self) -> Mapping[str, Callable[[], Any]]:
+        """The passes of ours and of installed packages."""
+        from passes.registry import pass_loaders
+
+        return pass_loaders()
 
     def find_target(self, name: str) -> Target:
         """The target of a name. Raises StrataError naming the known targets."""
@@ -136,7 +141,7 @@ class Plugins:
         """The dialects of installed packages and of plugin files, by name."""
         loaders: dict[str, Callable[[], Dialect]] = {
             entry.name: _checked_dialect(entry.name, entry.load)
-            for entry in entry_points(group=DIALECTS)}
+            for entry in entry_points(DIALECTS)}
         loaders |= {name: _constant(dialect) for name, dialect in self.dialects.items()}
         return dict(sorted(loaders.items()))
 

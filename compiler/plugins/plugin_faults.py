@@ -11,12 +11,13 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, cast
 
 from compiler.diagnostics import Problem, StrataError
+from passes.installed import entry_points
 
 GROUPS = ("strata.plugins", "strata.passes", "strata.dialects", "strata.targets",
           "strata.frontends")
@@ -149,7 +150,7 @@ def definition_of(class_: type, files: Sequence[Path]) -> Origin | None:
 
 def _installed() -> Iterator[Path]:
     """The folders or files of loaded packages that register plugins."""
-    names = {entry.module.partition(".")[0] for g in GROUPS for entry in entry_points(group=g)}
+    names = {entry.module.partition(".")[0] for g in GROUPS for entry in entry_points(g)}
     for name in sorted(names):
         file = getattr(sys.modules.get(name), "__file__", None)
         if file is not None:

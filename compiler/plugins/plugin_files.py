@@ -19,7 +19,7 @@ import inspect
 import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -30,6 +30,7 @@ from compiler.plugins.loading import Plugins
 from compiler.plugins.plugin_faults import entry_error, frames_of
 from compiler.plugins.watched import watch_operations, watch_target
 from compiler.suggestions import hint_for
+from passes.installed import entry_points
 
 if TYPE_CHECKING:
     from xdsl.passes import ModulePass
@@ -81,7 +82,7 @@ def _lines(file: Path) -> list[str]:
 
 def load_plugins(files: Sequence[Path]) -> Plugins:
     """Run plugins: those of installed packages, then the files. Raises StrataError."""
-    modules = [_loaded(entry) for entry in entry_points(group=PLUGINS)]
+    modules = [_loaded(entry) for entry in entry_points(PLUGINS)]
     for module in modules:
         if not isinstance(module, ModuleType):
             raise StrataError(f"an entry point of {PLUGINS} must name a module, not {module!r}")

@@ -6,18 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
 
 from xdsl.ir import Dialect
 from xdsl.universe import Universe
 
 from dialects.registry import dialect_loaders
+from passes.installed import entry_points
 from passes.registry import pass_loaders
 
 
 def _all_dialects() -> dict[str, Callable[[], Dialect]]:
     installed: dict[str, Callable[[], Dialect]] = {
-        entry.name: entry.load for entry in entry_points(group="strata.dialects")}
+        entry.name: entry.load for entry in entry_points("strata.dialects")}
     return installed | dialect_loaders()
 
 
