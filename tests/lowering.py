@@ -8,6 +8,7 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from compiler.measuring.comparison import error_of, tolerance_of
@@ -25,12 +26,41 @@ def _passes(spec: str) -> Sequence[ModulePass]:
     return parse_passes(spec)
 
 
+class Watched:
+    """Tells whether a module is another than at the last question, without printing it.
+
+    Passes that change nothing leave the very operations, values and attributes. All of them are
+    held, so that no other object gets the identity of one that is gone.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[object] = []
+
+    def changed(self, module: ModuleOp) -> bool:
+        parts = [part for op in module.walk() for part in _parts_of(op)]
+        before, self._parts = self._parts, parts
+        return len(parts) != len(before) or any(
+            a is not b for a, b in zip(parts, before, strict=True))
+
+
+def _parts_of(op: Operation) -> Iterator[object]:
+    """All that an operation's text is made of, but for the operations inside."""
+    yield op
+    yield from op.operands
+    yield from op.attributes.values()
+    yield from op.properties.values()
+    for value in (*op.results, *(a for r in op.regions for b in r.blocks for a in b.args)):
+        yield value
+        yield value.type
+
+
 def lower(module: ModuleOp, context: StrataContext, steps: Sequence[str] = STEPS) -> Iterator[str]:
     """Run the steps one by one, in place; after each, its name. What they leave is verified."""
+    watched = Watched()
     for step in steps:
         for pass_ in _passes(step):
             pass_.apply(context, module)
-        if step in ("graph-to-loop", *STEPS[-6:]):
+        if step in ("graph-to-loop", *STEPS[-6:]) and watched.changed(module):
             module.verify()
         yield step
 
@@ -43,10 +73,12 @@ def check_levels(
 
     `known`: texts that were executed before, here or on the way to another target.
     """
-    target = context.facts.target or "no target"
+    target, watched = context.facts.target or "no target", Watched()
     for step in lower(module, context):
+        if (step.startswith("graph-") and step != "graph-to-loop") or not watched.changed(module):
+            continue
         text = str(module)
-        if (step.startswith("graph-") and step != "graph-to-loop") or text in known:
+        if text in known:
             continue
         known.add(text)
         outputs = interpret(module, context.weights, inputs)
