@@ -25,7 +25,7 @@ from passes.contract import Caches, Facts, Panel
 from targets.base import Target
 from targets.cpu.build import worker
 from targets.cpu.build.cache import ObjectCache
-from targets.cpu.build.jit import compile_texts, foresee_texts, link
+from targets.cpu.build.jit import compile_fixed, compile_texts, foresee_texts, link
 from targets.cpu.driver.frame import ENTRY
 from targets.cpu.driver.module import DriverText, KernelInfo, emit_driver
 from targets.cpu.emit import emit_kernel_text
@@ -158,11 +158,12 @@ def _code(module: ModuleOp, options: TargetOptions, report: ReportProgress) -> C
             infos[kernel.sym_name.data] = KernelInfo.of(text.name, kernel, machine)
             yield text.module.text
         driver.append(emit_driver(func, host_functions(module), infos, machine))
-        yield driver[0].module.text
+        yield driver[0].own.text
 
-    objects = compile_texts(texts(), machine, ObjectCache(options.cache),
-                            lambda done: report(done, len(kernels) + 1))
-    return Code(driver[0], objects)
+    cache = ObjectCache(options.cache)
+    objects = compile_texts(texts(), machine, cache, lambda done: report(done, len(kernels) + 1))
+    fixed = compile_fixed(driver[0].fixed.text, machine, cache)
+    return Code(driver[0], [*objects, fixed])
 
 
 class CpuBuilding(Building):

@@ -71,6 +71,21 @@ def compile_texts(
     return [compiled[key] if (code := found[key]) is None else code for key in keys]
 
 
+def compile_fixed(text: str, machine: Machine, cache_: ObjectCache) -> bytes:
+    """The object code of a text that many models share; this process compiles it once."""
+    key = object_key(text, machine.key)
+    found = cache_.get(key)
+    if found is None:
+        found = _compiled_once(text, machine.cpu, machine.attributes)
+        cache_.put(key, found)
+    return found
+
+
+@cache
+def _compiled_once(text: str, cpu: str, attributes: str) -> bytes:
+    return worker.compile_text(text, cpu, attributes)
+
+
 class _Crew:
     """Texts waiting to be compiled. Helpers take the first ones, `finish` takes the last ones."""
 

@@ -38,7 +38,12 @@ __all__ = ["DriverText", "KernelInfo", "emit_driver"]
 class DriverText:
     """The LLVM IR of a driver, and what its caller must provide."""
 
+    fixed: ModuleText
+    """The entry and the functions of the runtime, which are the same in many models."""
+    own: ModuleText
+    """The functions of this model, as a module beside that of `fixed`."""
     module: ModuleText
+    """Both in one module."""
     arena_bytes: Expr
     """Bytes of memory for intermediate values, over the host function's sizes."""
     constants: tuple[host.ConstantOp, ...]
@@ -63,9 +68,11 @@ def emit_driver(
     has_heap = any(t.uses_heap for t in texts)
     own = ("\n".join(_parallel_condition(main, steps)), *bodies)
     declarations |= _kernel_declarations([s.kernel for s in steps])
-    module = joined([frame(machine, program.used.values(), has_heap),
-                     ModuleText(own, declarations)], defined=(PARALLEL, BODY))
-    return DriverText(module, main.arena_bytes or Expr.of(0), tuple(program.constants),
+    called = {function.name: function.declaration for function in program.used.values()}
+    parts = (frame(machine, program.used.values(), has_heap),
+             ModuleText(own, declarations | called))
+    module = joined(parts, defined=(PARALLEL, BODY, *called))
+    return DriverText(*parts, module, main.arena_bytes or Expr.of(0), tuple(program.constants),
                       tuple(program.checks))
 
 

@@ -60,8 +60,8 @@ class Callee(Generic[P, R]):
 
     @property
     def header(self) -> str:
-        """The first line of a definition inside the module."""
-        return self._header("internal ")
+        """The first line of a definition, which other modules of the same image may call."""
+        return self._header("hidden ")
 
     def _header(self, linkage: str) -> str:
         kinds, result = self.signature
@@ -88,7 +88,7 @@ class Native(Callee[P, R]):
 
     @property
     def header(self) -> str:
-        return self._header("" if self.exported else "internal ")
+        return self._header("" if self.exported else "hidden ")
 
     @property
     def definition(self) -> ast.FunctionDef:
