@@ -1,0 +1,139 @@
+"""Weights that change between calls: the next call computes with what they have become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from compiler.torch.backend import strata
+from compiler.torch.weights import WHOLE, Weights, is_weight
+
+SIZE = 16
+Change = Callable[[nn.Module], object]
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(SIZE, SIZE)
+        self.register_buffer("scale", torch.rand(SIZE, SIZE))
+        self.plain = torch.rand(SIZE)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(x) @ self.scale + self.plain
+
+
+def new() -> Tensor:
+    return torch.rand(SIZE, SIZE)
+
+
+def _step(kind: Callable[..., torch.optim.Optimizer], **more: object) -> Change:
+    def change(net: nn.Module) -> None:
+        for weight in net.parameters():
+            weight.grad = torch.ones_like(weight)
+        kind(net.parameters(), lr=1.0, **more).step()
+
+    return change
+
+
+def _in_inference_mode(net: nn.Module) -> None:
+    with torch.inference_mode():
+        net.out.weight.mul_(2)
+
+
+def _added_to_data(net: nn.Module) -> None:
+    net.out.weight.data += 1
+
+
+CHANGES: dict[str, Change] = {
+    "mul_": lambda net: net.out.weight.mul_(2),
+    "copy_": lambda net: net.out.weight.copy_(new()),
+    "a view": lambda net: net.out.weight.view(-1)[3:5].fill_(7),
+    "a buffer": lambda net: net.scale.add_(1),
+    "a tensor": lambda net: net.plain.add_(1),
+    "another buffer": lambda net: setattr(net, "scale", new()),
+    "another parameter": lambda net: setattr(net.out, "weight", nn.Parameter(new())),
+    "data =": lambda net: setattr(net.out.weight, "data", new()),
+    "data = of a buffer": lambda net: setattr(net.scale, "data", new()),
+    "data = transposed": lambda net: setattr(net.out.weight, "data", net.out.weight.data.t()),
+    "data +=": _added_to_data,
+    "data.mul_": lambda net: net.out.weight.data.mul_(2),
+    "set_": lambda net: net.out.weight.set_(new()),
+    "a NumPy view": lambda net: net.out.weight.detach().numpy().__imul__(2),
+    "memory": lambda net: net.scale.untyped_storage().copy_(new().untyped_storage()),
+    "load_state_dict": lambda net: net.load_state_dict(Net().state_dict()),
+    "assign": lambda net: net.load_state_dict(Net().state_dict(), assign=True),
+    "swap": lambda net: torch.utils.swap_tensors(net.out.weight, nn.Parameter(new())),
+    "inference mode": _in_inference_mode,
+    "an optimizer": _step(torch.optim.SGD),
+    "a fused optimizer": _step(torch.optim.AdamW, fused=True),
+    "another type": lambda net: setattr(net, "scale", net.scale.double().float() * 2),
+    "half": lambda net: net.double(),
+}
+
+
+def check(net: nn.Module, change: Change, x: Tensor) -> None:
+    torch._dynamo.reset()
+    fast = torch.compile(net, backend=strata, options={"target": "reference", "cache": "off"})
+    fast(x)
+    for _ in range(2):
+        change(net)
+        x = x.to(net.out.weight.dtype)
+        net.plain = net.plain.to(x.dtype)
+        torch.testing.assert_close(fast(x), net(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_noticed(change: str) -> None:
+    with torch.no_grad():
+        check(Net(), CHANGES[change], torch.rand(2, SIZE))
+
+
+@pytest.mark.parametrize("change", ["mul_", "data =", "a buffer", "data.mul_"])
+def test_a_change_of_an_inference_tensor_is_noticed(change: str) -> None:
+    """PyTorch does not count how often it is written, so it is an argument like others."""
+    with torch.inference_mode():
+        net = Net()
+        assert not is_weight(net.out.weight)
+        check(net, CHANGES[change], torch.rand(2, SIZE))
+
+
+def test_a_step_on_a_device_is_noticed() -> None:
+    """There, no bytes are compared, and a fused optimizer does not count what it writes."""
+    forgotten: list[Weights] = []
+
+    class Owner:
+        def forget(self) -> None:
+            forgotten.append(weights)
+
+    net, owner = Net(), Owner()
+    weights = Weights.of([net.out.weight], [0])
+    weights.watch(owner.forget)
+    _step(torch.optim.AdamW, fused=True)(Net())
+    assert not forgotten
+    _step(torch.optim.AdamW, fused=True)(net)
+    assert forgotten == [weights]
+    del owner
+    _step(torch.optim.AdamW, fused=True)(net)
+    assert len(forgotten) == 1
+
+
+@pytest.mark.parametrize("count", [1, WHOLE // 4, WHOLE // 4 + 1, 5000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.int64])
+def test_the_ends_of_a_weight_are_compared(dtype: torch.dtype, count: int) -> None:
+    for layout in (lambda v: v, lambda v: v.t().contiguous().t()):
+        tensor = layout(torch.zeros(count, 3, dtype=dtype))
+        for place in ((0, 0), (-1, -1)):
+            weights = Weights.of([tensor], [0])
+            assert weights.are_in([tensor])
+            tensor.data[place] = 1 - tensor[place].long()
+            assert not weights.are_in([tensor])
+
+
+def test_weights_with_gaps_and_empty_ones() -> None:
+    tensors = [torch.zeros(4, 6)[:, ::2], torch.zeros(0, 3), torch.zeros(1).expand(5)]
+    weights = Weights.of(tensors, [0, 1, 2])
+    assert not weights.pieces and weights.are_in(tensors)
