@@ -5,7 +5,8 @@
     f.where(x > 0, x, alpha * f.expm1(x / alpha))
 
 Each function builds one operation of the `graph` dialect, whose docstring is its specification.
-`total`, `product` and `any_of` build one for each operand after the first. Arithmetic, comparisons,
+`total`, `product` and `any_of` build one for each operand after the first, and `floored_quotient`
+several. Arithmetic, comparisons,
 casts and reshapes are operators and methods of Value (values.py). Numbers get the element type of
 the value beside them. All functions raise ShapeError if their operands do not fit.
 """
@@ -18,7 +19,7 @@ from functools import reduce
 from compiler.frontend.values import Operand, Value, combined, operand, value_among
 from dialects.graph.activation import ReluOp, SiluOp, SoftplusOp
 from dialects.graph.base import GraphOp
-from dialects.graph.elementwise import MaxOp, MinOp
+from dialects.graph.elementwise import FmodOp, MaxOp, MinOp
 from dialects.graph.exponential import Expm1Op, Log1pOp
 from dialects.graph.gather import GatherNdOp, GatherOp
 from dialects.graph.logic import EqualOp, WhereOp
@@ -98,6 +99,22 @@ def concat(parts: Iterable[Value], axis: int) -> Value:
     """One or more values, one after the other along an axis."""
     first, *others = parts
     return first.build(ConcatOp, first, *others, axis=axis)
+
+
+def floored_quotient(x: Value, y: Value) -> Value:
+    """The exact quotient of two floats rounded down: 1.0 // 0.1 is 9.0, although 1.0 / 0.1 is 10.0.
+
+    As in Python and PyTorch; x / y where y is 0.
+    """
+    rest = combined(FmodOp, x, y)
+    whole = (x - rest) / y
+    below = ~equal(rest, 0) & ((rest < 0) ^ (y < 0))
+    whole = where(below, whole - 1, whole)
+    down = floor(whole)
+    down = where(whole - down > 0.5, down + 1, down)
+    quotient = x / y
+    down = where(equal(whole, 0), quotient * 0.0, down)  # 0 with the sign of the quotient
+    return where(equal(y, 0), quotient, down)
 
 
 # ---------------------------------------------------------------------- reductions

@@ -23,7 +23,13 @@ from dialects.graph.inference import (
     check_same_element,
 )
 from dialects.semantics.evaluation import EvaluationContext
-from dialects.semantics.numerics import integer_power, rounded, truncating_divide, widen
+from dialects.semantics.numerics import (
+    in_f64,
+    integer_power,
+    rounded,
+    truncating_divide,
+    widen,
+)
 from dialects.strata.types import Array, TensorType, tensor
 from dialects.symbolic import expr
 from dialects.symbolic.expr import Expr
@@ -149,7 +155,7 @@ class DivOp(BinaryOp):
 
 @irdl_op_definition
 class ModOp(BinaryOp):
-    """The remainder of x / y with the sign of y. An integer mod zero is 0.
+    """The remainder of x / y with the sign of y, also where it is 0. An integer mod zero is 0.
 
     Source: ONNX Mod with fmod = 0.
     Example: %z = graph.mod %x, %y : i32[n] given %x: i32[n], %y: i32[1]
@@ -190,7 +196,7 @@ class PowOp(BinaryOp):
     name = "graph.pow"
 
     def compute(self, x: Array, y: Array) -> Array:
-        return integer_power(x, y) if x.dtype.kind in "iu" else np.power(x, y)
+        return integer_power(x, y) if x.dtype.kind in "iu" else in_f64(np.power)(x, y)
 
 
 @irdl_op_definition

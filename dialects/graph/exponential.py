@@ -1,4 +1,4 @@
-"""Variants of exp(x) - 1 and log(1 + x) that avoid cancellation near 0."""
+"""exp(x) - 1 and log(1 + x) without cancellation near 0; powers and logarithms of other bases."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 from xdsl.irdl import irdl_op_definition
 
 from dialects.graph.unary import FloatOp
+from dialects.semantics.numerics import in_f64
 from dialects.strata.types import Array
 
 
@@ -35,3 +36,45 @@ class Expm1Op(FloatOp):
 
     def compute(self, x: Array) -> Array:
         return np.expm1(x)
+
+
+@irdl_op_definition
+class Exp2Op(FloatOp):
+    """2**x, exact for integers.
+
+    Source: C99 exp2; torch.exp2.
+    Example: %y = graph.exp2 %x : f32[n] given %x: f32[n]
+    """
+
+    name = "graph.exp2"
+
+    def compute(self, x: Array) -> Array:
+        return in_f64(np.exp2)(x)
+
+
+@irdl_op_definition
+class Log2Op(FloatOp):
+    """The logarithm to the base 2, exact for its powers.
+
+    Source: C99 log2; torch.log2.
+    Example: %y = graph.log2 %x : f32[n] given %x: f32[n]
+    """
+
+    name = "graph.log2"
+
+    def compute(self, x: Array) -> Array:
+        return in_f64(np.log2)(x)
+
+
+@irdl_op_definition
+class Log10Op(FloatOp):
+    """The logarithm to the base 10, exact for its powers.
+
+    Source: C99 log10; torch.log10.
+    Example: %y = graph.log10 %x : f32[n] given %x: f32[n]
+    """
+
+    name = "graph.log10"
+
+    def compute(self, x: Array) -> Array:
+        return in_f64(np.log10)(x)

@@ -7,6 +7,7 @@ Conversions of narrow floats and of integers of less than a byte widen them in t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,18 @@ def rounded(array: Any, type_: TensorType) -> Array:
     """Round `array` to the dtype of its tensor type; values that are too large become inf."""
     with np.errstate(all="ignore"):
         return np.asarray(array).astype(type_.dtype, copy=False)
+
+
+def in_f64(formula: Callable[..., Any]) -> Callable[..., Array]:
+    """A function of floats that is computed in f64 and rounded to the dtype of its first operand.
+
+    NumPy's functions of f32 are not exact where the result is a small integer.
+    """
+    def apply(*operands: Array) -> Array:
+        found = formula(*(np.asarray(x, np.float64) for x in operands))
+        return np.asarray(found).astype(operands[0].dtype)
+
+    return apply
 
 
 def lowest(dtype: np.dtype[Any]) -> Any:

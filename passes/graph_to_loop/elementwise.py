@@ -26,7 +26,7 @@ from dialects.graph.elementwise import (
     PowOp,
     SubOp,
 )
-from dialects.graph.exponential import Expm1Op, Log1pOp
+from dialects.graph.exponential import Exp2Op, Expm1Op, Log1pOp, Log2Op, Log10Op
 from dialects.graph.logic import (
     AndOp,
     EqualOp,
@@ -71,7 +71,7 @@ _FUNCTIONS: dict[type[GraphOp], Any] = {
     LogOp: math.LogOp, ExpOp: math.ExpOp, SqrtOp: math.SqrtOp, TanhOp: math.TanhOp,
     ErfOp: math.ErfOp, SinOp: math.SinOp, CosOp: math.CosOp, FloorOp: math.FloorOp,
     CeilOp: math.CeilOp, RoundOp: math.RoundEvenOp, Log1pOp: math.Log1pOp,
-    Expm1Op: math.ExpM1Op,
+    Expm1Op: math.ExpM1Op, Exp2Op: math.Exp2Op, Log2Op: math.Log2Op, Log10Op: math.Log10Op,
 }
 """Functions on floats that the `math` dialect has."""
 
@@ -180,7 +180,10 @@ def mod(x: Scalar, y: Scalar) -> Scalar:
     if x.is_unsigned:
         return rest
     other_sign = rest.compare("lt", 0) ^ y.compare("lt", 0)
-    return (rest.compare("ne", 0) & other_sign).where(rest + y, rest)
+    if not x.is_float:
+        return (rest.compare("ne", 0) & other_sign).where(rest + y, rest)
+    zero = rest.compare("eq", 0)
+    return zero.where(rest.apply(math.CopySignOp, y), other_sign.where(rest + y, rest))
 
 
 def _remainder(x: Scalar, y: Scalar) -> Scalar:

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.values import Value
 from dialects.graph.base import GraphOp
 from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MinOp, ModOp, MulOp, PowOp, SubOp
-from dialects.graph.unary import FloorOp, NegOp, SqrtOp
+from dialects.graph.unary import NegOp, SqrtOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 
@@ -33,20 +34,27 @@ class Real(Value):
 
 @dataclass(frozen=True)
 class _Function:
-    """A function of Python: on floats, and as a chain of operations."""
+    """A function of Python: on floats, and as an operation or a formula; none returns its operand.
+    """
 
     on_floats: Callable[..., float]
-    ops: Sequence[type[GraphOp]]
+    op: type[GraphOp] | None = None
+    formula: Callable[..., Value] | None = None
+
+    def on_values(self, n: Node, values: Sequence[Value]) -> Value:
+        if self.formula is not None:
+            return self.formula(*values)
+        return values[0] if self.op is None else n(self.op, *values)
 
 
 _FUNCTIONS: dict[str, _Function] = {
-    "sym_float": _Function(float, ()), "truediv": _Function(operator.truediv, (DivOp,)),
-    "mul": _Function(operator.mul, (MulOp,)), "add": _Function(operator.add, (AddOp,)),
-    "sub": _Function(operator.sub, (SubOp,)), "neg": _Function(operator.neg, (NegOp,)),
-    "mod": _Function(operator.mod, (ModOp,)), "pow": _Function(operator.pow, (PowOp,)),
-    "floordiv": _Function(operator.floordiv, (DivOp, FloorOp)),
-    "sym_max": _Function(max, (MaxOp,)), "sym_min": _Function(min, (MinOp,)),
-    "_sym_sqrt": _Function(math.sqrt, (SqrtOp,)),
+    "sym_float": _Function(float), "truediv": _Function(operator.truediv, DivOp),
+    "mul": _Function(operator.mul, MulOp), "add": _Function(operator.add, AddOp),
+    "sub": _Function(operator.sub, SubOp), "neg": _Function(operator.neg, NegOp),
+    "mod": _Function(operator.mod, ModOp), "pow": _Function(operator.pow, PowOp),
+    "floordiv": _Function(operator.floordiv, formula=f.floored_quotient),
+    "sym_max": _Function(max, MaxOp), "sym_min": _Function(min, MinOp),
+    "_sym_sqrt": _Function(math.sqrt, SqrtOp),
 }
 
 
@@ -65,9 +73,7 @@ def real_of(n: Node, arguments: Sequence[Any]) -> Real | float:
         except (ArithmeticError, ValueError) as error:
             raise Fault(f"it cannot be computed for these sizes: {error}") from None
     values = [n.scalar(a, t.f64) if not isinstance(a, Value) else a.cast(t.f64) for a in arguments]
-    for op in function.ops:
-        values = [n(op, *values)]
-    return Real(**vars(values[0]))
+    return Real(**vars(function.on_values(n, values)))
 
 
 def _known(value: Any) -> float | int | None:

@@ -3,8 +3,9 @@
 A vector division takes as long as a dozen multiplications. Let r be 1/y, rounded. Then q = x*r is
 off by little more than one ulp, x - q*y is exact as a fused operation, and q + (x - q*y)*r is the
 correctly rounded x/y (Markstein). Huge divisors, whose reciprocals would be subnormal, are scaled
-first. If q or y is not finite, neither is the remainder, and q is already the quotient. For x below
-2^-94 the remainder may itself be subnormal; the result is then q, which can be off by one ulp.
+first. If q or y is not finite, neither is the remainder, and q is already the quotient. So it is if
+the remainder is 0; adding that would take the sign from a negative zero. For x below 2^-94 the
+remainder may itself be subnormal; the result is then q, which can be off by one ulp.
 
 A divisor computed from a sum has as many roundings as the sum has terms. Then q is accurate enough.
 """
@@ -19,8 +20,8 @@ from targets.cpu.emit.build import Builder
 from targets.cpu.emit.values import Reg
 
 _HUGE, _SMALLER = 2.0 ** 120, 2.0 ** -8
-_NOT_FINITE = 0x99
-"""Classes for vfpclass: quiet and signalling NaN, both infinities."""
+_FINAL = 0x9F
+"""Classes for vfpclass: quiet and signalling NaN, both infinities, both zeros."""
 
 
 def divide(b: Builder, x: Reg, y: Reg, summed: bool = False) -> Reg:
@@ -68,7 +69,7 @@ def _by_reciprocal(b: Builder, x: Reg, y: Reg) -> Reg:
     quotient, x, y, reciprocal = _times_reciprocal(b, x, y)
     rest = b.intrinsic("fma", b.negative(quotient), y, x)
     better = b.intrinsic("fma", rest, reciprocal, quotient)
-    return b.select(_is_not_finite(b, rest), quotient, better)
+    return b.select(_is_final(b, rest), quotient, better)
 
 
 def _once(b: Builder, y: Reg) -> tuple[Reg, Reg, Reg]:
@@ -83,7 +84,8 @@ def _once(b: Builder, y: Reg) -> tuple[Reg, Reg, Reg]:
     return y.named(scale), y.named(scaled), y.named(reciprocal)
 
 
-def _is_not_finite(b: Builder, x: Reg) -> Reg:
+def _is_final(b: Builder, x: Reg) -> Reg:
+    """Whether the quotient with this remainder is not to be corrected."""
     text = b.writer.call(f"llvm.x86.avx512.fpclass.ps.{32 * x.width}", f"<{x.width} x i1>",
-                         [(x.type, x.name), ("i32", str(_NOT_FINITE))])
+                         [(x.type, x.name), ("i32", str(_FINAL))])
     return Reg.of(b.writer.local(text), t.i1, x.width)

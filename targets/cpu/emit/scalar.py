@@ -253,7 +253,7 @@ _MATH: Mapping[type[Operation], Row] = {
     math.ExpM1Op: _library("expm1", approximations.expm1),
     math.LogOp: _function(approximations.log, "log"),
     math.Log2Op: _function(approximations.log2, "log2"),
-    math.Log10Op: _intrinsic("log10"),
+    math.Log10Op: _function(approximations.log10, "log10"),
     math.Log1pOp: _library("log1p", approximations.log1p),
     math.SqrtOp: _intrinsic("sqrt"),
     math.RsqrtOp: lambda b, op, r: approximations.rsqrt(b, *r),

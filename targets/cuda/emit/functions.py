@@ -77,7 +77,14 @@ def log1p_{d}(x):
 ''',
     "log10": '''
 def log10_{d}(x):
-    return tl.log(x) * 0.4342944819032518
+    # x == m*2^e; the first part of log10(2) has 40 bits, so that e times it is exact
+    tiny = x < 2.2250738585072014e-308
+    z = tl.where(tiny, x * 18014398509481984.0, x)
+    bits = z.to(tl.int64, bitcast=True) - 0x3FE6A09E667F3BCD
+    m = ((bits & 0xFFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD).to(tl.float64, bitcast=True)
+    e = (bits >> 52).to(tl.float64) - tl.where(tiny, 54.0, 0.0)
+    y = e * 0.301029995663157 + (e * 8.241712586023572e-13 + tl.log(m) * 0.4342944819032518)
+    return tl.where((x > 0.0) & (x < float("inf")), y, tl.log(x))
 ''',
     "cbrt": '''
 def cbrt_{d}(x):
@@ -188,22 +195,30 @@ def copysign_{d}(x, y):
 ''',
     "pow": '''
 def pow_{d}(x, y):
-    # in f64, so that the product y*log2(x) is exact enough for f32
-    b = y.to(tl.float64)
-    a = tl.abs(x.to(tl.float64))
-    r = tl.exp2(b * tl.log2(a))
-    r = tl.where((a == 1.0) | (b == 0.0), 1.0, r)
-    whole = tl.floor(b) == b
-    odd = whole & (tl.floor(0.5 * b) * 2.0 != b)
-    negative = tl.where(odd, -r, r)
-    negative = tl.where(whole | (a == float("inf")), negative, float("nan"))
-    r = tl.where(x < 0.0, negative, r)
-    undefined = ((b != b) & (x != 1.0)) | ((a != a) & (b != 0.0))
-    return tl.where(undefined, float("nan"), r).to(tl.float{width})
+    # whole powers up to 63 are products, which are exact if the power is
+    a, c = tl.abs(x), tl.abs(y)
+    p, s, k = tl.where(x == x, 1.0, x), a, tl.where(c < 64.0, c, 0.0).to(tl.int32)
+    for i in tl.static_range(6):
+        p = tl.where(((k >> i) & 1) != 0, p * s, p)
+        s = s * s
+    p = tl.where(y < 0.0, 1.0 / p, p)
+    small = (tl.floor(y) == y) & (c < 64.0)
+    return signed_power(x, y, a, tl.where(small, p, tl.exp2(y * tl.log2(a))))
 ''',
 }
 
 UNTYPED: dict[str, str] = {
+    "signed_power": '''
+def signed_power(x, y, a, r):
+    # x^y, where r is the power of the magnitude a of x
+    r = tl.where((a == 1.0) | (y == 0.0), 1.0, r)
+    whole = tl.floor(y) == y
+    odd = whole & (tl.floor(0.5 * y) * 2.0 != y)
+    r = tl.where(odd & ((x < 0.0) | (1.0 / x < 0.0)), -r, r)
+    undefined = ((y != y) & (x != 1.0)) | ((a != a) & (y != 0.0))
+    undefined = undefined | ((x < 0.0) & (a != float("inf")) & (y == y) & ~whole)
+    return tl.where(undefined, float("nan"), r)
+''',
     "floordiv": '''
 def floordiv(a, b):
     q = a // b

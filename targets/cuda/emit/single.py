@@ -56,6 +56,18 @@ def reduced_asin(a):
 """The building blocks of the functions below, and exp itself."""
 
 SINGLE: dict[str, str] = {
+    "log10": '''
+def log10_f32(x):
+    # in f64, whose rounding to f32 is exact at powers of ten
+    return (tl.log2(x.to(tl.float64)) * 0.3010299956639812).to(tl.float32)
+''',
+    "pow": '''
+def pow_f32(x, y):
+    # in f64, so that the product y*log2(x) is exact enough for f32
+    b = y.to(tl.float64)
+    a = tl.abs(x.to(tl.float64))
+    return signed_power(x, b, a, tl.exp2(b * tl.log2(a))).to(tl.float32)
+''',
     "expm1": '''
 def expm1_f32(x):
     # 2^n*(e^r - 1) + (2^n - 1), in halves, which do not overflow early; -0 stays what it is

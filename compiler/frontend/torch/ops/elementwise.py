@@ -16,6 +16,7 @@ from compiler.frontend.torch.reals import Real
 from compiler.frontend.values import Value
 from dialects.graph.activation import ClipOp
 from dialects.graph.base import GraphOp
+from dialects.graph.bits import ShiftLeftOp, ShiftRightOp
 from dialects.graph.elementwise import (
     AddOp,
     DivOp,
@@ -119,10 +120,19 @@ def div_mode(n: Node, a: Operand, b: Operand, rounding_mode: str | None) -> Valu
 
 @aten_op("aten.floor_divide.default")
 def floor_divide(n: Node, a: Operand, b: Operand) -> Value:
-    """(a - a mod b) / b for integers, which is exact; the floor of the quotient for floats."""
-    if is_float(n.element):
-        return f.floor(arithmetic(n, DivOp, a, b))
-    return arithmetic(n, DivOp, arithmetic(n, SubOp, a, arithmetic(n, ModOp, a, b)), b)
+    """The exact quotient rounded down."""
+    x, y = _operands(n, a, b)
+    if is_float(x.element):
+        return f.floored_quotient(x, y)
+    rest = n(FmodOp, x, y)
+    below = ~f.equal(rest, 0) & ((rest < 0) ^ (y < 0))
+    return x / y - below.cast(x.element)
+
+
+def _operands(n: Node, a: Operand, b: Operand) -> tuple[Value, Value]:
+    """Two operands in the element type in which several steps are computed: f32 for halves."""
+    element = t.f32 if n.element in HALVES else n.element
+    return operand(n, a, element), operand(n, b, element)
 
 
 def truncated(x: Value) -> Value:
@@ -133,9 +143,14 @@ def truncated(x: Value) -> Value:
     return f.where(negative, f.ceil(x), f.floor(x))
 
 
-@aten_op("aten.remainder.Tensor", "aten.remainder.Scalar")
+@aten_op("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor")
 def remainder(n: Node, a: Operand, b: Operand) -> Value:
-    return arithmetic(n, ModOp, a, b)
+    """The remainder with the sign of b; if it is 0, with the sign of a."""
+    if not is_float(n.element):
+        return arithmetic(n, ModOp, a, b)
+    x, y = _operands(n, a, b)
+    rest = n(FmodOp, x, y)
+    return f.where(~f.equal(rest, 0) & ((rest < 0) ^ (y < 0)), rest + y, rest)
 
 
 @aten_op("aten.fmod.Tensor", "aten.fmod.Scalar")
@@ -192,6 +207,7 @@ def compare(n: Node, a: Operand, b: Operand) -> Value:
 
 
 # ---------------------------------------------------------------------- logic
+_SHIFTED = ("Tensor", "Tensor_Scalar", "Scalar_Tensor")
 _LOGIC: dict[str, type[GraphOp]] = {"and": AndOp, "or": OrOp, "xor": XorOp}
 
 
@@ -207,6 +223,24 @@ def logical(n: Node, a: Value, b: Value) -> Value:
     return n(op, a.cast(t.i1), b.cast(t.i1))
 
 
+@aten_op(*(f"aten.bitwise_left_shift.{kind}" for kind in _SHIFTED), "aten.__lshift__.Tensor",
+         "aten.__lshift__.Scalar")
+def shift_left(n: Node, a: Operand, b: Operand) -> Value:
+    return _shifted(n, ShiftLeftOp, a, b)
+
+
+@aten_op(*(f"aten.bitwise_right_shift.{kind}" for kind in _SHIFTED), "aten.__rshift__.Tensor",
+         "aten.__rshift__.Scalar")
+def shift_right(n: Node, a: Operand, b: Operand) -> Value:
+    return _shifted(n, ShiftRightOp, a, b)
+
+
+def _shifted(n: Node, op: type[ShiftLeftOp | ShiftRightOp], a: Operand, b: Operand) -> Value:
+    if is_float(n.element) or n.element == t.i1:
+        raise Fault("shifts of floats and truth values are not supported")
+    return arithmetic(n, op, a, b)
+
+
 @aten_op("aten.logical_not.default")
 def logical_not(n: Node, x: Value) -> Value:
     return ~x.cast(t.i1)
@@ -214,12 +248,11 @@ def logical_not(n: Node, x: Value) -> Value:
 
 @aten_op("aten.bitwise_not.default")
 def bitwise_not(n: Node, x: Value) -> Value:
-    """The inverted bits. For a signed integer that is x xor -1."""
+    """The inverted bits: x xor the number all of whose bits are set."""
     if x.element == t.i1:
         return ~x
-    if t.is_unsigned(x.element):
-        raise Fault(f"bitwise_not of {x.element} is not supported")
-    return x ^ -1
+    ones = (1 << t.bit_width(x.element)) - 1 if t.is_unsigned(x.element) else -1
+    return x ^ ones
 
 
 # ---------------------------------------------------------------------- choices

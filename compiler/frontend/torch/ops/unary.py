@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 from compiler.frontend import formulas as f
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.torch.ops.elementwise import HALVES, truncated
 from compiler.frontend.values import Value
 from dialects.graph.base import GraphOp
+from dialects.graph.exponential import Exp2Op, Log2Op, Log10Op
 from dialects.graph.trigonometric import (
     AcoshOp,
     AcosOp,
@@ -45,7 +44,7 @@ _FLOAT: dict[str, type[GraphOp]] = {
     "exp": ExpOp, "log": LogOp, "sqrt": SqrtOp, "reciprocal": ReciprocalOp, "tanh": TanhOp,
     "erf": ErfOp, "sin": SinOp, "cos": CosOp, "sigmoid": SigmoidOp, "tan": TanOp, "asin": AsinOp,
     "acos": AcosOp, "atan": AtanOp, "sinh": SinhOp, "cosh": CoshOp, "asinh": AsinhOp,
-    "acosh": AcoshOp, "atanh": AtanhOp,
+    "acosh": AcoshOp, "atanh": AtanhOp, "exp2": Exp2Op, "log2": Log2Op, "log10": Log10Op,
 }
 _ROUNDING: dict[str, type[GraphOp]] = {"floor": FloorOp, "ceil": CeilOp, "round": RoundOp}
 _ANY: dict[str, type[GraphOp]] = {"neg": NegOp, "abs": AbsOp}
@@ -93,12 +92,6 @@ def square(n: Node, x: Value) -> Value:
     return x * x
 
 
-@aten_op("aten.exp2.default")
-def exp2(n: Node, x: Value) -> Value:
-    x = _wide(n, x)
-    return f.exp(x * math.log(2))
-
-
 @aten_op("aten.expm1.default")
 def expm1(n: Node, x: Value) -> Value:
     return f.expm1(_wide(n, x))
@@ -107,13 +100,6 @@ def expm1(n: Node, x: Value) -> Value:
 @aten_op("aten.log1p.default")
 def log1p(n: Node, x: Value) -> Value:
     return f.log1p(_wide(n, x))
-
-
-@aten_op("aten.log2.default", "aten.log10.default")
-def log_of_base(n: Node, x: Value) -> Value:
-    x = _wide(n, x)
-    base = 2 if "log2" in n.op else 10
-    return f.log(x) * (1 / math.log(base))
 
 
 # ---------------------------------------------------------------------- tests

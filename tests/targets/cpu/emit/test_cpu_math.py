@@ -28,7 +28,8 @@ SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 1e-45, -1e-45
 
 REFERENCE: dict[str, Callable[..., Any]] = {
     "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2,
-    "log1p": np.log1p, "tanh": np.tanh, "erf": np.vectorize(math.erf, [np.float64]),
+    "log10": np.log10, "log1p": np.log1p, "tanh": np.tanh,
+    "erf": np.vectorize(math.erf, [np.float64]),
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "rsqrt": lambda x: 1 / np.sqrt(x),
     "powf": np.power,
 }
@@ -191,6 +192,32 @@ def test_constant_powers_multiply(
     np.testing.assert_array_equal(model.run([x])[0], expected(x))
 
 
+EXACT: dict[str, tuple[Array, Array]] = {
+    "log2": (np.exp2(np.arange(-126.0, 128)), np.arange(-126.0, 128)),
+    "exp2": (np.arange(-126.0, 128), np.exp2(np.arange(-126.0, 128))),
+    "log10": (np.array([float(f"1e{k}") for k in range(-37, 39)]), np.arange(-37.0, 39)),
+}
+"""Arguments, and results that must be exact."""
+
+
+@each_machine
+@pytest.mark.parametrize("op", EXACT)
+def test_exact_results(features: str, op: str) -> None:
+    x, expected = (v.astype(np.float32) for v in EXACT[op])
+    np.testing.assert_array_equal(program(op, 1, features).run([x])[0], expected)
+
+
+@each_machine
+def test_small_whole_powers_are_exact(features: str) -> None:
+    """As long as f32 holds them."""
+    x, y = (v.reshape(-1) for v in np.meshgrid(np.arange(-12.0, 13), np.arange(-3.0, 12)))
+    with np.errstate(all="ignore"):
+        expected = np.power(x, y)
+    kept = (expected.astype(np.float32) == expected) & (np.abs(expected) < 2**24)
+    x, y, expected = (v[kept].astype(np.float32) for v in (x, y, expected))
+    np.testing.assert_array_equal(program("powf", 2, features).run([x, y])[0], expected)
+
+
 # ---------------------------------------------------------------------- division
 GIVEN = ("%b = block.load %s[%p] : tile<f32>", '["x", "s"]', '["y"]')
 SUMMED = ("%b = block.reduce add %a dim 0 : tile<f32> block.store %b, %s[%p]",
@@ -247,6 +274,8 @@ def test_quotients_are_rounded_correctly(features: str, exact: bool) -> None:
     expected = flushed(x / divisors[:, None])
     actual = quotients(features, exact).run([x, divisors])[0]
     same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
+    zeros = (x == 0) & (actual == 0)
+    np.testing.assert_array_equal(np.signbit(actual[zeros]), np.signbit(expected[zeros]))
     if exact:
         assert same.all()
         return
