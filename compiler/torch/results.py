@@ -65,8 +65,9 @@ class Bindings:
 
 
 def _example(value: Any) -> Array:
-    """An array with the sizes that a fake tensor had when it was traced."""
-    shape = [s if isinstance(s, int) else s.node.hint for s in value.shape]
+    """An array with the sizes that a fake tensor had when it was traced; 2 where none is known."""
+    hints = [s if isinstance(s, int) else s.node.hint for s in value.shape]
+    shape = [2 if hint is None else hint for hint in hints]
     return np.broadcast_to(np.int8(0), shape)
 
 

@@ -238,7 +238,7 @@ def test_a_part_asks_to_write_its_last_results_into_arguments() -> None:
     executable = SimpleNamespace(loaded=SimpleNamespace(donate=asked.append))
     tensor = torch.zeros(2)
     results = Results([tensor, 7, tensor, tensor], [0, 2, 3], Bindings([], [0, 2, 3], []))
-    part = Part(executable, [0, 2, 3], results, False, False)
+    part = Part(executable, [0, 2, 3], results, False, False, eager=lambda *_: None)
     part.write_to([1, 3])  # argument 1 is a weight
     part.write_to([])
     assert asked == [{2: 2}, {}]

@@ -99,10 +99,11 @@ def _dim_names(program: Any) -> dict[str, str]:
 
 
 def import_captured(
-    captured: CapturedGraph, name: str, file: str, options: ImportOptions
+    captured: CapturedGraph, name: str, file: str, options: ImportOptions | None = None
 ) -> ImportedModel:
     """Import a graph of `torch.compile`. Dynamo guards its sizes. Raises StrataError."""
     signature = Signature(captured.weights, captured.results)
+    options = options or ImportOptions()
     fixed = {size: Expr.of(value) for size, value in options.dims.items()}
     sizes = Sizes(fixed=fixed, given=free_symbols(captured.module.graph))
     model = import_graph(captured.module, signature, sizes, Faults(file), name, {}, (), options)
