@@ -288,9 +288,8 @@ def _compiled(
 
     shared = replace(snapshot, known=state.context.weights.arrays)
     plain = replace(options, dump_dir=None)
-    return found._replace(loaded=Specializing(
-        loaded, Specializer(shared, signature, plain), options.specialize,
-        recompiler_of(model, plain, found)))
+    specializer = Specializer(shared, signature, plain, recompiler_of(model, plain, found))
+    return found._replace(loaded=Specializing(loaded, specializer, options.specialize))
 
 
 def _times(paths: Sequence[str]) -> Mapping[str, Sequence[int]]:

@@ -78,7 +78,7 @@ class Decisions:
 
 class Fits(Instrument):
     """Ends a compilation as soon as the model has been read, if it needs other choices for some
-    sizes. `inputs`: arrays of these sizes."""
+    sizes. `inputs`: arrays of these sizes; none if all sizes are fixed."""
 
     wants_passes = False
 
@@ -92,7 +92,8 @@ class Fits(Instrument):
         from targets.reference.interpret import model_function
 
         signature, function = signature_of(state.module), model_function(state.module)
-        sizes = bind_sizes(signature.input_types, self.inputs, signature.input_names)
+        types, names = signature.input_types, signature.input_names
+        sizes = bind_sizes(types, self.inputs, names) if self.inputs else {}
         for assumption in assumptions_of(function) if isinstance(function, FuncOp) else ():
             if assumption.choice is not None and assumption.symbols <= sizes.keys():
                 assumption.check(sizes)
@@ -150,6 +151,13 @@ class Recompiler:
         if found.structures != self.structures:
             raise StrataError("its inputs or outputs would have another structure")
         return found.loaded
+
+    def compile_fixed(
+        self, sizes: Mapping[str, int], instruments: Sequence[Instrument]
+    ) -> Program:
+        """The program with all sizes fixed. Raises StrataError and CompilerFault."""
+        options = Decisions(tuple(sorted(sizes.items()))).applied(self.options)
+        return self.make(self.model, options, instruments).loaded
 
 
 def fixable_sizes(signature: Signature, structures: Mapping[str, str]) -> set[Symbol]:

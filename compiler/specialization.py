@@ -27,9 +27,11 @@ from compiler.instrument import Instrument
 from compiler.options import CompileOptions, Specialize
 from compiler.pipeline.driver import Compiler
 from compiler.pipeline.source import Snapshot
-from compiler.recompilation import Recompiler
-from compiler.variants import WATCHED, Shapes, Specialization, Variants, shapes_of
+from compiler.recompilation import Fits, Recompiler
+from compiler.variants import WATCHED, Entry, Shapes, Specialization, Variants, shapes_of
+from dialects.strata.assumptions import ChoiceError
 from dialects.strata.binding import EvaluationError, bind_sizes
+from dialects.strata.sizes import has_choices
 from dialects.symbolic.symbol import Symbol
 from targets.base import Executable as Program
 
@@ -60,11 +62,13 @@ class _UntilExit(Instrument):
 
 @dataclass(frozen=True)
 class Specializer:
-    """Compiles a snapshot of a model for given sizes."""
+    """Compiles a snapshot of a model for given sizes, or the model itself, if the sizes break a
+    choice that the snapshot holds."""
 
     snapshot: Snapshot
     signature: Signature
     options: CompileOptions
+    recompiler: Recompiler
 
     def sizes(self, inputs: Sequence[Array]) -> dict[Symbol, int]:
         """The values of the model's size symbols. Raises EvaluationError."""
@@ -73,8 +77,13 @@ class Specializer:
     def compile(self, sizes: Mapping[Symbol, int]) -> Program:
         """The program for these sizes. Raises StrataError, CompilerFault, or Stopped."""
         snapshot = replace(self.snapshot, sizes=self.named(sizes))
-        compilation = Compiler(snapshot, self.options, [_UntilExit()])
-        return compilation.load(compilation.prepare())
+        compilation = Compiler(snapshot, self.options, [_UntilExit(), Fits([])])
+        try:
+            return compilation.load(compilation.prepare())
+        except (ChoiceError, StrataError):
+            if not has_choices(self.snapshot.source.module) or self.recompiler.refusal:
+                raise
+        return self.recompiler.compile_fixed(self.named(sizes), [_UntilExit()])
 
     def named(self, sizes: Mapping[Symbol, int]) -> dict[str, int]:
         """Sizes by the model's own names."""
@@ -82,15 +91,14 @@ class Specializer:
 
 
 # ---------------------------------------------------------------------- counting
-@dataclass
-class _Record:
+@dataclass(eq=False)
+class _Record(Entry):
     """The record of one set of input shapes. `calls`: the number of calls without a program."""
 
+    shapes: Shapes
     needed: int
     calls: int = 0
-    answered: int = 0
     sizes: Mapping[Symbol, int] = field(default_factory=dict[Symbol, int])
-    program: Program | None = None
     state: str = ""
     remark: str = ""
 
@@ -103,35 +111,29 @@ class Specializing(Variants):
     """The general program with its specialized programs. It is thread-safe."""
 
     def __init__(
-        self, general: Program, specializer: Specializer, choice: Specialize,
-        recompiler: Recompiler,
+        self, general: Program, specializer: Specializer, choice: Specialize
     ):
-        super().__init__(general, recompiler)
+        super().__init__(general, specializer.recompiler)
         self.specializer, self._choice = specializer, choice
         self._records: OrderedDict[Shapes, _Record] = OrderedDict()  # least recently used first
         self._compiling = False
         self._failures = 0
 
     # ------------------------------------------------------------------ calls
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
-        shapes = shapes_of(inputs)
-        found = self._program(shapes)
-        if found is not None:
-            return self._run_special(*found, inputs)
-        outputs = super().run(inputs)
-        due = None if self.is_needed(shapes) else self._count(shapes)
-        if due is not None:
-            self._start(due, inputs)
+    def run_general(self, inputs: Sequence[Array]) -> list[Array]:
+        outputs = super().run_general(inputs)
+        self._count_call(inputs)
         return outputs
 
-    def _program(self, shapes: Shapes) -> tuple[_Record, Program] | None:
-        """The program for these shapes, if there is one, marked as recently used."""
-        with self._lock:
-            record = self._records.get(shapes)
-            if record is None or record.program is None:
-                return None
-            self._records.move_to_end(shapes)
-            return record, record.program
+    def run_entry(
+        self, entry: Entry, program: Program, inputs: Sequence[Array]
+    ) -> list[Array] | None:
+        if isinstance(entry, _Record):
+            return self._run_special(entry, program, inputs)
+        outputs = super().run_entry(entry, program, inputs)
+        if outputs is not None:
+            self._count_call(inputs)
+        return outputs
 
     def _run_special(
         self, record: _Record, program: Program, inputs: Sequence[Array]
@@ -140,17 +142,24 @@ class Specializing(Variants):
         try:
             outputs = program.run(inputs)
         except Exception as error:  # the general program's error, if it has one, is the caller's
-            outputs = super().run(inputs)
+            outputs = super().run_general(inputs)
             self._refuse(record, f"it failed where the general program does not: {error}")
             return outputs
         with self._lock:
             record.answered += 1
+            if record.shapes in self._records:
+                self._records.move_to_end(record.shapes)
         return outputs
+
+    def _count_call(self, inputs: Sequence[Array]) -> None:
+        due = self._count(shapes_of(inputs))
+        if due is not None:
+            self._start(due, inputs)
 
     def _count(self, shapes: Shapes) -> _Record | None:
         """Count a successful call. Returns the record if these sizes are to get a program now."""
         with self._lock:
-            record = self._records.setdefault(shapes, _Record(self._choice.after))
+            record = self._records.setdefault(shapes, _Record(shapes, self._choice.after))
             self._records.move_to_end(shapes)
             self._forget_some()
             record.calls += 1
@@ -203,13 +212,16 @@ class Specializing(Variants):
         with self._lock:
             others = [r for r in self._records.values() if r.program is not None]
             record.program, record.state, record.remark = program, "ready", ""
+            self._table[record.shapes] = record
             for old in others[: max(0, len(others) + 1 - self._choice.most)]:
                 old.program, old.state, old.calls, old.needed = None, "dropped", 0, 2 * old.needed
                 old.remark = f"of {self._choice.most} that are kept, all others were used later"
+                self._table.pop(old.shapes, None)
 
     def _refuse(self, record: _Record, remark: str) -> None:
         with self._lock:
             record.program, record.state, record.remark = None, "failed", remark
+            self._table.pop(record.shapes, None)
             self._failures += 1
         log.warning("strata: no program of its own for the sizes %s: %s",
                     self.specializer.named(record.sizes), remark)

@@ -6,8 +6,8 @@ A model with open sizes is one general program. For some sizes, a call is answer
                size that is 1 and must be stretched. It is compiled in the call that first needs it.
     frequent   the sizes come often, and are constants in it (`specialization.py`).
 
-Both are in one table, by the shapes of a call's inputs, so that a call costs one look-up. There is
-none while the general program has answered all calls. A needed program fits all sizes that need
+Both are in one table, by the shapes of a call's inputs, so that a call costs one look-up, and none
+while the general program has answered all calls. A needed program fits all sizes that need
 the same outcomes: usually, one size is 1 and all others stay open. At most MOST of them are kept.
 
 Nothing here imports xDSL, since a program from the cache runs without it.
@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from compiler.diagnostics import StrataError
@@ -57,14 +57,20 @@ class Specialization:
 
 
 @dataclass(eq=False)
-class Needed:
+class Entry:
+    """A program for some sizes, if there is one. `answered`: the number of its calls."""
+
+    program: Program | None = field(default=None, kw_only=True)
+    answered: int = field(default=0, kw_only=True)
+
+
+@dataclass(eq=False)
+class Needed(Entry):
     """A program for sizes that broke a choice, or why there is none."""
 
     decisions: Decisions
     reason: str
-    program: Program | None = None
     failure: Exception | None = None
-    calls: int = 0
 
 
 class Variants(Program):
@@ -77,7 +83,7 @@ class Variants(Program):
         self._lock = SafeLock()
         self._turns = Turns("compilation for sizes that need other code", SizeError)
         self._needed = OrderedDict({n.decisions: n for n in needed})  # least recently used first
-        self._by_shapes: OrderedDict[Shapes, Needed] = OrderedDict()
+        self._table: dict[Shapes, Entry] = {}
 
     @property
     def general(self) -> Program:
@@ -88,36 +94,38 @@ class Variants(Program):
 
     # ------------------------------------------------------------------ calls
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """Run the general program, or the needed one for the sizes of these inputs."""
-        if self._by_shapes:
-            found = self._by_shapes.get(shapes_of(inputs))
-            outputs = None if found is None else self._run_needed(found, inputs)
-            if outputs is not None:
-                return outputs
+        """Run the program for the sizes of these inputs, or else the general one."""
+        if self._table:
+            entry = self._table.get(shapes_of(inputs))
+            program = None if entry is None else entry.program
+            if entry is not None and program is not None:
+                outputs = self.run_entry(entry, program, inputs)
+                if outputs is not None:
+                    return outputs
+        return self.run_general(inputs)
+
+    def run_entry(
+        self, entry: Entry, program: Program, inputs: Sequence[Array]
+    ) -> list[Array] | None:
+        """Run a program of the table; None if it does not fit, since data need another one."""
+        try:
+            outputs = program.run(inputs)
+        except SizeError:
+            with self._lock:
+                self._table.pop(shapes_of(inputs), None)
+            return None
+        with self._lock:
+            entry.answered += 1
+            if isinstance(entry, Needed) and entry.decisions in self._needed:
+                self._needed.move_to_end(entry.decisions)
+        return outputs
+
+    def run_general(self, inputs: Sequence[Array]) -> list[Array]:
+        """Run the general program, or else the needed one, compiling it if there is none."""
         try:
             return self._general.run(inputs)
         except ChoiceError as broken:
             return self._run_fitting(Decisions(), broken, inputs)
-
-    def is_needed(self, shapes: Shapes) -> bool:
-        """Whether calls with these shapes need another program than the general one."""
-        return shapes in self._by_shapes
-
-    def _run_needed(self, needed: Needed, inputs: Sequence[Array]) -> list[Array] | None:
-        """Run a needed program; None if it does not fit, since data need another one this time."""
-        if needed.program is None:
-            return None
-        try:
-            outputs = needed.program.run(inputs)
-        except SizeError:
-            with self._lock:
-                self._by_shapes.pop(shapes_of(inputs), None)
-            return None
-        with self._lock:
-            needed.calls += 1
-            if needed.decisions in self._needed:
-                self._needed.move_to_end(needed.decisions)
-        return outputs
 
     def _run_fitting(
         self, decisions: Decisions, broken: ChoiceError, inputs: Sequence[Array]
@@ -193,19 +201,20 @@ class Variants(Program):
             self._needed[needed.decisions] = needed
             while len(self._needed) > MOST:
                 _, old = self._needed.popitem(last=False)
-                for shapes in [s for s, n in self._by_shapes.items() if n is old]:
-                    del self._by_shapes[shapes]
+                for shapes in [s for s, entry in self._table.items() if entry is old]:
+                    del self._table[shapes]
                 log.info("strata: dropping the program of %s for %s", self.recompiler.model,
                          old.decisions)
 
     def _remember(self, needed: Needed, inputs: Sequence[Array]) -> None:
         """Let later calls with these shapes find the program at once."""
         with self._lock:
-            needed.calls += 1
+            needed.answered += 1
             if needed.decisions in self._needed:
-                self._by_shapes[shapes_of(inputs)] = needed
-            while len(self._by_shapes) > WATCHED:
-                self._by_shapes.popitem(last=False)
+                self._table[shapes_of(inputs)] = needed
+            there = [s for s, entry in self._table.items() if isinstance(entry, Needed)]
+            for shapes in there[:-WATCHED]:
+                del self._table[shapes]
 
     @property
     def needed(self) -> list[Needed]:
@@ -216,7 +225,7 @@ class Variants(Program):
     @property
     def specializations(self) -> list[Specialization]:
         """The sizes that have programs of their own, the most recently used last."""
-        return [Specialization(dict(n.decisions.dims), n.calls,
+        return [Specialization(dict(n.decisions.dims), n.answered,
                                "failed" if n.program is None else "ready",
                                str(n.failure or n.reason)) for n in self.needed]
 

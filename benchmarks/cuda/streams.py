@@ -74,7 +74,7 @@ def arguments(exe: Any, row: Row) -> list[Any]:
 
 
 def ours(exe: Any) -> Launch:
-    return lambda: exe.loaded.replay(CALLS)
+    return lambda: exe.loaded.general.replay(CALLS)
 
 
 def captured(call: Callable[[], Any]) -> Launch:

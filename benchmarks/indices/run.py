@@ -123,7 +123,7 @@ def program(model: Model, check: bool | None, threads: int) -> Callable[[], obje
     file = MemoryModel("m.onnx", onnx.parser.parse_model(text).SerializeToString())
     weights = model.inputs
     made = compiler.compile(file, check=check, threads=threads, cache="off")
-    return made.loaded.native_call(list(weights))  # type: ignore[attr-defined]
+    return made.loaded.general.native_call(list(weights))  # type: ignore[attr-defined]
 
 
 def measure(name: str, seconds: float, threads: int) -> str:

@@ -77,7 +77,7 @@ def gpu(model: Path, entry: Entry) -> Cell:
     exe = compiler.compile(model, target="cuda", cache="off")
     seconds = time.perf_counter() - started
     cell = _compare(exe, model, entry)
-    loaded: Any = exe.loaded
+    loaded: Any = exe.loaded.general
     timing = "; ".join(loaded.notes)
     if not timing:
         loaded.replay(REPLAYS)

@@ -199,7 +199,7 @@ def _with_others(path: str, program: Program, entry: Entry, code: StoredCode) ->
     def other(facts: Mapping[str, Any]) -> Needed:
         blobs: list[Array] = [entry.blobs[place] for place in facts["blobs"]]
         return Needed(Decisions.read(facts["decisions"]), str(facts["reason"]),
-                      code.load(facts["code"], blobs, program.options.threads))
+                      program=code.load(facts["code"], blobs, program.options.threads))
 
     source = Recompiler(path, program.options, program.signature, program.structures, _never,
                         refused=_NO_MODEL)

@@ -11,7 +11,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,11 +109,19 @@ def verdict_of(model: Path, inputs: Mapping[str, Array], question: Question) -> 
 
 
 def _compared(model: Path, inputs: Mapping[str, Array], question: Question) -> Verdict:
-    compilation, verify = question.compiler(model), verify_of(inputs, question)
-    with _elsewhere():
+    from compiler.recompilation import fitting, fixable_sizes
+
+    def started(options: CompileOptions) -> tuple[Compiler, State]:
+        compilation = replace(question, options=options).compiler(model)
         state = compilation.read()
         question.report("reference")
         verify.start(state)
+        return compilation, state
+
+    verify = verify_of(inputs, question)
+    with _elsewhere():
+        compilation, state = fitting(
+            started, question.options, lambda: fixable_sizes(verify.signature, verify.structures))
         program = _loaded(compilation, state)
     question.report("run")
     try:

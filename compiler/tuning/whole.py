@@ -62,7 +62,7 @@ def _apart(running: Running, ways: Sequence[Executable], inputs: Sequence[Array]
     for way in ways:
         way.run(inputs)
     try:
-        timers = [running.timer(way.loaded, inputs, 0) for way in ways]
+        timers = [running.timer(way.loaded.general, inputs, 0) for way in ways]
     except TargetError as error:
         return f"the whole model was not timed: {error}"
     turns = [[timer(1) for timer in timers] for _ in range(TURNS)]
