@@ -283,8 +283,12 @@ def global_lp_pool(n: Node, x: Value) -> Value:
 
 
 def _power(n: Node) -> float:
-    """The order p of a norm, which is a float in opset 1."""
-    return n.integer("p", 2) if n.version > 1 else n.real("p", 2.0)
+    """The order p of a norm, which is a float in opset 1. Raises Fault for one that is not above 0.
+    """
+    order = n.integer("p", 2) if n.version > 1 else n.real("p", 2.0)
+    if not order > 0:
+        raise Fault(f"its norm has the order p = {order}, which must be positive")
+    return order
 
 
 def _global_pool(n: Node, op: type[GraphOp], x: Value) -> Value:

@@ -137,7 +137,10 @@ def _per_channel(x: Value, scale: Value, bias: Value) -> Value:
 def lp_normalization(n: Node, x: Value) -> Value:
     """x / norm along an axis; 0 where the norm is 0."""
     axes = [n.axis(n.integer("axis", -1), x.rank)]
-    if n.integer("p", 2) == 1:
+    order = n.integer("p", 2)
+    if order not in (1, 2):
+        raise Fault(f"its norm has the order p = {order}, which must be 1 or 2")
+    if order == 1:
         norm = f.reduce_sum(abs(x), axes=axes, keepdims=True)
     else:
         norm = f.sqrt(f.reduce_sum(x * x, axes=axes, keepdims=True))

@@ -111,7 +111,7 @@ def depth_to_space(n: Node, x: Value) -> Value:
     """Mode DCR splits the depth into (block, block, c), mode CRD into (c, block, block)."""
     block, (batch, depth, height, width) = _block(n, x)
     inner = depth // (block * block)
-    if n.text("mode", "DCR") == "CRD":
+    if _is_channels_first(n):
         split, perm = [inner, block, block], [0, 1, 4, 2, 5, 3]
     else:
         split, perm = [block, block, inner], [0, 3, 4, 1, 5, 2]
@@ -125,9 +125,16 @@ def space_to_depth(n: Node, x: Value) -> Value:
     block, (batch, depth, height, width) = _block(n, x)
     down, across = height // block, width // block
     parts = x.reshape([batch, depth, down, block, across, block])
-    channels_first = n.text("mode", "DCR") == "CRD"
-    moved = parts.transpose([0, 1, 3, 5, 2, 4] if channels_first else [0, 3, 5, 1, 2, 4])
+    moved = parts.transpose([0, 1, 3, 5, 2, 4] if _is_channels_first(n) else [0, 3, 5, 1, 2, 4])
     return moved.reshape([batch, depth * block * block, down, across])
+
+
+def _is_channels_first(n: Node) -> bool:
+    """Whether the mode is CRD, not DCR. Raises Fault for another one."""
+    mode = n.text("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        raise Fault(f"its mode is '{mode}', neither DCR nor CRD")
+    return mode == "CRD"
 
 
 def _block(n: Node, x: Value) -> tuple[int, tuple[Expr, ...]]:

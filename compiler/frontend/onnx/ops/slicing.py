@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from compiler.frontend import formulas as f
 from compiler.frontend.elements import Element, constant_of
 from compiler.frontend.faults import Fault
@@ -173,9 +175,29 @@ def _pad(n: Node, x: Value, pads: Sequence[Expr], axes: Sequence[int], fill: Val
         high[n.axis(axis, x.rank)] = pads[k + len(axes)]
     x = _cut(n, x, low, high)
     low, high = ([at_least_zero(p) for p in side] for side in (low, high))
+    x = _repeat_often(n, x, low, high)
     if all(p == Expr.of(0) for p in (*low, *high)):
         return x
     return _grow(n, x, low, high, fill)
+
+
+def _repeat_often(n: Node, x: Value, low: list[Expr], high: list[Expr]) -> Value:
+    """Do the pads that reflect or wrap elements of an axis more than once, and set them to 0.
+
+    They take elements at indices, so all sizes of the axis must be known.
+    """
+    mode = n.text("mode", "constant")
+    for axis, size in enumerate(x.shape):
+        known, pads = size.constant, (low[axis].constant, high[axis].constant)
+        if mode not in ("reflect", "wrap") or not known or None in pads or (
+                mode == "reflect" and known == 1):
+            continue
+        before, after = (p or 0 for p in pads)
+        if max(before, after) > (known - 1 if mode == "reflect" else known):
+            places = np.pad(np.arange(known), (before, after), mode=mode)
+            x, low[axis], high[axis] = (
+                f.gather(x, n.constant(places), axis), Expr.of(0), Expr.of(0))
+    return x
 
 
 def _cut(n: Node, x: Value, low: Sequence[Expr], high: Sequence[Expr]) -> Value:
