@@ -167,9 +167,12 @@ def test_a_definition_that_knows_a_size_better() -> None:
 
 
 def test_a_sum_of_sizes_that_never_agree() -> None:
-    """3*n elements beside n of them: no n but 0 does that."""
+    """3*n elements beside n of them: a single one stretches, and two do not fit six."""
     nodes = [node("Concat", "x x x", "a", axis=-1), node("Add", "a x", "y")]
-    refused(make_model(nodes, [sized("x", 3, "n")], ["y"]), "3*n", "'n_y'")
+    program = compiler.compile(memory_model(make_model(nodes, [sized("x", 3, "n")], ["y"])))
+    assert program(np.ones((3, 1), np.float32))[0].shape == (3, 3)
+    with pytest.raises(ValueError, match="n_y"):
+        program(np.ones((3, 2), np.float32))
 
 
 def test_a_transform_of_too_many_parts() -> None:

@@ -76,8 +76,8 @@ def test_sizes_can_be_fixed() -> None:
     ({"shapes": {"y": (1, 2)}}, "not an input of the model"),
     ({"shapes": {"x": (2, 5, 9)}}, "but it is 8"),
     ({"shapes": {"x": (2, 5)}}, "the model has 3"),
-    ({"dims": {"batch": 9}}, "batch is 9, but the model was exported for 1 to 8"),
-    ({"dims": {"batch": 0}}, "batch is 0"),
+    ({"dims": {"batch": 9}}, "batch is 9, but the model was exported for 0 to 8"),
+    ({"dims": {"batch": -1}}, "batch"),
 ])
 def test_options_that_do_not_fit(options: dict[str, object], message: str) -> None:
     program = export(Attention(), [torch.randn(2, 5, 8)], {"x": {0: Dim("batch", max=8)}})

@@ -36,6 +36,7 @@ REFUSED: dict[str, str] = {
     "index_put.accumulate": "where a mask is true",
     "batch_norm.training": "in training mode",
     "dropout.train": "in training mode",
+    "_native_batch_norm_legit_functional.training": "in training mode",
     "scaled_dot_product_attention.dropout_p": "in training mode",
     "histc.max": "its range depends on the elements",
     "scatter_reduce.reduce": "is not supported",
