@@ -99,6 +99,7 @@ SHAPES = [
     op("Pad", X, C([0, 1, 2, 0, 0, 3]), opsets=(11, 13), mode="reflect"),
     op("Pad", X, C([0, 1, 2, 0, 0, 3]), opsets=(11, 13), mode="edge"),
     op("Pad", X, C([1, 2, 0, 3]), None, C([1, -1]), opsets=(18,)),
+    op("Pad", X, C([5, 0, 9, 7, 3, 4]), opsets=(19,), mode="wrap", symbolic=False),
     op("Pad", X, C([0, 1, 2, 0, 0, 3]), f(), opsets=(13,)),
 ]
 
@@ -116,6 +117,7 @@ REDUCTIONS = [
 CONTRACTIONS = [
     op("MatMul", f(2, 3, 4), f(4, 5), opsets=(7, 13)), op("MatMul", f(4), f(4, 5)),
     op("MatMul", f(2, 1, 3, 4), f(5, 4, 2)),
+    op("Gemm", f(3, 4), f(4, 5), C([np.nan, np.inf, 0.0, 1.0, -np.inf]), beta=0.0),
     op("Gemm", f(3, 4), f(4, 5), f(5), opsets=(7, 11, 13)), op("Gemm", f(3, 4), f(4, 5)),
     op("Gemm", f(4, 3), f(5, 4), f(3, 1), transA=1, transB=1, alpha=0.5, beta=2.0),
     op("Gather", X, C([[0, 2], [-1, 1]]), opsets=(11, 13), axis=1),

@@ -21,7 +21,18 @@ from onnx.reference import ReferenceEvaluator
 
 from compiler.diagnostics import StrataError
 from dialects.strata.types import Array
-from tests.frontend.onnx_models import Op, assert_close, model_of, run_import, run_reference
+from tests.frontend.onnx_models import (
+    C,
+    Op,
+    assert_close,
+    f,
+    i32,
+    i64,
+    model_of,
+    op,
+    run_import,
+    run_reference,
+)
 from tests.frontend.operators.test_onnx_operators import ALL
 
 Type = defs.OpSchema.AttrType
@@ -72,7 +83,8 @@ NOT_VARIED: dict[str, str] = {
 REFUSED = {
     "LRN.size": "must be 2 numbers from 1 up", "LpNormalization.p": "must be 1 or 2",
     "LpPool.p": "must be positive", "GlobalLpPool.p": "must be positive",
-    "MaxPool.pads": "hold a whole window", "Split.split": "do not add up",
+    "MaxPool.pads": "hold a whole window", "LpPool.pads": "hold a whole window",
+    "Split.split": "do not add up",
 }
 """Attributes with values that make no sense, which the reference evaluator accepts."""
 
@@ -169,6 +181,24 @@ def test_other_values(op_type: str, tmp_path: Path) -> None:
                 refusal = REFUSED.get(f"{op_type}.{attribute}")
                 if not isinstance(error, StrataError) or not refusal or refusal not in str(error):
                     raise AssertionError(f"{op_type} {dict(sample.attributes)}: {error}") from error
+
+
+LACKING = [
+    op("Gemm", i32(2, 3), i32(3, 4), i32(4), alpha=0.5),
+    op("Gemm", i32(2, 3), i32(3, 4), i32(4), alpha=-1.5, beta=0.5),
+    op("Gemm", i64(2, 3), i64(3, 4), i64(4), alpha=3.0, beta=2.0),
+    op("Pad", f(3), C([5, 7]), opsets=(19,), mode="reflect"),
+    op("Pad", f(4, 2), C([0, 9, 3, 4]), opsets=(19,), mode="reflect"),
+]
+"""What onnxruntime refuses."""
+
+
+@pytest.mark.parametrize("sample", LACKING, ids=lambda s: s.op_type)
+def test_what_onnxruntime_lacks(sample: Op, tmp_path: Path) -> None:
+    model, inputs = model_of(sample, sample.opsets[0], symbolic=False)
+    expected = by_reference(sample)
+    assert expected is not None
+    assert_close(run_import(model, inputs, tmp_path), expected, 1e-6)
 
 
 def test_every_attribute_is_varied() -> None:
