@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, cast
 
 from compiler.diagnostics import StrataError
 from compiler.executable import Executable, compile_with
+from compiler.modes import check_mode
 from compiler.option_values import (
+    MOST_THREADS,
     arrays_of,
     file_of,
-    integer_of,
     numbers_of,
     path_of,
     paths_of,
+    setting_of,
+    shown,
     sizes_of,
+    threads_of,
 )
 from compiler.options import CompileOptions, Specialize
 
@@ -57,14 +61,15 @@ def compile(
     Raises StrataError for an error in the model or the options, and CompilerFault, with a
     reproducer, for a fault of the compiler.
     """
-    schedules = "off" if tuned is None else str(tuned)
+    check_mode(mode)
+    schedules = setting_of("tuned", tuned)
     options = CompileOptions(
         target=target, threads=threads, dump_dir=path_of("dump_dir", dump_dir),
         shapes=sizes_of(shapes or {}), dims=numbers_of("dims", dims or {}),
         constants=arrays_of("constants", constants or {}), passes=passes,
         plugins=paths_of("plugins", plugins), schedule=path_of("schedule", schedule),
         weights=path_of("weights", weights),
-        features=features, cache="off" if cache is None else str(cache), precision=precision,
+        features=features, cache=setting_of("cache", cache), precision=precision,
         exact=exact, denormals=denormals, check=check, interpret=interpret, specialize=specialize,
         tuned=schedules if mode == "default" else "off", library=library)
     source = model_of_argument(model)
@@ -93,19 +98,19 @@ def load(path: str | Path, *, threads: int | None = None) -> Executable:
     from compiler.programs.saved import load_program
 
     file = file_of("path", path)
-    if threads is not None and (integer_of(threads) or 0) < 1:
-        raise StrataError(f"threads is {threads!r}; it must be a number from 1 on, or None for all")
-    program = load_program(file, threads)
+    count = threads_of(threads)
+    if threads is not None and count is None:
+        raise StrataError(f"threads is {shown(threads)}; it must be a number from 1 to "
+                          f"{MOST_THREADS}, or None for all")
+    program = load_program(file, count)
     return Executable(file, program.signature, program.loaded, program.options,
                       program.structures, is_saved=True)
 
 
 def model_of_argument(model: object) -> str | MemoryModel:
-    """The model of an argument of `compile`."""
-    if isinstance(model, str):
-        return model
-    if isinstance(model, os.PathLike):
-        return str(cast("os.PathLike[str]", model))
+    """The model of an argument of `compile`. Raises StrataError for what is none."""
+    if isinstance(model, str | os.PathLike):
+        return file_of("model", cast("str | os.PathLike[str]", model))
     from compiler.frontend import model_of
 
     return model_of(model)

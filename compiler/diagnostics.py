@@ -98,6 +98,11 @@ def count_of(items: Sequence[object], noun: str) -> str:
     return f"{len(items)} {noun}{'' if len(items) == 1 else 's'}"
 
 
+def cut(text: str, limit: int = 60) -> str:
+    """A text from outside as a message quotes it: only its beginning, if it is long."""
+    return text if len(text) <= limit else f"{text[:limit]}..."
+
+
 def some_of(names: Sequence[str], limit: int = 5) -> str:
     """`'a', 'b' and 7 more`."""
     shown = ", ".join(f"'{n}'" for n in names[:limit])

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -107,7 +107,7 @@ class Executable:
             return self.loaded.run(values)
         if all([type(v) is np.ndarray and v.flags.c_contiguous for v in values]):
             return self.loaded.run(values)
-        arrays = [v if stay and is_on_gpu(v) else to_numpy(v) for v in values]
+        arrays = [v if stay and is_on_gpu(v) else self._array(k, v) for k, v in enumerate(values)]
         outputs = self.loaded.run(arrays)
         back = next((kind for kind in map(kind_of, values) if kind is not None), None)
         return outputs if back is None else [back(array) for array in outputs]
@@ -129,7 +129,19 @@ class Executable:
         """Run the model on C-contiguous NumPy arrays in the model's order, with the least
         overhead.
         """
-        return self.loaded.run(inputs)
+        try:
+            return self.loaded.run(inputs)
+        except (AttributeError, TypeError):
+            _require_arrays(inputs, self.signature.input_names)
+            raise
+
+    def _array(self, place: int, value: Any) -> Array:
+        """An argument as an array. Raises TypeError, naming the input, for what is none."""
+        try:
+            return to_numpy(value)
+        except TypeError as error:
+            name = [*self.signature.input_names, ""][min(place, len(self.signature.input_names))]
+            raise TypeError(f"input {name!r} cannot be read: {error}") from None
 
     def spread(
         self, inputs: Sequence[Any], named: Mapping[str, Any], strings: list[str] | None = None
@@ -174,8 +186,11 @@ class Executable:
 
         Raises StrataError for an unknown level.
         """
+        from compiler.option_values import shown
         from compiler.pipeline.driver import Compiler, lower_to_text
 
+        if not isinstance(cast(object, level), str):
+            raise StrataError(f"level is {shown(level)}; it must be a text")
         return lower_to_text(Compiler(self._source(), self.options), level)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -222,6 +237,15 @@ class Executable:
         wanted = [*(name for name in defaults if name in unknown), *list(defaults)[:max(0, more)]]
         problems = default_problems(wanted, defaults)
         return "".join(f"\n- {p.what}\n  {p.hint}" for p in problems)
+
+
+def _require_arrays(inputs: object, names: Sequence[str]) -> None:
+    """Raise TypeError, naming the input, for what is no list of NumPy arrays."""
+    if not isinstance(inputs, Sequence) or isinstance(inputs, str | bytes):
+        raise TypeError(f"the inputs must be a list of arrays, not {type(inputs).__name__}")
+    for name, value in zip(names, cast("Sequence[object]", inputs), strict=False):
+        if not isinstance(value, np.ndarray | np.generic):
+            raise TypeError(f"input {name!r} must be a NumPy array, not {type(value).__name__}")
 
 
 @rare_collections()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.option_values import shown
 from compiler.options import AUTO, OFF
 
 if TYPE_CHECKING:
@@ -22,10 +23,12 @@ AUTOTUNE = "max-autotune"
 MODES = ("default", "reduce-overhead", AUTOTUNE)
 
 
-def check_mode(mode: str) -> None:
+def check_mode(mode: object) -> None:
     """Raises StrataError for an unknown mode."""
+    if not isinstance(mode, str):
+        raise StrataError(f"mode is {shown(mode)}; it must be one of: {', '.join(MODES)}")
     if mode not in MODES:
-        raise StrataError(f"no mode '{mode}'; there are: {', '.join(MODES)}")
+        raise StrataError(f"no mode {shown(mode)}; there are: {', '.join(MODES)}")
 
 
 def prepared(

@@ -9,7 +9,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 from compiler.diagnostics import Problem, StrataError
-from compiler.option_values import Sizes, integer_of, is_name
+from compiler.option_values import (
+    MOST_THREADS,
+    Sizes,
+    has_length_of_path,
+    integer_of,
+    is_name,
+    shown,
+    threads_of,
+    truth_of,
+)
 from compiler.suggestions import hint_for
 
 if TYPE_CHECKING:
@@ -25,6 +34,8 @@ DENORMALS = ("flush", "keep")
 PRECISIONS = ("f32", "tf32", "bf16", "fp16", "fp8", "fast")
 TEXT_SUFFIX = ".mlir"
 """The suffix of a model that is the text of a level."""
+FLAGS = ("exact", "interpret", "dump_weights", "debug")
+"""The options that are True or False."""
 DEBUG_VARIABLE = "STRATA_DEBUG"
 TUNED_VARIABLE = "STRATA_TUNED"
 CACHE_VARIABLE = "STRATA_CACHE"
@@ -48,8 +59,15 @@ class Specialize:
     background: bool = True
 
     def __post_init__(self) -> None:
-        if self.after < 1 or self.most < 1:
-            raise ValueError(f"{self}: after and most must be at least 1")
+        """Raises StrataError naming every parameter with an invalid value."""
+        problems = [Problem(f"{name} is {shown(value)}; it must be a number from 1 on")
+                    for name in ("after", "most")
+                    if (integer_of(value := getattr(self, name)) or 0) < 1]
+        if truth_of(self.background) is None:
+            problems.append(Problem(f"background is {shown(self.background)}; it must be True or "
+                                    "False"))
+        if problems:
+            raise StrataError("the model cannot be specialized so", problems)
 
 
 @dataclass(frozen=True)
@@ -100,6 +118,9 @@ class CompileOptions:
         problems = list(_problems(self))
         if problems:
             raise StrataError("the options cannot be used", problems)
+        for name in ("threads", *FLAGS, "check"):  # numbers and truth values of NumPy
+            value, read = getattr(self, name), threads_of if name == "threads" else truth_of
+            object.__setattr__(self, name, None if value is None else read(value))
 
     def target_options(self) -> TargetOptions:
         from targets.base import TargetOptions
@@ -118,41 +139,76 @@ def _problems(options: CompileOptions) -> Iterator[Problem]:
     yield from _one_of("library", options.library, LIBRARIES)
     yield from _flags(options)
     yield from _texts(options)
+    yield from _collections(options)
     threads = options.threads
-    if threads is not None and ((integer_of(threads) or 0) < 1):
-        yield Problem(f"threads is {threads!r}; it must be a number from 1 on, or None for all")
-    tuned = None if options.tuned in (AUTO, OFF) else options.tuned
-    for name, path in (("schedule", options.schedule), ("tuned", tuned)):
-        if path is not None and (os.path.isdir(path) or not os.path.exists(path)):
-            yield Problem(f"{name} is {os.fspath(path)!r}, and there is no such file")
+    if threads is not None and threads_of(threads) is None:
+        yield Problem(f"threads is {shown(threads)}; it must be a number from 1 to "
+                      f"{MOST_THREADS}, or None for all")
+    yield from _paths(options)
     chosen = cast(object, options.specialize)
     if chosen is not None and not isinstance(chosen, Specialize):
-        yield Problem(f"specialize is {chosen!r}; it must be a compiler.Specialize, or None")
+        yield Problem(f"specialize is {shown(chosen)}; it must be a compiler.Specialize, or None")
 
 
 def _one_of(option: str, value: object, known: Sequence[str]) -> Iterator[Problem]:
-    if value not in known:
-        yield Problem(f"{option} is {value!r}, which there is not",
-                      hint=hint_for(str(value), known))
+    if not isinstance(value, str) or value not in known:
+        yield Problem(f"{option} is {shown(value)}, which there is not",
+                      hint=hint_for(value if isinstance(value, str) else "", known))
 
 
 def _flags(options: CompileOptions) -> Iterator[Problem]:
-    for name in ("exact", "interpret", "dump_weights"):
+    for name in FLAGS:
         value = getattr(options, name)
-        if not isinstance(value, bool):
-            yield Problem(f"{name} is {value!r}; it must be True or False")
+        if truth_of(value) is None:
+            yield Problem(f"{name} is {shown(value)}; it must be True or False")
+    if options.check is not None and truth_of(options.check) is None:
+        yield Problem(f"check is {shown(options.check)}; it must be True, False, or None")
 
 
 def _texts(options: CompileOptions) -> Iterator[Problem]:
     for name in ("target", "passes", "cache", "tuned"):
         value = getattr(options, name)
         if not isinstance(value, str) or not value:
-            yield Problem(f"{name} is {value!r}; it must be a text")
+            yield Problem(f"{name} is {shown(value)}; it must be a text")
         elif not is_name(value):
-            yield Problem(f"{name} is {value!r}, which has characters that no name has")
-    features = options.features
-    if features is not None and not isinstance(cast(object, features), str):
-        yield Problem(f"features is {features!r}; it must be a text, or None")
+            yield Problem(f"{name} is {shown(value)}, which has characters that no name has")
+    for name in ("features", "start"):
+        value = getattr(options, name)
+        if value is not None and (not isinstance(value, str) or not value):
+            yield Problem(f"{name} is {shown(value)}; it must be a text, or None")
+
+
+def _collections(options: CompileOptions) -> Iterator[Problem]:
+    for name in ("shapes", "dims", "constants"):
+        value = getattr(options, name)
+        if not isinstance(value, Mapping):
+            yield Problem(f"{name} is {shown(value)}; it must be a mapping")
+    plugins = cast(object, options.plugins)
+    if not isinstance(plugins, tuple | list):
+        yield Problem(f"plugins is {shown(plugins)}; it must be a tuple of paths")
+
+
+def _paths(options: CompileOptions) -> Iterator[Problem]:
+    tuned = None if options.tuned in (AUTO, OFF) else options.tuned
+    for name, path in (("schedule", options.schedule), ("weights", options.weights),
+                       ("dump_dir", options.dump_dir), ("tuned", tuned)):
+        if path is None:
+            continue
+        if not isinstance(cast(object, path), str | os.PathLike):
+            yield Problem(f"{name} is {shown(path)}; it must be a path, or None")
+        elif name in ("schedule", "tuned") and not _is_file(path):
+            yield Problem(f"{name} is {shown(os.fspath(path))}, and there is no such file")
+    folders = {"dump_dir": options.dump_dir,
+               "cache": None if options.cache in (OFF, "default") else options.cache}
+    for name, path in folders.items():
+        if isinstance(cast(object, path), str | os.PathLike) and path and os.path.isfile(path):
+            yield Problem(f"{name} is {shown(os.fspath(path))}, which is a file and no folder")
+
+
+def _is_file(path: str | os.PathLike[str]) -> bool:
+    text = os.fspath(path)
+    return is_name(text) and has_length_of_path(text) and os.path.exists(text) and (
+        not os.path.isdir(text))
 
 
 # ---------------------------------------------------------------------- the cache

@@ -46,6 +46,7 @@ from typing import Any, Protocol, cast
 from xdsl.dialects.builtin import ModuleOp
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.option_values import shown
 from compiler.plugins.plugin_faults import wrong_type
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
@@ -176,8 +177,11 @@ def model_of(model: object) -> str | MemoryModel:
     """Convert a model as callers give it: a path, a MemoryModel, or an object that a frontend
     accepts.
 
-    Raises TypeError for anything else.
+    Raises StrataError for anything else.
     """
+    if isinstance(model, MemoryModel) and (not isinstance(cast(object, model.name), str)
+                                           or model.data is None):
+        raise StrataError(f"the model {shown(model)} needs a name, which is a text, and contents")
     if isinstance(model, (str, MemoryModel)):
         return model
     if isinstance(model, Path):
@@ -186,8 +190,8 @@ def model_of(model: object) -> str | MemoryModel:
         found = frontend.in_memory(model) if hasattr(frontend, "in_memory") else None
         if found is not None:
             return found
-    raise TypeError(f"{type(model).__name__} is not a model: give a path, a MemoryModel, an "
-                    "onnx.ModelProto, or an ExportedProgram of torch.export")
+    raise StrataError(f"{type(model).__name__} is not a model: give a path, a MemoryModel, an "
+                      "onnx.ModelProto, or an ExportedProgram of torch.export")
 
 
 def describe(model: str | MemoryModel) -> dict[str, Any]:

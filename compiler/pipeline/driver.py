@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from compiler.diagnostics import Problem, StrataError, disk_error
+from compiler.diagnostics import Problem, StrataError, cut, disk_error
 from compiler.faults import CompilerFault, Reproducer
 from compiler.instrument import Instrument
 from compiler.instrument.kept import MAKING_CODE
@@ -167,7 +167,7 @@ class Compiler:
             return True
         there = (*levels, *self.target.levels)
         guessed = guess(level, there)
-        raise StrataError(f"target {self.target.name} has no level '{level}'", [
+        raise StrataError(f"target {self.target.name} has no level '{cut(level)}'", [
             Problem("no such level", hint=f"{guessed}there are: {', '.join(there)}")])
 
     def check_passes(self, to: str | None) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from compiler.diagnostics import Problem, StrataError
+from compiler.diagnostics import Problem, StrataError, cut
 from compiler.pipeline.steps import Step
 from compiler.suggestions import hint_for
 
@@ -107,9 +107,10 @@ def _placed(steps: Sequence[Step], item: str, place_of: Callable[[str], str]) ->
     if place := place_of(name):
         return f"{place}={item}"
     names = list(dict.fromkeys(s.name for s in steps))
-    raise StrataError(f"--passes: no pass '{name}' in this part of the pipeline, for '{item}'", [
+    raise StrataError(f"--passes: no pass '{cut(name)}' in this part of the pipeline, for "
+                      f"'{cut(item)}'", [
         Problem("the pipeline has no such pass", hint=hint_for(name, names)
-                + f"; a new pass needs a place, as in default,after(PASS)={item}")])
+                + f"; a new pass needs a place, as in default,after(PASS)={cut(item)}")])
 
 
 def _inserted(steps: list[Step], places: list[int], spec: str, after: bool) -> list[Step]:
@@ -126,8 +127,9 @@ def _positions(steps: Sequence[Step], name: str, item: str) -> list[int]:
     found = [k for k, step in enumerate(steps) if step.name == name]
     if not found:
         names = list(dict.fromkeys(s.name for s in steps))
-        raise StrataError(f"--passes: no pass '{name}' in this part of the pipeline, for '{item}'",
-                          [Problem("the pipeline has no such pass", hint=hint_for(name, names))])
+        raise StrataError(f"--passes: no pass '{cut(name)}' in this part of the pipeline, for "
+                          f"'{cut(item)}'", [
+                              Problem("the pipeline has no such pass", hint=hint_for(name, names))])
     return found
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from compiler.diagnostics import Problem, StrataError
+from compiler.diagnostics import Problem, StrataError, cut
 from compiler.pipeline.levels import LEVELS, Level
 from compiler.pipeline.steps import PIPELINE, Step
 from compiler.plugins.plugin_faults import wrong_type
@@ -188,5 +188,5 @@ def _constant(dialect: Dialect) -> Callable[[], Dialect]:
 
 
 def _unknown(kind: str, name: str, known: Sequence[str], near: Sequence[str] = ()) -> StrataError:
-    return StrataError(f"there is no {kind} '{name}'", [
+    return StrataError(f"there is no {kind} '{cut(name)}'", [
         Problem(f"unknown {kind}", hint=hint_for(name, known, near))])

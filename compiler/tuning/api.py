@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.api import model_of_argument
+from compiler.modes import check_mode
 from compiler.option_values import (
     arrays_of,
     names_of,
     numbers_of,
     path_of,
     paths_of,
+    setting_of,
     sizes_of,
 )
 from compiler.options import CompileOptions
@@ -45,11 +47,12 @@ def tune(
 
     Raises StrataError for an error in the model or the options.
     """
+    check_mode(mode)
     options = CompileOptions(
         target=target, shapes=sizes_of(shapes or {}), dims=numbers_of("dims", dims or {}),
         constants=arrays_of("constants", constants or {}), plugins=paths_of("plugins", plugins),
         features=features,
-        cache="off" if cache is None else str(cache), precision=precision, exact=exact,
+        cache=setting_of("cache", cache), precision=precision, exact=exact,
         library=library)
     wanted = TuneOptions.of(
         jobs, seconds=seconds, kernels=tuple(names_of("kernels", kernels)), mode=mode,

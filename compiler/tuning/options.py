@@ -6,10 +6,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from compiler.diagnostics import StrataError
+from compiler.option_values import MOST_THREADS, shown, threads_of, truth_of
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,15 @@ class TuneOptions:
 
     def __post_init__(self) -> None:
         """Raises StrataError for invalid options: no time, or no process."""
-        if not self.seconds > 0:
-            raise StrataError(f"seconds is {self.seconds!r}; tuning takes some time")
-        if isinstance(self.jobs, bool) or self.jobs < 1:
-            raise StrataError(f"jobs is {self.jobs!r}; it must be a number from 1 on")
+        if not _is_number(self.seconds) or not self.seconds > 0:
+            raise StrataError(f"seconds is {shown(self.seconds)}; tuning takes some time")
+        if threads_of(self.jobs) is None:
+            raise StrataError(f"jobs is {shown(self.jobs)}; it must be a number from 1 to "
+                              f"{MOST_THREADS}")
+        if truth_of(self.again) is None:
+            raise StrataError(f"again is {shown(self.again)}; it must be True or False")
+        if self.output is not None and self.output.is_dir():
+            raise StrataError(f"output is {shown(str(self.output))}, which is a folder")
 
     @staticmethod
     def of(jobs: int | None, **others: Any) -> TuneOptions:
@@ -46,3 +53,7 @@ class TuneOptions:
     def names(self, kernel: str) -> bool:
         """Whether a kernel is to be tuned."""
         return not self.kernels or any(fnmatchcase(kernel, p) for p in self.kernels)
+
+
+def _is_number(value: object) -> bool:
+    return truth_of(value) is None and isinstance(value, Real)

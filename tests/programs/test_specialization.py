@@ -261,7 +261,7 @@ def test_no_open_sizes_and_no_wish(bert: Path) -> None:
 
 @pytest.mark.parametrize("options", [{"after": 0}, {"most": 0}])
 def test_nonsense_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(StrataError, match="from 1 on"):
         Specialize(**options)
 
 

@@ -94,7 +94,7 @@ def test_a_model_proto_is_compiled_and_executables_are_keys() -> None:
 
 
 def test_what_is_no_model_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"GraphProto is not a model: .* onnx\.ModelProto"):
+    with pytest.raises(compiler.StrataError, match=r"GraphProto is not a model: .* onnx\.ModelProto"):
         compiler.compile(onnx.parser.parse_model(TEXT).graph)
 
 

@@ -284,7 +284,7 @@ def test_what_depends_on_data_is_refused() -> None:
 
 
 def test_an_object_that_is_no_model() -> None:
-    with pytest.raises(TypeError, match="Linear is not a model"):
+    with pytest.raises(StrataError, match="Linear is not a model"):
         compiler.compile(nn.Linear(2, 2))
 
 

@@ -21,7 +21,7 @@ all frontends share, beside this folder, build the graph operations.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend import ImportedModel, ImportOptions, MemoryModel
@@ -43,7 +43,13 @@ def load_model(model: str, options: ImportOptions) -> ImportedModel:
 
 
 def load_bytes(name: str, data: bytes, options: ImportOptions) -> ImportedModel:
-    """Import a serialized ModelProto. Files of weights are expected beside `name`."""
+    """Import a serialized ModelProto. Files of weights are expected beside `name`.
+
+    Raises StrataError for contents that are no bytes.
+    """
+    if not isinstance(cast(object, data), bytes | bytearray | memoryview):
+        raise StrataError(f"the contents of {name} must be the bytes of an ONNX file, not "
+                          f"{type(data).__name__}")
     from compiler.frontend.onnx.importer import import_bytes
 
     return import_bytes(name, data, options)

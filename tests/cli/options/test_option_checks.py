@@ -24,7 +24,7 @@ from compiler.options import CompileOptions
     ("shapes", {"x": ["", 8]}, "is ''"), ("shapes", {3: [1]}, "3 is not a name"),
     ("dims", {"n": 2.5}, "size 'n' has the value 2.5"), ("dims", {"n": None}, "value None"),
     ("dims", {"n": -2}, "value -2"), ("plugins", "a.py", "not a list"),
-    ("cache", "a\0b", "no name"), ("tuned", "a\0b", "no name"), ("dump_dir", "a\0b", "no path"),
+    ("cache", "a\0b", "no path"), ("tuned", "a\0b", "no path"), ("dump_dir", "a\0b", "no path"),
     ("weights", 3, "not a path"),
     ("constants", {"x": {1}}, "'x' cannot be read"), ("constants", [1], "not a mapping"),
     ("mode", "fast", "no mode 'fast'"), ("exact", 1, "exact is 1"), ("features", 3, "features"),
