@@ -94,7 +94,8 @@ def test_a_model_proto_is_compiled_and_executables_are_keys() -> None:
 
 
 def test_what_is_no_model_is_refused() -> None:
-    with pytest.raises(compiler.StrataError, match=r"GraphProto is not a model: .* onnx\.ModelProto"):
+    message = r"GraphProto is not a model: .* onnx\.ModelProto"
+    with pytest.raises(compiler.StrataError, match=message):
         compiler.compile(onnx.parser.parse_model(TEXT).graph)
 
 
