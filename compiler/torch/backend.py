@@ -6,7 +6,8 @@ these writes. Operators that it cannot import run eagerly between compiled parts
 a warning. Sizes that Dynamo leaves dynamic become named sizes of the compiled code.
 
 It is for inference: if gradients are recorded, graphs run eagerly with a warning. Parameters and
-buffers become constants of the compiled code, which is recompiled when one of them changes.
+buffers become constants of the compiled code, which is recompiled when one of them changes
+(`weights.py`). Results share memory as they do eagerly (`views.py`).
 
 `options` of `torch.compile` are those of `compiler.compile`. The target is that of the inputs'
 device unless one is given.
