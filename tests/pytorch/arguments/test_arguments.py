@@ -26,7 +26,7 @@ from tests.pytorch.arguments.variations import Call, find, other_values
 from tests.pytorch.op_samples import SAMPLES, UNSAMPLED
 from tests.pytorch.programs import check_outputs, flat
 
-MOST = 3
+MOST = 2
 """How many other values of an argument are tried for each sample."""
 
 REFUSED: dict[str, str] = {
