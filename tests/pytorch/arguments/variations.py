@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from tests.pytorch.op_samples import FIRST_ONLY
 
@@ -77,28 +76,26 @@ class Call:
 
     def graph(self) -> tuple[torch.fx.GraphModule, list[torch.Tensor]]:
         """A graph of this call alone, and the tensors that are its inputs."""
-        graph, mode, inputs = torch.fx.Graph(), FakeTensorMode(), list[torch.Tensor]()
-        fakes: dict[Any, FakeTensor] = {}
+        graph, inputs = torch.fx.Graph(), list[torch.Tensor]()
 
         def node_of(value: Any) -> Any:
             if not isinstance(value, torch.Tensor):
                 return value
             node = graph.placeholder(f"x{len(inputs)}")
-            node.meta["val"] = fakes[node] = mode.from_tensor(value)
+            node.meta["val"] = value
             inputs.append(value)
             return node
 
         plain, named = self.placed(torch.utils._pytree.tree_map(node_of, self.arguments))
         call = graph.call_function(self.op, tuple(plain), named)
-        return _returning(graph, call, self.eager(), mode), inputs
+        return _returning(graph, call, self.eager()), inputs
 
 
 def _returning(
-    graph: torch.fx.Graph, call: torch.fx.Node, result: Any, mode: FakeTensorMode
+    graph: torch.fx.Graph, call: torch.fx.Node, result: Any
 ) -> torch.fx.GraphModule:
     """A module of the graph, which returns the tensors among the results of its call."""
-    call.meta["val"] = torch.utils._pytree.tree_map(
-        lambda v: mode.from_tensor(v) if isinstance(v, torch.Tensor) else v, result)
+    call.meta["val"] = result
     outputs = [call]
     if isinstance(result, (tuple, list)):
         outputs = [graph.call_function(operator.getitem, (call, k)) for k in range(len(result))
