@@ -92,7 +92,8 @@ class CompileOptions:
     shapes: Mapping[str, Sizes] = field(default_factory=lambda: MappingProxyType({}))
     dims: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     constants: Mapping[str, Array] = field(default_factory=lambda: MappingProxyType({}))
-    outcomes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    outcomes: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, "tuple[str, ...]"])  # not a proxy: processes of `tune` pickle it
     start: str | None = None
     passes: str = "default"
     plugins: tuple[Path, ...] = ()
