@@ -5,12 +5,14 @@ kernel is computed by one launch, and no nest remains outside a kernel.
 
     %a = nest (m, n, reduce k)   %y = nest (m, n) ins(%a)   ->   %y = loop.call @contract_0(...)
 
-There are four kinds of group. They depend on what the nests are, never on the operator:
+There are five kinds of group. They depend on what the nests are, never on the operator:
 - a contraction, followed by elementwise nests over exactly its parallel axes (the epilogue);
 - reductions over the same rows, with elementwise nests over rows or elements of rows (softmax).
   There may be few rows, or only one, where the target computes them faster than it launches another
   kernel. Reductions that only read the same tensor in the same way belong here, too (the sum of a
   tensor and the sum of its squares);
+- a recurrence, followed by elementwise nests over its last states, and by reductions of these, if
+  each has few results for a row (the descent of trees, and the sum of their votes);
 - elementwise nests over one domain (several results);
 - a scatter, either alone or with the nests that compute at the places where it writes.
 Nests of a group that read each other's results do so at the same point, so one program can compute

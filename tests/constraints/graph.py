@@ -66,6 +66,15 @@ CASES = [
      "graph.reduce_mean %x {axes = [2], keepdims = false} : f32[3] given %x: f32[3, 4]"),
     ("graph.reduce_mean", "C2: elements must be",
      "graph.reduce_mean %x {axes = [1], keepdims = false} : i1[3] given %x: i1[3, 4]"),
+    *(("graph.descend", message, f"graph.descend %x, %k, %r {{steps = {steps}}} : i64[7, 3] given "
+       f"%x: {x}, %k: {nodes}, %r: {roots}") for message, x, nodes, roots, steps in (
+        ("C1: element types differ", "i64[7, 4]", "i32[9, 2]", "i64[3]", 1),
+        ("C1: x must hold signed integers", "f32[7, 4]", "f32[9, 2]", "i64[3]", 1),
+        ("C2: x must have 2 dims", "i32[7]", "i32[9, 2]", "i64[3]", 1),
+        ("C2: x has m columns", "i32[7, m]", "i32[9, 2]", "i64[3]", 1),
+        ("C2: a node has 3 numbers", "i32[7, 4]", "i32[9, 3]", "i64[3]", 1),
+        ("C3: indices must be integers", "i32[7, 4]", "i32[9, 2]", "f32[3]", 1),
+        ("C4: steps must be at least 0", "i32[7, 4]", "i32[9, 2]", "i64[3]", -1))),
     ("graph.search_sorted", "C1: element types differ",
      "graph.search_sorted %l, %v : i64[3] given %l: f32[4], %v: f16[3]"),
     ("graph.search_sorted", "C2: elements must be",

@@ -210,16 +210,16 @@ class Access:
         """The address of an offset without its constant, with each part computed in its own scope.
 
         In a loop the address goes through an empty `asm`. Otherwise LLVM's loop strength reduction
-        would compare all constant distances from it in pairs, for most of the compile time. An
-        offset from data is no progression that it could reduce, and belongs into the instruction.
+        would compare all constant distances from it in pairs, for most of the compile time. A
+        single element at an offset from data has no such distances.
         """
         name = self.buffer.pointer
         for _, part in self.indices.parts(offset):
             distance = self.indices.scalar(part)
             name = self.writer.hoist(f"{kind} {element}, ptr {name}, i64 {distance}",
                                      name, distance)
-        is_progression = offset.symbols <= self.indices.lower.keys()
-        if is_progression and self.writer.depths.get(name) == self.writer.depth > 1:
+        is_single = self.type.lanes is None and not offset.symbols <= self.indices.lower.keys()
+        if not is_single and self.writer.depths.get(name) == self.writer.depth > 1:
             name = self.writer.local(f'call ptr asm "", "=r,0"(ptr {name})')
         return name
 

@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from compiler.frontend.faults import Fault
+from compiler.frontend.onnx.ops.ml_tree_tables import distinct
 from compiler.frontend.onnx.ops.ml_tree_tests import Tests, never
 from dialects.strata.types import Array
 
@@ -84,7 +85,7 @@ def _levels(tests: Tests, roots: Array) -> tuple[Array, Array, bool]:
             raise Fault("its trees have a cycle")
         before, owners[at] = owners[at], trees
         is_shared |= bool(((before >= 0) & (before != trees) | (owners[at] != trees)).any())
-        at = np.unique(at)
+        at = distinct(at)
         levels[at] = level
         kids, trees = np.concatenate([tests.no[at], tests.yes[at]]), np.tile(owners[at], 2)
         at, trees, level = kids[kids >= 0], trees[kids >= 0], level + 1

@@ -51,6 +51,12 @@ class Trees:
     votes: Votes
 
 
+def distinct(values: Array) -> Array:
+    """The values in order, each once. Sorting is faster here than NumPy's table of hashes."""
+    ordered = np.sort(values)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
+
+
 def within(places: Array, count: int, what: str) -> Array:
     """Indices. Raises Fault if one is not from 0 to count - 1."""
     if len(places) and not (places.min() >= 0 and places.max() < count):
@@ -84,7 +90,7 @@ class _Names:
     """Finds nodes by tree and number."""
 
     def __init__(self, owners: Array, numbers: Array):
-        self.owners, self.numbers = np.unique(owners), np.unique(numbers)
+        self.owners, self.numbers = distinct(owners), distinct(numbers)
         keys = self._keys(owners, numbers)
         self.order = np.argsort(keys, kind="stable")
         self.keys = keys[self.order]
@@ -125,10 +131,12 @@ def read_named(n: Node, kind: str, targets: int) -> Trees:
     leaf = modes < 0
     ways = [_children(n, name, owners, leaf, names)
             for name in ("nodes_truenodeids", "nodes_falsenodeids")]
-    roots = np.setdiff1d(np.arange(count), np.concatenate([way[~leaf] for way in ways]))
-    if len(np.unique(owners[roots])) < len(names.owners):
+    inner, is_root = np.logical_not(leaf), np.ones(count, np.bool_)
+    for way in ways:
+        is_root[way[inner]] = False
+    roots = np.flatnonzero(is_root)
+    if len(distinct(owners[roots])) < len(names.owners):
         raise Fault("its trees have a cycle")
-    inner = np.logical_not(leaf)
     split = np.where(leaf, np.negative(np.cumsum(leaf)), np.cumsum(inner) - 1)
     return Trees(
         _ints(n, "nodes_featureids", count)[inner], _floats(n, "nodes_values", count)[inner],
@@ -138,13 +146,13 @@ def read_named(n: Node, kind: str, targets: int) -> Trees:
 
 def _modes(n: Node, count: int) -> Array:
     """The numbers of the modes; -1 for leaves."""
-    texts, inverse = np.unique(n.texts("nodes_modes"), return_inverse=True)
+    texts = n.texts("nodes_modes")
     known = {name: k for k, name in enumerate(MODES[:MEMBER])} | {"LEAF": -1}
-    unknown = set(texts.tolist()) - known.keys()
-    if unknown or len(inverse) != count:
-        raise Fault(f"nodes_modes must have {count} entries, one per node, and has {len(inverse)}; "
+    unknown = set(texts) - known.keys()
+    if unknown or len(texts) != count:
+        raise Fault(f"nodes_modes must have {count} entries, one per node, and has {len(texts)}; "
                     f"of these, {sorted(unknown)} are unknown")
-    return np.array([known[text] for text in texts.tolist()], np.int64)[inverse]
+    return np.array([known[text] for text in texts], np.int64)
 
 
 def _children(n: Node, name: str, owners: Array, leaf: Array, names: _Names) -> Array:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.frontend.onnx.ops.ml_tree_tables import MEMBER, Trees
+from compiler.frontend.onnx.ops.ml_tree_tables import MEMBER, Trees, distinct
 from dialects.strata.types import Array
 
 _LEQ, _LT, _GTE, _GT, _EQ, _NEQ = range(MEMBER)
@@ -124,9 +124,8 @@ def _with_members(tests: Tests, k: int, members: Array, missing: bool) -> Tests:
 
 def _cuts(members: Array) -> Array:
     """The last keys outside, inside, outside ... of the set, in ascending order."""
-    unique = np.unique(members)
-    ends = np.stack([_first(unique) - 1, _last(unique)], axis=1).reshape(-1)
-    return ends
+    ordered = distinct(members)
+    return np.stack([_first(ordered) - 1, _last(ordered)], axis=1).reshape(-1)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from compiler.frontend import formulas as f
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.ml_tree_groups import Group, by_target, grouped
 from compiler.frontend.onnx.ops.ml_tree_layout import Layout, laid_out
-from compiler.frontend.onnx.ops.ml_tree_tables import Trees, within
+from compiler.frontend.onnx.ops.ml_tree_tables import Trees, distinct, within
 from compiler.frontend.onnx.ops.ml_tree_tests import comparisons, key_dtype, never
 from compiler.frontend.values import Value
 from dialects.graph.base import GraphOp
@@ -238,6 +238,6 @@ def _voted(walk: _Walk) -> Value | None:
         owners[trees.votes.leaves] * trees.targets + trees.votes.targets, return_counts=True)
     own = np.bincount(owners[:-1], minlength=count + 1)
     certain = pairs[numbers == own[pairs // trees.targets]] % trees.targets
-    if not layout.is_shared and len(np.unique(certain)) == trees.targets:
+    if not layout.is_shared and len(distinct(certain)) == trees.targets:
         return None
     return _has_votes(walk, grouped(layout.depths, layout.sizes, None))
