@@ -199,11 +199,10 @@ def _paths(options: CompileOptions) -> Iterator[Problem]:
             yield Problem(f"{name} is {shown(path)}; it must be a path, or None")
         elif name in ("schedule", "tuned") and not _is_file(path):
             yield Problem(f"{name} is {shown(os.fspath(path))}, and there is no such file")
-    folders = {"dump_dir": options.dump_dir,
-               "cache": None if options.cache in (OFF, "default") else options.cache}
-    for name, path in folders.items():
-        if isinstance(cast(object, path), str | os.PathLike) and path and os.path.isfile(path):
-            yield Problem(f"{name} is {shown(os.fspath(path))}, which is a file and no folder")
+    folder = options.dump_dir  # a cache that cannot be written is no error
+    if isinstance(cast(object, folder), str | os.PathLike) and folder and os.path.isfile(folder):
+        yield Problem(f"cannot write the dumps: dump_dir is {shown(os.fspath(folder))}, which is a "
+                      "file and no folder")
 
 
 def _is_file(path: str | os.PathLike[str]) -> bool:

@@ -165,7 +165,7 @@ def test_names_that_no_file_can_have(bench: Bench, option: str, name: str) -> No
 
 @pytest.mark.parametrize("name", ["a\0b.onnx", "a\0b.mlir", "\ud800.mlir", "\ud800.onnx"])
 def test_models_that_no_file_can_be(name: str) -> None:
-    with pytest.raises(StrataError, match=r"no (such )?file"):
+    with pytest.raises(StrataError, match=r"no (such )?file|no path has"):
         compiler.compile(name, target="reference")
 
 

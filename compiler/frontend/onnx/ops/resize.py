@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from compiler.frontend import formulas as f
-from compiler.frontend.faults import Fault
+from compiler.frontend.faults import Fault, UnknownValue
 from compiler.frontend.onnx.node import Node, as_written
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.resize_lines import COORDINATES, Line
@@ -58,8 +58,10 @@ def _upsample(n: Node, x: Value, scales: Sequence[float | Value]) -> Value:
     mode = n.text("mode", "nearest")
     lines = _by_scales(n, x, range(x.rank), scales)
     smaller = [line for line in lines if isinstance(line.scale, float) and line.scale < 1]
-    if mode == "nearest" and any(isinstance(line.scale, Value) for line in lines):
-        raise Fault("its scales are known only at run time", "convert the model to opset 11")
+    unknown = next((line.scale for line in lines if isinstance(line.scale, Value)), None)
+    if mode == "nearest" and unknown is not None:
+        raise UnknownValue(unknown, "its scales are known only at run time",
+                           "convert the model to opset 11")
     kernel = Kernel("linear" if mode == "bilinear" else mode, "asymmetric", "floor", -0.75,
                     antialias=False, exclude_outside=False)
     if mode != "nearest" or not smaller:
