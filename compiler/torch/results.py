@@ -27,6 +27,8 @@ from dialects.symbolic.symbol import Symbol
 if TYPE_CHECKING:
     from dialects.strata.types import Array
 
+NUMBERS: Mapping[str, type] = {"SymInt": int, "SymFloat": float, "SymBool": bool}
+"""PyTorch's numbers that follow from sizes, and what they are in Python."""
 Known = Mapping[Symbol, int]
 
 
@@ -109,7 +111,7 @@ class Results:
     @cached_property
     def needed(self) -> frozenset[Symbol]:
         """The symbols on which strides and sizes among the results depend."""
-        sizes = [_symbol(s) for v in self.outputs if type(v).__name__ == "SymInt"
+        sizes = [_symbol(s) for v in self.outputs if type(v).__name__ in NUMBERS
                  for s in v.node.expr.free_symbols]
         strides = [s for found in self.strides for s in found or () if isinstance(s, Expr)]
         return frozenset(sizes).union(*[s.symbols for s in strides])
@@ -129,14 +131,16 @@ def _strides(tensor: Any) -> list[Size] | None:
 
 
 def _other(value: Any) -> Callable[[Known], Any]:
-    """A result that is not a tensor: a size, a constant, or nothing."""
-    if type(value).__name__ != "SymInt":
+    """A result that is not a tensor: a number of sizes, a constant, or nothing."""
+    kind = NUMBERS.get(type(value).__name__)
+    if kind is None:
         return lambda known: None if hasattr(value, "dtype") else value
-    size = value.node.expr
+    number = value.node.expr
     try:
         return Sizes()(value).evaluate
     except Fault:
-        return lambda known: int(size.subs({s: known[_symbol(s)] for s in size.free_symbols}))
+        return lambda known: kind(number.subs({
+            s: known[_symbol(s)] for s in number.free_symbols}))
 
 
 def _symbol(symbol: Any) -> Symbol:

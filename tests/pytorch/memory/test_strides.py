@@ -99,3 +99,14 @@ def test_empty_results_are_contiguous() -> None:
             fast = torch.compile(f, backend=strata, options={"target": "cpu", "threads": 1})
             x = torch.ones(shape)
             assert [v.stride() for v in fast(x)] == [v.stride() for v in f(x)]
+
+
+def test_numbers_that_follow_from_sizes() -> None:
+    def f(x: Tensor) -> tuple[Any, ...]:
+        n = x.shape[0]
+        return x * 2, n, n // 2 + 1, n * 0.5, n / 3, n > 3, n % 2 == 1, 7, None
+
+    torch._dynamo.reset()
+    fast = torch.compile(f, backend=strata, options={"target": "reference"}, dynamic=True)
+    for n in (5, 9, 7):
+        assert fast(torch.ones(n, 4))[1:] == f(torch.ones(n, 4))[1:]
