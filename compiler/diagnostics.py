@@ -12,6 +12,10 @@ from typing import NamedTuple
 
 MOST = 30
 """The maximum number of distinct problems in a message."""
+LONGEST = 2000
+"""The maximum number of characters of one sentence of a message, which may quote a model."""
+LONGEST_NAME = 200
+"""The same for the name of a node, a level or a file, and for a line of an excerpt."""
 _DISK = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG))
 
 
@@ -31,7 +35,7 @@ class Problem(NamedTuple):
     @property
     def where(self) -> str:
         """`node 'conv1', at graph level, in model.onnx`, from the parts that are known."""
-        node = f"node '{self.node}'" if self.node else ""
+        node = f"node '{cut(self.node, LONGEST_NAME)}'" if self.node else ""
         if self.nodes:
             node = f"nodes {some_of(self.nodes)}"
         level = f"at {self.level} level" if self.level else ""
@@ -40,9 +44,9 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         where = f"\n  where: {self.where}" if self.where else ""
-        hint = f"\n  hint:  {self.hint}" if self.hint else ""
-        shown = "".join(f"\n    {line}" for line in self.excerpt.splitlines())
-        return f"{self.what}{where}{shown}{hint}"
+        hint = f"\n  hint:  {cut(self.hint, LONGEST)}" if self.hint else ""
+        shown = "".join(f"\n    {cut(line, LONGEST_NAME)}" for line in self.excerpt.splitlines())
+        return f"{cut(self.what, LONGEST)}{where}{shown}{hint}"
 
 
 class StrataError(Exception):
@@ -58,13 +62,14 @@ class StrataError(Exception):
         self.exit_status = exit_status
 
     def __str__(self) -> str:
+        message = cut(self.message, LONGEST)
         if not self.problems:
-            return self.message
+            return message
         grouped = _grouped([self._briefly(problem) for problem in self.problems])
         lines = [f"- {problem}" for problem in grouped[:MOST]]
         if len(grouped) > MOST:
             lines.append(f"- and {len(grouped) - MOST} more problems")
-        return "\n".join([f"{self.message}:", *lines])
+        return "\n".join([f"{message}:", *lines])
 
     def _briefly(self, problem: Problem) -> Problem:
         """The problem without its file, if the message already names it."""
@@ -105,6 +110,6 @@ def cut(text: str, limit: int = 60) -> str:
 
 def some_of(names: Sequence[str], limit: int = 5) -> str:
     """`'a', 'b' and 7 more`."""
-    shown = ", ".join(f"'{n}'" for n in names[:limit])
+    shown = ", ".join(f"'{cut(n, LONGEST_NAME)}'" for n in names[:limit])
     more = len(names) - limit
     return f"{shown} and {more} more" if more > 0 else shown

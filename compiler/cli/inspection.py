@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from compiler.diagnostics import StrataError
+from compiler.diagnostics import LONGEST, LONGEST_NAME, StrataError, cut
 from compiler.frontend import MemoryModel, describe
 from compiler.io.signature import Signature, signature_of
 from compiler.pipeline.driver import weights_of_model
@@ -80,7 +80,11 @@ def _unsupported(error: StrataError) -> list[Facts]:
 
 # ---------------------------------------------------------------------- for people
 def report(facts: Facts) -> Iterator[str]:
-    """The facts as lines."""
+    """The facts as lines, each cut where a text of the model is long."""
+    yield from (cut(line, LONGEST) for line in _report(facts))
+
+
+def _report(facts: Facts) -> Iterator[str]:
     yield f"{facts['model']}: {', '.join(_origin(facts))}"
     for title in ("inputs", "outputs"):
         yield title
@@ -110,8 +114,9 @@ def _origin(facts: Facts) -> Iterator[str]:
 
 
 def _columns(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
-    width = max((len(name) for name, _ in rows), default=0)
-    yield from (f"  {name:{width}}  {text}" for name, text in rows)
+    short = [(cut(name, LONGEST_NAME), text) for name, text in rows]
+    width = max((len(name) for name, _ in short), default=0)
+    yield from (f"  {name:{width}}  {text}" for name, text in short)
 
 
 def _amount(size: int) -> str:

@@ -33,10 +33,22 @@ _HEADER = re.compile(r"// strata: level=([\w-]+) after=([\w,@-]+)[ \t]*$", re.MU
 _UNKNOWN = re.compile(r"Operation ([\w.]+) is not registered")
 
 
+_ESCAPES = {code: "\\\\" if code == 0x5C else f"\\{code:02X}" for code in range(256)
+            if not 0x20 <= code <= 0x7E or code in (0x22, 0x5C)}
+"""How a string writes the bytes that do not stand for themselves."""
+
+
+class _Printer(Printer):
+    """Prints strings as a whole; xDSL's prints each character by itself."""
+
+    def print_bytes_literal(self, bytestring: bytes) -> None:
+        self.print_string(f'"{bytestring.decode("latin-1").translate(_ESCAPES)}"')
+
+
 def format_module(module: Operation, locations: bool = True) -> str:
     """The module's text, with the model node of every operation if `locations`."""
     stream = StringIO()
-    Printer(stream, print_debuginfo=locations).print_op(module)
+    _Printer(stream, print_debuginfo=locations).print_op(module)
     return stream.getvalue() + "\n"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
+from xdsl.printer import Printer
 
 import compiler
 from compiler.__main__ import main
 from compiler.diagnostics import StrataError
+from compiler.pipeline.text import _Printer
 from dialects.strata.types import ELEMENTS
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.expr_syntax import expr_of, symbol_of
@@ -320,3 +323,34 @@ def test_code_of_functions_and_kernels(target: str, level: str, tmp_path: Path) 
     path.write_text(_branches_text(("a?b", "strata_run"), SPELLINGS), encoding="utf-8")
     assert main(["lower", str(path), "--target", target, "--to", level, "-o", str(code)]) == 0
     assert code.stat().st_size > 1000
+
+
+# ---------------------------------------------------------------------- long texts
+def test_strings_are_printed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same text as xDSL's, by a number of steps that does not grow with it."""
+    own, theirs, pieces = StringIO(), StringIO(), list[str]()
+    every = bytes(range(256)) * 40
+    Printer(theirs).print_bytes_literal(every)
+    printer = _Printer(own)
+    whole = printer.print_string
+    monkeypatch.setattr(printer, "print_string", lambda s: (pieces.append(s), whole(s)))
+    printer.print_bytes_literal(every)
+    assert own.getvalue() == theirs.getvalue()
+    assert len(pieces) == 1
+
+
+def test_messages_and_descriptions_cut_long_texts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = "m" * 100_000
+    nodes = [helper.make_node("GridSample", ["x", "x"], [f"y{k}"], mode=long + str(k),
+                              name=f"{k}{long}") for k in range(9)]
+    infos = [helper.make_tensor_value_info("x", 1, [long, 4, 4, 2])]
+    graph = helper.make_graph(nodes, "g", infos, [helper.make_tensor_value_info("y0", 1, None)])
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, producer_name=long, ir_version=8,
+                                opset_imports=[helper.make_opsetid("", 17)]), path)
+    assert main(["inspect", str(path)]) == 0
+    assert len(capsys.readouterr().out) < 40_000
+    assert main(["lower", str(path)]) == 1
+    assert len(capsys.readouterr().err) < 40_000

@@ -231,7 +231,7 @@ def test_external_data(
     (["--plugin", "nothing.py"], 1, ["nothing.py"]),
     (["-o", "no/such/folder/file"], 1, ["cannot write", "no/such/folder/file"]),
     (["-o", "."], 1, ["cannot write"]),
-    (["--dump-dir", "a file"], 1, ["cannot write", "a file"]),
+    (["--dump-dir", "a file"], 1, ["which is a file", "a file"]),
 ])
 def test_options(
     strata: Run, small_model: Path, words: list[str], status: int, parts: list[str]
