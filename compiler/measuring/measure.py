@@ -20,6 +20,7 @@ from compiler.diagnostics import Problem, StrataError, count_of, some_of
 from compiler.frontend import MemoryModel
 from compiler.io.signature import Signature
 from compiler.measuring.contest import Contest
+from compiler.measuring.trial import trial
 from compiler.peers import Request, load_peer, parse_peers
 from compiler.specialization import specialize
 from compiler.suggestions import guess
@@ -31,10 +32,13 @@ if TYPE_CHECKING:
     from dialects.strata.types import Array
 
 
-def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+def measure(
+    arguments: argparse.Namespace,
+) -> tuple[list[dict[str, Any]], dict[str, StrataError]]:
     """A row per runtime, ours first: name, median_ms, best_ms, cpu_ms, load_s, difference.
 
-    Raises StrataError if a runtime cannot run the model.
+    A peer that cannot run the model, or crashes on it, has a problem instead. Raises StrataError
+    if Strata cannot run it.
     """
     peers = parse_peers(arguments.against)
     threads = arguments.threads or len(os.sched_getaffinity(0))
@@ -43,15 +47,20 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         captured = {m: captured_model(m) for m in (arguments.model, *filter(None, peers.values()))}
         exe, request = _add_ours(contest, current, arguments, captured[arguments.model])
         for name, twin in peers.items():
-            current.progress.report(f"loading {name}")
             model = twin or arguments.model
             wanted = replace(request, model=model, captured=captured[model])
+            current.progress.report(f"trying {name}")
+            alone = replace(wanted, threads=1)
+            problem = trial(name, lambda name=name, wanted=alone: load_peer(name, wanted))
+            if problem is not None:
+                contest.problems[name] = problem
+                continue
+            current.progress.report(f"loading {name}")
             contest.add_peer(name, lambda name=name, wanted=wanted: load_peer(name, wanted))
-        _check_problems(list(contest.problems.values()))
         current.progress.report(f"timing {arguments.model}")
         rows = contest.rows(arguments.rounds, current.progress.count)
     tell_precision_error(exe, request.inputs)
-    return rows
+    return rows, contest.problems
 
 
 def captured_model(model: str) -> Captured | None:
@@ -93,7 +102,7 @@ def _add_ours(
     return exe, request_of(exe, inputs, model, captured)
 
 
-def _check_problems(problems: Sequence[StrataError]) -> None:
+def check_problems(problems: Sequence[StrataError]) -> None:
     """Raises StrataError with all problems of peers."""
     if len(problems) == 1:
         raise problems[0]

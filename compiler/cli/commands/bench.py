@@ -8,6 +8,9 @@ also gives the difference between the peers' outputs and ours.
 onnxruntime and openvino run .onnx files and PyTorch models; torch and inductor run PyTorch models.
 A peer may run another file with the same model, whose inputs are in the same order: `--against
 onnxruntime,inductor=model.py:make`.
+
+Each peer is first tried in a process of its own. One that cannot run the model, or crashes, is left
+out: the others are measured, it is named at the end and in the JSON, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -48,18 +51,20 @@ def run(arguments: argparse.Namespace) -> int:
     from compiler.cli.standard_streams import is_standard_output
     from compiler.faults import versions
     from compiler.io.output import check_writable, write_text
-    from compiler.measuring.measure import measure
+    from compiler.measuring.measure import check_problems, measure
 
     check_writable(arguments.json)
-    results = measure(arguments)
+    results, problems = measure(arguments)
     for row in results:
         print(_line(row, results[0]),
               file=sys.stderr if is_standard_output(arguments.json) else sys.stdout)
     if arguments.json is not None:
         report = {"model": arguments.model, "target": arguments.target,
                   "threads": arguments.threads, "rounds": arguments.rounds,
-                  "versions": versions(), "results": results}
+                  "versions": versions(), "results": results,
+                  "problems": {name: str(error) for name, error in problems.items()}}
         write_text(json.dumps(report, indent=2) + "\n", arguments.json)
+    check_problems(list(problems.values()))
     return 0
 
 

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 
 from compiler.diagnostics import StrataError
 from compiler.measuring.contest import Contest, difference, rounds_within, take_turns
+from compiler.measuring.trial import trial
 from compiler.peers import Request, parse_peers
 from tests.cli.conftest import Run
 
@@ -139,6 +140,37 @@ def test_a_text_is_for_us_alone(strata: Run, small_model: Path, peer: str) -> No
                   "--against", peer)
     assert done.status == 1
     assert f"{peer} runs .onnx files and models of PyTorch" in done.err
+
+
+@pytest.mark.parametrize(("fault", "told"), [
+    ("os.kill(os.getpid(), 11)", "SIGSEGV (signal 11)"), ("os._exit(7)", "exited with status 7"),
+    ("raise SystemExit(3)", "SystemExit: 3"), ("1 / 0", "ZeroDivisionError")])
+def test_a_peer_that_crashes_is_left_out(
+    strata: Run, small_model: Path, monkeypatch: pytest.MonkeyPatch, fault: str, told: str
+) -> None:
+    """The others are measured, it is named, and the exit status says so."""
+    pytest.importorskip("onnxruntime")
+    from compiler.peers import openvino
+
+    def load(request: Request) -> Any:
+        return exec(f"import os; {fault}")
+
+    monkeypatch.setattr(openvino, "load", load)
+    monkeypatch.setattr("compiler.peers._check_installed", lambda name: None)
+    done = strata("bench", small_model, "--target", "reference", "--threads", 1, "--rounds", 2,
+                  "--against", "openvino,onnxruntime", "--json", "figures.json")
+    assert done.status == 1
+    assert told in done.err
+    assert "openvino" in done.err
+    report = json.loads(Path("figures.json").read_text())
+    assert [row["name"] for row in report["results"]] == ["strata", "onnxruntime"]
+    assert told in report["problems"]["openvino"]
+
+
+def test_a_peer_that_hangs_is_ended() -> None:
+    error = trial("slow", lambda: lambda: time.sleep(60) or [], seconds=0.5)
+    assert "takes too long" in str(error)
+    assert trial("fine", lambda: lambda: [], seconds=30) is None
 
 
 def test_a_peer_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
