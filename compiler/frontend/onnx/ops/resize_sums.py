@@ -62,12 +62,15 @@ def resize_by_sums(
     n: Node, x: Value, lines: Sequence[Line], kernel: Kernel, outside: float
 ) -> Value:
     """x resampled along the lines; `outside`: the value of results outside of a crop's x."""
-    places = [(line, coordinates(n, line, kernel.coordinates)) for line in lines]
-    if kernel.mode == "nearest":
+    is_nearest, outside = kernel.mode == "nearest", _within_range(x, outside)
+    places = [(line, coordinates(n, line, kernel.coordinates, whole=is_nearest))
+              for line in lines]
+    if is_nearest:
         value = x
         for line, where in places:
             value = f.gather(value, _nearest(n, line, where, kernel.nearest), line.axis)
-        return _filled(n, value, places, kernel, outside)
+        whole = outside if t.is_float(x.element) else float(np.round(outside))
+        return _filled(n, value, places, kernel, whole)
     if kernel.mode == "linear" and not kernel.antialias and x.element in TRUNCATED:
         return _truncated(n, x, lines, kernel, outside)
     value = x.cast(_wide(x))
@@ -79,6 +82,14 @@ def resize_by_sums(
 def _wide(x: Value) -> t.Attribute:
     """The type in which elements are mixed."""
     return t.wide_element(x.element) if t.is_float(x.element) else t.f64
+
+
+def _within_range(x: Value, number: float) -> float:
+    """A number, cut to the range of x's elements if these are integers."""
+    if t.is_float(x.element):
+        return number
+    info = np.iinfo(x.type.dtype)
+    return float(np.clip(number, info.min, info.max))
 
 
 def _as_type_of(x: Value, value: Value) -> Value:
