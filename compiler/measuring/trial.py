@@ -6,8 +6,8 @@ computes on one thread, because OpenMP's threads do not survive a fork.
 
 from __future__ import annotations
 
+import json
 import os
-import pickle
 import select
 import signal
 import sys
@@ -15,7 +15,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from compiler.diagnostics import Problem, StrataError, cut
 
@@ -45,8 +45,12 @@ def trial(name: str, load: Load, seconds: float = SECONDS) -> StrataError | None
             os.kill(child, signal.SIGKILL)  # it has reported, or never will
             status = os.waitpid(child, 0)[1]
         if told:
-            report = cast("tuple[str, Sequence[Problem]] | None", pickle.loads(told))
-            return None if report is None else StrataError(*report)
+            report = json.loads(told)
+            if report is None:
+                return None
+            message, problems = report
+            return StrataError(message, [
+                Problem(**{**p, "nodes": tuple(p["nodes"])}) for p in problems])
         output.seek(0)
         return _ended(name, status, told is None, output.read().decode(errors="replace"))
 
@@ -65,10 +69,11 @@ def _run(name: str, load: Load, writing: int, output: int) -> None:
         os.dup2(output, 2)
         load()()
     except StrataError as error:
-        report = error.message, error.problems
+        report = error.message, [problem._asdict() for problem in error.problems]
     except BaseException as error:  # a runtime of others has many kinds, of no common class
-        report = f"{name} cannot run the model", (Problem(f"{type(error).__name__}: {error}"),)
-    text = pickle.dumps(report)
+        problem = Problem(f"{type(error).__name__}: {error}")
+        report = f"{name} cannot run the model", [problem._asdict()]
+    text = json.dumps(report).encode()
     os.write(writing, len(text).to_bytes(_HEADER, "big") + text)
     os._exit(0)
 

@@ -173,12 +173,12 @@ class AssumeOp(IRDLOperation):
         """Raises SizeError, naming the node, if the sizes violate the assumption.
 
         It is a ChoiceError if they break a choice of the function, from which the assumption may
-        follow.
+        follow. An assumption outside a function follows from none.
         """
         block = self.parent_block()
-        assert block is not None
         check_with_choices(self.assumption, (
-            op.assumption for op in block.ops if isinstance(op, AssumeOp) and op.site), sizes)
+            op.assumption for op in (block.ops if block else ())
+            if isinstance(op, AssumeOp) and op.site), sizes)
 
     def evaluate(self, context: Any) -> Sequence[Any]:
         self.check(context.sizes)
