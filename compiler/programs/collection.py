@@ -10,6 +10,7 @@ of them at the next allocation, because the default thresholds are low: 5% to 7%
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -18,8 +19,14 @@ from targets.locks import SafeLock
 THRESHOLDS = (100_000, 20, 20)
 """The collector's thresholds for its three generations: about 50 MB of garbage."""
 
-LEAVES = 4
-"""Once in so many compilations of a process, what they left behind is collected at the end."""
+LEAVES, MOST_LEAVES = 4, 128
+"""Once in so many compilations of a process, what they left behind is collected at the end: at
+least once in `LEAVES` where that is cheap, and once in `MOST_LEAVES` in any case.
+"""
+PAUSE = 50
+"""A collection visits all objects of the program, not only the compiler's. After one, so many times
+its duration must pass before the next, so that a program of many objects is not slowed down.
+"""
 
 
 class _Collector:
@@ -29,6 +36,7 @@ class _Collector:
         self._lock = SafeLock()
         self._inside = 0
         self._left = 0
+        self._last, self._seconds = 0.0, 0.0
         self._before = gc.get_threshold()
 
     def enter(self) -> None:
@@ -43,11 +51,22 @@ class _Collector:
             self._inside -= 1
             if not self._inside:
                 self._left += 1
-                if self._left % LEAVES:
-                    _age()
+                if self._is_due():
+                    self._collect()
                 else:
-                    gc.collect()
+                    _age()
                 gc.set_threshold(*self._before)
+
+
+    def _is_due(self) -> bool:
+        rested = time.perf_counter() - self._last >= PAUSE * self._seconds
+        return self._left >= (LEAVES if rested else MOST_LEAVES)
+
+    def _collect(self) -> None:
+        started = time.perf_counter()
+        gc.collect()
+        self._left, self._last = 0, time.perf_counter()
+        self._seconds = self._last - started
 
 
 _COLLECTOR = _Collector()

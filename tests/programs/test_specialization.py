@@ -24,6 +24,7 @@ from compiler.__main__ import main
 from compiler.diagnostics import StrataError
 from compiler.options import CompileOptions, Specialize
 from compiler.pipeline.driver import Compiler
+from compiler.programs import collection
 from compiler.programs.collection import LEAVES, THRESHOLDS, rare_collections
 from compiler.specialization import (
     FAILURES,
@@ -432,11 +433,16 @@ def test_the_collector_is_set_back_whoever_is_last() -> None:
     assert gc.get_threshold() == before
 
 
-def test_what_compilations_leave_behind_is_collected_in_the_end() -> None:
+def test_what_compilations_leave_behind_is_collected_in_the_end(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a process that has compiled nothing before."""
     class Cycle:
         def __init__(self) -> None:
             self.itself = self
 
+    fresh = collection._Collector()  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(collection, "_COLLECTOR", fresh)
     left = [_left_behind(Cycle) for _ in range(LEAVES)]
     assert left[0]() is None
 

@@ -1,0 +1,46 @@
+"""How often compilations collect what they leave behind, in programs of few and of many objects."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+import pytest
+
+from compiler.programs import collection
+from compiler.programs.collection import LEAVES, MOST_LEAVES, PAUSE
+
+
+@pytest.fixture
+def collector() -> collection._Collector:  # pyright: ignore[reportPrivateUsage]
+    return collection._Collector()  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(0.0, LEAVES), (1e3, MOST_LEAVES)],
+                         ids=["few objects", "many objects"])
+def test_costly_collections_are_rare_but_come(
+    collector: collection._Collector,  # pyright: ignore[reportPrivateUsage]
+    monkeypatch: pytest.MonkeyPatch, seconds: float, most: int,
+) -> None:
+    """`seconds`: how long a collection takes; nothing else takes time."""
+    now, number, found = [0.0], [0], list[int]()
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(collection, "_age", lambda: None)
+
+    def collect() -> int:
+        found.append(number[0])
+        now[0] += seconds
+        return 0
+
+    monkeypatch.setattr(gc, "collect", collect)
+    for _ in range(LEAVES + 3 * most):
+        number[0] += 1
+        collector.enter()
+        collector.leave()
+    # nobody knows before the first one how long it takes
+    assert found == [LEAVES + k * most for k in range(4)]
+    now[0] += PAUSE * seconds
+    for _ in range(LEAVES):
+        collector.enter()
+        collector.leave()
+    assert len(found) == 5
