@@ -26,7 +26,7 @@ from passes.loop_to_block.compute import (
 )
 from passes.loop_to_block.private import Kept
 from passes.loop_to_block.state import AxisState, Layout, Sums, Symbols, Tile, tiled
-from passes.rewrites.loop.nests import Read
+from passes.rewrites.loop.nests import Read, gathered_inputs
 
 
 @dataclass
@@ -91,11 +91,14 @@ class Place:
         if result in self.kept:
             self.add(self.kept[result].store(tile, self.states, self.symbols))
 
-    def index_tile(self, expr: Expr, dims: Sequence[Symbol]) -> Tile:
-        """A tile of an index expression over axes."""
-        own = tiled((s for s in expr.symbols if s in self.states), self.states, dims)
+    def index_tile(self, expr: Expr, dims: Sequence[Symbol], read: Sequence[Tile]) -> Tile:
+        """A tile of an index expression over axes and gathered inputs; `read`: all inputs."""
+        gathered = {Symbol.gathered(k): read[k] for k in gathered_inputs([expr])}
+        axes = {s for s in expr.symbols if s in self.states}
+        own = tiled(axes.union(*(tile.axes for tile in gathered.values())), self.states, dims)
         values = {a: s.origin + Expr.place(own.index(a)) if a in own else s.origin
                   for a, s in self.states.items() if s.origin is not None}
+        values |= {name: self.symbols.gathered(tile) for name, tile in gathered.items()}
         exprs, operands, places = self.symbols.refer([expr.substitute(values)], own)
         lanes = own.index(self.lanes) if self.lanes in own else None
         op = IndexOp.of(exprs[0], operands, [self.states[a].tile for a in own], lanes, places)

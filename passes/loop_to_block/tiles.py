@@ -64,7 +64,7 @@ class Tiles(Place):
         self.source = nest
         indices: list[Operation] = []
         for op in index_ops(nest, self.decided):
-            tiles.append(self.index_tile(op.expr.data, dims))
+            tiles.append(self.index_tile(op.expr.data, dims, tiles))
             indices.append(op)
         return tiles, indices
 
