@@ -1,11 +1,12 @@
 """`loop-fuse`: inline producers into their consumers, and fold data movement into index maps.
 
 Enters: nests over tensors as lowering made them, about one per operator. Leaves: fewer nests
-that compute the same. Seven rules are applied until none fits:
+that compute the same. Eight rules are applied until none fits:
 
     compose views      %v = view %x; nest reads %v[e]      ->  nest reads %x[e']
     inline producers   %p = nest {f}; nest reads %p[e] {g} ->  nest reads f's inputs at e {f; g}
     forward copies     %p = nest {f}; %c = copy of %p      ->  %c = nest {f}, stored in %c's order
+    forward parts      the same, where several nests write the parts of %p
     merge views        view (view %x)                      ->  view %x
     drop unit axes     nest (i: 1, j: n)                   ->  nest (j: n), with 0 for i
     drop idle axes     %y = sum nest (i, j, reduce k) ins(%x[i, k])
@@ -30,7 +31,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from dialects.loop import NestOp, ViewOp, YieldOp, extents_of, scalar_type
+from dialects.loop import EmptyOp, NestOp, ViewOp, YieldOp, extents_of, scalar_type
 from dialects.strata import types as t
 from dialects.strata.types import TensorType, byte_width, shape_of
 from dialects.symbolic.expr import Expr
@@ -43,6 +44,7 @@ from passes.rewrites.loop.nests import (
     Read,
     axes_of_input,
     body_size,
+    carry,
     data_inputs,
     gathered_inputs,
     has_calls,
@@ -131,6 +133,40 @@ def forward_copy(copy: NestOp, at: Rewriter) -> list[SSAValue] | None:
     new = with_reads(producer, reads_of(producer), [copy.results[0].type], [moved])
     new.location = producer.location
     return list(at.insert(new).results)
+
+
+def forward_parts(copy: NestOp, at: Rewriter) -> list[SSAValue] | None:
+    """Let the nests that write parts of a copied tensor store them in the copy's order.
+
+        %e = empty   %p = nest into(%e)   %q = nest into(%p)   %c = copy of %q, in another order
+        ->  %e' = empty   %p' = nest into(%e')   %c = nest into(%p')
+    """
+    if not is_copy(copy) or copy.pad_values[0] is not None or copy.into:
+        return None
+    parts = _parts_of(copy.inputs[0])
+    stored = [_stored_at(copy, part) for part in parts]
+    if not parts or None in stored:
+        return None
+    type_ = copy.results[0].type
+    assert isinstance(type_, TensorType)
+    whole = at.insert(EmptyOp.of(type_)).results[0]
+    for part, map_ in zip(parts, stored, strict=True):
+        assert map_ is not None
+        new = NestOp.of(part.axes, part.inputs, part.input_maps, [type_], [map_],
+                        combiners=part.combiner_names, pads=part.pad_values, into=[whole],
+                        body=part.body.clone())
+        [whole] = at.insert(carry(part, new)).results
+    return [whole]
+
+
+def _parts_of(value: SSAValue) -> list[NestOp]:
+    """The nests that write the parts of an empty tensor, in order, if nothing else reads it."""
+    parts: list[NestOp] = []
+    while isinstance(part := value.owner, NestOp) and part.into and len(part.results) == 1 and (
+            value.uses.get_length() == 1):
+        parts.insert(0, part)
+        value = part.into[0]
+    return parts if isinstance(value.owner, EmptyOp) and value.uses.get_length() == 1 else []
 
 
 def _stored_at(copy: NestOp, producer: NestOp) -> list[Expr] | None:
@@ -331,5 +367,5 @@ def _is_mixed_radix(expr: Expr, extents: Mapping[Symbol, Expr]) -> bool:
 
 
 NEST_RULES = [
-    *SIMPLER, compose_views, forward_copy, inline_producers,
+    *SIMPLER, compose_views, forward_copy, forward_parts, inline_producers,
 ]
