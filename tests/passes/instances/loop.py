@@ -53,6 +53,18 @@ def forward_copy(d: Draw) -> Instance:
         f"%y = graph.transpose %a {{perm = [1, 0]}} : {t}"], "y", t), FUSE, 1e-5)
 
 
+def forward_parts(d: Draw) -> Instance:
+    """Two products side by side, transposed."""
+    a, b, c = (d.of("2", "3", "5") for _ in range(3))
+    part, t = type_("f32", [a, c]), type_("f32", [c, str(2 * int(a))])
+    wide = type_("f32", [str(2 * int(a)), c])
+    return Instance(function({"x": type_("f32", [a, b]), "z": type_("f32", [b, c])}, [
+        f"%a = graph.matmul %x, %z : {part}",
+        f"%n = graph.neg %a : {part}",
+        f"%w = graph.concat %a, %n {{axis = 0}} : {wide}",
+        f"%y = graph.transpose %w {{perm = [1, 0]}} : {t}"], "y", t), FUSE, 1e-5)
+
+
 def drop_unit_axes(d: Draw) -> Instance:
     """A sum over one element."""
     a, b = d.long(2)
@@ -71,5 +83,5 @@ def drop_idle_axes(d: Draw) -> Instance:
 
 
 INSTANCES: dict[str, Maker] = {make.__name__: make for make in (
-    merge_views, compose_views, inline_producers, merge_equal_reads, forward_copy, drop_unit_axes,
-    drop_idle_axes)}
+    merge_views, compose_views, inline_producers, merge_equal_reads, forward_copy, forward_parts,
+    drop_unit_axes, drop_idle_axes)}
