@@ -22,6 +22,7 @@ from tests.counts.count import (
 from tests.counts.kernels import KERNELS
 from tests.counts.machine import has_assembler, llvm_version
 from tests.counts.models import MODELS
+from tests.counts.predicted import predictions
 
 TABLE = Path(__file__).with_name("table.md")
 COMMAND = "python -m tests.counts --write"
@@ -40,6 +41,9 @@ fell is recorded by the same command, so that it stays won.
 - **operations**: of the whole module where a level ends.
 - **rewrites**: operations that a pass makes, changes or removes.
 - **code**: instructions of the innermost loops in assembly, and what the kernels of a GPU need.
+- **predictions**: of the time on a GPU that nobody needs to have (`targets/cuda/prediction`): the
+  launches of a kernel and of its copies, the KiB that memory moves, nanoseconds, and products
+  (`block.dot`) in the text. They rank; they are no measurements.
 
 The CPU is a server of eight cores with 48 KiB, 2 MiB and 32 MiB of cache, wherever this runs.
 """
@@ -63,12 +67,21 @@ class Section:
         return {s.name: self.counts(s, self.setting) for s in made}
 
 
+@dataclass(frozen=True)
+class Predictions(Section):
+    """What is predicted of kernels, one a line, in the place of what is counted."""
+
+    def counted(self) -> Counted:
+        return predictions()
+
+
 SECTIONS = (
     Section("Models, cpu avx512", MODELS, AVX512),
     Section("Models, cuda sm_90", MODELS, SM_90),
     Section("Kernels, cpu avx512", KERNELS, AVX512),
     Section("Kernels, cpu avx2", KERNELS, AVX2),
     Section("Kernels, cuda sm_90", KERNELS, SM_90),
+    Predictions("Predictions, cuda sm_90 (H100)", (), SM_90),
 )
 CUBINS = Section("Cubins of kernels, sm_90", KERNELS, SM_90, count_cubins, "Triton")
 
