@@ -28,7 +28,7 @@ from dialects.block import (
 from dialects.block.programs import tile_type
 from dialects.strata.schedule_options import ScheduleOption
 from dialects.strata.types import TileType, byte_width, is_float
-from dialects.symbolic.expr import Call, Expr, atom_symbols
+from dialects.symbolic.expr import Call, Expr
 from dialects.symbolic.symbol import Kind, Symbol
 from targets.cuda.facts.fitted import CopiedTimes, ProductTimes
 from targets.cuda.machine import WARP, Machine
@@ -212,7 +212,7 @@ class Work:
         return sum(self._division(a, tile, times) for a in atoms)
 
     def _division(self, atom: Call, tile: TileType, times: float) -> float:
-        symbols = atom_symbols(atom)
+        symbols = atom.symbols
         size = prod(tile.shape[s.number] for s in symbols if s.kind is Kind.PLACE)
         moves = any(s.kind is Kind.OPERAND for s in symbols)
         divisor = atom.args[1].constant if len(atom.args) > 1 else None
