@@ -15,7 +15,7 @@ from xdsl.ir import Attribute, SSAValue
 from dialects.graph import ConstantOp
 from dialects.graph.base import GraphOp
 from dialects.strata.func import FuncOp
-from dialects.strata.types import Array, TensorType, f32, f64
+from dialects.strata.types import Array, TensorType, WeightAttr, WeightsAttr, f32, f64
 from dialects.strata.weights import WeightStore
 
 
@@ -45,11 +45,15 @@ def widen_inputs(inputs: Sequence[Array]) -> list[Array]:
 
 
 def _widen_constant(op: ConstantOp, store: WeightStore) -> None:
-    array = op.array(store)
-    if array.dtype == np.float32:
-        wide = ConstantOp.of_array(array.astype(np.float64), store, op.label)
-        op.value = wide.value
-        wide.erase()
+    arrays = op.arrays(store)
+    if arrays[0].dtype != np.float32:
+        return
+    wide = [ConstantOp.of_array(a.astype(np.float64), store, op.label) for a in arrays]
+    values = [constant.value for constant in wide]
+    weights = [value for value in values if isinstance(value, WeightAttr)]
+    op.value = WeightsAttr(ArrayAttr(weights)) if op.varies else values[0]
+    for constant in wide:
+        constant.erase()
 
 
 def _widen_value(value: SSAValue) -> None:

@@ -86,5 +86,7 @@ def constants_of(module: ModuleOp, weights: WeightStore) -> Iterator[Array]:
     from dialects.host import ConstantOp as HostConstantOp
 
     for op in module.walk():
-        if isinstance(op, ConstantOp | HostConstantOp):
+        if isinstance(op, ConstantOp):
+            yield from op.arrays(weights)
+        elif isinstance(op, HostConstantOp):
             yield op.array(weights)

@@ -51,7 +51,7 @@ class Level:
 
 CONTROL = ("builtin.module", "strata.assume", "strata.require", "strata.size", "strata.if",
            "strata.loop", "strata.trap")
-FUNCTION = (*CONTROL, "strata.func", "strata.return")
+FUNCTION = (*CONTROL, "strata.func", "strata.return", "strata.call")
 ENTRY_POINTS = ("strata.func", "host.func")
 """The functions of modules, on tensors and on buffers."""
 

@@ -17,7 +17,7 @@ from compiler.diagnostics import Problem, StrataError
 from compiler.io.array_files import FILE_ERRORS
 from compiler.options import TEXT_SUFFIX, CompileOptions
 from compiler.plugins.loading import Plugins
-from dialects.strata.types import WeightAttr
+from dialects.strata.types import WeightAttr, WeightsAttr
 from dialects.strata.weights import WeightStore
 from passes.base import PassError, StrataContext
 
@@ -188,8 +188,10 @@ def weight_labels(module: ModuleOp) -> Iterator[tuple[str, str]]:
     """The key and label of every weight that a module refers to."""
     for op in module.walk():
         for attribute in op.properties.values():
-            if isinstance(attribute, WeightAttr):
-                yield attribute.key.data, attribute.label.data  # pyright: ignore
+            handles = attribute.members if isinstance(attribute, WeightsAttr) else [attribute]
+            for handle in handles:
+                if isinstance(handle, WeightAttr):
+                    yield handle.key.data, handle.label.data  # pyright: ignore
 
 
 def _missing(path: Path, place: Path, labels: list[str]) -> StrataError:

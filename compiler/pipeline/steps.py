@@ -47,7 +47,8 @@ PIPELINE: tuple[Step, ...] = (
     Step("graph", "graph-join-groups"),  # on constant filters in their final type
     Step("graph", "graph-shorten-constants"),  # after the last pass that computes constants
     Step("graph", "graph-cse"),  # after simplifying, which makes equal operations look equal
-    Step("graph", "graph-dce"),  # last: removes what all of these left unused
+    Step("graph", "graph-dce"),  # removes what all of these left unused
+    Step("graph", "graph-share-layers"),  # last: layers are equal but for constants, now final
     # ------------------------------------------------------------------ loop: how it is computed
     Step("loop", "graph-to-loop",  # on few, simple operators: one nest or a few for each
          needed="kernels are made of nests, not of operators"),
@@ -74,9 +75,11 @@ PIPELINE: tuple[Step, ...] = (
     Step("loop", "loop-pack-operands"),  # once axes are final, because panels are cut along them
     Step("loop", "loop-lift-constants"),  # after packing, which needs to see constants
     Step("loop", "loop-deduplicate-kernels"),  # before scheduling: each kernel is scheduled once
-    Step("loop", "loop-schedule",  # last: rules see the kernel as it will be lowered
+    Step("loop", "loop-schedule",  # rules see the kernel as it will be lowered
          needed="a kernel without a schedule has no tiles; --schedule gives it one"),
-    Step("loop", "loop-prove-writes"),  # again, since passes on kernels moved stores
+    Step("loop", "loop-inline-layers",  # last: no later pass transforms kernels for each call
+         needed="buffers are planned for a function and all layers that it calls"),
+    Step("loop", "loop-prove-writes"),  # again: on what the passes on kernels made of it
     # ------------------------------------------------------------------ host: in which memory
     Step("host", "host-bufferize",  # kernels are final, so each value between them is a buffer
          needed="kernels on tiles read and write buffers"),

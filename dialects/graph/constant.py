@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
 from xdsl.irdl import (
     MessageConstraint,
@@ -29,6 +29,7 @@ from dialects.strata.types import (
     SizesAttr,
     TensorType,
     WeightAttr,
+    WeightsAttr,
     element_of,
     i1,
     i64,
@@ -49,16 +50,18 @@ MAX_RANGE_SIZES = 64
 class ConstantOp(GraphOp):
     """A constant tensor: a literal, or a handle to an array in the weight store.
 
-    Constraints: (C1) the value is a literal or a weight; (C2) a literal has one value per element
-    of the result, whose shape is constant.
+    In a function that several `strata.call` share, it may have a handle for each call.
+
+    Constraints: (C1) the value is a literal, a weight, or one weight per call; (C2) a literal has
+    one value per element of the result, whose shape is constant.
     Source: ONNX Constant and initializers.
     Example: %c = graph.constant {value = literal[1.0, -inf]} : f32[2]
     """
 
     name = "graph.constant"
     value = prop_def(MessageConstraint(
-        base(LiteralAttr) | base(WeightAttr),
-        "C1: the value of graph.constant is a literal or a weight"))
+        base(LiteralAttr) | base(WeightAttr) | base(WeightsAttr),
+        "C1: the value of graph.constant is a literal, a weight or one weight per call"))
     result = result_def(TensorType)
 
     @staticmethod
@@ -73,15 +76,21 @@ class ConstantOp(GraphOp):
         return ConstantOp.of_value(value, tensor(element_of(array.dtype), array.shape))
 
     def derived(
-        self, store: WeightStore, label: str, computation: str, compute: Callable[[], Array]
+        self, store: WeightStore, suffix: str, computation: str, compute: Callable[[Array], Array]
     ) -> ConstantOp:
         """The constant for an array that is computed from this one alone, as the text says.
 
-        If this one is in the store, the result is, too; its contents are not hashed.
+        If this one is in the store, the result is, too; its contents are not hashed. `suffix`: what
+        follows the name of the weight.
         """
-        if not isinstance(self.value, WeightAttr):
-            return ConstantOp.of_array(compute(), store, label)
-        value, array = store.derive(label, self.value, computation, compute)
+        if isinstance(self.value, LiteralAttr):
+            return ConstantOp.of_array(compute(self.array(store)), store, f"constant{suffix}")
+        made = [store.derive(f"{label_of(weight)}{suffix}", weight, computation, compute)
+                for weight in self.weights]
+        array = made[0][1]
+        value: Attribute = made[0][0]
+        if self.varies:
+            value = WeightsAttr(ArrayAttr([handle for handle, _ in made]))
         return ConstantOp.of_value(value, tensor(element_of(array.dtype), array.shape))
 
     @staticmethod
@@ -101,20 +110,43 @@ class ConstantOp(GraphOp):
 
     @property
     def label(self) -> str:
-        """The name of the weight; empty for a literal."""
-        label = self.value.label if isinstance(self.value, WeightAttr) else None
-        return label.data if isinstance(label, StringAttr) else ""
+        """The name of the weight, or of the one in the first call; empty for a literal."""
+        return label_of(self.weights[0]) if self.weights else ""
+
+    @property
+    def varies(self) -> bool:
+        """Whether it is another weight in each call of its function."""
+        return isinstance(self.value, WeightsAttr)
+
+    @property
+    def weights(self) -> Sequence[WeightAttr]:
+        """The handles: one, one for each call, or none for a literal."""
+        if isinstance(self.value, WeightsAttr):
+            return self.value.members.data
+        return [self.value] if isinstance(self.value, WeightAttr) else []
 
     def is_held(self, store: WeightStore) -> bool:
         """Whether it is a weight that the caller already holds on the device."""
-        key = self.value.key if isinstance(self.value, WeightAttr) else None
-        return isinstance(key, StringAttr) and key.data in store.held
+        keys = [w.key for w in self.weights]
+        return any(isinstance(key, StringAttr) and key.data in store.held for key in keys)
 
-    def array(self, store: WeightStore) -> Array:
-        """The value. Raises KeyError if the store lacks the weight."""
+    def array(self, store: WeightStore, call: int | None = None) -> Array:
+        """The value, in the call of that number if it varies. Raises KeyError if the store lacks
+        the weight, and ValueError without a call for a constant that varies.
+        """
+        if isinstance(self.value, WeightsAttr):
+            if call is None:
+                raise ValueError(f"the constant {self.label!r} is another array in each call")
+            return store.get(self.value.of_call(call))
         if isinstance(self.value, WeightAttr):
             return store.get(self.value)
         return array_of_literal(self.value, self.type)
+
+    def arrays(self, store: WeightStore) -> list[Array]:
+        """The values in all calls. Raises KeyError if the store lacks a weight."""
+        if self.varies:
+            return [store.get(weight) for weight in self.weights]
+        return [self.array(store)]
 
     def verify_(self) -> None:
         if not isinstance(self.value, LiteralAttr):
@@ -127,12 +159,17 @@ class ConstantOp(GraphOp):
             )
 
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
-        return self.array(context.weights)
+        return self.array(context.weights, context.call)
 
     def evaluate_sizes(self, *operands: Array) -> Array | None:
         if not isinstance(self.value, LiteralAttr):
             return None
         return expressions(self.array(WeightStore()))
+
+
+def label_of(weight: WeightAttr) -> str:
+    """The name of a weight."""
+    return weight.label.data if isinstance(weight.label, StringAttr) else ""
 
 
 def literal_of_array(array: Array) -> LiteralAttr:

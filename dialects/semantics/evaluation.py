@@ -30,6 +30,8 @@ class EvaluationContext:
 
     sizes: dict[Symbol, int] = field(default_factory=dict[Symbol, int])
     weights: WeightStore = field(default_factory=WeightStore)
+    call: int | None = None
+    """The number of the call that is evaluated (`strata.call`): which weights its constants are."""
 
     def int(self, attribute: ExprAttr) -> int:
         return int(attribute.data.evaluate(self.sizes))

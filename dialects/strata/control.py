@@ -1,4 +1,4 @@
-"""`strata.if` and `strata.loop`: control flow that depends on run-time values.
+"""`strata.if` and `strata.loop`: control flow that depends on run-time values. And `strata.call`.
 
     strata.func @main(%x: f32[m, 4], %c: i1[]) -> (f32[m, 4]) inputs ["x", "c"] outputs ["y"] {
       %y = strata.if %c then @small else @large (%x) : f32[m, 4]
@@ -10,21 +10,33 @@ they use is an argument, so they compile like any other function. The shapes of 
 a function's size symbols. The sizes listed in `sizes(...)` come from the caller's symbols of the
 same name.
 
-All levels share these operations. On buffers, the functions are `host.func`s. Returning a buffer
-transfers its ownership to the caller.
+Equal parts of a model share a function, which is called once for each (`strata.call`). They are
+equal but for their weights, so a constant of the function may have one for each call:
+
+    %y0 = strata.call @layer number 0 of ["layer.0/MatMul"] (%x) : f32[batch, 8]
+    %y1 = strata.call @layer number 1 of ["layer.1/MatMul"] (%y0) : f32[batch, 8]
+
+    strata.func @layer(%x: f32[batch, 8]) -> (f32[batch, 8]) inputs ["0"] outputs ["0"] {
+      %w = graph.constant {value = #strata.weights<[...]>} : f32[8, 8]
+      ...
+
+`passes/graph/share_layers.py` makes such calls, and `passes/loop/inline_layers.py` puts the
+function's kernels in their place. In between, passes transform the function once for all of them.
+
+All levels share the operations on run-time values. On buffers, the functions are `host.func`s.
+Returning a buffer transfers its ownership to the caller.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
-    IRDLOperation,
     irdl_op_definition,
     operand_def,
     opt_prop_def,
@@ -39,107 +51,22 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dialects.strata import types as t
-from dialects.strata.callees import callee_of
-from dialects.strata.func import FuncOp
+from dialects.strata.callees import ControlOp, function_of
 from dialects.strata.sizes import defined_sizes
-from dialects.strata.types import Array, BufferType, ExprAttr, Shaped, SymbolsAttr, i1
+from dialects.strata.types import Array, ExprAttr, Shaped, SymbolsAttr, i1
 from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.symbol import Symbol
-from dialects.text.syntax import parse_value, parse_values, print_values
+from dialects.text.syntax import (
+    parse_names,
+    parse_value,
+    parse_values,
+    print_names,
+    print_values,
+    strings,
+)
 
 Call: TypeAlias = Callable[[str, Sequence[Array], dict[Symbol, int]], list[Array]]
 """call(name, inputs, sizes) runs a function; `sizes` are its caller's."""
-
-
-def function_of(op: Operation, name: str) -> FuncOp:
-    """A function of the module that holds `op`. Raises KeyError when there is none of that name."""
-    found = callee_of(op, name)
-    if isinstance(found, FuncOp):
-        return found
-    raise KeyError(f"the module has no strata.func @{name}")
-
-
-# ---------------------------------------------------------------------- shared by if and loop
-class ControlOp(IRDLOperation):
-    """An operation that calls functions. Its result types may use sizes that it defines.
-
-    Constraints: (C1) the functions' arguments match the operands in element type and rank; (C2)
-    the functions' results match the operation's results in element type and rank; (C3) each size
-    that the operation defines is a dim of a result.
-    """
-
-    defines = prop_def(SymbolsAttr)
-
-    @property
-    def result_types(self) -> list[Shaped]:
-        return [r.type for r in self.results if isinstance(r.type, Shaped)]
-
-    @property
-    def callees(self) -> list[str]:
-        """The names of the functions that it may call."""
-        raise NotImplementedError(self.name)
-
-    def check_call(self, name: str, inputs: Sequence[SSAValue], results: Sequence[Any]) -> None:
-        """Check a function's signature against operands and results, if the module defines it."""
-        try:
-            function = function_of(self, name)
-        except KeyError:  # on buffers, or outside a module
-            return
-        given = [_kind(v.type) for v in inputs]
-        if [_kind(a.type) for a in function.body.block.args] != given:
-            raise VerifyException(f"C1: the operands do not fit the arguments of @{name}")
-        if [_kind(r) for r in function.result_types_.data] != [_kind(r) for r in results]:
-            raise VerifyException(f"C2: @{name} does not return the results of {self.name}")
-
-    def check_defines(self) -> None:
-        dims = {s.as_symbol for type_ in self.result_types for s in type_.shape}
-        for name in defined_sizes(self):
-            if name not in dims:
-                raise VerifyException(f"C3: the size {name} is not a dim of a result")
-
-    def bind(self, context: Any, arrays: Sequence[Array]) -> None:
-        """Bind the defined sizes to the dims of the results."""
-        names = set(defined_sizes(self))
-        for type_, array in zip(self.result_types, arrays, strict=True):
-            for size, found in zip(type_.shape, array.shape, strict=True):
-                if size.as_symbol in names:
-                    context.sizes[size.as_symbol] = found
-
-    def print_tail(self, printer: Printer) -> None:
-        names = defined_sizes(self)
-        if names:
-            printer.print_string(f" defines({t.format_symbols(names)})")
-        printer.print_string(" buffers" if self.is_on_buffers else " :")
-        printer.print_string(f" {', '.join(type_.short for type_ in self.result_types)}")
-
-    @property
-    def is_on_buffers(self) -> bool:
-        return any(isinstance(v.type, BufferType) for v in (*self.results, *self.operands))
-
-    @staticmethod
-    def parse_tail(parser: Parser) -> tuple[list[Symbol], list[Shaped]]:
-        names: list[Symbol] = []
-        if parser.parse_optional_keyword("defines"):
-            names = t.parse_symbols(parser)
-        parse = t.parse_tensor_type
-        if parser.parse_optional_keyword("buffers"):
-            parse = t.parse_buffer_type
-        else:
-            parser.parse_punctuation(":")
-        types = parser.parse_optional_undelimited_comma_separated_list(
-            lambda: _parse_optional(parser, parse), lambda: parse(parser))
-        return names, types or []
-
-
-def _parse_optional(parser: Parser, parse: Callable[[Parser], Shaped]) -> Shaped | None:
-    """Parse a type if one follows; a control operation may have no results."""
-    text = parser._current_token.text  # pyright: ignore[reportPrivateUsage]
-    return parse(parser) if re.fullmatch(r"[a-z]+\d\w*", text) else None
-
-
-def _kind(type_: Any) -> tuple[Any, int] | None:
-    """The parts of a type on which caller and callee must agree; names of sizes may differ."""
-    return (type_.element, type_.rank) if isinstance(type_, Shaped) else None
 
 
 def _is_flag(value: SSAValue) -> bool:
@@ -314,8 +241,6 @@ class LoopOp(ControlOp):
         self.check_defines()
 
     def evaluate(self, context: Any, *operands: Array) -> Sequence[Array]:
-        from dataclasses import replace
-
         from dialects.graph.interpret import evaluate_func
 
         def call(name: str, inputs: Sequence[Array], sizes: dict[Symbol, int]) -> list[Array]:
@@ -385,4 +310,82 @@ class LoopOp(ControlOp):
         return cls.of(body, step, trip, condition, carried, inputs, types, defines)
 
 
-CONTROL_OPS: list[type[Operation]] = [IfOp, LoopOp]
+@irdl_op_definition
+class CallOp(ControlOp):
+    """The results of a function whose constants may be others in each call.
+
+    `number` tells which weights they are. `nodes` are the names of the model's nodes that the call
+    stands for. Those of call 0 are the names in the function, in the same order.
+
+    Constraints: (C1) to (C3) as above.
+    """
+
+    name = "strata.call"
+    callee = prop_def(StringAttr)
+    number = prop_def(ExprAttr)
+    nodes = prop_def(ArrayAttr[StringAttr])
+    inputs = var_operand_def(Shaped)
+    results_ = var_result_def(Shaped)
+    traits = traits_def(Pure())
+
+    @staticmethod
+    def of(
+        callee: str, number: int, nodes: Sequence[str], inputs: Sequence[SSAValue],
+        types: Sequence[Shaped], defines: Sequence[Symbol] = (),
+    ) -> CallOp:
+        return CallOp.create(operands=inputs, result_types=types, properties={
+            "callee": StringAttr(callee), "number": ExprAttr(Expr.of(number)),
+            "nodes": strings(nodes), "defines": SymbolsAttr(tuple(defines))})
+
+    @property
+    def callees(self) -> list[str]:
+        return [self.callee.data]
+
+    @property
+    def place(self) -> int:
+        """The number of the call."""
+        return self.number.data.constant or 0
+
+    @property
+    def node_names(self) -> list[str]:
+        return [name.data for name in self.nodes.data]
+
+    def names_of(self, first: CallOp) -> Mapping[str, str]:
+        """The model's nodes of this call by the names in the function, those of call 0."""
+        return dict(zip(first.node_names, self.node_names, strict=True))
+
+    def verify_(self) -> None:
+        self.check_call(self.callee.data, self.inputs, self.result_types)
+        self.check_defines()
+
+    def evaluate(self, context: Any, *inputs: Array) -> Sequence[Array]:
+        from dialects.graph.interpret import evaluate_func
+
+        function = function_of(self, self.callee.data)
+        results = evaluate_func(function, inputs, replace(context, call=self.place))
+        self.bind(context, results)
+        return results
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.callee.data)
+        printer.print_string(f" number {self.place}")
+        print_names(printer, "of", self.nodes)
+        printer.print_string(" ")
+        with printer.in_parens():
+            print_values(printer, self.inputs)
+        self.print_tail(printer)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> CallOp:
+        callee = parser.parse_symbol_name().data
+        parser.parse_keyword("number")
+        number = parser.parse_integer()
+        nodes = [name.data for name in parse_names(parser, "of").data]
+        with parser.in_parens():
+            inputs = parse_values(parser)
+        defines, types = cls.parse_tail(parser)
+        return cls.of(callee, number, nodes, inputs, types, defines)
+
+
+CONTROL_OPS: list[type[Operation]] = [IfOp, LoopOp, CallOp]

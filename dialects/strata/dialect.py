@@ -17,9 +17,10 @@ from dialects.strata.types import (
     TensorType,
     TileType,
     WeightAttr,
+    WeightsAttr,
 )
 
 Strata = Dialect(
     "strata", [FuncOp, ReturnOp, *SIZE_OPS, *REQUIREMENT_OPS, *CONTROL_OPS],
     [ExprAttr, SizesAttr, SymbolsAttr, TensorType, BufferType, ShapeAttr, TileType, WeightAttr,
-     LiteralAttr, ScheduleAttr])
+     WeightsAttr, LiteralAttr, ScheduleAttr])

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import (
     Attribute,
     Data,
@@ -177,6 +178,20 @@ class WeightAttr(ParametrizedAttribute):
     name = "strata.weight"
     label: Attribute
     key: Attribute
+
+
+@irdl_attr_definition
+class WeightsAttr(ParametrizedAttribute):
+    """Handles to the arrays of a constant that is another one in each call of its function:
+    `#strata.weights<[#strata.weight<"a.w", "3f2a...">, #strata.weight<"b.w", "91c0...">]>`.
+    """
+
+    name = "strata.weights"
+    members: ArrayAttr[WeightAttr]
+
+    def of_call(self, number: int) -> WeightAttr:
+        """The handle in the call of that number (`strata.call`)."""
+        return self.members.data[number]
 
 
 @irdl_attr_definition

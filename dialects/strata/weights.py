@@ -55,7 +55,7 @@ class WeightStore:
         return WeightAttr(StringAttr(label), StringAttr(key))
 
     def derive(
-        self, label: str, source: WeightAttr, computation: str, compute: Callable[[], Array]
+        self, label: str, source: WeightAttr, computation: str, compute: Callable[[Array], Array]
     ) -> tuple[WeightAttr, Array]:
         """The handle and the contents of an array that is computed from one weight.
 
@@ -64,7 +64,7 @@ class WeightStore:
         text = f"{source.key}\0{computation}"
         key = DERIVED + hashlib.sha256(text.encode()).hexdigest()[:23]
         if key not in self.arrays:
-            self.arrays[key] = compute()
+            self.arrays[key] = compute(self.get(source))
         return WeightAttr(StringAttr(label), StringAttr(key)), self.arrays[key]
 
     def get(self, handle: WeightAttr) -> Array:

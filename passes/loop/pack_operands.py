@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, SSAValue
 
 from dialects.graph import ConstantOp
@@ -30,7 +30,7 @@ from dialects.loop import Axis, CallOp, KernelOp, NestOp, YieldOp, extents_of
 from dialects.loop.interpret import evaluate_nest
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata.mapped import release
-from dialects.strata.types import Array, TensorType, WeightAttr, shape_of, tensor
+from dialects.strata.types import Array, TensorType, shape_of, tensor
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import lower_bound, upper_bound
 from dialects.symbolic.symbol import Symbol
@@ -217,15 +217,14 @@ class _Packer:
         source = copy.inputs[0].type
         assert isinstance(source, TensorType)
 
-        def packed() -> Array:
-            values = constant.array(self.context.weights).reshape(context.shape(source))
+        def packed(weight: Array) -> Array:
+            values = weight.reshape(context.shape(source))
             array = np.ascontiguousarray(evaluate_nest(copy, context, values)[0])
             release(values)
             return array
 
         computation = f"pack {' '.join(map(str, (source, *copy.properties.values())))}"
-        label = f"{_label(constant)}.packed"
-        new = constant.derived(self.context.weights, label, computation, packed)
+        new = constant.derived(self.context.weights, ".packed", computation, packed)
         copy.erase()
         return self._before_call(new)
 
@@ -283,9 +282,3 @@ def _range(expr: Expr, extents: Mapping[Symbol, Expr]) -> tuple[Expr, Expr] | No
     low, high = lower_bound(expr, extents), upper_bound(expr, extents)
     return None if low is None or high is None else (low, high)
 
-
-def _label(constant: ConstantOp) -> str:
-    value = constant.value
-    if isinstance(value, WeightAttr) and isinstance(value.label, StringAttr):
-        return value.label.data
-    return "constant"

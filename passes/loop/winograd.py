@@ -78,7 +78,7 @@ def _shorten(nest: NestOp, rules: Rules, context: StrataContext) -> bool:
         return False
     data, constant = found
     windows = rules.shorten(nest, data, windows_of(nest, data))
-    if not windows or not np.isfinite(constant.array(context.weights)).all():
+    if not windows or not all(np.isfinite(a).all() for a in constant.arrays(context.weights)):
         return False  # a transform would spread an infinity or a NaN over all taps
     shortening = _Shortening(nest, data, tuple(windows), Build(nest), context.weights)
     replace(nest, [shortening.result(constant)])
@@ -176,17 +176,17 @@ class _Shortening:
         windows = ", ".join(f"{w.taps} at {w.points} points for {w.count}" for w in self.windows)
         map_ = ", ".join(map(str, self.nest.input_maps[1 - self.data]))
         return self.at.insert(constant.derived(
-            self.weights, f"{constant.label}.values", f"winograd [{map_}] {windows}",
-            lambda: np.ascontiguousarray(self._filter_values(constant)))).results[0]
+            self.weights, ".values", f"winograd [{map_}] {windows}",
+            lambda weight: np.ascontiguousarray(self._filter_values(weight)))).results[0]
 
-    def _filter_values(self, constant: ConstantOp) -> Array:
+    def _filter_values(self, weight: Array) -> Array:
         """The filter at all points, as [points of the last window, ..., dims without taps]."""
         map_ = self.nest.input_maps[1 - self.data]
         windows = tuple(reversed(self.windows))
         dims = [next(d for d, e in enumerate(map_) if e.as_symbol == w.taps) for w in windows]
         kept = [d for d in range(len(map_)) if d not in dims]
         table = reduce(np.kron, (weight_table(w.points, w.count) for w in windows))
-        values = constant.array(self.weights).transpose(*kept, *dims)
+        values = weight.transpose(*kept, *dims)
         rows = values.reshape(-1, table.shape[1])
         products = np.empty((len(table), len(rows)), np.float32)
         for start in range(0, len(rows), SLAB):

@@ -29,7 +29,8 @@ _LINES = [
     *((op, message, form.replace("CALLED", called).replace("RESULT", result))
       for op, form in (
           ("strata.if", "%y = strata.if %c then @f else @f (CALLED) RESULT"),
-          ("strata.loop", "%y = strata.loop @f at k trip 2 carried(CALLED) with() RESULT"))
+          ("strata.loop", "%y = strata.loop @f at k trip 2 carried(CALLED) with() RESULT"),
+          ("strata.call", "%y = strata.call @f number 1 of [] (CALLED) RESULT"))
       for message, called, result in (
           ("C1: the operands do not fit the arguments of @f", "%n", ": i64[1]"),
           ("C2: @f does not return the results of", "%x", ": f32[4, 4]"),

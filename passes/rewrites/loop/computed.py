@@ -59,7 +59,7 @@ class Count:
 def count_of(value: SSAValue, weights: WeightStore) -> Count | None:
     """The count that a constant holds, if all its dims except one have one element."""
     op, type_ = value.owner, value.type
-    if not isinstance(op, ConstantOp) or not isinstance(type_, TensorType):
+    if not isinstance(op, ConstantOp) or op.varies or not isinstance(type_, TensorType):
         return None
     shape, element = type_.static_shape, signless(type_.element)
     if shape is None or is_float(element) or (

@@ -53,7 +53,7 @@ class Triangle:
 def triangle_of(value: SSAValue, weights: WeightStore) -> Triangle | None:
     """The triangle in the last two dims of a constant whose other dims have one element."""
     op = value.owner
-    if not isinstance(op, ConstantOp) or not isinstance(value.type, TensorType):
+    if not isinstance(op, ConstantOp) or op.varies or not isinstance(value.type, TensorType):
         return None
     shape = value.type.static_shape
     element = signless(value.type.element)

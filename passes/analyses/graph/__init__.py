@@ -1,0 +1,1 @@
+"""Analyses that passes on graph operations query."""

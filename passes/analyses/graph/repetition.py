@@ -1,0 +1,208 @@
+"""Finds equal parts of a sequence of operations that follow each other: the layers of a model.
+
+Two parts are equal if they have the same operations in the same order, with equal attributes and
+types, and if operands come from the same places: from the same operation of the part, or from
+outside it. Constants do not count as operations. As operands they are equal if they are equal
+literals, or weights of the same type, whose contents may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+
+import numpy as np
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
+
+from dialects.graph.constant import ConstantOp
+from dialects.graph.contraction import MatmulOp
+from dialects.graph.elementwise import ElementwiseOp
+from dialects.graph.grouped import GroupedMatmulOp
+from dialects.graph.reduce import ReduceOp
+from dialects.strata.types import Array, LiteralAttr, format_literal, format_number, is_float
+
+LONGEST = 4096
+"""The most operations of a part."""
+PRODUCT, REDUCTION, OTHER = range(3)
+"""What reads a value."""
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """`count` equal parts of `length` operations each; the first begins at `start`."""
+
+    start: int
+    length: int
+    count: int
+
+    @property
+    def saved(self) -> int:
+        """How many operations are repetitions of others."""
+        return self.length * (self.count - 1)
+
+    def part(self, number: int) -> range:
+        """The places of a part's operations."""
+        first = self.start + number * self.length
+        return range(first, first + self.length)
+
+    def without_first(self) -> Repetition:
+        """The same parts but for the first."""
+        return Repetition(self.start + self.length, self.length, self.count - 1)
+
+
+class Steps:
+    """The operations of a block but for its constants, and where they use each other's results."""
+
+    def __init__(self, ops: Sequence[Operation], kinds: Sequence[Hashable]):
+        """`kinds`: equal for operations that may be equal; None for those that equal no other."""
+        self.ops = ops
+        self.places = {op: k for k, op in enumerate(ops)}
+        numbers: dict[Hashable, int] = {}
+        self.kinds: Array = np.array([
+            -1 - k if kind is None else numbers.setdefault(kind, len(numbers))
+            for k, kind in enumerate(kinds)], np.int64)
+
+    def best(self, least: int) -> Repetition | None:
+        """The repetition that saves most operations; None if none saves `least`."""
+        found = None
+        for length in self._lengths():
+            for first, last in self._runs(length):
+                if last - first < max(length, least, found.saved + 1 if found else 0):
+                    continue
+                repetition = self._cut(first, last + length, length)
+                if repetition is not None and repetition.saved >= least and (
+                        found is None or repetition.saved > found.saved):
+                    found = repetition
+        return found
+
+    def _lengths(self) -> range:
+        return range(1, min(len(self.ops) // 2, LONGEST) + 1)
+
+    def _runs(self, length: int) -> Iterator[tuple[int, int]]:
+        """Where operations are of the same kinds as those `length` places later: from, to."""
+        equal = np.concatenate(([False], self.kinds[:-length] == self.kinds[length:], [False]))
+        edges = np.flatnonzero(equal[1:] != equal[:-1]).tolist()
+        return zip(edges[::2], edges[1::2], strict=True)
+
+    def _cut(self, first: int, end: int, length: int) -> Repetition | None:
+        """The parts of a run; None if they are not equal, or cannot be cut without a loss.
+
+        Of the places where the fewest values cross, the first is taken at which products begin,
+        else the first at which reductions do.
+        """
+        starts = range(first, min(first + length, end - 2 * length + 1))
+        crossing = self._crossing(length)[[s + length for s in starts]]
+        fewest = [s for s, n in zip(starts, crossing, strict=True) if n == crossing.min()]
+        ranked = [(self._rank(start + length, length), start) for start in fewest]
+        rank, start = min(ranked)
+        if rank > REDUCTION:
+            return None
+        found = self._equal_parts(start, (end - start) // length, length)
+        if found is None or rank == PRODUCT or not self._reads_elementwise(found):
+            return found
+        return found.without_first() if found.count > 2 else None
+
+    def _reads_elementwise(self, found: Repetition) -> bool:
+        """Whether the first part reads what an elementwise operation before it computes, with
+        which a reduction at its beginning would be fused."""
+        first = found.part(0)
+        values = (v for k in first for v in self.ops[k].operands)
+        return any(isinstance(v.owner, ElementwiseOp) and self.places[v.owner] < first.start
+                   for v in values)
+
+    def _crossing(self, length: int) -> Array:
+        """For each place, how many results of the `length` operations before it are used later."""
+        changes = np.zeros(len(self.ops) + length + 2, np.int64)
+        for place, last in zip(*self._lives, strict=True):
+            if last > place:
+                changes[place + 1] += 1
+                changes[min(last, place + length) + 1] -= 1
+        return np.cumsum(changes)
+
+    @cached_property
+    def _lives(self) -> tuple[list[int], list[int]]:
+        """For each result, the places of its operation and of its last user."""
+        there = len(self.ops)
+        found = [(place, max((self.places.get(use.operation, there) for use in r.uses), default=0))
+                 for place, op in enumerate(self.ops) for r in op.results]
+        return [place for place, _ in found], [last for _, last in found]
+
+    def _rank(self, border: int, length: int) -> int:
+        """What reads the values that cross a place; of several, the least that one of them has.
+
+        A product reads its operands from memory, so nothing is lost if values end a part there. A
+        reduction may be fused with what computes its operand, but others read that, too.
+        """
+        there, rank = len(self.ops), PRODUCT
+        for op in self.ops[border - length: border]:
+            for result in op.results:
+                users = [use.operation for use in result.uses]
+                later = [u for u in users if self.places.get(u, there) >= border]
+                rank = max(rank, min(map(_rank, later), default=PRODUCT))
+        return rank
+
+    def _equal_parts(self, start: int, count: int, length: int) -> Repetition | None:
+        """The most parts in succession whose operands come from the same places."""
+        wirings = [self._wiring(start + k * length, length) for k in range(count)]
+        best, place = None, 0
+        for _, group in groupby(wirings):
+            size = len(list(group))
+            if size > 1 and (best is None or size > best.count):
+                best = Repetition(start + place * length, length, size)
+            place += size
+        return best
+
+    def _wiring(self, start: int, length: int) -> Hashable:
+        """Where the operands of a part's operations come from."""
+        outside: dict[SSAValue, int] = {}
+        sources: list[tuple[int, int]] = []
+        for op in self.ops[start: start + length]:
+            for operand in op.operands:
+                place = -1
+                if isinstance(operand, OpResult):
+                    place = self.places.get(operand.op, -1)
+                if isinstance(operand, OpResult) and place >= start:
+                    sources.append((place - start, operand.index))
+                else:
+                    sources.append((-1, outside.setdefault(operand, len(outside))))
+        return tuple(sources)
+
+
+def _rank(op: Operation) -> int:
+    """Whether an operation is a product, a reduction, or feeds a reduction alone."""
+    if isinstance(op, MatmulOp | GroupedMatmulOp):
+        return PRODUCT
+    if isinstance(op, ReduceOp):
+        return REDUCTION
+    users = [use.operation for result in op.results for use in result.uses]
+    feeds = isinstance(op, ElementwiseOp) and len(users) == 1 and isinstance(users[0], ReduceOp)
+    return REDUCTION if feeds else OTHER
+
+
+def kind_of(op: Operation) -> Hashable:
+    """What operations must share, apart from operands that are results of others, to be equal."""
+    properties = tuple((name, _key(value)) for name, value in sorted(op.properties.items()))
+    operands = tuple(_operand_key(v) for v in op.operands)
+    return type(op), properties, operands, tuple(r.type for r in op.results)
+
+
+def _operand_key(value: SSAValue) -> Hashable:
+    """The type of an operand; of a constant, its value too, unless it is a weight of floats."""
+    owner = value.owner
+    if not isinstance(owner, ConstantOp):
+        return value.type
+    return "weight" if is_weight(owner) else _key(owner.value), value.type
+
+
+def is_weight(constant: ConstantOp) -> bool:
+    """Whether a constant may have other contents in another part: floats that are not all equal."""
+    value = constant.value
+    several = not isinstance(value, LiteralAttr) or len(set(map(format_number, value.data))) > 1
+    return several and is_float(constant.type.element)
+
+
+def _key(attribute: Attribute) -> Hashable:
+    """An attribute; of a literal, the text, in which 0.0 and -0.0 differ."""
+    return format_literal(attribute.data) if isinstance(attribute, LiteralAttr) else attribute
