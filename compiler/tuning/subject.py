@@ -14,6 +14,7 @@ from compiler.pipeline.state import State
 from compiler.tuning.options import TuneOptions
 from compiler.tuning.tasks import Task, tasks_of
 from dialects.symbolic.symbol import Symbol
+from passes.loop.inline_layers import LoopInlineLayers
 from passes.loop.scheduling.apply_tuned import LoopApplyTuned
 
 if TYPE_CHECKING:
@@ -62,8 +63,9 @@ class Subject:
         if LoopApplyTuned.name not in labels:
             raise StrataError("kernels are tuned at loop level before they are packed, and none "
                               "of the passes that run is at that point")
-        self.compilation.run(state, planned[:labels.index(LoopApplyTuned.name)])
-        return state
+        layers = [step for step in planned if step.label == LoopInlineLayers.name]
+        self.compilation.run(state, [*planned[:labels.index(LoopApplyTuned.name)], *layers])
+        return state  # in which each launch of a shared layer counts
 
 
 def _footprint(state: State) -> int:

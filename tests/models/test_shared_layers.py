@@ -20,6 +20,8 @@ from compiler.frontend import MemoryModel
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
 from compiler.pipeline.state import State
+from compiler.tuning.options import TuneOptions
+from compiler.tuning.subject import Subject
 from targets.reference.interpret import interpret
 from tests.models.onnx_graph import OnnxGraph
 
@@ -199,6 +201,16 @@ def test_shared_layers_become_the_same_launches(block: Block, target: str) -> No
     assert is_shared == BLOCKS[block]
     assert normalized(lowered(given, SHARED, **options)) == normalized(
         lowered(given, UNSHARED, **options))
+
+
+def test_the_tuner_counts_the_launches_of_all_layers() -> None:
+    def launches(passes: str) -> list[int]:
+        options = CompileOptions(target="cpu", features="avx512", passes=passes, cache="off",
+                                 tuned="off", threads=1)
+        tasks = Subject(model(before), options).tasks(TuneOptions(sizes={"batch": 2}))
+        return sorted(task.launches for task in tasks)
+
+    assert launches(SHARED) == launches(UNSHARED)
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda b: b.__name__)
