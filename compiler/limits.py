@@ -14,6 +14,7 @@ from xdsl.ir import Attribute, Operation
 from compiler.diagnostics import Problem, StrataError
 from dialects.strata.types import BufferType, TensorType, byte_width
 from dialects.text.syntax import location_name
+from dialects.walking import walked
 
 MAX_BYTES = 2**46
 """The limit of one tensor: less than the address space of a process."""
@@ -25,7 +26,7 @@ def check_limits(module: ModuleOp, model: str, level: str) -> None:
     Only constant sizes are considered; symbolic sizes are checked at each call.
     """
     problems: list[Problem] = []
-    for op in module.walk():
+    for op in walked(module):
         types = [*(r.type for r in op.results), *(a.type for r in op.regions for b in r.blocks
                                                   for a in b.args)]
         faults = [fault for type_ in types if (fault := _fault(type_))]

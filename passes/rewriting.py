@@ -32,6 +32,7 @@ from dialects.strata.sizes import defined_sizes
 from dialects.strata.types import BufferType, ExprAttr, SizesAttr, TensorType
 from dialects.symbolic.symbol import Kind, Symbol
 from dialects.text.syntax import set_location
+from dialects.walking import walked
 from passes.base import StrataContext
 
 Replacement: TypeAlias = "SSAValue | Sequence[SSAValue] | None"
@@ -69,7 +70,7 @@ class _Driver:
     def __init__(self, root: Operation, rules: Rules, context: StrataContext):
         self.rules, self.context = rules, context
         self.by_class: dict[type[Operation], list[Rule]] = {}
-        self.stack = [op for op in root.walk() if op is not root]
+        self.stack = walked(root)[1:]
         self.stack.reverse()
         self.queued = set(map(id, self.stack))
         self.changed = False
@@ -125,7 +126,7 @@ class _Driver:
     def erase(self, op: Operation) -> None:
         """Erase an operation and visit the operations of its operands, which may be unused now."""
         self.changed = True
-        for inner in op.walk():
+        for inner in walked(op):
             self.queued.discard(id(inner))
         owners = [v.owner for v in op.operands]
         erase(op)
@@ -149,7 +150,7 @@ def used_sizes(op: Operation) -> set[Symbol]:
     found: set[Symbol] = set()
     if isinstance(op, ControlOp):
         found |= {s for name in op.callees for s in function_of(op, name).caller_sizes}
-    for inner in op.walk():
+    for inner in walked(op):
         for attribute in (*inner.properties.values(), *(r.type for r in inner.results)):
             found |= _symbols_in(attribute)
     return {s for s in found if s.kind in (Kind.SIZE, Kind.COMPUTED)}

@@ -14,6 +14,8 @@ from fnmatch import fnmatchcase
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from dialects.walking import walked
+
 
 class ContractError(Exception):
     """A pass has left a module that its level does not allow."""
@@ -70,8 +72,12 @@ LEVEL_NAMES = tuple(level.name for level in LEVELS)
 
 def strangers(module: Operation, level: Level) -> Counter[str]:
     """The operations that violate the level's contract, counted by name."""
-    found = Counter((type(op), op.name) for op in module.walk())
-    examples = {(type(op), op.name): op for op in module.walk()}
+    found: Counter[tuple[type[Operation], str]] = Counter()
+    examples: dict[tuple[type[Operation], str], Operation] = {}
+    for op in walked(module):
+        kind = type(op), op.name
+        found[kind] += 1
+        examples.setdefault(kind, op)
     names: Counter[str] = Counter()
     for kind, count in found.items():
         if not level.allows(examples[kind]):

@@ -19,6 +19,7 @@ from compiler.options import TEXT_SUFFIX, CompileOptions
 from compiler.plugins.loading import Plugins
 from dialects.strata.types import WeightAttr, WeightsAttr
 from dialects.strata.weights import WeightStore
+from dialects.walking import walked
 from passes.base import PassError, StrataContext
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def _load_weights(place: Path, options: CompileOptions, weights_of: WeightsOf) -
 
 def weight_labels(module: ModuleOp) -> Iterator[tuple[str, str]]:
     """The key and label of every weight that a module refers to."""
-    for op in module.walk():
+    for op in walked(module):
         for attribute in op.properties.values():
             handles = attribute.members if isinstance(attribute, WeightsAttr) else [attribute]
             for handle in handles:

@@ -16,8 +16,9 @@ from contextlib import contextmanager
 
 from targets.locks import SafeLock
 
-THRESHOLDS = (100_000, 20, 20)
-"""The collector's thresholds for its three generations: about 50 MB of garbage."""
+THRESHOLDS = (1_000_000, 20, 20)
+"""The collector's thresholds for its three generations. Most of so many objects are in use when a
+collection traverses them; garbage of them takes some 10 MB."""
 
 LEAVES, MOST_LEAVES = 4, 128
 """Once in so many compilations of a process, what they left behind is collected at the end: at

@@ -6,19 +6,13 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
-from xdsl.irdl import (
-    IRDLOperation,
-    irdl_op_definition,
-    operand_def,
-    prop_def,
-    result_def,
-    traits_def,
-)
+from xdsl.irdl import IRDLOperation, operand_def, prop_def, result_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from dialects.definition import irdl_op_definition
 from dialects.strata import types as t
 from dialects.strata.types import SizesAttr, TileType
 from dialects.symbolic.expr import Expr

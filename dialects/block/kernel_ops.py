@@ -9,7 +9,6 @@ from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
-    irdl_op_definition,
     opt_prop_def,
     prop_def,
     region_def,
@@ -26,6 +25,7 @@ from dialects.block.syntax import (
     IndexReader,
     print_index,
 )
+from dialects.definition import irdl_op_definition
 from dialects.strata import types as t
 from dialects.strata.schedule import (
     ScheduleAttr,

@@ -8,7 +8,6 @@ from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
-    irdl_op_definition,
     operand_def,
     opt_prop_def,
     prop_def,
@@ -26,6 +25,7 @@ from dialects.block.syntax import (
     print_indices,
     print_mapped_values,
 )
+from dialects.definition import irdl_op_definition
 from dialects.strata import types as t
 from dialects.strata.types import BufferType, ExprAttr, LiteralAttr, SizesAttr, TileType
 from dialects.symbolic.expr import Expr, Size

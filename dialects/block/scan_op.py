@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition
 from xdsl.utils.exceptions import VerifyException
 
 from dialects.block.tile_ops import AlongDimOp
+from dialects.definition import irdl_op_definition
 from dialects.strata.types import TileType
 
 

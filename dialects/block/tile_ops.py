@@ -9,7 +9,6 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
-    irdl_op_definition,
     operand_def,
     prop_def,
     region_def,
@@ -29,6 +28,7 @@ from dialects.block.syntax import (
     print_index,
     print_mapped_values,
 )
+from dialects.definition import irdl_op_definition
 from dialects.strata import types as t
 from dialects.strata.types import ExprAttr, LiteralAttr, SizesAttr, TileType
 from dialects.symbolic.expr import Expr, Size

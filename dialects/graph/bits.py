@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import operand_def, prop_def, result_def
 
+from dialects.definition import irdl_op_definition
 from dialects.graph.base import Attributes, GraphOp, ShapeError
 from dialects.graph.elementwise import BinaryOp
 from dialects.graph.inference import INTEGERS, Kind

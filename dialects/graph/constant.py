@@ -8,16 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
-from xdsl.irdl import (
-    MessageConstraint,
-    base,
-    irdl_op_definition,
-    opt_prop_def,
-    prop_def,
-    result_def,
-)
+from xdsl.irdl import MessageConstraint, base, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from dialects.definition import irdl_op_definition
 from dialects.graph.base import Attributes, GraphOp, ShapeError, ints_of, sizes_of
 from dialects.graph.inference import NUMBERS, check_kind
 from dialects.semantics.evaluation import EvaluationContext

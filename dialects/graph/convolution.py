@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, result_def
+from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, result_def
 
+from dialects.definition import irdl_op_definition
 from dialects.graph.base import Attributes, GraphOp, ShapeError, int_of, ints_of
 from dialects.graph.inference import (
     certain_sign,

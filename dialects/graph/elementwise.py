@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, operand_def, result_def
+from xdsl.irdl import operand_def, result_def
 
+from dialects.definition import irdl_op_definition
 from dialects.graph.base import Attributes, GraphOp
 from dialects.graph.inference import (
     NUMBERS,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from xdsl.irdl import irdl_op_definition
 
+from dialects.definition import irdl_op_definition
 from dialects.graph.unary import FloatOp
 from dialects.semantics.numerics import in_f64
 from dialects.strata.types import Array

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import operand_def, opt_prop_def, prop_def, result_def
 
+from dialects.definition import irdl_op_definition
 from dialects.graph.base import Attributes, GraphOp, ShapeError, int_of
 from dialects.graph.inference import certain_sign, check_axis, check_rank, same_size
 from dialects.semantics.evaluation import EvaluationContext

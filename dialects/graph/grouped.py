@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.irdl import irdl_op_definition, operand_def, result_def
+from xdsl.irdl import operand_def, result_def
 
+from dialects.definition import irdl_op_definition
 from dialects.graph.base import Attributes, GraphOp
 from dialects.graph.inference import (
     FLOATS,

@@ -11,8 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, result_def
+from xdsl.irdl import operand_def, opt_prop_def, result_def
 
+from dialects.definition import irdl_op_definition
 from dialects.graph.base import Attributes, Build, CompositeOp, ShapeError, ints_of
 from dialects.graph.composite import cast, reshaped
 from dialects.graph.constant import ConstantOp

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.irdl import operand_def, opt_operand_def, prop_def, result_def
 
+from dialects.definition import irdl_op_definition
 from dialects.graph.base import Attributes, Build, CompositeOp, ShapeError, float_of, int_of
 from dialects.graph.composite import cast, reshaped, scalar, wide
 from dialects.graph.elementwise import AddOp, DivOp, MulOp, SubOp

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import operand_def, opt_prop_def, prop_def, result_def
 
+from dialects.definition import irdl_op_definition
 from dialects.graph.base import Attributes, Build, CompositeOp, GraphOp, ShapeError, flag_of, int_of
 from dialects.graph.composite import reshaped, scalar
 from dialects.graph.constant import RangeOp

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import operand_def, opt_prop_def, prop_def, result_def
 
+from dialects.definition import irdl_op_definition
 from dialects.graph.base import Attributes, GraphOp, ShapeError, flag_of, ints_of
 from dialects.graph.inference import FLOATS, NUMBERS, Kind, check_kind
 from dialects.graph.window import Window

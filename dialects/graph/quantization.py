@@ -10,15 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import (
-    irdl_op_definition,
-    operand_def,
-    opt_operand_def,
-    opt_prop_def,
-    prop_def,
-    result_def,
-)
+from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, result_def
 
+from dialects.definition import irdl_op_definition
 from dialects.graph.base import Attributes, Build, CompositeOp, ShapeError, flag_of, int_of
 from dialects.graph.composite import cast, reshaped, scalar, wide
 from dialects.graph.elementwise import AddOp, DivOp, MinOp, MulOp, SubOp

@@ -9,15 +9,9 @@ from typing import Generic, TypeVar
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import SSAValue
-from xdsl.irdl import (
-    irdl_op_definition,
-    operand_def,
-    opt_prop_def,
-    prop_def,
-    result_def,
-    var_operand_def,
-)
+from xdsl.irdl import operand_def, opt_prop_def, prop_def, result_def, var_operand_def
 
+from dialects.definition import irdl_op_definition
 from dialects.graph.base import Attributes, Build, CompositeOp, ShapeError, flag_of, int_of, text_of
 from dialects.graph.composite import cast, part, reshaped, scalar, wide
 from dialects.graph.contraction import MatmulOp

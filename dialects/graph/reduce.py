@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import operand_def, opt_prop_def, prop_def, result_def
 
+from dialects.definition import irdl_op_definition
 from dialects.graph.base import (
     Attributes,
     Build,

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import operand_def, opt_prop_def, prop_def, result_def
 
+from dialects.definition import irdl_op_definition
 from dialects.graph.base import Attributes, GraphOp, ShapeError, literal_of, sizes_of, text_of
 from dialects.graph.inference import ANY, FLOATS, check_kind
 from dialects.semantics.evaluation import EvaluationContext

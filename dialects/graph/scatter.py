@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import operand_def, opt_prop_def, prop_def, result_def
 
+from dialects.definition import irdl_op_definition
 from dialects.graph.base import Attributes, GraphOp, ShapeError, int_of, text_of
 from dialects.graph.gather import check_indices
 from dialects.graph.inference import (

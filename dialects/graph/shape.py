@@ -7,15 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
-from xdsl.irdl import (
-    irdl_op_definition,
-    operand_def,
-    opt_prop_def,
-    prop_def,
-    result_def,
-    var_operand_def,
-)
+from xdsl.irdl import operand_def, opt_prop_def, prop_def, result_def, var_operand_def
 
+from dialects.definition import irdl_op_definition
 from dialects.graph.base import (
     Attributes,
     GraphOp,

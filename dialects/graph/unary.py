@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import operand_def, opt_prop_def, prop_def, result_def
 
+from dialects.definition import irdl_op_definition
 from dialects.graph.base import Attributes, GraphOp, ShapeError, flag_of, text_of
 from dialects.graph.elementwise import ElementwiseOp, on_sizes
 from dialects.graph.inference import BITS, FLOATS, Kind, certain_sign

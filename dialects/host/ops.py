@@ -17,7 +17,6 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
-    irdl_op_definition,
     operand_def,
     opt_prop_def,
     prop_def,
@@ -29,6 +28,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
+from dialects.definition import irdl_op_definition
 from dialects.strata import types as t
 from dialects.strata.callees import check_kernel_call
 from dialects.strata.same_elements import check_same_elements

@@ -8,7 +8,6 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
-    irdl_op_definition,
     operand_def,
     opt_prop_def,
     prop_def,
@@ -23,6 +22,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from dialects.definition import irdl_op_definition
 from dialects.loop.body_ops import YieldOp
 from dialects.loop.nest import NestOp, short_type
 from dialects.semantics.evaluation import EvaluationContext

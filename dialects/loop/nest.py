@@ -8,7 +8,6 @@ from xdsl.dialects.builtin import ArrayAttr, IntAttr, IntegerType, StringAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
-    irdl_op_definition,
     opt_prop_def,
     prop_def,
     region_def,
@@ -21,6 +20,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from dialects.definition import irdl_op_definition
 from dialects.loop.axes import AxesAttr, Axis, extents_of
 from dialects.loop.body_ops import IndexOp
 from dialects.loop.nest_text import parse_input, parse_output, print_input

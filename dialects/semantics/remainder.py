@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from xdsl.dialects.arith import Arith, FloatingPointLikeBinaryOperation
 from xdsl.ir import Dialect
-from xdsl.irdl import irdl_op_definition, traits_def
+from xdsl.irdl import traits_def
 from xdsl.traits import Pure
+
+from dialects.definition import irdl_op_definition
 
 
 @irdl_op_definition

@@ -18,17 +18,12 @@ from typing import Any
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import (
-    IRDLOperation,
-    irdl_op_definition,
-    operand_def,
-    opt_prop_def,
-    prop_def,
-)
+from xdsl.irdl import IRDLOperation, operand_def, opt_prop_def, prop_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from dialects.definition import irdl_op_definition
 from dialects.strata import types as t
 from dialects.strata.assumptions import (
     MAX_SIZE,

@@ -30,6 +30,7 @@ from xdsl.printer import Printer
 from dialects.strata import types as t
 from dialects.strata.types import ExprAttr, LiteralAttr, SizesAttr
 from dialects.symbolic.symbol import quoted
+from dialects.walking import walked
 
 _ELEMENT_WORDS = {str(e): e for e in (*t.ELEMENTS, t.index)}
 
@@ -196,7 +197,7 @@ def location_name(op: Operation) -> str:
 
 def set_location(op: Operation, source: Operation) -> None:
     """Give `op`, and the ops in its regions, the location of `source` unless they have one."""
-    for inner in op.walk():
+    for inner in walked(op):
         if isinstance(inner.location, UnknownLoc):
             inner.location = source.location
 

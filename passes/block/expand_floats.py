@@ -22,6 +22,7 @@ from xdsl.dialects.builtin import FloatNanEncoding, FloatNonfiniteBehavior, Floa
 from xdsl.ir import Attribute
 
 from dialects.strata import types as t
+from dialects.walking import walked
 from passes.base import StrataContext, StrataPass
 from passes.graph_to_loop.scalars import Body, Scalar
 
@@ -37,7 +38,7 @@ class BlockExpandFloats(StrataPass):
     name = "block-expand-floats"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        for op in list(module.walk()):
+        for op in walked(module):
             if isinstance(op, arith.ExtFOp) and _is_decoded(op, context):
                 _replace(op, decode(_operand(op)))
             elif isinstance(op, arith.TruncFOp) and _is_encoded(op, context):

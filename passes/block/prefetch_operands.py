@@ -33,6 +33,7 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Kind, Symbol
 from dialects.text.syntax import set_location
+from dialects.walking import walked
 from passes.base import StrataContext, StrataPass
 from passes.contract import Caches
 
@@ -55,13 +56,13 @@ class BlockPrefetchOperands(StrataPass):
         if caches is None:
             return
         for kernel in [op for op in module.body.block.ops if isinstance(op, KernelOp)]:
-            if not any(isinstance(op, PrefetchOp) for op in kernel.walk()):
+            if not any(isinstance(op, PrefetchOp) for op in walked(kernel)):
                 _prefetch(kernel, caches)
 
 
 def _prefetch(kernel: KernelOp, caches: Caches) -> None:
     """Add at most one stream per buffer, at the loop that repeats a read most often."""
-    written = {op.buffer for op in kernel.walk() if isinstance(op, StoreOp)}
+    written = {op.buffer for op in walked(kernel) if isinstance(op, StoreOp)}
     best: dict[SSAValue, _Stream] = {}
     for load, axes in _reads(kernel.body.block, _grid(kernel)):
         if load.buffer in written or load.buffer not in kernel.buffers or load.checked_dims:

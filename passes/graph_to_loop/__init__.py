@@ -32,6 +32,7 @@ from xdsl.ir import Operation
 from dialects.graph.base import GraphOp
 from dialects.graph.constant import ConstantOp
 from dialects.text.syntax import location_name
+from dialects.walking import walked
 from passes.base import PassError, StrataContext, StrataPass
 from passes.rewriting import functions, rewrite
 
@@ -51,7 +52,7 @@ class GraphToLoop(StrataPass):
             lower_requirements(func, context)
             rewrite(func, rules, context)
             move_requirements(func)
-        left = [op for op in module.walk() if _should_be_gone(op, context)]
+        left = [op for op in walked(module) if _should_be_gone(op, context)]
         if left:
             raise PassError(self.name, [(location_name(op), _without_lowering(op)) for op in left])
 

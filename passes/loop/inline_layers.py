@@ -27,6 +27,7 @@ from dialects.strata.control import CallOp
 from dialects.strata.func import FuncOp
 from dialects.strata.types import WeightsAttr
 from dialects.text.syntax import location_name
+from dialects.walking import walked
 from passes.base import StrataContext, StrataPass
 from passes.rewriting import functions, replace
 
@@ -75,7 +76,7 @@ def _make_own(op: Operation, call: CallOp, names: Mapping[str, str]) -> None:
     """Give a copy the weight and the model node of its call."""
     if isinstance(op, ConstantOp) and isinstance(op.value, WeightsAttr):
         op.value = op.value.of_call(call.place)
-    for inner in op.walk():
+    for inner in walked(op):
         if location_name(inner) in names:
             assert isinstance(inner.location, NameLoc)
             name = StringAttr(names[location_name(inner)])

@@ -18,6 +18,7 @@ from dialects.strata.schedule import Schedule
 from dialects.strata.types import Array, bf16, byte_width, f16, i8, ui8
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
+from dialects.walking import walked
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.private import private_values
 from passes.analyses.loop.windows import Window
@@ -170,8 +171,7 @@ class CpuBuilding(Building):
     """Compilation in a process that runs nothing, and processes that help."""
 
     def expect(self, module: ModuleOp) -> None:
-        operations = sum(1 for _ in module.walk())
-        foresee_texts(operations, _machine(self.options))
+        foresee_texts(len(walked(module)), _machine(self.options))
 
     def build(
         self, module: ModuleOp, weights: WeightStore, sizes: Mapping[Symbol, int]

@@ -23,6 +23,7 @@ from dialects.strata.types import TileType, buffer_type
 from dialects.symbolic.expr import Expr, maximum
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
+from dialects.walking import walked
 from targets.cpu.emit.access import Access, Buffer
 from targets.cpu.emit.build import Builder
 from targets.cpu.emit.compute import Compute
@@ -109,7 +110,7 @@ class _KernelEmitter:
 
     def _matrices(self) -> Matrices | None:
         """The emitter of matrix products, if the kernel has any and the machine supports them."""
-        dots = [op for op in self.kernel.walk() if isinstance(op, bl.DotOp) and _is_matrix(op.c)]
+        dots = [op for op in walked(self.kernel) if isinstance(op, bl.DotOp) and _is_matrix(op.c)]
         unit = self.machine.matrix_unit
         for op in dots:
             if unit is None or not self.machine.multiplies_matrices(bl.element_type(op.a)):
