@@ -11,7 +11,7 @@ end of a dim of size 1 reads its only entry.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler.frontend.choices import Chooses, choose, equal
@@ -20,7 +20,7 @@ from dialects.graph.base import GraphOp
 from dialects.graph.constant import RangeOp
 from dialects.graph.elementwise import MinOp
 from dialects.graph.gather import GatherOp
-from dialects.graph.inference import certainly_differ, may_broadcast_equal
+from dialects.graph.inference import agree_when_empty, certainly_differ
 from dialects.graph.logic import EqualOp, WhereOp
 from dialects.graph.shape import BroadcastOp
 from dialects.strata import types as t
@@ -61,7 +61,7 @@ def joint(build: Chooses, left: Expr, right: Expr) -> Joint:
     """The broadcast of two sizes. If none fits the other, the operation refuses them."""
     if left == right or ONE in (left, right):
         return Joint(left if right == ONE else right)
-    outcomes = list(_outcomes(left, right))
+    outcomes = _outcomes(left, right)
     if not outcomes:
         return Joint(left)
     name = "equal" if _is_settled(outcomes) else choose(build, outcomes)
@@ -79,12 +79,12 @@ def _is_settled(outcomes: Sequence[Outcome]) -> bool:
     return [o.name for o in outcomes] in ([], ["equal"])
 
 
-def _outcomes(left: Expr, right: Expr) -> Iterator[Outcome]:
-    if may_broadcast_equal(left, right):
-        yield equal(left, right)
-    for name, size in (("left", left), ("right", right)):
-        if not certainly_differ(size, ONE):
-            yield equal(size, ONE, name)
+def _outcomes(left: Expr, right: Expr) -> list[Outcome]:
+    """The first is what most calls need: sizes that agree, unless only those of no elements do."""
+    equals = [] if certainly_differ(left, right) else [equal(left, right)]
+    ones = [equal(size, ONE, name) for name, size in (("left", left), ("right", right))
+            if not certainly_differ(size, ONE)]
+    return [*ones, *equals] if agree_when_empty(left, right) else [*equals, *ones]
 
 
 def _computed(build: Chooses, left: Expr, right: Expr) -> Expr:

@@ -27,7 +27,7 @@ from xdsl.ir import Operation
 from compiler.instrument.doubles import in_doubles, widen_inputs
 from compiler.instrument.rounding import TRIALS, Rounding, altered_run
 from dialects import graph
-from dialects.strata.assumptions import ChoiceError, IndexRangeError
+from dialects.strata.assumptions import IndexRangeError, SizeError
 from dialects.strata.binding import EvaluationError
 from dialects.strata.types import Array, TensorType, f32, is_float
 from targets.reference.interpret import interpret
@@ -68,7 +68,7 @@ def explain(rounding: Rounding) -> Explained | None:
             step = F32_UNIT if _has_f32(rounding.module) else None
             runs = [altered_run(*found, inputs, np.random.default_rng(seed), step)
                     for seed in range(TRIALS)]
-    except (EvaluationError, IndexRangeError, ChoiceError):
+    except (EvaluationError, IndexRangeError, SizeError):
         return None
     limits = [_limits(e, o, [run[k] for run in runs])
               for k, (e, o) in enumerate(zip(exact, rounding.expected, strict=True))]

@@ -18,7 +18,7 @@ from compiler.measuring.comparison import worst
 from dialects.graph.interpret import evaluate_func
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.numerics import widen
-from dialects.strata.assumptions import ChoiceError, IndexRangeError
+from dialects.strata.assumptions import IndexRangeError, SizeError
 from dialects.strata.binding import EvaluationError
 from dialects.strata.func import main_function
 from dialects.strata.types import Array, element_of, is_float, precision
@@ -56,7 +56,7 @@ class Rounding:
     def _trial(self, random: np.random.Generator) -> float:
         try:
             found = altered_run(self.module, self.weights, self.inputs, random)
-        except (EvaluationError, IndexRangeError, ChoiceError):
+        except (EvaluationError, IndexRangeError, SizeError):
             return 0.0
         return worst(found, self.expected)[0]
 

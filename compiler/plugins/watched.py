@@ -80,7 +80,7 @@ def _inferring(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _evaluating(function: Callable[..., Any]) -> Callable[..., Any]:
     from dialects.graph.interpret import check_results
-    from dialects.strata.assumptions import IndexRangeError
+    from dialects.strata.assumptions import IndexRangeError, SizeError
     from dialects.strata.binding import EvaluationError
 
     @wraps(function)
@@ -88,7 +88,7 @@ def _evaluating(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             found = function(op, context, *operands)
             check_results(op, found, context)
-        except (IndexRangeError, StrataError):
+        except (IndexRangeError, SizeError, StrataError):
             raise
         except EvaluationError as error:
             raise failure("evaluate", function, error) from error

@@ -59,7 +59,7 @@ def _by_reference(
 ) -> list[Any] | None:
     from compiler.diagnostics import StrataError
     from compiler.io.signature import signature_of
-    from dialects.strata.assumptions import ChoiceError
+    from dialects.strata.assumptions import SizeError
     from dialects.strata.binding import EvaluationError
     from targets.reference.interpret import interpret
 
@@ -67,5 +67,5 @@ def _by_reference(
         state = question.compiler(opened).read()
         order = signature_of(state.module).input_names
         return interpret(state.module, state.context.weights, [named[n] for n in order])
-    except (StrataError, EvaluationError, ChoiceError):
+    except (StrataError, EvaluationError, SizeError):
         return None

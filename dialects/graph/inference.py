@@ -123,10 +123,10 @@ def certainly_differ(left: Expr, right: Expr) -> bool:
     return certain_sign(left - right) not in (None, 0)
 
 
-def may_broadcast_equal(left: Expr, right: Expr) -> bool:
-    """Whether two sizes that are not 1 broadcast for some sizes."""
-    return not (certainly_differ(left, right) or is_at_most(left + 1, right)
-                or is_at_most(right + 1, left))
+def agree_when_empty(left: Expr, right: Expr) -> bool:
+    """Whether two sizes can be equal only where a symbol is 0, as 3n and n."""
+    return not certainly_differ(left, right) and (
+        is_at_most(left + 1, right) or is_at_most(right + 1, left))
 
 
 def same_size(left: Expr, right: Expr, message: str) -> Expr:
@@ -148,7 +148,7 @@ def broadcast_size(left: Expr, right: Expr, message: str) -> Expr:
         return left
     if left.constant == 1:
         return right
-    if not may_broadcast_equal(left, right):
+    if certainly_differ(left, right):
         raise ShapeError(f"{message}: {left} and {right}")
     return right if right.constant is not None else left
 

@@ -16,7 +16,7 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from dialects.semantics.evaluation import EvaluationContext, evaluation_of
-from dialects.strata.assumptions import ChoiceError, IndexRangeError
+from dialects.strata.assumptions import IndexRangeError, SizeError
 from dialects.strata.binding import EvaluationError, bind_sizes, settings_text
 from dialects.strata.func import FuncOp
 from dialects.strata.types import Array, TensorType
@@ -33,7 +33,7 @@ def evaluate_func(
     it. Scalar constants are not altered: an exponent of 2, for example, must stay exact, because
     powers of negative numbers are undefined for exponents nearby. Raises EvaluationError, naming
     the input, or the operation and its model node, IndexRangeError for an index out of range
-    (`strata.require`), and ChoiceError for sizes that the model must be compiled again for.
+    (`strata.require`), and SizeError for sizes that the model must be compiled again for.
     """
     arguments = func.body.block.args
     _check_inputs(func, inputs)
@@ -74,7 +74,7 @@ def _evaluate(op: Operation, operands: list[Array], context: EvaluationContext) 
         raise EvaluationError(f"{_place(op)} has no evaluation at this level")
     try:
         found = function(context, *operands)
-    except (IndexRangeError, ChoiceError):
+    except (IndexRangeError, SizeError):
         raise
     except (ValueError, IndexError, KeyError, ArithmeticError, MemoryError) as error:
         given = ", ".join(f"{a.dtype}{list(a.shape)}" for a in operands)

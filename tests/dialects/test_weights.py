@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dialects.strata.mapped import release
-from dialects.strata.types import Array, WeightAttr
+from dialects.strata.types import Array
 from dialects.strata.weights import PIECE, WeightStore, aligned_zeros, content_key
 
 

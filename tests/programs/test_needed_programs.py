@@ -21,7 +21,7 @@ from compiler import variants
 from compiler.__main__ import main
 from compiler.recompilation import Decisions, Recompiler
 from compiler.variants import Variants
-from dialects.strata.assumptions import ChoiceError, Outcome
+from dialects.strata.assumptions import ChoiceError, Outcome, SizeError
 from dialects.strata.types import Array
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
@@ -36,6 +36,7 @@ HALVES = """g (float[n] x) => (y) <float[3] c = {1, 2, 3}, int64[1] zero = {0}, 
     int64[1] two = {2}> { h = Slice(x, zero, end, zero, two) y = Add(h, c) }"""
 FOUND = """g (float[n] x) => (y, z) <int64[1, 3] c = {1, 2, 3}> {
     i = NonZero(x) y = Add(i, c) z = Squeeze(i) }"""
+TRIPLED = """g (float[n, 4] x) => (y) { c = Concat <axis = 0> (x, x, x) y = Add(c, x) }"""
 GROWN = """g (float[b, 5] x, float[1, 5] start, int64 trips) => (y) <bool go = {1}> {
     y = Loop(trips, go, start) <body = turn (int64 i, bool c, float[u, w] v) => (d, r) {
         d = Identity(c) r = Add(v, x) }> }"""
@@ -108,6 +109,16 @@ def test_an_expression_of_sizes_is_not_fixed() -> None:
         x = numbers(n)
         np.testing.assert_array_equal(exe(x)[0], x[::2] + np.array([1, 2, 3], np.float32))
     assert made(exe) == [{}]
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_sizes_that_agree_only_where_they_are_0(target: str) -> None:
+    exe = compiled(TRIPLED, target=target)
+    for n in (1, 0, 1):
+        x = numbers(n, 4)
+        np.testing.assert_array_equal(exe(x)[0], np.concatenate([x, x, x]) + x)
+    with pytest.raises(SizeError, match=r"^sizes do not fit each other at node 'Add#1'"):
+        exe(numbers(2, 4))
 
 
 @pytest.mark.parametrize("target", ["cpu", "reference"])

@@ -13,7 +13,7 @@ from onnx import helper
 from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, ImportOptions, load_model
 from dialects.graph.base import GraphOp
-from dialects.graph.interpret import EvaluationError
+from dialects.strata.assumptions import SizeError
 from dialects.strata.func import FuncOp, main_function
 from dialects.strata.types import TensorType
 from dialects.text.syntax import location_name
@@ -213,7 +213,7 @@ def test_initial_states_tell_the_batch(tmp_path: Path):
     inputs = [info("x", np.float32, [4, "batch", 3]), info("h", np.float32, [1, 1, 2])]
     imported = load(make_model(nodes, inputs, ["z"], constants), tmp_path)
     assert results_of(imported) == ["f32[4, 2]"]
-    with pytest.raises(EvaluationError, match="batch == 1"):
+    with pytest.raises(SizeError, match="batch == 1"):
         run_imported(imported, {"x": np.zeros((4, 2, 3), np.float32),
                                 "h": np.zeros((1, 1, 2), np.float32)})
 

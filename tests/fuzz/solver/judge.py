@@ -17,6 +17,7 @@ from compiler.diagnostics import StrataError
 from compiler.frontend import MemoryModel
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler, CompilerFault
+from dialects.strata.assumptions import SizeError
 from dialects.strata.binding import EvaluationError
 from dialects.strata.types import Array, element_of, largest, precision
 from targets.reference.interpret import interpret
@@ -100,7 +101,7 @@ def compared(
     try:
         native = interpret(module, weights, inputs)
         allowance = Allowance.of(module, weights, inputs, native)
-    except EvaluationError as error:
+    except (EvaluationError, SizeError) as error:
         return Finding("reference", f"{error}{_also_refused(program, inputs)}"), None
     try:
         actual = program.run(inputs)
