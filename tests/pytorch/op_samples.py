@@ -238,6 +238,9 @@ sample("scatter_add.default", (X, 2, ints(2, 3, 2, low=0, high=4), Y))
 sample("scatter.reduce", (X, 2, INDEX, Y, "multiply"))
 sample("scatter_reduce.two", (X, 2, ints(2, 3, 4, low=0, high=4), Y, "amax"),
        (X, 2, ints(2, 3, 4, low=0, high=4), Y, "sum"))
+for combiner in ("sum", "prod", "mean", "amax", "amin"):  # some places are not met
+    sample("scatter_reduce.two", *((v, 2, ints(2, 3, 3, low=0, high=3), v * 2, combiner,
+                                    include_self) for v in (X, N) for include_self in (True, False)))
 sample(["index_put.default", "_unsafe_index_put.default"],
        (X, list(PAIR), floats(3, 4)), (X, [None, PAIR[1]], floats(2, 3, 4)),
        (X, [PAIR[0]], floats(4), True), (X, [B], torch.tensor(9.0)), (X, [bools(2)], floats(1)),
@@ -287,6 +290,9 @@ for k, x in ((1, floats(2, 4, 9)), (2, IMAGE), (3, floats(1, 2, 5, 6, 7))):
         1], [2], [2], 2), (x, floats(3, x.shape[1], *[3] * k), None))
     sample(f"avg_pool{k}d.default", (x, [3]), (x, [3], [2], [1]), (x, [2], [2], [0], True),
            (x, [3], [2], [1], False, False), (x[0], [2]))
+    if k > 1:  # with ceil_mode, the last windows lie in the pads, and are left out
+        sample(f"avg_pool{k}d.default", (x, [3], [2], [1], True, False, 5),
+               (x, [2], [3], [1], True, True, 7))
     if k < 3:  # with ceil_mode, windows larger than x
         sample(f"avg_pool{k}d.default", (x, [20], [20], [1], True))
     sample([f"adaptive_avg_pool{k}d.default"], (x, [1] * k), (x, [3] * k))

@@ -30,8 +30,6 @@ MOST = 2
 """How many other values of an argument are tried for each sample."""
 
 REFUSED: dict[str, str] = {
-    "avg_pool2d.divisor_override": "divisor_override is not supported",
-    "avg_pool3d.divisor_override": "divisor_override is not supported",
     "_unsafe_index_put.accumulate": "where a mask is true",
     "index_put.accumulate": "where a mask is true",
     "batch_norm.training": "in training mode",
@@ -39,8 +37,6 @@ REFUSED: dict[str, str] = {
     "_native_batch_norm_legit_functional.training": "in training mode",
     "scaled_dot_product_attention.dropout_p": "in training mode",
     "histc.max": "its range depends on the elements",
-    "scatter_reduce.reduce": "is not supported",
-    "scatter_reduce.include_self": "is not supported",
     "unfold.size": "must be from 1 up",
     "unfold_copy.size": "must be from 1 up",
 }

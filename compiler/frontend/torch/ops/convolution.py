@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 from compiler.frontend import formulas as f
@@ -14,6 +15,7 @@ from compiler.frontend.values import Value
 from dialects.graph.convolution import ConvOp, ConvTransposeOp
 from dialects.graph.pooling import AvgPoolOp, MaxPoolIndicesOp, MaxPoolOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp
+from dialects.graph.shape import PadOp
 from dialects.graph.window import Window
 from dialects.symbolic.expr import Size
 from dialects.symbolic.size_products import product
@@ -114,13 +116,28 @@ def avg_pool(
     n: Node, x: Value, kernel: Sequence[Size], stride: Sequence[Size], padding: Sequence[Size],
     ceil_mode: bool, count_include_pad: bool, divisor: int | None = None,
 ) -> Value:
-    if divisor is not None:
-        raise Fault("divisor_override is not supported")
     x = _batched(x, int(n.op.split("pool")[1][0]))
     window = _window(n, x, kernel, stride, padding, ceil_mode)
     _check_room(n, x, window)
+    if divisor is not None:
+        return _divided_sums(n, x, divisor, window).reshape(n.shape)
     pooled = n(AvgPoolOp, x, count_include_pad=count_include_pad, **window)
     return pooled.reshape(n.shape)
+
+
+def _divided_sums(n: Node, x: Value, divisor: int, window: Mapping[str, Any]) -> Value:
+    """The sums of windows by `divisor`, however many elements of a window are in x.
+
+    x is padded so far that every window lies inside, so that averages are sums by one number.
+    """
+    pads, strides = window["pads"][:x.rank - 2], window["strides"]
+    after = [p + (s - 1 if window["ceil_mode"] else 0) for p, s in zip(pads, strides, strict=True)]
+    x = n(PadOp, x, low=[0, 0, *pads], high=[0, 0, *after], mode="constant", value=0.0)
+    pooled = n(AvgPoolOp, x, count_include_pad=True, **{
+        **window, "pads": [0] * 2 * len(pads), "ceil_mode": False})
+    for axis, size in enumerate(n.shape[-len(pads):], start=2):  # PyTorch drops windows of pads
+        pooled = pooled.part(axis, 0, size)
+    return pooled * n.scalar(prod(window["kernel"]) / divisor, x.element)
 
 
 @aten_op(*(f"aten.{name}adaptive_avg_pool{k}d.default" for k in (1, 2, 3) for name in ("", "_")))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
-from compiler.frontend.torch.ops.elementwise import operand, scaled
+from compiler.frontend.torch.ops.elementwise import floor_divide, operand, scaled
 from compiler.frontend.torch.ops.gather import index_vectors, require_places
 from compiler.frontend.values import Value
 from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
 from dialects.graph.shape import SliceOp
+from dialects.semantics.numerics import highest, lowest
 from dialects.strata import types as t
 
 _COMBINERS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max",
@@ -48,10 +52,26 @@ def scatter_reduce(
     n: Node, x: Value, axis: int, indices: Value, source: Value, combiner: str,
     include_self: bool,
 ) -> Value:
-    if combiner not in _COMBINERS or not include_self:
-        raise Fault(f"reduce='{combiner}' with include_self={include_self} is not supported",
-                    f"supported are {', '.join(_COMBINERS)} with include_self=True")
-    return _scatter(n, x, axis, indices, source, _COMBINERS[combiner])
+    """Combine elements along an axis; without `include_self`, elements that are met leave out x's.
+    """
+    base = x
+    if not include_self:
+        neutral = n.scalar(_neutral(combiner, t.dtype_of(x.element)), x.element)
+        base = _scatter(n, x, axis, indices, neutral.broadcast(indices.shape), "none")
+    if combiner != "mean":
+        return _scatter(n, base, axis, indices, source, _COMBINERS[combiner])
+    total = _scatter(n, base, axis, indices, source, "add")
+    ones = n.scalar(1, t.i64).broadcast(indices.shape)
+    start = n.scalar(int(include_self), t.i64).broadcast(x.shape)
+    counts = f.maximum(_scatter(n, start, axis, indices, ones, "add"), 1).cast(x.element)
+    return total / counts if t.is_float(x.element) else floor_divide(n, total, counts)
+
+
+def _neutral(combiner: str, dtype: np.dtype[Any]) -> Any:
+    """What a combiner leaves the other operand with."""
+    if combiner in ("amax", "amin"):
+        return lowest(dtype) if combiner == "amax" else highest(dtype)
+    return int(combiner == "prod")
 
 
 def _scatter(
