@@ -24,6 +24,7 @@ from compiler.io.structures import (
     structures_of,
 )
 from compiler.options import TEXT_SUFFIX, CompileOptions
+from compiler.parameters import Parameters
 from compiler.programs.collection import rare_collections
 from compiler.programs.kept import slot_of
 from compiler.recompilation import Made, Recompiler, times_of
@@ -59,6 +60,8 @@ class Executable:
     """The inputs and outputs that are not C-contiguous tensors; see `compiler/io/structures.py`."""
     is_saved: bool = False
     """Whether it was loaded from a file that `save` wrote, which `model` then names."""
+    parameters: Parameters | None = field(default=None, repr=False)
+    """The weights whose values can be replaced, if there are any."""
 
     @property
     def input_names(self) -> list[str]:
@@ -162,6 +165,25 @@ class Executable:
         names = own_names(self.output_names, self.structures)
         return gather(names, arrays, self.structures, strings)
 
+    def with_parameters(
+        self, model: MemoryModel, values: Mapping[str, Array], residents: Sequence[Any] = ()
+    ) -> Executable | None:
+        """The same code with other values of parameters, which `model` has.
+
+        Nothing is compiled. None if the code depends on the values that it was compiled for.
+        `residents`: tensors on a device that hold weights.
+        """
+        if self.parameters is None or type(self.loaded) not in (
+                Variants, type(self.parameters.program)):
+            return None  # programs for frequent sizes have these values folded in
+        found = self.parameters.with_values(values, residents)
+        if found is None:
+            return None
+        loaded: Loaded = found.program
+        if type(self.loaded) is Variants:
+            loaded = Variants(loaded, replace(self.loaded.recompiler, model=model))
+        return replace(self, model=model, loaded=loaded, parameters=found)
+
     def precision_error(self, inputs: Sequence[Array]) -> float:
         """The error of the outputs relative to the same model in f32, on these inputs.
 
@@ -258,7 +280,8 @@ def compile_with(
     loaded, plain = found.loaded, replace(options, dump_dir=None)
     if found.chooses and loaded.general is loaded:
         loaded = Variants(loaded, recompiler_of(model, plain, found))
-    return Executable(model, found.signature, loaded, plain, found.structures)
+    return Executable(model, found.signature, loaded, plain, found.structures,
+                      parameters=found.parameters)
 
 
 def recompiler_of(model: str | MemoryModel, options: CompileOptions, found: Made) -> Recompiler:
@@ -288,6 +311,7 @@ def _compiled(
 ) -> Made:
     """Compile a model, and store the result in its cache slot, if it has one."""
     from compiler.pipeline.driver import Compiler
+    from compiler.pipeline.source import weight_labels
     from dialects.strata.sizes import has_choices
 
     watching = [*dumps_of(options), *instruments]
@@ -301,7 +325,9 @@ def _compiled(
     loaded = compilation.load(state)
     structures = structures_of(state.module)
     found = Made(signature, loaded, structures, has_choices(state.module),
-                 _times(compilation.files or [str(model)]))
+                 _times(compilation.files or [str(model)]),
+                 Parameters.of(loaded, state.context.weights, frozenset(
+                     key for key, _ in weight_labels(state.module))))
     if slot is not None:
         facts = {"signature": signature.facts(), "structures": structures,
                  "chooses": found.chooses}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from compiler.frontend import MemoryModel
     from compiler.io.signature import Signature
     from compiler.options import CompileOptions
+    from compiler.parameters import Parameters
     from compiler.pipeline.state import State
     from dialects.strata.types import Array
     from dialects.symbolic.symbol import Symbol
@@ -103,7 +104,8 @@ class Made(NamedTuple):
     """A compiled model, without programs for other sizes.
 
     `chooses`: whether it contains choices that sizes of a call can break. `files`: those from
-    which the model was read, with their times; empty if unknown.
+    which the model was read, with their times; empty if unknown. `parameters`: those of the
+    program, if it has any.
     """
 
     signature: Signature
@@ -111,6 +113,7 @@ class Made(NamedTuple):
     structures: Mapping[str, str]
     chooses: bool
     files: Mapping[str, Sequence[int]]
+    parameters: Parameters | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
+    from dialects.strata.weights import WeightStore
 
 
 class TargetError(Exception):
@@ -46,6 +47,10 @@ class Executable(ABC):
     def run_alike(self, inputs: Sequence[Array]) -> list[Array]:
         """Like `run`, for inputs with the shapes, dtypes and devices of the last run; unchecked."""
         return self.run(inputs)
+
+    def with_weights(self, weights: WeightStore) -> Executable | None:
+        """The same code with the weights of another store; None if the target cannot do that."""
+        return None
 
     def donate(self, inputs: Mapping[int, int]) -> Collection[int]:
         """Let outputs be computed in the memory of inputs (output -> input, by number).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -26,6 +27,11 @@ class InterpretedHost(Executable):
     def __post_init__(self) -> None:
         function = host_function(self.module)
         self.input_names, self.output_names = function.input_names, function.output_names
+
+    def with_weights(self, weights: WeightStore) -> InterpretedHost:
+        made = copy(self)
+        made.weights = weights
+        return made
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         try:

@@ -131,6 +131,13 @@ class Builder:
         self.frame.block.add_op(op)
         return [self.value(r) for r in op.results if isinstance(r.type, TensorType)]
 
+    def parameter(self, name: str, array: Array) -> Value:
+        """A weight whose contents may be others when the program runs."""
+        [value] = self.add(ConstantOp.parameter(name, array, self.weights), name)
+        assert value.ssa is not None
+        value.ssa.name_hint = identifier(name)
+        return value
+
     # ------------------------------------------------------------------ known contents
     def _fold(
         self, op_type: type[GraphOp], operands: tuple[Value, ...], attributes: dict[str, Any]

@@ -21,7 +21,7 @@ from dialects.strata.weights import WeightStore
 
 def in_doubles(module: ModuleOp, weights: WeightStore) -> tuple[ModuleOp, WeightStore] | None:
     """A copy of a module at graph level, and its weights, in f64; None for a later level."""
-    wide, store = module.clone(), WeightStore(dict(weights.arrays))
+    wide, store = module.clone(), weights.copy()
     for op in wide.walk():
         if isinstance(op, ConstantOp):
             _widen_constant(op, store)

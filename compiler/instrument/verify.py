@@ -27,7 +27,6 @@ from compiler.measuring.comparison import error_of, first_beyond
 from compiler.measuring.oddities import constants_of, incomparable, oddities
 from dialects.strata.assumptions import AccessError, ChoiceError, IndexRangeError, SizeError
 from dialects.strata.binding import EvaluationError
-from dialects.strata.weights import WeightStore
 from targets.reference.interpret import interpret, is_tensor_level
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ class Verify(Instrument):
             raise StrataError("the model cannot run on these inputs", [Problem(
                 str(error), hint="--dim NAME=N sets sizes, --inputs FILE.npz gives arrays"
             )]) from error
-        self.original = state.module.clone(), WeightStore(dict(state.context.weights.arrays))
+        self.original = state.module.clone(), state.context.weights.copy()
         self.imported, self.computed = self.original, self.expected
         self._add(Check(f"{state.position[-1]}", state.level, count_operations(state.module), 0.0,
                         time.perf_counter() - started))
@@ -155,7 +154,7 @@ class Verify(Instrument):
         outputs = self._interpret(state)
         error = max(map(error_of, outputs, self.expected), default=0.0)
         self.expected = outputs
-        self.original = state.module.clone(), WeightStore(dict(state.context.weights.arrays))
+        self.original = state.module.clone(), state.context.weights.copy()
         self.__dict__.pop("rounding", None)
         self.__dict__.pop("explained", None)
         self._add(Check(state.after[-1], state.level, count_operations(state.module), error,

@@ -49,10 +49,13 @@ def trial(name: str, load: Load, seconds: float = SECONDS) -> StrataError | None
             if report is None:
                 return None
             message, problems = report
-            return StrataError(message, [
-                Problem(**{**p, "nodes": tuple(p["nodes"])}) for p in problems])
+            return StrataError(message, [_problem(**facts) for facts in problems])
         output.seek(0)
         return _ended(name, status, told is None, output.read().decode(errors="replace"))
+
+
+def _problem(nodes: Sequence[str], **facts: str) -> Problem:
+    return Problem(**facts, nodes=tuple(nodes))
 
 
 def _forked() -> int:

@@ -273,7 +273,7 @@ class Compiler:
         self.report(f"{state.name}: {MAKING_CODE}")
         self.count(0, 0)
         if not any(i.wants_changes for i in self.instruments):  # no earlier text will be run
-            state.context.weights.keep_only({key for key, _ in weight_labels(state.module)})
+            state.context.weights.forget({key for key, _ in weight_labels(state.module)})
         with self.guard("load", state=state):
             running, weights = self.parts.running, state.context.weights
             made = cast(Any, running.load(state.module, weights, self.count))

@@ -76,7 +76,8 @@ class Snapshot:
         except (PassError, VerifyException) as error:
             raise StrataError(f"{self.model} cannot have these sizes fixed",
                               [Problem(str(error).strip().split("\n")[0])]) from error
-        weights = WeightStore({**self.source.weights.arrays, **self.known})
+        weights = self.source.weights.copy()
+        weights.arrays |= self.known
         return replace(self.source, module=module, weights=weights)
 
 

@@ -5,9 +5,10 @@ new contents to arguments at the end of a graph. The PyTorch frontend imports ev
 these writes. Operators that it cannot import run eagerly between compiled parts, and are named in
 a warning. Sizes that Dynamo leaves dynamic become named sizes of the compiled code.
 
-It is for inference: if gradients are recorded, graphs run eagerly with a warning. Parameters and
-buffers become constants of the compiled code, which is recompiled when one of them changes
-(`weights.py`). Results share memory as they do eagerly (`views.py`).
+It is for inference: if gradients are recorded, graphs run eagerly with a warning. Compiled code
+holds parameters and buffers, packed as it needs them. If floats among them change, or a call has
+others, they are packed anew; for other integers the graph is compiled again (`weights.py`). Results
+share memory as they do eagerly (`views.py`).
 
 `options` of `torch.compile` are those of `compiler.compile`. The target is that of the inputs'
 device unless one is given.
@@ -19,18 +20,18 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import OrderedDict, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compiler.diagnostics import StrataError
+from compiler.diagnostics import StrataError, some_of
 from compiler.faults import CompilerFault
 from compiler.frontend.torch.captured_graph import output_nodes
 from compiler.frontend.torch.library import torch_module
 from compiler.programs.collection import rare_collections
-from compiler.torch.parts import Part, Run, in_parts, make_part, name_eager
+from compiler.torch.parts import Part, Run, Viewed, in_parts, make_part, name_eager
 from compiler.torch.reordered import Reordered
 from compiler.torch.views import base_of, split_views
 from compiler.torch.weights import Weights, is_weight
@@ -169,15 +170,20 @@ def _train(graph: Any, inputs: Sequence[Any]) -> Run:
 
 
 # ---------------------------------------------------------------------- one graph
+MOST_SETS = 64
+"""The number of sets of weights whose packed copies a graph keeps."""
+
+
 @dataclass
 class Program:
-    """A Core ATen graph, compiled at its first call and again when the weights have changed.
+    """A Core ATen graph, compiled at its first call, for any number of sets of weights.
 
     `written`: the arguments to which its last results are written. `outer`: takes views of what it
     returns, as in `views.py`.
 
-    `made`: the last compiled code together with its weights, in a single reference: while one
-    thread compiles for new weights, other threads must not mistake the old code for the new.
+    `made`: the last weights and the code that holds them, in a single reference: while one thread
+    prepares others, no thread mistakes the old code for the new. `sets`: all that are kept, by the
+    identity of the weights.
     """
 
     graph: Any
@@ -185,30 +191,56 @@ class Program:
     written: Sequence[int] = ()
     made: tuple[Weights, Run] | None = None
     outer: Run | None = None
+    sets: OrderedDict[tuple[int, ...], tuple[Weights, Run]] = field(
+        default_factory=OrderedDict[tuple[int, ...], tuple[Weights, Run]])
 
     def __call__(self, *inputs: Any) -> Any:
         made = self.made
         if made is None or not made[0].are_in(inputs):
-            self.made = made = self._compiled(inputs)
+            self.made = made = self._made_for(inputs)
         results = made[1](*inputs)
         if self.outer is not None:
             results = self.outer(*inputs, *results)
         return self._write(inputs, results) if self.written else results
 
-    def _compiled(self, inputs: Sequence[Any]) -> tuple[Weights, Run]:
-        weights = Weights.of(inputs, [k for k, v in enumerate(inputs)
-                                      if k not in self.written and is_weight(v)])
+    def _made_for(self, inputs: Sequence[Any]) -> tuple[Weights, Run]:
+        """The code with these weights: kept from before, given these weights, or compiled."""
+        numbers = [k for k, v in enumerate(inputs) if k not in self.written and is_weight(v)]
+        key = tuple(id(inputs[k]) for k in numbers)
+        known = self.sets.pop(key, None)
+        if known is None or not known[0].are_in(inputs):
+            known = self._prepared(inputs, numbers, known or self.made)
+        self.sets[key] = known
+        while len(self.sets) > MOST_SETS:
+            self.sets.popitem(last=False)
+        return known
+
+    def _prepared(
+        self, inputs: Sequence[Any], numbers: Sequence[int], before: tuple[Weights, Run] | None
+    ) -> tuple[Weights, Run]:
+        weights = Weights.of(inputs, numbers)
         names = [n.name for n in self.graph.graph.nodes if n.op == "placeholder"]
-        fixed = {names[k]: inputs[k] for k in weights.numbers}
-        run = compile_graph(self.graph, fixed, self._options(inputs))
+        fixed = {names[k]: inputs[k] for k in numbers}
+        run = None
+        if before is not None and before[0].numbers == numbers:
+            changed = [names[k] for k in before[0].changed(inputs)]
+            run = before[1]
+            if run != self.graph.forward:  # which takes any weights
+                run = with_weights(run, fixed, changed)
+            if run is None:
+                count_recompilation(changed)
+        if run is None:
+            run = compile_graph(self.graph, fixed, self._options(inputs))
         if isinstance(run, (Part, Reordered)):
             run.write_to(self.written)
         weights.watch(self.forget)
         return weights, run
 
     def forget(self) -> None:
-        """Compile again at the next call, since weights have changed."""
-        self.made = None
+        """Look at all weights anew at the next call, since an optimizer has changed some of them.
+        """
+        for weights, _ in [*self.sets.values()]:
+            weights.forget()
 
     def _write(self, inputs: Sequence[Any], results: Sequence[Any]) -> Sequence[Any]:
         """Write new contents to arguments, all of a type at once, and return the remaining
@@ -236,6 +268,21 @@ class Program:
     def _options(self, inputs: Sequence[Any]) -> dict[str, Any]:
         on_gpu = any(getattr(v, "is_cuda", False) for v in inputs)
         return {"target": "cuda" if on_gpu else "cpu", **self.options}
+
+
+def with_weights(
+    run: Run, weights: Mapping[str, Any], changed: Collection[str]
+) -> Run | None:
+    """The same code with other weights; None if it must be compiled again."""
+    if isinstance(run, (Part, Reordered, Viewed)):
+        return run.with_weights(weights, changed)
+    return None
+
+
+def count_recompilation(changed: Sequence[str]) -> None:
+    """Log why a graph is compiled again, and count it where Dynamo counts."""
+    log.info("strata: compiling a graph again, for other values of %s", some_of(changed))
+    torch_module("torch._dynamo.utils").counters["strata"]["recompilations"] += 1
 
 
 def compile_graph(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run:

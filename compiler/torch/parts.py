@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,20 +18,21 @@ from compiler.diagnostics import StrataError, count_of
 from compiler.executable import Executable
 from compiler.faults import CompilerFault
 from compiler.frontend import MemoryModel
-from compiler.frontend.torch.captured_graph import CapturedGraph, output_nodes
+from compiler.frontend.torch.captured_graph import CapturedGraph, output_nodes, residents_of
 from compiler.frontend.torch.library import torch_module
 from compiler.frontend.torch.memory_order import in_memory_order
 from compiler.torch.reordered import Reordered
 from compiler.torch.results import Bindings, Results
 from compiler.torch.views import split_views
+from compiler.torch.weights import may_change
 from dialects.strata.assumptions import SizeError
 
 log = logging.getLogger("strata")
 
 Run = Callable[..., Any]
 
-PART = "strata_part"
-"""The prefix of the names of compiled parts of a graph."""
+PART, MODEL = "strata_part", "graph.pt2"
+"""The prefix of the names of compiled parts of a graph, and the name of a part as a model."""
 
 
 def name_eager(names: Sequence[str], why: str) -> None:
@@ -118,8 +119,10 @@ def _compiled(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]
     tensors = [k for k, v in enumerate(output_nodes(graph)) if hasattr(_meta(v), "dtype")]
     if not tensors:
         return None
-    model = MemoryModel("graph.pt2", CapturedGraph(graph, weights, tensors))
-    return Part.of(graph, weights, compile_model(model, **_own_dump(options)), tensors)
+    captured = CapturedGraph(graph, weights, tensors, frozenset(
+        name for name, tensor in weights.items() if may_change(tensor)))
+    executable = compile_model(MemoryModel(MODEL, captured), **_own_dump(options))
+    return Part.of(captured, executable)
 
 
 def _own_dump(options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -147,21 +150,20 @@ class Part:
     """A compiled graph, called as the graph is.
 
     `given`: the numbers of the arguments of the compiled code; the others are weights and sizes.
-    `on_gpu`: whether all of these are on the GPU. `eager`: the graph itself, for sizes that the
-    compiled code does not fit.
+    `on_gpu`: whether all of these are on the GPU. For sizes that the compiled code does not fit,
+    the captured graph itself runs.
     """
 
+    captured: CapturedGraph
     executable: Executable
     given: list[int]
     results: Results
     single: bool
     on_gpu: bool
-    eager: Run
 
     @staticmethod
-    def of(
-        graph: Any, weights: Mapping[str, Any], executable: Executable, tensors: list[int]
-    ) -> Part:
+    def of(captured: CapturedGraph, executable: Executable) -> Part:
+        graph, weights = captured.module, captured.weights
         nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
         given = [k for k, n in enumerate(nodes)
                  if n.name not in weights and hasattr(_meta(n), "dtype")]
@@ -170,8 +172,25 @@ class Part:
         bindings = Bindings(numbers, given, executable.signature.input_types)
         bindings.check([_meta(nodes[k]) for k in given])
         on_gpu = bool(given) and all(_meta(nodes[k]).is_cuda for k in given)
-        results = Results([_meta(v) for v in output_nodes(graph)], tensors, bindings)
-        return Part(executable, given, results, returns_one(graph), on_gpu, graph.forward)
+        results = Results([_meta(v) for v in output_nodes(graph)], captured.results, bindings)
+        return Part(captured, executable, given, results, returns_one(graph), on_gpu)
+
+    def with_weights(self, weights: Mapping[str, Any], changed: Collection[str]) -> Part | None:
+        """The same code for other weights, of which those `changed` have other values or places.
+
+        None if the code depends on values that have changed.
+        """
+        if not self.captured.parameters.issuperset(changed):
+            return None
+        captured = replace(self.captured, weights=weights)
+        from compiler.frontend.torch.tensors import contents_of
+
+        residents = residents_of(weights)
+        names = self.captured.parameters if residents else changed
+        values = {name: contents_of(weights[name], name) for name in names}
+        executable = self.executable.with_parameters(
+            MemoryModel(MODEL, captured), values, residents)
+        return executable and replace(self, captured=captured, executable=executable)
 
     def write_to(self, arguments: Sequence[int]) -> None:
         """Let the last results be computed in place in arguments, as far as the target supports
@@ -205,7 +224,7 @@ class Part:
             made = self.run([arguments[k] for k in self.given])
         except SizeError as error:
             log.warning("strata: a graph runs eagerly: %s", error)
-            return self.eager(*arguments)
+            return self.captured.module.forward(*arguments)
         if self.is_plain:
             return made[0] if self.single else made
         results = self.results(made, arguments)
@@ -216,9 +235,14 @@ class Part:
 class Viewed:
     """A graph some of whose results are views: `outer` takes them from what `inner` returns."""
 
-    inner: Run
+    inner: Part | Reordered
     outer: Run
     single: bool = False
+
+    def with_weights(self, weights: Mapping[str, Any], changed: Collection[str]) -> Viewed | None:
+        """As for parts."""
+        inner = self.inner.with_weights(weights, changed)
+        return inner and replace(self, inner=inner)
 
     def __call__(self, *arguments: Any) -> Any:
         results = self.outer(*arguments, *self.inner(*arguments))

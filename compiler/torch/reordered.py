@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from compiler.frontend.torch.memory_order import Order
@@ -19,6 +19,8 @@ class Compiled(Protocol):
     def __call__(self, *arguments: Any) -> Any: ...
 
     def write_to(self, arguments: Sequence[int]) -> None: ...
+
+    def with_weights(self, weights: Mapping[str, Any], changed: Collection[str]) -> Any: ...
 
 
 @dataclass
@@ -40,6 +42,13 @@ class Reordered:
     def write_to(self, arguments: Sequence[int]) -> None:
         """As for parts. Arguments in another order are not written in place."""
         self.inner.write_to([-1 if k in self.arguments else k for k in arguments])
+
+    def with_weights(
+        self, weights: Mapping[str, Any], changed: Collection[str]
+    ) -> Reordered | None:
+        """As for parts."""
+        inner = self.inner.with_weights(weights, changed)
+        return inner and replace(self, inner=inner)
 
     def __call__(self, *arguments: Any) -> Any:
         given = list(arguments)

@@ -1,4 +1,4 @@
-"""Weights of a graph, which its compiled code contains, and whether they have been written since.
+"""Weights of a graph, which its compiled code holds, and whether they have been written since.
 
 PyTorch counts how often a tensor is written, and a weight that is given other memory has another
 address. Neither shows a write through `.data`, through a NumPy view or by a fused optimizer. So a
@@ -14,6 +14,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter, is_
 from typing import Any
 
@@ -35,40 +36,62 @@ def is_weight(value: Any) -> bool:
     return marked and not value.is_inference()
 
 
-@dataclass(frozen=True)
+def may_change(tensor: Any) -> bool:
+    """Whether compiled code takes other values of a weight. Integers decide what is compiled."""
+    return tensor.is_floating_point()
+
+
+@dataclass(eq=False)
 class Weights:
-    """Arguments that are constants, by `numbers`.
+    """Arguments that compiled code holds, by `numbers`.
 
     `versions`: how often each had been written. `places`: its address. `pieces`: parts of the
     memory of those on the CPU, and `contents` what they held.
     """
 
     numbers: Sequence[int]
-    tensors: Sequence[Any]
+    tensors: Sequence[weakref.ref[Any]]
     versions: Sequence[int]
     places: Sequence[int]
-    pieces: Sequence[memoryview]
-    contents: bytes
+    pieces: Sequence[Sequence[memoryview]]
+    contents: Sequence[bytes]
+
+    def __post_init__(self) -> None:
+        self._flat, self._whole = list(chain.from_iterable(self.pieces)), b"".join(self.contents)
 
     @staticmethod
     def of(inputs: Sequence[Any], numbers: Sequence[int]) -> Weights:
         tensors = [inputs[k] for k in numbers]
-        pieces = [piece for tensor in tensors for piece in _pieces(tensor)]
-        return Weights(numbers, tensors, list(map(_version, tensors)),
-                       list(map(_address(), tensors)), pieces, b"".join(pieces))
+        pieces = [_pieces(tensor) for tensor in tensors]
+        return Weights(numbers, list(map(weakref.ref, tensors)), list(map(_version, tensors)),
+                       list(map(_address(), tensors)), pieces, list(map(b"".join, pieces)))
 
     def are_in(self, inputs: Sequence[Any]) -> bool:
         """Whether these arguments are the same tensors with unchanged contents."""
         given = [inputs[k] for k in self.numbers]
-        return (all(map(is_, self.tensors, given))
+        return (all(map(is_, [ref() for ref in self.tensors], given))
                 and list(map(_version, given)) == self.versions
                 and list(map(_address(), given)) == self.places
-                and b"".join(self.pieces) == self.contents)
+                and b"".join(self._flat) == self._whole)
+
+    def changed(self, inputs: Sequence[Any]) -> list[int]:
+        """The numbers of arguments that are other tensors, or have been written."""
+        return [k for n, k in enumerate(self.numbers) if self.tensors[n]() is not inputs[k]
+                or _version(inputs[k]) != self.versions[n]
+                or inputs[k].data_ptr() != self.places[n]
+                or b"".join(self.pieces[n]) != self.contents[n]]
+
+    def forget(self) -> None:
+        """Take all that may change for changed."""
+        tensors = [ref() for ref in self.tensors]
+        self.versions = [-1 if tensor is not None and may_change(tensor) else version
+                         for tensor, version in zip(tensors, self.versions, strict=True)]
 
     def watch(self, forget: Callable[[], Any]) -> None:
         """Call `forget` when an optimizer has changed a weight, as long as it exists."""
         hooks = torch_module("torch.optim.optimizer")
-        known, told = set(map(id, self.tensors)), weakref.WeakMethod(forget)
+        known = {id(tensor) for ref in self.tensors if (tensor := ref()) is not None}
+        told = weakref.WeakMethod(forget)
 
         def step(optimizer: Any, *_: Any) -> None:
             found = told()

@@ -139,7 +139,7 @@ def _constant(
     """The same constant in the task, in the shape that the kernel reads."""
     assert isinstance(argument.type, TensorType)
     shape = [int(size.evaluate({})) for size in argument.type.shape]
-    array = constant.array(weights).reshape(shape)
+    array = constant.contents(weights).reshape(shape)
     new = ConstantOp.of_array(array, own, constant.label or "constant")
     func.body.block.add_op(new)
     return new.result

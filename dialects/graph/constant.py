@@ -32,6 +32,7 @@ from dialects.strata.types import (
 )
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr
+from dialects.text.syntax import location_name
 
 MAX_LITERAL = 16
 """The largest number of elements of a constant that is written out in the IR."""
@@ -69,6 +70,28 @@ class ConstantOp(GraphOp):
             value = literal_of_array(array)
         return ConstantOp.of_value(value, tensor(element_of(array.dtype), array.shape))
 
+    @staticmethod
+    def parameter(name: str, array: Array, store: WeightStore) -> ConstantOp:
+        """A constant whose contents may be others when the program runs."""
+        return ConstantOp.of_value(store.add_parameter(name, array),
+                                   tensor(element_of(array.dtype), array.shape))
+
+    @staticmethod
+    def of_computed(
+        sources: Sequence[ConstantOp], store: WeightStore, label: str, computation: str,
+        compute: Callable[..., Array],
+    ) -> ConstantOp:
+        """The constant for an array that is computed from others, completely as the text says.
+
+        It is a parameter if one of them is. None of them may vary from call to call.
+        """
+        handles = [h for source in sources for h in source.weights]
+        if not any(map(store.is_open, handles)):
+            return ConstantOp.of_array(compute(*(s.contents(store) for s in sources)), store, label)
+        keys = [s.handle(store) for s in sources]
+        handle, array = store.derive(label, keys, computation, compute)
+        return ConstantOp.of_value(handle, tensor(element_of(array.dtype), array.shape))
+
     def derived(
         self, store: WeightStore, suffix: str, computation: str, compute: Callable[[Array], Array]
     ) -> ConstantOp:
@@ -79,7 +102,7 @@ class ConstantOp(GraphOp):
         """
         if isinstance(self.value, LiteralAttr):
             return ConstantOp.of_array(compute(self.array(store)), store, f"constant{suffix}")
-        made = [store.derive(f"{label_of(weight)}{suffix}", weight, computation, compute)
+        made = [store.derive(f"{label_of(weight)}{suffix}", [weight], computation, compute)
                 for weight in self.weights]
         array = made[0][1]
         value: Attribute = made[0][0]
@@ -119,28 +142,56 @@ class ConstantOp(GraphOp):
             return self.value.members.data
         return [self.value] if isinstance(self.value, WeightAttr) else []
 
+    def handle(self, store: WeightStore) -> WeightAttr:
+        """The handle of the only weight; that of a literal, which goes into the store."""
+        if isinstance(self.value, WeightAttr):
+            return self.value
+        return store.add(location_name(self), self.contents(store))
+
     def is_held(self, store: WeightStore) -> bool:
         """Whether it is a weight that the caller already holds on the device."""
         keys = [w.key for w in self.weights]
         return any(isinstance(key, StringAttr) and key.data in store.held for key in keys)
 
+    def is_open(self, store: WeightStore) -> bool:
+        """Whether its contents may be others when the program runs."""
+        return any(map(store.is_open, self.weights))
+
     def array(self, store: WeightStore, call: int | None = None) -> Array:
-        """The value, in the call of that number if it varies. Raises KeyError if the store lacks
-        the weight, and ValueError without a call for a constant that varies.
+        """The value, in the call of that number if it varies, on which code depends from now on.
+
+        Raises KeyError if the store lacks the weight, and ValueError without a call for a constant
+        that varies.
         """
+        return self._found(store.get, call)
+
+    def contents(self, store: WeightStore, call: int | None = None) -> Array:
+        """The value, from which something is computed, or which is loaded. Raises as `array`."""
+        return self._found(store.contents, call)
+
+    def _found(self, find: Callable[[WeightAttr], Array], call: int | None) -> Array:
         if isinstance(self.value, WeightsAttr):
             if call is None:
                 raise ValueError(f"the constant {self.label!r} is another array in each call")
-            return store.get(self.value.of_call(call))
+            return find(self.value.of_call(call))
         if isinstance(self.value, WeightAttr):
-            return store.get(self.value)
+            return find(self.value)
         return array_of_literal(self.value, self.type)
 
+    def is_finite(self, store: WeightStore) -> bool:
+        """Whether all elements are finite, on which code depends from now on.
+
+        Raises KeyError if the store lacks a weight.
+        """
+        if self.weights:
+            return all(map(store.is_finite, self.weights))
+        return bool(np.isfinite(self.array(store)).all())
+
     def arrays(self, store: WeightStore) -> list[Array]:
-        """The values in all calls. Raises KeyError if the store lacks a weight."""
+        """The contents in all calls. Raises KeyError if the store lacks a weight."""
         if self.varies:
-            return [store.get(weight) for weight in self.weights]
-        return [self.array(store)]
+            return [store.contents(weight) for weight in self.weights]
+        return [self.contents(store)]
 
     def verify_(self) -> None:
         if not isinstance(self.value, LiteralAttr):
@@ -153,7 +204,7 @@ class ConstantOp(GraphOp):
             )
 
     def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
-        return self.array(context.weights, context.call)
+        return self.contents(context.weights, context.call)
 
     def evaluate_sizes(self, *operands: Array) -> Array | None:
         if not isinstance(self.value, LiteralAttr):

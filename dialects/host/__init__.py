@@ -10,10 +10,11 @@ from dialects.host.ops import (
     LaunchOp,
     OtherOp,
     ViewOp,
+    contents_of,
 )
 
 __all__ = [
     "AllocOp", "ConstantOp", "CopyOp", "FreeOp", "FuncOp", "LaunchOp",
     "Launches", "OtherOp",
-    "ReturnOp", "ViewOp", "host_function", "host_functions",
+    "ReturnOp", "ViewOp", "contents_of", "host_function", "host_functions",
 ]

@@ -56,6 +56,17 @@ class _BufferOp(IRDLOperation):
         return type_
 
 
+def contents_of(value: Attribute, type_: BufferType, weights: WeightStore) -> Array:
+    """The elements of a constant, with a buffer's shape. Raises KeyError if the store lacks them.
+    """
+    import numpy as np
+
+    if isinstance(value, WeightAttr):
+        return weights.contents(value)
+    assert isinstance(value, LiteralAttr) and type_.static_shape is not None
+    return np.array(value.data, type_.dtype).reshape(type_.static_shape)
+
+
 @irdl_op_definition
 class ConstantOp(_BufferOp):
     """A buffer of constant values: a weight by handle, or a small literal.
@@ -74,12 +85,7 @@ class ConstantOp(_BufferOp):
 
     def array(self, weights: WeightStore) -> Array:
         """The values, with the buffer's shape. Raises KeyError if the store lacks the weight."""
-        import numpy as np
-
-        if isinstance(self.value, WeightAttr):
-            return weights.get(self.value)
-        assert isinstance(self.value, LiteralAttr) and self.type.static_shape is not None
-        return np.array(self.value.data, self.type.dtype).reshape(self.type.static_shape)
+        return contents_of(self.value, self.type, weights)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {format_attribute(self.value)} : {self.type.short}")

@@ -5,6 +5,12 @@ printed with the IR. The key of a model's weight is a hash of its contents: two 
 bytes, dtype and shape share it. The key of an array that a pass computes from one weight may be a
 hash of that weight's key and of the computation, since hashing takes as long as packing does.
 
+Parameters are weights whose contents may be others when the program runs than they were when it was
+compiled. Their key is that of their name. What passes compute from a parameter, such as a packed
+copy, is kept with its recipe, so that `with_values` computes it anew. If a pass looks at the
+contents instead and decides by them, the code is for these contents only: `get` writes that down in
+`read`. To compute something from them, or to load them, is no such decision: `contents`.
+
 The system keeps the pages of a mapped file in memory once they have been read. `release` drops
 these pages, so that compiling a model does not also hold in memory everything it has read.
 """
@@ -13,8 +19,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -32,8 +38,17 @@ PIECE = 2 << 20
 """The number of bytes that one thread hashes at a time."""
 
 
-DERIVED = "x"
-"""The first character of the keys of computed arrays; a hash of contents has only hex digits."""
+DERIVED, PARAMETER = "x", "p"
+"""The first characters of the keys of computed arrays and of parameters; a hash of contents has hex
+digits only."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How an array is computed from the contents of others, given by their keys."""
+
+    sources: tuple[str, ...]
+    compute: Callable[..., Array]
 
 
 @dataclass
@@ -47,6 +62,14 @@ class WeightStore:
     """
     held: set[str] = field(default_factory=set[str])
     """Keys of the weights among `residents`. Repacking one of them would store it twice."""
+    parameters: dict[str, str] = field(default_factory=dict[str, str])
+    """Key -> name, of the weights that may change."""
+    recipes: dict[str, Recipe] = field(default_factory=dict[str, Recipe])
+    """Key -> how it is computed, of all arrays that depend on parameters."""
+    read: dict[str, str] = field(default_factory=dict[str, str])
+    """Name -> the hash of the contents, of parameters on whose contents the code depends."""
+    finite: set[str] = field(default_factory=set[str])
+    """The keys of arrays that the code takes for finite."""
 
     def add(self, label: str, array: Array) -> WeightAttr:
         """Store an array and return its handle for the IR. `label` is its name in dumps."""
@@ -54,27 +77,122 @@ class WeightStore:
         self.arrays.setdefault(key, array)
         return WeightAttr(StringAttr(label), StringAttr(key))
 
+    def add_parameter(self, name: str, array: Array) -> WeightAttr:
+        """Store a weight that may change, and return its handle."""
+        key = PARAMETER + _hash(name)
+        self.arrays[key], self.parameters[key] = array, name
+        return WeightAttr(StringAttr(name), StringAttr(key))
+
     def derive(
-        self, label: str, source: WeightAttr, computation: str, compute: Callable[[Array], Array]
+        self, label: str, sources: Sequence[WeightAttr], computation: str,
+        compute: Callable[..., Array],
     ) -> tuple[WeightAttr, Array]:
-        """The handle and the contents of an array that is computed from one weight.
+        """The handle and the contents of an array that is computed from weights.
 
         `computation` says how, completely: with the same text, the array is not computed again.
         """
-        text = f"{source.key}\0{computation}"
-        key = DERIVED + hashlib.sha256(text.encode()).hexdigest()[:23]
+        keys = tuple(map(_key_of, sources))
+        key = DERIVED + _hash("\0".join([*keys, computation]))
         if key not in self.arrays:
-            self.arrays[key] = compute(self.get(source))
+            self.arrays[key] = compute(*map(self.contents, sources))
+        if any(map(self.is_open, sources)):
+            self.recipes[key] = Recipe(keys, compute)
         return WeightAttr(StringAttr(label), StringAttr(key)), self.arrays[key]
 
+    def is_open(self, handle: WeightAttr) -> bool:
+        """Whether a weight is a parameter, or is computed from one."""
+        key = _key_of(handle)
+        return key in self.parameters or key in self.recipes
+
     def get(self, handle: WeightAttr) -> Array:
-        """The array of a handle. Raises KeyError, naming the weight, if the store lacks it."""
-        assert isinstance(handle.key, StringAttr) and isinstance(handle.label, StringAttr)
-        if handle.key.data not in self.arrays:
-            raise KeyError(
-                f"weight {handle.label.data!r} ({handle.key.data}) is not in the weight store"
-            )
-        return self.arrays[handle.key.data]
+        """The contents of a handle, on which the code depends from now on.
+
+        Raises KeyError, naming the weight, if the store lacks it.
+        """
+        for name in self.roots(_key_of(handle)) - self.read.keys():
+            self.read[name] = content_key(self.arrays[PARAMETER + _hash(name)])
+        return self.contents(handle)
+
+    def contents(self, handle: WeightAttr) -> Array:
+        """The contents of a handle, from which something is computed or which a program loads.
+
+        Raises KeyError as `get`.
+        """
+        key = _key_of(handle)
+        if key not in self.arrays:
+            assert isinstance(handle.label, StringAttr)
+            raise KeyError(f"weight {handle.label.data!r} ({key}) is not in the weight store")
+        return self.arrays[key]
+
+    def is_finite(self, handle: WeightAttr) -> bool:
+        """Whether all elements are finite. If so, the code depends on that from now on."""
+        finite = bool(np.isfinite(self.contents(handle)).all())
+        if finite and self.is_open(handle):
+            self.finite.add(_key_of(handle))
+        return finite
+
+    def roots(self, key: str) -> set[str]:
+        """The names of the parameters on which an array depends."""
+        if key in self.parameters:
+            return {self.parameters[key]}
+        recipe = self.recipes.get(key)
+        return set[str]().union(*map(self.roots, recipe.sources)) if recipe else set()
+
+    # ------------------------------------------------------------------ other values
+    def with_values(
+        self, values: Mapping[str, Array], keys: Collection[str]
+    ) -> WeightStore | None:
+        """A store for the same code, in which parameters have other values, given by name.
+
+        `keys`: what the code loads. Of that, arrays that do not depend on these parameters are
+        shared with this store; all others are computed. None if the code is for other values.
+        Raises KeyError for a parameter that has no value here or there.
+        """
+        if any(content_key(values[n]) != known for n, known in self.read.items() if n in values):
+            return None
+        made = {key: values[name] for key, name in self.parameters.items() if name in values}
+        for key in self.finite:
+            if not np.isfinite(self._compute(key, values, made)).all():
+                return None
+        for key in keys:
+            self._compute(key, values, made)
+        wanted = {*keys, *self.parameters, *(self.arrays.keys() - self.recipes.keys())}
+        arrays = {k: a for k, a in {**self.arrays, **made}.items() if k in wanted}
+        return WeightStore(arrays, [], self.held, self.parameters, self.recipes, self.read,
+                           self.finite)
+
+    def _compute(
+        self, key: str, values: Collection[str], made: dict[str, Array]
+    ) -> Array:
+        """The array of a key, which goes to `made` with all that is computed for it."""
+        if key not in made:
+            recipe = self.recipes.get(key)
+            is_same = key in self.arrays and self.roots(key).isdisjoint(values)
+            made[key] = self.arrays[key] if recipe is None or is_same else recipe.compute(
+                *[self._compute(source, values, made) for source in recipe.sources])
+        return made[key]
+
+    def forget(self, keys: Collection[str]) -> None:
+        """Keep only what the code loads, by its keys, and what `with_values` needs beside it."""
+        needed = self._needed({*keys, *self.finite})
+        recipes = [self.recipes[k] for k in needed if k in self.recipes]
+        self.keep_only({*keys, *self.parameters, *(s for r in recipes for s in r.sources
+                                                   if s not in self.recipes)})
+
+    def _needed(self, keys: Collection[str]) -> set[str]:
+        """The keys with all that they are computed from."""
+        found, left = set[str](), list(keys)
+        while left:
+            key = left.pop()
+            if key not in found:
+                found.add(key)
+                left += self.recipes[key].sources if key in self.recipes else ()
+        return found
+
+    def copy(self) -> WeightStore:
+        """A store of the same arrays, to which others can be added."""
+        return replace(self, arrays={**self.arrays}, recipes={**self.recipes}, read={**self.read},
+                       finite={*self.finite})
 
     def keep_only(self, keys: Collection[str]) -> None:
         """Remove all other arrays. IR text that refers to them can no longer be run."""
@@ -109,15 +227,24 @@ class WeightStore:
                 array = cast(Array, archive[entry])
                 if array.dtype.name != name:
                     array = array.view(getattr(ml_dtypes, name))
-                if content_key(array) != (contents if key.startswith(DERIVED) else key):
+                if content_key(array) != (contents or key):
                     raise ValueError(f"'{entry}' holds other contents than when it was written")
                 store.arrays[key] = array
         return store
 
 
+def _key_of(handle: WeightAttr) -> str:
+    assert isinstance(handle.key, StringAttr)
+    return handle.key.data
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:23]
+
+
 def _entry(key: str, array: Array) -> str:
     """The name of an array in an archive: from it, `load` knows the array's type and contents."""
-    contents = f"|{content_key(array)}" if key.startswith(DERIVED) else ""
+    contents = f"|{content_key(array)}" if key.startswith((DERIVED, PARAMETER)) else ""
     return f"{key}|{array.dtype.name}{contents}"
 
 

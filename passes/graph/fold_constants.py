@@ -16,9 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Block
 
 from dialects.graph.base import Build, GraphOp
 from dialects.graph.constant import ConstantOp
@@ -101,33 +103,47 @@ class _Folding:
             or any(not isinstance(use.operation, TransposeOp) for use in source.uses))
 
     def _replace(self, op: GraphOp) -> None:
-        arrays = self._evaluate(op)
-        if arrays is None:
-            return
-        build, label = Build(op), _label(op)
-        constants = [ConstantOp.of_array(a, self.context.weights, label) for a in arrays]
-        self.bytes_left -= _bytes(op.result_tensors)
-        replace(op, [build.insert(c).results[0] for c in constants])
-
-    def _evaluate(self, op: GraphOp) -> list[Array] | None:
-        """The results, contiguous; None, with a remark, if the evaluation fails."""
-        operands: list[Array] = []
+        store = self.context.weights
+        operands = [v.owner for v in op.operands if isinstance(v.owner, ConstantOp)]
         try:
-            for value in op.operands:
-                assert isinstance(value.owner, ConstantOp)
-                operands.append(value.owner.array(self.context.weights))
-            results = op.evaluate(EvaluationContext(), *operands)
+            made = self._parameters(op, operands) if any(
+                c.is_open(store) for c in operands) else self._constants(op, operands)
         except (ArithmeticError, IndexError, KeyError, ValueError) as error:
             self._remark(op, str(error.args[0] if error.args else error))
-            return None
-        found = results if isinstance(results, list | tuple) else [results]
-        arrays = [np.ascontiguousarray(a).reshape(np.shape(a)) for a in found]
-        for operand in operands:
-            release(operand)
-        return arrays
+            return
+        build = Build(op)
+        self.bytes_left -= _bytes(op.result_tensors)
+        replace(op, [build.insert(c).results[0] for c in made])
+
+    def _constants(self, op: GraphOp, operands: Sequence[ConstantOp]) -> list[ConstantOp]:
+        arrays = [c.contents(self.context.weights) for c in operands]
+        made = _evaluated(op, arrays)
+        for array in arrays:
+            release(array)
+        return [ConstantOp.of_array(a, self.context.weights, _label(op)) for a in made]
+
+    def _parameters(self, op: GraphOp, operands: Sequence[ConstantOp]) -> list[ConstantOp]:
+        """Results that are computed anew when parameters have other values."""
+        alone = op.clone({v: Block(arg_types=[v.type]).args[0] for v in op.operands})
+        assert isinstance(alone, GraphOp)
+        return [ConstantOp.of_computed(
+            operands, self.context.weights, _label(op),
+            f"{op.name} {dict(op.properties)} {[*map(str, op.operand_types)]} {k}",
+            partial(_result, alone, k)) for k in range(len(op.results))]
 
     def _remark(self, op: GraphOp, reason: str) -> None:
         self.context.remark(self.pass_, op, f"{op.name} not folded: {reason}")
+
+
+def _result(op: GraphOp, number: int, *operands: Array) -> Array:
+    return _evaluated(op, operands)[number]
+
+
+def _evaluated(op: GraphOp, operands: Sequence[Array]) -> list[Array]:
+    """The results, contiguous."""
+    results = op.evaluate(EvaluationContext(), *operands)
+    found = results if isinstance(results, list | tuple) else [results]
+    return [np.ascontiguousarray(a).reshape(np.shape(a)) for a in found]
 
 
 def _is_constant(op: GraphOp) -> bool:
@@ -165,5 +181,6 @@ def _forget_unused(context: StrataContext, module: ModuleOp, before: set[str]) -
     """Drop arrays that this run added to the store and that no constant refers to any more."""
     used = {op.value.key.data for op in module.walk() if isinstance(op, ConstantOp)
             and isinstance(op.value, WeightAttr) and isinstance(op.value.key, StringAttr)}
-    for key in set(context.weights.arrays) - before - used:
+    sources = {key for recipe in context.weights.recipes.values() for key in recipe.sources}
+    for key in set(context.weights.arrays) - before - used - sources:
         del context.weights.arrays[key]

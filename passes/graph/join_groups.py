@@ -24,7 +24,7 @@ from dialects.graph.base import int_of
 from dialects.strata.types import Array, ExprAttr
 from dialects.symbolic.expr import Expr
 from passes.base import StrataContext, StrataPass
-from passes.rewrites.graph.matching import constant_array, type_of
+from passes.rewrites.graph.matching import known_constant, type_of
 from passes.rewriting import Rewriter, functions, rewrite
 
 
@@ -50,11 +50,12 @@ def join_groups(op: ConvOp, at: Rewriter) -> SSAValue | None:
     if group == 1 or not outputs or not inputs or not isinstance(op.w.owner, ConstantOp):
         return None
     joined = rules.joined_groups(inputs, outputs // group, group, type_.element)
-    array = constant_array(op.w, at.context) if joined > 1 else None
-    if array is None:
+    filter_ = known_constant(op.w, at.context)
+    if joined <= 1 or filter_ is None:
         return None
-    filters = at.insert(ConstantOp.of_array(
-        with_zeros(array, group, joined), at.context.weights, f"{op.w.owner.label}.joined"))
+    filters = at.insert(filter_.derived(
+        at.context.weights, ".joined", f"joined {group} {joined}",
+        lambda array: with_zeros(array, group, joined)))
     others = [] if op.b is None else [op.b]
     return at(ConvOp, op.x, filters.results[0], *others,
               **{**op.properties, "group": ExprAttr(Expr.of(group // joined))})

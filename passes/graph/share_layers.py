@@ -150,9 +150,7 @@ class _Sharing:
 
     def _weight(self, constant: ConstantOp) -> WeightAttr:
         """The handle of a constant, whose few elements may not be in the store yet."""
-        if isinstance(constant.value, WeightAttr):
-            return constant.value
-        return self.store.add(location_name(constant), constant.array(self.store))
+        return constant.handle(self.store)
 
     def _fresh_name(self) -> str:
         taken = {f.sym_name.data for f in functions(self.module)}

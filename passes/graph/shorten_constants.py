@@ -30,7 +30,13 @@ from dialects.strata.elements import dtype_of
 from dialects.strata.func import FuncOp
 from dialects.strata.types import Array, bf16, f16, f32
 from passes.base import StrataContext, StrataPass
-from passes.rewrites.graph.matching import MAX_COMPARED, PROBED, constant_array, type_of
+from passes.rewrites.graph.matching import (
+    MAX_COMPARED,
+    PROBED,
+    constant_array,
+    is_settled,
+    type_of,
+)
 from passes.rewriting import functions, replace
 
 LEAST = 64
@@ -54,7 +60,8 @@ class GraphShortenConstants(StrataPass):
     def _shorten(
         self, op: ConstantOp, halves: Sequence[Attribute], context: StrataContext
     ) -> None:
-        array = constant_array(op.result, context) if _is_candidate(op) else None
+        is_one = _is_candidate(op) and is_settled(op.result, context)
+        array = constant_array(op.result, context) if is_one else None
         if array is None:
             return
         element = next((e for e in halves if _holds(e, array)), None)

@@ -30,7 +30,7 @@ from passes.graph_to_loop.nests import (
 from passes.graph_to_loop.phases import Phases, Spatial, products_of
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Scalar
-from passes.rewrites.graph.matching import constant_array
+from passes.rewrites.graph.matching import constant_array, is_settled
 from passes.rewriting import Rewriter
 
 
@@ -300,7 +300,7 @@ def _may_be_infinite(w: SSAValue, at: Rewriter) -> bool:
     """
     if not is_float(type_of(w).element):
         return False
-    array = constant_array(w, at.context)
+    array = constant_array(w, at.context) if is_settled(w, at.context) else None
     return array is None or not bool(np.isfinite(widen(array)).all())
 
 

@@ -213,13 +213,13 @@ class _Packer:
         return self._copy_call(copy, source, position)
 
     def _packed_constant(self, constant: ConstantOp, copy: NestOp) -> SSAValue:
-        context = EvaluationContext({}, self.context.weights)
-        source = copy.inputs[0].type
+        source, context = copy.inputs[0].type, EvaluationContext()
         assert isinstance(source, TensorType)
+        alone = copy.clone({copy.inputs[0]: Block(arg_types=[source]).args[0]})  # stays in recipes
 
         def packed(weight: Array) -> Array:
             values = weight.reshape(context.shape(source))
-            array = np.ascontiguousarray(evaluate_nest(copy, context, values)[0])
+            array = np.ascontiguousarray(evaluate_nest(alone, context, values)[0])
             release(values)
             return array
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 from xdsl.dialects import arith
@@ -78,7 +78,7 @@ def _shorten(nest: NestOp, rules: Rules, context: StrataContext) -> bool:
         return False
     data, constant = found
     windows = rules.shorten(nest, data, windows_of(nest, data))
-    if not windows or not all(np.isfinite(a).all() for a in constant.arrays(context.weights)):
+    if not windows or not constant.is_finite(context.weights):
         return False  # a transform would spread an infinity or a NaN over all taps
     shortening = _Shortening(nest, data, tuple(windows), Build(nest), context.weights)
     replace(nest, [shortening.result(constant)])
@@ -174,25 +174,11 @@ class _Shortening:
     def _filter(self, constant: ConstantOp) -> SSAValue:
         """The filter at all points, as a constant."""
         windows = ", ".join(f"{w.taps} at {w.points} points for {w.count}" for w in self.windows)
-        map_ = ", ".join(map(str, self.nest.input_maps[1 - self.data]))
-        return self.at.insert(constant.derived(
-            self.weights, ".values", f"winograd [{map_}] {windows}",
-            lambda weight: np.ascontiguousarray(self._filter_values(weight)))).results[0]
-
-    def _filter_values(self, weight: Array) -> Array:
-        """The filter at all points, as [points of the last window, ..., dims without taps]."""
         map_ = self.nest.input_maps[1 - self.data]
-        windows = tuple(reversed(self.windows))
-        dims = [next(d for d, e in enumerate(map_) if e.as_symbol == w.taps) for w in windows]
-        kept = [d for d in range(len(map_)) if d not in dims]
-        table = reduce(np.kron, (weight_table(w.points, w.count) for w in windows))
-        values = weight.transpose(*kept, *dims)
-        rows = values.reshape(-1, table.shape[1])
-        products = np.empty((len(table), len(rows)), np.float32)
-        for start in range(0, len(rows), SLAB):
-            slab = rows[start: start + SLAB].T.astype(np.float64)
-            products[:, start: start + SLAB] = table @ slab
-        return products.reshape(*(w.points for w in windows), *values.shape[:len(kept)])
+        values = partial(_filter_values, map_, tuple(reversed(self.windows)))
+        return self.at.insert(constant.derived(
+            self.weights, ".values", f"winograd [{', '.join(map(str, map_))}] {windows}",
+            values)).results[0]
 
     def _products(self, data: Read, values: SSAValue) -> SSAValue:
         """The nest of the products at all points, without the windows."""
@@ -268,3 +254,20 @@ def _is_inside(map_: Sequence[Expr], shape: Sequence[Expr], axes: Sequence[Axis]
     return all(low is not None and high is not None and is_nonnegative(low)
                and is_at_most(high, size - 1)
                for (low, high), size in zip(bounds, shape, strict=True))
+
+
+def _filter_values(map_: Sequence[Expr], windows: Sequence[Window], weight: Array) -> Array:
+    """The filter at all points, as [points of the last window, ..., dims without taps].
+
+    `map_`: the index expressions of the filter. `windows`: from the last to the first.
+    """
+    dims = [next(d for d, e in enumerate(map_) if e.as_symbol == w.taps) for w in windows]
+    kept = [d for d in range(len(map_)) if d not in dims]
+    table = reduce(np.kron, (weight_table(w.points, w.count) for w in windows))
+    values = weight.transpose(*kept, *dims)
+    rows = values.reshape(-1, table.shape[1])
+    products = np.empty((len(table), len(rows)), np.float32)
+    for start in range(0, len(rows), SLAB):
+        slab = rows[start: start + SLAB].T.astype(np.float64)
+        products[:, start: start + SLAB] = table @ slab
+    return products.reshape(*(w.points for w in windows), *values.shape[:len(kept)])

@@ -10,7 +10,7 @@ from math import inf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
-from dialects.host import host_function, host_functions
+from dialects.host import contents_of, host_function, host_functions
 from dialects.loop import KernelOp as LoopKernel
 from dialects.loop import NestOp, scalar_type
 from dialects.strata.mapped import MappedFiles
@@ -197,11 +197,15 @@ class CpuRunning(Running):
         """Compile each distinct kernel and the driver, or read them from the cache; link them."""
         self.check_machine()
         code, files = _code(module, self.options, report), MappedFiles.now()
-        constants = [placed(op.array(weights), op.type.dtype, files)
-                     for op in code.driver.constants]
+        constants = [(op.value, op.type) for op in code.driver.constants]
+
+        def place(weights: WeightStore) -> list[Array]:
+            return [placed(contents_of(value, type_, weights), type_.dtype, files)
+                    for value, type_ in constants]
+
         plan = RunPlan.of(host_function(module), code.driver.checks)
-        return CpuExecutable(plan, link(code.objects, ENTRY), constants,
-                             thread_count(self.options.threads))
+        return CpuExecutable(plan, link(code.objects, ENTRY), place(weights),
+                             thread_count(self.options.threads), place)
 
     def timer(self, executable: Executable, inputs: Sequence[Array], footprint: int) -> Timer:
         assert isinstance(executable, CpuExecutable)

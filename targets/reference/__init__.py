@@ -37,6 +37,9 @@ class ReferenceExecutable(Executable):
         except EvaluationError as error:
             raise ValueError(str(error)) from error
 
+    def with_weights(self, weights: WeightStore) -> ReferenceExecutable:
+        return ReferenceExecutable(self.module, weights)
+
 
 class ReferenceScheduling(Scheduling):
     """Keeps the axes of kernels; schedules are the simplest that can be lowered."""

@@ -154,8 +154,8 @@ def _chain(func: FuncOp) -> list[GraphOp]:
     chosen = g.WhereOp.of(open_, ones, first)
     rest = g.ConstantOp.of_array(np.array([4]), store, "rest")
     doubled = g.MulOp.of(chosen, rest)
-    ops = [shape, first, unknown, ones, open_, chosen, rest, doubled,
-           g.ConcatOp.of(doubled, rest, axis=0)]
+    ops: list[GraphOp] = [shape, first, unknown, ones, open_, chosen, rest, doubled,
+                          g.ConcatOp.of(doubled, rest, axis=0)]
     func.body.block.add_ops(ops)
     return ops
 

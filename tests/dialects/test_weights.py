@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dialects.graph import ConstantOp
 from dialects.strata.mapped import release
-from dialects.strata.types import Array
+from dialects.strata.types import Array, WeightAttr
 from dialects.strata.weights import PIECE, WeightStore, aligned_zeros, content_key
+from passes.rewrites.loop.triangles import triangle_of
 
 
 def test_keys_tell_contents_types_and_shapes_apart() -> None:
@@ -87,7 +89,7 @@ def test_computed_arrays_are_found_by_their_computation(tmp_path: Path) -> None:
         runs.append(1)
         return array * 2
 
-    keys = [store.derive("d", w, text, doubled)[0].key
+    keys = [store.derive("d", [w], text, doubled)[0].key
             for w, text in ((source, "twice"), (source, "twice"), (other, "twice"),
                             (source, "two times"))]
     assert len(runs) == 3 and len(set(keys)) == 3 and keys[0] == keys[1]
@@ -102,10 +104,96 @@ def test_computed_arrays_are_found_by_their_computation(tmp_path: Path) -> None:
 def test_an_archive_with_another_computed_array_is_refused(tmp_path: Path) -> None:
     store = WeightStore()
     source = store.add("w", np.arange(40, dtype=np.float32))
-    store.derive("d", source, "twice", lambda array: array * 2)
+    store.derive("d", [source], "twice", lambda array: array * 2)
     store.save(tmp_path / "weights.npz")
     with np.load(tmp_path / "weights.npz") as archive:
         changed = {name: archive[name] + ("|" in name[30:]) for name in archive.files}
     np.savez(tmp_path / "changed.npz", **changed)
     with pytest.raises(ValueError, match="other contents"):
         WeightStore.load(tmp_path / "changed.npz")
+
+
+# ---------------------------------------------------------------------- parameters
+def parameters(**arrays: Array) -> tuple[WeightStore, dict[str, WeightAttr]]:
+    store = WeightStore()
+    return store, {name: store.add_parameter(name, array) for name, array in arrays.items()}
+
+
+def twice(array: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return array * 2
+
+
+def test_equal_parameters_are_apart() -> None:
+    store, handles = parameters(a=np.zeros(3), b=np.zeros(3))
+    assert handles["a"] != handles["b"]
+    made = store.with_values({"b": np.ones(3)}, [h.key.data for h in handles.values()])
+    assert made is not None
+    assert made.contents(handles["a"]).sum() == 0
+    assert made.contents(handles["b"]).sum() == 3
+
+
+def test_other_values_compute_what_depends_on_them() -> None:
+    store, handles = parameters(a=np.arange(3.0), b=np.arange(3.0) + 10)
+    fixed, calls = store.add("c", np.full(20, 2.0)), list[str]()
+
+    def computed(name: str, *sources: WeightAttr) -> WeightAttr:
+        def compute(*arrays: Array) -> Array:
+            calls.append(name)
+            return np.add.reduce([a.sum() for a in arrays]) * np.ones(2)
+
+        return store.derive(name, sources, name, compute)[0]
+
+    left, right = computed("left", handles["a"]), computed("right", handles["b"], fixed)
+    both, closed = computed("both", left, right), computed("closed", fixed)
+    keys = [h.key.data for h in (both, right, closed)]
+    store.forget(keys)
+    assert store.is_open(both)
+    assert not store.is_open(closed)
+    calls.clear()
+    made = store.with_values({"a": np.ones(3)}, keys)
+    assert made is not None
+    assert calls == ["left", "both"]
+    assert made.contents(right) is store.contents(right)
+    assert made.contents(both)[0] == 2 * 3 + 2 * (33 + 40)
+    again = made.with_values({"a": np.zeros(3), "b": np.zeros(3)}, keys)
+    assert again is not None
+    assert again.contents(both)[0] == 2 * 40
+    assert store.contents(both)[0] == 2 * 3 + 2 * (33 + 40)  # a's sum is 3 there, too
+
+
+def test_code_that_read_a_parameter_is_for_its_values() -> None:
+    store, handles = parameters(a=np.arange(3.0), b=np.arange(3.0))
+    derived, _ = store.derive("d", [handles["a"]], "twice", lambda array: array * 2)
+    keys = [derived.key.data, handles["b"].key.data]
+    store.get(derived)
+    assert store.read.keys() == {"a"}
+    assert store.with_values({"b": np.ones(3)}, keys) is not None
+    assert store.with_values({"a": np.arange(3.0)}, keys) is not None
+    assert store.with_values({"a": np.ones(3)}, keys) is None
+
+
+def test_code_for_finite_values_refuses_others() -> None:
+    store, handles = parameters(a=np.ones(3), b=np.array([np.inf]))
+    derived, _ = store.derive("d", [handles["a"]], "twice", twice)
+    assert store.is_finite(derived)
+    assert not store.is_finite(handles["b"])
+    for bad in (np.inf, np.nan, 1e308):  # twice the last is infinite
+        assert store.with_values({"a": np.full(3, bad)}, [derived.key.data]) is None
+    assert store.with_values({"a": np.zeros(3), "b": np.zeros(1)}, [derived.key.data]) is not None
+
+
+def test_a_saved_store_keeps_parameters_by_name(tmp_path: Path) -> None:
+    store, handles = parameters(a=np.arange(3.0))
+    store.save(tmp_path / "w.npz")
+    assert (WeightStore.load(tmp_path / "w.npz").contents(handles["a"]) == np.arange(3.0)).all()
+
+
+def test_a_triangle_is_read_and_other_values_are_not() -> None:
+    """Rules that look for a form depend on the values only where they find it."""
+    mask = np.triu(np.full((16, 16), -np.inf, np.float32), 1)
+    store, other = WeightStore(), np.random.default_rng(0).random((16, 16), np.float32)
+    for name, array in (("mask", mask), ("other", other)):
+        constant = ConstantOp.parameter(name, array, store)
+        assert (triangle_of(constant.result, store) is not None) == (name == "mask")
+    assert store.read.keys() == {"mask"}

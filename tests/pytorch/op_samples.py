@@ -239,8 +239,9 @@ sample("scatter.reduce", (X, 2, INDEX, Y, "multiply"))
 sample("scatter_reduce.two", (X, 2, ints(2, 3, 4, low=0, high=4), Y, "amax"),
        (X, 2, ints(2, 3, 4, low=0, high=4), Y, "sum"))
 for combiner in ("sum", "prod", "mean", "amax", "amin"):  # some places are not met
-    sample("scatter_reduce.two", *((v, 2, ints(2, 3, 3, low=0, high=3), v * 2, combiner,
-                                    include_self) for v in (X, N) for include_self in (True, False)))
+    sample("scatter_reduce.two", *(
+        (v, 2, ints(2, 3, 3, low=0, high=3), v * 2, combiner, include_self)
+        for v in (X, N) for include_self in (True, False)))
 sample(["index_put.default", "_unsafe_index_put.default"],
        (X, list(PAIR), floats(3, 4)), (X, [None, PAIR[1]], floats(2, 3, 4)),
        (X, [PAIR[0]], floats(4), True), (X, [B], torch.tensor(9.0)), (X, [bools(2)], floats(1)),

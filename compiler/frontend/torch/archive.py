@@ -66,7 +66,7 @@ def _read(name: str, whole: Array) -> Any:
             "wrote; write it again with this version of PyTorch")]) from None
     guards = given.get("guards_code")
     return _deserialize(name, program, weights, constants,
-                        guards if isinstance(guards, list) else [])
+                        cast("list[str]", guards) if isinstance(guards, list) else [])
 
 
 def _deserialize(

@@ -12,12 +12,19 @@ class CapturedGraph:
     """A graph of Core ATen without mutations, as `torch.compile` produces it.
 
     `weights`: placeholder -> a tensor that is constant as long as any code compiled from the graph
-    is in use. `results`: the indices of the outputs that the function returns.
+    is in use; but the contents of `parameters` among them may be replaced. `results`: the indices
+    of the outputs that the function returns.
     """
 
     module: Any
     weights: Mapping[str, Any]
     results: Sequence[int]
+    parameters: frozenset[str] = frozenset()
+
+
+def residents_of(weights: Mapping[str, Any]) -> list[Any]:
+    """The weights that lie on a GPU, where compiled code may read them in place."""
+    return [tensor.detach() for tensor in weights.values() if tensor.is_cuda]
 
 
 def output_nodes(graph: Any) -> list[Any]:

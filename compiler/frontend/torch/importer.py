@@ -22,7 +22,7 @@ from compiler.frontend.builder import Builder
 from compiler.frontend.choices import Choices
 from compiler.frontend.faults import LEVEL, Fault, Faults
 from compiler.frontend.torch.arguments import Arguments, Missing, Skip
-from compiler.frontend.torch.captured_graph import CapturedGraph
+from compiler.frontend.torch.captured_graph import CapturedGraph, residents_of
 from compiler.frontend.torch.decompose import NO_EFFECT, decompose
 from compiler.frontend.torch.guards import Relation, check_guards, guards_of, relations
 from compiler.frontend.torch.in_place import without_mutation
@@ -102,12 +102,12 @@ def import_captured(
     captured: CapturedGraph, name: str, file: str, options: ImportOptions | None = None
 ) -> ImportedModel:
     """Import a graph of `torch.compile`. Dynamo guards its sizes. Raises StrataError."""
-    signature = Signature(captured.weights, captured.results)
+    signature = Signature(captured.weights, captured.results, parameters=captured.parameters)
     options = options or ImportOptions()
     fixed = {size: Expr.of(value) for size, value in options.dims.items()}
     sizes = Sizes(fixed=fixed, given=free_symbols(captured.module.graph))
     model = import_graph(captured.module, signature, sizes, Faults(file), name, {}, (), options)
-    residents = [v.detach() for v in captured.weights.values() if v.is_cuda]
+    residents = residents_of(captured.weights)
     model.weights.residents += residents
     if residents:
         model.weights.held |= model.weights.arrays.keys()
@@ -156,8 +156,7 @@ class Importer:
     unsupported: dict[str, list[Any]] = field(default_factory=dict[str, "list[Any]"])
 
     def __post_init__(self) -> None:
-        inputs = Inputs(self.module.graph, self.signature.weights, self.sizes, self.faults,
-                        self.signature.labels)
+        inputs = Inputs(self.module.graph, self.signature, self.sizes, self.faults)
         types = inputs.arguments()
         self.function = FuncOp.of("main", [self.signature.shown(n) for n in types],
                                   list(types.values()))

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from compiler.diagnostics import some_of
@@ -15,8 +15,9 @@ from compiler.frontend import ImportOptions
 from compiler.frontend.builder import Builder
 from compiler.frontend.faults import Fault, Faults
 from compiler.frontend.torch.guards import Relation
+from compiler.frontend.torch.signature import Signature
 from compiler.frontend.torch.sizes import Sizes
-from compiler.frontend.torch.tensors import constant_of, type_of
+from compiler.frontend.torch.tensors import constant_of, parameter_of, type_of
 from compiler.frontend.values import Value
 from compiler.suggestions import guess
 from dialects.strata.sizes import AssumeOp
@@ -38,22 +39,20 @@ LEAST = 2
 class Inputs:
     """The placeholders of a graph.
 
-    `weights`: placeholder -> its tensor, for those that are known at compile time. The other
-    tensors are arguments of the function.
+    Those that are no weights of the signature are arguments of the function.
     """
 
     graph: Any
-    weights: Mapping[str, Any]
+    signature: Signature
     sizes: Sizes
     faults: Faults
-    labels: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def arguments(self) -> dict[str, TensorType]:
         """The type of every argument. Problems of inputs are added to `faults`."""
         types: dict[str, TensorType] = {}
         for name, value in self._tensors():
             try:
-                if name not in self.weights:
+                if name not in self.signature.weights:
                     types[name] = type_of(value, self.sizes)
             except Fault as fault:
                 self.faults.add(f"input '{name}': {fault.what}", hint=fault.hint)
@@ -65,11 +64,13 @@ class Inputs:
         """The values of the weights that something uses."""
         values: dict[str, Value] = {}
         for name, _ in self._tensors():
-            if name not in self.weights:
+            if name not in self.signature.weights:
                 continue
-            label = self.labels.get(name, name)
+            label, make = self.signature.shown(name), constant_of
+            if name in self.signature.parameters:
+                make = parameter_of
             try:
-                values[name] = constant_of(build, self.weights[name], label)
+                values[name] = make(build, self.signature.weights[name], label)
             except Fault as fault:
                 self.faults.add(f"weight '{label}': {fault.what}", hint=fault.hint)
         return values
@@ -77,7 +78,7 @@ class Inputs:
     def _tensors(self) -> Iterator[tuple[str, Any]]:
         for node in self.graph.nodes:
             value = node.meta.get("val")
-            used = node.name not in self.weights or node.users
+            used = node.name not in self.signature.weights or node.users
             if node.op == "placeholder" and hasattr(value, "dtype") and used:
                 yield node.name, value
 

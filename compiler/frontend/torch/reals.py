@@ -37,7 +37,7 @@ class _Function:
     """A function of Python: on floats, and as an operation or a formula; none returns its operand.
     """
 
-    on_floats: Callable[..., float]
+    on_floats: Callable[..., Any]
     op: type[GraphOp] | None = None
     formula: Callable[..., Value] | None = None
 
@@ -47,12 +47,14 @@ class _Function:
         return values[0] if self.op is None else n(self.op, *values)
 
 
+_python: Any = operator
+
 _FUNCTIONS: dict[str, _Function] = {
-    "sym_float": _Function(float), "truediv": _Function(operator.truediv, DivOp),
-    "mul": _Function(operator.mul, MulOp), "add": _Function(operator.add, AddOp),
-    "sub": _Function(operator.sub, SubOp), "neg": _Function(operator.neg, NegOp),
-    "mod": _Function(operator.mod, ModOp), "pow": _Function(operator.pow, PowOp),
-    "floordiv": _Function(operator.floordiv, formula=f.floored_quotient),
+    "sym_float": _Function(float), "truediv": _Function(_python.truediv, DivOp),
+    "mul": _Function(_python.mul, MulOp), "add": _Function(_python.add, AddOp),
+    "sub": _Function(_python.sub, SubOp), "neg": _Function(_python.neg, NegOp),
+    "mod": _Function(_python.mod, ModOp), "pow": _Function(_python.pow, PowOp),
+    "floordiv": _Function(_python.floordiv, formula=f.floored_quotient),
     "sym_max": _Function(max, MaxOp), "sym_min": _Function(min, MinOp),
     "_sym_sqrt": _Function(math.sqrt, SqrtOp),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +15,13 @@ class Signature:
 
     `weights`: placeholder -> tensor. `labels`: placeholder -> the name of a weight in the model, or
     of an argument for the caller. `results`: the indices of the outputs that the caller gets.
+    `parameters`: the weights whose contents may be replaced.
     """
 
     weights: Mapping[str, Any]
     results: Sequence[int]
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    parameters: Collection[str] = ()
 
     def shown(self, name: str) -> str:
         return self.labels.get(name, name)

@@ -14,7 +14,7 @@ from compiler.frontend.torch.sizes import Sizes
 from compiler.frontend.values import Value, constant
 from compiler.io.arrays import to_numpy
 from dialects.strata import types as t
-from dialects.strata.types import TensorType
+from dialects.strata.types import Array, TensorType
 
 
 @cache
@@ -47,9 +47,20 @@ def type_of(tensor: Any, sizes: Sizes) -> TensorType:
 def constant_of(build: Builder, tensor: Any, label: str) -> Value:
     """A weight as a constant, which shares the tensor's memory if that is contiguous. Raises Fault.
     """
+    return constant(build, contents_of(tensor, label), label, label)
+
+
+def parameter_of(build: Builder, tensor: Any, label: str) -> Value:
+    """A weight whose contents may be replaced later. Raises Fault."""
+    return build.parameter(label, contents_of(tensor, label))
+
+
+def contents_of(tensor: Any, label: str) -> Array:
+    """A weight as an array, which shares the tensor's memory if that is contiguous. Raises Fault.
+    """
     element_of(tensor.dtype)
     if tensor.is_meta or "Fake" in type(tensor).__name__:
         raise Fault(f"'{label}' has no data", "export the model with real weights")
     if str(tensor.layout) != "torch.strided":
         raise Fault(f"'{label}' has the layout {tensor.layout}; only dense tensors are supported")
-    return constant(build, to_numpy(tensor.resolve_conj().resolve_neg()), label, label)
+    return to_numpy(tensor.resolve_conj().resolve_neg())

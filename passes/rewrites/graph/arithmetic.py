@@ -38,7 +38,13 @@ from dialects.strata.types import (
     is_unsigned,
 )
 from dialects.text.syntax import location_name
-from passes.rewrites.graph.matching import constant_array, is_number, type_of, uniform
+from passes.rewrites.graph.matching import (
+    constant_array,
+    is_number,
+    is_settled,
+    type_of,
+    uniform,
+)
 from passes.rewriting import Rewriter, Rule
 
 
@@ -111,7 +117,7 @@ def same_operands(op: BinaryOp, at: Rewriter) -> SSAValue | None:
 # ---------------------------------------------------------------------- cheaper forms
 def divide_by_power_of_two(op: DivOp, at: Rewriter) -> SSAValue | None:
     # x / 2^k == x * 2^-k, exact as long as 2^-k is a normal number
-    divisor = constant_array(op.y, at.context)
+    divisor = constant_array(op.y, at.context) if is_settled(op.y, at.context) else None
     if divisor is None or not is_float(type_of(op.y).element):
         return None
     inverse = _exact_inverse(divisor.astype(np.float64), type_of(op.y).element)

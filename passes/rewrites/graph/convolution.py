@@ -12,7 +12,11 @@ The same holds for transposed convolution. The convolution must have no other us
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Any
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -31,52 +35,74 @@ from dialects.graph import (
 from dialects.graph.base import float_of, int_of, ints_of
 from dialects.strata.types import Array, is_float
 from dialects.text.syntax import location_name
-from passes.rewrites.graph.matching import constant_array, has_one_use, type_of
+from passes.rewrites.graph.matching import (
+    constant_array,
+    has_one_use,
+    is_settled,
+    known_constant,
+    type_of,
+)
 from passes.rewriting import Rewriter, Rule
 
-Convolution: TypeAlias = "ConvOp | ConvTransposeOp"
+
+@dataclass(frozen=True)
+class PerChannel:
+    """y * factor + shift, per channel of y: how both vectors follow from constants, in f64.
+
+    `formula` says so in words, as part of a key.
+    """
+
+    constants: Sequence[ConstantOp]
+    formula: str
+    compute: Callable[..., tuple[Any, Any]]
+    shifts: bool = True
 
 
 def batch_norm_of_conv(op: BatchNormOp, at: Rewriter) -> SSAValue | None:
     # batch_norm(conv(x, w, b)) == conv(x, w*s, b*s + t)
-    parameters = [constant_array(v, at.context) for v in op.operands[1:]]
-    if any(p is None for p in parameters):
+    constants = _known(op.operands[1:], at)
+    if constants is None:
         return None
-    scale, bias, mean, variance = [p.astype(np.float64) for p in parameters if p is not None]
-    factor = scale / np.sqrt(variance + float_of(op.properties, "epsilon"))
-    return _folded(op.x, factor, bias - mean * factor, at)
+    epsilon = float_of(op.properties, "epsilon")
+
+    def compute(scale: Array, bias: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
+        factor = scale / np.sqrt(variance + epsilon)
+        return factor, bias - mean * factor
+
+    return _folded(op.x, PerChannel(constants, f"batch norm {epsilon}", compute), at)
 
 
 def conv_times_constant(op: MulOp, at: Rewriter) -> SSAValue | None:
     # conv(x, w, b) * c == conv(x, w*c, b*c)
     for conv, constant in ((op.x, op.y), (op.y, op.x)):
-        channels = _per_channel(constant, conv, op, at)
-        if channels is not None:
-            return _folded(conv, channels, np.zeros_like(channels), at)
+        if _is_per_channel(constant, conv, op):
+            return _by_one(conv, constant, "times", lambda c: (c, 0), at, shifts=False)
     return None
 
 
 def conv_over_constant(op: DivOp, at: Rewriter) -> SSAValue | None:
     # conv(x, w, b) / c == conv(x, w/c, b/c)
-    channels = _per_channel(op.y, op.x, op, at)
-    if channels is None or not np.all(channels):
+    if not _is_per_channel(op.y, op.x, op) or not is_settled(op.y, at.context):
         return None
-    return _folded(op.x, 1 / channels, np.zeros_like(channels), at)
+    divisor = constant_array(op.y, at.context)
+    if divisor is None or not np.all(divisor):
+        return None
+    return _by_one(op.x, op.y, "over", lambda c: (1 / c, 0), at, shifts=False)
 
 
 def conv_plus_constant(op: AddOp, at: Rewriter) -> SSAValue | None:
     # conv(x, w, b) + c == conv(x, w, b + c)
     for conv, constant in ((op.x, op.y), (op.y, op.x)):
-        channels = _per_channel(constant, conv, op, at)
-        if channels is not None:
-            return _folded(conv, np.ones_like(channels), channels, at)
+        if _is_per_channel(constant, conv, op):
+            return _by_one(conv, constant, "plus", lambda c: (1, c), at)
     return None
 
 
 def conv_minus_constant(op: SubOp, at: Rewriter) -> SSAValue | None:
     # conv(x, w, b) - c == conv(x, w, b + -c)
-    channels = _per_channel(op.y, op.x, op, at)
-    return None if channels is None else _folded(op.x, np.ones_like(channels), -channels, at)
+    if not _is_per_channel(op.y, op.x, op):
+        return None
+    return _by_one(op.x, op.y, "minus", lambda c: (1, -c), at)
 
 
 def conv_of_pad(op: ConvOp, at: Rewriter) -> SSAValue | None:
@@ -96,55 +122,93 @@ def conv_of_pad(op: ConvOp, at: Rewriter) -> SSAValue | None:
 
 
 # ---------------------------------------------------------------------- the folding
-def _per_channel(
-    constant: SSAValue, conv: SSAValue, op: Operation, at: Rewriter
-) -> Array | None:
-    """A constant with one number per result channel of a float convolution, as an f64 vector."""
+def _known(values: Sequence[SSAValue], at: Rewriter) -> list[ConstantOp] | None:
+    """The constants that values are, if all are."""
+    found = [known_constant(v, at.context) for v in values]
+    return None if None in found else [c for c in found if c is not None]
+
+
+def _is_per_channel(constant: SSAValue, conv: SSAValue, op: Operation) -> bool:
+    """Whether a constant has one number per result channel of a float convolution."""
     if not isinstance(conv.owner, ConvOp | ConvTransposeOp) or conv.type != op.results[0].type:
-        return None
-    array, type_ = constant_array(constant, at.context), type_of(conv)
+        return False
+    if not isinstance(constant.owner, ConstantOp):
+        return False
+    own, type_ = constant.owner.type.static_shape, type_of(conv)
     channels = type_.shape[1].constant
-    if array is None or channels is None or not is_float(type_.element):
-        return None
-    shape = (1,) * (type_.rank - array.ndim) + array.shape
-    if array.size != shape[1] or shape[1] not in (1, channels):
-        return None
-    return np.broadcast_to(array.astype(np.float64).reshape(-1), (channels,))
+    if own is None or channels is None or not is_float(type_.element):
+        return False
+    shape = (1,) * (type_.rank - len(own)) + own
+    return prod(own) == shape[1] and shape[1] in (1, channels)
 
 
-def _folded(value: SSAValue, factor: Array, shift: Array, at: Rewriter) -> SSAValue | None:
-    """The convolution whose result is `value * factor + shift`, per channel."""
+def _by_one(
+    conv: SSAValue, constant: SSAValue, formula: str,
+    compute: Callable[[Array], tuple[Any, Any]], at: Rewriter, *, shifts: bool = True,
+) -> SSAValue | None:
+    """The convolution changed by one constant with a number per channel."""
+    constants = _known([constant], at)
+    if constants is None:
+        return None
+
+    def flat(array: Array) -> tuple[Any, Any]:
+        return compute(array.reshape(-1))
+
+    return _folded(conv, PerChannel(constants, formula, flat, shifts), at)
+
+
+def _folded(value: SSAValue, change: PerChannel, at: Rewriter) -> SSAValue | None:
+    """The convolution whose result is that of this one, changed per channel."""
     conv = value.owner
     if not isinstance(conv, ConvOp | ConvTransposeOp) or not has_one_use(conv):
         return None
-    arrays = [constant_array(v, at.context) for v in conv.operands[1:]]
-    if any(a is None for a in arrays):
+    own = _known(conv.operands[1:], at)
+    if own is None or any(constant.varies for constant in (*own, *change.constants)):
         return None
-    weight, *bias = [a.astype(np.float64) for a in arrays if a is not None]
-    operands = [_constant(_scaled(conv, weight, factor), conv.w, conv, at)]
-    if bias or np.any(shift):
-        total = (bias[0] * factor if bias else 0) + shift
-        operands.append(_constant(total, conv.b, conv, at))
+    dtype, compute = type_of(conv.x).dtype, change.compute
+    channels = type_of(value).shape[1].constant
+    scaled = _scaled if isinstance(conv, ConvOp) else partial(
+        _scaled_transposed, int_of(conv.properties, "group", 1))
+
+    def weight_of(*arrays: Array) -> Array:
+        weight, *others = (a.astype(np.float64) for a in arrays)
+        factor = np.broadcast_to(compute(*others)[0], (channels or 1,))
+        return scaled(weight, factor).astype(dtype)
+
+    def bias_of(*arrays: Array) -> Array:
+        bias, *others = (a.astype(np.float64) for a in arrays)
+        factor, shift = compute(*others)
+        return np.broadcast_to(bias * factor + shift, (channels or 1,)).astype(dtype)
+
+    def shift_of(*arrays: Array) -> Array:
+        return bias_of(np.zeros(1), *arrays)
+
+    def computed(
+        constants: Sequence[ConstantOp], what: str, compute: Callable[..., Array]
+    ) -> SSAValue:
+        label = constants[0].label or f"{location_name(conv)}.{what}"
+        text = f"{conv.name} {dict(conv.properties)} {what}: {change.formula} {dtype}"
+        return at.insert(ConstantOp.of_computed(
+            constants, at.context.weights, label, text, compute)).results[0]
+
+    operands = [computed([own[0], *change.constants], "weight", weight_of)]
+    if len(own) > 1:
+        operands.append(computed([own[1], *change.constants], "bias", bias_of))
+    elif change.shifts:
+        operands.append(computed(change.constants, "bias", shift_of))
     return at(type(conv), conv.x, *operands, **conv.properties)
 
 
-def _scaled(conv: Convolution, weight: Array, factor: Array) -> Array:
-    """The weights times one factor per result channel."""
-    spatial = (1,) * (weight.ndim - 2)
-    if isinstance(conv, ConvOp):  # [co, ci/group, k...]
-        return weight * factor.reshape(-1, 1, *spatial)
-    group = int_of(conv.properties, "group", 1)  # [ci, co/group, k...]
+def _scaled(weight: Array, factor: Array) -> Array:
+    """Weights [co, ci/group, k...] times one factor per result channel."""
+    return weight * factor.reshape(-1, 1, *(1,) * (weight.ndim - 2))
+
+
+def _scaled_transposed(group: int, weight: Array, factor: Array) -> Array:
+    """Weights [ci, co/group, k...] times one factor per result channel."""
     per_group = weight.reshape(group, -1, *weight.shape[1:])
+    spatial = (1,) * (weight.ndim - 2)
     return (per_group * factor.reshape(group, 1, -1, *spatial)).reshape(weight.shape)
-
-
-def _constant(array: Array, old: SSAValue | None, conv: Convolution, at: Rewriter) -> SSAValue:
-    """New weights, or a new bias, in the convolution's element type and under the old name."""
-    label = old.owner.label if old is not None and isinstance(old.owner, ConstantOp) else ""
-    rounded = array.astype(type_of(conv.x).dtype)
-    constant = ConstantOp.of_array(
-        rounded, at.context.weights, label or f"{location_name(conv)}.bias")
-    return at.insert(constant).results[0]
 
 
 CONVOLUTION_RULES: dict[type[Operation], list[Rule]] = {

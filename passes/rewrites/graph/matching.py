@@ -24,7 +24,10 @@ def type_of(value: SSAValue) -> TensorType:
 
 
 def constant_array(value: SSAValue, context: StrataContext) -> Array | None:
-    """The value of a constant; None for other operations, and if the store lacks the weight."""
+    """The value of a constant; None for other operations, and if the store lacks the weight.
+
+    If it is a parameter, the code is for these values of it only. See `is_settled`.
+    """
     owner = value.owner
     if not isinstance(owner, ConstantOp):
         return None
@@ -34,9 +37,27 @@ def constant_array(value: SSAValue, context: StrataContext) -> Array | None:
         return None
 
 
+def known_constant(value: SSAValue, context: StrataContext) -> ConstantOp | None:
+    """The operation of a constant from which others can be computed: its contents are there."""
+    owner = value.owner
+    try:
+        if isinstance(owner, ConstantOp):
+            owner.contents(context.weights)
+            return owner
+    except (KeyError, ValueError):  # text that was read without its weights, or one per call
+        pass
+    return None
+
+
+def is_settled(value: SSAValue, context: StrataContext) -> bool:
+    """Whether a value is a constant, and always will be: no parameter."""
+    owner = value.owner
+    return isinstance(owner, ConstantOp) and not owner.is_open(context.weights)
+
+
 def uniform(value: SSAValue, context: StrataContext) -> Any:
     """The number that all elements of a constant equal, including the sign of zero; else None."""
-    if not isinstance(value.owner, ConstantOp):
+    if not is_settled(value, context):
         return None
     count = type_of(value).count.constant
     if not count or count > MAX_COMPARED:

@@ -60,7 +60,10 @@ def triangle_of(value: SSAValue, weights: WeightStore) -> Triangle | None:
     if shape is None or len(shape) < 2 or np.prod(shape[:-2]) != 1 or (
             np.prod(shape) < MIN_ELEMENTS or not (is_float(element) or element == i1)):
         return None
-    return Triangle.of(op.array(weights).reshape(shape[-2:]))
+    found = Triangle.of(op.contents(weights).reshape(shape[-2:]))
+    if found is not None:
+        op.array(weights)  # the code depends on it
+    return found
 
 
 def triangle_nest(value: SSAValue, triangle: Triangle, names: tuple[Symbol, Symbol]) -> NestOp:

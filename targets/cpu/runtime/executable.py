@@ -29,6 +29,7 @@ from targets.memory import ALIGNMENT, aligned_bytes
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
+    from dialects.strata.weights import WeightStore
     from targets.cpu.build.native import Library
     from targets.cpu.runtime.plan import RunPlan
 
@@ -44,10 +45,13 @@ class CpuExecutable(Executable):
     once."""
 
     def __init__(
-        self, plan: RunPlan, library: Library, constants: Sequence[Array], threads: int
+        self, plan: RunPlan, library: Library, constants: Sequence[Array], threads: int,
+        place: Callable[[WeightStore], Sequence[Array]] | None = None,
     ):
-        """`constants`: in table order, in their final places (see `placed`)."""
+        """`constants`: in table order, in their final places (see `placed`), where `place` puts
+        those of a store."""
         self.plan, self.library, self.constants = plan, library, list(constants)
+        self._place = place
         self.input_names, self.output_names = list(plan.input_names), list(plan.output_names)
         self._entry = _entry_function(library.address)
         self._pool = NO_POOL if threads == 1 else thread_pool()
@@ -79,6 +83,12 @@ class CpuExecutable(Executable):
             return self._with_returned(state, outputs) if self._returns else outputs
         finally:
             self.calls.give(state)
+
+    def with_weights(self, weights: WeightStore) -> CpuExecutable | None:
+        if self._place is None:
+            return None
+        return CpuExecutable(self.plan, self.library, self._place(weights), self._threads,
+                             self._place)
 
     def native_call(self, inputs: Sequence[Array]) -> Callable[[], object]:
         """A call of the machine code alone, on these inputs, with outputs that it overwrites.

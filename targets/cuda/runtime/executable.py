@@ -52,6 +52,7 @@ class CudaExecutable(Executable):
     def __init__(self, module: ModuleOp, weights: WeightStore, options: CompileOptions) -> None:
         """Compile, and upload the constants. Raises CudaError if there is no suitable device."""
         driver.use_device()
+        self._source = module, options
         self._function = host_function(module)
         self.input_names = self._function.input_names
         self.output_names = self._function.output_names
@@ -64,6 +65,11 @@ class CudaExecutable(Executable):
         order, make = RunOrder(), GraphProgram if is_straight(self._function) else ControlProgram
         self._program = make(module, weights, Kernels(options), order.own)
         self._states = CallStates(partial(RunState, self._program), lambda: MOST_STATES)
+
+    def with_weights(self, weights: WeightStore) -> CudaExecutable:
+        """The kernels are read from the cache of compiled code."""
+        module, options = self._source
+        return CudaExecutable(module, weights, options)
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Outputs in model order, as torch tensors on the device if any input is one, else arrays.
