@@ -17,6 +17,7 @@ from onnx import helper
 import compiler
 from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, MemoryModel, load_model
+from dialects.strata.assumptions import SizeError
 from dialects.strata.binding import EvaluationError
 from dialects.strata.types import Array
 from tests.frontend.onnx_models import (
@@ -102,5 +103,5 @@ def test_a_convolution_needs_whole_windows(size: int | str):
                        {"w": np.ones((1, 1, 3), np.float32)})
     x = np.ones((1, 1, 2), np.float32)
     assert outcome(proto, x) is None
-    with pytest.raises((StrataError, EvaluationError)):
+    with pytest.raises((StrataError, EvaluationError, SizeError)):
         run_imported(loaded(proto), {"x": x})

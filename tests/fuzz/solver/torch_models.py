@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ import z3
 from compiler.diagnostics import StrataError
 from compiler.frontend import model_of
 from compiler.io.signature import signature_of
+from compiler.io.structures import orders_of, permuted, structures_of
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler, CompilerFault
 from tests.fuzz.solver.build import contents
@@ -169,8 +170,7 @@ def judge(drawn: Drawn, compiled: bool) -> Finding:
         cache="off", threads=1, tuned="off"))
     try:
         state = compilation.read()
-        module, weights = state.module.clone(), type(state.context.weights)(
-            dict(state.context.weights.arrays))
+        module, weights = state.module.clone(), state.context.weights.copy()
         compilation.run(state, compilation.plan(state, None))
         loaded = compilation.load(state)
     except StrataError as error:
@@ -180,30 +180,56 @@ def judge(drawn: Drawn, compiled: bool) -> Finding:
     types = list(signature_of(module).input_types)
     for number, feed in enumerate(drawn.feeds):
         tensors = [feed[name] for name in drawn.names]
-        if number and not _fit(tensors, types):
+        shapes = [a.shape for a in _stored(map(_array, tensors), loaded.input_names, module)]
+        if number and not _fit(shapes, types):
             break  # PyTorch has taken a size for a constant
         if number and not _accepted(program, tensors):
             continue
-        found = _judge_feed(drawn, module, weights, loaded, tensors, compiled and not number)
+        found = _judge_feed(drawn, _Exported(module, weights, loaded), tensors,
+                            compiled and not number)
         if found:
             return Finding(found.kind, found.text, number)
     return Finding()
 
 
+@dataclass
+class _Exported:
+    """An imported program, and its code."""
+
+    module: Any
+    weights: Any
+    loaded: Any
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.loaded.output_names)
+
+    def outputs(self, tensors: Iterable[torch.Tensor]) -> list[Array]:
+        """Results as the program stores them."""
+        return _stored(map(_array, tensors), self.names, self.module)
+
+
+def _stored(arrays: Iterable[Array], names: Sequence[str], module: Any) -> list[Array]:
+    """Arrays with their dims in the order of memory, as an exported program takes them."""
+    orders = orders_of(structures_of(module))
+    return [np.array(permuted(array, orders.get(name)), order="C")
+            for array, name in zip(arrays, names, strict=True)]
+
+
 def _judge_feed(
-    drawn: Drawn, module: Any, weights: Any, loaded: Any, tensors: list[torch.Tensor],
-    compiled: bool,
+    drawn: Drawn, exported: _Exported, tensors: list[torch.Tensor], compiled: bool
 ) -> Finding:
+    loaded, names = exported.loaded, exported.names
     with torch.no_grad():
-        eager = [_array(t) for t in drawn.module(*(t.clone() for t in tensors))]
-    inputs, names = [_array(t) for t in tensors], list(loaded.output_names)
-    found, allowance = compared(module, weights, loaded, inputs, Rule())
+        eager = exported.outputs(drawn.module(*(t.clone() for t in tensors)))
+    inputs = _stored(map(_array, tensors), loaded.input_names, exported.module)
+    found, allowance = compared(exported.module, exported.weights, loaded, inputs, Rule())
     if found or allowance is None:
         return found
     text = differs(eager, allowance.native, allowance, names, Rule(peer=True))
     if text:
         return Finding("peer", text)
-    return _judge_compiled(drawn, tensors, allowance, names) if compiled else Finding()
+    return _judge_compiled(drawn, tensors, allowance, exported) if compiled else Finding()
 
 
 def _dynamic(drawn: Drawn) -> Any:
@@ -212,10 +238,10 @@ def _dynamic(drawn: Drawn) -> Any:
     return (tuple(dict.fromkeys(drawn.opened.get(n, ()), auto) for n in drawn.names),)
 
 
-def _fit(tensors: list[torch.Tensor], types: list[Any]) -> bool:
+def _fit(shapes: Sequence[Sequence[int]], types: list[Any]) -> bool:
     """Whether the sizes that the exported program holds for constants are these."""
-    pairs = [pair for t, type_ in zip(tensors, types, strict=True)
-             for pair in zip(type_.shape, t.shape, strict=True)]
+    pairs = [pair for shape, type_ in zip(shapes, types, strict=True)
+             for pair in zip(type_.shape, shape, strict=True)]
     return all(e.constant in (None, n) for e, n in pairs)
 
 
@@ -229,14 +255,16 @@ def _accepted(program: Any, tensors: list[torch.Tensor]) -> bool:
     return True
 
 
-def _judge_compiled(drawn: Drawn, tensors: Any, allowance: Any, names: list[str]) -> Finding:
+def _judge_compiled(
+    drawn: Drawn, tensors: Any, allowance: Any, exported: _Exported
+) -> Finding:
     torch._dynamo.reset()
     try:
         with torch.no_grad():
             found = torch.compile(drawn.module, backend="strata")(*(t.clone() for t in tensors))
     except Exception as error:
         return Finding("fault", f"torch.compile: {type(error).__name__}: {error}")
-    text = differs([_array(t) for t in found], allowance.native, allowance, names, Rule())
+    text = differs(exported.outputs(found), allowance.native, allowance, exported.names, Rule())
     return Finding("wrong", f"torch.compile: {text}") if text else Finding()
 
 
