@@ -11,6 +11,7 @@ from operator import getitem
 from typing import Any
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.frontend.torch.encoder_layers import encoder_decompositions
 from compiler.frontend.torch.in_place import without_mutation
 from compiler.frontend.torch.library import quiet, torch_module
 from compiler.frontend.torch.ops import importers
@@ -35,7 +36,7 @@ def decompose(program: Any, known: Mapping[str, Any]) -> Any:
     if is_plain(program, known):
         return program
     table = torch.export.default_decompositions()
-    for op, made in _more(torch_module("torch._decomp").decomposition_table).items():
+    for op, made in _more().items():
         table[op] = made
     for op in kept_whole(list(table), known):
         del table[op]
@@ -70,14 +71,16 @@ def _is_plain(node: Any, known: Collection[str]) -> bool:
 def decompositions() -> dict[Any, Any]:
     """The table of decompositions for `aot_autograd`, which decomposes composite ops itself."""
     made = torch_module("torch._decomp")
-    table = {**made.core_aten_decompositions(), **_more(made.decomposition_table)}
+    table = {**made.core_aten_decompositions(), **_more()}
     kept = set(kept_whole(list(table), importers()))
     return {op: table[op] for op in list(table) if op not in kept}
 
 
-def _more(known: Mapping[Any, Any]) -> dict[Any, Any]:
-    """The decompositions that PyTorch has, but does not use by default."""
-    return {op: known[op] for op in list(known) if str(op) in ALSO_DECOMPOSED}
+def _more() -> dict[Any, Any]:
+    """Decompositions that PyTorch does not use by default, or lacks."""
+    known = torch_module("torch._decomp").decomposition_table
+    return {op: known[op] for op in list(known) if str(op) in ALSO_DECOMPOSED} | (
+        encoder_decompositions())
 
 
 def kept_whole(ops: list[Any], known: Collection[str]) -> list[Any]:
