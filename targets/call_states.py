@@ -85,7 +85,7 @@ class CallStates(Generic[State]):
     @property
     def busy(self) -> int:
         """How many calls are in progress."""
-        return self.made - len(self.idle)
+        return len(self._made) - len(self.idle)
 
     def take(self) -> State:
         """A state for a call of this thread."""

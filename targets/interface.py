@@ -26,6 +26,8 @@ class Executable(ABC):
     output_names: list[str]
     takes_gpu_tensors: bool = False
     """Whether `run` accepts torch tensors on the GPU without a copy, and then returns such."""
+    takes_addresses: bool = False
+    """Whether there is `run_at`."""
     notes: Sequence[str] = ()
     """What a user should know about how the model runs, such as decisions made on the host."""
 
@@ -47,6 +49,14 @@ class Executable(ABC):
     def run_alike(self, inputs: Sequence[Array]) -> list[Array]:
         """Like `run`, for inputs with the shapes, dtypes and devices of the last run; unchecked."""
         return self.run(inputs)
+
+    def run_at(self, addresses: Sequence[int]) -> None:
+        """Run on memory at these addresses: of all inputs, then of all outputs; unchecked.
+
+        Each is that of a C-contiguous array of the model's type, whose sizes are constant. An
+        output overlaps nothing else.
+        """
+        raise NotImplementedError
 
     def with_weights(self, weights: WeightStore) -> Executable | None:
         """The same code with the weights of another store; None if the target cannot do that."""

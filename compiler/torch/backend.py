@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import OrderedDict, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,8 +70,8 @@ def strata(
         check_writes(graph, written, aliases, examples, replays)
         views = split_views(graph, written, aliases)
         if views is None:
-            return _boxed(Program(graph, chosen, written))
-        return _boxed(Program(views.inner, chosen, written, outer=views.outer))
+            return _boxed_program(Program(graph, chosen, written))
+        return _boxed_program(Program(views.inner, chosen, written, outer=views.outer))
 
     compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
         fw_compiler=_train, bw_compiler=_eager, inference_compiler=infer,
@@ -158,6 +158,21 @@ def _boxed(function: Run) -> Run:
     return torch_module("functorch.compile").make_boxed_func(function)
 
 
+def _boxed_program(program: Program) -> Run:
+    """The same for a program, with a shorter way where its code needs only addresses."""
+    def call(arguments: list[Any]) -> Any:
+        direct = program.direct
+        if direct is not None:
+            made = direct(arguments)
+            if made is not None:
+                return made
+        return program(*arguments)
+
+    boxed: Any = call
+    boxed._boxed_call = True
+    return call
+
+
 def _eager(graph: Any, inputs: Sequence[Any]) -> Run:
     return _boxed(graph.forward)
 
@@ -191,6 +206,8 @@ class Program:
     written: Sequence[int] = ()
     made: tuple[Weights, Run] | None = None
     outer: Run | None = None
+    direct: Callable[[Sequence[Any]], list[Any] | None] | None = None
+    """The whole call, where it is nothing but `Part.direct`."""
     sets: OrderedDict[tuple[int, ...], tuple[Weights, Run]] = field(
         default_factory=OrderedDict[tuple[int, ...], tuple[Weights, Run]])
 
@@ -234,6 +251,8 @@ class Program:
         if isinstance(run, (Part, Reordered)):
             run.write_to(self.written)
         weights.watch(self.forget)
+        if isinstance(run, Part) and not (numbers or self.written or self.outer or run.single):
+            self.direct = run.direct
         return weights, run
 
     def forget(self) -> None:

@@ -22,7 +22,7 @@ from compiler.frontend.torch.captured_graph import CapturedGraph, output_nodes, 
 from compiler.frontend.torch.library import torch_module
 from compiler.frontend.torch.memory_order import in_memory_order
 from compiler.torch.reordered import Reordered
-from compiler.torch.results import Bindings, Results
+from compiler.torch.results import Bindings, Results, is_plain
 from compiler.torch.views import split_views
 from compiler.torch.weights import may_change
 from dialects.strata.assumptions import SizeError
@@ -219,7 +219,36 @@ class Part:
         """Whether the results of the compiled code are returned unchanged."""
         return self.on_gpu and self.results.are_plain
 
+    @cached_property
+    def direct(self) -> Callable[[Sequence[Any]], list[Any] | None] | None:
+        """A call that passes nothing but addresses to the compiled code; None without such.
+
+        It returns None if an argument has gaps in memory.
+        """
+        loaded, empty = self.executable.loaded, self.results.empty
+        if not loaded.takes_addresses or empty is None or self.executable.structures:
+            return None
+        given, count, address = self.given, len(self.given), torch_module().Tensor.data_ptr
+        run_at = loaded.run_at
+
+        def call(arguments: Sequence[Any]) -> list[Any] | None:
+            if count < len(arguments):
+                arguments = [arguments[k] for k in given]
+            values = [v for v in arguments if v.is_contiguous()]
+            if len(values) < count:
+                return None
+            made = empty()
+            run_at([*map(address, values), *map(address, made)])
+            return made
+
+        nodes = [n for n in self.captured.module.graph.nodes if n.op == "placeholder"]
+        return call if all(is_plain(_meta(nodes[k])) for k in given) else None
+
     def __call__(self, *arguments: Any) -> Any:
+        if self.direct is not None:
+            made = self.direct(arguments)
+            if made is not None:
+                return made[0] if self.single else made
         try:
             made = self.run([arguments[k] for k in self.given])
         except SizeError as error:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 NUMBERS: Mapping[str, type] = {"SymInt": int, "SymFloat": float, "SymBool": bool}
 """PyTorch's numbers that follow from sizes, and what they are in Python."""
 Known = Mapping[Symbol, int]
+LARGE = 1 << 20
+"""From this size in bytes, a result reuses memory of earlier ones, as results of NumPy's do."""
 
 
 @dataclass
@@ -99,6 +101,15 @@ class Results:
         return not self.others and all(s is None for s in self.strides) and all(
             isinstance(s, int) for v in self.outputs for s in v.shape)
 
+    @cached_property
+    def empty(self) -> Callable[[], list[Any]] | None:
+        """Makes new tensors for all results; None unless all are plain, small and on the CPU."""
+        if not self.are_plain or not all(is_plain(v) and v.nbytes < LARGE for v in self.outputs):
+            return None
+        make = _empty_strided()
+        kinds = [(tuple(v.shape), tuple(v.stride()), v.dtype) for v in self.outputs]
+        return lambda: [make(*kind) for kind in kinds]
+
     def __call__(self, made: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
         known: Known = self.bindings(arguments, self.needed) if self.needed else {}
         results = [None] * len(self.outputs)
@@ -115,6 +126,22 @@ class Results:
                  for s in v.node.expr.free_symbols]
         strides = [s for found in self.strides for s in found or () if isinstance(s, Expr)]
         return frozenset(sizes).union(*[s.symbols for s in strides])
+
+
+def is_plain(tensor: Any) -> bool:
+    """Whether a tensor lies on the CPU, and its memory holds nothing but its elements."""
+    return tensor.device.type == "cpu" and str(tensor.layout) == "torch.strided" and not (
+        tensor.is_conj() or tensor.is_neg())
+
+
+def _empty_strided() -> Callable[..., Any]:
+    """PyTorch's fastest function for a new tensor on the CPU."""
+    guards = torch_module("torch")._C._dynamo.guards
+    return getattr(guards, "_empty_strided_cpu", None) or _plain_empty_strided
+
+
+def _plain_empty_strided(shape: Sequence[int], strides: Sequence[int], dtype: Any) -> Any:
+    return torch_module().empty_strided(shape, strides, dtype=dtype)
 
 
 def _strides(tensor: Any) -> list[Size] | None:

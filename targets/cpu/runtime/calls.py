@@ -54,7 +54,7 @@ class CallState:
         self.table = (ctypes.c_void_p * len(entries))(*entries)
         self.call = (ctypes.c_void_p * 4)(0, ctypes.addressof(self.table), 0, 1)
         self.address = ctypes.c_void_p(ctypes.addressof(self.call))
-        self.pool, self.owner = pool, 0
+        self.pool, self.owner, self.threads = pool, 0, 1
         self.binding: Binding | None = None
 
     def bind(self, binding: Binding) -> None:
@@ -68,7 +68,8 @@ class CallState:
         if self.pool is not pool:
             self.pool = pool
             self.table[: len(FUNCTIONS)] = pool.addresses
-        self.call[3] = threads
+        if self.threads != threads:
+            self.call[3] = self.threads = threads
 
 
 def most_states() -> int:

@@ -20,7 +20,7 @@ from dialects.strata.parallel import in_threads
 from dialects.symbolic.symbol import Symbol
 from targets.call_states import CallStates
 from targets.cpu.build.address import address_of
-from targets.cpu.runtime.calls import Binding, CallState, kinds, most_states
+from targets.cpu.runtime.calls import Binding, CallState, Kind, kinds, most_states
 from targets.cpu.runtime.checks import SIGNAL
 from targets.cpu.runtime.results import Result
 from targets.cpu.runtime.threads import FIRST_ARGUMENT, NO_POOL, thread_pool, torch_is_loaded
@@ -57,6 +57,7 @@ class CpuExecutable(Executable):
         self._pool = NO_POOL if threads == 1 else thread_pool()
         self._threads, self._beside_torch = threads, torch_is_loaded()
         self._returns, self._poisons = any(plan.returned), plan.poisons
+        self.takes_addresses = not (plan.size_names or self._returns or self._poisons)
         self.calls = CallStates(partial(CallState, plan, self.constants, self._pool), most_states)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
@@ -81,6 +82,19 @@ class CpuExecutable(Executable):
             if self._entry(state.address):
                 raise self._failure(state)
             return self._with_returned(state, outputs) if self._returns else outputs
+        finally:
+            self.calls.give(state)
+
+    def run_at(self, addresses: Sequence[int]) -> None:
+        state = self.calls.take()
+        try:
+            if state.binding is None:
+                state.bind(self._binding_of([], {}))
+            state.table[FIRST_ARGUMENT:FIRST_ARGUMENT + len(addresses)] = addresses
+            if self._threads > 1:
+                self._share(state)
+            if self._entry(state.address):
+                raise self._failure(state)
         finally:
             self.calls.give(state)
 
@@ -125,10 +139,12 @@ class CpuExecutable(Executable):
     def _share(self, state: CallState) -> None:
         """Set the threads of this call; simultaneous calls share them. Once PyTorch is loaded, its
         pool replaces ours."""
-        if torch_is_loaded() and not self._beside_torch:
+        if not self._beside_torch and torch_is_loaded():
             self._pool, self._beside_torch = thread_pool(), True
-        count = self._threads // max(1, self.calls.busy) if self._pool.claim() else 1
-        state.share(self._pool, max(1, count))
+        busy, count = self.calls.busy, self._threads
+        if busy > 1:
+            count = max(1, count // busy)
+        state.share(self._pool, count if self._pool.claim() else 1)
 
     def _with_returned(self, state: CallState, outputs: Sequence[Array]) -> list[Array]:
         """All outputs in order: those allocated before the call, and those allocated during it."""
@@ -141,7 +157,7 @@ class CpuExecutable(Executable):
         arrays = self._checked(inputs)
         binding = state.binding
         if binding is None or not binding.fits(arrays):
-            binding = self._new_binding(arrays)
+            binding = self._binding_of(kinds(arrays), self._sizes(arrays))
             state.bind(binding)
         return arrays, binding
 
@@ -167,14 +183,13 @@ class CpuExecutable(Executable):
                 assumption.check(values)
         return values
 
-    def _new_binding(self, inputs: Sequence[Array]) -> Binding:
-        values = self._sizes(inputs)
+    def _binding_of(self, inputs: list[Kind], values: dict[Symbol, int]) -> Binding:
         outputs = tuple(Result(tuple(int(s.evaluate(values)) for s in t.shape), t.dtype)
                         for t in self.plan.outputs)
         sizes = [values.get(name, 0) for name in self.plan.size_names]
         arena_bytes = int(self.plan.arena_bytes.evaluate(values))
         _check_memory(arena_bytes, outputs, values)
-        return Binding(kinds(inputs), (ctypes.c_int64 * max(1, len(sizes)))(*sizes), outputs,
+        return Binding(inputs, (ctypes.c_int64 * max(1, len(sizes)))(*sizes), outputs,
                         aligned_bytes(arena_bytes))
 
 

@@ -1,0 +1,107 @@
+"""Calls that pass only addresses to compiled code, and those that cannot."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from compiler.torch.backend import Program
+
+
+@pytest.fixture
+def direct(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each call of a graph, whether it went the short way."""
+    found: list[bool] = []
+    original = Program.__call__
+
+    def call(self: Any, *inputs: Any) -> Any:
+        found.append(False)
+        return original(self, *inputs)
+
+    monkeypatch.setattr(Program, "__call__", call)
+    torch._dynamo.reset()
+    return found
+
+
+def check(fast: Any, function: Any, *inputs: Tensor) -> None:
+    with torch.no_grad():
+        got, want = fast(*inputs), function(*inputs)
+    for one, other in zip(*((v if isinstance(v, tuple) else (v,)) for v in (got, want)),
+                          strict=True):
+        torch.testing.assert_close(one, other)
+        assert one.stride() == other.stride()
+
+
+def test_a_call_with_the_kinds_of_the_first_goes_the_short_way(direct: list[bool]) -> None:
+    def function(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return x @ y, (x > 0).sum(0)
+
+    fast = torch.compile(function, backend="strata")
+    for _ in range(3):
+        check(fast, function, torch.randn(3, 4), torch.randn(4, 5))
+    assert direct == [False]
+
+
+def test_arguments_with_gaps(direct: list[bool]) -> None:
+    """Dynamo compiles for each layout; none is copied wrongly."""
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        return x * 2 + y
+
+    fast, whole = torch.compile(function, backend="strata", dynamic=False), torch.randn(6, 8)
+    for x in (whole[:3, :4], whole[::2, ::2], whole.T[:3, :4], whole[3:, 4:], whole[:1, :4].expand(
+            3, 4)):
+        for _ in range(2):
+            check(fast, function, x, torch.randn(3, 4))
+
+
+def test_no_elements(direct: list[bool]) -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x + 1, x.sum(0)
+
+    fast = torch.compile(function, backend="strata", dynamic=False)
+    for _ in range(2):
+        check(fast, function, torch.zeros(0, 3))
+
+
+def test_results_are_new_memory(direct: list[bool]) -> None:
+    fast, x = torch.compile(lambda x: x + 1, backend="strata"), torch.zeros(4)
+    with torch.no_grad():
+        made = [fast(x) for _ in range(4)]
+    assert len({t.data_ptr() for t in made}) == 4
+    made[1].fill_(7)
+    assert made[2].sum() == 4
+
+
+def test_an_index_out_of_range(direct: list[bool]) -> None:
+    """It is an error, and later calls are right."""
+    table = torch.randn(5, 3)
+    fast = torch.compile(lambda i: table[i], backend="strata")
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(fast(torch.tensor([4, 0])), table[[4, 0]])
+            with pytest.raises(IndexError):
+                fast(torch.tensor([5, 0]))
+
+
+def test_threads_at_once(direct: list[bool]) -> None:
+    fast, problems = torch.compile(lambda x: (x @ x.T).softmax(-1), backend="strata"), []
+
+    def work(seed: int) -> None:
+        x = torch.full((17, 9), float(seed))
+        with torch.no_grad():
+            for _ in range(200):
+                got = fast(x)
+                if not torch.allclose(got, torch.full((17, 17), 1 / 17)):
+                    problems.append(seed)
+
+    work(0)
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems
