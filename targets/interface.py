@@ -8,7 +8,9 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
@@ -50,11 +52,15 @@ class Executable(ABC):
         """Like `run`, for inputs with the shapes, dtypes and devices of the last run; unchecked."""
         return self.run(inputs)
 
-    def run_at(self, addresses: Sequence[int]) -> None:
-        """Run on memory at these addresses: of all inputs, then of all outputs; unchecked.
+    def run_at(
+        self, shapes: Sequence[Sequence[int]], addresses: list[int],
+        make: Callable[[int, tuple[int, ...]], T], address: Callable[[T], int],
+    ) -> list[T] | None:
+        """Run on inputs at these addresses: C-contiguous arrays of these shapes; types unchecked.
 
-        Each is that of a C-contiguous array of the model's type, whose sizes are constant. An
-        output overlaps nothing else.
+        `shapes`: empty if all sizes of the model are constant. `make`: a new output by number and
+        shape, and `address` where it lies. None for outputs that are too large for that, whose
+        memory `run` reuses. Raises as `run`.
         """
         raise NotImplementedError
 

@@ -223,13 +223,13 @@ class Part:
     def direct(self) -> Callable[[Sequence[Any]], list[Any] | None] | None:
         """A call that passes nothing but addresses to the compiled code; None without such.
 
-        It returns None if an argument has gaps in memory.
+        It returns None if an argument has gaps in memory, or a result is large.
         """
-        loaded, empty = self.executable.loaded, self.results.empty
-        if not loaded.takes_addresses or empty is None or self.executable.structures:
+        loaded, make = self.executable.loaded, self.results.maker
+        if not loaded.takes_addresses or make is None or self.executable.structures:
             return None
         given, count, address = self.given, len(self.given), torch_module().Tensor.data_ptr
-        run_at = loaded.run_at
+        run_at, is_open = loaded.run_at, bool(self.executable.signature.symbols())
 
         def call(arguments: Sequence[Any]) -> list[Any] | None:
             if count < len(arguments):
@@ -237,9 +237,8 @@ class Part:
             values = [v for v in arguments if v.is_contiguous()]
             if len(values) < count:
                 return None
-            made = empty()
-            run_at([*map(address, values), *map(address, made)])
-            return made
+            shapes = tuple([tuple(v.shape) for v in values]) if is_open else ()
+            return run_at(shapes, [*map(address, values)], make, address)
 
         nodes = [n for n in self.captured.module.graph.nodes if n.op == "placeholder"]
         return call if all(is_plain(_meta(nodes[k])) for k in given) else None

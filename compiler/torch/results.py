@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 NUMBERS: Mapping[str, type] = {"SymInt": int, "SymFloat": float, "SymBool": bool}
 """PyTorch's numbers that follow from sizes, and what they are in Python."""
 Known = Mapping[Symbol, int]
-LARGE = 1 << 20
-"""From this size in bytes, a result reuses memory of earlier ones, as results of NumPy's do."""
 
 
 @dataclass
@@ -102,13 +100,17 @@ class Results:
             isinstance(s, int) for v in self.outputs for s in v.shape)
 
     @cached_property
-    def empty(self) -> Callable[[], list[Any]] | None:
-        """Makes new tensors for all results; None unless all are plain, small and on the CPU."""
-        if not self.are_plain or not all(is_plain(v) and v.nbytes < LARGE for v in self.outputs):
+    def maker(self) -> Callable[[int, Sequence[int]], Any] | None:
+        """Makes a new tensor for a result, by its number and shape; None unless all results are
+        tensors on the CPU whose elements lie side by side."""
+        if self.others or any(self.strides) or not all(map(is_plain, self.outputs)):
             return None
-        make = _empty_strided()
+        torch, fast = torch_module(), _empty_strided()
+        if fast is None or not self.are_plain:
+            types = [v.dtype for v in self.outputs]
+            return lambda number, shape: torch.empty(shape, dtype=types[number])
         kinds = [(tuple(v.shape), tuple(v.stride()), v.dtype) for v in self.outputs]
-        return lambda: [make(*kind) for kind in kinds]
+        return lambda number, shape: fast(*kinds[number])
 
     def __call__(self, made: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
         known: Known = self.bindings(arguments, self.needed) if self.needed else {}
@@ -134,14 +136,9 @@ def is_plain(tensor: Any) -> bool:
         tensor.is_conj() or tensor.is_neg())
 
 
-def _empty_strided() -> Callable[..., Any]:
-    """PyTorch's fastest function for a new tensor on the CPU."""
-    guards = torch_module("torch")._C._dynamo.guards
-    return getattr(guards, "_empty_strided_cpu", None) or _plain_empty_strided
-
-
-def _plain_empty_strided(shape: Sequence[int], strides: Sequence[int], dtype: Any) -> Any:
-    return torch_module().empty_strided(shape, strides, dtype=dtype)
+def _empty_strided() -> Callable[..., Any] | None:
+    """PyTorch's fastest function for a new tensor on the CPU, if it has that."""
+    return getattr(torch_module()._C._dynamo.guards, "_empty_strided_cpu", None)
 
 
 def _strides(tensor: Any) -> list[Size] | None:

@@ -26,10 +26,15 @@ Kind = tuple[type, tuple[int, ...], "np.dtype[Any]", bool]
 """Class, shape and dtype of an input, and whether it is C-contiguous."""
 
 
+Shapes = tuple[tuple[int, ...], ...]
+
+
 class Binding(NamedTuple):
     """Everything that depends on the inputs' shapes, kept as long as they stay the same."""
 
     inputs: list[Kind]
+    shapes: Shapes | None
+    """Those of the inputs of `run_at`; None for arrays, of which more is known."""
     sizes: Any
     outputs: tuple[Result, ...]
     arena: Array

@@ -20,11 +20,11 @@ from dialects.strata.parallel import in_threads
 from dialects.symbolic.symbol import Symbol
 from targets.call_states import CallStates
 from targets.cpu.build.address import address_of
-from targets.cpu.runtime.calls import Binding, CallState, Kind, kinds, most_states
+from targets.cpu.runtime.calls import Binding, CallState, Kind, Shapes, kinds, most_states
 from targets.cpu.runtime.checks import SIGNAL
-from targets.cpu.runtime.results import Result
+from targets.cpu.runtime.results import LARGE, Result
 from targets.cpu.runtime.threads import FIRST_ARGUMENT, NO_POOL, thread_pool, torch_is_loaded
-from targets.interface import Executable
+from targets.interface import Executable, T
 from targets.memory import ALIGNMENT, aligned_bytes
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class CpuExecutable(Executable):
         self._pool = NO_POOL if threads == 1 else thread_pool()
         self._threads, self._beside_torch = threads, torch_is_loaded()
         self._returns, self._poisons = any(plan.returned), plan.poisons
-        self.takes_addresses = not (plan.size_names or self._returns or self._poisons)
+        self.takes_addresses = not (self._returns or self._poisons)
+        self._large = set[Shapes]()
         self.calls = CallStates(partial(CallState, plan, self.constants, self._pool), most_states)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
@@ -85,16 +86,31 @@ class CpuExecutable(Executable):
         finally:
             self.calls.give(state)
 
-    def run_at(self, addresses: Sequence[int]) -> None:
+    def run_at(
+        self, shapes: Shapes, addresses: list[int],
+        make: Callable[[int, tuple[int, ...]], T], address: Callable[[T], int],
+    ) -> list[T] | None:
+        if self._large and shapes in self._large:
+            return None
         state = self.calls.take()
         try:
-            if state.binding is None:
-                state.bind(self._binding_of([], {}))
+            binding = state.binding
+            if binding is None or binding.shapes != shapes:
+                sizes = self._sizes([
+                    np.broadcast_to(np.int8(0), shape) for shape in shapes]) if shapes else {}
+                binding = self._binding_of([], shapes, sizes)
+                if any([result.nbytes >= LARGE for result in binding.outputs]):
+                    self._large.add(shapes)
+                    return None
+                state.bind(binding)
+            outputs = [make(k, result.shape) for k, result in enumerate(binding.outputs)]
+            addresses += map(address, outputs)
             state.table[FIRST_ARGUMENT:FIRST_ARGUMENT + len(addresses)] = addresses
             if self._threads > 1:
                 self._share(state)
             if self._entry(state.address):
                 raise self._failure(state)
+            return outputs
         finally:
             self.calls.give(state)
 
@@ -157,7 +173,7 @@ class CpuExecutable(Executable):
         arrays = self._checked(inputs)
         binding = state.binding
         if binding is None or not binding.fits(arrays):
-            binding = self._binding_of(kinds(arrays), self._sizes(arrays))
+            binding = self._binding_of(kinds(arrays), None, self._sizes(arrays))
             state.bind(binding)
         return arrays, binding
 
@@ -183,13 +199,15 @@ class CpuExecutable(Executable):
                 assumption.check(values)
         return values
 
-    def _binding_of(self, inputs: list[Kind], values: dict[Symbol, int]) -> Binding:
+    def _binding_of(
+        self, inputs: list[Kind], shapes: Shapes | None, values: dict[Symbol, int]
+    ) -> Binding:
         outputs = tuple(Result(tuple(int(s.evaluate(values)) for s in t.shape), t.dtype)
                         for t in self.plan.outputs)
         sizes = [values.get(name, 0) for name in self.plan.size_names]
         arena_bytes = int(self.plan.arena_bytes.evaluate(values))
         _check_memory(arena_bytes, outputs, values)
-        return Binding(inputs, (ctypes.c_int64 * max(1, len(sizes)))(*sizes), outputs,
+        return Binding(inputs, shapes, (ctypes.c_int64 * max(1, len(sizes)))(*sizes), outputs,
                         aligned_bytes(arena_bytes))
 
 

@@ -1,0 +1,276 @@
+"""What the door costs: `torch.compile(backend="strata")` beside PyTorch's own backend.
+
+    python benchmarks/torch/door.py [--only host,layers] [--device cpu] [--seconds 500]
+
+Rows, each in a process of its own:
+
+    host    microseconds per call of graphs that compute almost nothing: 1, 32 and 300 inputs, open
+            sizes, and 100 weights. Eager, Inductor and Strata in turns; medians.
+    again   compilations after the first: a bias changed, 12 equal blocks, 20 adapters in turn.
+    layers  seconds in the backend for 2 and for 32 equal layers, all caches empty, and their ratio.
+    first   seconds to the first result, and in the backend, of an encoder of BERT-base's size, all
+            caches empty; beside Inductor.
+
+Rows that do not fit the time are left out, and named. The page is DOOR.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROWS = ("host", "again", "layers", "first")
+ROUNDS, CALLS = 21, 200
+
+
+# ---------------------------------------------------------------------- models
+def block(width: int) -> Any:
+    """A residual block of a transformer without attention."""
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.act = nn.LayerNorm(width), nn.GELU()
+            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x: Any) -> Any:
+            return x + self.down(self.act(self.up(self.norm(x))))
+
+    return Block()
+
+
+def encoder(layers: int, width: int = 768, heads: int = 12) -> Any:
+    """Layers as in BERT."""
+    from torch import nn
+
+    one = nn.TransformerEncoderLayer(width, heads, 4 * width, activation="gelu", batch_first=True)
+    return nn.TransformerEncoder(one, layers, enable_nested_tensor=False).eval()
+
+
+def total(*values: Any) -> Any:
+    result = values[0]
+    for value in values[1:]:
+        result = result + value
+    return result
+
+
+# ---------------------------------------------------------------------- rows
+def host(device: str) -> list[dict[str, Any]]:
+    import torch
+
+    torch.set_num_threads(1)
+    small = [torch.randn(4, device=device) for _ in range(300)]
+    deep = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(50))).eval().to(device)
+    cases: dict[str, tuple[Callable[..., Any], Sequence[Any], bool | None]] = {
+        "1 input": (lambda x: x + 1, small[:1], None), "32 inputs": (total, small[:32], None),
+        "300 inputs": (total, small, None), "open size": (lambda x: x + 1, small[:1], True),
+        "100 weights": (deep, [torch.randn(2, 4, device=device)], None)}
+    rows: list[dict[str, Any]] = []
+    for name, (function, inputs, dynamic) in cases.items():
+        calls: dict[str, Callable[..., Any]] = {"eager": function}
+        for backend in ("inductor", "strata"):
+            torch._dynamo.reset()
+            calls[backend] = torch.compile(function, backend=backend, dynamic=dynamic)
+        rows.append({"what": name, **_in_turns(calls, inputs, CALLS if len(inputs) < 99 else 30)})
+    return rows
+
+
+def _in_turns(
+    calls: dict[str, Callable[..., Any]], inputs: Sequence[Any], count: int
+) -> dict[str, float]:
+    """The median microseconds per call of each."""
+    import torch
+
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    with torch.no_grad():
+        for call in calls.values():
+            for _ in range(10):
+                call(*inputs)
+        for _ in range(ROUNDS):
+            for name, call in calls.items():
+                started = time.perf_counter()
+                for _ in range(count):
+                    call(*inputs)
+                times[name].append((time.perf_counter() - started) / count * 1e6)
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def again(device: str) -> list[dict[str, Any]]:
+    import torch
+
+    x, rows = torch.randn(8, 64, device=device), list[dict[str, Any]]()
+
+    def count(what: str, prepare: Callable[[], list[Callable[[], Any]]]) -> None:
+        torch._dynamo.reset()
+        steps, made = prepare(), _compilations()
+        with torch.no_grad():
+            steps[0]()
+            first, started = len(made), time.perf_counter()
+            for step in steps[1:]:
+                step()
+        rows.append({"what": what, "compilations": len(made) - first,
+                     "steps": len(steps) - 1,
+                     "ms per step": (time.perf_counter() - started) * 1e3 / (len(steps) - 1)})
+
+    def bias() -> list[Callable[[], Any]]:
+        net = torch.nn.Sequential(*(block(64) for _ in range(4))).eval().to(device)
+        fast = torch.compile(net, backend="strata")
+
+        def change() -> Any:
+            net[1].up.bias.add_(1)
+            return fast(x)
+        return [lambda: fast(x), change]
+
+    def blocks() -> list[Callable[[], Any]]:
+        nets = [block(64).eval().to(device) for _ in range(12)]
+        for net in nets:
+            net.compile(backend="strata")
+        return [lambda net=net: net(x) for net in nets]
+
+    def adapters() -> list[Callable[[], Any]]:
+        net = block(64).eval().to(device)
+        each = [torch.nn.Linear(64, 256).to(device) for _ in range(20)]
+        fast = torch.compile(net, backend="strata")
+
+        def swap(adapter: Any) -> Any:
+            net.up = adapter
+            return fast(x)
+        return [lambda: fast(x), *[lambda a=a: swap(a) for a in each]]
+
+    count("one bias changed", bias)
+    count("12 equal blocks", blocks)
+    count("20 adapters in turn", adapters)
+    return rows
+
+
+def _compilations() -> list[Any]:
+    """A list to which every compilation of a graph is added from now on."""
+    from compiler.torch import backend
+
+    made, original = list[Any](), backend.compile_graph
+
+    def compile_graph(*arguments: Any) -> Any:
+        made.append(arguments)
+        return original(*arguments)
+
+    backend.compile_graph = compile_graph  # type: ignore[assignment]
+    return made
+
+
+def layers(device: str) -> list[dict[str, Any]]:
+    rows = [{"what": f"{count} layers", **_first(encoder(count, 256, 4), (1, 64, 256), "strata",
+                                                 device)} for count in (2, 32)]
+    return [*rows, {"what": "ratio", "backend": rows[1]["backend"] / rows[0]["backend"]}]
+
+
+def first(device: str) -> list[dict[str, Any]]:
+    return [{"what": backend, **_first(encoder(12), (1, 128, 768), backend, device)}
+            for backend in ("inductor", "strata")]
+
+
+def _first(model: Any, shape: Sequence[int], backend: str, device: str) -> dict[str, float]:
+    """Seconds to the first result, and those within the backend."""
+    import torch
+    from torch._dynamo.utils import compile_times
+
+    torch._dynamo.reset()
+    compile_times(repr="csv")
+    model, x, seconds = model.to(device), torch.randn(shape, device=device), [0.0]
+    chosen = _timed(seconds) if backend == "strata" else backend
+    started = time.perf_counter()
+    with torch.no_grad():
+        torch.compile(model, backend=chosen)(x)
+    whole = time.perf_counter() - started
+    if backend != "strata":
+        names, values = compile_times(repr="csv")
+        found = dict(zip(names, values, strict=True))
+        seconds[0] = sum(float(v) for k in found if k.endswith("compile_fx_inner")
+                         for v in found[k].split(","))
+    return {"whole": whole, "backend": seconds[0]}
+
+
+def _timed(seconds: list[float]) -> Any:
+    """The backend; the time of its compilations is added to `seconds`."""
+    from compiler.torch import backend
+
+    original = backend.compile_graph
+
+    def compile_graph(*arguments: Any) -> Any:
+        started = time.perf_counter()
+        try:
+            return original(*arguments)
+        finally:
+            seconds[0] += time.perf_counter() - started
+
+    backend.compile_graph = compile_graph  # type: ignore[assignment]
+    return backend.strata
+
+
+# ---------------------------------------------------------------------- the page
+def page(found: dict[str, list[dict[str, Any]]], device: str, left_out: Sequence[str]) -> str:
+    lines = [f"# The door, on {device}", "", "```", "python benchmarks/torch/door.py "
+             f"--device {device}", "```", ""]
+    lines += [f"Left out for want of time: {', '.join(left_out)}.", ""] if left_out else []
+    for name, rows in found.items():
+        columns = list(dict.fromkeys(key for row in rows for key in row))
+        lines += [f"## {name}", "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+        lines += ["| " + " | ".join(_cell(row.get(key, "")) for key in columns) + " |"
+                  for row in rows]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default=",".join(ROWS))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seconds", type=float, default=500.0)
+    parser.add_argument("--row", choices=ROWS, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.row:
+        print(json.dumps(globals()[arguments.row](arguments.device)))
+        return
+    found, left_out = dict[str, list[dict[str, Any]]](), list[str]()
+    until = time.monotonic() + arguments.seconds
+    for name in arguments.only.split(","):
+        rows = _alone(name, arguments.device, until - time.monotonic())
+        if rows is None:
+            left_out.append(name)
+        else:
+            found[name] = rows
+    (HERE / "DOOR.md").write_text(page(found, arguments.device, left_out))
+
+
+def _alone(name: str, device: str, seconds: float) -> list[dict[str, Any]] | None:
+    """A row's figures, from a process whose caches are empty; None if the time is over."""
+    with tempfile.TemporaryDirectory() as folder:
+        caches = {"STRATA_CACHE": f"{folder}/strata", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/torch"}
+        try:
+            done = subprocess.run(
+                [sys.executable, __file__, "--row", name, "--device", device], check=True,
+                capture_output=True, text=True, timeout=max(1.0, seconds),
+                env={**os.environ, **caches})
+        except subprocess.TimeoutExpired:
+            return None
+        except subprocess.CalledProcessError as error:
+            sys.exit(f"{name}: {error.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+if __name__ == "__main__":
+    main()
