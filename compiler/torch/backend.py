@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,7 +53,7 @@ def strata(
     options: Mapping[str, Any] | None = None,
 ) -> Run:
     """The backend. `mode`: as in `compiler/modes.py`; raises StrataError for another one."""
-    from compiler.frontend.torch.decompose import decompositions
+    from compiler.frontend.torch.core.decompose import decompositions
     from compiler.modes import check_mode
 
     chosen = dict(options or {})
@@ -232,12 +232,21 @@ class Program:
             self.sets.popitem(last=False)
         return known
 
+    def _drop_dead(self) -> None:
+        """Drop the sets of weights that no call can have again."""
+        sets = [weights for weights, _ in self.sets.values()]
+        holders = Counter(id(tensor) for weights in sets for tensor in weights.tensors)
+        dead = [key for key, (weights, _) in self.sets.items() if weights.is_dead(holders)]
+        for key in dead:
+            del self.sets[key]
+
     def _prepared(
         self, inputs: Sequence[Any], numbers: Sequence[int], before: tuple[Weights, Run] | None
     ) -> tuple[Weights, Run]:
         weights = Weights.of(inputs, numbers)
+        self._drop_dead()
         names = [n.name for n in self.graph.graph.nodes if n.op == "placeholder"]
-        fixed = {names[k]: inputs[k] for k in numbers}
+        fixed = {names[k]: inputs[k].detach() for k in numbers}  # only sets hold the weights
         run = None
         if before is not None and before[0].numbers == numbers:
             changed = [names[k] for k in before[0].changed(inputs)]

@@ -11,7 +11,9 @@ The module can be imported without torch.
 
 from __future__ import annotations
 
+import sys
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -50,7 +52,7 @@ class Weights:
     """
 
     numbers: Sequence[int]
-    tensors: Sequence[weakref.ref[Any]]
+    tensors: Sequence[Any]
     versions: Sequence[int]
     places: Sequence[int]
     pieces: Sequence[Sequence[memoryview]]
@@ -63,7 +65,7 @@ class Weights:
     def of(inputs: Sequence[Any], numbers: Sequence[int]) -> Weights:
         tensors = [inputs[k] for k in numbers]
         pieces = [_pieces(tensor) for tensor in tensors]
-        return Weights(numbers, list(map(weakref.ref, tensors)), list(map(_version, tensors)),
+        return Weights(numbers, tensors, list(map(_version, tensors)),
                        list(map(_address(), tensors)), pieces, list(map(b"".join, pieces)))
 
     def are_in(self, inputs: Sequence[Any]) -> bool:
@@ -71,29 +73,33 @@ class Weights:
         if not self.numbers:
             return True
         given = [inputs[k] for k in self.numbers]
-        return (all(map(is_, [ref() for ref in self.tensors], given))
+        return (all(map(is_, self.tensors, given))
                 and list(map(_version, given)) == self.versions
                 and list(map(_address(), given)) == self.places
                 and b"".join(self._flat) == self._whole)
 
     def changed(self, inputs: Sequence[Any]) -> list[int]:
         """The numbers of arguments that are other tensors, or have been written."""
-        return [k for n, k in enumerate(self.numbers) if self.tensors[n]() is not inputs[k]
+        return [k for n, k in enumerate(self.numbers) if self.tensors[n] is not inputs[k]
                 or _version(inputs[k]) != self.versions[n]
                 or inputs[k].data_ptr() != self.places[n]
                 or b"".join(self.pieces[n]) != self.contents[n]]
 
     def forget(self) -> None:
         """Take all that may change for changed."""
-        tensors = [ref() for ref in self.tensors]
-        self.versions = [-1 if tensor is not None and may_change(tensor) else version
-                         for tensor, version in zip(tensors, self.versions, strict=True)]
+        self.versions = [-1 if may_change(tensor) else version for tensor, version in zip(
+            self.tensors, self.versions, strict=True)]
+
+    def is_dead(self, holders: Counter[int]) -> bool:
+        """Whether a weight is referred to by nothing but `holders`, the number of sets that have
+        each tensor, by identity: no call can have it again."""
+        return any([sys.getrefcount(tensor) - _OWN <= holders[id(tensor)]
+                    for tensor in self.tensors])
 
     def watch(self, forget: Callable[[], Any]) -> None:
         """Call `forget` when an optimizer has changed a weight, as long as it exists."""
         hooks = torch_module("torch.optim.optimizer")
-        known = {id(tensor) for ref in self.tensors if (tensor := ref()) is not None}
-        told = weakref.WeakMethod(forget)
+        known, told = set(map(id, self.tensors)), weakref.WeakMethod(forget)
 
         def step(optimizer: Any, *_: Any) -> None:
             found = told()
@@ -105,6 +111,8 @@ class Weights:
         weakref.finalize(self, handle.remove)
 
 
+_OWN = 2
+"""References to a tensor while it is asked for its count: the argument, and the loop's variable."""
 _version = attrgetter("_version")
 
 

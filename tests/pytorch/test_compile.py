@@ -14,6 +14,7 @@ from torch import nn
 
 import compiler
 from compiler.frontend import MemoryModel
+from compiler.frontend.torch.captured_graph import CapturedGraph
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
 from compiler.torch import backend as torch_backend
@@ -226,7 +227,7 @@ def test_code_for_old_weights_never_answers_for_new_ones(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(torch_backend, "compile_graph", compile_graph)
     nodes = [SimpleNamespace(op="placeholder", name="w")]
-    program = Program(SimpleNamespace(graph=SimpleNamespace(nodes=nodes)), {})
+    program = Program(SimpleNamespace(graph=SimpleNamespace(nodes=nodes), forward=None), {})
     with torch.no_grad():
         assert program(weight) == [1]
         weight.add_(1)
@@ -238,7 +239,7 @@ def test_a_part_asks_to_write_its_last_results_into_arguments() -> None:
     executable = SimpleNamespace(loaded=SimpleNamespace(donate=asked.append))
     tensor = torch.zeros(2)
     results = Results([tensor, 7, tensor, tensor], [0, 2, 3], Bindings([], [0, 2, 3], []))
-    part = Part(executable, [0, 2, 3], results, False, False, eager=lambda *_: None)
+    part = Part(CapturedGraph(None, {}, []), executable, [0, 2, 3], results, False, False)
     part.write_to([1, 3])  # argument 1 is a weight
     part.write_to([])
     assert asked == [{2: 2}, {}]

@@ -15,7 +15,7 @@ import compiler
 from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, load_model
 from compiler.frontend.torch import in_memory
-from compiler.frontend.torch.decompose import is_plain
+from compiler.frontend.torch.core.decompose import is_plain
 from compiler.frontend.torch.ops import importers
 from dialects.text.syntax import location_name
 from tests.pytorch.programs import Function, check_outputs, export, run

@@ -4,7 +4,7 @@
     capture.py    a program together with the module that PyTorch itself runs
     archive.py    reads `.pt2` files; executes nothing that is in them
     checks.py     what the graph of a `.pt2` file may contain
-    decompose.py  decomposes a program to Core ATen, except for operators with an importer
+    core/         programs in Core ATen, except for operators with an importer
     importer.py   the walk over a program's nodes
     inputs.py     a program's inputs: arguments, weights, constants, and the sizes of their dims
     sizes.py      PyTorch's symbolic integers as size expressions

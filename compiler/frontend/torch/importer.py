@@ -23,9 +23,9 @@ from compiler.frontend.choices import Choices
 from compiler.frontend.faults import LEVEL, Fault, Faults
 from compiler.frontend.torch.arguments import Arguments, Missing, Skip
 from compiler.frontend.torch.captured_graph import CapturedGraph, residents_of
-from compiler.frontend.torch.decompose import NO_EFFECT, decompose
+from compiler.frontend.torch.core.decompose import NO_EFFECT, decompose
+from compiler.frontend.torch.core.in_place import without_mutation
 from compiler.frontend.torch.guards import Relation, check_guards, guards_of, relations
-from compiler.frontend.torch.in_place import without_mutation
 from compiler.frontend.torch.inputs import (
     Inputs,
     assumptions,

@@ -136,4 +136,4 @@ def test_the_ends_of_a_weight_are_compared(dtype: torch.dtype, count: int) -> No
 def test_weights_with_gaps_and_empty_ones() -> None:
     tensors = [torch.zeros(4, 6)[:, ::2], torch.zeros(0, 3), torch.zeros(1).expand(5)]
     weights = Weights.of(tensors, [0, 1, 2])
-    assert not weights.pieces and weights.are_in(tensors)
+    assert not any(weights.pieces) and weights.are_in(tensors)

@@ -16,7 +16,7 @@ from dialects.strata.weights import WeightStore
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from tests.lowering import lower
-from tests.pytorch.causal_masks import BUFFER, LONGEST, MASKS, Attention, Mask
+from tests.pytorch.attention.causal_masks import BUFFER, LONGEST, MASKS, Attention, Mask
 from tests.pytorch.programs import export
 
 FOLDED = 1 << 20

@@ -269,3 +269,29 @@ def test_an_optimizer_changes_no_code(compilations: list[Any]) -> None:
                            for k, v in model.state_dict().items()})
     check(fast, model, x)
     assert len(compilations) == 1
+
+
+def test_weights_that_are_gone_are_not_kept(compilations: list[Any]) -> None:
+    """Models are loaded one after the other into the same modules."""
+    program: list[backend.Program] = []
+    original = backend._boxed_program
+
+    def boxed(made: backend.Program) -> Any:
+        program.append(made)
+        return original(made)
+
+    with pytest.MonkeyPatch.context() as patch, seeded():
+        patch.setattr(backend, "_boxed_program", boxed)
+        model, x = Residual().eval(), torch.randn(5, 24)
+        fast, first = compiled(model), model.up
+        check(fast, model, x)
+        for _ in range(5):
+            model.load_state_dict(Residual().state_dict(), assign=True)
+            check(fast, model, x)
+            assert len(program[0].sets) <= 2
+        others = [nn.Linear(24, 96) for _ in range(3)]
+        for other in others:
+            model.up = other
+            check(fast, model, x)
+        assert len(program[0].sets) >= 3  # these are still there
+    assert len(compilations) == 1 and first is not None

@@ -11,8 +11,8 @@ from operator import getitem
 from typing import Any
 
 from compiler.diagnostics import Problem, StrataError
-from compiler.frontend.torch.encoder_layers import encoder_decompositions
-from compiler.frontend.torch.in_place import without_mutation
+from compiler.frontend.torch.core.encoder_layers import encoder_decompositions
+from compiler.frontend.torch.core.in_place import without_mutation
 from compiler.frontend.torch.library import quiet, torch_module
 from compiler.frontend.torch.ops import importers
 

@@ -1,0 +1,1 @@
+"""Programs in Core ATen: decomposed, but for operators with an importer, and without mutations."""
