@@ -83,7 +83,7 @@ def test_an_interrupted_command(
         seconds = time.monotonic() - started
     finally:
         process.kill()
-    assert process.returncode == 130
+    assert process.returncode == 130, told
     assert told.splitlines()[-1] == f"interrupted: {kept}"
     assert "Traceback" not in told
     assert seconds < 3  # one second, where nobody else wants the processor
@@ -117,7 +117,7 @@ def test_compiled_kernels_are_kept(tmp_path: Path) -> None:
         _, told = process.communicate(timeout=30)
     finally:
         process.kill()
-    assert process.returncode == 130
+    assert process.returncode == 130, told
     found = re.fullmatch(r"interrupted: (\d+) of (\d+) pieces of code are compiled and kept; "
                          "the same command goes on from there", told.splitlines()[-1])
     assert found is not None
@@ -146,7 +146,7 @@ def test_tuning_tells_what_it_has_found(small_model: Path, tmp_path: Path) -> No
         _, told = process.communicate(timeout=30)
     finally:
         process.kill()
-    assert process.returncode == 130
+    assert process.returncode == 130, told
     assert told.splitlines()[-1].startswith("interrupted: ")
 
 
@@ -246,6 +246,6 @@ def test_a_call_that_takes_for_ever(tmp_path: Path) -> None:
         seconds = time.monotonic() - started
     finally:
         process.kill()
-    assert process.returncode == 130
+    assert process.returncode == 130, told
     assert told.splitlines()[-1] == "interrupted: nothing was written"
     assert seconds < 3
