@@ -24,7 +24,7 @@ means that the inequality is certain; False means that no proof was found.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from dialects.symbolic.expr import Call, Expr
@@ -72,6 +72,22 @@ class Prover:
         """Whether goal >= 0 is certain."""
         self._steps = STEPS
         return self._holds(goal)
+
+    def is_known(self, goal: Expr) -> bool:
+        """Whether goal >= 0 is certain from the ranges and facts about its own symbols alone.
+
+        Such proofs are remembered, whichever prover they come from: accesses of many kernels have
+        the same goal. False says nothing about what else the prover knows.
+        """
+        near = dict[Symbol, Span]()
+        for symbol in self._inward:
+            if symbol in goal.symbols or any(
+                    symbol in end.symbols for span in near.values() for end in span if end):
+                near[symbol] = self.ranges[symbol]
+        about = goal.symbols.union(
+            *(end.symbols for span in near.values() for end in span if end is not None))
+        given = tuple(fact for fact in self.given if fact.symbols <= about)
+        return _is_known(goal, tuple(near.items())[::-1], given)
 
     @cached_property
     def facts(self) -> Facts:
@@ -225,6 +241,13 @@ class Prover:
         elif call.op == "floordiv" and (right.constant or 0) > 0:
             distance = left if factor > 0 else left - right + 1  # b*q <= a, b*q >= a - b + 1
             yield from self._about_sizes(split[1] * right + distance * factor)
+
+
+@lru_cache(4096)
+def _is_known(
+    goal: Expr, ranges: tuple[tuple[Symbol, Span], ...], facts: tuple[Expr, ...]
+) -> bool:
+    return Prover(dict(ranges), facts).is_nonnegative(goal)
 
 
 def _calls_with(expr: Expr, symbol: Symbol) -> list[Call]:

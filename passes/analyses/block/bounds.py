@@ -78,8 +78,9 @@ class Judge:
         low, high = self.goals(access)
         loaded = not access.data.keys().isdisjoint(access.index.symbols)
         is_sum = not loaded and is_plain(low)  # program ids, counters and places are not negative
-        return (is_sum or self.prover(access).is_nonnegative(low)) and (
-            self.prover(access).is_nonnegative(high))
+        prover = self.prover(access)
+        return (is_sum or prover.is_known(low) or prover.is_nonnegative(low)) and (
+            prover.is_known(high) or prover.is_nonnegative(high))
 
     def goals(self, access: Access) -> tuple[Expr, Expr]:
         """The expressions, in the caller's sizes, that must not be negative."""

@@ -17,7 +17,8 @@ size exceeds.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from functools import reduce
 from math import prod
 
 from xdsl.ir import Operation
@@ -98,6 +99,9 @@ class _Sums:
 
     def product(self, bounds: Iterable[Bound]) -> Bound:
         factors = [bound or {(): 1} for bound in bounds]
+        if all(len(bound) == 1 for bound in factors):
+            terms = [term for bound in factors for term in bound.items()]
+            return {reduce(times, [m for m, _ in terms], ()): prod(c for _, c in terms)}
         if prod(map(len, factors)) > _FEW_TERMS:
             factors = [{(self._symbol(f),): 1} if len(f) > 1 else f for f in factors]
         total: Bound = {(): 1}
@@ -185,6 +189,7 @@ def _bounds(
     found: dict[str, list[Bound]] = {}
     seen: set[Expr] = set()
     types: set[BufferType] = set()
+    launches: set[Hashable] = set()
     for op in (function, *function.body.block.ops):
         for expr in _numbers(op):
             if expr.constant is None and expr not in seen:
@@ -197,12 +202,21 @@ def _bounds(
         if isinstance(op, LaunchOp) and op.kernel.data in kernels:
             kernel = kernels[op.kernel.data]
             if op.kernel.data not in found:
-                found[op.kernel.data] = list(_of_kernel(kernel, sums))
+                found[op.kernel.data] = _distinct(_of_kernel(kernel, sums))
+            launched = op.kernel.data, op.sizes.data, bool(location_name(op))
+            if launched in launches:  # an equal launch has equal numbers
+                continue
+            launches.add(launched)
             own = {s: measure.of(e) for s, e in kernel.sizes(op).items()}
             for bound in found[op.kernel.data]:
                 yield sums.replaced(bound, own), op
     for bound in measure.inner:
         yield bound, function
+
+
+def _distinct(bounds: Iterable[Bound]) -> list[Bound]:
+    """The first of equal bounds."""
+    return list({frozenset(b.items()): b for b in reversed(list(bounds))}.values())[::-1]
 
 
 def _numbers(op: Operation) -> Iterator[Expr]:
