@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from compiler.api import compile as compile_model
 from compiler.diagnostics import StrataError, count_of
 from compiler.executable import Executable
@@ -150,8 +152,9 @@ class Part:
     """A compiled graph, called as the graph is.
 
     `given`: the numbers of the arguments of the compiled code; the others are weights and sizes.
-    `on_gpu`: whether all of these are on the GPU. For sizes that the compiled code does not fit,
-    the captured graph itself runs.
+    `has_integers`: whether some of these are integers, not tensors. `on_gpu`: whether all tensors
+    among them are on the GPU. For sizes that the compiled code does not fit, the captured graph
+    itself runs.
     """
 
     captured: CapturedGraph
@@ -160,20 +163,23 @@ class Part:
     results: Results
     single: bool
     on_gpu: bool
+    has_integers: bool = False
 
     @staticmethod
     def of(captured: CapturedGraph, executable: Executable) -> Part:
-        graph, weights = captured.module, captured.weights
+        graph = captured.module
         nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
-        given = [k for k, n in enumerate(nodes)
-                 if n.name not in weights and hasattr(_meta(n), "dtype")]
+        names = set(executable.signature.input_names)
+        given = [k for k, n in enumerate(nodes) if n.name in names]
+        tensors = [k for k in given if hasattr(_meta(nodes[k]), "dtype")]
         numbers = [(k, _meta(n).node.expr) for k, n in enumerate(nodes)
                    if type(_meta(n)).__name__ == "SymInt"]
         bindings = Bindings(numbers, given, executable.signature.input_types)
         bindings.check([_meta(nodes[k]) for k in given])
-        on_gpu = bool(given) and all(_meta(nodes[k]).is_cuda for k in given)
+        on_gpu = bool(tensors) and all(_meta(nodes[k]).is_cuda for k in tensors)
         results = Results([_meta(v) for v in output_nodes(graph)], captured.results, bindings)
-        return Part(captured, executable, given, results, returns_one(graph), on_gpu)
+        return Part(captured, executable, given, results, returns_one(graph), on_gpu,
+                    len(tensors) < len(given))
 
     def with_weights(self, weights: Mapping[str, Any], changed: Collection[str]) -> Part | None:
         """The same code for other weights, of which those `changed` have other values or places.
@@ -226,7 +232,8 @@ class Part:
         It returns None if an argument has gaps in memory, or a result is large.
         """
         loaded, make = self.executable.loaded, self.results.maker
-        if not loaded.takes_addresses or make is None or self.executable.structures:
+        if not loaded.takes_addresses or make is None or self.executable.structures or (
+                self.has_integers):
             return None
         given, count, address = self.given, len(self.given), torch_module().Tensor.data_ptr
         run_at, is_open = loaded.run_at, bool(self.executable.signature.symbols())
@@ -249,7 +256,10 @@ class Part:
             if made is not None:
                 return made[0] if self.single else made
         try:
-            made = self.run([arguments[k] for k in self.given])
+            given = [arguments[k] for k in self.given]
+            if self.has_integers:
+                given = [np.array(v) if isinstance(v, int) else v for v in given]
+            made = self.run(given)
         except SizeError as error:
             log.warning("strata: a graph runs eagerly: %s", error)
             return self.captured.module.forward(*arguments)

@@ -49,7 +49,7 @@ class Bindings:
         known = {symbol: int(arguments[k]) for k, symbol in self._symbols}
         if needed <= known.keys():
             return known
-        return bind_sizes(self.types, [arguments[k] for k in self.tensors], known=known)
+        return bind_sizes(self.types, [_shaped(arguments[k]) for k in self.tensors], known=known)
 
     def check(self, examples: Sequence[Any]) -> None:
         """Raise StrataError if shapes like those of the examples do not determine all symbols."""
@@ -66,9 +66,14 @@ class Bindings:
         return [(k, symbol) for k, symbol in found if symbol is not None]
 
 
+def _shaped(value: Any) -> Any:
+    """A tensor; an integer as an array."""
+    return np.array(value) if isinstance(value, int) else value
+
+
 def _example(value: Any) -> Array:
     """An array with the sizes that a fake tensor had when it was traced; 2 where none is known."""
-    hints = [s if isinstance(s, int) else s.node.hint for s in value.shape]
+    hints = [s if isinstance(s, int) else s.node.hint for s in getattr(value, "shape", ())]
     shape = [2 if hint is None else hint for hint in hints]
     return np.broadcast_to(np.int8(0), shape)
 

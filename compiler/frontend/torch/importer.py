@@ -23,6 +23,7 @@ from compiler.frontend.choices import Choices
 from compiler.frontend.faults import LEVEL, Fault, Faults
 from compiler.frontend.torch.arguments import Arguments, Missing, Skip
 from compiler.frontend.torch.captured_graph import CapturedGraph, residents_of
+from compiler.frontend.torch.core.control import CONTROL
 from compiler.frontend.torch.core.decompose import NO_EFFECT, decompose
 from compiler.frontend.torch.core.in_place import without_mutation
 from compiler.frontend.torch.guards import Relation, check_guards, guards_of, relations
@@ -31,6 +32,7 @@ from compiler.frontend.torch.inputs import (
     assumptions,
     check_fixed,
     free_symbols,
+    is_integer,
     read_options,
 )
 from compiler.frontend.torch.memory_order import Ordered, in_memory_order
@@ -134,8 +136,8 @@ def import_graph(
     options = options or ImportOptions()
     importer = Importer(module, signature, sizes, faults, operators=importers(options.plugins))
     importer.build.choices = Choices(options.outcomes)
-    result = ModuleOp([importer.run(ranges, guards)])
-    return ImportedModel(result, importer.build.weights, name)
+    importer.run(ranges, guards)
+    return ImportedModel(importer.result, importer.build.weights, name)
 
 
 @dataclass
@@ -160,11 +162,15 @@ class Importer:
         types = inputs.arguments()
         self.function = FuncOp.of("main", [self.signature.shown(n) for n in types],
                                   list(types.values()))
+        self.result = ModuleOp([self.function])
         self.build = Builder(self.function.body.block, WeightStore())
         self.values: dict[str, Any] = dict(inputs.constants(self.build))
         for name, argument in zip(types, self.function.body.block.args, strict=True):
             argument.name_hint = identifier(name)
             self.values[name] = self.build.value(argument)
+        inputs.bind(self.build, self.values)
+        for node in filter(is_integer, self.module.graph.nodes):
+            self.values.pop(node.name, None)  # it is known by its size
 
     def run(self, ranges: Mapping[Any, Any], guards: Sequence[Relation] = ()) -> FuncOp:
         """The program's function. Raises StrataError."""
@@ -268,7 +274,7 @@ class Importer:
         function = self.operators.get(op)
         size = type(meta).__name__ in ("SymInt", "int") and op != "aten.item.default"
         checks = op in NO_EFFECT or type(meta).__name__ in ("SymBool", "bool")
-        known = function is not None or op in (*WRAPPERS, "getitem") or is_real(op, meta)
+        known = function is not None or op in (*WRAPPERS, *CONTROL, "getitem") or is_real(op, meta)
         if not known and not size and not checks:
             self.unsupported.setdefault(op, []).append(node)
             self.bad.append(node)
@@ -282,6 +288,8 @@ class Importer:
             return _item(arguments.value(node.args[0]), node)
         if op in WRAPPERS:
             return self._inline(node, arguments)
+        if op in CONTROL:
+            return self._controlled(node, op, arguments)
         if function is None:
             return self._real(node, op, arguments) if is_real(op, meta) else None
         return self._call(node, op, function, arguments)
@@ -300,6 +308,14 @@ class Importer:
         names = [n.name for n in module.graph.nodes if n.op == "placeholder"]
         results = self.walk(module, dict(zip(names, given[index + 1:], strict=True)))
         return [value for _, value in results]
+
+    def _controlled(self, node: Any, op: str, arguments: Arguments) -> list[Value]:
+        """The results of an operator with graphs."""
+        self.build.node = path_of(node)
+        made = CONTROL[op](self.build, self.walk, [arguments.value(a) for a in node.args])
+        for value in made:
+            _name_value(value, node.name)
+        return made
 
     def _call(
         self, node: Any, op: str, function: Callable[..., Any], arguments: Arguments

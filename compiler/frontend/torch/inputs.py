@@ -21,7 +21,7 @@ from compiler.frontend.torch.tensors import constant_of, parameter_of, type_of
 from compiler.frontend.values import Value
 from compiler.suggestions import guess
 from dialects.strata.sizes import AssumeOp
-from dialects.strata.types import TensorType
+from dialects.strata.types import TensorType, i64, tensor
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location
@@ -57,8 +57,16 @@ class Inputs:
             except Fault as fault:
                 self.faults.add(f"input '{name}': {fault.what}", hint=fault.hint)
         bound = {s for type_ in types.values() for size in type_.shape for s in size.symbols}
-        self._check_integers(bound)
-        return types
+        types |= dict.fromkeys(self._integers(bound), tensor(i64, []))
+        return {n.name: types[n.name] for n in self.graph.nodes if n.name in types}
+
+    def bind(self, build: Builder, values: Mapping[str, Value]) -> None:
+        """Let the symbols of integers be the sizes that the arguments of these names hold."""
+        for node in self.graph.nodes:
+            if is_integer(node) and node.name in values:
+                bound = build.bind(values[node.name], node.name)
+                assert bound is not None
+                self.sizes.bind(str(node.meta["val"].node.expr), bound.reshape(-1)[0])
 
     def constants(self, build: Builder) -> dict[str, Value]:
         """The values of the weights that something uses."""
@@ -82,23 +90,24 @@ class Inputs:
             if node.op == "placeholder" and hasattr(value, "dtype") and used:
                 yield node.name, value
 
-    def _check_integers(self, bound: set[Symbol]) -> None:
-        """Add a fault for each integer argument that is used, but is not a size of some tensor.
-
-        There is no other way to pass an integer to a compiled model.
-        """
-        for node in self.graph.nodes:
-            value = node.meta.get("val")
-            if node.op != "placeholder" or type(value).__name__ != "SymInt":
-                continue
+    def _integers(self, bound: set[Symbol]) -> Iterator[str]:
+        """The integers that are no sizes of tensors, and that something may depend on."""
+        for node in filter(is_integer, self.graph.nodes):
             try:
-                missing = self.sizes(value).symbols - bound
+                missing = self.sizes(node.meta["val"]).symbols - bound
             except Fault as fault:
                 self.faults.add(f"input '{node.name}': {fault.what}", hint=fault.hint)
                 continue
-            if missing and node.users:
-                self.faults.add(f"input '{node.name}' is an integer, but not a size of a tensor",
-                                hint="export it with a constant")
+            if missing and node.meta["val"].node.expr.is_Symbol:
+                yield node.name
+            elif missing and node.users:
+                self.faults.add(f"input '{node.name}' is an integer that follows from others, "
+                                "but not a size of a tensor", hint="export it with a constant")
+
+
+def is_integer(node: Any) -> bool:
+    """Whether a node of a graph is an argument that is an integer."""
+    return node.op == "placeholder" and type(node.meta.get("val")).__name__ == "SymInt"
 
 
 # ---------------------------------------------------------------------- sizes

@@ -42,6 +42,10 @@ class Sizes:
     def shape(self, sizes: Sequence[Any]) -> list[Expr]:
         return [self(s) for s in sizes]
 
+    def bind(self, name: str, size: Expr) -> None:
+        """Let a SymPy symbol be a size that a run reads."""
+        self.fixed = {**self.fixed, self.names.get(name, name): size}
+
     def symbol(self, name: str) -> Expr:
         """The size that a SymPy symbol stands for: a size by its name, or what replaces it."""
         called = self.names.get(name, name)

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import math
 
+from xdsl.ir import Attribute
+
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
-from compiler.frontend.node import fixed
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.torch.ops.elementwise import HALVES
 from compiler.frontend.values import Value
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
+
+
+def _scale_of(n: Node, query: Value, element: Attribute) -> Value | float:
+    """1 / sqrt(head size)"""
+    size = query.shape[-1]
+    if size.constant is not None:
+        return 1 / math.sqrt(size.constant) if size.constant else math.inf
+    return f.reciprocal(f.sqrt(n.of_size(size).cast(element)))
 
 
 @aten_op("aten.scaled_dot_product_attention.default")
@@ -31,9 +40,8 @@ def attention(
     if grouped:
         key, value = (_repeated(x, query.shape[-3]) for x in (key, value))
     element = t.f32 if query.element in HALVES else query.element
-    factor = 1 / math.sqrt(fixed(query.shape[-1], "head sizes")) if scale is None else scale
     scores = query.cast(element) @ n.swap(key.cast(element))
-    scores = scores * float(factor)
+    scores = scores * (_scale_of(n, query, element) if scale is None else float(scale))
     kept = [_causal(n, query.shape[-2], key.shape[-2])] if causal else list[Value]()
     if mask is not None and mask.element == t.i1:
         kept.append(mask)

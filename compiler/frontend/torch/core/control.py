@@ -1,0 +1,79 @@
+"""`torch.cond` and `while_loop`: their graphs become branches and bodies.
+
+Their operands are tensors. A graph becomes a function of its own, which captures what it uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from compiler.frontend.branches import Branch, join
+from compiler.frontend.builder import Builder
+from compiler.frontend.faults import Fault, Skip
+from compiler.frontend.loops import Loop, Turn
+from compiler.frontend.peeling import repeat
+from compiler.frontend.values import Value, of_size
+from dialects.strata import types as t
+from dialects.symbolic.expr import Expr
+
+Walk = Callable[[Any, dict[str, Any]], Sequence[tuple[str, Any]]]
+"""Imports the nodes of a graph module, given the values of its placeholders."""
+
+
+def cond(build: Builder, walk: Walk, arguments: Sequence[Any]) -> list[Value]:
+    """The results of one of two graphs. Source: torch.cond."""
+    condition, then, otherwise, operands = arguments
+    if not isinstance(condition, Value):
+        raise Fault("its condition follows from sizes", "write it as an if of Python")
+    mark, node = build.mark(), build.node
+    branches: list[Branch] = []
+    for graph, label in ((then, "then"), (otherwise, "else")):
+        with build.function(f"{node}_{label}") as frame:
+            results = _results(build, walk, graph, operands)
+            branches.append(Branch(frame, results))
+    build.node = node
+    return join(build, condition.cast(t.i1).reshape([]), *branches, mark)
+
+
+def while_loop(build: Builder, walk: Walk, arguments: Sequence[Any]) -> list[Value]:
+    """Carried values once a graph says that no iteration follows. Source: torch's while_loop."""
+    test, body, carried, others = arguments
+    initial, node = _tensors(build, carried), build.node
+
+    def goes_on(values: Sequence[Value]) -> Value:
+        [found] = _results(build, walk, test, [*values, *others])
+        return found.cast(t.i1).reshape([])
+
+    def turn(step: Expr, values: list[Value]) -> Turn:
+        made = _results(build, walk, body, [*values, *others])
+        return Turn(goes_on(made), made, [])
+
+    last, _ = repeat(build, Loop(f"{node}_body", None, goes_on(initial), initial), turn)
+    build.node = node
+    return list(last)
+
+
+CONTROL: Mapping[str, Callable[[Builder, Walk, Sequence[Any]], list[Value]]] = {
+    "cond": cond, "while_loop": while_loop}
+"""Higher-order operator -> its importer."""
+
+
+def _results(build: Builder, walk: Walk, graph: Any, operands: Sequence[Any]) -> list[Value]:
+    """The results of a graph. Raises Skip if a node has a recorded problem."""
+    names = [n.name for n in graph.graph.nodes if n.op == "placeholder"]
+    found = walk(graph, dict(zip(names, operands, strict=True)))
+    return _tensors(build, [value for _, value in found])
+
+
+def _tensors(build: Builder, values: Sequence[Any]) -> list[Value]:
+    """Values, and sizes as i64[]."""
+    found: list[Value] = []
+    for value in values:
+        if isinstance(value, Value):
+            found.append(value)
+        elif isinstance(value, Expr | int):
+            found.append(of_size(build, Expr.of(value)))
+        else:
+            raise Skip
+    return found

@@ -1,0 +1,126 @@
+"""`torch.cond`, `while_loop` and integers that change, in compiled graphs: nothing runs eagerly."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import compiler
+
+while_loop: Any = torch._higher_order_ops.while_loop
+
+
+def signed(x: Tensor) -> Tensor:
+    return torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x.cos() * 2, (x,))
+
+
+def nested(x: Tensor) -> tuple[Tensor, Tensor]:
+    def positive(x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.cond(x.max() > 2, lambda x: (x * 2, x.sum()), lambda x: (x - 1, x.mean()), (x,))
+
+    return torch.cond(x.sum() > 0, positive, lambda x: (x.abs(), x.min().clone()), (x,))
+
+
+def doubled(x: Tensor) -> Tensor:
+    """Until the sum is large; the number of iterations depends on the data."""
+    return while_loop(lambda x, i: (x.sum() < 50) & (i < 9), lambda x, i: (x * 2 + i, i + 1),
+                      (x, torch.tensor(0)))[0]
+
+
+def counted(x: Tensor) -> Tensor:
+    return while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 1.5 + i),
+                      (torch.tensor(0), x))[1]
+
+
+class Gated(nn.Module):
+    """Weights that only a branch uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x: self.one(x).relu(), lambda x: self.two(x), (x,))
+
+
+POSITIVE, NEGATIVE = torch.arange(12.0).reshape(3, 4) / 4, -torch.ones(3, 4)
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "signed": signed, "nested": nested, "doubled": doubled, "counted": counted,
+    "gated": Gated().eval()}
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    caplog.set_level(logging.WARNING, "strata")
+    torch._dynamo.reset()
+    return lambda: [m for m in caplog.messages if "eagerly" in m]
+
+
+def check(fast: Any, function: Any, *inputs: Any) -> None:
+    with torch.no_grad():
+        torch.testing.assert_close(fast(*inputs), function(*inputs))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_control_flow(name: str, warnings: Callable[[], list[str]]) -> None:
+    function = FUNCTIONS[name]
+    fast = torch.compile(function, backend="strata")
+    for x in (POSITIVE, NEGATIVE, POSITIVE * 0.1, NEGATIVE[:1]):
+        check(fast, function, x)
+    assert not warnings()
+
+
+@pytest.mark.parametrize("name", ["signed", "gated"])
+def test_control_flow_that_is_exported(name: str) -> None:
+    class Module(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.function = FUNCTIONS[name]
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.function(x)
+
+    with torch.no_grad():
+        program = torch.export.export(Module(), (POSITIVE,))
+        exe = compiler.compile(program, cache="off", tuned="off", threads=1)
+        for x in (POSITIVE, NEGATIVE):
+            torch.testing.assert_close(exe(x)[0], FUNCTIONS[name](x))
+
+
+INTEGERS: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
+    "factor": (lambda x, n: x * n + n, (2, 3, 7, 0, 1, 11)),
+    "bound of a slice": (lambda x, n: x[:, :n] * 2, (2, 3, 4, 1, 0)),
+    "size of a result": (lambda x, n: x.sum() + torch.arange(n) * n, (2, 5, 9, 0)),
+    "place": (lambda x, n: x.select(1, n) + n, (1, 2, 3, 0)),
+    "negative": (lambda x, n: x * n, (2, 3, -5, 4)),
+    "two": (lambda x, n: (x + n, x[:, n:].sum()), (1, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_an_integer_that_changes(name: str, warnings: Callable[[], list[str]]) -> None:
+    function, values = INTEGERS[name]
+    fast = torch.compile(function, backend="strata")
+    for value in values:
+        check(fast, function, POSITIVE, value)
+    if name != "negative":  # a size is not negative: such calls run as PyTorch runs them
+        assert not warnings()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_whose_sizes_are_all_open(
+    causal: bool, warnings: Callable[[], list[str]]
+) -> None:
+    def function(q: Tensor, k: Tensor) -> Tensor:
+        return nn.functional.scaled_dot_product_attention(
+            q, k, k, is_causal=causal, enable_gqa=True)
+
+    fast = torch.compile(function, backend="strata", dynamic=True)
+    for rows, width in ((5, 16), (3, 8), (7, 4)):
+        check(fast, function, torch.randn(2, 8, rows, width), torch.randn(2, 2, rows, width))
+    assert not warnings()
