@@ -54,6 +54,7 @@ def strata(
 ) -> Run:
     """The backend. `mode`: as in `compiler/modes.py`; raises StrataError for another one."""
     from compiler.frontend.torch.core.decompose import decompositions
+    from compiler.frontend.torch.core.flex import expand_flex_attention
     from compiler.modes import check_mode
 
     chosen = dict(options or {})
@@ -66,6 +67,7 @@ def strata(
     replays = not share_memory(example_inputs)
 
     def infer(graph: Any, inputs: Sequence[Any]) -> Run:
+        expand_flex_attention(graph)
         written, aliases = _take_writes(graph), _aliases()
         check_writes(graph, written, aliases, examples, replays)
         views = split_views(graph, written, aliases)

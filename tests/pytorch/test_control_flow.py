@@ -21,7 +21,8 @@ def signed(x: Tensor) -> Tensor:
 
 def nested(x: Tensor) -> tuple[Tensor, Tensor]:
     def positive(x: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.cond(x.max() > 2, lambda x: (x * 2, x.sum()), lambda x: (x - 1, x.mean()), (x,))
+        return torch.cond(
+            x.max() > 2, lambda x: (x * 2, x.sum()), lambda x: (x - 1, x.mean()), (x,))
 
     return torch.cond(x.sum() > 0, positive, lambda x: (x.abs(), x.min().clone()), (x,))
 

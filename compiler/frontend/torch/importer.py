@@ -25,6 +25,7 @@ from compiler.frontend.torch.arguments import Arguments, Missing, Skip
 from compiler.frontend.torch.captured_graph import CapturedGraph, residents_of
 from compiler.frontend.torch.core.control import CONTROL
 from compiler.frontend.torch.core.decompose import NO_EFFECT, decompose
+from compiler.frontend.torch.core.flex import expand_flex_attention
 from compiler.frontend.torch.core.in_place import without_mutation
 from compiler.frontend.torch.guards import Relation, check_guards, guards_of, relations
 from compiler.frontend.torch.inputs import (
@@ -66,6 +67,7 @@ def import_program(
     """
     names, guards = _dim_names(program), guards_of(program.graph)
     plain, faults = decompose(program, importers(options.plugins)), Faults(file)
+    expand_flex_attention(plain.graph_module)
     sizes = Sizes(names, read_options(plain.graph, names, options, faults),
                   free_symbols(plain.graph))
     signature = signature_of(plain, faults)

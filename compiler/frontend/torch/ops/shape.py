@@ -59,8 +59,9 @@ def dropout(n: Node, x: Value, probability: float, training: bool) -> Value:
 
 @aten_op("aten._to_copy.default", "aten.to.dtype", "aten.to.device", "aten.to.dtype_layout",
          "aten.type_as.default")
-def converted(n: Node, x: Value) -> Value:
-    return x.cast(n.element)
+def converted(n: Node, x: Operand) -> Value:
+    """A number where a mapped graph has a scalar, or a tensor."""
+    return operand(n, x, n.element)
 
 
 @aten_op("prims.convert_element_type.default")
