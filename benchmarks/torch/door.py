@@ -51,11 +51,23 @@ def block(width: int) -> Any:
 
 
 def encoder(layers: int, width: int = 768, heads: int = 12) -> Any:
-    """Layers as in BERT."""
+    """Layers as in BERT, with attention from PyTorch's operators."""
+    import torch
     from torch import nn
 
-    one = nn.TransformerEncoderLayer(width, heads, 4 * width, activation="gelu", batch_first=True)
-    return nn.TransformerEncoder(one, layers, enable_nested_tensor=False).eval()
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.qkv = nn.LayerNorm(width), nn.Linear(width, 3 * width)
+            self.out = nn.Linear(width, width)
+
+        def forward(self, x: Any) -> Any:
+            q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2)
+                       for part in self.qkv(self.norm(x)).chunk(3, -1))
+            mixed = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+            return x + self.out(mixed.transpose(1, 2).flatten(2))
+
+    return nn.Sequential(*(nn.Sequential(Attention(), block(width)) for _ in range(layers))).eval()
 
 
 def total(*values: Any) -> Any:

@@ -31,6 +31,7 @@ from compiler.faults import CompilerFault
 from compiler.frontend.torch.captured_graph import output_nodes
 from compiler.frontend.torch.library import torch_module
 from compiler.programs.collection import rare_collections
+from compiler.torch import shared
 from compiler.torch.parts import Part, Run, Viewed, in_parts, make_part, name_eager
 from compiler.torch.reordered import Reordered
 from compiler.torch.views import base_of, split_views
@@ -258,13 +259,24 @@ class Program:
             if run is None:
                 count_recompilation(changed)
         if run is None:
-            run = compile_graph(self.graph, fixed, self._options(inputs))
+            run = self._compiled(fixed, self._options(inputs))
         if isinstance(run, (Part, Reordered)):
             run.write_to(self.written)
         weights.watch(self.forget)
         if isinstance(run, Part) and not (numbers or self.written or self.outer or run.single):
             self.direct = run.direct
         return weights, run
+
+    def _compiled(self, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run:
+        """The code of an equal graph with these weights, or new code."""
+        key = shared.key_of(self.graph, weights, options)
+        found = shared.find(key, weights) if key else None
+        if found is not None:
+            return found
+        made = compile_graph(self.graph, weights, options)
+        if key:
+            shared.keep(key, made)
+        return made
 
     def forget(self) -> None:
         """Look at all weights anew at the next call, since an optimizer has changed some of them.

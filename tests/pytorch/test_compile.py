@@ -226,7 +226,7 @@ def test_code_for_old_weights_never_answers_for_new_ones(monkeypatch: pytest.Mon
         return lambda *_: [value]
 
     monkeypatch.setattr(torch_backend, "compile_graph", compile_graph)
-    nodes = [SimpleNamespace(op="placeholder", name="w")]
+    nodes = [SimpleNamespace(op="placeholder", name="w", target="w", args=(), kwargs={}, meta={})]
     program = Program(SimpleNamespace(graph=SimpleNamespace(nodes=nodes), forward=None), {})
     with torch.no_grad():
         assert program(weight) == [1]

@@ -188,6 +188,35 @@ def test_equal_blocks_are_compiled_once(compilations: list[Any]) -> None:
     assert len(compilations) == 1
 
 
+def test_equal_blocks_of_other_classes_are_compiled_once(compilations: list[Any]) -> None:
+    """Dynamo makes a graph for each class, and the graphs are equal."""
+    with seeded():
+        blocks = [type(f"Residual{k}", (Residual,), {})().eval() for k in range(5)]
+        x, want = torch.randn(5, 24), []
+    with torch.no_grad():
+        for block in blocks:
+            want.append(block(x))
+            block.compile(backend="strata", options={"cache": "off", "threads": 1})
+        for block, right in zip(blocks, want, strict=True):
+            torch.testing.assert_close(block(x), right, rtol=1e-4, atol=1e-4)
+    assert len(compilations) == 1
+
+
+def test_equal_graphs_with_other_integers(compilations: list[Any]) -> None:
+    """What the first was compiled for counts, not what its tensor has become."""
+    models = [Chosen() for _ in range(3)]
+    models[1].places.copy_(torch.tensor([1, 1, 2]))
+    x = torch.randn(4, 3)
+    for model in models[:2]:
+        torch._dynamo.reset()
+        check(compiled(model), model, x)
+    models[0].places.copy_(torch.tensor([0, 0, 0]))
+    models[2].places.copy_(torch.tensor([0, 0, 0]))
+    torch._dynamo.reset()
+    check(compiled(models[2]), models[2], x)
+    assert len(compilations) == 3
+
+
 # ---------------------------------------------------------------------- values that code depends on
 class Masked(nn.Module):
     """A mask of floats, whose form the compiler recognizes."""
