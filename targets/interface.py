@@ -53,7 +53,7 @@ class Executable(ABC):
         return self.run(inputs)
 
     def run_at(
-        self, shapes: Sequence[Sequence[int]], addresses: list[int],
+        self, shapes: tuple[tuple[int, ...], ...], addresses: list[int],
         make: Callable[[int, tuple[int, ...]], T], address: Callable[[T], int],
     ) -> list[T] | None:
         """Run on inputs at these addresses: C-contiguous arrays of these shapes; types unchecked.

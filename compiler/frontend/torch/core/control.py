@@ -23,17 +23,18 @@ Walk = Callable[[Any, dict[str, Any]], Sequence[tuple[str, Any]]]
 
 def cond(build: Builder, walk: Walk, arguments: Sequence[Any]) -> list[Value]:
     """The results of one of two graphs. Source: torch.cond."""
-    condition, then, otherwise, operands = arguments
+    condition, *graphs, operands = arguments
     if not isinstance(condition, Value):
         raise Fault("its condition follows from sizes", "write it as an if of Python")
     mark, node = build.mark(), build.node
-    branches: list[Branch] = []
-    for graph, label in ((then, "then"), (otherwise, "else")):
+
+    def branch(graph: Any, label: str) -> Branch:
         with build.function(f"{node}_{label}") as frame:
-            results = _results(build, walk, graph, operands)
-            branches.append(Branch(frame, results))
+            return Branch(frame, _results(build, walk, graph, operands))
+
+    then, otherwise = map(branch, graphs, ("then", "else"))
     build.node = node
-    return join(build, condition.cast(t.i1).reshape([]), *branches, mark)
+    return join(build, condition.cast(t.i1).reshape([]), then, otherwise, mark)
 
 
 def while_loop(build: Builder, walk: Walk, arguments: Sequence[Any]) -> list[Value]:

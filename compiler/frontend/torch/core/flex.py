@@ -53,7 +53,7 @@ def _copied(module: Any, traced: Any, node: Any, values: dict[Any, Any]) -> Any:
         made = module.graph.get_attr(name)
         made.meta.update(node.meta)
         return made
-    return module.graph.node_copy(node, lambda n: values[n])
+    return module.graph.node_copy(node, values.__getitem__)
 
 
 def _order(tensor: Any) -> list[int]:
