@@ -231,8 +231,9 @@ def _timed(seconds: list[float]) -> Any:
 
 # ---------------------------------------------------------------------- the page
 def page(found: dict[str, list[dict[str, Any]]], device: str, left_out: Sequence[str]) -> str:
-    lines = [f"# The door, on {device}", "", "```", "python benchmarks/torch/door.py "
-             f"--device {device}", "```", ""]
+    rows = str(__doc__).split("of its own:")[1].split("Rows that")[0].strip("\n")
+    lines = [f"# What torch.compile costs, on {device}", "", "```",
+             f"python benchmarks/torch/door.py --device {device}", "```", "", rows, ""]
     lines += [f"Left out for want of time: {', '.join(left_out)}.", ""] if left_out else []
     for name, rows in found.items():
         columns = list(dict.fromkeys(key for row in rows for key in row))
