@@ -237,11 +237,11 @@ class Program:
 
     def _drop_dead(self) -> None:
         """Drop the sets of weights that no call can have again."""
-        sets = [weights for weights, _ in self.sets.values()]
+        kept = list(self.sets.items())  # other threads may change it
+        sets = [weights for _, (weights, _) in kept]
         holders = Counter(id(tensor) for weights in sets for tensor in weights.tensors)
-        dead = [key for key, (weights, _) in self.sets.items() if weights.is_dead(holders)]
-        for key in dead:
-            del self.sets[key]
+        for key in [key for key, (weights, _) in kept if weights.is_dead(holders)]:
+            self.sets.pop(key, None)
 
     def _prepared(
         self, inputs: Sequence[Any], numbers: Sequence[int], before: tuple[Weights, Run] | None
@@ -281,7 +281,7 @@ class Program:
     def forget(self) -> None:
         """Look at all weights anew at the next call, since an optimizer has changed some of them.
         """
-        for weights, _ in [*self.sets.values()]:
+        for weights, _ in list(self.sets.values()):
             weights.forget()
 
     def _write(self, inputs: Sequence[Any], results: Sequence[Any]) -> Sequence[Any]:

@@ -186,11 +186,11 @@ class Part:
 
         None if the code depends on values that have changed.
         """
+        from compiler.frontend.torch.tensors import contents_of
+
         if not self.captured.parameters.issuperset(changed):
             return None
         captured = replace(self.captured, weights=weights)
-        from compiler.frontend.torch.tensors import contents_of
-
         residents = residents_of(weights)
         names = self.captured.parameters if residents else changed
         values = {name: contents_of(weights[name], name) for name in names}
@@ -229,7 +229,7 @@ class Part:
     def direct(self) -> Callable[[Sequence[Any]], list[Any] | None] | None:
         """A call that passes nothing but addresses to the compiled code; None without such.
 
-        It returns None if an argument has gaps in memory, or a result is large.
+        It returns None if an argument has gaps in memory, a result is large, or sizes do not fit.
         """
         loaded, make = self.executable.loaded, self.results.maker
         if not loaded.takes_addresses or make is None or self.executable.structures or (
@@ -245,7 +245,10 @@ class Part:
             if len(values) < count:
                 return None
             shapes = tuple([tuple(v.shape) for v in values]) if is_open else ()
-            return run_at(shapes, [*map(address, values)], make, address)
+            try:
+                return run_at(shapes, [*map(address, values)], make, address)
+            except SizeError:
+                return None
 
         nodes = [n for n in self.captured.module.graph.nodes if n.op == "placeholder"]
         return call if all(is_plain(_meta(nodes[k])) for k in given) else None

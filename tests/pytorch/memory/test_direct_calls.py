@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from compiler.torch.backend import Program
+from dialects.strata.assumptions import SizeError
 
 
 @pytest.fixture
@@ -105,3 +106,13 @@ def test_threads_at_once(direct: list[bool]) -> None:
     for thread in threads:
         thread.join()
     assert not problems
+
+
+def test_sizes_that_do_not_fit(direct: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longer way decides what becomes of them."""
+    def refuse(*_: Any) -> None:
+        raise SizeError("sizes do not fit")
+
+    monkeypatch.setattr("targets.cpu.runtime.executable.CpuExecutable.run_at", refuse)
+    check(torch.compile(lambda x: x + 1, backend="strata", dynamic=True), lambda x: x + 1,
+          torch.zeros(5))
