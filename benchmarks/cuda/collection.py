@@ -11,9 +11,8 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
-
 from rows.networks import Call, Network, library
+from torch import nn
 
 Tensor = torch.Tensor
 Make = Callable[[bool], Network]

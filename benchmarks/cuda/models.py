@@ -31,7 +31,6 @@ from typing import Any
 import torch
 from collection import CLASSES
 from rows import Setting
-from rows.networks import Network
 from rows.programs import Compiled, inductor, off, ours, told
 from rows.timing import device_times, synchronize
 
