@@ -22,6 +22,7 @@ import logging
 import traceback
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,7 @@ def _or_eagerly(compiled: Any, captured: Any, example_inputs: Sequence[Any]) -> 
     """The compiled graph; the graph as it was captured if AOTAutograd does not trace it."""
     try:
         check_captured(captured)
-        with rare_collections():
+        with rare_collections(), _composites(captured, example_inputs):
             return compiled(captured, example_inputs)
     except (StrataError, CompilerFault, torch_module("torch._dynamo.exc").TorchDynamoException):
         raise
@@ -98,6 +99,16 @@ def _or_eagerly(compiled: Any, captured: Any, example_inputs: Sequence[Any]) -> 
             raise
         name_eager(["the whole graph"], f"AOTAutograd cannot trace it: {error}")
     return captured.forward
+
+
+def _composites(captured: Any, example_inputs: Sequence[Any]) -> AbstractContextManager[None]:
+    """Composite operators are kept whole, unless gradients are recorded."""
+    from compiler.frontend.torch.core.decompose import composites_whole
+
+    tensors = (*example_inputs, *captured.parameters())
+    recorded = torch_module().is_grad_enabled() and any(
+        getattr(value, "requires_grad", False) for value in tensors)
+    return nullcontext() if recorded else composites_whole()
 
 
 def _arose_here(error: Exception) -> bool:

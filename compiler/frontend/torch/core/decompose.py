@@ -6,7 +6,9 @@ are removed from the table, so that layer_norm, scaled_dot_product_attention and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
+from functools import cache
 from operator import getitem
 from typing import Any
 
@@ -22,6 +24,8 @@ NO_EFFECT = ("aten._assert_scalar.default", "aten._assert_async.msg",
 """Operators without a result, which only check assumptions of the program."""
 ALSO_DECOMPOSED = ("aten.grid_sampler_2d.default",)
 """Operators of Core ATen that are decomposed nevertheless."""
+MAY_RETURN_ARGUMENT = ("aten.type_as.default", "aten.diff.default")
+"""Composite operators whose result may be their argument, which their schemas do not say."""
 
 
 def decompose(program: Any, known: Mapping[str, Any]) -> Any:
@@ -66,6 +70,29 @@ def _is_plain(node: Any, known: Collection[str]) -> bool:
     if schema is None or not schema.is_mutable:
         return schema is not None and str(node.target) in known
     return without_mutation(node) in known
+
+
+@contextmanager
+def composites_whole() -> Generator[None]:
+    """While AOTAutograd traces inside, composite operators that have an importer stay whole.
+
+    Otherwise it takes them apart before any table is asked: linear layers, convolutions, and
+    attention, which becomes products in f32 where PyTorch has no kernel for the mask. Only for
+    graphs without gradients.
+    """
+    export = torch_module("torch.export.exported_program")
+    kept = dict.fromkeys(_composites(), export._special_op_to_preserve_cia)
+    dispatcher = torch_module("torch._dispatch.python").enable_python_dispatcher
+    with export._override_composite_implicit_decomp(kept), dispatcher():
+        yield
+
+
+@cache
+def _composites() -> tuple[Any, ...]:
+    """The functional composite operators that have an importer."""
+    found = torch_module("torch._export.utils")._collect_all_valid_cia_ops()
+    return tuple(op for op in kept_whole(list(found), importers())
+                 if str(op) not in MAY_RETURN_ARGUMENT)
 
 
 def decompositions() -> dict[Any, Any]:
