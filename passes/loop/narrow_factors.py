@@ -9,6 +9,9 @@ type and sum in f32 (`Facts.multiplies`) reads less memory and multiplies faster
 have been widened from the same type. Elsewhere, a factor that is read often is widened once, before
 the product.
 
+    %p = nest (i, k) ins(..) {.. truncf to f16; extf to f32; yield f32}      likewise, only for %y
+    ->  %p = nest (i, k) ins(..) {.. truncf to f16; yield f16}
+
 Enters: fused nests. Leaves: nests. Only sums in f32 qualify; no instruction supports others.
 """
 
@@ -22,13 +25,22 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from dialects.loop import NestOp, YieldOp
-from dialects.strata.types import TensorType, f32, holds
+from dialects.strata.types import TensorType, f32, holds, tensor, tensor_type
 from dialects.symbolic.expr import Size
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.base import StrataContext, StrataPass
 from passes.loop.fuse import is_outside_likewise
-from passes.rewrites.loop.nests import Read, carry, has_calls, plain_axes, reads_of, result_types
+from passes.rewrites.loop.nests import (
+    Read,
+    carry,
+    drop_unused,
+    has_calls,
+    plain_axes,
+    reads_of,
+    result_types,
+    with_reads,
+)
 from passes.rewriting import Rewriter, functions, rewrite
 
 
@@ -45,11 +57,13 @@ class LoopNarrowFactors(StrataPass):
 
         def narrow(nest: NestOp, at: Rewriter) -> SSAValue | None:
             reads = [narrow_read(r) for r in reads_of(nest)] if _is_candidate(nest) else []
-            types = {_element(r.value) for r in reads}
-            changes = any(r.value not in nest.inputs for r in reads)
-            if changes and len(types) == 1 and types.pop() in multiplied:
-                return at.insert(_product(nest, reads)).results[0]
-            return None
+            types = {_rounded(nest, r) or _element(r.value) for r in reads}
+            if len(types) != 1 or not types <= {*multiplied}:
+                return None
+            reads = [_narrowed(r, at) if _rounded(nest, r) else r for r in reads]
+            if all(r.value in nest.inputs for r in reads):
+                return None
+            return at.insert(_product(nest, reads)).results[0]
 
         for func in functions(module):
             rewrite(func, {NestOp: [narrow]}, context)
@@ -106,6 +120,35 @@ def _only_widens(maker: NestOp) -> bool:
     yielded = maker.yielded[0]
     return plain and yielded.type != _element(maker.inputs[0]) and (
         _source(yielded) is maker.body.block.args[0])
+
+
+def _rounded(nest: NestOp, read: Read) -> Attribute | None:
+    """The type that a factor was rounded to before it was widened, by a nest that computes it for
+    this product alone; None otherwise."""
+    maker = read.value.owner
+    if not isinstance(maker, NestOp) or not maker.is_elementwise or maker.into or (
+            len(maker.results) != 1 or not read.value.has_one_use() or maker.parent != nest.parent):
+        return None
+    wide = maker.yielded[0].owner
+    if not isinstance(wide, arith.ExtFOp) or not isinstance(wide.input.owner, arith.TruncFOp):
+        return None
+    return wide.input.type if maker.pad_values[0] is None else None
+
+
+def _narrowed(read: Read, at: Rewriter) -> Read:
+    """A read of the rounded factor, which is stored before it is widened."""
+    maker = read.value.owner
+    assert isinstance(maker, NestOp)
+    wide = maker.yielded[0].owner
+    assert isinstance(wide, arith.ExtFOp)
+    type_ = tensor(wide.input.type, tensor_type(read.value).shape)
+    narrow = with_reads(maker, reads_of(maker), [type_])
+    last = narrow.body.block.last_op
+    assert last is not None
+    assert isinstance(widened := narrow.yielded[0].owner, arith.ExtFOp)
+    last.operands[0] = widened.input
+    drop_unused(narrow)
+    return Read(at.insert(narrow).results[0], read.map, read.pad)
 
 
 def _product(nest: NestOp, reads: Sequence[Read]) -> NestOp:

@@ -54,8 +54,6 @@ def arrange_online(kernel: KernelOp, rows: Collection[Symbol]) -> None:
         inline_everywhere(nest)
     while (nest := next(filter(_rounds_for_readers, kernel.nests), None)):
         round_in_readers(nest)
-    for nest in [n for n in kernel.nests if is_contraction(n)][:-1]:  # the last one: narrow_factor
-        keep_rounding(nest)
     for nest in kernel.nests:
         drop_roundings(nest)
         simplify_conditions(nest)
@@ -118,18 +116,6 @@ def round_in_readers(nest: NestOp) -> None:
     nest.detach()
     nest.erase()
     inline_everywhere(rounded)
-
-
-def keep_rounding(nest: NestOp) -> None:
-    """Let a contraction read factors that were rounded and widened in their rounded type.
-
-    Tensor cores multiply factors of this type. An example is a query after its rotary embedding.
-    """
-    for number, read in enumerate(reads_of(nest)):
-        made = elementwise_maker(read)
-        wide = None if made is None else made[1].owner
-        if isinstance(wide, arith.ExtFOp) and isinstance(wide.input.owner, arith.TruncFOp):
-            nest = _round_input(nest, number, wide.input.type)
 
 
 def drop_roundings(nest: NestOp) -> None:
@@ -270,20 +256,18 @@ def narrow_factor(nest: NestOp) -> None:
             return
 
 
-def _round_input(nest: NestOp, number: int, element: Attribute) -> NestOp:
+def _round_input(nest: NestOp, number: int, element: Attribute) -> None:
     reads = reads_of(nest)
-    factor = elementwise_on(reads[number].value, element,
-                            lambda x: [arith.TruncFOp(x, element)])
-    reads[number] = Read(factor.results[0], reads[number].map)
+    rounded = elementwise_on(reads[number].value, element,
+                             lambda x: [arith.TruncFOp(x, element)])
+    reads[number] = Read(rounded.results[0], reads[number].map)
     block = Block(arg_types=[scalar_type(r.value) for r in reads])
     widened = arith.ExtFOp(block.args[number], nest.body.block.args[number].type)
     block.add_op(widened)
     arguments: list[SSAValue] = list(block.args)
     arguments[number] = widened.result
     block.add_op(YieldOp.of(*clone_body(nest.body.block, block, arguments, {})))
-    rounded = carry(nest, NestOp.of(
+    replace_nest(nest, carry(nest, NestOp.of(
         nest.axes, [r.value for r in reads], [r.map for r in reads],
         result_types(nest), nest.output_maps,
-        combiners=nest.combiner_names, pads=[r.pad for r in reads], body=Region(block)))
-    replace_nest(nest, rounded)
-    return rounded
+        combiners=nest.combiner_names, pads=[r.pad for r in reads], body=Region(block))))
