@@ -127,12 +127,14 @@ class _Split:
         return kernel
 
     def _part(self, nest: NestOp, values: dict[SSAValue, SSAValue]) -> NestOp:
-        """A nest over one part; each part has its own result of a reduction."""
+        """A nest over one part. Each part has its own result of a reduction, and of a nest before
+        the walk, so that all nests have the axis over the parts."""
         axis, size = self.work.axis, self.work.axis.extent // self.parts
-        inner = axis.name.followed_by("_part")
+        inner, outer = axis.name.followed_by("_part"), Axis(axis.name, Expr.of(self.parts))
         axes = [new for a in nest.axes for new in (
-            (Axis(a.name, Expr.of(self.parts)), Axis(inner, size, a.reduce))
-            if a.name == axis.name else (a,))]
+            (outer, Axis(inner, size, a.reduce)) if a.name == axis.name else (a,))]
+        if outer not in axes:
+            axes = [outer, *axes]
         moved = substitute_axes(nest, axes, {
             axis.name: Expr.symbol(axis.name) * size + Expr.symbol(inner)})
         reads = [Read(values[r.value], self._place(r.value, r.map), r.pad)
@@ -141,17 +143,18 @@ class _Split:
         maps = [self._place(r, m) for r, m in zip(nest.results, moved.output_maps, strict=True)]
         return carry(nest, with_reads(moved, reads, types, maps))
 
-    def _is_reduced(self, value: SSAValue) -> bool:
-        return isinstance(value.owner, NestOp) and any(
-            a.name == self.work.axis.name for a in value.owner.reduce_axes)
+    def _is_of_part(self, value: SSAValue) -> bool:
+        """Whether each part has its own value, since it lies across the axis or before the walk."""
+        return value.owner in self.work.walking and isinstance(value.owner, NestOp) and not any(
+            a.name == self.work.axis.name for a in value.owner.parallel_axes)
 
     def _place(self, value: SSAValue, map_: Sequence[Expr]) -> tuple[Expr, ...]:
-        first = [Expr.symbol(self.work.axis.name)] if self._is_reduced(value) else []
+        first = [Expr.symbol(self.work.axis.name)] if self._is_of_part(value) else []
         return (*first, *map_)
 
     def _type(self, value: SSAValue) -> TensorType:
         assert isinstance(value.type, TensorType)
-        if not self._is_reduced(value):
+        if not self._is_of_part(value):
             return value.type
         return tensor(value.type.element, [self.parts, *value.type.shape])
 
