@@ -58,6 +58,8 @@ class Contest:
         exact = self._on_device(torch.float32)
         self.exact = exact(*self._inputs(torch.float32)).float().cpu()
         del exact
+        torch.cuda.empty_cache()
+        self.shared = self._on_device(self.kind)
         self.given = self._inputs(self.kind)
         self.calls: dict[str, Callable[..., Any]] = {}
         self.record: dict[str, Any] = {"name": name, "seconds": {}, "errors": {}, "notes": {},
@@ -77,13 +79,13 @@ class Contest:
 
     def _enter_all(self) -> None:
         made: dict[str, Callable[[], Compiled]] = {
-            EAGER: lambda: Compiled(self._on_device(self.kind), 0.0), DOOR: self._door}
+            EAGER: lambda: Compiled(self.shared, 0.0), DOOR: self._door}
         if not self.network.stateful:
             made[EXPORT] = self._export
         if not self.options.smoke:
             made[GRAPH] = self._graph
         for mode in self.options.modes.split(","):
-            made[mode] = lambda mode=mode: inductor(self._on_device(self.kind), self.given, mode)
+            made[mode] = lambda mode=mode: inductor(self.shared, self.given, mode)
         for name, make in made.items():
             self._enter(name, make)
 
@@ -103,8 +105,8 @@ class Contest:
         self.calls[name] = partial(compiled.call, *self.given)
 
     def _door(self) -> Compiled:
-        module, started = self._on_device(self.kind), time.perf_counter()
-        compiled = torch.compile(module, backend=strata, dynamic=False, options={"cache": "off"})
+        started = time.perf_counter()
+        compiled = torch.compile(self.shared, backend=strata, dynamic=False, options={"cache": "off"})
         compiled(*self.given)
         return Compiled(compiled, time.perf_counter() - started)
 
@@ -114,7 +116,7 @@ class Contest:
 
     def _graph(self) -> Compiled:
         """Eager PyTorch, captured."""
-        module = self._on_device(self.kind)
+        module = self.shared
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
             for _ in range(3):
@@ -221,7 +223,7 @@ def _record(name: str, process: Any, until: float) -> dict[str, Any]:
         return json.loads(text.splitlines()[-1])
     except (subprocess.TimeoutExpired, BrokenPipeError, IndexError, ValueError):
         process.kill()
-        last = process.log.read_text().strip().splitlines()[-1:]
+        last = [x for x in process.log.read_text().splitlines() if "Error" in x][-1:]
         return {"name": name, "problem": " ".join(last) or "no time was left"}
 
 

@@ -145,7 +145,8 @@ def _narrowed(read: Read, at: Rewriter) -> Read:
     narrow = with_reads(maker, reads_of(maker), [type_])
     last = narrow.body.block.last_op
     assert last is not None
-    assert isinstance(widened := narrow.yielded[0].owner, arith.ExtFOp)
+    widened = narrow.yielded[0].owner
+    assert isinstance(widened, arith.ExtFOp)
     last.operands[0] = widened.input
     drop_unused(narrow)
     return Read(at.insert(narrow).results[0], read.map, read.pad)

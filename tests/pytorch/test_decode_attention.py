@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
 from compiler.api import model_of_argument
 from compiler.measuring.comparison import error_of
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
 from dialects.block import DotOp, KernelOp
 from dialects.host.interpret import interpret_host
+
+torch = pytest.importorskip("torch")
 
 
 class Step(torch.nn.Module):
