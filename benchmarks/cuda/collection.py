@@ -349,7 +349,7 @@ CLASSES: dict[str, Make] = {
     # sound
     "Whisper-base encoder b4": partial(
         listener, 4, d_model=512, encoder_layers=6, encoder_attention_heads=8,
-        encoder_ffn_dim=2048, decoder_layers=1),
+        encoder_ffn_dim=2048, decoder_layers=1, decoder_attention_heads=8),
     "wav2vec 2.0 base b4, 4 s": partial(sound, "Wav2Vec2Model", 4, 64_000),
     "HuBERT-base b2, 8 s": partial(sound, "HubertModel", 2, 128_000),
     # images
