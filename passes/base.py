@@ -29,6 +29,7 @@ from dialects.strata.schedule_options import OptionContext
 from dialects.strata.weights import WeightStore
 from dialects.text.syntax import location_name
 from passes.contract import Choice, Facts, Rules
+from passes.events import Listener, Provenance
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,15 @@ class StrataContext(OptionContext):
     """Modules of plugins, whose lowerings of graph operations are used like our own."""
     noted: dict[Remark, None] = field(default_factory=dict[Remark, None])
     """The remarks in the order in which they were made, without duplicates."""
+    provenance: Provenance = field(default_factory=Provenance)
+    """Which of the model's nodes lost operations, and why."""
+    observers: tuple[Listener, ...] = ()
+    """Who else is told of rewrites."""
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """Who is told of each rewrite."""
+        return (self.provenance, *self.observers)
 
     @property
     def remarks(self) -> list[Remark]:
@@ -120,6 +130,8 @@ def _extended(context: Context, extra: StrataContext) -> StrataContext:
     result = StrataContext(weights=extra.weights, facts=extra.facts, rules=extra.rules,
                            exact=extra.exact, choices=extra.choices, limits=extra.limits,
                            noted=dict(extra.noted), plugins=extra.plugins,
+                           provenance=Provenance(dict(extra.provenance.gone)),
+                           observers=extra.observers,
                            schedule_options=extra.schedule_options)
     for field_name in Context.__dataclass_fields__:
         setattr(result, field_name, getattr(context, field_name))

@@ -10,7 +10,8 @@ A rule looks at one operation and returns the values to use instead of its resul
     rewrite(func, {NegOp: [double_negation]}, context)
 
 New operations are created through `at` (a `Build`: `at(AddOp, a, b)`, or `at.insert(op)`). They are
-inserted before the matched one and inherit its location, so that provenance is never lost.
+inserted before the matched one and inherit its location. Each rewrite is an event for the listeners
+of the context (`events.py`), the first of which keeps provenance: rules need not care.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from dialects.symbolic.symbol import Kind, Symbol
 from dialects.text.syntax import set_location
 from dialects.walking import walked
 from passes.base import StrataContext
+from passes.events import UNUSED, Rewrite, keep_locations, left_unused
 
 Replacement: TypeAlias = "SSAValue | Sequence[SSAValue] | None"
 Rule: TypeAlias = "Callable[[Any, Rewriter], Replacement]"
@@ -85,6 +87,7 @@ class _Driver:
 
     def visit(self, op: Operation) -> None:
         if is_unused(op):
+            emit(self.context, Rewrite(UNUSED, [op]))
             self.erase(op)
             return
         for rule in self.rules_of(type(op)):
@@ -93,10 +96,14 @@ class _Driver:
             self.push(reversed(added))
             if values is not None:
                 given = [values] if isinstance(values, SSAValue) else values
-                self.replace(op, [self.fitted(op, k, v) for k, v in enumerate(given)])
+                self.replace(op, [self.fitted(op, k, v, added) for k, v in enumerate(given)])
+                emit(self.context, Rewrite(_name_of(rule), left_unused(op), given, _alive(added)))
+                self.erase(op)
                 return
 
-    def fitted(self, op: Operation, number: int, value: SSAValue) -> SSAValue:
+    def fitted(
+        self, op: Operation, number: int, value: SSAValue, others: list[Operation]
+    ) -> SSAValue:
         """The value in the type of the result that it replaces.
 
         A rule may return a tensor whose sizes are equal only because the program assumes so: f32[n]
@@ -110,6 +117,7 @@ class _Driver:
         shape = list(wanted.shape)
         result = Rewriter(op, self.context, added)(ReshapeOp, value, shape=shape)
         self.push(added)
+        others += added
         return result
 
     def rules_of(self, class_: type[Operation]) -> list[Rule]:
@@ -121,7 +129,6 @@ class _Driver:
         for old, new in zip(op.results, values, strict=True):
             self.push(use.operation for use in old.uses)
             old.replace_all_uses_with(new)
-        self.erase(op)
 
     def erase(self, op: Operation) -> None:
         """Erase an operation and visit the operations of its operands, which may be unused now."""
@@ -190,10 +197,33 @@ class SizeDefinitions:
         return [d for d in dict.fromkeys(self.by_name[n] for n in names) if d is not op]
 
 
-def replace(op: Operation, values: Sequence[SSAValue]) -> None:
-    """Use `values` instead of the results, one for each, and erase the operation."""
+def emit(context: StrataContext | None, event: Rewrite) -> None:
+    """Tell the listeners of a context of a rewrite; without a context, keep locations."""
+    for listener in context.listeners if context is not None else (keep_locations,):
+        listener(event)
+
+
+def _name_of(rule: Rule) -> str:
+    return getattr(rule, "__name__", type(rule).__name__)
+
+
+def _alive(ops: Sequence[Operation]) -> list[Operation]:
+    """The operations that are still in a block."""
+    return [op for op in ops if op.parent is not None]
+
+
+def replace(
+    op: Operation, values: Sequence[SSAValue], context: StrataContext | None = None, rule: str = ""
+) -> None:
+    """Use `values` instead of the results, one for each, and erase the operation.
+
+    What computes them stands for the nodes of the operation from now on, and for those of
+    operations that lose their last user with it.
+    """
     for old, new in zip(op.results, values, strict=True):
         old.replace_all_uses_with(new)
+    makers = dict.fromkeys(v.owner for v in values if isinstance(v.owner, Operation))
+    emit(context, Rewrite(rule, left_unused(op), values, list(makers)))
     erase(op)
 
 
@@ -211,13 +241,14 @@ def is_unused(op: Operation) -> bool:
     return op.has_trait(Pure) and not defined_sizes(op)
 
 
-def erase_unused(block: Block) -> int:
+def erase_unused(block: Block, context: StrataContext | None = None) -> int:
     """Erase unused pure operations of a block, and operations that only they used; their number."""
     count = 0
     op = block.last_op
     while op is not None:
         before = op.prev_op
         if is_unused(op):
+            emit(context, Rewrite(UNUSED, [op]))
             erase(op)
             count += 1
         op = before

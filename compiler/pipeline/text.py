@@ -6,18 +6,26 @@
 The first line is a comment for other readers. `after` is the last pass of the default pipeline and
 the passes that ran after it, so that compilation of a dump resumes where it was written. A text
 without this line starts at the beginning of its level.
+
+    %y = graph.relu %x : f32[n, 8] loc(#loc3)
+    ...
+    #loc1 = loc("conv1")
+    #loc3 = loc(fused[#loc1, #loc2])
+
+Locations are aliases, as in MLIR, whose definitions follow the module. An operation that stands for
+several nodes of the model, because they were fused, folded or merged, names all of them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.dialects.builtin import FusedLoc, LocationAttr, ModuleOp, NameLoc, UnknownLoc
+from xdsl.ir import Attribute, Operation
 from xdsl.parser import Parser
 from xdsl.parser.generic_parser import ParserState
 from xdsl.printer import Printer
@@ -28,8 +36,10 @@ from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLit
 from compiler.diagnostics import Problem, StrataError
 from compiler.excerpts import Place, problem_at
 from compiler.suggestions import hint_for, nearest
+from dialects.text.syntax import location, names_in
 
 _HEADER = re.compile(r"// strata: level=([\w-]+) after=([\w,@-]+)[ \t]*$", re.MULTILINE)
+_ALIAS = re.compile(r"^(#[A-Za-z_]\w*) = (loc\(.*\))[ \t]*$", re.MULTILINE)
 _UNKNOWN = re.compile(r"Operation ([\w.]+) is not registered")
 
 
@@ -39,7 +49,38 @@ _ESCAPES = {code: "\\\\" if code == 0x5C else f"\\{code:02X}" for code in range(
 
 
 class _Printer(Printer):
-    """Prints strings as a whole; xDSL's prints each character by itself."""
+    """Prints locations as aliases, and strings as a whole; xDSL's prints each character by itself.
+    """
+
+    def __init__(self, stream: StringIO, locations: bool):
+        super().__init__(stream, print_debuginfo=locations)
+        self._aliases: dict[tuple[str, ...], str] = {}
+
+    def print_attribute(self, attribute: Attribute) -> None:
+        if isinstance(attribute, NameLoc | FusedLoc):
+            self.print_string(f"loc({self._alias(names_in(attribute))})")
+        else:
+            super().print_attribute(attribute)
+
+    def _alias(self, names: tuple[str, ...]) -> str:
+        known = self._aliases.get(names)
+        if known is None:
+            if len(names) > 1:
+                for name in names:
+                    self._alias((name,))
+            known = self._aliases[names] = f"#loc{len(self._aliases)}"
+        return known
+
+    def print_aliases(self) -> None:
+        """Print the definitions of the aliases that were used."""
+        for names, alias in self._aliases.items():
+            self.print_string(f"\n{alias} = loc(")
+            if len(names) == 1:
+                self.print_string_literal(names[0])
+            else:
+                parts = ", ".join(self._aliases[name,] for name in names)
+                self.print_string(f"fused[{parts}]")
+            self.print_string(")")
 
     def print_bytes_literal(self, bytestring: bytes) -> None:
         self.print_string(f'"{bytestring.decode("latin-1").translate(_ESCAPES)}"')
@@ -48,7 +89,9 @@ class _Printer(Printer):
 def format_module(module: Operation, locations: bool = True) -> str:
     """The module's text, with the model node of every operation if `locations`."""
     stream = StringIO()
-    _Printer(stream, print_debuginfo=locations).print_op(module)
+    printer = _Printer(stream, locations)
+    printer.print_op(module)
+    printer.print_aliases()
     return stream.getvalue() + "\n"
 
 
@@ -103,12 +146,38 @@ def parse_module(text: str, context: Context, file: Path) -> ModuleOp:
 
 
 class _Parser(Parser):
-    """A parser that accepts any text in names, and records the position of each operation."""
+    """A parser that accepts any text in names, and records the position of each operation.
 
-    def __init__(self, context: Context, text: str, name: str):
+    `aliases`: the definitions of locations, wherever they stand in the text.
+    """
+
+    def __init__(
+        self, context: Context, text: str, name: str, aliases: Mapping[str, str] | None = None
+    ):
         super().__init__(context, "", name)
         self._parser_state = ParserState(_Lexer(Input(text, name)))
         self.text, self.starts = text, dict[Operation, int]()
+        self.definitions = dict(_ALIAS.findall(text)) if aliases is None else aliases
+        self.places: dict[str, LocationAttr] = {}
+
+    def _parse_location(self) -> LocationAttr:
+        name = self._current_token.text
+        if name not in self.definitions:
+            return location(*names_in(super()._parse_location()))
+        self._consume_token()
+        if name not in self.places:
+            inner = _Parser(Context(), self.definitions[name], name, self.definitions)
+            inner.places = self.places
+            self.places[name] = inner.parse_optional_location() or UnknownLoc()
+        return self.places[name]
+
+    def _parse_alias_def(self) -> None:
+        if self._current_token.text not in self.definitions:
+            super()._parse_alias_def()
+            return
+        self._consume_token()
+        self.parse_punctuation("=")
+        self.parse_optional_location()
 
     def parse_operation(self) -> Operation:
         start = self._current_token.span.start

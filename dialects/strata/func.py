@@ -34,7 +34,7 @@ from dialects.text.region_syntax import (
     print_signature,
     print_sizes,
 )
-from dialects.text.syntax import parse_names, print_names, strings
+from dialects.text.syntax import merge_locations, parse_names, print_names, strings
 
 MAIN = "main"
 """The name of a model's entry function."""
@@ -69,8 +69,9 @@ class FuncOp(IRDLOperation):
         )
 
     def finish(self, outputs: Sequence[str], values: Sequence[SSAValue]) -> None:
-        """Append the return of `values` and declare the results."""
-        self.body.block.add_op(ReturnOp.create(operands=values))
+        """Append the return of `values`, which comes from their nodes, and declare the results."""
+        self.body.block.add_op(last := ReturnOp.create(operands=values))
+        merge_locations(last, [v.owner for v in values if isinstance(v.owner, Operation)])
         self.properties["outputs"] = strings(outputs)
         self.properties["result_types"] = ArrayAttr([v.type for v in values])
 

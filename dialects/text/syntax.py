@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from io import StringIO
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
     FloatAttr,
+    FusedLoc,
     IntegerAttr,
     IntegerType,
+    LocationAttr,
     NameLoc,
     NoneAttr,
     StringAttr,
@@ -181,18 +184,50 @@ def attribute_of(value: object) -> Attribute:
 
 
 # ---------------------------------------------------------------------- locations and names
-def location(name: str) -> NameLoc:
-    """The location of a model's node, carried by every op that comes from it."""
-    return NameLoc(StringAttr(name), NoneAttr())
+@lru_cache(maxsize=1 << 16)
+def location(*names: str) -> LocationAttr:
+    """The location of what comes from these nodes of a model. Equal names give the same object."""
+    if len(names) == 1:
+        return NameLoc(StringAttr(names[0]), NoneAttr())
+    return FusedLoc(tuple(map(location, names)), NoneAttr()) if names else UnknownLoc()
+
+
+def names_in(place: Attribute) -> tuple[str, ...]:
+    """The model's nodes that a location names, without duplicates."""
+    match place:
+        case NameLoc(desc=StringAttr(data=name)):
+            return (name,)
+        case FusedLoc(locations=ArrayAttr(data=parts)):
+            return tuple(dict.fromkeys(name for part in parts for name in names_in(part)))
+        case _:
+            return ()
+
+
+def location_names(op: Operation) -> tuple[str, ...]:
+    """The model's nodes for which an op stands: several for what was fused, folded or merged."""
+    return names_in(op.location)
 
 
 def location_name(op: Operation) -> str:
-    """The model node that an op comes from, or an empty string."""
-    match op.location:
-        case NameLoc(desc=StringAttr(data=name)):
-            return name
-        case _:
-            return ""
+    """The first of the model's nodes that an op comes from, or an empty string."""
+    return next(iter(names_in(op.location)), "")
+
+
+def merged(place: LocationAttr, other: LocationAttr) -> LocationAttr:
+    """The location of what stands for the nodes of both."""
+    if place is other or isinstance(other, UnknownLoc):
+        return place
+    if isinstance(place, UnknownLoc):
+        return other
+    names = names_in(place)
+    both = tuple(dict.fromkeys((*names, *names_in(other))))
+    return place if len(both) == len(names) else location(*both)
+
+
+def merge_locations(op: Operation, sources: Iterable[Operation]) -> None:
+    """Let `op` also stand for the nodes of other operations."""
+    for source in sources:
+        op.location = merged(op.location, source.location)
 
 
 def set_location(op: Operation, source: Operation) -> None:

@@ -5,7 +5,7 @@
     %y = graph.add %a, %b
 
 Equal constants are merged as well, whatever the names of their weights are. The first of several
-equal operations is kept, with its location. Assumes nothing.
+equal operations is kept, and stands for the nodes of all. Assumes nothing.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class GraphCse(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         for func in functions(module):
-            _merge_equal(func.body.block)
+            _merge_equal(func.body.block, context)
 
 
-def _merge_equal(block: Block) -> None:
+def _merge_equal(block: Block, context: StrataContext) -> None:
     first: dict[Hashable, Operation] = {}
     for op in list(block.ops):
         if op.regions or not op.results or not op.has_trait(Pure):
             continue
         known = first.setdefault(_key(op), op)
         if known is not op:
-            replace(op, known.results)
+            replace(op, known.results, context, "equal")
 
 
 def _key(op: Operation) -> Hashable:

@@ -19,8 +19,10 @@ from xdsl.ir import Block, Operation
 from dialects.strata.control import ControlOp
 from dialects.strata.sizes import defined_sizes
 from dialects.symbolic.symbol import Symbol
+from dialects.walking import walked
 from passes.base import StrataContext, StrataPass
-from passes.rewriting import erase, erase_unused, functions, is_unused, used_sizes
+from passes.events import UNUSED, Rewrite
+from passes.rewriting import emit, erase, erase_unused, functions, is_unused, used_sizes
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,12 @@ class GraphDce(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         for func in functions(module):
-            _erase_unused_sizes(func.body.block)
-            erase_unused(func.body.block)
-        _erase_uncalled(module)
+            _erase_unused_sizes(func.body.block, context)
+            erase_unused(func.body.block, context)
+        _erase_uncalled(module, context)
 
 
-def _erase_unused_sizes(block: Block) -> None:
+def _erase_unused_sizes(block: Block, context: StrataContext) -> None:
     """Erase operations whose results and sizes are not used after them."""
     if not any(map(defined_sizes, block.ops)):
         return
@@ -44,6 +46,7 @@ def _erase_unused_sizes(block: Block) -> None:
     for op in reversed(list(block.ops)):
         names = defined_sizes(op)
         if is_unused(op) or (names and not used & {*names} and _has_no_users(op)):
+            emit(context, Rewrite(UNUSED, [op]))
             erase(op)
         else:
             used |= used_sizes(op)
@@ -53,7 +56,7 @@ def _has_no_users(op: Operation) -> bool:
     return all(r.first_use is None for r in op.results)
 
 
-def _erase_uncalled(module: ModuleOp) -> None:
+def _erase_uncalled(module: ModuleOp, context: StrataContext) -> None:
     """Erase functions that the model's function does not call, directly or indirectly."""
     by_name = {f.sym_name.data: f for f in functions(module)}
     reached, todo = set[str](), ["main"]
@@ -64,4 +67,5 @@ def _erase_uncalled(module: ModuleOp) -> None:
             todo += [n for op in by_name[name].body.block.ops if isinstance(op, ControlOp)
                      for n in op.callees]
     for name in by_name.keys() - reached if "main" in reached else ():
+        emit(context, Rewrite(UNUSED, walked(by_name[name])))
         erase(by_name[name])

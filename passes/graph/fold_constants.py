@@ -53,7 +53,7 @@ class GraphFoldConstants(StrataPass):
         folding = _Folding(self, context, context.limits.folding_bytes)
         for func in functions(module):
             folding.fold(func)
-            erase_unused(func.body.block)
+            erase_unused(func.body.block, context)
         _forget_unused(context, module, before)
 
 
@@ -113,7 +113,7 @@ class _Folding:
             return
         build = Build(op)
         self.bytes_left -= _bytes(op.result_tensors)
-        replace(op, [build.insert(c).results[0] for c in made])
+        replace(op, [build.insert(c).results[0] for c in made], self.context, "constant")
 
     def _constants(self, op: GraphOp, operands: Sequence[ConstantOp]) -> list[ConstantOp]:
         arrays = [c.contents(self.context.weights) for c in operands]

@@ -64,9 +64,9 @@ def _fold(func: FuncOp, context: StrataContext) -> None:
         result = op.results[0]
         if _is_worth_replacing(op, values):
             result = _written_out(op, values, context)
-            replace(op, [result])
+            replace(op, [result], context, "known-from-sizes")
         known[result] = values
-    erase_unused(func.body.block)
+    erase_unused(func.body.block, context)
 
 
 def _settle(op: RequireOp, values: Array) -> None:

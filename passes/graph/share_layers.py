@@ -39,7 +39,7 @@ from dialects.strata.func import FuncOp
 from dialects.strata.sizes import defined_sizes
 from dialects.strata.types import Shaped, SymbolsAttr, WeightAttr, WeightsAttr
 from dialects.strata.weights import WeightStore
-from dialects.text.syntax import distinct_identifiers, location_name, set_location
+from dialects.text.syntax import distinct_identifiers, location_names, merge_locations, set_location
 from passes.analyses.graph.repetition import Repetition, Steps, kind_of
 from passes.base import StrataContext, StrataPass
 from passes.rewriting import erase, erase_unused, functions, used_sizes
@@ -99,7 +99,7 @@ class _Sharing:
             values = _outside(part)  # by now results of the calls before
             call = CallOp.of(function.sym_name.data, number, self._nodes(number),
                              [values[k] for k in self.arguments], _types(part, results))
-            call.location = part[-1].location
+            merge_locations(call, self._located(number))
             self.block.insert_op_before(call, part[0])
             _replace(part, results, call)
         erase_unused(self.block)
@@ -159,10 +159,16 @@ class _Sharing:
 
     # ------------------------------------------------------------------ the calls
     def _nodes(self, number: int) -> list[str]:
-        """The model's nodes of a part, one for each that is named in the first part."""
+        """The model's nodes of a part, one for each that is named in the first part.
+
+        An operation may stand for more or for fewer nodes than that of the first part. The call
+        itself stands for all nodes of its part.
+        """
         places: dict[str, str] = {}
         for first, own in zip(self._located(0), self._located(number), strict=True):
-            places.setdefault(location_name(first), location_name(own))
+            theirs = location_names(own)
+            for k, name in enumerate(location_names(first)):
+                places.setdefault(name, theirs[min(k, len(theirs) - 1)] if theirs else "")
         return list(places.values())
 
     def _located(self, number: int) -> list[Operation]:

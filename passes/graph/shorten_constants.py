@@ -69,7 +69,7 @@ class GraphShortenConstants(StrataPass):
             return
         build, short = Build(op), array.astype(dtype_of(element))
         constant = build.insert(ConstantOp.of_array(short, context.weights, op.label))
-        replace(op, [cast(build, constant.results[0], f32)])
+        replace(op, [cast(build, constant.results[0], f32)], context, "shorter")
 
 
 def _converted(func: FuncOp) -> list[Attribute]:

@@ -66,7 +66,7 @@ def _store_viewed(block: Block) -> None:
             assert isinstance(view.result.type, TensorType)
             new = with_reads(nest, reads_of(nest), [view.result.type], [stored])
             block.insert_op_before(new, nest)
-            replace(view, new.results)
+            replace(view, new.results, rule="stored-as-viewed")
             erase(nest)
 
 

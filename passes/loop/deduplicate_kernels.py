@@ -21,6 +21,7 @@ from dialects.host import LaunchOp
 from dialects.loop import CallOp, KernelOp
 from dialects.strata.func import FuncOp
 from dialects.strata.types import SizesAttr
+from dialects.text.syntax import merge_locations
 from passes.analyses.loop.canonical import Canonical
 from passes.base import StrataContext, StrataPass
 from passes.rewriting import erase
@@ -42,6 +43,7 @@ class LoopDeduplicateKernels(StrataPass):
             kept = first.setdefault(this.key, this)
             if kept is not this:
                 merged[op.sym_name.data] = (this, kept)
+                merge_locations(kept.kernel, [op])
                 erase(op)
         for call in _calls(module):
             if call.kernel.data in merged:

@@ -19,17 +19,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import LocationAttr, ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.graph.constant import ConstantOp
 from dialects.strata.control import CallOp
 from dialects.strata.func import FuncOp
 from dialects.strata.types import WeightsAttr
-from dialects.text.syntax import location_name
+from dialects.text.syntax import location, location_names, merged, names_in
 from dialects.walking import walked
 from passes.base import StrataContext, StrataPass
-from passes.rewriting import functions, replace
+from passes.rewriting import erase, functions
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,30 @@ def _inline(
     values = {**shared, **dict(zip(function.body.block.args, call.inputs, strict=True))}
     block = call.parent_block()
     assert block is not None
+    copy: Operation = call
     for op in function.body.block.ops:
-        if op is function.return_op or values.keys() & {*op.results}:
+        if op is function.return_op:
+            continue
+        if op.results and op.results[0] in values:  # a copy that all calls share
+            _share(values[op.results[0]].owner, op, names)
             continue
         copy = op.clone(values)
         _make_own(copy, call, names)
         block.insert_op_before(copy, call)
         if isinstance(op, ConstantOp) and not op.varies:
             shared[op.result] = copy.results[0]
-    replace(call, [values[v] for v in function.return_op.operands])
+    named = {*names.values()}
+    others = [name for name in location_names(call) if name not in named]
+    copy.location = merged(copy.location, location(*others))  # nodes that call 0 has no pair for
+    for old, new in zip(call.results, function.return_op.operands, strict=True):
+        old.replace_all_uses_with(values[new])
+    erase(call)
+
+
+def _share(copy: Operation | Block, op: Operation, names: Mapping[str, str]) -> None:
+    """Let the copy of a constant also stand for the nodes of another call."""
+    if isinstance(copy, Operation):
+        copy.location = merged(copy.location, _renamed(op.location, names))
 
 
 def _make_own(op: Operation, call: CallOp, names: Mapping[str, str]) -> None:
@@ -77,7 +92,10 @@ def _make_own(op: Operation, call: CallOp, names: Mapping[str, str]) -> None:
     if isinstance(op, ConstantOp) and isinstance(op.value, WeightsAttr):
         op.value = op.value.of_call(call.place)
     for inner in walked(op):
-        if location_name(inner) in names:
-            assert isinstance(inner.location, NameLoc)
-            name = StringAttr(names[location_name(inner)])
-            inner.location = NameLoc(name, inner.location.location)
+        inner.location = _renamed(inner.location, names)
+
+
+def _renamed(place: LocationAttr, names: Mapping[str, str]) -> LocationAttr:
+    there = names_in(place)
+    own = dict.fromkeys(own for name in there if (own := names.get(name, name)))
+    return place if own.keys() == {*there} else location(*own)

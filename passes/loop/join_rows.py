@@ -38,7 +38,7 @@ from dialects.strata.types import TensorType, byte_width
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
-from dialects.text.syntax import set_location
+from dialects.text.syntax import merge_locations, set_location
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.private import block_axis, private_values
 from passes.analyses.loop.runs import common_rows
@@ -336,7 +336,8 @@ class Chain:
         for call in self.parts():
             values |= self._inline(call, block, values)
         block.add_op(YieldOp.of(*(values[r] for r in self.last.results)))
-        set_location(kernel, last)
+        merge_locations(kernel, [last, *map(self.kernel_of, self.parts()), *kernel.nests])
+        set_location(kernel, kernel)
         self.arrange(kernel, exact=exact)
         return kernel
 
@@ -384,7 +385,7 @@ class Chain:
         types = [r.type for r in self.last.results if isinstance(r.type, TensorType)]
         call = CallOp.of(kernel.sym_name.data, self.inputs(),
                          [Expr.symbol(s) for s in kernel.size_names], types)
-        call.location = self.last.location
+        call.location = kernel.location
         block = self.last.parent_block()
         assert block is not None
         block.insert_op_before(call, self.last)

@@ -32,7 +32,7 @@ from dialects.strata.func import FuncOp
 from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Kind, Symbol
-from dialects.text.syntax import set_location
+from dialects.text.syntax import merge_locations, set_location
 from passes.analyses.loop.grouping import Group, Grouping
 from passes.analyses.loop.kinds import kind_of
 from passes.base import StrataContext, StrataPass
@@ -75,11 +75,12 @@ def _make_kernel(module: ModuleOp, group: Group, number: int) -> CallOp:
     sizes = sorted(_size_names(group, [*inputs, *results]))
     kernel = KernelOp.of(name, [v.type for v in inputs], sizes)
     _fill(kernel.body.block, group, inputs, results)
-    set_location(kernel, group.nests[0])
+    merge_locations(kernel, group.nests)
+    set_location(kernel, kernel)
     module.body.block.add_op(kernel)
     types = [r.type for r in results if isinstance(r.type, TensorType)]
     call = CallOp.of(name, inputs, [Expr.symbol(s) for s in sizes], types)
-    call.location = group.nests[0].location
+    call.location = kernel.location
     for old, new in zip(results, call.results, strict=True):
         new.name_hint = old.name_hint
         old.replace_uses_with_if(new, lambda use: use.operation not in own)

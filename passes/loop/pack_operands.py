@@ -67,7 +67,7 @@ class LoopPackOperands(StrataPass):
                 panels = context.rules.panels(kernel, nest, packer.constants())
                 if panels is not None:
                     packer.run(panels)
-        erase_unused(block)  # constants whose packed copies have replaced them
+        erase_unused(block, context)  # constants whose packed copies have replaced them
 
 
 class _Packer:

@@ -68,7 +68,7 @@ class LoopWinograd(StrataPass):
             shortened = [_shorten(nest, context.rules, context) for nest in func.body.block.ops
                          if isinstance(nest, NestOp)]
             if any(shortened):
-                erase_unused(func.body.block)  # filters that only their transforms used
+                erase_unused(func.body.block, context)  # filters that only their transforms used
 
 
 def _shorten(nest: NestOp, rules: Rules, context: StrataContext) -> bool:
@@ -81,7 +81,7 @@ def _shorten(nest: NestOp, rules: Rules, context: StrataContext) -> bool:
     if not windows or not constant.is_finite(context.weights):
         return False  # a transform would spread an infinity or a NaN over all taps
     shortening = _Shortening(nest, data, tuple(windows), Build(nest), context.weights)
-    replace(nest, [shortening.result(constant)])
+    replace(nest, [shortening.result(constant)], context, "winograd")
     return True
 
 

@@ -17,7 +17,7 @@ from dialects.symbolic.expr import Call, Expr, Size
 from dialects.symbolic.ranges import simplify
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Kind, Symbol
-from dialects.text.syntax import set_location
+from dialects.text.syntax import merge_locations, set_location
 
 
 @dataclass
@@ -168,7 +168,8 @@ def carry(old: NestOp, new: NestOp) -> NestOp:
 
 
 def replace_nest(old: NestOp, new: NestOp) -> None:
-    """Replace a nest by another one with equal results."""
+    """Replace a nest by another one with equal results, which stands for the same nodes."""
+    merge_locations(new, [old])
     block = old.parent_block()
     assert block is not None
     block.insert_op_before(new, old)
@@ -227,7 +228,9 @@ def inline_producer(consumer: NestOp, position: int, producer: NestOp, result: i
     inside = {**_numbering(range(len(producer.inputs)), to=_moved), **values}
     moved = [Read(r.value, tuple(simplify(e.substitute(inside), extents) for e in r.map),
                   r.pad if read.pad is None else read.pad) for r in reads_of(producer)]
-    return _merge_reads(consumer, position, moved, producer, result, values)
+    merged = _merge_reads(consumer, position, moved, producer, result, values)
+    merge_locations(merged, [producer])
+    return merged
 
 
 def inline_everywhere(nest: NestOp) -> None:
