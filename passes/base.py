@@ -27,7 +27,7 @@ from xdsl.passes import ModulePass
 
 from dialects.strata.schedule_options import OptionContext
 from dialects.strata.weights import WeightStore
-from dialects.text.syntax import location_name
+from dialects.text.syntax import location_name, location_names
 from passes.contract import Choice, Facts, Rules
 from passes.events import Listener, Provenance
 
@@ -88,6 +88,14 @@ class StrataContext(OptionContext):
     observers: tuple[Listener, ...] = ()
     """Who else is told of rewrites."""
 
+    apart: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = field(
+        default_factory=dict[tuple[tuple[str, ...], tuple[str, ...]], str])
+    """Why two operations are not fused, by the nodes of the first and of the second."""
+
+    def keep_apart(self, first: Operation, second: Operation, reason: str) -> None:
+        """Record why two operations, one of which reads the other, stay in separate kernels."""
+        self.apart[location_names(first), location_names(second)] = reason
+
     @property
     def listeners(self) -> tuple[Listener, ...]:
         """Who is told of each rewrite."""
@@ -131,7 +139,7 @@ def _extended(context: Context, extra: StrataContext) -> StrataContext:
                            exact=extra.exact, choices=extra.choices, limits=extra.limits,
                            noted=dict(extra.noted), plugins=extra.plugins,
                            provenance=Provenance(dict(extra.provenance.gone)),
-                           observers=extra.observers,
+                           observers=extra.observers, apart=dict(extra.apart),
                            schedule_options=extra.schedule_options)
     for field_name in Context.__dataclass_fields__:
         setattr(result, field_name, getattr(context, field_name))

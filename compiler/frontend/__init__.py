@@ -30,6 +30,7 @@ Shared modules, which a new frontend may use:
     frames.py      functions while they are built: what bodies know of the functions around them
     branches.py    two bodies become a strata.if
     loops.py       a body becomes a strata.loop: its types, counters, number of iterations
+    origins.py     the nodes of a model, and why some have no operation
     peeling.py     loops whose first iteration changes the rank of a value
 """
 
@@ -46,6 +47,7 @@ from typing import Any, Protocol, cast
 from xdsl.dialects.builtin import ModuleOp
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.frontend.origins import ModelNode
 from compiler.option_values import shown
 from compiler.plugins.plugin_faults import wrong_type
 from dialects.strata.types import Array
@@ -96,13 +98,14 @@ class ImportedModel:
     """A module with `strata.func @main` over graph operations, the weights it names, its name.
 
     `files`: all files from which it was read, the model's own first. Only models with known files
-    can be cached.
+    can be cached. `nodes`: the model's nodes, if the frontend tells.
     """
 
     module: ModuleOp
     weights: WeightStore
     name: str
     files: tuple[str, ...] = ()
+    nodes: tuple[ModelNode, ...] = ()
 
 
 class UnknownContents(StrataError):

@@ -4,7 +4,8 @@
     timing       measures the passes
     verify       executes the module after every pass and compares the numbers
     progress     shows progress on the terminal
-    provenance   (used by these) finds operations without a model node
+    changes      prints what each pass removed, added and moved
+    provenance   follows the model's nodes, and finds operations without one
 """
 
 from __future__ import annotations

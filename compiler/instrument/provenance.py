@@ -1,16 +1,36 @@
-"""Checks provenance: that operations keep the name of the model node that they come from.
+"""Provenance: which operations come from which of the model's nodes, and what became of the others.
 
-Scalar operations and terminators inside a nest, a map or a kernel belong to it and are not counted.
+`Origins` follows a compilation: it counts the operations of each level that name a node, and knows
+at the end which kernels compute a node, or why none does. Scalar operations and terminators inside
+a nest, a map or a kernel belong to it; `without_node` does not count them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.traits import IsTerminator, SymbolOpInterface
 
-from dialects.text.syntax import location_name
+from compiler.frontend.origins import ModelNode
+from compiler.instrument import Instrument
+from dialects import host
+from dialects.block import KernelOp
+from dialects.loop import CallOp
+from dialects.loop import KernelOp as LoopKernel
+from dialects.strata.control import ControlOp
+from dialects.strata.requirements import RequireOp
+from dialects.strata.sizes import AssumeOp, SizeOp
+from dialects.text.syntax import location_name, location_names
+
+if TYPE_CHECKING:
+    from compiler.pipeline.state import State
+    from compiler.pipeline.steps import Step
+
+NOT_READ = "nothing that is left reads its result"
 
 
 def without_node(module: Operation) -> Counter[str]:
@@ -20,3 +40,114 @@ def without_node(module: Operation) -> Counter[str]:
         if op.parent_op() is not None and not location_name(op)
         and op.name.split(".")[0] not in ("arith", "math")
         and not op.has_trait(IsTerminator) and not op.has_trait(SymbolOpInterface))
+
+
+class Origins(Instrument):
+    """The nodes of a model and what comes from them.
+
+    `levels`: for each level, how many operations name a node, and how many there are. Functions
+    and kernels are not counted. `operations`: for each level, the kinds of operations by node.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[ModelNode] = []
+        self.levels: dict[str, tuple[int, int]] = {}
+        self.operations: dict[str, dict[str, Counter[str]]] = {}
+        self.kernels: dict[str, list[str]] = {}
+        """The kernels by the name of a node."""
+        self._imported: set[str] = set()
+        self._host: dict[str, str] = {}
+        self._gone: dict[str, str] = {}
+
+    # ------------------------------------------------------------------ the compilation
+    def start(self, state: State) -> None:
+        self._count(state)
+        self._imported = {*self.operations[state.level]}
+        known = {n.name: n for n in state.nodes}
+        self.nodes = list(known.values()) if state.nodes else [
+            ModelNode(name, "") for name in self.operations[state.level]]
+
+    def before(self, step: Step, state: State) -> None:
+        if step.level != state.level:
+            self._count(state)
+
+    def finish(self, state: State) -> None:
+        self._count(state)
+        self._gone = state.context.provenance.gone
+        for name, kernel in _launched(state.module):
+            self.kernels.setdefault(name, []).append(kernel)
+        for op in state.module.walk():
+            for name in location_names(op):
+                self._host.setdefault(name, _role(op))
+
+    def _count(self, state: State) -> None:
+        by_node: dict[str, Counter[str]] = {}
+        located = total = 0
+        for op in state.module.walk():
+            if op.has_trait(SymbolOpInterface) or op.parent_op() is None:
+                continue
+            names = location_names(op)
+            total, located = total + 1, located + bool(names)
+            for name in names:
+                by_node.setdefault(name, Counter())[op.name] += 1
+        self.levels[state.level], self.operations[state.level] = (located, total), by_node
+
+    # ------------------------------------------------------------------ questions
+    def inside(self, node: ModelNode) -> list[str]:
+        """The names in locations that belong to a node: its own, and those of nodes inside it."""
+        inner = f"{node.name}/"
+        return [node.name, *(n for n in self._host if n.startswith(inner))]
+
+    def kernels_of(self, node: ModelNode) -> list[str]:
+        """The kernels that compute a node, or a part of it, in the order of their launches."""
+        return list(dict.fromkeys(
+            kernel for name in self.inside(node) for kernel in self.kernels.get(name, ())))
+
+    def why(self, node: ModelNode) -> str:
+        """Why no kernel computes a node; empty if one does, or if nobody knows."""
+        if self.kernels_of(node):
+            return ""
+        role = next((r for name in self.inside(node) if (r := self._host.get(name))), "")
+        return role or self._gone.get(node.name) or node.gone or (
+            "" if node.name in self._imported else NOT_READ)
+
+
+def _launched(module: ModuleOp) -> Iterator[tuple[str, str]]:
+    """Each node of a launch, and of the operations of its kernel, with the kernel's name."""
+    inner = {op.sym_name.data: _names_inside(op) for op in module.body.block.ops
+             if isinstance(op, KernelOp | LoopKernel)}
+    found: dict[tuple[str, str], None] = {}
+    for op in module.walk():
+        if isinstance(op, host.LaunchOp | CallOp):
+            kernel = op.kernel.data
+            names = (*location_names(op), *inner.get(kernel, ()))
+            found |= dict.fromkeys((name, kernel) for name in names)
+    yield from found
+
+
+def _names_inside(kernel: Operation) -> Sequence[str]:
+    return list(dict.fromkeys(name for op in kernel.walk() for name in location_names(op)))
+
+
+def _role(op: Operation) -> str:
+    """What an operation outside of kernels does for its node."""
+    match op:
+        case host.ConstantOp():
+            label = getattr(getattr(op.value, "label", None), "data", "")
+            return f"folded into the constant '{label}'" if label else "folded into a constant"
+        case host.ViewOp():
+            return "a view of a buffer, which costs nothing"
+        case host.AllocOp() | host.FreeOp():
+            return "memory of a buffer"
+        case host.CopyOp():
+            return "a copy on the host"
+        case host.ReturnOp():
+            return "returned as it is"
+        case SizeOp():
+            return "its elements are read as sizes on the host"
+        case RequireOp() | AssumeOp():
+            return "a check on the host"
+        case ControlOp():
+            return "control flow on the host"
+        case _:
+            return f"{op.name} on the host"

@@ -88,7 +88,7 @@ class Compiler:
         self.files = source.files
         check_limits(source.module, self.model, source.level)
         return State(source.module, self.make_context(source), source.name, source.level,
-                     source.after)
+                     source.after, source.nodes)
 
     def read_source(self) -> Source:
         self.report(f"reading {self.model}")

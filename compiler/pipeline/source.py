@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from compiler.frontend import MemoryModel
+    from compiler.frontend.origins import ModelNode
     from dialects.strata.types import Array
 
 WEIGHTS_FILE = "weights.npz"
@@ -37,7 +38,8 @@ WeightsOf: TypeAlias = "Callable[[Path, CompileOptions], WeightStore]"
 class Source:
     """A model that was read. `after`: for a dump, the last passes that ran, or empty.
 
-    `files`: the files from which it was read, its own first; empty if unknown.
+    `files`: the files from which it was read, its own first; empty if unknown. `nodes`: the
+    model's nodes; empty for a text.
     """
 
     module: ModuleOp
@@ -46,6 +48,7 @@ class Source:
     level: str
     after: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    nodes: tuple[ModelNode, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,8 @@ def read_model(
     found = load_model(model, ImportOptions(
         options.shapes, options.dims, options.constants, plugins.modules, options.outcomes))
     found.module.verify()
-    return Source(found.module, found.weights, found.name, "graph", files=found.files)
+    return Source(found.module, found.weights, found.name, "graph", files=found.files,
+                  nodes=found.nodes)
 
 
 def _read_text(

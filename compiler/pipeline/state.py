@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 
 from compiler.pipeline.steps import PIPELINE
 from compiler.pipeline.text import format_header, format_module
 from passes.base import StrataContext
+
+if TYPE_CHECKING:
+    from compiler.frontend.origins import ModelNode
 
 IMPORT = "import"
 """The label of the import, before any pass has run."""
@@ -23,6 +27,8 @@ class State:
     name: str
     level: str
     after: tuple[str, ...] = ()
+    nodes: tuple[ModelNode, ...] = ()
+    """The model's nodes, as its frontend told them."""
     _text: str | None = field(default=None, repr=False)
 
     @property

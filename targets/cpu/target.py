@@ -8,7 +8,7 @@ from functools import cached_property
 from math import inf
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 
 from dialects.host import contents_of, host_function, host_functions
 from dialects.loop import KernelOp as LoopKernel
@@ -18,6 +18,7 @@ from dialects.strata.schedule import Schedule
 from dialects.strata.types import Array, bf16, byte_width, f16, i8, ui8
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import location_names
 from dialects.walking import walked
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.private import private_values
@@ -30,7 +31,7 @@ from targets.cpu.build.jit import compile_fixed, compile_texts, foresee_texts, l
 from targets.cpu.driver.frame import ENTRY
 from targets.cpu.driver.module import DriverText, KernelInfo, emit_driver
 from targets.cpu.emit import emit_kernel_text
-from targets.cpu.llvm.modules import joined
+from targets.cpu.llvm.modules import ModuleText, joined
 from targets.cpu.llvm.operands import kernel_names
 from targets.cpu.machine import Machine, is_supported, lacking, machine_of
 from targets.cpu.runtime.executable import CpuExecutable, placed
@@ -269,4 +270,13 @@ def module_text(module: ModuleOp, machine: Machine) -> str:
     texts = [emit_kernel_text(op, machine, names[name]) for name, op in kernels.items()]
     driver = emit_driver(host_function(module), host_functions(module), {
         name: KernelInfo.of(names[name], op, machine) for name, op in kernels.items()}, machine)
-    return joined([*(text.module for text in texts), driver.module], names.values()).text
+    parts = [part for op, text in zip(kernels.values(), texts, strict=True)
+             for part in (_origin_of(op), text.module)]
+    return joined([*parts, driver.module], names.values()).text
+
+
+def _origin_of(kernel: Operation) -> ModuleText:
+    """A comment for readers: the model's nodes that a kernel computes."""
+    names = dict.fromkeys(name for op in walked(kernel) for name in location_names(op))
+    text = " ".join(", ".join(names).split())
+    return ModuleText((f"; from {text}",) if text else (), {})

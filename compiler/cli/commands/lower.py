@@ -28,6 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_output(group, "-o", text="write to a file instead of printing")
     group.add_argument("--print-locations", action="store_true",
                        help="print the model node of every operation")
+    group.add_argument("--print-changes", action="store_true",
+                       help="print what each pass removed, added and moved, on standard error")
     shared.add_dump(parser)
     shared.add_pipeline(parser)
 
@@ -35,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from compiler.cli.session import session
     from compiler.diagnostics import StrataError
+    from compiler.instrument.changes import PrintChanges
     from compiler.instrument.remarks import Remarks
     from compiler.io.output import check_writable, write_text
     from compiler.pipeline.driver import lower_to_text
@@ -47,7 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     check_writable(arguments.output)
     remarks = Remarks()
     with session(arguments) as started:
-        compilation = started.compiler(arguments.model, remarks)
+        watching = [PrintChanges()] if arguments.print_changes else []
+        compilation = started.compiler(arguments.model, remarks, *watching)
         levels = compilation.target.levels
         level = arguments.to or (levels[0] if levels else LEVEL_NAMES[-1])
         text = lower_to_text(compilation, level, arguments.print_locations)

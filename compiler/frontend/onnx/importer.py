@@ -55,6 +55,7 @@ from compiler.frontend.onnx.sequences import (
 from compiler.frontend.onnx.texts import Table, constant_of, is_text, moved
 from compiler.frontend.onnx.validate import Validation, in_order, node_name, weight_names
 from compiler.frontend.onnx.wire import Span
+from compiler.frontend.origins import ModelNode, node_of
 from compiler.frontend.values import Value, constant
 from compiler.io import structures
 from compiler.io.defaults import mark_defaults
@@ -102,7 +103,8 @@ def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedM
     module = importer.run(validation.sorted_nodes,
                           () if fixed else (*graph.output, *graph.value_info))
     faults.tell_warnings()
-    return ImportedModel(module, importer.build.weights, file.path.stem)
+    return ImportedModel(module, importer.build.weights, file.path.stem,
+                         nodes=tuple(importer.nodes))
 
 
 def _defaults_replaced(model: onnx.ModelProto, options: ImportOptions) -> set[str]:
@@ -172,6 +174,7 @@ class _Importer:
             parts = [self.scope.values[part] for part in form.names(name)]
             self.scope.values[name] = whole(form, iter(p for p in parts if isinstance(p, Value)))
         self.forms, self.table = dict(structured), Table(self.build)
+        self.nodes: list[ModelNode] = []
 
     def run(self, nodes: NamedNodes, declared: Iterable[onnx.ValueInfoProto]) -> ModuleOp:
         """The model's module, whose values must be as `declared`. Raises StrataError."""
@@ -208,6 +211,7 @@ class _Importer:
         for name, node in nodes:
             path = f"{scope.path}/{name}" if scope.path else name
             results = self._try_node(path, node, scope)
+            self.nodes.append(node_of(path, node.op_type, results))
             for k, output in enumerate(node.output):
                 if output:
                     scope.values[output] = results[k] if k < len(results) else Missing(

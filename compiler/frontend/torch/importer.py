@@ -21,6 +21,7 @@ from compiler.frontend import ImportedModel, ImportOptions
 from compiler.frontend.builder import Builder
 from compiler.frontend.choices import Choices
 from compiler.frontend.faults import LEVEL, Fault, Faults
+from compiler.frontend.origins import ModelNode, node_of
 from compiler.frontend.torch.arguments import Arguments, Missing, Skip
 from compiler.frontend.torch.captured_graph import CapturedGraph, residents_of
 from compiler.frontend.torch.core.control import CONTROL
@@ -139,7 +140,8 @@ def import_graph(
     importer = Importer(module, signature, sizes, faults, operators=importers(options.plugins))
     importer.build.choices = Choices(options.outcomes)
     importer.run(ranges, guards)
-    return ImportedModel(importer.result, importer.build.weights, name)
+    return ImportedModel(importer.result, importer.build.weights, name,
+                         nodes=tuple(importer.nodes))
 
 
 @dataclass
@@ -158,6 +160,7 @@ class Importer:
     operators: Mapping[str, Callable[..., Any]] = field(default_factory=importers)
     bad: list[Any] = field(default_factory=list[Any])
     unsupported: dict[str, list[Any]] = field(default_factory=dict[str, "list[Any]"])
+    nodes: list[ModelNode] = field(default_factory=list[ModelNode])
 
     def __post_init__(self) -> None:
         inputs = Inputs(self.module.graph, self.signature, self.sizes, self.faults)
@@ -221,7 +224,8 @@ class Importer:
             elif node.op == "get_attr":
                 self._attribute(module, node, values)
             elif node.op == "call_function":
-                values[node.name] = self._try(node, values)
+                found = values[node.name] = self._try(node, values)
+                self.nodes.append(node_of(path_of(node), _op_name(node), [found]))
         return outputs
 
     def _attribute(self, module: Any, node: Any, values: dict[str, Any]) -> None:

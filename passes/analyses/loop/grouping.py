@@ -61,6 +61,8 @@ class Group:
     """Groups are numbered as they are created."""
     operations: int = 0
     """The number of operations in the bodies of the nests."""
+    between: Operation | None = None
+    """The view or call that a group without nests stands for."""
     rank: int = 0
     """Larger than the rank of every group that comes before this one."""
 
@@ -146,6 +148,7 @@ class Grouping:
     def follow(self, op: Operation) -> None:
         """Give a view or call between nests a group of its own, which only keeps the order."""
         self.group_of[op] = self.new_group(self.sources(op))
+        self.group_of[op].between = op
 
     def new_group(self, sources: set[Group]) -> Group:
         group = Group(number=len(self.groups))
@@ -163,7 +166,10 @@ class Grouping:
         for group in [*_latest(sources), *_latest(self.siblings(nest) - sources)]:
             aligned, others = in_digits(group, nest), sources - {group}
             names = self.fit(group, aligned)
-            if names is not None and not any(o.waits_for(group) for o in others):
+            waits = names is not None and any(o.waits_for(group) for o in others)
+            if waits:
+                self.keep_apart(group, nest, "another input of it waits for that kernel")
+            if names is not None and not waits:
                 if aligned is not nest:
                     replace_nest(nest, aligned)
                 group.add(aligned, names)
@@ -193,18 +199,27 @@ class Grouping:
     def fit(self, group: Group, nest: NestOp) -> dict[Symbol, Symbol] | None:
         """Names for the nest's axes with which it can join; None, with a remark, if it cannot."""
         if not group.nests:
+            self.keep_apart(group, nest, "a view or a call lies between them")
             return None
         names = match_axes(group, nest)
         if names is None:
-            self.refuse(nest, "it reads the producer's result at other points")
+            self.refuse(group, nest, "it reads the producer's result at other points")
             return None
         if reason := refusal(group, nest, names, self.short):
-            self.refuse(nest, reason)
+            self.refuse(group, nest, reason)
             return None
         return {a.name: names.get(a.name) or self.fresh() for a in nest.axes}
 
-    def refuse(self, nest: NestOp, reason: str) -> None:
+    def refuse(self, group: Group, nest: NestOp, reason: str) -> None:
         self.context.remark(self.pass_, nest, f"not fused: {reason}")
+        self.keep_apart(group, nest, reason)
+
+    def keep_apart(self, group: Group, nest: NestOp, reason: str) -> None:
+        """Record the reason for each pair of the nest and what the group computes."""
+        makers = [v.owner for v in group.between.operands] if group.between else group.nests
+        for maker in makers:
+            if isinstance(maker, Operation):
+                self.context.keep_apart(maker, nest, reason)
 
 
 def in_digits(group: Group, nest: NestOp) -> NestOp:

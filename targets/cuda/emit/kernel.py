@@ -30,7 +30,7 @@ from dialects.strata.schedule_options import BRANCH, STREAM, ScheduleOption
 from dialects.strata.types import TileType, buffer_type
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
-from dialects.text.syntax import location_name
+from dialects.text.syntax import location_names
 from targets.cuda.emit.attention_form import is_online
 from targets.cuda.emit.compute import (
     emit_convert,
@@ -234,10 +234,9 @@ def _feeds_products(buffer: SSAValue) -> bool:
 
 def _comment(kernel: KernelOp) -> list[str]:
     """A comment for readers: the kernel's model nodes, grid and schedule."""
-    nodes = dict.fromkeys(location_name(op) for op in kernel.walk())
+    named = dict.fromkeys(name for op in kernel.walk() for name in location_names(op))
     grid = ", ".join(map(str, kernel.grid.data))
     lines = [f"# kernel @{kernel.sym_name.data}, grid({grid})"]
-    named = [n for n in nodes if n]
     lines += [f"# from {', '.join(named)}"] if named else []
     lines += [f"# schedule{kernel.schedule.text}"] if kernel.schedule is not None else []
     return [" ".join(line.split()) for line in lines]

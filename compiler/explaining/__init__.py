@@ -1,0 +1,6 @@
+"""`explain`: which kernels compute a model's nodes, what was fused and what was not, and why.
+
+    collect.py    follows a compilation, and collects the facts
+    work.py       bytes and FLOPs of kernels
+    report.py     the facts as text
+"""

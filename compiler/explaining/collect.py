@@ -1,0 +1,280 @@
+"""Collects what a compilation did: an instrument, and what it knows at the end.
+
+`Explanation.json` has the keys `nodes`, `kernels` and `pairs`, besides `model`, `target`, `sizes`
+(values of open sizes, for which bytes and FLOPs are given), `memory`, `host` and `levels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from xdsl.ir import Operation, SSAValue
+
+from compiler.explaining.work import Flops, buffer_bytes, bytes_of, flops_of, value_of
+from compiler.frontend.origins import ModelNode
+from compiler.instrument.provenance import Origins
+from dialects import host
+from dialects.block import KernelOp, StoreOp
+from dialects.host import host_functions
+from dialects.strata.control import ControlOp
+from dialects.strata.sizes import SizeOp
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import location_names
+from passes.base import Remark
+from passes.events import UNUSED, Rewrite
+
+if TYPE_CHECKING:
+    from compiler.pipeline.state import State
+    from compiler.pipeline.steps import Step
+
+_JOINS = ("loop-join-rows", "loop-join-online")
+CONSTANT = "Constant"
+"""The operator of nodes that only hold a constant, which come last in lists."""
+_TUNED = "has a tuned schedule, "
+
+
+@dataclass
+class Kernel:
+    """A kernel of the final program. `nodes`: names; figures are sums over all launches."""
+
+    name: str
+    nodes: list[str]
+    schedule: str
+    origin: str
+    launches: int = 0
+    bytes: int = 0
+    flops: int = 0
+
+    @property
+    def json(self) -> dict[str, Any]:
+        return {"name": self.name, "nodes": self.nodes, "bytes": self.bytes, "flops": self.flops,
+                "schedule": self.schedule, "origin": self.origin, "launches": self.launches}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two kernels of which one reads the other's result, or two nodes in one kernel."""
+
+    first: str
+    second: str
+    fused: bool
+    reason: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        return {"from": self.first, "to": self.second, "fused": self.fused, "reason": self.reason}
+
+
+@dataclass
+class Explanation(Origins):
+    """An instrument that knows at the end what became of a model."""
+
+    target: str = ""
+    scheduled: bool = False
+    """Whether `--schedule` gave schedules."""
+    model: str = ""
+    found: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
+    pairs: list[Pair] = field(default_factory=list[Pair])
+    memory: dict[str, Any] = field(default_factory=dict[str, Any])
+    host: list[tuple[str, list[str]]] = field(default_factory=list[tuple[str, list[str]]])
+    sizes: dict[Symbol, int] = field(default_factory=dict[Symbol, int])
+    remarks: Sequence[Remark] = ()
+    flops: dict[str, Flops] = field(default_factory=dict[str, Flops])
+    edges: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Nodes of which the second reads the first, after the import."""
+    rules: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """The rule that merged two nodes."""
+    step: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    # ------------------------------------------------------------------ the compilation
+    def start(self, state: State) -> None:
+        super().start(state)
+        self.model = state.name
+        self.edges = list(dict.fromkeys(_edges(state.module)))
+        state.context.observers = (*state.context.observers, self.rewritten)
+
+    def before(self, step: Step, state: State) -> None:
+        super().before(step, state)
+        self.step = step.name
+        if step.name == "loop-to-block":
+            self.flops = flops_of(state.module)
+
+    def rewritten(self, event: Rewrite) -> None:
+        """Keep which rule merged the nodes of a rewrite."""
+        if event.rule != UNUSED and event.new and len(event.old) > 1:
+            names = list(dict.fromkeys(n for op in event.old for n in location_names(op)))
+            for name in names[1:]:
+                self.rules.setdefault((name, names[0]), f"{event.rule} in {self.step}")
+
+    def finish(self, state: State) -> None:
+        super().finish(state)
+        self.remarks = state.context.remarks
+        functions = host_functions(state.module)
+        self.sizes = {s: 1 for f in functions for s in f.size_names}
+        kernels = {op.sym_name.data: op for op in state.module.body.block.ops
+                   if isinstance(op, KernelOp)}
+        self.found = {name: self._kernel(op) for name, op in kernels.items()}
+        for function in functions:
+            self._launches(function)
+        self.memory = _memory(functions, self.sizes)
+        self.host = [(f"{op.name}: {_told(op)}", list(location_names(op))) for f in functions
+                     for op in f.walk() if isinstance(op, ControlOp | host.CopyOp | SizeOp)]
+        self._add_pairs(functions, kernels, state.context.apart)
+
+    def _kernel(self, op: KernelOp) -> Kernel:
+        name = op.sym_name.data
+        mine = [n for n in self.nodes if name in self.kernels.get(n.name, ())]
+        nodes = [n.name for n in sorted(mine, key=lambda n: n.op == CONSTANT)]
+        schedule = "" if op.schedule is None else str(op.schedule.data)
+        return Kernel(name, nodes, schedule, self._origin(name))
+
+    def _origin(self, kernel: str) -> str:
+        tuned = next((r.text for r in self.remarks if r.text.startswith(f"@{kernel} {_TUNED}")), "")
+        if tuned:
+            return f"tuned: {tuned.partition(_TUNED)[2]}"
+        return "--schedule, or the target's rules" if self.scheduled else "the target's rules"
+
+    def _launches(self, function: host.FuncOp) -> None:
+        for op in function.walk():
+            if isinstance(op, host.LaunchOp) and op.kernel.data in self.found:
+                kernel = self.found[op.kernel.data]
+                flops = self.flops.get(kernel.name)
+                kernel.launches += 1
+                kernel.bytes += bytes_of(op, self.sizes)
+                kernel.flops += flops.of(op, self.sizes) if flops else 0
+
+    # ------------------------------------------------------------------ pairs
+    def _add_pairs(
+        self, functions: Sequence[host.FuncOp], kernels: Mapping[str, KernelOp],
+        apart: dict[tuple[tuple[str, ...], tuple[str, ...]], str],
+    ) -> None:
+        by_reader: dict[str, list[tuple[set[str], str]]] = {}
+        for (first, second), reason in apart.items():
+            for name in second:
+                by_reader.setdefault(name, []).append(({*first}, reason))
+        for first, second, between in dict.fromkeys(p for f in functions
+                                                   for p in _adjacent(f, kernels)):
+            reason = between or self._reason(first, second, by_reader)
+            self.pairs.append(Pair(first, second, False, reason))
+        self.pairs += self._fused()
+
+    def _reason(
+        self, first: str, second: str, by_reader: dict[str, list[tuple[set[str], str]]]
+    ) -> str:
+        """Why two kernels are two: what the grouping of nests said, and what joins said."""
+        if first not in self.found or second not in self.found:
+            return "a pass after the grouping of nests made one of them"
+        makers = {n for n, ks in self.kernels.items() if first in ks}
+        readers = [n for n, ks in self.kernels.items() if second in ks]
+        reasons = [reason for name in readers for names, reason in by_reader.get(name, ())
+                   if names & makers]
+        joins = [r.text for r in self.remarks if r.pass_name in _JOINS and r.node in readers]
+        found = list(dict.fromkeys([*reasons, *joins]))
+        if found:
+            return "; ".join(found)
+        if "_pack" in first:
+            return "it puts an operand into the order that the kernel reads"
+        return "one computation, divided into kernels by a pass (loop-split-*, loop-winograd)" if (
+            {*self.found[first].nodes} & {*self.found[second].nodes}) else (
+            "neither reads what the other computes point by point")
+
+    def _fused(self) -> Iterator[Pair]:
+        """The nodes that read each other and are computed by one kernel."""
+        known = {n.name for n in self.nodes if n.op != CONSTANT}
+        for first, second in self.edges:
+            shared = [k for k in self.kernels.get(second, ()) if k in self.kernels.get(first, ())]
+            if shared and {first, second} <= known:
+                rule = self.rules.get((first, second)) or self.rules.get((second, first))
+                yield Pair(first, second, True, f"{rule or 'grouped by loop-outline'}; both are "
+                                                f"computed by {', '.join(shared)}")
+
+    # ------------------------------------------------------------------ the result
+    @property
+    def json(self) -> dict[str, Any]:
+        return {
+            "model": self.model, "target": self.target,
+            "sizes": {str(s): v for s, v in self.sizes.items()},
+            "nodes": [self.node_json(n) for n in self.nodes],
+            "kernels": [k.json for k in self.found.values()],
+            "pairs": [p.json for p in self.pairs], "memory": self.memory,
+            "host": [{"what": what, "nodes": nodes} for what, nodes in self.host],
+            "levels": {level: {"operations": total, "with_node": located}
+                       for level, (located, total) in self.levels.items()}}
+
+    def node_json(self, node: ModelNode) -> dict[str, Any]:
+        kernels = self.kernels_of(node)
+        return {"name": node.name, "op": node.op, "kernels": kernels,
+                "gone": None if kernels else self.why(node)}
+
+
+def _edges(module: Operation) -> Iterator[tuple[str, str]]:
+    for op in module.walk():
+        for value in op.operands:
+            if isinstance(value.owner, Operation):
+                yield from ((a, b) for a in location_names(value.owner)
+                            for b in location_names(op) if a != b)
+
+
+def _source(value: SSAValue) -> SSAValue:
+    while isinstance(value.owner, host.ViewOp):
+        value = value.owner.source
+    return value
+
+
+def _adjacent(
+    function: host.FuncOp, kernels: Mapping[str, KernelOp]
+) -> Iterator[tuple[str, str, str]]:
+    """Kernels of which the second reads a buffer that the first wrote, and what lies between."""
+    writers: dict[SSAValue, tuple[str, str]] = {}
+    for op in function.body.block.ops:
+        if isinstance(op, host.CopyOp):
+            source = writers.get(_source(op.source))
+            writers[_source(op.target)] = (source[0] if source else "", "a copy lies between them")
+        if not isinstance(op, host.LaunchOp):
+            continue
+        for buffer in map(_source, op.buffers):
+            first, between = writers.get(buffer, ("", ""))
+            if first and first != op.kernel.data:
+                yield first, op.kernel.data, between
+        writers |= {_source(b): (op.kernel.data, "") for b in _written(op, kernels)}
+
+
+def _written(launch: host.LaunchOp, kernels: Mapping[str, KernelOp]) -> list[SSAValue]:
+    """The buffers that a launch stores into."""
+    kernel = kernels.get(launch.kernel.data)
+    if kernel is None:
+        return []
+    stored = {op.buffer for op in kernel.walk() if isinstance(op, StoreOp)}
+    return [given for own, given in zip(kernel.buffers, launch.buffers, strict=True)
+            if own in stored]
+
+
+def _memory(functions: Sequence[host.FuncOp], sizes: dict[Symbol, int]) -> dict[str, Any]:
+    """The arena, and the buffers in it by size."""
+    arena = sum(value_of(f.arena_bytes or Expr.of(0), sizes) for f in functions)
+    buffers = [(op, buffer_bytes(op.result, sizes)) for f in functions for op in f.walk()
+               if isinstance(op, host.AllocOp)]
+    buffers.sort(key=lambda item: -item[1])
+    constants = sum(buffer_bytes(op.result, sizes) for f in functions for op in f.walk()
+                    if isinstance(op, host.ConstantOp))
+    return {"arena": arena, "all_buffers": sum(size for _, size in buffers),
+            "constants": constants, "buffers": [{
+                "bytes": size, "nodes": list(location_names(op)),
+                "offset": None if op.offset is None else value_of(op.offset.data, sizes)}
+                for op, size in buffers]}
+
+
+def _told(op: Operation) -> str:
+    match op:
+        case host.CopyOp():
+            return "copies a buffer"
+        case SizeOp():
+            return "reads sizes from a tensor"
+        case _:
+            return f"calls {', '.join(f'@{n}' for n in getattr(op, 'callees', ()))}"

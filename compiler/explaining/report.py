@@ -1,0 +1,140 @@
+"""An explanation as text, grouped and counted; or that of one node or one kernel."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from compiler.diagnostics import Problem, StrataError
+from compiler.explaining.collect import Explanation, Kernel, Pair
+from compiler.frontend.origins import ModelNode
+from compiler.suggestions import hint_for
+
+SHOWN = 4
+"""How many members of a group are shown by name."""
+
+
+def whole(found: Explanation) -> list[str]:
+    """The model: kernels, pairs that are not fused, nodes without kernels, host, memory."""
+    lines = [_head(found), *_note(found), "", "kernels"]
+    lines += [line for kernel in found.found.values() for line in _kernel(kernel)]
+    apart = [p for p in found.pairs if not p.fused]
+    lines += _groups("not fused", ((p.reason, f"{p.first} -> {p.second}") for p in apart))
+    lines += _groups("fused", ((p.reason.partition(";")[0], f"{p.first} -> {p.second}")
+                               for p in found.pairs if p.fused))
+    lines += _groups("nodes without a kernel", (
+        (_kind(found.why(n)) or "unknown", n.name) for n in found.nodes
+        if not found.kernels_of(n)))
+    lines += _groups("on the host", ((what, ", ".join(nodes)) for what, nodes in found.host))
+    return [*lines, *_memory(found)]
+
+
+def node(found: Explanation, name: str) -> list[str]:
+    """What became of a node. Raises StrataError with the nearest names."""
+    wanted = _find(found, "node", name, {n.name: n for n in found.nodes})
+    kernels = found.kernels_of(wanted)
+    lines = [f"{wanted.name}: {wanted.op or 'a node'}"]
+    lines += [f"  {level}: {', '.join(ops)}" for level, ops in _by_level(found, wanted)]
+    if not kernels:
+        return [*lines, f"  no kernel computes it: {found.why(wanted)}"]
+    for kernel in kernels:
+        lines += _kernel(found.found[kernel]) if kernel in found.found else [f"  {kernel}"]
+    return [*lines, *_pairs([p for p in found.pairs if wanted.name in (p.first, p.second)])]
+
+
+def kernel(found: Explanation, name: str) -> list[str]:
+    """What a kernel is. Raises StrataError with the nearest names."""
+    wanted = _find(found, "kernel", name, found.found)
+    ends = {wanted.name, *wanted.nodes}
+    return [*_kernel(wanted, all_nodes=True), *_pairs([
+        p for p in found.pairs if (p.first in ends and p.second in ends) or (
+            not p.fused and wanted.name in (p.first, p.second))])]
+
+
+T = TypeVar("T")
+
+
+def _find(found: Explanation, kind: str, name: str, known: Mapping[str, T]) -> T:
+    if name not in known:
+        raise StrataError(f"{found.model} has no {kind} '{name}'", [
+            Problem(f"no such {kind}", hint=hint_for(name, known))])
+    return known[name]
+
+
+def _head(found: Explanation) -> str:
+    kernels = found.found.values()
+    return (f"{found.model} for {found.target}: {len(found.nodes)} nodes, {len(kernels)} kernels, "
+            f"{sum(k.launches for k in kernels)} launches, "
+            f"{figure(sum(k.bytes for k in kernels))}B moved, "
+            f"{figure(sum(k.flops for k in kernels))}FLOP")
+
+
+def _note(found: Explanation) -> list[str]:
+    sizes = ", ".join(f"{s}={v}" for s, v in found.sizes.items())
+    return [f"figures are for {sizes}; fix sizes with --dim"] if sizes else []
+
+
+def figure(number: float) -> str:
+    """A number with a prefix: `1.5 M`."""
+    for prefix in ("", "k", "M", "G"):
+        if abs(number) < 1000:
+            return f"{number:.4g} {prefix}"
+        number /= 1000
+    return f"{number:.4g} T"
+
+
+def _kernel(kernel: Kernel, all_nodes: bool = False) -> list[str]:
+    names = kernel.nodes if all_nodes else [*kernel.nodes[:SHOWN]]
+    more = len(kernel.nodes) - len(names)
+    nodes = ", ".join(names) + (f" and {more} more" if more else "")
+    times = "" if kernel.launches == 1 else f", {kernel.launches} launches"
+    return [f"  {kernel.name}: {nodes or 'no node'}",
+            f"      {figure(kernel.bytes)}B, {figure(kernel.flops)}FLOP{times}",
+            f"      schedule by {kernel.origin}: {kernel.schedule}"]
+
+
+def _kind(reason: str) -> str:
+    """A reason without what differs from node to node, to group by."""
+    for start in ("known when compiling", "alias of", "folded into"):
+        if reason.startswith(start):
+            return start
+    return reason
+
+
+def _groups(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:
+    """One line per reason, the most frequent first, with some of the members."""
+    groups: dict[str, list[str]] = {}
+    for reason, member in rows:
+        groups.setdefault(reason, []).append(member)
+    lines = [f"  {len(members)} x {reason}: {_some(members)}" for reason, members in sorted(
+        groups.items(), key=lambda item: -len(item[1]))]
+    return ["", title, *lines] if lines else []
+
+
+def _some(members: list[str]) -> str:
+    shown = ", ".join(m for m in members[:SHOWN] if m)
+    return shown + (f" and {len(members) - SHOWN} more" if len(members) > SHOWN else "")
+
+
+def _by_level(found: Explanation, wanted: ModelNode) -> Iterator[tuple[str, list[str]]]:
+    for level, operations in found.operations.items():
+        counts = Counter[str]()
+        for name in found.inside(wanted):
+            counts += operations.get(name, Counter[str]())
+        if counts:
+            yield level, [f"{n} x {op}" if n > 1 else op for op, n in counts.items()]
+
+
+def _pairs(pairs: list[Pair]) -> list[str]:
+    return [f"  {p.first} -> {p.second}: {'fused' if p.fused else 'not fused'}: {p.reason}"
+            for p in pairs]
+
+
+def _memory(found: Explanation) -> list[str]:
+    memory = found.memory
+    lines = ["", "memory", f"  arena {figure(memory['arena'])}B for buffers of "
+             f"{figure(memory['all_buffers'])}B in all; constants {figure(memory['constants'])}B"]
+    lines += [f"  {figure(b['bytes'])}B at {b['offset']}: {_some(b['nodes'])}"
+              for b in memory["buffers"][:SHOWN]]
+    return lines

@@ -1,0 +1,117 @@
+"""`explain`: what it says of kernels, pairs and nodes, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from tests.cli.conftest import Run
+from tests.counts import models
+from tests.filecheck import filecheck
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("explain") / "network.onnx"
+    onnx.save(models.cnn().model, path)
+    return path
+
+
+def explained(strata: Run, model: Path, *words: str) -> dict[str, Any]:
+    done = strata("explain", model, "--features", "avx2", "--json", "-", *words)
+    assert done.status == 0, done.err
+    return json.loads(done.out)
+
+
+def test_the_text_is_grouped_and_counted(strata: Run, network: Path) -> None:
+    done = strata("explain", network, "--features", "avx2")
+    assert done.status == 0, done.err
+    filecheck("""
+        // CHECK: network for cpu: 21 nodes,
+        // CHECK: kernels
+        // CHECK: contract_0: Conv_0, Relu_1
+        // CHECK: schedule by the target's rules: <grid
+        // CHECK: not fused
+        // CHECK: a contraction starts a kernel
+        // CHECK: fused
+        // CHECK: nodes without a kernel
+        // CHECK: alias of
+        // CHECK: memory
+        // CHECK: arena""", done.out)
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_json_has_the_fixed_keys(strata: Run, network: Path, target: str) -> None:
+    done = strata("explain", network, "--target", target, "--json", "found.json",
+                  *(["--features", "sm_90"] if target == "cuda" else []))
+    assert done.status == 0, done.err
+    found = json.loads(Path("found.json").read_text())
+    kernels = {k["name"]: k for k in found["kernels"]}
+    for node in found["nodes"]:
+        assert node.keys() >= {"name", "op", "kernels", "gone"}
+        assert (node["gone"] is None) == bool(node["kernels"])
+        assert {*node["kernels"]} <= kernels.keys()
+        assert all(node["name"] in kernels[k]["nodes"] for k in node["kernels"])
+    for kernel in kernels.values():
+        assert kernel.keys() >= {"name", "nodes", "bytes", "flops", "schedule"}
+        assert kernel["bytes"] > 0 and kernel["flops"] >= 0
+    for pair in found["pairs"]:
+        assert pair.keys() == {"from", "to", "fused", "reason"} and pair["reason"]
+        assert pair["fused"] or {pair["from"], pair["to"]} <= kernels.keys()
+
+
+def test_convolution_and_batch_norm_are_one_kernel(strata: Run, network: Path) -> None:
+    found = explained(strata, network)
+    kernels = {n["name"]: n["kernels"] for n in found["nodes"]}
+    [norm] = [n for n in kernels if n.startswith("BatchNormalization")]
+    [pair] = [p for p in found["pairs"] if p["fused"] and p["to"] == norm]
+    assert "batch_norm_of_conv" in pair["reason"]
+    assert kernels[pair["from"]] == kernels[norm]
+
+
+def test_flops_and_bytes_are_those_of_the_operators(strata: Run, tmp_path: Path) -> None:
+    """A product of 5x7 by 7x3: 2*5*7*3 FLOPs; 4 * (35 + 21 + 15) bytes."""
+    (tmp_path / "m.mlir").write_text("""builtin.module {
+      strata.func @main(%a: f32[5, 7], %b: f32[7, 3]) -> (f32[5, 3]) inputs ["a", "b"]
+          outputs ["y"] {
+        %y = graph.matmul %a, %b : f32[5, 3] loc("product")
+        strata.return %y
+      }
+    }""")
+    found = explained(strata, tmp_path / "m.mlir")
+    assert sum(k["flops"] for k in found["kernels"]) == 2 * 5 * 7 * 3
+    assert any(k["bytes"] == 4 * (35 + 21 + 15) for k in found["kernels"])
+    assert found["nodes"][0]["name"] == "product" and found["nodes"][0]["kernels"]
+
+
+def test_one_node_and_one_kernel(strata: Run, network: Path) -> None:
+    done = strata("explain", network, "--features", "avx2", "--node", "Conv_0")
+    filecheck("""// CHECK: Conv_0: Conv
+                 // CHECK: graph: graph.conv
+                 // CHECK: loop:
+                 // CHECK: block:
+                 // CHECK: contract_0
+                 // CHECK: Conv_0 -> Relu_1: fused""", done.out)
+    gone = strata("explain", network, "--features", "avx2", "--node", "map")
+    assert "no kernel computes it: alias of 'Sigmoid_17'" in gone.out
+    done = strata("explain", network, "--features", "avx2", "--kernel", "contract_0")
+    assert "contract_0: Conv_0, Relu_1" in done.out
+
+
+@pytest.mark.parametrize(("option", "name", "near"), [
+    ("--node", "conv_0", "Conv_0"), ("--kernel", "contract0", "contract_0")])
+def test_unknown_names_are_told_with_the_nearest(
+    strata: Run, network: Path, option: str, name: str, near: str
+) -> None:
+    done = strata("explain", network, "--features", "avx2", option, name)
+    assert done.status == 1
+    assert f"has no {option.removeprefix('--')} '{name}'" in done.err and near in done.err
+
+
+def test_an_unwritable_file_is_told_first(strata: Run, network: Path) -> None:
+    done = strata("explain", network, "--json", "nowhere/found.json")
+    assert done.status == 1 and "nowhere" in done.err

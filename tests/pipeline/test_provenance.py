@@ -1,0 +1,159 @@
+"""From each node of a model to its operations at every level, or the reason why none is left.
+
+Holes are counted: operations that name no node, and nodes that are neither reached nor explained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from xdsl.ir import SSAValue
+
+from compiler.diagnostics import StrataError
+from compiler.frontend import MemoryModel
+from compiler.frontend.origins import ModelNode
+from compiler.instrument.provenance import Origins
+from compiler.options import CompileOptions
+from compiler.pipeline.driver import Compiler
+from compiler.pipeline.text import format_module, parse_module
+from dialects.graph import AbsOp, NegOp
+from dialects.text.syntax import location_names
+from passes.base import StrataContext
+from passes.events import UNUSED, Rewrite
+from passes.rewriting import Rewriter, rewrite
+from tests.counts import models
+from tests.counts.count import Subject
+from tests.filecheck import filecheck
+from tests.models.onnx_graph import OnnxGraph
+
+SUBJECTS = (models.transformer, models.cnn, models.lstm, models.quantized, models.halves,
+            models.experts, models.attention, models.upsampling, models.groups, models.control)
+LEAST = 0.99
+"""The least share of operations of a level that name a node."""
+
+
+def watched(model: MemoryModel, target: str) -> Origins:
+    """What is known of a model's nodes after all passes."""
+    options = CompileOptions(target, cache="off", tuned="off", features={
+        "cpu": "avx2", "cuda": "sm_90"}.get(target))
+    origins = Origins()
+    Compiler(model, options, (origins,)).lower("block")
+    return origins
+
+
+def onnx_model(subject: Subject) -> MemoryModel:
+    return MemoryModel(f"{subject.name}.onnx", subject.model.SerializeToString())
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+@pytest.mark.parametrize("make", SUBJECTS, ids=lambda make: make.__name__)
+def test_there_are_no_holes(make: Callable[[], Subject], target: str) -> None:
+    origins = watched(onnx_model(make()), target)
+    assert origins.levels.keys() == {"graph", "loop", "host", "block"}
+    for level, (located, total) in origins.levels.items():
+        assert located >= LEAST * total, f"{level}: {total - located} of {total} name no node"
+    assert origins.nodes
+    assert [n.name for n in origins.nodes if not origins.kernels_of(n) and not origins.why(n)] == []
+
+
+@pytest.mark.parametrize(("target", "features", "level", "comment"), [
+    ("cpu", "avx2", "llvm", "; from "), ("cuda", "sm_90", "triton", "# from ")])
+def test_target_code_names_the_nodes(
+    target: str, features: str, level: str, comment: str
+) -> None:
+    origins, options = Origins(), CompileOptions(target, features=features, tuned="off")
+    compiler = Compiler(onnx_model(models.cnn()), options, (origins,))
+    text = compiler.emit(compiler.lower(), level)
+    told = {name for line in text.splitlines() if comment in line
+            for name in line.partition(comment)[2].split(", ")}
+    assert {n.name for n in origins.nodes if origins.kernels_of(n)} <= told
+
+
+def test_a_batch_norm_does_not_take_the_name_of_its_convolution() -> None:
+    origins = watched(onnx_model(models.cnn()), "cpu")
+    by_op: Mapping[str, list[ModelNode]] = {}
+    for op in ("Conv", "BatchNormalization", "Relu", "HardSwish"):
+        by_op = {**by_op, op: [n for n in origins.nodes if n.op == op]}
+    assert all(by_op.values())
+    assert all(origins.kernels_of(n) for nodes in by_op.values() for n in nodes)
+
+
+def test_reasons_name_what_became_of_a_node() -> None:
+    g = OnnxGraph({})
+    x = g.input("x", np.float32, ["n", 8])
+    size = g.node("Shape", x)
+    back = g.node("Transpose", g.node("Transpose", x, perm=[1, 0]), perm=[1, 0])
+    same = g.node("Identity", back)
+    dead, first, second = g.node("Exp", x), g.node("Exp", same), g.node("Sin", x)
+    folded = g.node("Add", g.constant([1.0]), g.constant([2.0]))
+    total = g.node("Add", first, second)
+    scaled = g.node("Mul", total, folded)
+    y = g.node("Reshape", scaled, size)
+    origins = watched(MemoryModel("m.onnx", g.model({"y": y}).SerializeToString()), "cpu")
+    by_name = {f"{n.name}_out": n for n in origins.nodes}
+    assert origins.why(by_name[size]).startswith("known when compiling: [n, 8]")
+    assert origins.why(by_name[back]) == "alias of the argument 'x'"
+    assert origins.why(by_name[same]) == "alias of 'Transpose_2'"
+    assert origins.why(by_name[dead]) == "nothing that is left reads its result"
+    kernels = origins.kernels_of(by_name[first])
+    assert len(kernels) == 1
+    for name in (second, total, scaled, folded):
+        assert origins.kernels_of(by_name[name]) == kernels, name
+
+
+def test_names_survive_a_text() -> None:
+    """Several nodes of one operation, and names that need escapes, pass through aliases."""
+    context = StrataContext.with_dialects()
+    text = """builtin.module {
+      strata.func @main(%x: f32[n]) -> (f32[n]) inputs ["x"] outputs ["y"] {
+        %y = graph.exp %x : f32[n] loc(#both)
+        %z = graph.exp %y : f32[n] loc("a plain one")
+        strata.return %z
+      }
+    }
+    #first = loc("a \\\\ \\22 b")
+    #both = loc(fused[#first, "second"])
+    """.replace("    #", "#")
+    module = parse_module(text, context, Path("m.mlir"))
+    printed = format_module(module)
+    again = parse_module(printed, context, Path("again.mlir"))
+    assert format_module(again) == printed
+    names = [location_names(op) for op in again.walk() if op.name == "graph.exp"]
+    assert names == [('a \\ " b', "second"), ("a plain one",)]
+    filecheck("""// CHECK: graph.exp %x : f32[n] loc(#loc2)
+                 // CHECK: #loc0 = loc("a
+                 // CHECK: #loc1 = loc("second")
+                 // CHECK: #loc2 = loc(fused[#loc0, #loc1])""", printed)
+
+
+def test_a_location_that_names_itself_is_an_error() -> None:
+    text = "builtin.module {} loc(#a)\n#a = loc(fused[#a])\n"
+    with pytest.raises(StrataError):
+        parse_module(text, StrataContext.with_dialects(), Path("m.mlir"))
+
+
+def test_rewrites_are_events() -> None:
+    """A listener hears of each rewrite: its rule, what goes, and what stands for it."""
+    text = """builtin.module {
+      strata.func @main(%x: f32[n]) -> (f32[n]) inputs ["x"] outputs ["y"] {
+        %a = graph.neg %x : f32[n] loc("a")
+        %b = graph.neg %a : f32[n] loc("b")
+        strata.return %b
+      }
+    }"""
+    context, heard = StrataContext.with_dialects(), list[Rewrite]()
+    module = parse_module(text, context, Path("m.mlir"))
+    context.observers = (heard.append,)
+
+    def double_negation(op: NegOp, at: Rewriter) -> SSAValue | None:
+        inner = op.x.owner
+        return at(AbsOp, inner.x) if isinstance(inner, NegOp) else None  # wrong, but a rewrite
+
+    rewrite(module, {NegOp: [double_negation]}, context)
+    assert [(e.rule, len(e.old), len(e.new)) for e in heard] == [
+        ("double_negation", 2, 1), (UNUSED, 1, 0)]
+    [made] = [op for op in module.walk() if isinstance(op, AbsOp)]
+    assert location_names(made) == ("b", "a")
