@@ -4,6 +4,7 @@
     exe = compiler.compile("model.onnx", target="cpu")
     outputs = exe(x)
     exe.save("model.strata")                a later process calls compiler.load("model.strata")
+    compiler.profile(exe, x)                how long each kernel takes
     compiler.tune("model.onnx")             later compilations use the schedules that it finds
 
 Importing this package loads nothing else; modules are imported on first use.
@@ -23,17 +24,19 @@ if TYPE_CHECKING:
     from compiler.faults import CompilerFault
     from compiler.frontend import MemoryModel
     from compiler.options import CompileOptions, Specialize
+    from compiler.profiling.measure import profile
     from compiler.tuning.api import tune
     from dialects.strata.assumptions import AccessError, IndexRangeError, SizeError
 
 __all__ = ["AccessError", "CompileOptions", "CompilerFault", "Executable", "IndexRangeError",
            "MemoryModel", "SizeError", "Specialize", "StrataError", "__version__", "compile",
-           "load", "tune"]
+           "load", "profile", "tune"]
 
 _HOMES = {"Executable": "compiler.executable", "compile": "compiler.api",
           "load": "compiler.api",
           "CompileOptions": "compiler.options", "Specialize": "compiler.options",
           "MemoryModel": "compiler.frontend", "tune": "compiler.tuning.api",
+          "profile": "compiler.profiling.measure",
           "StrataError": "compiler.diagnostics", "CompilerFault": "compiler.faults",
           "AccessError": "dialects.strata.assumptions", "SizeError": "dialects.strata.assumptions",
           "IndexRangeError": "dialects.strata.assumptions"}

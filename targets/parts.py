@@ -24,7 +24,7 @@ from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
 from passes.contract import Rules
-from targets.interface import Executable, Timer, cpu_seconds
+from targets.interface import Executable, Profile, TargetError, Timer, cpu_seconds
 from targets.options import TargetOptions
 
 ReportProgress = Callable[[int, int], None]
@@ -99,6 +99,11 @@ class Running(Part, ABC):
         self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress
     ) -> Executable:
         """Make a module at block level (a host function and block kernels) runnable."""
+
+    def profile(self, module: ModuleOp, weights: WeightStore) -> Profile:
+        """A program that times its launches. Raises TargetError if the target has none."""
+        self.check_machine()
+        raise TargetError(f"the target {self.name} cannot time the kernels of a running program")
 
     def timer(
         self, executable: Executable, inputs: Sequence[Array], footprint: int

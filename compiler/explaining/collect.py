@@ -116,7 +116,7 @@ class Explanation(Origins):
         super().finish(state)
         self.remarks = state.context.remarks
         functions = host_functions(state.module)
-        self.sizes = {s: 1 for f in functions for s in f.size_names}
+        self.sizes = {**{s: 1 for f in functions for s in f.size_names}, **self.sizes}
         kernels = {op.sym_name.data: op for op in state.module.body.block.ops
                    if isinstance(op, KernelOp)}
         self.found = {name: self._kernel(op) for name, op in kernels.items()}
@@ -140,14 +140,19 @@ class Explanation(Origins):
             return f"tuned: {tuned.partition(_TUNED)[2]}"
         return "--schedule, or the target's rules" if self.scheduled else "the target's rules"
 
+    def work_of(self, launch: host.LaunchOp, sizes: Mapping[Symbol, int]) -> tuple[int, int]:
+        """The bytes and FLOPs of a launch at these sizes."""
+        flops = self.flops.get(launch.kernel.data)
+        return bytes_of(launch, sizes), flops.of(launch, sizes) if flops else 0
+
     def _launches(self, function: host.FuncOp) -> None:
         for op in function.walk():
             if isinstance(op, host.LaunchOp) and op.kernel.data in self.found:
                 kernel = self.found[op.kernel.data]
-                flops = self.flops.get(kernel.name)
+                moved, flops = self.work_of(op, self.sizes)
                 kernel.launches += 1
-                kernel.bytes += bytes_of(op, self.sizes)
-                kernel.flops += flops.of(op, self.sizes) if flops else 0
+                kernel.bytes += moved
+                kernel.flops += flops
 
     # ------------------------------------------------------------------ pairs
     def _add_pairs(

@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
+from platform import machine as architecture
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation
 
@@ -28,6 +30,7 @@ from targets.base import Target
 from targets.cpu.build import worker
 from targets.cpu.build.cache import ObjectCache
 from targets.cpu.build.jit import compile_fixed, compile_texts, foresee_texts, link
+from targets.cpu.driver.clock import HEAD, LAUNCHES, WORDS
 from targets.cpu.driver.frame import ENTRY
 from targets.cpu.driver.module import DriverText, KernelInfo, emit_driver
 from targets.cpu.emit import emit_kernel_text
@@ -46,7 +49,7 @@ from targets.cpu.scheduling.partial_sums import add_partial_levels
 from targets.cpu.scheduling.row_blocks import copy_rows, schedule_rows
 from targets.cpu.scheduling.rules import schedule_kernel
 from targets.cpu.scheduling.windows import MAX_LOSS, shorten
-from targets.interface import Executable, TargetError, Timer
+from targets.interface import Executable, Profile, TargetError, Timer
 from targets.options import TargetOptions
 from targets.parts import (
     Building,
@@ -147,7 +150,9 @@ class Code:
     objects: Sequence[bytes]
 
 
-def _code(module: ModuleOp, options: TargetOptions, report: ReportProgress) -> Code:
+def _code(
+    module: ModuleOp, options: TargetOptions, report: ReportProgress, profiled: bool = False
+) -> Code:
     """Compile each distinct kernel and the driver, or read them from the cache."""
     machine, kernels = _machine(options), kernels_of(module)
     func, infos = host_function(module), dict[str, KernelInfo]()
@@ -159,7 +164,7 @@ def _code(module: ModuleOp, options: TargetOptions, report: ReportProgress) -> C
             text = text.renamed(text.content_name)
             infos[kernel.sym_name.data] = KernelInfo.of(text.name, kernel, machine)
             yield text.module.text
-        driver.append(emit_driver(func, host_functions(module), infos, machine))
+        driver.append(emit_driver(func, host_functions(module), infos, machine, profiled))
         yield driver[0].own.text
 
     cache = ObjectCache(options.cache)
@@ -207,6 +212,21 @@ class CpuRunning(Running):
         plan = RunPlan.of(host_function(module), code.driver.checks)
         return CpuExecutable(plan, link(code.objects, ENTRY), place(weights),
                              thread_count(self.options.threads), place)
+
+    def profile(self, module: ModuleOp, weights: WeightStore) -> Profile:
+        """The same program with a driver that times each launch."""
+        self.check_machine()
+        if architecture() not in ("x86_64", "AMD64"):
+            raise TargetError("kernels are timed with the counter of x86-64 processors, which "
+                              f"{architecture()} lacks")
+        code, files = _code(module, self.options, ignore_progress, True), MappedFiles.now()
+        counts = np.zeros(HEAD + WORDS * (LAUNCHES + len(code.driver.launches)), np.int64)
+        constants = [placed(contents_of(op.value, op.type, weights), op.type.dtype, files)
+                     for op in code.driver.constants]
+        plan = RunPlan.of(host_function(module), code.driver.checks)
+        executable = CpuExecutable(plan, link(code.objects, ENTRY), [counts, *constants],
+                                   thread_count(self.options.threads))
+        return Profile(executable, code.driver.launches, counts)
 
     def timer(self, executable: Executable, inputs: Sequence[Array], footprint: int) -> Timer:
         assert isinstance(executable, CpuExecutable)

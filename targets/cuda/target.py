@@ -37,7 +37,7 @@ from targets.cuda.scheduling import attention, convolutions, rules, search
 from targets.cuda.scheduling.attention_parts import online_parts
 from targets.cuda.scheduling.options import OPTIONS
 from targets.cuda.scheduling.products.tiles import group_rows
-from targets.interface import Executable, Timer
+from targets.interface import Executable, Profile, Timer
 from targets.options import TargetOptions
 from targets.parts import (
     Building,
@@ -164,6 +164,13 @@ class CudaRunning(Running):
         if self.options.interpret:
             return InterpretedExecutable(module, weights, self.options.exact)
         return CudaExecutable(module, weights, compile_options(self.options, report))
+
+    def profile(self, module: ModuleOp, weights: WeightStore) -> Profile:
+        """There is none yet. Raises CudaError, without a GPU that of the device."""
+        driver.use_device()
+        raise CudaError("launches on a GPU cannot be timed one by one yet; Nsight Systems shows "
+                        "them under the names of the kernels, which `explain` lists with their "
+                        "nodes")
 
     def timer(self, executable: Executable, inputs: Sequence[Array], footprint: int) -> Timer:
         assert isinstance(executable, CudaExecutable)

@@ -13,6 +13,7 @@ from dialects.strata.sizes import MAX_SIZE, AssumeOp, SizeOp, defined_sizes
 from dialects.strata.types import buffer_type
 from dialects.symbolic.expr import Expr, maximum
 from dialects.symbolic.symbol import Symbol
+from targets.cpu.driver.clock import HOST, LAUNCHES, OUTSIDE, stamp
 from targets.cpu.driver.frame import body
 from targets.cpu.driver.heap import heap
 from targets.cpu.driver.launches import Step
@@ -55,6 +56,7 @@ class FunctionText(Statements):
             load_sizes(self.writer, self.func.size_names)
             for k, argument in enumerate(self.func.body.block.args):
                 self.pointers[argument] = self._table_entry(FIRST_ARGUMENT + k)
+            self._stamp(HOST)
             return
         for k, argument in enumerate(self.func.input_arguments):
             self.pointers[argument] = f"%arg{k}"
@@ -108,11 +110,15 @@ class FunctionText(Statements):
     def _copy(self, op: host.CopyOp) -> None:
         """Copy a buffer, on thread 0."""
         self.wait(alone=True)
+        self._stamp(HOST)
         self.copy(self.pointers[op.target], self.pointers[op.source],
                   self.indices.scalar(self.byte_size(buffer_type(op.source))))
 
     def _return(self, op: host.ReturnOp) -> None:
         """Store the address and shape of each returned buffer."""
+        if self.is_main and self.program.profiled:
+            self._barrier()  # the last launch ends when all threads have left it
+            self._stamp(OUTSIDE)
         if self.arena is not None and not self.is_main:
             self.wait(alone=True)
             self.release(self.arena)
@@ -180,7 +186,14 @@ class FunctionText(Statements):
         grid = tuple(extent.substitute(values) for extent in kernel.op.grid.data)
         step = Step(op, kernel, grid, op.sizes.data)
         self.steps.append(step)
+        self.program.launches.append(op)
         return step
+
+    def _stamp(self, number: int) -> None:
+        """Let the clock of a profile count for another step, which starts now."""
+        if self.program.profiled:
+            counts = self._table_entry(self.program.clock_entry)
+            self.writer.emit(self.native(stamp, counts, str(number), "%thread"))
 
     def _launch(self, step: Step) -> None:
         """Run this thread's share of the programs."""
@@ -188,6 +201,7 @@ class FunctionText(Statements):
         total = self.indices.scalar(self.product(step.grid))
         sizes = [self.scalar(s) for s in step.sizes]
         self.wait(alone=step.is_parallel is False)
+        self._stamp(LAUNCHES + len(self.program.launches) - 1)
         run, done = w.fresh("run"), w.fresh("done")
         if step.is_parallel is False:
             low, high, following = "0", w.assign(self._mine(total)), done

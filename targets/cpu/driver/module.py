@@ -50,17 +50,22 @@ class DriverText:
     """The constants, in table order."""
     checks: tuple[Check, ...]
     """The checks that may fail, by number."""
+    launches: tuple[host.LaunchOp, ...] = ()
+    """The launches, as a profile numbers them."""
 
 
 def emit_driver(
     main: host.FuncOp, functions: Sequence[host.FuncOp], kernels: Mapping[str, KernelInfo],
-    machine: Machine,
+    machine: Machine, profiled: bool = False,
 ) -> DriverText:
     """The entry of a model: its main function, and all functions that it may call.
 
+    `profiled`: launches are timed (see `clock.py`).
+
     Raises ValueError for a launch of a kernel that does not exist.
     """
-    program = Program(main, {f.sym_name.data: f for f in functions}, kernels)
+    program = Program(main, {f.sym_name.data: f for f in functions}, kernels,
+                      profiled=profiled)
     texts = [ControlText(program, f) for f in (main, *(f for f in functions if f is not main))]
     bodies = [text.emit() for text in texts]
     steps = [step for text in texts for step in text.steps]
@@ -73,7 +78,7 @@ def emit_driver(
              ModuleText(own, declarations | called))
     module = joined(parts, defined=(PARALLEL, BODY, *called))
     return DriverText(*parts, module, main.arena_bytes or Expr.of(0), tuple(program.constants),
-                      tuple(program.checks))
+                      tuple(program.checks), tuple(program.launches))
 
 
 def _parallel_condition(main: host.FuncOp, steps: Sequence[Step]) -> list[str]:

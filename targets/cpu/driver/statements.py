@@ -46,6 +46,10 @@ class Program:
     checks: list[Check] = field(default_factory=list[Check])
     used: dict[str, Native[..., Any]] = field(default_factory=dict[str, "Native[..., Any]"])
     """The native functions that are called."""
+    profiled: bool = False
+    """Whether launches are timed; the first constant of the table is then the clock's memory."""
+    launches: list[host.LaunchOp] = field(default_factory=list[host.LaunchOp])
+    """All launches, in the order of the text."""
 
     @cached_property
     def poisons(self) -> bool:
@@ -59,7 +63,12 @@ class Program:
         place = self.places.setdefault((op.value, op.type), len(self.constants))
         if place == len(self.constants):
             self.constants.append(op)
-        return first + place
+        return first + place + self.profiled
+
+    @property
+    def clock_entry(self) -> int:
+        """The table entry of the memory that `clock.py` counts in."""
+        return FIRST_ARGUMENT + len(self.main.body.block.args)
 
     @cached_property
     def function_names(self) -> Mapping[str, str]:

@@ -1,0 +1,54 @@
+"""Time each kernel of a running model, and compare it with the limit of this machine.
+
+The model runs with a driver that reads a clock before each launch, in turns with the plain program;
+the first line tells what the clock costs. Then come the kernels, the slowest first: milliseconds of
+a call, share of the call, share of the measured roofline, bytes, FLOPs, launches, and nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from compiler.cli import arguments as shared
+
+SUMMARY = "time each kernel of a running model"
+TOPIC = "Look inside"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    shared.add_model(parser)
+    shared.add_target(parser)
+    shared.add_inputs(parser)
+    group = parser.add_argument_group("the result")
+    shared.complete(group.add_argument("--json", metavar="FILE", type=Path,
+                                       help="also write all figures; - for standard output"))
+    shared.complete(group.add_argument("--trace", metavar="FILE", type=Path,
+                                       help="write a trace for Perfetto or Chrome"))
+    group.add_argument("--seconds", metavar="S", type=float, default=1.0,
+                       help="about how long to time (default 1)")
+    shared.add_pipeline(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    import json
+
+    from compiler.cli.execution import WantedInputs
+    from compiler.cli.session import read_at_once, session
+    from compiler.cli.standard_streams import is_standard_output
+    from compiler.io.output import check_writable, write_text
+    from compiler.profiling.measure import profile_model
+
+    for path in (arguments.json, arguments.trace):
+        check_writable(path)
+    wanted = WantedInputs(arguments)
+    with session(arguments) as started:
+        found = profile_model(
+            read_at_once(arguments.model), started.options, wanted.arrays,
+            [*started.instruments, wanted], started.command, arguments.seconds)
+    for path, content in ((arguments.json, found.json), (arguments.trace, found.trace)):
+        if path is not None:
+            write_text(json.dumps(content, indent=1), path)
+    if not any(is_standard_output(p) for p in (arguments.json, arguments.trace) if p is not None):
+        print("\n".join(found.lines()))
+    return 0

@@ -1,0 +1,140 @@
+"""The figures of a profile: as JSON, as text, and as a trace that Perfetto and Chrome show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compiler.explaining.report import figure
+from compiler.profiling.roofline import Roofline
+
+SHOWN = 3
+"""How many nodes of a kernel are shown by name."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch: mean milliseconds, bytes and FLOPs of a run, and how often a run makes it."""
+
+    kernel: str
+    nodes: Sequence[str]
+    ms: float
+    runs: float
+    bytes: float
+    flops: float
+
+
+@dataclass(frozen=True)
+class ProfileResult:
+    """A profile of a model. Milliseconds are means over the timed runs.
+
+    `wall_ms`: a call, from Python to Python, of the program that times launches; `plain_ms`: of the
+    program as it is compiled otherwise. `host_ms`: work of the host between launches. What is left
+    of `wall_ms` is the call itself: binding the arguments, and starting and ending the threads.
+    """
+
+    model: str
+    wall_ms: float
+    plain_ms: float
+    host_ms: float
+    calls: int
+    threads: int
+    arena: int
+    launches: Sequence[Launch]
+    roofline: Roofline
+
+    @property
+    def overhead(self) -> float:
+        """The share of the time that timing adds."""
+        return self.wall_ms / self.plain_ms - 1
+
+    @property
+    def call_ms(self) -> float:
+        """What is neither in launches nor the host's work between them."""
+        return self.wall_ms - self.host_ms - sum(x.ms for x in self.launches)
+
+    def of_roofline(self, ms: float, flops: float, moved: float) -> float:
+        """The least time for the work, as a share of the time taken."""
+        return self.roofline.seconds(flops, moved) * 1e3 / ms if ms > 0 else 0.0
+
+    # ------------------------------------------------------------------ JSON
+    @property
+    def json(self) -> dict[str, Any]:
+        return {
+            "model": self.model, "wall_ms": self.wall_ms, "plain_ms": self.plain_ms,
+            "overhead": self.overhead, "host_ms": self.host_ms, "call_ms": self.call_ms,
+            "calls": self.calls, "threads": self.threads, "arena": self.arena,
+            "roofline": {"flops_per_s": self.roofline.flops, "bytes_per_s": self.roofline.bytes},
+            "kernels": self._kernels(), "nodes": self._nodes()}
+
+    def _kernels(self) -> list[dict[str, Any]]:
+        """The kernels, the slowest first, each with all of its launches."""
+        found: dict[str, list[Launch]] = {}
+        for launch in self.launches:
+            found.setdefault(launch.kernel, []).append(launch)
+        rows = [self._kernel(name, launches) for name, launches in found.items()]
+        return sorted(rows, key=lambda row: -row["ms"])
+
+    def _kernel(self, name: str, launches: list[Launch]) -> dict[str, Any]:
+        ms, moved, flops = (sum(values) for values in zip(
+            *((x.ms, x.bytes, x.flops) for x in launches), strict=True))
+        return {"name": name, "ms": ms, "share": ms / self.wall_ms, "bytes": moved,
+                "flops": flops, "of_roofline": self.of_roofline(ms, flops, moved),
+                "launches": sum(x.runs for x in launches),
+                "nodes": list(dict.fromkeys(n for x in launches for n in x.nodes))}
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        """The nodes: the time of the launches that compute them, and with how many others."""
+        found: dict[str, list[Launch]] = {}
+        for launch in self.launches:
+            for node in launch.nodes:
+                found.setdefault(node, []).append(launch)
+        rows = [{"name": name, "ms": sum(x.ms for x in launches),
+                 "kernels": list(dict.fromkeys(x.kernel for x in launches)),
+                 "shared_with": max(len(x.nodes) for x in launches) - 1}
+                for name, launches in found.items()]
+        return sorted(rows, key=lambda row: -float(str(row["ms"])))
+
+    @property
+    def trace(self) -> dict[str, Any]:
+        """A run of mean times in Chrome's trace format: launches one after another."""
+        events: list[dict[str, Any]] = [
+            {"name": "process_name", "ph": "M", "pid": 0, "tid": 0,
+             "args": {"name": f"{self.model}: mean of {self.calls} runs"}},
+            {"name": "call", "ph": "X", "pid": 0, "tid": 0, "ts": 0.0, "dur": self.wall_ms * 1e3,
+             "args": {"host_ms": self.host_ms, "call_ms": self.call_ms}}]
+        at = 0.0
+        for launch in self.launches:
+            events.append({"name": launch.kernel, "ph": "X", "pid": 0, "tid": 1, "ts": at * 1e3,
+                           "dur": launch.ms * 1e3, "cat": "kernel", "args": {
+                               "nodes": list(launch.nodes), "bytes": launch.bytes,
+                               "flops": launch.flops, "runs": launch.runs,
+                               "of_roofline": self.of_roofline(
+                                   launch.ms, launch.flops, launch.bytes)}})
+            at += launch.ms
+        return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+    # ------------------------------------------------------------------ text
+    def lines(self) -> list[str]:
+        rows = self._kernels()
+        head = [
+            f"{self.model}: {self.wall_ms:.4g} ms a call on {self.threads} thread(s), mean of "
+            f"{self.calls}; without the clock {self.plain_ms:.4g} ms (overhead "
+            f"{100 * self.overhead:.1f}%)",
+            f"roofline: {figure(self.roofline.flops)}FLOP/s, {figure(self.roofline.bytes)}B/s; "
+            "above 100% where data are in caches or numbers are narrow",
+            f"{'ms':>9} {'share':>6} {'limit':>6} {'bytes':>9} {'FLOP':>9} {'runs':>5}  kernel"]
+        table = [
+            f"{row['ms']:9.4f} {row['share']:6.1%} {row['of_roofline']:6.0%} "
+            f"{figure(row['bytes']):>9} {figure(row['flops']):>9} {row['launches']:5.4g}  "
+            f"{row['name']}: {_some(row['nodes'])}" for row in rows]
+        rest = [f"{ms:9.4f} {ms / self.wall_ms:6.1%}  {what}" for ms, what in (
+            (self.host_ms, "the host's work between launches: sizes, copies, control flow"),
+            (self.call_ms, "the call: arguments, starting and ending threads"))]
+        return [*head, *table, *rest, f"memory: an arena of {figure(self.arena)}B for all buffers"]
+
+
+def _some(nodes: Sequence[str]) -> str:
+    more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
+    return ", ".join(nodes[:SHOWN]) + more

@@ -1,0 +1,147 @@
+"""`profile`: times of kernels that add up, in programs that compute the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import compiler
+from compiler.diagnostics import StrataError
+from compiler.frontend import MemoryModel
+from compiler.io.signature import signature_of
+from compiler.options import CompileOptions
+from compiler.pipeline.driver import Compiler
+from compiler.profiling import measure, roofline
+from compiler.profiling.measure import profile_model
+from compiler.profiling.result import Launch, ProfileResult
+from compiler.profiling.roofline import Roofline
+from targets.cpu.driver.clock import stamp
+from tests.cli.conftest import Run
+from tests.counts import models
+from tests.counts.count import Subject
+from tests.models.onnx_graph import OnnxGraph
+
+LIMIT = Roofline(1e11, 1e10)
+
+
+@pytest.fixture(autouse=True)
+def fixed_roofline(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measuring the machine takes a second; one test does."""
+    if "roofline" not in request.node.name:
+        monkeypatch.setattr(measure, "measured", lambda options: LIMIT)
+
+
+def products(depth: int, side: int) -> onnx.ModelProto:
+    g = OnnxGraph({})
+    y = g.input("x", np.float32, [side, side])
+    for _ in range(depth):
+        y = g.node("Softmax", g.node("MatMul", y, g.random_weight(side, side)), axis=-1)
+    return g.model({"y": y})
+
+
+def profiled(model: onnx.ModelProto, threads: int, seconds: float = 0.1) -> ProfileResult:
+    options = CompileOptions(threads=threads, cache="off")
+    named = MemoryModel("m.onnx", model.SerializeToString())
+    return profile_model(named, options, lambda signature: [
+        signature.random_input(n, 0, [s.constant or 2 for s in t.shape]) for n, t in zip(
+            signature.input_names, signature.input_types, strict=True)], seconds=seconds)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_times_add_up_to_the_call(threads: int) -> None:
+    """A call of some milliseconds is launches, but for a few microseconds."""
+    found = profiled(products(4, 512), threads, 0.4)
+    assert len(found.launches) >= 8
+    inside = found.host_ms + sum(x.ms for x in found.launches)
+    assert 0.95 * found.wall_ms <= inside <= 1.05 * found.wall_ms
+    assert all(x.ms > 0 and x.runs == 1 and x.bytes > 0 for x in found.launches)
+    assert {n for x in found.launches for n in x.nodes} >= {"MatMul_0", "Softmax_1"}
+
+
+@pytest.mark.parametrize("make", [models.control, models.cnn, models.experts],
+                         ids=lambda make: make.__name__)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_program_with_a_clock_computes_the_same(
+    make: Callable[[], Subject], threads: int
+) -> None:
+    subject = make()
+    options = CompileOptions(threads=threads, cache="off")
+    compilation = Compiler(MemoryModel("m.onnx", subject.model.SerializeToString()), options)
+    state = compilation.prepare()
+    running, weights = compilation.parts.running, state.context.weights
+    timed = running.profile(state.module, weights)
+    plain = running.load(state.module, weights)
+    signature = signature_of(state.module)
+    sizes = {s: 4 for s in signature.symbols()}
+    inputs = [signature.random_input(n, 1, [int(e.evaluate(sizes)) for e in t.shape])
+              for n, t in zip(signature.input_names, signature.input_types, strict=True)]
+    for _ in range(3):
+        for a, b in zip(timed.executable.run(inputs), plain.run(inputs), strict=True):
+            np.testing.assert_array_equal(a, b)
+    outside, _, *launches = timed.rows()
+    assert outside[1] == 3
+    assert sum(runs for _, runs in launches) >= 3
+
+
+def test_plain_programs_have_no_clock() -> None:
+    options = CompileOptions(cache="off")
+    model = MemoryModel("m.onnx", models.cnn().model.SerializeToString())
+    compilation = Compiler(model, options)
+    assert stamp.name not in compilation.emit(compilation.lower(), "llvm")
+
+
+def test_the_command_writes_figures_and_a_trace(strata: Run, small_model: Path) -> None:
+    done = strata("profile", small_model, "--dim", "n=16", "--input", "rows=[0, 1, 2]", "--threads",
+                  "1", "--seconds", "0.05", "--json", "p.json", "--trace", "t.json")
+    assert done.status == 0, done.err
+    assert "ms a call on 1 thread(s)" in done.out and "overhead" in done.out
+    found = json.loads(Path("p.json").read_text())
+    assert found["wall_ms"] > 0
+    for row in found["kernels"]:
+        assert row.keys() >= {"name", "ms", "share", "of_roofline", "nodes"}
+    assert [r["ms"] for r in found["kernels"]] == sorted(
+        (r["ms"] for r in found["kernels"]), reverse=True)
+    assert {n["name"] for n in found["nodes"]} == {"project", "normalize", "pick"}
+    events = json.loads(Path("t.json").read_text())["traceEvents"]
+    spans = [e for e in events if e["ph"] == "X" and e["tid"] == 1]
+    assert len(spans) == sum(r["launches"] for r in found["kernels"])
+    assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-6 for a, b in pairwise(spans))
+
+
+def test_shares_of_the_roofline() -> None:
+    """1e8 FLOPs at 1e11 a second take 1 ms; 1e6 bytes at 1e10 a second 0.1 ms."""
+    launches = [Launch("a", ["n"], 2.0, 1, 1e6, 1e8), Launch("a", ["m"], 2.0, 1, 1e6, 1e8)]
+    found = ProfileResult("m", 5.0, 4.0, 0.5, 10, 1, 0, launches, LIMIT)
+    [row] = found.json["kernels"]
+    assert row["of_roofline"] == pytest.approx(0.5)
+    assert row["share"] == pytest.approx(0.8)
+    assert (found.call_ms, found.overhead) == (pytest.approx(0.5), pytest.approx(0.25))
+
+
+def test_the_roofline_is_measured() -> None:
+    found = roofline.measured(CompileOptions(threads=1))
+    assert found.flops > 1e9 and found.bytes > 1e8
+
+
+@pytest.mark.parametrize("target", ["cuda", "reference"])
+def test_targets_without_a_clock_refuse(
+    strata: Run, small_model: Path, target: str
+) -> None:
+    done = strata("profile", small_model, "--target", target, "--dim", "n=4", "--dim", "m=2",
+                  *(["--features", "sm_90"] if target == "cuda" else []))
+    assert done.status == 1, done.err
+    assert "Traceback" not in done.err and f"target {target} cannot do that" in done.err
+
+
+def test_an_executable_is_profiled() -> None:
+    exe = compiler.compile(products(1, 64), threads=1)
+    found = compiler.profile(exe, np.ones((64, 64), np.float32))
+    assert found.launches and found.lines()
+    with pytest.raises(StrataError):
+        compiler.profile(exe, np.ones((63, 64), np.float32))
