@@ -14,6 +14,7 @@ from compiler.option_values import (
     MOST_THREADS,
     arrays_of,
     file_of,
+    names_of,
     numbers_of,
     path_of,
     paths_of,
@@ -34,7 +35,9 @@ def compile(
     dump_dir: str | Path | None = None,
     shapes: Mapping[str, Sequence[int | str]] | None = None,
     dims: Mapping[str, int] | None = None, constants: Mapping[str, Array] | None = None,
-    passes: str = "default", plugins: Sequence[str | Path] = (), schedule: str | Path | None = None,
+    passes: str = "default", strategy: str = "whole-graph", with_groups: Sequence[str] = (),
+    without_groups: Sequence[str] = (),
+    plugins: Sequence[str | Path] = (), schedule: str | Path | None = None,
     weights: str | Path | None = None, features: str | None = None,
     cache: str | Path | None = "default", precision: str = "f32", exact: bool = False,
     denormals: str = "flush", check: bool | None = None, interpret: bool = False,
@@ -47,16 +50,18 @@ def compile(
     in memory: a MemoryModel, an `onnx.ModelProto`, or a program of `torch.export`. `threads`: None
     for all available. `dump_dir`: write the IR after every level and pass there. `shapes`: input
     name -> sizes, integers or names; `dims`: size name -> value; `constants`: input name ->
-    contents, which become part of the model. `passes`, `plugins`, `schedule`, `weights`,
-    `features`, `precision`, `exact`, `denormals`: as on the command line. `check`: True ends a run
-    with an error at the first memory access out of bounds (AccessError) or run-time index out of
-    range (IndexRangeError). None checks only indices, on the CPU. False checks neither. `cache`: a
-    folder for compiled code, "default", or "off" (also None). `interpret`: run CUDA kernels in
-    Triton's interpreter. `specialize`: compile the model again for the sizes with which it is
-    called most often (`compiler.Specialize(after=8, most=4)`); the imported model stays in memory
-    for this. `tuned`: which of the schedules found by `tune` to use: "auto", "off" (also None), or
-    a file. `mode`: "default", "reduce-overhead" (the same), or "max-autotune", which tunes the
-    model first. `library`: "auto" or "never", as on the command line.
+    contents, which become part of the model. `strategy`: "per-op", "block" or "whole-graph";
+    `with_groups`, `without_groups`: groups of passes to add and to leave out. `passes`,
+    `plugins`, `schedule`, `weights`, `features`, `precision`, `exact`, `denormals`: as on the
+    command line. `check`: True ends a run with an error at the first memory access out of bounds
+    (AccessError) or run-time index out of range (IndexRangeError). None checks only indices, on the
+    CPU. False checks neither. `cache`: a folder for compiled code, "default", or "off" (also None).
+    `interpret`: run CUDA kernels in Triton's interpreter. `specialize`: compile the model again for
+    the sizes with which it is called most often (`compiler.Specialize(after=8, most=4)`); the
+    imported model stays in memory for this. `tuned`: which of the schedules found by `tune` to use:
+    "auto", "off" (also None), or a file. `mode`: "default", "reduce-overhead" (the same), or
+    "max-autotune", which tunes the model first. `library`: "auto" or "never", as on the command
+    line.
 
     Raises StrataError for an error in the model or the options, and CompilerFault, with a
     reproducer, for a fault of the compiler.
@@ -66,7 +71,9 @@ def compile(
     options = CompileOptions(
         target=target, threads=threads, dump_dir=path_of("dump_dir", dump_dir),
         shapes=sizes_of(shapes or {}), dims=numbers_of("dims", dims or {}),
-        constants=arrays_of("constants", constants or {}), passes=passes,
+        constants=arrays_of("constants", constants or {}), passes=passes, strategy=strategy,
+        with_groups=tuple(names_of("with_groups", with_groups)),
+        without_groups=tuple(names_of("without_groups", without_groups)),
         plugins=paths_of("plugins", plugins), schedule=path_of("schedule", schedule),
         weights=path_of("weights", weights),
         features=features, cache=setting_of("cache", cache), precision=precision,

@@ -19,6 +19,7 @@ from compiler.option_values import (
     threads_of,
     truth_of,
 )
+from compiler.pipeline.strategies import ONE_LAUNCH, WHOLE_GRAPH, groups_of, strategy_problems
 from compiler.suggestions import hint_for
 
 if TYPE_CHECKING:
@@ -76,9 +77,11 @@ class CompileOptions:
 
     `shapes`, `dims`: sizes of the model's inputs. `constants`: the contents of inputs that become
     constants of the model. `start`: the level of `--from`. `passes`: as `--passes` spells it.
-    `plugins`: files. `schedule`: a file of schedules. `weights`: the weights of a `.mlir` text, by
-    default `weights.npz` in the same folder. `specialize`: when to specialize for frequent sizes;
-    None means never. `exact`: compute quantized models as defined, in floats, rounding each
+    `strategy`: which groups of passes optimize: "per-op", "block" or "whole-graph"; `with_groups`
+    are added to those of the strategy, and `without_groups` are left out. `plugins`: files.
+    `schedule`: a file of schedules. `weights`: the weights of a `.mlir` text, by default
+    `weights.npz` in the same folder. `specialize`: when to specialize for frequent sizes; None
+    means never. `exact`: compute quantized models as defined, in floats, rounding each
     operation. `denormals`: on the CPU, "flush" treats denormal floats as zeros, "keep" computes
     with them. `check`: whether a run checks indices and accesses. True checks all of them, None
     checks indices if the target can afford it, and False checks none. `cache`: a folder, "off", or
@@ -96,6 +99,9 @@ class CompileOptions:
         default_factory=dict[str, "tuple[str, ...]"])  # not a proxy: processes of `tune` pickle it
     start: str | None = None
     passes: str = "default"
+    strategy: str = WHOLE_GRAPH
+    with_groups: tuple[str, ...] = ()
+    without_groups: tuple[str, ...] = ()
     plugins: tuple[Path, ...] = ()
     schedule: Path | None = None
     weights: Path | None = None
@@ -123,6 +129,11 @@ class CompileOptions:
             value, read = getattr(self, name), threads_of if name == "threads" else truth_of
             object.__setattr__(self, name, None if value is None else read(value))
 
+    @property
+    def groups(self) -> frozenset[str]:
+        """The groups of passes that optimize."""
+        return groups_of(self.strategy, self.with_groups, self.without_groups)
+
     def target_options(self) -> TargetOptions:
         from targets.base import TargetOptions
 
@@ -130,7 +141,8 @@ class CompileOptions:
                              cache=cache_folder(self.cache), precision=self.precision,
                              exact=self.exact, denormals=self.denormals,
                              interpret=self.interpret, check=self.check,
-                             library=self.library == "auto")
+                             library=self.library == "auto",
+                             one_launch=ONE_LAUNCH in self.groups)
 
 
 # ---------------------------------------------------------------------- checks
@@ -138,6 +150,7 @@ def _problems(options: CompileOptions) -> Iterator[Problem]:
     yield from _one_of("precision", options.precision, PRECISIONS)
     yield from _one_of("denormals", options.denormals, DENORMALS)
     yield from _one_of("library", options.library, LIBRARIES)
+    yield from strategy_problems(options.strategy, options.with_groups, options.without_groups)
     yield from _flags(options)
     yield from _texts(options)
     yield from _collections(options)

@@ -29,5 +29,8 @@ class TargetOptions:
     check: bool | None = None
     """Whether invalid indices and accesses are errors. True: every access is checked. None: indices
     are checked where that costs next to nothing. False: nothing is checked."""
+    one_launch: bool = True
+    """Whether the whole program is launched at once where the target can do that; else each launch
+    is one of its own."""
     library: bool = False
     """Whether kernels may be library calls where those were measured to be faster."""

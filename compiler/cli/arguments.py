@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from compiler.options import DENORMALS, LIBRARIES, PRECISIONS, CompileOptions, Specialize
+from compiler.pipeline.strategies import STRATEGIES, WHOLE_GRAPH
 
 
 class Arguments(Protocol):
@@ -77,6 +78,14 @@ def add_pipeline(parser: argparse.ArgumentParser, tuned: bool = True) -> None:
     group = parser.add_argument_group("the passes")
     group.add_argument("--passes", metavar="TEXT", default="default",
                        help='such as "default,after(loop-fuse)=my-pass{n=1},without(graph-cse)"')
+    group.add_argument("--strategy", choices=STRATEGIES, default=WHOLE_GRAPH,
+                       help="what is optimized together: per-op computes and launches each "
+                            "operator apart, block fuses around each product or reduction, "
+                            "whole-graph (default) does everything")
+    group.add_argument("--with", metavar="GROUP,...", dest="with_groups", type=names, default=(),
+                       help="groups of passes to add to the strategy; `list groups` shows them")
+    group.add_argument("--without", metavar="GROUP,...", dest="without_groups", type=names,
+                       default=(), help="groups of passes to leave out, such as layout,one-launch")
     if tuned:
         complete(group.add_argument("--schedule", metavar="FILE", type=Path,
                                     help="schedules for kernels, or scripts of steps"))
@@ -146,7 +155,9 @@ def options_from(
     return CompileOptions(
         target=given.get("target", "cpu"), shapes=dict(given.get("shape", ())),
         dims={} if stay_open else dict(given.get("dim", ())), start=given.get("start"),
-        passes=given.get("passes", "default"), plugins=tuple(given.get("plugin", ())),
+        passes=given.get("passes", "default"), strategy=given.get("strategy", WHOLE_GRAPH),
+        with_groups=given.get("with_groups", ()), without_groups=given.get("without_groups", ()),
+        plugins=tuple(given.get("plugin", ())),
         schedule=given.get("schedule"), weights=given.get("weights"),
         dump_dir=given.get("dump_dir"), dump_weights=given.get("dump_weights", False),
         threads=given.get("threads") or threads, features=given.get("features"),
@@ -200,6 +211,11 @@ def tolerance(text: str) -> float:
     if not 0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"'{text}' is not a number >= 0")
     return number
+
+
+def names(text: str) -> tuple[str, ...]:
+    """`fuse,layout` -> ("fuse", "layout")."""
+    return tuple(name for part in text.split(",") if (name := part.strip()))
 
 
 def seed(text: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compiler.cli.arguments import shell_command
 from compiler.options import CompileOptions
+from compiler.pipeline.strategies import WHOLE_GRAPH
 
 
 def command_again(options: CompileOptions, command: str, *more: str) -> str:
@@ -13,6 +14,10 @@ def command_again(options: CompileOptions, command: str, *more: str) -> str:
         words += ["--plugin", str(plugin.resolve())]
     if options.features is not None:
         words += ["--features", options.features]
+    if options.strategy != WHOLE_GRAPH:
+        words += ["--strategy", options.strategy]
+    for name, groups in (("--with", options.with_groups), ("--without", options.without_groups)):
+        words += [name, ",".join(groups)] if groups else []
     if options.precision != "f32":
         words += ["--precision", options.precision]
     if options.exact:

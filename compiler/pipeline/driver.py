@@ -30,6 +30,7 @@ from compiler.pipeline.plan import PlannedStep, plan
 from compiler.pipeline.source import TEXT_SUFFIX, Snapshot, Source, read_model, weight_labels
 from compiler.pipeline.state import IMPORT, State
 from compiler.pipeline.steps import PIPELINE
+from compiler.pipeline.strategies import STRATEGIES, WHOLE_GRAPH
 from compiler.pipeline.text import format_module
 from compiler.plugins.loading import Plugins
 from compiler.plugins.own_packages import hidden_package
@@ -150,6 +151,10 @@ class Compiler:
         """The module for `load`: at the final level, or as read if the target does not lower."""
         if self.target.lowers:
             self.check_passes(None)
+        elif self.options.groups != STRATEGIES[WHOLE_GRAPH]:
+            raise StrataError(f"target {self.target.name} runs a model as it is read", [Problem(
+                "no pass runs, so a strategy has no effect",
+                hint="leave out --strategy, --with and --without")])
         state = self.read()
         with self.guard("load"):
             self.parts.building.expect(state.module)
@@ -176,12 +181,14 @@ class Compiler:
         Texts are checked later, since only reading one determines its place in the pipeline.
         """
         if not self.model.endswith(TEXT_SUFFIX):
-            plan(self.options.passes, LEVEL_NAMES[0], (), None, to, self.plugins)
+            plan(self.options.passes, LEVEL_NAMES[0], (), None, to, self.plugins,
+                 self.options.groups)
 
     def plan(self, state: State, to: str | None) -> list[PlannedStep]:
         """The steps to run. Raises StrataError for options that do not fit model or pipeline."""
         passes = with_schedule(self.options.passes, self.options.schedule)
-        planned = plan(passes, state.level, state.after, self.options.start, to, self.plugins)
+        planned = plan(passes, state.level, state.after, self.options.start, to, self.plugins,
+                       self.options.groups)
         if self.options.schedule and not any(i.step.name == SCHEDULE_PASS for i in planned):
             raise StrataError("--schedule has no effect: kernels get their schedules at loop "
                               "level, and none of the passes that run is at that level")

@@ -6,8 +6,9 @@ passes.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from compiler.diagnostics import Problem, StrataError
 from compiler.pipeline.pass_options import option_faults
 from compiler.pipeline.passes_option import edit_steps, is_explicit
 from compiler.pipeline.steps import Step
+from compiler.pipeline.strategies import GROUPS, ONE_LAUNCH, steps_of
 from compiler.plugins.loading import Plugins
 
 if TYPE_CHECKING:
@@ -48,15 +50,18 @@ class Flow:
 
 def plan(
     passes: str, level: str, after: Sequence[str], start: str | None, to: str | None,
-    plugins: Plugins,
+    plugins: Plugins, groups: frozenset[str] = frozenset(GROUPS),
 ) -> list[PlannedStep]:
     """The steps for a module at `level` after the passes `after`.
 
     `start`: run the level's passes from the first, whatever ran before. `to`: the last level, None
-    for all. Raises StrataError for contradictory levels, unknown passes and bad options.
+    for all. `groups`: the groups of passes that optimize. Raises StrataError for contradictory
+    levels, unknown passes and bad options.
     """
-    flow = Flow(plugins.pipeline(), plugins.level_names())
+    whole = plugins.pipeline()
+    flow = Flow(steps_of(whole, groups), plugins.level_names())
     _check_levels(level, start, to, flow.levels)
+    _check_groups(passes, groups, {s.name: s.group for s in whole if s not in flow.steps})
     steps = edit_steps(passes, flow.steps, level, plugins.place_of)
     _check_needed(steps, passes, level, () if start else after, to, flow)
     labels = label_steps(steps)
@@ -149,6 +154,23 @@ def _last_without(flow: Flow, step: Step) -> str:
     """The last level that can be reached without a step."""
     place = flow.levels.index(step.level)
     return flow.levels[place - (step.name in flow.changes())]
+
+
+def _check_groups(passes: str, groups: frozenset[str], apart: Mapping[str, str]) -> None:
+    """Raise StrataError if passes are chosen both by groups and one by one.
+
+    `apart`: the passes that groups leave out or change, and their groups.
+    """
+    for name in re.findall(r"[\w-]+", passes):
+        if name in apart:
+            raise StrataError(f"--passes names {name}, which the strategy leaves out or changes", [
+                Problem(f"it belongs to the group {apart[name]}",
+                        hint=f"--with {apart[name]} adds the group")], exit_status=2)
+    if is_explicit(passes) and groups | {ONE_LAUNCH} < GROUPS.keys():
+        raise StrataError("--passes lists the passes to run, so a strategy has no effect", [
+            Problem("both --passes and --strategy, --with or --without choose passes",
+                    hint=f'write --passes "default,...", or leave out the strategy; {ONE_LAUNCH} '
+                         "is no pass, and may be left out")], exit_status=2)
 
 
 def _check_levels(

@@ -1,4 +1,4 @@
-"""The rows of `list`: operations, passes, targets, levels, frontends, schedule options."""
+"""The rows of `list`: operations, passes, groups of them, targets, levels, frontends, options."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import inspect
 from typing import Any, get_type_hints
 
 from compiler.pipeline.pass_options import type_words
+from compiler.pipeline.strategies import GROUPS, STRATEGIES
 from compiler.plugins.loading import Plugins
 
 Row = dict[str, Any]
@@ -23,8 +24,8 @@ def table(found: list[Row]) -> str:
 
 def rows(kind: str, plugins: Plugins) -> list[Row]:
     """The rows of one kind; the first column is the name."""
-    makers = {"ops": _ops, "passes": _passes, "targets": _targets, "levels": _levels,
-              "frontends": _frontends, "options": _schedule_options}
+    makers = {"ops": _ops, "passes": _passes, "groups": _groups, "targets": _targets,
+              "levels": _levels, "frontends": _frontends, "options": _schedule_options}
     return makers[kind](plugins)
 
 
@@ -61,6 +62,16 @@ def _passes(plugins: Plugins) -> list[Row]:
         found.append({"name": name, "default": "default" if name in default else "on request",
                       "options": f"{{{options}}}" if options else "", "summary": _summary(class_)})
     return found
+
+
+def _groups(plugins: Plugins) -> list[Row]:
+    """The groups of passes, and the strategies that have them."""
+    passes = {name: dict.fromkeys(s.name for s in plugins.pipeline() if s.group == name)
+              for name in GROUPS}
+    return [{"name": name, "strategies": ", ".join(s for s, found in STRATEGIES.items()
+                                                   if name in found),
+             "summary": summary, "passes": ", ".join(passes[name])}
+            for name, summary in GROUPS.items()]
 
 
 def _option(field: dataclasses.Field[Any], type_: Any) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FLAGS = ("exact", "interpret")
 VALUES = ("target", "features", "precision", "denormals", "library", "threads", "passes",
-          "schedule", "tuned", "tolerance", "seed")
+          "strategy", "schedule", "tuned", "tolerance", "seed")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +39,8 @@ def probe_words(arguments: argparse.Namespace) -> list[str]:
         value = given[name]
         if value is not None:
             words.append(f"--{name}={value.resolve() if isinstance(value, Path) else value}")
+    words += [f"--{name}={','.join(given[f'{name}_groups'])}" for name in ("with", "without")
+              if given[f"{name}_groups"]]
     words += [f"--plugin={plugin.resolve()}" for plugin in given["plugin"]]
     return [*words, *(f"--dim={name}={size}" for name, size in given["dim"])]
 

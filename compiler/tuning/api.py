@@ -34,7 +34,8 @@ def tune(
     dims: Mapping[str, int] | None = None, constants: Mapping[str, Array] | None = None,
     plugins: Sequence[str | Path] = (), features: str | None = None,
     cache: str | Path | None = "default", precision: str = "f32", exact: bool = False,
-    library: str = "never",
+    library: str = "never", strategy: str = "whole-graph", with_groups: Sequence[str] = (),
+    without_groups: Sequence[str] = (),
 ) -> Report:
     """Find faster schedules for a model's kernels by timing candidates, and store them.
 
@@ -53,7 +54,9 @@ def tune(
         constants=arrays_of("constants", constants or {}), plugins=paths_of("plugins", plugins),
         features=features,
         cache=setting_of("cache", cache), precision=precision, exact=exact,
-        library=library)
+        library=library, strategy=strategy,
+        with_groups=tuple(names_of("with_groups", with_groups)),
+        without_groups=tuple(names_of("without_groups", without_groups)))
     wanted = TuneOptions.of(
         jobs, seconds=seconds, kernels=tuple(names_of("kernels", kernels)), mode=mode,
         sizes=numbers_of("sizes", sizes or {}),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from compiler.io.signature import Signature, signature_of
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
+from compiler.pipeline.strategies import ONE_LAUNCH
 from dialects.symbolic.symbol import Symbol
 
 if TYPE_CHECKING:
@@ -70,7 +71,10 @@ class Unfit(Exception):
 
 
 def plain(options: CompileOptions, cache: str, weights: Any) -> CompileOptions:
-    """The options of a model, adapted for the modules of its tasks."""
+    """The options of a model, adapted for the modules of its tasks, each of which is launched at
+    once."""
+    without = tuple(name for name in options.without_groups if name != ONE_LAUNCH)
     return replace(options, shapes={}, dims={}, constants={}, start=None, passes="default",
                    schedule=None, dump_dir=None, specialize=None, threads=1, cache=cache,
-                   tuned="off", weights=weights)
+                   tuned="off", weights=weights,
+                   with_groups=(*options.with_groups, ONE_LAUNCH), without_groups=without)

@@ -24,7 +24,7 @@ of this is composition of index expressions; no rule knows an operator.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
@@ -38,6 +38,7 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import is_at_most
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.nodes import of_one_node
 from passes.base import StrataContext, StrataPass
 from passes.loop.simplify_nests import SIMPLER
 from passes.rewrites.loop.nests import (
@@ -72,8 +73,12 @@ class LoopFuse(StrataPass):
 
     name = "loop-fuse"
 
+    across: bool = True
+    """Whether nests of different nodes of the model are fused; if not, only the parts of one."""
+
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        rewrite(module, {NestOp: NEST_RULES, ViewOp: [merge_views]}, context)
+        rules = NEST_RULES if self.across else NODE_RULES
+        rewrite(module, {NestOp: rules, ViewOp: [merge_views]}, context)
 
 
 # ---------------------------------------------------------------------- views
@@ -194,9 +199,20 @@ def _stored_at(copy: NestOp, producer: NestOp) -> list[Expr] | None:
 # ---------------------------------------------------------------------- producers
 def inline_producers(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
     """Inline the first producer that qualifies; the driver then visits the new nest."""
+    return _inline(nest, at, lambda producer: True)
+
+
+def inline_own_producers(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
+    """Inline a producer that comes from the same node of the model."""
+    return _inline(nest, at, lambda producer: of_one_node(nest, producer))
+
+
+def _inline(
+    nest: NestOp, at: Rewriter, allowed: Callable[[NestOp], bool]
+) -> list[SSAValue] | None:
     for position, read in enumerate(reads_of(nest)):
         producer = read.value.owner
-        if isinstance(producer, NestOp) and (
+        if isinstance(producer, NestOp) and allowed(producer) and (
                 may_inline(nest, position, read, producer)
                 or _may_gather(nest, position, read, producer, at.context)):
             new = inline_producer(nest, position, producer, producer.number_of(read.value))
@@ -369,3 +385,5 @@ def _is_mixed_radix(expr: Expr, extents: Mapping[Symbol, Expr]) -> bool:
 NEST_RULES = [
     *SIMPLER, compose_views, forward_copy, forward_parts, inline_producers,
 ]
+NODE_RULES = [*SIMPLER, inline_own_producers]
+"""Within a node of the model; tensors between nodes keep their forms."""

@@ -46,9 +46,12 @@ class LoopOutline(StrataPass):
 
     name = "loop-outline"
 
+    across: bool = True
+    """Whether nests of different nodes of the model share kernels."""
+
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         for func in functions(module):
-            groups = Grouping(func, self, context).run()
+            groups = Grouping(func, self, context, self.across).run()
             _outline(module, func, groups)
 
 

@@ -163,7 +163,8 @@ class CudaRunning(Running):
         """Load on the device, or in Triton's interpreter. Raises CudaError without a GPU."""
         if self.options.interpret:
             return InterpretedExecutable(module, weights, self.options.exact)
-        return CudaExecutable(module, weights, compile_options(self.options, report))
+        return CudaExecutable(module, weights, compile_options(self.options, report),
+                              self.options.one_launch)
 
     def profile(self, module: ModuleOp, weights: WeightStore) -> Profile:
         """There is none yet. Raises CudaError, without a GPU that of the device."""

@@ -1,4 +1,5 @@
-"""List the available operations, passes, targets, levels, frontends or schedule options.
+"""List the available operations, passes, their groups, targets, levels, frontends or schedule
+options.
 
 The list includes those of installed packages and plugin files.
 """
@@ -11,7 +12,7 @@ from compiler.cli import arguments as shared
 
 SUMMARY = "list operations, passes, targets, levels, frontends or options"
 TOPIC = "About Strata"
-KINDS = ("ops", "passes", "targets", "levels", "frontends", "options")
+KINDS = ("ops", "passes", "groups", "targets", "levels", "frontends", "options")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

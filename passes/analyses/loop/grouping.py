@@ -14,6 +14,7 @@ from dialects.symbolic.ranges import is_at_most
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction, is_plain_reduction
+from passes.analyses.loop.nodes import of_one_node
 from passes.base import StrataContext, StrataPass
 from passes.rewrites.loop.nests import (
     body_size,
@@ -129,8 +130,11 @@ def _wide(axes: Iterable[Axis]) -> set[Symbol]:
 class Grouping:
     """Assigns every nest of a function to a group, in program order."""
 
-    def __init__(self, func: FuncOp, pass_: StrataPass, context: StrataContext):
-        self.func, self.pass_, self.context = func, pass_, context
+    def __init__(
+        self, func: FuncOp, pass_: StrataPass, context: StrataContext, across: bool = True
+    ):
+        """`across`: whether nests of different nodes of the model may share a kernel."""
+        self.func, self.pass_, self.context, self.across = func, pass_, context, across
         self.definitions = SizeDefinitions.of(func.body.block)
         self.group_of: dict[Operation, Group] = {}
         self.groups: list[Group] = []
@@ -200,6 +204,8 @@ class Grouping:
         """Names for the nest's axes with which it can join; None, with a remark, if it cannot."""
         if not group.nests:
             self.keep_apart(group, nest, "a view or a call lies between them")
+            return None
+        if not self.across and not of_one_node(group.nests[0], nest):
             return None
         names = match_axes(group, nest)
         if names is None:

@@ -1,7 +1,8 @@
 """Runs models on a GPU, on the caller's current stream.
 
 A straight host function becomes one CUDA graph per set of sizes (`graph_cache.py`). A host function
-with control flow runs step by step (`control_runner.py`). torch provides the memory only if the
+with control flow runs step by step (`control_runner.py`), as does any if kernels are to be launched
+one by one. torch provides the memory only if the
 caller has imported it. Several threads may call a model at once, because each call has a state of
 its own (`run_state.py`).
 """
@@ -49,10 +50,16 @@ class CudaExecutable(Executable):
 
     takes_gpu_tensors = True
 
-    def __init__(self, module: ModuleOp, weights: WeightStore, options: CompileOptions) -> None:
-        """Compile, and upload the constants. Raises CudaError if there is no suitable device."""
+    def __init__(
+        self, module: ModuleOp, weights: WeightStore, options: CompileOptions,
+        one_launch: bool = True,
+    ) -> None:
+        """Compile, and upload the constants. Raises CudaError if there is no suitable device.
+
+        `one_launch`: whether a straight host function becomes one graph.
+        """
         driver.use_device()
-        self._source = module, options
+        self._source = module, options, one_launch
         self._function = host_function(module)
         self.input_names = self._function.input_names
         self.output_names = self._function.output_names
@@ -62,14 +69,15 @@ class CudaExecutable(Executable):
         self._process = OneProcess("the model on the GPU", CudaError)
         self._known: dict[tuple[Any, ...], Call] = {}
         self._last_kind: tuple[list[Any], Call] | None = None
-        order, make = RunOrder(), GraphProgram if is_straight(self._function) else ControlProgram
+        order, is_graph = RunOrder(), one_launch and is_straight(self._function)
+        make = GraphProgram if is_graph else ControlProgram
         self._program = make(module, weights, Kernels(options), order.own)
         self._states = CallStates(partial(RunState, self._program), lambda: MOST_STATES)
 
     def with_weights(self, weights: WeightStore) -> CudaExecutable:
         """The kernels are read from the cache of compiled code."""
-        module, options = self._source
-        return CudaExecutable(module, weights, options)
+        module, options, one_launch = self._source
+        return CudaExecutable(module, weights, options, one_launch)
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Outputs in model order, as torch tensors on the device if any input is one, else arrays.
@@ -149,7 +157,8 @@ class CudaExecutable(Executable):
         state = self._states.take()
         try:
             if not isinstance(state.runner, GraphRunner):
-                raise CudaError(f"the model has no graph to {purpose}: it has control flow")
+                raise CudaError(f"the model has no graph to {purpose}: it has control flow, or "
+                                "launches its kernels one by one")
             yield state, state.runner
         finally:
             self._states.give(state)

@@ -131,7 +131,7 @@ def test_rules_with_an_undeclared_option_are_told(
     ("block-check-accesses{alwys=true}", ("has no option 'alwys'", "did you mean always?")),
     ("block-check-accesses{always=3}", ("always of block-check-accesses is true or false, not 3",)),
     ("host-plan-buffers{in-place=maybe}", ("is true or false, not maybe",)),
-    ("loop-fuse{limit=3}", ("loop-fuse has no option 'limit'", "it has no options")),
+    ("loop-fuse{limit=3}", ("loop-fuse has no option 'limit'", "there are: across")),
     ("graph-fix-sizes{names=1,2 values=2}", ("names of graph-fix-sizes is texts",)),
     ("graph-fix-sizes", ("needs the option 'names'", "needs the option 'values'")),
 ])

@@ -41,7 +41,7 @@ def test_help_of_a_command(strata: Run, name: str) -> None:
     (["lower", "x", "--tagret=cpu"], ["no option '--tagret'", "did you mean --target?"]),
     (["lower", "x", "y"], ["unexpected argument 'y'"]),
     (["lower", "x", "--to"], ["--to: expected one argument"]),
-    (["list", "opps"], ["did you mean ops or options?"]), ([], ["COMMAND"]),
+    (["list", "opps"], ["did you mean ops or groups or options?"]), ([], ["COMMAND"]),
     (["run", "x", "--input", "y"], ["NAME=16000"]), (["run", "x", "--seed", "-1"], ["--seed"]),
     (["verify", "x", "--tolerance", "nan"], ["not a number >= 0"]),
     (["verify", "x", "--tolerance=-1"], ["not a number >= 0"]),

@@ -52,6 +52,9 @@ SHARED: Mapping[str, Sequence[Any]] = {
     "exact": [*FLAGS, None],
     "library": [*NAMELESS, None, "always"],
     "mode": [*NAMELESS, None, "fast"],
+    "strategy": [*NAMELESS, None, "per_op", "whole"],
+    "with_groups": [5, True, "fuse", [5], [""], [None], ["fusion"], [LONG], Stranger()],
+    "without_groups": [5, True, "fuse", [5], [""], [None], ["one launch"], [LONG], Stranger()],
 }
 COMPILE: Mapping[str, Sequence[Any]] = {
     **SHARED, "model": MODELS, "threads": COUNTS, "dump_dir": [*PATHS, __file__],

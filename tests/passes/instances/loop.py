@@ -38,6 +38,15 @@ def inline_producers(d: Draw) -> Instance:
     return Instance(function({"x": t, "r": row}, lines, last, t), FUSE, 1e-6)
 
 
+def inline_own_producers(d: Draw) -> Instance:
+    """Two operators, each of several parts."""
+    t = type_("f32", d.long(2))
+    first, second = d.of("silu", "hard_swish"), d.of("silu", "softplus")
+    return Instance(function({"x": t}, [
+        f"%a = graph.{first} %x : {t}", f"%y = graph.{second} %a : {t}"], "y", t),
+        f"{FUSE}{{across=false}}", 1e-5)
+
+
 def merge_equal_reads(d: Draw) -> Instance:
     t = type_("f32", d.dims(1))
     return Instance(function({"x": t}, [f"%y = graph.{d.of('mul', 'add')} %x, %x : {t}"], "y", t),
@@ -84,4 +93,4 @@ def drop_idle_axes(d: Draw) -> Instance:
 
 INSTANCES: dict[str, Maker] = {make.__name__: make for make in (
     merge_views, compose_views, inline_producers, merge_equal_reads, forward_copy, forward_parts,
-    drop_unit_axes, drop_idle_axes)}
+    drop_unit_axes, drop_idle_axes, inline_own_producers)}

@@ -18,6 +18,7 @@ from dialects.strata.weights import WeightStore
 from targets.cuda.build.compile import CompileOptions
 from targets.cuda.errors import CudaError, DeviceMemoryError
 from targets.cuda.runtime import driver, run_state
+from targets.cuda.runtime.control_runner import ControlProgram
 from targets.cuda.runtime.executable import CudaExecutable
 from targets.cuda.runtime.run_state import MOST_STATES, RunState
 from tests.control.programs import PROGRAMS, Program
@@ -82,6 +83,28 @@ def overlap(executable: CudaExecutable, arrays: Sequence[Array]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RunState, "run", together)
         at_once(*[lambda x=x: check(executable, x) for x in arrays])
+
+
+# ---------------------------------------------------------------------- one by one
+@pytest.mark.parametrize("rows", [(5,), (1, 5, 7, 5)])
+def test_launches_one_by_one_compute_the_same_without_a_graph(
+    rows: Sequence[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = WeightStore()
+    module = model(weights, np.arange(80, dtype=np.float32))
+    device = FakeDriver.of(module)
+    device.install(monkeypatch)
+    device.install_compiler(monkeypatch)
+    executable = CudaExecutable(module, weights, CompileOptions(), one_launch=False)
+    for count in rows:
+        check(executable, array(count))
+    again = executable.with_weights(weights)
+    check(again, array(3))
+    assert all(isinstance(e._program, ControlProgram)  # pyright: ignore[reportPrivateUsage]
+               for e in (executable, again))
+    with pytest.raises(CudaError, match="launches its kernels one by one"):
+        executable.replay(1)
+    assert not device.given
 
 
 # ---------------------------------------------------------------------- at once
