@@ -70,22 +70,18 @@ def add_target(parser: argparse.ArgumentParser, checks: bool = True) -> None:
                        help="cuda, hip: run kernels in Triton's interpreter, without a GPU")
 
 
-def add_pipeline(parser: argparse.ArgumentParser, tuned: bool = True) -> None:
+def add_pipeline(
+    parser: argparse.ArgumentParser, tuned: bool = True, strategies: bool = True
+) -> None:
     """Add changes to the pipeline and what is reported while it runs.
 
-    `tuned`: add options for schedules, too.
+    `tuned`: add options for schedules, too. `strategies`: add the choice of groups of passes.
     """
     group = parser.add_argument_group("the passes")
     group.add_argument("--passes", metavar="TEXT", default="default",
                        help='such as "default,after(loop-fuse)=my-pass{n=1},without(graph-cse)"')
-    group.add_argument("--strategy", choices=STRATEGIES, default=WHOLE_GRAPH,
-                       help="what is optimized together: per-op computes and launches each "
-                            "operator apart, block fuses around each product or reduction, "
-                            "whole-graph (default) does everything")
-    group.add_argument("--with", metavar="GROUP,...", dest="with_groups", type=names, default=(),
-                       help="groups of passes to add to the strategy; `list groups` shows them")
-    group.add_argument("--without", metavar="GROUP,...", dest="without_groups", type=names,
-                       default=(), help="groups of passes to leave out, such as layout,one-launch")
+    if strategies:
+        _add_strategies(group)
     if tuned:
         complete(group.add_argument("--schedule", metavar="FILE", type=Path,
                                     help="schedules for kernels, or scripts of steps"))
@@ -99,6 +95,17 @@ def add_pipeline(parser: argparse.ArgumentParser, tuned: bool = True) -> None:
     reports.add_argument("--timing", action="store_true", help="print the time of each pass")
     reports.add_argument("-v", "--verbose", action="store_true",
                       help="list missed optimizations node by node instead of counting them")
+
+
+def _add_strategies(group: Arguments) -> None:
+    group.add_argument("--strategy", choices=STRATEGIES, default=WHOLE_GRAPH,
+                       help="what is optimized together: per-op computes and launches each "
+                            "operator apart, block fuses around each product or reduction, "
+                            "whole-graph (default) does everything")
+    group.add_argument("--with", metavar="GROUP,...", dest="with_groups", type=names, default=(),
+                       help="groups of passes to add to the strategy; `list groups` shows them")
+    group.add_argument("--without", metavar="GROUP,...", dest="without_groups", type=names,
+                       default=(), help="groups of passes to leave out, such as layout,one-launch")
 
 
 def add_plugins(parser: Arguments) -> None:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,26 @@ class Timing:
     median_ms: float
     best_ms: float
     cpu_ms: float
+
+
+class Interval(NamedTuple):
+    """The median of milliseconds, and a 95% confidence interval of it."""
+
+    low: float
+    median: float
+    high: float
+
+    @staticmethod
+    def of(values: Sequence[float]) -> Interval:
+        """By order statistics: how many of n values are below the median is binomial, and nothing
+        is assumed about how they are distributed. Fewer than six values span all of them.
+        """
+        ordered, count = sorted(values), len(values)
+        outside = 0
+        while sum(math.comb(count, k) for k in range(outside + 1)) / 2**count <= 0.025:
+            outside += 1
+        skipped = max(0, outside - 1)
+        return Interval(ordered[skipped], statistics.median(ordered), ordered[-1 - skipped])
 
 
 @dataclass(frozen=True)
@@ -104,15 +124,34 @@ def take_turns(
     runs: dict[str, Run], rounds: int, threads: int, report: Count = lambda done, total: None
 ) -> dict[str, Timing]:
     """The time of each run's calls, a turn of each per round. `report`: as in `Contest.rows`."""
+    turns = _turns(runs, rounds, threads, report)
+    return {name: _timing([call for turn in found for call in turn])
+            for name, found in turns.items()}
+
+
+def intervals(
+    runs: dict[str, Run], rounds: int, threads: int, report: Count = lambda done, total: None
+) -> dict[str, Interval]:
+    """The time of a call of each run, with its interval over rounds. Calls of one turn share what
+    disturbs them, so a turn counts as one value, the median of its calls."""
+    turns = _turns(runs, rounds, threads, report)
+    return {name: Interval.of([_timing(turn).median_ms for turn in found])
+            for name, found in turns.items()}
+
+
+def _turns(
+    runs: dict[str, Run], rounds: int, threads: int, report: Count
+) -> dict[str, list[list[tuple[float, float]]]]:
+    """The seconds of wall and of CPU time of the calls in each turn of each run."""
     pause = SETTLE_SECONDS if threads > 1 and len(runs) > 1 else 0.0
     counts = {name: _calls_in_a_turn(run) for name, run in runs.items()}
-    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
+    taken: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in runs}
     for done in range(rounds):
         report(done, rounds)
         for name, run in runs.items():
             time.sleep(pause)
-            taken[name] += _turn(run, counts[name])
-    return {name: _timing(calls) for name, calls in taken.items()}
+            taken[name].append(_turn(run, counts[name]))
+    return taken
 
 
 def rounds_within(runs: dict[str, Run], seconds: float, least: int = 5, most: int = 200) -> int:

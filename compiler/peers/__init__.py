@@ -35,6 +35,7 @@ class Request:
 
     `captured`: the model as PyTorch has it, if it is one of PyTorch's. `names`, `inputs`,
     `shapes`: of our inputs in their order; a size that our compiled model leaves open is None.
+    `device`: where PyTorch computes, "cpu" or "cuda"; other peers compute on the CPU.
     """
 
     model: str
@@ -44,6 +45,7 @@ class Request:
     shapes: Sequence[tuple[int | None, ...]]
     threads: int
     precision: str = "f32"
+    device: str = "cpu"
 
     @property
     def is_onnx(self) -> bool:
