@@ -136,7 +136,7 @@ class CpuEmission(Emission):
     def emit(self, module: ModuleOp, level: str) -> str:
         """One module with all kernels and the driver, as LLVM IR or as assembly."""
         machine = _machine(self.options)
-        text = module_text(module, machine)
+        text = module_text(module, machine, self.options.one_launch)
         if level == "asm":
             return worker.assembly_text(text, machine.cpu, machine.attributes)
         return text
@@ -164,7 +164,8 @@ def _code(
             text = text.renamed(text.content_name)
             infos[kernel.sym_name.data] = KernelInfo.of(text.name, kernel, machine)
             yield text.module.text
-        driver.append(emit_driver(func, host_functions(module), infos, machine, profiled))
+        driver.append(emit_driver(func, host_functions(module), infos, machine,
+                                  options.one_launch, profiled))
         yield driver[0].own.text
 
     cache = ObjectCache(options.cache)
@@ -209,7 +210,7 @@ class CpuRunning(Running):
             return [placed(contents_of(value, type_, weights), type_.dtype, files)
                     for value, type_ in constants]
 
-        plan = RunPlan.of(host_function(module), code.driver.checks)
+        plan = RunPlan.of(host_function(module), code.driver.checks, code.driver.steps)
         return CpuExecutable(plan, link(code.objects, ENTRY), place(weights),
                              thread_count(self.options.threads), place)
 
@@ -283,13 +284,14 @@ def _machine(options: TargetOptions) -> Machine:
                    flushes=options.denormals == "flush")
 
 
-def module_text(module: ModuleOp, machine: Machine) -> str:
+def module_text(module: ModuleOp, machine: Machine, one_launch: bool = True) -> str:
     """The LLVM IR of a whole module at block level, with kernels under their own names."""
     kernels = kernels_by_name(module)
     names = dict(zip(kernels, kernel_names(kernels), strict=True))
     texts = [emit_kernel_text(op, machine, names[name]) for name, op in kernels.items()]
     driver = emit_driver(host_function(module), host_functions(module), {
-        name: KernelInfo.of(names[name], op, machine) for name, op in kernels.items()}, machine)
+        name: KernelInfo.of(names[name], op, machine) for name, op in kernels.items()}, machine,
+        one_launch)
     parts = [part for op, text in zip(kernels.values(), texts, strict=True)
              for part in (_origin_of(op), text.module)]
     return joined([*parts, driver.module], names.values()).text

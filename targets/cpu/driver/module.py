@@ -25,6 +25,12 @@ from targets.cpu.driver.frame import BODY, PARALLEL, frame, is_parallel
 from targets.cpu.driver.function import load_sizes
 from targets.cpu.driver.launches import KernelInfo, Step
 from targets.cpu.driver.statements import Program
+from targets.cpu.driver.steps import (
+    StepText,
+    body_of_steps,
+    condition_of_steps,
+    step_operations,
+)
 from targets.cpu.emit.index import Indices
 from targets.cpu.llvm.modules import ModuleText, joined
 from targets.cpu.llvm.writer import Writer
@@ -52,36 +58,59 @@ class DriverText:
     """The checks that may fail, by number."""
     launches: tuple[host.LaunchOp, ...] = ()
     """The launches, as a profile numbers them."""
+    steps: int = 0
+    """How many calls run the model, one after another; 0 for one call that runs everything."""
 
 
 def emit_driver(
     main: host.FuncOp, functions: Sequence[host.FuncOp], kernels: Mapping[str, KernelInfo],
-    machine: Machine, profiled: bool = False,
+    machine: Machine, one_launch: bool = True, profiled: bool = False,
 ) -> DriverText:
     """The entry of a model: its main function, and all functions that it may call.
 
+    `one_launch`: a call runs everything; else one step, if the function has any (`steps.py`).
     `profiled`: launches are timed (see `clock.py`).
 
     Raises ValueError for a launch of a kernel that does not exist.
     """
     program = Program(main, {f.sym_name.data: f for f in functions}, kernels,
                       profiled=profiled)
-    texts = [ControlText(program, f) for f in (main, *(f for f in functions if f is not main))]
+    apart = [] if one_launch else step_operations(main)
+    parts_of_main = [StepText(program, main, op, k) for k, op in enumerate(apart)]
+    first = parts_of_main or [ControlText(program, main)]
+    texts = [*first, *(ControlText(program, f) for f in functions if f is not main)]
     bodies = [text.emit() for text in texts]
     steps = [step for text in texts for step in text.steps]
     declarations = {k: v for text in texts for k, v in text.writer.declarations.items()}
     has_heap = any(t.uses_heap for t in texts)
-    own = ("\n".join(_parallel_condition(main, steps)), *bodies)
+    own = (*_conditions_of_steps(main, parts_of_main), *bodies,
+           body_of_steps(parts_of_main, len(main.size_names))) if apart else (
+        "\n".join(_parallel_condition(main, steps, is_parallel.header)), *bodies)
     declarations |= _kernel_declarations([s.kernel for s in steps])
     called = {function.name: function.declaration for function in program.used.values()}
     parts = (frame(machine, program.used.values(), has_heap),
              ModuleText(own, declarations | called))
     module = joined(parts, defined=(PARALLEL, BODY, *called))
     return DriverText(*parts, module, main.arena_bytes or Expr.of(0), tuple(program.constants),
-                      tuple(program.checks), tuple(program.launches))
+                      tuple(program.checks), tuple(program.launches), len(apart))
 
 
-def _parallel_condition(main: host.FuncOp, steps: Sequence[Step]) -> list[str]:
+def _conditions_of_steps(main: host.FuncOp, texts: Sequence[StepText]) -> list[str]:
+    """Functions that return whether threads share a step, and the one that chooses among them."""
+    found, cases = list[str](), dict[int, str]()
+    for k, text in enumerate(texts):
+        if any(step.is_parallel for step in text.steps):
+            cases[k] = "add i1 0, 1"
+        elif any(step.is_parallel is None for step in text.steps):
+            header = f"define internal i1 @strata_shares_{k}(ptr %sizes) nounwind {{"
+            found.append("\n".join(_parallel_condition(main, text.steps, header)))
+            cases[k] = f"call i1 @strata_shares_{k}(ptr %sizes)"
+    return [*found, condition_of_steps(cases, len(main.size_names))]
+
+
+def _parallel_condition(
+    main: host.FuncOp, steps: Sequence[Step], header: str
+) -> list[str]:
     """The function that returns whether threads share any launch.
 
     A launch whose size is not yet known counts as shared.
@@ -103,7 +132,7 @@ def _parallel_condition(main: host.FuncOp, steps: Sequence[Step]) -> list[str]:
             total = indices.scalar(indices.product([e.substitute(sizes) for e in step.grid]))
             large = writer.assign(f"icmp sge i64 {total}, {step.least_programs}")
             found = writer.assign(f"or i1 {found}, {large}")
-    return [is_parallel.header, "entry:", *writer.scopes[0].lines, f"  ret i1 {found}", "}"]
+    return [header, "entry:", *writer.scopes[0].lines, f"  ret i1 {found}", "}"]
 
 
 def _kernel_declarations(kernels: Sequence[KernelInfo]) -> dict[str, str]:

@@ -53,7 +53,7 @@ class CpuExecutable(Executable):
         self.plan, self.library, self.constants = plan, library, list(constants)
         self._place = place
         self.input_names, self.output_names = list(plan.input_names), list(plan.output_names)
-        self._entry = _entry_function(library.address)
+        self._entry, self._steps = _entry_function(library.address), plan.steps
         self._pool = NO_POOL if threads == 1 else thread_pool()
         self._threads, self._beside_torch = threads, torch_is_loaded()
         self._returns, self._poisons = any(plan.returned), plan.poisons
@@ -80,7 +80,7 @@ class CpuExecutable(Executable):
                 place += 1
             if self._threads > 1:
                 self._share(state)
-            if self._entry(state.address):
+            if self._in_steps(state) if self._steps else self._entry(state.address):
                 raise self._failure(state)
             return self._with_returned(state, outputs) if self._returns else outputs
         finally:
@@ -108,11 +108,22 @@ class CpuExecutable(Executable):
             state.table[FIRST_ARGUMENT:FIRST_ARGUMENT + len(addresses)] = addresses
             if self._threads > 1:
                 self._share(state)
-            if self._entry(state.address):
+            if self._in_steps(state) if self._steps else self._entry(state.address):
                 raise self._failure(state)
             return outputs
         finally:
             self.calls.give(state)
+
+    def _in_steps(self, state: CallState) -> int:
+        """Run the launches one by one, until a check fails."""
+        assert state.binding is not None
+        entry, address, sizes = self._entry, state.address, state.binding.sizes
+        last = len(sizes) - 1
+        for step in range(self._steps):
+            sizes[last] = step
+            if entry(address):
+                return 1
+        return 0
 
     def with_weights(self, weights: WeightStore) -> CpuExecutable | None:
         if self._place is None:
@@ -130,7 +141,7 @@ class CpuExecutable(Executable):
         address = state.address
 
         def call() -> object:
-            if entry(address):
+            if self._in_steps(state) if self._steps else entry(address):
                 raise self._failure(state)
             return kept
 
@@ -207,7 +218,8 @@ class CpuExecutable(Executable):
         sizes = [values.get(name, 0) for name in self.plan.size_names]
         arena_bytes = int(self.plan.arena_bytes.evaluate(values))
         _check_memory(arena_bytes, outputs, values)
-        return Binding(inputs, shapes, (ctypes.c_int64 * max(1, len(sizes)))(*sizes), outputs,
+        words = (ctypes.c_int64 * (1 + len(sizes)))(*sizes)  # the last one: which step runs
+        return Binding(inputs, shapes, words, outputs,
                         aligned_bytes(arena_bytes))
 
 

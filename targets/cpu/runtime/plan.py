@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class RunPlan(NamedTuple):
     """The signature of a model, and what its native entry needs (see `driver/module.py`).
 
+    `steps`: how many calls of the entry run the model; 0 for a single call without a number.
+
     `outputs`: those that the caller allocates. `returned`: for each output its type if the run
     allocates it, else None. `size_names`: in the order in which the entry expects the sizes.
     """
@@ -39,9 +41,10 @@ class RunPlan(NamedTuple):
     arena_bytes: Expr
     assumptions: tuple[Assumption, ...]
     checks: tuple[Check, ...]
+    steps: int = 0
 
     @staticmethod
-    def of(func: FuncOp, checks: Sequence[Check]) -> RunPlan:
+    def of(func: FuncOp, checks: Sequence[Check], steps: int = 0) -> RunPlan:
         """The plan of a model's host function, with the checks of its native driver."""
         from dialects.strata.sizes import assumptions_of
 
@@ -50,7 +53,7 @@ class RunPlan(NamedTuple):
             _types(func.input_arguments), _types(func.output_arguments),
             tuple(r and ArrayType.of(r) for r in func.returned_types), tuple(func.size_names),
             func.arena_bytes or Expr.of(0), tuple(choices_first(assumptions_of(func))),
-            tuple(checks))
+            tuple(checks), steps)
 
     @property
     def poisons(self) -> bool:
@@ -68,7 +71,7 @@ class RunPlan(NamedTuple):
             "size_names": [s.text for s in self.size_names],
             "arena_bytes": size_facts(self.arena_bytes),
             "assumptions": [a.facts() for a in self.assumptions],
-            "checks": [c.facts() for c in self.checks]}
+            "checks": [c.facts() for c in self.checks], "steps": self.steps}
 
     @staticmethod
     def read(facts: Mapping[str, Any]) -> RunPlan:
@@ -80,7 +83,7 @@ class RunPlan(NamedTuple):
             tuple(t and ArrayType.read(t) for t in facts["returned"]),
             tuple(map(symbol_of, facts["size_names"])), read_size(facts["arena_bytes"]),
             tuple(map(Assumption.read, facts["assumptions"])),
-            tuple(map(Check.read, facts["checks"])))
+            tuple(map(Check.read, facts["checks"])), int(facts["steps"]))
 
 
 def _types(values: Iterable[SSAValue]) -> tuple[ArrayType, ...]:
