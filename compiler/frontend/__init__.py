@@ -42,17 +42,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any, Protocol, cast
-
-from xdsl.dialects.builtin import ModuleOp
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.origins import ModelNode
 from compiler.option_values import shown
 from compiler.plugins.plugin_faults import wrong_type
-from dialects.strata.types import Array
-from dialects.strata.weights import WeightStore
 from passes.installed import entry_points
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from dialects.strata.types import Array
+    from dialects.strata.weights import WeightStore
 
 ENTRY_POINTS = "strata.frontends"
 _PARTS = ("DESCRIPTION", "accepts", "load_model")

@@ -92,10 +92,9 @@ def to_torch(array: Any, device: Any) -> Any:
     array = np.require(array, requirements=["C", "W"])
     if not is_foreign(array.dtype):
         return torch.from_numpy(array).to(device)
-    from dialects.semantics.numerics import widen
-    from dialects.strata.types import element_of, is_float
+    if array.dtype.name.startswith(("int", "uint")):  # of 4 bits: torch computes nothing with them
+        from dialects.semantics.numerics import widen
 
-    if not is_float(element_of(array.dtype)):  # torch computes nothing with integers of 4 bits
         return torch.from_numpy(widen(array)).to(device)
     bits = torch.from_numpy(array.view({1: np.uint8, 2: np.int16}[array.itemsize]))
     return bits.view(getattr(torch, array.dtype.name)).to(device)

@@ -186,7 +186,7 @@ class Part:
 
         None if the code depends on values that have changed.
         """
-        from compiler.frontend.torch.tensors import contents_of
+        from compiler.frontend.torch.contents import contents_of
 
         if not self.captured.parameters.issuperset(changed):
             return None

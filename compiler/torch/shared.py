@@ -46,7 +46,7 @@ def key_of(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -
 
 def _contents(name: str, tensor: Any) -> str:
     """A hash of the contents that code is compiled for."""
-    from compiler.frontend.torch.tensors import contents_of
+    from compiler.frontend.torch.contents import contents_of
     from dialects.strata.weights import content_key
 
     return "" if may_change(tensor) else content_key(contents_of(tensor, name))

@@ -20,13 +20,14 @@ import numpy as np
 from xdsl.dialects import arith
 from xdsl.ir import Operation, SSAValue
 
-from dialects.loop.access import Input, Output, identity_of
+from dialects.loop.access import Output, identity_of
 from dialects.loop.body_ops import IndexOp, YieldOp
-from dialects.loop.domain import Domain, Ranges, cut
 from dialects.loop.kernel import CallOp, KernelOp
 from dialects.loop.nest import NestOp, scalar_type
+from dialects.semantics.domain import Domain, Ranges, cut
 from dialects.semantics.evaluation import EvaluationContext, evaluation_of
 from dialects.semantics.products import sum_of_products
+from dialects.semantics.reads import Input
 from dialects.semantics.scalar import evaluate_values, operations_for
 from dialects.strata.parallel import in_threads
 from dialects.strata.types import Array, dtype_of

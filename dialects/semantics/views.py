@@ -3,17 +3,21 @@
 The windows of a convolution are such a view of its input: each element occurs once in every window
 that contains it. An elementwise function is computed once on the underlying memory, and its result
 is viewed with the same strides.
+
+Nothing here imports xDSL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 from numpy.lib.stride_tricks import as_strided
 
-from dialects.strata.types import Array
+if TYPE_CHECKING:
+    from dialects.strata.types import Array
 
 
 def strided(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:

@@ -68,7 +68,7 @@ class ArrayType:
         else.
         """
         element, dtype, shape = facts
-        return ArrayType(str(element), _dtype(dtype), tuple(read_size(s) for s in shape))
+        return ArrayType(str(element), dtype_named(dtype), tuple(read_size(s) for s in shape))
 
 
 def size_facts(size: Expr) -> int | str:
@@ -81,7 +81,7 @@ def read_size(facts: int | str) -> Expr:
     return Expr.of(facts) if isinstance(facts, int) else expr_of(facts)
 
 
-def _dtype(name: str) -> np.dtype[Any]:
+def dtype_named(name: str) -> np.dtype[Any]:
     """Look up a dtype by name, first in NumPy and then in `ml_dtypes`."""
     try:
         return np.dtype(name)

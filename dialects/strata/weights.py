@@ -13,6 +13,8 @@ contents instead and decides by them, the code is for these contents only: `get`
 
 The system keeps the pages of a mapped file in memory once they have been read. `release` drops
 these pages, so that compiling a model does not also hold in memory everything it has read.
+
+A store of a program from a file is used without any IR: xDSL is imported only to make handles.
 """
 
 from __future__ import annotations
@@ -22,14 +24,15 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
-from xdsl.dialects.builtin import StringAttr
 
 from dialects.strata.mapped import release
 from dialects.strata.parallel import in_threads
-from dialects.strata.types import Array, WeightAttr
+
+if TYPE_CHECKING:
+    from dialects.strata.types import Array, WeightAttr
 
 ALIGNMENT = 64
 """In bytes: the size of a cache line and of the widest vector register."""
@@ -55,7 +58,7 @@ class Recipe:
 class WeightStore:
     """Arrays, looked up by key."""
 
-    arrays: dict[str, Array] = field(default_factory=dict[str, Array])
+    arrays: dict[str, Array] = field(default_factory=dict[str, "Array"])
     residents: list[Any] = field(default_factory=list[Any])
     """Tensors on a device that hold weights. The owner of the model does not change them while the
     model is in use, so compiled code may read them in place.
@@ -75,13 +78,13 @@ class WeightStore:
         """Store an array and return its handle for the IR. `label` is its name in dumps."""
         key = content_key(array)
         self.arrays.setdefault(key, array)
-        return WeightAttr(StringAttr(label), StringAttr(key))
+        return _handle(label, key)
 
     def add_parameter(self, name: str, array: Array) -> WeightAttr:
         """Store a weight that may change, and return its handle."""
         key = PARAMETER + _hash(name)
         self.arrays[key], self.parameters[key] = array, name
-        return WeightAttr(StringAttr(name), StringAttr(key))
+        return _handle(name, key)
 
     def derive(
         self, label: str, sources: Sequence[WeightAttr], computation: str,
@@ -97,7 +100,7 @@ class WeightStore:
             self.arrays[key] = compute(*map(self.contents, sources))
         if any(map(self.is_open, sources)):
             self.recipes[key] = Recipe(keys, compute)
-        return WeightAttr(StringAttr(label), StringAttr(key)), self.arrays[key]
+        return _handle(label, key), self.arrays[key]
 
     def is_open(self, handle: WeightAttr) -> bool:
         """Whether a weight is a parameter, or is computed from one."""
@@ -120,8 +123,7 @@ class WeightStore:
         """
         key = _key_of(handle)
         if key not in self.arrays:
-            assert isinstance(handle.label, StringAttr)
-            raise KeyError(f"weight {handle.label.data!r} ({key}) is not in the weight store")
+            raise KeyError(f"weight {_data(handle.label)!r} ({key}) is not in the weight store")
         return self.arrays[key]
 
     def is_finite(self, handle: WeightAttr) -> bool:
@@ -233,9 +235,21 @@ class WeightStore:
         return store
 
 
+def _handle(label: str, key: str) -> WeightAttr:
+    from xdsl.dialects.builtin import StringAttr
+
+    from dialects.strata.types import WeightAttr
+
+    return WeightAttr(StringAttr(label), StringAttr(key))
+
+
 def _key_of(handle: WeightAttr) -> str:
-    assert isinstance(handle.key, StringAttr)
-    return handle.key.data
+    return _data(handle.key)
+
+
+def _data(text: Any) -> str:
+    """The text of an attribute of a handle."""
+    return text.data
 
 
 def _hash(text: str) -> str:

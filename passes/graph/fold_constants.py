@@ -14,19 +14,17 @@ size symbols are not constant. Assumes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
-import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Block
 
-from dialects.graph.base import Build, GraphOp
+from dialects.graph.base import Build, GraphOp, ints_of
 from dialects.graph.constant import ConstantOp
 from dialects.graph.contraction import MatmulOp
-from dialects.graph.shape import TransposeOp
-from dialects.semantics.evaluation import EvaluationContext
+from dialects.graph.folded import Folded, evaluated
+from dialects.graph.shape import ReshapeOp, TransposeOp
+from dialects.semantics.relayout import Reshaped, Transposed
 from dialects.strata.assumptions import IndexRangeError
 from dialects.strata.func import FuncOp
 from dialects.strata.mapped import release
@@ -117,33 +115,32 @@ class _Folding:
 
     def _constants(self, op: GraphOp, operands: Sequence[ConstantOp]) -> list[ConstantOp]:
         arrays = [c.contents(self.context.weights) for c in operands]
-        made = _evaluated(op, arrays)
+        made = evaluated(op, arrays)
         for array in arrays:
             release(array)
         return [ConstantOp.of_array(a, self.context.weights, _label(op)) for a in made]
 
     def _parameters(self, op: GraphOp, operands: Sequence[ConstantOp]) -> list[ConstantOp]:
         """Results that are computed anew when parameters have other values."""
-        alone = op.clone({v: Block(arg_types=[v.type]).args[0] for v in op.operands})
-        assert isinstance(alone, GraphOp)
         return [ConstantOp.of_computed(
             operands, self.context.weights, _label(op),
             f"{op.name} {dict(op.properties)} {[*map(str, op.operand_types)]} {k}",
-            partial(_result, alone, k)) for k in range(len(op.results))]
+            _computation(op, k)) for k in range(len(op.results))]
 
     def _remark(self, op: GraphOp, reason: str) -> None:
         self.context.remark(self.pass_, op, f"{op.name} not folded: {reason}")
 
 
-def _result(op: GraphOp, number: int, *operands: Array) -> Array:
-    return _evaluated(op, operands)[number]
-
-
-def _evaluated(op: GraphOp, operands: Sequence[Array]) -> list[Array]:
-    """The results, contiguous."""
-    results = op.evaluate(EvaluationContext(), *operands)
-    found = results if isinstance(results, list | tuple) else [results]
-    return [np.ascontiguousarray(a).reshape(np.shape(a)) for a in found]
+def _computation(op: GraphOp, number: int) -> Callable[..., Array]:
+    """How a result is computed. What only moves elements needs no operation for that."""
+    shape = op.result_tensors[0].static_shape
+    if isinstance(op, ReshapeOp) and shape is not None:
+        return Reshaped(shape)
+    if isinstance(op, TransposeOp) and shape is not None:
+        order = ints_of(op.properties, "perm")
+        sizes = dict(zip(order, shape, strict=True))
+        return Transposed(tuple(sizes[d] for d in range(len(order))), tuple(order))
+    return Folded.of(op, number)
 
 
 def _is_constant(op: GraphOp) -> bool:

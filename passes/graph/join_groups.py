@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from dialects.graph import ConstantOp, ConvOp
 from dialects.graph.base import int_of
-from dialects.strata.types import Array, ExprAttr
+from dialects.semantics.filters import JoinedGroups
+from dialects.strata.types import ExprAttr
 from dialects.symbolic.expr import Expr
 from passes.base import StrataContext, StrataPass
 from passes.rewrites.graph.matching import known_constant, type_of
@@ -55,17 +55,7 @@ def join_groups(op: ConvOp, at: Rewriter) -> SSAValue | None:
         return None
     filters = at.insert(filter_.derived(
         at.context.weights, ".joined", f"joined {group} {joined}",
-        lambda array: with_zeros(array, group, joined)))
+        JoinedGroups(group, joined)))
     others = [] if op.b is None else [op.b]
     return at(ConvOp, op.x, filters.results[0], *others,
               **{**op.properties, "group": ExprAttr(Expr.of(group // joined))})
-
-
-def with_zeros(filters: Array, group: int, joined: int) -> Array:
-    """Filters [co, c, k...] padded with zeros to [co, joined*c, k...], for fewer groups."""
-    outputs, channels = filters.shape[0] // group, filters.shape[1]
-    result = np.zeros((filters.shape[0], joined * channels, *filters.shape[2:]), filters.dtype)
-    for g in range(group):
-        first, rows = g % joined * channels, slice(g * outputs, (g + 1) * outputs)
-        result[rows, first:first + channels] = filters[rows]
-    return result

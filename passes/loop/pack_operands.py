@@ -21,16 +21,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, SSAValue
 
 from dialects.graph import ConstantOp
 from dialects.loop import Axis, CallOp, KernelOp, NestOp, YieldOp, extents_of
-from dialects.loop.interpret import evaluate_nest
-from dialects.semantics.evaluation import EvaluationContext
-from dialects.strata.mapped import release
-from dialects.strata.types import Array, TensorType, shape_of, tensor
+from dialects.semantics.relayout import Relayout
+from dialects.strata.types import TensorType, shape_of, tensor
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import lower_bound, upper_bound
 from dialects.symbolic.symbol import Symbol
@@ -213,16 +210,12 @@ class _Packer:
         return self._copy_call(copy, source, position)
 
     def _packed_constant(self, constant: ConstantOp, copy: NestOp) -> SSAValue:
-        source, context = copy.inputs[0].type, EvaluationContext()
+        source = copy.inputs[0].type
         assert isinstance(source, TensorType)
-        alone = copy.clone({copy.inputs[0]: Block(arg_types=[source]).args[0]})  # stays in recipes
-
-        def packed(weight: Array) -> Array:
-            values = weight.reshape(context.shape(source))
-            array = np.ascontiguousarray(evaluate_nest(alone, context, values)[0])
-            release(values)
-            return array
-
+        packed = Relayout(
+            _constant(source.shape), tuple(zip((a.name for a in copy.axes), _constant(
+                [a.extent for a in copy.axes]), strict=True)),
+            tuple(copy.input_maps[0]), copy.pad_values[0])
         computation = f"pack {' '.join(map(str, (source, *copy.properties.values())))}"
         new = constant.derived(self.context.weights, ".packed", computation, packed)
         copy.erase()
@@ -269,6 +262,11 @@ def _copy(
 def _renamed(copy: NestOp, map_: Sequence[Expr]) -> list[Expr]:
     names = {a.name: Expr.axis(f"i{k}") for k, a in enumerate(copy.axes)}
     return [e.substitute(names) for e in map_]
+
+
+def _constant(sizes: Sequence[Expr]) -> tuple[int, ...]:
+    """Sizes without symbols."""
+    return tuple(int(s.evaluate({})) for s in sizes)
 
 
 def _symbols(copy: NestOp) -> set[Symbol]:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 
 import numpy as np
 from xdsl.dialects import arith
@@ -35,6 +35,7 @@ from xdsl.ir import Block, Region, SSAValue
 from dialects.graph import ConstantOp
 from dialects.graph.base import Build
 from dialects.loop import Axis, NestOp, YieldOp, extents_of, fresh_axes, scalar_type
+from dialects.semantics.filters import FilterAtPoints
 from dialects.strata.types import Array, TensorType, f32, is_float, tensor
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr
@@ -51,8 +52,6 @@ from passes.rewriting import erase_unused, functions, replace
 
 PART = 32
 """The number of products that are summed in a row; the transforms amplify the error of each sum."""
-SLAB = 512
-"""Filter rows that are multiplied at a time, so that they stay in cache in double precision."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ class _Shortening:
         """The filter at all points, as a constant."""
         windows = ", ".join(f"{w.taps} at {w.points} points for {w.count}" for w in self.windows)
         map_ = self.nest.input_maps[1 - self.data]
-        values = partial(_filter_values, map_, tuple(reversed(self.windows)))
+        values = _filter_at_points(map_, tuple(reversed(self.windows)))
         return self.at.insert(constant.derived(
             self.weights, ".values", f"winograd [{', '.join(map(str, map_))}] {windows}",
             values)).results[0]
@@ -256,18 +255,12 @@ def _is_inside(map_: Sequence[Expr], shape: Sequence[Expr], axes: Sequence[Axis]
                for (low, high), size in zip(bounds, shape, strict=True))
 
 
-def _filter_values(map_: Sequence[Expr], windows: Sequence[Window], weight: Array) -> Array:
-    """The filter at all points, as [points of the last window, ..., dims without taps].
+def _filter_at_points(map_: Sequence[Expr], windows: Sequence[Window]) -> FilterAtPoints:
+    """How the filter at all points is computed.
 
     `map_`: the index expressions of the filter. `windows`: from the last to the first.
     """
     dims = [next(d for d, e in enumerate(map_) if e.as_symbol == w.taps) for w in windows]
-    kept = [d for d in range(len(map_)) if d not in dims]
     table = reduce(np.kron, (weight_table(w.points, w.count) for w in windows))
-    values = weight.transpose(*kept, *dims)
-    rows = values.reshape(-1, table.shape[1])
-    products = np.empty((len(table), len(rows)), np.float32)
-    for start in range(0, len(rows), SLAB):
-        slab = rows[start: start + SLAB].T.astype(np.float64)
-        products[:, start: start + SLAB] = table @ slab
-    return products.reshape(*(w.points for w in windows), *values.shape[:len(kept)])
+    return FilterAtPoints(tuple(dims), tuple(w.points for w in windows),
+                          tuple(map(tuple, table.tolist())))

@@ -9,6 +9,7 @@
     inputs.py     a program's inputs: arguments, weights, constants, and the sizes of their dims
     sizes.py      PyTorch's symbolic integers as size expressions
     tensors.py    PyTorch's element types and tensors as ours
+    contents.py   the contents of tensors as arrays
     memory_order.py  arguments and results whose memory has channels last, or another order
     node.py       the view of a node that an operator's importer gets
     promotion.py  the element type in which an operator computes

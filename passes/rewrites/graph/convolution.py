@@ -14,9 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import prod
-from typing import Any
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -33,6 +31,7 @@ from dialects.graph import (
     SubOp,
 )
 from dialects.graph.base import float_of, int_of, ints_of
+from dialects.semantics.filters import Change, ChangedBias, ChangedFilter
 from dialects.strata.types import Array, is_float
 from dialects.text.syntax import location_name
 from passes.rewrites.graph.matching import (
@@ -47,15 +46,10 @@ from passes.rewriting import Rewriter, Rule
 
 @dataclass(frozen=True)
 class PerChannel:
-    """y * factor + shift, per channel of y: how both vectors follow from constants, in f64.
-
-    `formula` says so in words, as part of a key.
-    """
+    """A change per channel, and the constants that it follows from."""
 
     constants: Sequence[ConstantOp]
-    formula: str
-    compute: Callable[..., tuple[Any, Any]]
-    shifts: bool = True
+    change: Change
 
 
 def batch_norm_of_conv(op: BatchNormOp, at: Rewriter) -> SSAValue | None:
@@ -64,19 +58,14 @@ def batch_norm_of_conv(op: BatchNormOp, at: Rewriter) -> SSAValue | None:
     if constants is None:
         return None
     epsilon = float_of(op.properties, "epsilon")
-
-    def compute(scale: Array, bias: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
-        factor = scale / np.sqrt(variance + epsilon)
-        return factor, bias - mean * factor
-
-    return _folded(op.x, PerChannel(constants, f"batch norm {epsilon}", compute), at)
+    return _folded(op.x, PerChannel(constants, Change("batch norm", epsilon)), at)
 
 
 def conv_times_constant(op: MulOp, at: Rewriter) -> SSAValue | None:
     # conv(x, w, b) * c == conv(x, w*c, b*c)
     for conv, constant in ((op.x, op.y), (op.y, op.x)):
         if _is_per_channel(constant, conv, op):
-            return _by_one(conv, constant, "times", lambda c: (c, 0), at, shifts=False)
+            return _by_one(conv, constant, "times", at)
     return None
 
 
@@ -87,14 +76,14 @@ def conv_over_constant(op: DivOp, at: Rewriter) -> SSAValue | None:
     divisor = constant_array(op.y, at.context)
     if divisor is None or not np.all(divisor):
         return None
-    return _by_one(op.x, op.y, "over", lambda c: (1 / c, 0), at, shifts=False)
+    return _by_one(op.x, op.y, "over", at)
 
 
 def conv_plus_constant(op: AddOp, at: Rewriter) -> SSAValue | None:
     # conv(x, w, b) + c == conv(x, w, b + c)
     for conv, constant in ((op.x, op.y), (op.y, op.x)):
         if _is_per_channel(constant, conv, op):
-            return _by_one(conv, constant, "plus", lambda c: (1, c), at)
+            return _by_one(conv, constant, "plus", at)
     return None
 
 
@@ -102,7 +91,7 @@ def conv_minus_constant(op: SubOp, at: Rewriter) -> SSAValue | None:
     # conv(x, w, b) - c == conv(x, w, b + -c)
     if not _is_per_channel(op.y, op.x, op):
         return None
-    return _by_one(op.x, op.y, "minus", lambda c: (1, -c), at)
+    return _by_one(op.x, op.y, "minus", at)
 
 
 def conv_of_pad(op: ConvOp, at: Rewriter) -> SSAValue | None:
@@ -143,72 +132,45 @@ def _is_per_channel(constant: SSAValue, conv: SSAValue, op: Operation) -> bool:
 
 
 def _by_one(
-    conv: SSAValue, constant: SSAValue, formula: str,
-    compute: Callable[[Array], tuple[Any, Any]], at: Rewriter, *, shifts: bool = True,
+    conv: SSAValue, constant: SSAValue, formula: str, at: Rewriter
 ) -> SSAValue | None:
     """The convolution changed by one constant with a number per channel."""
     constants = _known([constant], at)
     if constants is None:
         return None
-
-    def flat(array: Array) -> tuple[Any, Any]:
-        return compute(array.reshape(-1))
-
-    return _folded(conv, PerChannel(constants, formula, flat, shifts), at)
+    return _folded(conv, PerChannel(constants, Change(formula)), at)
 
 
-def _folded(value: SSAValue, change: PerChannel, at: Rewriter) -> SSAValue | None:
+def _folded(value: SSAValue, of: PerChannel, at: Rewriter) -> SSAValue | None:
     """The convolution whose result is that of this one, changed per channel."""
     conv = value.owner
     if not isinstance(conv, ConvOp | ConvTransposeOp) or not has_one_use(conv):
         return None
     own = _known(conv.operands[1:], at)
-    if own is None or any(constant.varies for constant in (*own, *change.constants)):
+    if own is None or any(constant.varies for constant in (*own, *of.constants)):
         return None
-    dtype, compute = type_of(conv.x).dtype, change.compute
-    channels = type_of(value).shape[1].constant
-    scaled = _scaled if isinstance(conv, ConvOp) else partial(
-        _scaled_transposed, int_of(conv.properties, "group", 1))
-
-    def weight_of(*arrays: Array) -> Array:
-        weight, *others = (a.astype(np.float64) for a in arrays)
-        factor = np.broadcast_to(compute(*others)[0], (channels or 1,))
-        return scaled(weight, factor).astype(dtype)
-
-    def bias_of(*arrays: Array) -> Array:
-        bias, *others = (a.astype(np.float64) for a in arrays)
-        factor, shift = compute(*others)
-        return np.broadcast_to(bias * factor + shift, (channels or 1,)).astype(dtype)
-
-    def shift_of(*arrays: Array) -> Array:
-        return bias_of(np.zeros(1), *arrays)
+    dtype, change = type_of(conv.x).dtype, of.change
+    channels = type_of(value).shape[1].constant or 1
+    groups = 0 if isinstance(conv, ConvOp) else int_of(conv.properties, "group", 1)
 
     def computed(
         constants: Sequence[ConstantOp], what: str, compute: Callable[..., Array]
     ) -> SSAValue:
         label = constants[0].label or f"{location_name(conv)}.{what}"
-        text = f"{conv.name} {dict(conv.properties)} {what}: {change.formula} {dtype}"
+        text = (f"{conv.name} {dict(conv.properties)} {what}: {change.formula} {change.epsilon} "
+                f"{dtype}")
         return at.insert(ConstantOp.of_computed(
             constants, at.context.weights, label, text, compute)).results[0]
 
-    operands = [computed([own[0], *change.constants], "weight", weight_of)]
+    operands = [computed([own[0], *of.constants], "weight",
+                         ChangedFilter(change, channels, dtype, groups))]
     if len(own) > 1:
-        operands.append(computed([own[1], *change.constants], "bias", bias_of))
+        operands.append(computed([own[1], *of.constants], "bias",
+                                 ChangedBias(change, channels, dtype, True)))
     elif change.shifts:
-        operands.append(computed(change.constants, "bias", shift_of))
+        operands.append(computed(of.constants, "bias",
+                                 ChangedBias(change, channels, dtype, False)))
     return at(type(conv), conv.x, *operands, **conv.properties)
-
-
-def _scaled(weight: Array, factor: Array) -> Array:
-    """Weights [co, ci/group, k...] times one factor per result channel."""
-    return weight * factor.reshape(-1, 1, *(1,) * (weight.ndim - 2))
-
-
-def _scaled_transposed(group: int, weight: Array, factor: Array) -> Array:
-    """Weights [ci, co/group, k...] times one factor per result channel."""
-    per_group = weight.reshape(group, -1, *weight.shape[1:])
-    spatial = (1,) * (weight.ndim - 2)
-    return (per_group * factor.reshape(group, 1, -1, *spatial)).reshape(weight.shape)
 
 
 CONVOLUTION_RULES: dict[type[Operation], list[Rule]] = {

@@ -11,11 +11,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from dialects.graph import ConstantOp, ConvOp, MaxPoolOp, ReluOp, TransposeOp
 from dialects.graph.convolution import convolve
+from dialects.semantics.filters import JoinedGroups
 from dialects.strata.func import FuncOp
 from dialects.strata.types import Array, ExprAttr, element_of, tensor
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr
-from passes.graph.join_groups import with_zeros
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from tests.lowering import lower
@@ -70,7 +70,7 @@ class Case:
             return self._maxima(x, shape)
         w, b = others
         group = int(self.attributes.get("group", 1))
-        total = convolve(x, with_zeros(w, group, self.joined), {
+        total = convolve(x, JoinedGroups(group, self.joined)(w), {
             **op.properties, "group": ExprAttr(Expr.of(group // self.joined))}, shape, x.dtype)
         return np.maximum(total + b.reshape(-1, *[1] * (w.ndim - 2)), 0)
 

@@ -1,4 +1,7 @@
-"""The iteration domain of a nest during evaluation: axes and extents, split into blocks."""
+"""The iteration domain of a nest during evaluation: axes and extents, split into blocks.
+
+Nothing here imports xDSL.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,16 @@ import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dialects.semantics.views import strided
-from dialects.strata.types import Array
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
+
+if TYPE_CHECKING:
+    from dialects.strata.types import Array
 
 Ranges = Mapping[Symbol, range]
 """A block of the domain: the values of every axis."""

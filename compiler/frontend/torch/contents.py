@@ -1,0 +1,38 @@
+"""The contents of PyTorch's tensors as arrays. Nothing here imports xDSL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compiler.frontend.faults import Fault
+from compiler.io.arrays import to_numpy
+
+if TYPE_CHECKING:
+    from dialects.strata.types import Array
+
+ELEMENTS = {
+    "float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "bool": "i1",
+    "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "ui8",
+    "uint16": "ui16", "uint32": "ui32", "uint64": "ui64", "float8_e4m3fn": "f8E4M3FN",
+    "float8_e4m3fnuz": "f8E4M3FNUZ", "float8_e5m2": "f8E5M2", "float8_e5m2fnuz": "f8E5M2FNUZ"}
+"""PyTorch's dtypes that are supported -> our element types, by name."""
+
+
+def element_name(dtype: Any) -> str:
+    """The name of the element type of a torch.dtype. Raises Fault if it is not supported."""
+    name = str(dtype).removeprefix("torch.")
+    if name not in ELEMENTS:
+        raise Fault(f"element type {name} is not supported",
+                    f"supported are {', '.join(ELEMENTS)}")
+    return ELEMENTS[name]
+
+
+def contents_of(tensor: Any, label: str) -> Array:
+    """A weight as an array, which shares the tensor's memory if that is contiguous. Raises Fault.
+    """
+    element_name(tensor.dtype)
+    if tensor.is_meta or "Fake" in type(tensor).__name__:
+        raise Fault(f"'{label}' has no data", "export the model with real weights")
+    if str(tensor.layout) != "torch.strided":
+        raise Fault(f"'{label}' has the layout {tensor.layout}; only dense tensors are supported")
+    return to_numpy(tensor.resolve_conj().resolve_neg())

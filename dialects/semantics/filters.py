@@ -1,0 +1,168 @@
+"""Filters of convolutions computed from others, as plain data (`computations.py`).
+
+They are computed in f64 and rounded once. Nothing here imports xDSL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dialects.strata.array_type import dtype_named
+
+if TYPE_CHECKING:
+    from dialects.strata.types import Array
+
+SLAB = 512
+"""Filter rows that are multiplied at a time, so that they stay in cache in double precision."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """y * factor + shift, per channel of y: how both vectors follow from constants, in f64.
+
+    `formula`: `batch norm` (of scale, bias, mean and variance), `times`, `over`, `plus` or `minus`
+    (of one number per channel).
+    """
+
+    formula: str
+    epsilon: float = 0.0
+
+    @property
+    def shifts(self) -> bool:
+        return self.formula not in ("times", "over")
+
+    def __call__(self, *constants: Array) -> tuple[Any, Any]:
+        """The factor and the shift."""
+        if self.formula == "batch norm":
+            scale, bias, mean, variance = constants
+            factor = scale / np.sqrt(variance + self.epsilon)
+            return factor, bias - mean * factor
+        [c] = constants
+        c = c.reshape(-1)
+        return {"times": (c, 0), "plus": (1, c), "minus": (1, -c)}.get(
+            self.formula) or (1 / c, 0)
+
+
+@dataclass(frozen=True)
+class ChangedFilter:
+    """A filter times one factor per result channel: [co, ci/group, k...], or [ci, co/group, k...]
+    of a transposed convolution with so many `groups`. Takes the filter, then the constants."""
+
+    change: Change
+    channels: int
+    dtype: np.dtype[Any]
+    groups: int = 0
+
+    def __call__(self, *arrays: Array) -> Array:
+        weight, *others = (a.astype(np.float64) for a in arrays)
+        factor = np.broadcast_to(self.change(*others)[0], (self.channels,))
+        spatial = (1,) * (weight.ndim - 2)
+        if not self.groups:
+            return (weight * factor.reshape(-1, 1, *spatial)).astype(self.dtype)
+        per_group = weight.reshape(self.groups, -1, *weight.shape[1:])
+        scaled = per_group * factor.reshape(self.groups, 1, -1, *spatial)
+        return scaled.reshape(weight.shape).astype(self.dtype)
+
+    def facts(self) -> list[Any]:
+        """All fields, as JSON can represent them."""
+        return [self.change.formula, self.change.epsilon, self.channels, self.dtype.name,
+                self.groups]
+
+    @staticmethod
+    def read(facts: Sequence[Any]) -> ChangedFilter:
+        """The inverse of `facts`."""
+        formula, epsilon, channels, dtype, groups = facts
+        return ChangedFilter(Change(formula, epsilon), channels, dtype_named(dtype), groups)
+
+
+@dataclass(frozen=True)
+class ChangedBias:
+    """A bias after the change, per result channel. Takes the bias if `has_bias`, else it is zero,
+    then the constants."""
+
+    change: Change
+    channels: int
+    dtype: np.dtype[Any]
+    has_bias: bool
+
+    def __call__(self, *arrays: Array) -> Array:
+        given = arrays if self.has_bias else (np.zeros(1), *arrays)
+        bias, *others = (a.astype(np.float64) for a in given)
+        factor, shift = self.change(*others)
+        return np.broadcast_to(bias * factor + shift, (self.channels,)).astype(self.dtype)
+
+    def facts(self) -> list[Any]:
+        """All fields, as JSON can represent them."""
+        return [self.change.formula, self.change.epsilon, self.channels, self.dtype.name,
+                self.has_bias]
+
+    @staticmethod
+    def read(facts: Sequence[Any]) -> ChangedBias:
+        """The inverse of `facts`."""
+        formula, epsilon, channels, dtype, has_bias = facts
+        return ChangedBias(Change(formula, epsilon), channels, dtype_named(dtype), has_bias)
+
+
+@dataclass(frozen=True)
+class JoinedGroups:
+    """Filters [co, c, k...] padded with zeros to [co, joined*c, k...], for fewer groups."""
+
+    group: int
+    joined: int
+
+    def __call__(self, filters: Array) -> Array:
+        outputs, channels = filters.shape[0] // self.group, filters.shape[1]
+        result = np.zeros(
+            (filters.shape[0], self.joined * channels, *filters.shape[2:]), filters.dtype)
+        for g in range(self.group):
+            first, rows = g % self.joined * channels, slice(g * outputs, (g + 1) * outputs)
+            result[rows, first:first + channels] = filters[rows]
+        return result
+
+    def facts(self) -> list[Any]:
+        """All fields, as JSON can represent them."""
+        return [self.group, self.joined]
+
+    @staticmethod
+    def read(facts: Sequence[Any]) -> JoinedGroups:
+        """The inverse of `facts`."""
+        return JoinedGroups(*map(int, facts))
+
+
+@dataclass(frozen=True)
+class FilterAtPoints:
+    """A filter at the points of windows (Winograd), as [*points, dims without taps].
+
+    `taps`: the dims of the filter that windows replace, in the order of `points`. `table`: rows of
+    the products' factors, one per point, each with a factor per combination of taps.
+    """
+
+    taps: tuple[int, ...]
+    points: tuple[int, ...]
+    table: tuple[tuple[float, ...], ...]
+
+    def __call__(self, weight: Array) -> Array:
+        kept = [d for d in range(weight.ndim) if d not in self.taps]
+        table = np.array(self.table)
+        values = weight.transpose(*kept, *self.taps)
+        rows = values.reshape(-1, table.shape[1])
+        products = np.empty((len(table), len(rows)), np.float32)
+        for start in range(0, len(rows), SLAB):
+            slab = rows[start: start + SLAB].T.astype(np.float64)
+            products[:, start: start + SLAB] = table @ slab
+        return products.reshape(*self.points, *values.shape[:len(kept)])
+
+    def facts(self) -> list[Any]:
+        """All fields, as JSON can represent them."""
+        return [self.taps, self.points, self.table]
+
+    @staticmethod
+    def read(facts: Sequence[Any]) -> FilterAtPoints:
+        """The inverse of `facts`."""
+        taps, points, table = facts
+        return FilterAtPoints(tuple(map(int, taps)), tuple(map(int, points)),
+                              tuple(tuple(map(float, row)) for row in table))

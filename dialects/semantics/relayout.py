@@ -1,0 +1,115 @@
+"""Copies of a tensor in another order, such as a weight packed for a kernel, as plain data.
+
+A kept program packs the weights of its caller anew, so nothing here imports xDSL.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dialects.semantics.domain import Domain, Ranges, cut
+from dialects.semantics.reads import Input
+from dialects.strata.mapped import release
+from dialects.strata.parallel import in_threads
+from dialects.strata.weights import aligned_zeros
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.expr_syntax import expr_of, symbol_of
+from dialects.symbolic.symbol import Symbol
+
+if TYPE_CHECKING:
+    from dialects.strata.types import Array
+
+BLOCK_BYTES = 4 << 20
+"""The bytes of the result that one thread copies at a time."""
+
+
+@dataclass(frozen=True)
+class Relayout:
+    """y[axes] = x[map], or `pad` where that is outside of x.
+
+    `shape`: the sizes of x, whose elements are given in any shape. `axes`: the dims of y, each with
+    its extent. Where `pad` is None, reads outside raise IndexError.
+    """
+
+    shape: tuple[int, ...]
+    axes: tuple[tuple[Symbol, int], ...]
+    map: tuple[Expr, ...]
+    pad: float | bool | None = None
+
+    def __call__(self, array: Array) -> Array:
+        values = array.reshape(self.shape)
+        domain = Domain(dict(self.axes), frozenset(), {})
+        result = aligned_zeros([extent for _, extent in self.axes], values.dtype)
+        if not math.prod(result.shape):
+            return result
+        source = Input(values if values.flags.c_contiguous else values.copy(), self.map, self.pad)
+        view, symbols = source.view(domain), {s for e in self.map for s in e.symbols}
+
+        def copy(ranges: Ranges) -> None:
+            found = source.gather(domain.grid(ranges, symbols)) if view is None else cut(
+                view, ranges)
+            place = tuple(slice(r.start, r.stop) for r in ranges.values())
+            result[(..., *place)] = found
+
+        in_threads(copy, domain.blocks(domain.names, max(BLOCK_BYTES // values.itemsize, 1)))
+        release(values)
+        return result
+
+    # ------------------------------------------------------------------ files
+    def facts(self) -> list[Any]:
+        """All fields, as JSON can represent them."""
+        return [self.shape, [[name.text, extent] for name, extent in self.axes],
+                [str(e) for e in self.map], self.pad]
+
+    @staticmethod
+    def read(facts: Sequence[Any]) -> Relayout:
+        """The inverse of `facts`."""
+        shape, axes, map_, pad = facts
+        return Relayout(tuple(map(int, shape)),
+                        tuple((symbol_of(name), int(extent)) for name, extent in axes),
+                        tuple(map(expr_of, map_)), pad)
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """The dims of a tensor in another order."""
+
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+
+    def __call__(self, array: Array) -> Array:
+        axes = [Symbol.axis(f"i{k}") for k in range(len(self.order))]
+        map_ = [Expr.symbol(axes[self.order.index(k)]) for k in range(len(self.order))]
+        sizes = [self.shape[d] for d in self.order]
+        return Relayout(self.shape, tuple(zip(axes, sizes, strict=True)), tuple(map_))(array)
+
+    def facts(self) -> list[Any]:
+        """All fields, as JSON can represent them."""
+        return [self.shape, self.order]
+
+    @staticmethod
+    def read(facts: Sequence[Any]) -> Transposed:
+        """The inverse of `facts`."""
+        return Transposed(tuple(map(int, facts[0])), tuple(map(int, facts[1])))
+
+
+@dataclass(frozen=True)
+class Reshaped:
+    """The same elements with other sizes."""
+
+    shape: tuple[int, ...]
+
+    def __call__(self, array: Array) -> Array:
+        return array.reshape(self.shape)
+
+    def facts(self) -> list[Any]:
+        """All fields, as JSON can represent them."""
+        return [self.shape]
+
+    @staticmethod
+    def read(facts: Sequence[Any]) -> Reshaped:
+        """The inverse of `facts`."""
+        return Reshaped(tuple(map(int, facts[0])))

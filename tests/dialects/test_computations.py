@@ -1,0 +1,115 @@
+"""Computations on weights as data: what is read back computes the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import f32
+from xdsl.ir import Block
+
+from dialects.graph import AddOp, ConcatOp
+from dialects.graph.folded import Folded
+from dialects.loop import Axis, NestOp
+from dialects.loop.body_ops import YieldOp
+from dialects.loop.interpret import evaluate_nest
+from dialects.semantics.computations import computation_facts, read_computation
+from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.filters import (
+    Change,
+    ChangedBias,
+    ChangedFilter,
+    FilterAtPoints,
+    JoinedGroups,
+)
+from dialects.semantics.relayout import Relayout, Reshaped, Transposed
+from dialects.strata.types import element_of, tensor
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.expr_syntax import expr_of
+from dialects.symbolic.symbol import Symbol
+
+RNG = np.random.default_rng(0)
+
+
+def relayout(text: str, pad: float | None = None) -> Relayout:
+    """Of a tensor [5, 7], by `i0:3 i1:4 -> i0 + 1, i1`."""
+    axes, map_ = text.split(" -> ")
+    pairs = [axis.split(":") for axis in axes.split()]
+    return Relayout((5, 7), tuple((Symbol.axis(name), int(n)) for name, n in pairs),
+                    tuple(map(expr_of, map_.split(", "))), pad)
+
+
+COMPUTATIONS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
+    "transposed": (Transposed((5, 7, 2), (2, 0, 1)), [(5, 7, 2)]),
+    "transposed, of other sizes": (Transposed((5, 14), (1, 0)), [(5, 7, 2)]),
+    "reshaped": (Reshaped((7, 5)), [(5, 7)]),
+    "panels": (relayout("i0:3 i1:7 i2:2 -> 2 * i0 + i2, i1", 0.0), [(5, 7)]),
+    "border": (relayout("i0:7 i1:9 -> i0 - 1, i1 - 1", -1.5), [(35,)]),
+    "gathered": (relayout("i0:5 i1:9 -> i0, i1 floordiv 2"), [(5, 7)]),
+    "gathered with a pad": (relayout("i0:5 i1:19 -> i0, i1 floordiv 2", 2.0), [(5, 7)]),
+    "nothing": (relayout("i0:0 i1:7 -> i0, i1"), [(5, 7)]),
+    "filter": (ChangedFilter(Change("batch norm", 1e-3), 4, np.dtype(np.float32)),
+               [(4, 3, 2, 2), (4,), (4,), (4,), (4,)]),
+    "transposed filter": (ChangedFilter(Change("over"), 4, np.dtype(ml_dtypes.bfloat16), 2),
+                          [(6, 2, 3), (4,)]),
+    "bias": (ChangedBias(Change("minus"), 4, np.dtype(np.float16), True), [(4,), (4, 1, 1)]),
+    "new bias": (ChangedBias(Change("plus"), 4, np.dtype(np.float32), False), [(1,)]),
+    "joined groups": (JoinedGroups(4, 2), [(8, 3, 3)]),
+    "at points": (FilterAtPoints((2,), (3,), ((1.0, 0.1), (0.3, 1e-30), (0.0, 1.0))), [(3, 2, 2)]),
+}
+
+
+@pytest.mark.parametrize("name", COMPUTATIONS)
+def test_read_back(name: str) -> None:
+    computation, shapes = COMPUTATIONS[name]
+    arrays = [RNG.uniform(0.5, 2, shape).astype(np.float32) for shape in shapes]
+    again = read_computation(json.loads(json.dumps(computation_facts(computation))))
+    assert again == computation
+    one, other = computation(*arrays), again(*arrays)
+    assert one.dtype == other.dtype and np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
+@pytest.mark.parametrize("name", ["panels", "border", "gathered", "gathered with a pad"])
+def test_a_relayout_is_a_nest_that_copies(name: str, dtype: Any) -> None:
+    computation: Any = COMPUTATIONS[name][0]
+    array = np.arange(35).reshape(5, 7).astype(dtype)
+    element = element_of(array.dtype)
+    block = Block(arg_types=[tensor(element, (5, 7))])
+    kept = [Expr.symbol(name) for name, _ in computation.axes]
+    nest = NestOp.of([Axis(name, Expr.of(n)) for name, n in computation.axes], [block.args[0]],
+                     [computation.map], [tensor(element, [n for _, n in computation.axes])],
+                     [kept], pads=[computation.pad], body=None)
+    nest.body.block.add_op(YieldOp.of(nest.body.block.args[0]))
+    [expected] = evaluate_nest(nest, EvaluationContext(), array)
+    assert np.array_equal(computation(array).view(np.uint8), expected.view(np.uint8))
+
+
+def test_reads_outside_are_refused() -> None:
+    with pytest.raises(IndexError):
+        relayout("i0:6 i1:7 -> i0, i1")(np.zeros((5, 7), np.float32))
+
+
+def test_operations_are_read_back_from_their_text() -> None:
+    a, b = RNG.random((2, 3, 4)).astype(np.float32)
+    values = Block(arg_types=[tensor(f32, (3, 4))] * 2).args
+    for op in (AddOp.of(*values), ConcatOp.of(*values, axis=1)):
+        folded = Folded.of(op, 0)
+        again = read_computation(json.loads(json.dumps(computation_facts(folded))))
+        assert np.array_equal(folded(a, b), again(a, b))
+
+
+@pytest.mark.parametrize("facts", [
+    ["os", "system", []], ["dialects.semantics.relayout", "release", []],
+    ["dialects.semantics.relayout", "Missing", []], ["compiler.api", "load", []]])
+def test_other_names_are_refused(facts: Any) -> None:
+    with pytest.raises(ValueError):
+        read_computation(facts)
+
+
+def test_functions_are_no_data() -> None:
+    assert computation_facts(lambda array: array) is None
