@@ -33,6 +33,7 @@ from compiler.variants import Specialization, Variants
 if TYPE_CHECKING:
     from compiler.frontend import MemoryModel
     from compiler.instrument import Instrument
+    from compiler.programs.graphs import GraphSlot
     from compiler.programs.kept import Slot
     from dialects.strata.array_type import ArrayType
     from dialects.strata.types import Array
@@ -300,14 +301,14 @@ def made(
     found = None if slot is None else slot.find()
     if slot is None or found is None:
         return _compiled(model, options, instruments, command, slot)
-    facts, loaded = found
-    return Made(Signature.read(facts["signature"]), loaded, facts["structures"], facts["chooses"],
-                _times(slot.paths))
+    facts = found.facts
+    return Made(Signature.read(facts["signature"]), found.loaded, facts["structures"],
+                facts["chooses"], _times(slot.paths), found.parameters)
 
 
 def _compiled(
     model: str | MemoryModel, options: CompileOptions, instruments: Sequence[Instrument],
-    command: str, slot: Slot | None,
+    command: str, slot: Slot | GraphSlot | None,
 ) -> Made:
     """Compile a model, and store the result in its cache slot, if it has one."""
     from compiler.pipeline.driver import Compiler
@@ -331,7 +332,7 @@ def _compiled(
     if slot is not None:
         facts = {"signature": signature.facts(), "structures": structures,
                  "chooses": found.chooses}
-        slot.keep(compilation.files, facts, loaded)
+        slot.keep(compilation.files, facts, loaded, found.parameters)
     if options.specialize is None or snapshot is None or not signature.symbols():
         return found
     from compiler.specialization import Specializer, Specializing

@@ -5,11 +5,12 @@ That module imports only what loading needs, neither xDSL nor a code generator.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
+    from dialects.strata.weights import WeightStore
     from targets.interface import Executable
 
 
@@ -32,12 +33,18 @@ class StoredCode(Protocol):
         """What the code and the Python around it agree on; equal texts fit each other."""
         ...
 
-    def parts(self, executable: Executable) -> tuple[dict[str, Any], list[Array]] | None:
-        """An executable as facts and blobs, the code first; None for one that cannot be kept."""
+    def parts(
+        self, executable: Executable, open_: Collection[str] = ()
+    ) -> tuple[dict[str, Any], list[Array]] | None:
+        """An executable as facts and blobs, the code first; None for one that cannot be kept.
+
+        `open_`: the keys of weights that are not among the blobs, since `load` is given them.
+        """
         ...
 
     def load(
-        self, facts: Mapping[str, Any], blobs: Sequence[Array], threads: int | None
+        self, facts: Mapping[str, Any], blobs: Sequence[Array], threads: int | None,
+        weights: WeightStore | None = None,
     ) -> Executable:
-        """The executable from its parts."""
+        """The executable from its parts. `weights`: those that are not among the blobs."""
         ...

@@ -27,6 +27,7 @@ import numpy as np
 
 from dialects.strata.parallel import in_threads
 from targets.files import open_private, read_private, write_whole
+from targets.interface import TargetError
 from targets.memory import aligned_bytes
 
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ WHOLE = ".whole"
 
 class Damaged(Exception):
     """The file is not what was written."""
+
+
+DAMAGE = (OSError, Damaged, TargetError, ValueError, TypeError, LookupError, AttributeError,
+           ArithmeticError, RecursionError)
+"""The exceptions that reading a malformed file may raise."""
 
 
 class Entry(NamedTuple):

@@ -1,6 +1,6 @@
-"""The cache of compiled models: a later process loads them without passes, LLVM or xDSL.
+"""The cache of models in files: a later process loads them without passes, LLVM or xDSL.
 
-    programs/entries/<key>    a compiled model (`compiler/programs/entry.py`), in its target's parts
+    programs/entries/<key>    a compiled model (`compiler/programs/entries.py`)
     programs/records/<name>   for a path and options: the files that the model was read from, and
                               the key of what was compiled from them
     programs/contents/<hash>  for the contents of a model's file: the files that it refers to
@@ -28,21 +28,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from compiler.options import cache_limit, cache_root
 from compiler.programs.circumstances import options_text, software_text
-from compiler.programs.entry import WHOLE, Damaged, entry_size, read_entry, write_entry
+from compiler.programs.entries import Entries, Found
+from compiler.programs.entry import DAMAGE
 from targets.files import (
     folder_fault,
-    mark_used,
     read_private,
     trim,
     warn_unkept,
     write_whole,
 )
-from targets.interface import TargetError
 
 if TYPE_CHECKING:
     from compiler.instrument import Instrument
     from compiler.options import CompileOptions
-    from dialects.strata.types import Array
+    from compiler.parameters import Parameters
+    from compiler.programs.graphs import GraphSlot
     from targets.interface import Executable
     from targets.stored_code import StoredCode
 
@@ -50,9 +50,6 @@ _CODE = "stored"
 """The module of a target that stores its executables and loads them again, if it has one."""
 _RESTLESS = 2.0
 """Seconds within which a file may change again without a change of its times."""
-DAMAGE = (OSError, Damaged, TargetError, ValueError, TypeError, LookupError, AttributeError,
-           ArithmeticError, RecursionError)
-"""The exceptions that reading a malformed file may raise."""
 _RECORDS_LIMIT = 64 << 20
 _PIECE = 1 << 22
 
@@ -94,10 +91,10 @@ class Slot:
         """`model`: the absolute path. `chosen`: the options as text. `machine`: the machine on
         which code depends.
         """
-        self.folder, self.model, self.code = folder, model, code
+        self.folder, self.model = folder, model
         self.name = f"{zlib.crc32(os.fsencode(model)):08x}{zlib.crc32(chosen.encode()):08x}"
         self.circumstances = [chosen, machine, software_text()]
-        self.threads, self.limit = options.threads, cache_limit()
+        self.entries = Entries(self._path("entries"), code, options.threads, cache_limit())
         self.file: ModelFile | None = None
         """The model's file, if it was hashed."""
         self.paths: list[str] = []
@@ -106,12 +103,12 @@ class Slot:
         """The inode, size and times of the model's file before it was read."""
 
     # ------------------------------------------------------------------ finding
-    def find(self) -> tuple[dict[str, Any], Executable] | None:
-        """The cached facts and executable; None if there are none."""
+    def find(self) -> Found | None:
+        """The cached program; None if there is none."""
         try:
             self.times = _times(os.stat(self.model))
             key = self._recorded() or self._by_contents()
-            return None if key is None else self._load(key)
+            return None if key is None else self.entries.load(key)
         except DAMAGE:
             return None
 
@@ -145,48 +142,34 @@ class Slot:
         self._record(files, key)
         return key
 
-    def _load(self, key: str) -> tuple[dict[str, Any], Executable]:
-        path = self._path("entries", key)
-        entry = read_entry(path, key)
-        executable = self.code.load(entry.facts["target"], entry.blobs, self.threads)
-        mark_used(path)
-        return entry.facts["model"], executable
-
     # ------------------------------------------------------------------ keeping
     def keep(
-        self, paths: Sequence[str], model: Mapping[str, Any], executable: Executable
+        self, paths: Sequence[str], model: Mapping[str, Any], executable: Executable,
+        parameters: Parameters | None,
     ) -> None:
         """Store an executable if possible. A disk that cannot be written is reported once.
 
         `paths`: all files from which the model was read, its own first. `model`: facts about it.
         """
-        parts = self.code.parts(executable)
-        if parts is None or not paths or entry_size(parts[1]) > self.limit:
+        if not paths or parameters is not None:
             return
+        for kind in ("records", "contents"):
+            if why := folder_fault(self._path(kind)):
+                return warn_unkept(self._path(kind), why)
         with contextlib.suppress(OSError):  # a file of the model is gone
             first = ModelFile.of(self.model) if self.file is None else self.file.now()
             if _times(os.stat(self.model)) != self.times:  # it changed meanwhile
                 return
             files = [first, *map(ModelFile.of, paths[1:])]
-            self._write(files, {"model": model, "target": parts[0]}, parts[1])
+            if self.entries.write(self._key(files), model, executable):
+                self._note(files)
 
-    def _write(
-        self, files: Sequence[ModelFile], facts: Mapping[str, Any], blobs: Sequence[Array]
-    ) -> None:
-        key = self._key(files)
-        for kind in ("entries", "records", "contents"):
-            if why := folder_fault(self._path(kind)):
-                return warn_unkept(self._path(kind), why)
-        try:
-            write_entry(self._path("entries", key), key, facts, blobs)
-        except OSError as error:
-            return warn_unkept(self.folder, error.strerror or str(error))
+    def _note(self, files: Sequence[ModelFile]) -> None:
+        """Write down where the files lie whose program is kept."""
         self._write_json("contents", files[0].contents, self._beside(files))
-        self._record(files, key)
-        trim(self._path("entries"), self.limit, WHOLE)
+        self._record(files, self._key(files))
         for kind in ("records", "contents"):
             trim(self._path(kind), _RECORDS_LIMIT)
-        return None
 
     def _record(self, files: Sequence[ModelFile], key: str) -> None:
         self._write_json("records", self.name, {
@@ -220,14 +203,13 @@ class Slot:
 
 def slot_of(
     model: object, options: CompileOptions, instruments: Sequence[Instrument] = ()
-) -> Slot | None:
+) -> Slot | GraphSlot | None:
     """The cache slot of a model; None if it cannot be cached."""
     root, chosen = cache_root(options.cache), options_text(options)
     if root is None or chosen is None or any(i.wants_passes for i in instruments):
         return None
-    if not cache_limit():
-        return None
-    if not isinstance(model, str) or not os.path.isfile(model):
+    identity = getattr(getattr(model, "data", None), "identity", "")  # that of a graph in memory
+    if not cache_limit() or not (identity or (isinstance(model, str) and os.path.isfile(model))):
         return None
     code = stored_code(options.target)
     machine = None if code is None else code.identity()
@@ -236,7 +218,12 @@ def slot_of(
         return None
     if why := folder_fault(folder):
         return warn_unkept(folder, why)
-    return Slot(folder, os.path.abspath(model), options, chosen, code, machine)
+    if identity:
+        from compiler.programs.graphs import GraphSlot
+
+        data: Any = getattr(model, "data", None)
+        return GraphSlot(folder, data, options, [chosen, machine, software_text()], code)
+    return Slot(folder, os.path.abspath(str(model)), options, chosen, code, machine)
 
 
 def stored_code(target: str) -> StoredCode | None:

@@ -29,8 +29,8 @@ import numpy as np
 from compiler.diagnostics import Problem, StrataError
 from compiler.io.signature import Signature
 from compiler.options import CompileOptions
-from compiler.programs.entry import Damaged, Entry, read_entry, write_entry
-from compiler.programs.kept import DAMAGE, stored_code
+from compiler.programs.entry import DAMAGE, Damaged, Entry, read_entry, write_entry
+from compiler.programs.kept import stored_code
 from compiler.version import __version__
 from targets.files import private_fault
 from targets.interface import TargetError

@@ -32,8 +32,10 @@ from compiler.faults import CompilerFault
 from compiler.frontend.torch.captured_graph import output_nodes
 from compiler.frontend.torch.library import torch_module
 from compiler.programs.collection import rare_collections
+from compiler.programs.notes import Note
 from compiler.torch import shared
-from compiler.torch.parts import Part, Run, Viewed, in_parts, make_part, name_eager
+from compiler.torch.graphs import compile_graph
+from compiler.torch.parts import Part, Run, Viewed, name_eager
 from compiler.torch.reordered import Reordered
 from compiler.torch.views import base_of, split_views
 from compiler.torch.weights import Weights, is_weight
@@ -64,6 +66,7 @@ def strata(
         check_mode(mode)
         chosen["mode"] = mode
 
+    known = _operator_names(chosen)
     captured = without_dropout(graph_module)
     examples = [getattr(n, "meta", {}).get("example_value") for n in output_nodes(captured)]
     replays = not share_memory(example_inputs)
@@ -79,16 +82,29 @@ def strata(
 
     compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
         fw_compiler=_train, bw_compiler=_eager, inference_compiler=infer,
-        decompositions=decompositions(), keep_inference_input_mutations=True)
+        decompositions=decompositions(known), keep_inference_input_mutations=True)
     with torch_module("torch._functorch.config").patch(view_replay_for_aliased_outputs=replays):
-        return _or_eagerly(compiled, captured, example_inputs)
+        return _or_eagerly(compiled, captured, example_inputs, known)
 
 
-def _or_eagerly(compiled: Any, captured: Any, example_inputs: Sequence[Any]) -> Run:
+def _operator_names(options: Mapping[str, Any]) -> list[str]:
+    """The names of the operators with importers, which need not be loaded for that."""
+    note = Note(str(options.get("cache", "default")), ["torch operators"])
+    known = note.find()
+    if known is None:
+        from compiler.frontend.torch import operators
+
+        note.keep(known := operators())
+    return list(map(str, known))
+
+
+def _or_eagerly(
+    compiled: Any, captured: Any, example_inputs: Sequence[Any], known: Collection[str]
+) -> Run:
     """The compiled graph; the graph as it was captured if AOTAutograd does not trace it."""
     try:
         check_captured(captured)
-        with rare_collections(), _composites(captured, example_inputs):
+        with rare_collections(), _composites(captured, example_inputs, known):
             return compiled(captured, example_inputs)
     except (StrataError, CompilerFault, torch_module("torch._dynamo.exc").TorchDynamoException):
         raise
@@ -101,14 +117,16 @@ def _or_eagerly(compiled: Any, captured: Any, example_inputs: Sequence[Any]) -> 
     return captured.forward
 
 
-def _composites(captured: Any, example_inputs: Sequence[Any]) -> AbstractContextManager[None]:
+def _composites(
+    captured: Any, example_inputs: Sequence[Any], known: Collection[str]
+) -> AbstractContextManager[None]:
     """Composite operators are kept whole, unless gradients are recorded."""
     from compiler.frontend.torch.core.decompose import composites_whole
 
     tensors = (*example_inputs, *captured.parameters())
     recorded = torch_module().is_grad_enabled() and any(
         getattr(value, "requires_grad", False) for value in tensors)
-    return nullcontext() if recorded else composites_whole()
+    return nullcontext() if recorded else composites_whole(known)
 
 
 def _arose_here(error: Exception) -> bool:
@@ -336,35 +354,3 @@ def count_recompilation(changed: Sequence[str]) -> None:
     """Log why a graph is compiled again, and count it where Dynamo counts."""
     log.info("strata: compiling a graph again, for other values of %s", some_of(changed))
     torch_module("torch._dynamo.utils").counters["strata"]["recompilations"] += 1
-
-
-def compile_graph(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run:
-    """Compile a graph as far as possible; the rest runs eagerly and is named in a warning.
-
-    Unsupported nodes are only searched for if the import fails, since the search is an import,
-    too.
-    """
-    try:
-        part = make_part(graph, weights, options)
-        return graph.forward if part is None else part
-    except (StrataError, CompilerFault) as error:
-        return _compile_around(graph, weights, options, error)
-
-
-def _compile_around(
-    graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any],
-    error: StrataError | CompilerFault,
-) -> Run:
-    """Compile the supported parts of a graph that cannot be compiled as a whole."""
-    from compiler.frontend.torch.importer import find_bad
-
-    try:
-        bad = {} if isinstance(error, CompilerFault) else find_bad(graph, weights)
-    except StrataError as other:
-        name_eager(["the whole graph"], str(other))
-        return graph.forward
-    if not bad:
-        name_eager([n.name for n in graph.graph.nodes if n.op == "call_function"], str(error))
-        return graph.forward
-    name_eager([n.name for n in bad], "; ".join(sorted(set(bad.values()))))
-    return in_parts(graph, set(bad), weights, options)

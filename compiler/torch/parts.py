@@ -23,6 +23,7 @@ from compiler.frontend import MemoryModel
 from compiler.frontend.torch.captured_graph import CapturedGraph, output_nodes, residents_of
 from compiler.frontend.torch.library import torch_module
 from compiler.frontend.torch.memory_order import in_memory_order
+from compiler.torch.identity import identity_of
 from compiler.torch.reordered import Reordered
 from compiler.torch.results import Bindings, Results, is_plain
 from compiler.torch.views import split_views
@@ -122,7 +123,8 @@ def _compiled(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]
     if not tensors:
         return None
     captured = CapturedGraph(graph, weights, tensors, frozenset(
-        name for name, tensor in weights.items() if may_change(tensor)))
+        name for name, tensor in weights.items() if may_change(tensor)),
+        identity_of(graph, weights))
     executable = compile_model(MemoryModel(MODEL, captured), **_own_dump(options))
     return Part.of(captured, executable)
 

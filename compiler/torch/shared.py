@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
+from compiler.torch.identity import identity_of
 from compiler.torch.parts import Part, Viewed
 from compiler.torch.reordered import Reordered
 from compiler.torch.weights import may_change
@@ -36,39 +37,7 @@ def key_of(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -
 
     Empty for a graph that holds other things.
     """
-    lines: list[str] = []
-    if "dump_dir" in options or not _add(graph, lines):
+    identity = identity_of(graph, weights)
+    if "dump_dir" in options or not identity:
         return ""
-    held = [f"{name} {_shown(tensor)} {_contents(name, tensor)}"
-            for name, tensor in sorted(weights.items())]
-    return "\n".join([*lines, *held, repr(sorted(options.items(), key=lambda o: o[0]))])
-
-
-def _contents(name: str, tensor: Any) -> str:
-    """A hash of the contents that code is compiled for."""
-    from compiler.frontend.torch.contents import contents_of
-    from dialects.strata.weights import content_key
-
-    return "" if may_change(tensor) else content_key(contents_of(tensor, name))
-
-
-def _add(module: Any, lines: list[str]) -> bool:
-    """Add the nodes of a graph module; whether that is possible."""
-    for node in module.graph.nodes:
-        lines.append(f"{node.op} {node.name} {node.target} {node.args} {node.kwargs} "
-                     f"{_shown(node.meta.get('val'))}")
-        if node.op == "get_attr":
-            value = getattr(module, node.target, None)
-            if not hasattr(value, "graph") or not _add(value, lines):
-                return False
-    return True
-
-
-def _shown(value: Any) -> str:
-    """The type of a value of a graph."""
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_shown, value))}]"  # pyright: ignore
-    if not hasattr(value, "dtype"):
-        return str(value)
-    return (f"{value.dtype} {tuple(value.shape)} {value.stride()} {value.device} {value.layout} "
-            f"{value.is_conj()} {value.is_neg()}")
+    return "\n".join([identity, repr(sorted(options.items(), key=lambda o: o[0]))])

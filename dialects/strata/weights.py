@@ -104,7 +104,10 @@ class WeightStore:
 
     def is_open(self, handle: WeightAttr) -> bool:
         """Whether a weight is a parameter, or is computed from one."""
-        key = _key_of(handle)
+        return self.is_open_key(_key_of(handle))
+
+    def is_open_key(self, key: str) -> bool:
+        """The same for the key of a weight."""
         return key in self.parameters or key in self.recipes
 
     def get(self, handle: WeightAttr) -> Array:
@@ -226,7 +229,7 @@ class WeightStore:
         with archive:
             for entry in archive.files:
                 key, name, contents = [*entry.split("|"), "", ""][:3]
-                array = cast(Array, archive[entry])
+                array = cast("Array", archive[entry])
                 if array.dtype.name != name:
                     array = array.view(getattr(ml_dtypes, name))
                 if content_key(array) != (contents or key):

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dialects.strata.array_type import dtype_named
 from targets.cpu.build.native import Image, load_image
-from targets.cpu.runtime.executable import CpuExecutable
+from targets.cpu.runtime.executable import CpuExecutable, Source, with_open
 from targets.cpu.runtime.plan import RunPlan
 from targets.cpu.runtime.processors import (
     NAMED_SETS,
@@ -26,6 +27,7 @@ from targets.interface import TargetError
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
+    from dialects.strata.weights import WeightStore
     from targets.interface import Executable
 
 
@@ -33,6 +35,7 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _AGREED = ("runtime", "driver", "llvm", "build/native.py", "build/image.py", "stored.py")
 """The files that define how native code is called, in this folder."""
 _MATRICES = "amx_tile"
+_NOTHING = np.empty(0, np.uint8)
 
 
 def identity() -> str | None:
@@ -69,21 +72,38 @@ def convention() -> str:
     return f"{found:08x}"
 
 
-def parts(executable: Executable) -> tuple[dict[str, Any], list[Array]] | None:
-    """Facts and blobs: the machine code, then the constants. None for code that was not linked as
-    an image."""
+def parts(
+    executable: Executable, open_: Collection[str] = ()
+) -> tuple[dict[str, Any], list[Array]] | None:
+    """Facts and blobs: the machine code, then the constants but for those of `open_` weights. None
+    for code that was not linked as an image."""
     if not isinstance(executable, CpuExecutable) or executable.library.image is None:
         return None
-    image = executable.library.image
-    facts = {"plan": executable.plan.facts(), "entry": image.entry, "slots": image.slots}
-    return facts, [np.frombuffer(image.code, np.uint8), *executable.constants]
+    image, constants = executable.library.image, executable.constants
+    left_out = [source if source is not None and source.key in open_ else None
+                for source in executable.sources or [None] * len(constants)]
+    facts = {"plan": executable.plan.facts(), "entry": image.entry, "slots": image.slots,
+             "open": [source and [source.key, source.dtype.name] for source in left_out]}
+    kept = [a for a, source in zip(constants, left_out, strict=True) if source is None]
+    return facts, [np.frombuffer(image.code, np.uint8), *kept]
 
 
-def load(facts: Mapping[str, Any], blobs: Sequence[Array], threads: int | None) -> CpuExecutable:
+def load(
+    facts: Mapping[str, Any], blobs: Sequence[Array], threads: int | None,
+    weights: WeightStore | None = None,
+) -> CpuExecutable:
     """The executable from its parts. Raises TargetError for positions outside of the code."""
-    code, *constants = blobs
+    code, *kept = blobs
     entry, slots = facts["entry"], facts["slots"]
     if not (0 <= entry < code.size and all(0 <= s <= code.size - 8 for s in slots.values())):
         raise TargetError("its code does not contain what it refers to")
     library = load_image(Image(code.tobytes(), entry, slots))
-    return CpuExecutable(RunPlan.read(facts["plan"]), library, constants, thread_count(threads))
+    sources = [open_ and Source(str(open_[0]), dtype_named(open_[1])) for open_ in facts["open"]]
+    if any(s is not None and not (weights and weights.is_open_key(s.key)) for s in sources):
+        raise TargetError("it needs weights that its caller does not have")
+    given = iter(kept)
+    constants = [next(given) if source is None else _NOTHING for source in sources]
+    if weights is not None:
+        constants = with_open(constants, sources, weights)
+    return CpuExecutable(RunPlan.read(facts["plan"]), library, constants, thread_count(threads),
+                         sources)

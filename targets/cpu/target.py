@@ -9,7 +9,7 @@ from math import inf
 from platform import machine as architecture
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Attribute, Operation
 
 from dialects.host import contents_of, host_function, host_functions
@@ -17,7 +17,7 @@ from dialects.loop import KernelOp as LoopKernel
 from dialects.loop import NestOp, scalar_type
 from dialects.strata.mapped import MappedFiles
 from dialects.strata.schedule import Schedule
-from dialects.strata.types import Array, bf16, byte_width, f16, i8, ui8
+from dialects.strata.types import Array, WeightAttr, bf16, byte_width, f16, i8, ui8
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_names
@@ -37,7 +37,7 @@ from targets.cpu.emit import emit_kernel_text
 from targets.cpu.llvm.modules import ModuleText, joined
 from targets.cpu.llvm.operands import kernel_names
 from targets.cpu.machine import Machine, is_supported, lacking, machine_of
-from targets.cpu.runtime.executable import CpuExecutable, placed
+from targets.cpu.runtime.executable import CpuExecutable, Source, placed
 from targets.cpu.runtime.plan import RunPlan
 from targets.cpu.runtime.processors import FEATURES_VARIABLE, assumed_features, thread_count
 from targets.cpu.runtime.stopwatch import CacheTimer
@@ -204,15 +204,14 @@ class CpuRunning(Running):
         """Compile each distinct kernel and the driver, or read them from the cache; link them."""
         self.check_machine()
         code, files = _code(module, self.options, report), MappedFiles.now()
-        constants = [(op.value, op.type) for op in code.driver.constants]
-
-        def place(weights: WeightStore) -> list[Array]:
-            return [placed(contents_of(value, type_, weights), type_.dtype, files)
-                    for value, type_ in constants]
-
+        constants = code.driver.constants
+        arrays = [placed(contents_of(op.value, op.type, weights), op.type.dtype, files)
+                  for op in constants]
+        sources = [Source(op.value.key.data, op.type.dtype) if isinstance(op.value, WeightAttr)
+                   and isinstance(op.value.key, StringAttr) else None for op in constants]
         plan = RunPlan.of(host_function(module), code.driver.checks, code.driver.steps)
-        return CpuExecutable(plan, link(code.objects, ENTRY), place(weights),
-                             thread_count(self.options.threads), place)
+        return CpuExecutable(plan, link(code.objects, ENTRY), arrays,
+                             thread_count(self.options.threads), sources)
 
     def profile(self, module: ModuleOp, weights: WeightStore) -> Profile:
         """The same program with a driver that times each launch."""

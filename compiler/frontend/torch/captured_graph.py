@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from compiler.frontend.torch.contents import contents_of
+
+if TYPE_CHECKING:
+    from dialects.strata.types import Array
 
 
 @dataclass(frozen=True)
@@ -13,13 +18,19 @@ class CapturedGraph:
 
     `weights`: placeholder -> a tensor that is constant as long as any code compiled from the graph
     is in use; but the contents of `parameters` among them may be replaced. `results`: the indices
-    of the outputs that the function returns.
+    of the outputs that the function returns. `identity`: what the graph says, but for the contents
+    of parameters; empty if programs of it are not to be found again.
     """
 
     module: Any
     weights: Mapping[str, Any]
     results: Sequence[int]
     parameters: frozenset[str] = frozenset()
+    identity: str = ""
+
+    def values(self) -> Mapping[str, Array]:
+        """The contents of the parameters, by name. Raises Fault for one that is not supported."""
+        return {name: contents_of(self.weights[name], name) for name in self.parameters}
 
 
 def residents_of(weights: Mapping[str, Any]) -> list[Any]:

@@ -10,7 +10,7 @@ import ctypes
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -40,18 +40,35 @@ _PIECE = 2 << 20
 """How many bytes of a constant are copied at a time."""
 
 
+class Source(NamedTuple):
+    """The weight that a constant holds, and the dtype that code expects."""
+
+    key: str
+    dtype: np.dtype[Any]
+
+
+def with_open(
+    constants: Sequence[Array], sources: Sequence[Source | None], weights: WeightStore
+) -> list[Array]:
+    """The constants, with those of a store's parameters in place of the others."""
+    files = MappedFiles.now()
+    return [own if source is None or not weights.is_open_key(source.key) else placed(
+        weights.arrays[source.key], source.dtype, files)
+        for own, source in zip(constants, sources, strict=True)]
+
+
 class CpuExecutable(Executable):
     """The native entry of the host function, with its constants. Several threads may call it at
     once."""
 
     def __init__(
         self, plan: RunPlan, library: Library, constants: Sequence[Array], threads: int,
-        place: Callable[[WeightStore], Sequence[Array]] | None = None,
+        sources: Sequence[Source | None] = (),
     ):
-        """`constants`: in table order, in their final places (see `placed`), where `place` puts
-        those of a store."""
+        """`constants`: in table order, in their final places (see `placed`). `sources`: for each
+        the weight that it holds, if any."""
         self.plan, self.library, self.constants = plan, library, list(constants)
-        self._place = place
+        self.sources = sources
         self.input_names, self.output_names = list(plan.input_names), list(plan.output_names)
         self._entry, self._steps = _entry_function(library.address), plan.steps
         self._pool = NO_POOL if threads == 1 else thread_pool()
@@ -126,10 +143,10 @@ class CpuExecutable(Executable):
         return 0
 
     def with_weights(self, weights: WeightStore) -> CpuExecutable | None:
-        if self._place is None:
+        if len(self.sources) != len(self.constants):
             return None
-        return CpuExecutable(self.plan, self.library, self._place(weights), self._threads,
-                             self._place)
+        constants = with_open(self.constants, self.sources, weights)
+        return CpuExecutable(self.plan, self.library, constants, self._threads, self.sources)
 
     def native_call(self, inputs: Sequence[Array]) -> Callable[[], object]:
         """A call of the machine code alone, on these inputs, with outputs that it overwrites.

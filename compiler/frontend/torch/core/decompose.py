@@ -16,7 +16,6 @@ from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.torch.core.encoder_layers import encoder_decompositions
 from compiler.frontend.torch.core.in_place import without_mutation
 from compiler.frontend.torch.library import quiet, torch_module
-from compiler.frontend.torch.ops import importers
 
 NO_EFFECT = ("aten._assert_scalar.default", "aten._assert_async.msg",
              "aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
@@ -73,34 +72,45 @@ def _is_plain(node: Any, known: Collection[str]) -> bool:
 
 
 @contextmanager
-def composites_whole() -> Generator[None]:
-    """While AOTAutograd traces inside, composite operators that have an importer stay whole.
+def composites_whole(known: Collection[str]) -> Generator[None]:
+    """While AOTAutograd traces inside, composite operators among `known` stay whole.
 
     Otherwise it takes them apart before any table is asked: linear layers, convolutions, and
     attention, which becomes products in f32 where PyTorch has no kernel for the mask. Only for
     graphs without gradients.
     """
     export = torch_module("torch.export.exported_program")
-    kept = dict.fromkeys(_composites(), export._special_op_to_preserve_cia)
+    kept = dict.fromkeys(_composites(tuple(known)), export._special_op_to_preserve_cia)
     dispatcher = torch_module("torch._dispatch.python").enable_python_dispatcher
     with export._override_composite_implicit_decomp(kept), dispatcher():
         yield
 
 
 @cache
-def _composites() -> tuple[Any, ...]:
-    """The functional composite operators that have an importer."""
+def _composites(known: tuple[str, ...]) -> tuple[Any, ...]:
+    """The functional composite operators among `known`, those that have an importer."""
     found = torch_module("torch._export.utils")._collect_all_valid_cia_ops()
-    return tuple(op for op in kept_whole(list(found), importers())
+    return tuple(op for op in kept_whole(list(found), frozenset(known))
                  if str(op) not in MAY_RETURN_ARGUMENT)
 
 
-def decompositions() -> dict[Any, Any]:
-    """The table of decompositions for `aot_autograd`, which decomposes composite ops itself."""
+def decompositions(known: Collection[str] | None = None) -> dict[Any, Any]:
+    """The table of decompositions for `aot_autograd`, which decomposes composite ops itself.
+
+    `known`: the names of the operators with importers, if the caller has them; to list them loads
+    all importers.
+    """
     made = torch_module("torch._decomp")
     table = {**made.core_aten_decompositions(), **_more()}
-    kept = set(kept_whole(list(table), importers()))
+    kept = set(kept_whole(list(table), operator_names() if known is None else known))
     return {op: table[op] for op in list(table) if op not in kept}
+
+
+def operator_names() -> list[str]:
+    """The names of all operators with importers, sorted."""
+    from compiler.frontend.torch.ops import importers
+
+    return sorted(importers())
 
 
 def _more() -> dict[Any, Any]:
