@@ -10,6 +10,7 @@ Rows, each in a process of its own:
     layers  seconds in the backend for 2 and for 32 equal layers, all caches empty, and their ratio.
     first   seconds to the first result, and in the backend, of an encoder of BERT-base's size, all
             caches empty; beside Inductor.
+    kept    the same in a second process, which finds what the first has compiled.
 
 Rows that do not fit the time are left out, and named. The page is DOOR.md beside this file.
 """
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-ROWS = ("host", "again", "layers", "first")
+ROWS = ("host", "again", "layers", "first", "kept")
 ROUNDS, CALLS = 21, 200
 
 
@@ -189,6 +190,20 @@ def layers(device: str) -> list[dict[str, Any]]:
 def first(device: str) -> list[dict[str, Any]]:
     return [{"what": backend, **_first(encoder(12), (1, 128, 768), backend, device)}
             for backend in ("inductor", "strata")]
+
+
+def kept(device: str) -> list[dict[str, Any]]:
+    """Seconds of second processes, in turns, after one that fills the caches."""
+    rows: dict[str, list[dict[str, float]]] = {"inductor": [], "strata": []}
+    for backend in [*rows, *rows, *rows, *rows]:
+        code = ("import json, door; print(json.dumps(door._first(door.encoder(12), (1, 128, 768), "
+                f"{backend!r}, {device!r})))")
+        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True,
+                              text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(
+                                  [str(HERE), os.environ.get("PYTHONPATH", "")])})
+        rows[backend].append(json.loads(done.stdout.splitlines()[-1]))
+    return [{"what": backend, **{key: statistics.median(row[key] for row in found[1:])
+                                 for key in found[0]}} for backend, found in rows.items()]
 
 
 def _first(model: Any, shape: Sequence[int], backend: str, device: str) -> dict[str, float]:
