@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,6 +53,25 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         skip = pytest.mark.skip(reason="needs an NVIDIA GPU, and the driver offers none here")
         for item in marked:
             item.add_marker(skip)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def valid_code() -> Iterator[None]:
+    """LLVM checks the code that tests compile in this process. Of invalid code, such as a value
+    that only one branch computes, it otherwise makes anything, without an error.
+    """
+    from targets.cpu.build import worker
+
+    parse = worker.parse
+
+    def checked(text: str, cpu: str, attributes: str) -> Any:
+        module = parse(text, cpu, attributes)
+        module.verify()
+        return module
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker, "parse", checked)
+        yield
 
 
 @pytest.fixture(scope="session")

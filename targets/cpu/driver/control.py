@@ -64,9 +64,9 @@ class ControlText(FunctionText):
         w.emit(f"br i1 {test}, label %{then}, label %{otherwise}")
         found: list[tuple[str, str]] = []
         for label, text in zip((then, otherwise), calls, strict=True):
-            w.start_block(label)
-            found.append((w.assign(text), label))
-            w.emit(f"br label %{join}")
+            with w.block(label):
+                found.append((w.assign(text), label))
+                w.emit(f"br label %{join}")
         w.start_block(join)
         status = w.assign("phi i32 " + ", ".join(f"[ {s}, %{label} ]" for s, label in found))
         self.pass_on(status)
@@ -161,10 +161,10 @@ class _LoopText:
             more = w.assign(f"icmp slt i64 {counter}, {trip}")
             going = w.assign(f"and i1 {going}, {more}")
         w.emit(f"br i1 {going}, label %{body}, label %{leave}")
-        w.start_block(body)
-        self._call(counter, inputs, sizes)
-        self._keep(counter, trip if trip is not None and self.op.condition is None else "0")
-        w.emit(f"br label %{head}")
+        with w.block(body):
+            self._call(counter, inputs, sizes)
+            self._keep(counter, trip if trip is not None and self.op.condition is None else "0")
+            w.emit(f"br label %{head}")
         w.start_block(leave)
         self._end(counter)
 
@@ -266,10 +266,10 @@ class _LoopText:
             return
         free, go = w.fresh("free"), w.fresh("go")
         w.emit(f"br i1 {w.assign(f'icmp eq i64 {counter}, 0')}, label %{go}, label %{free}")
-        w.start_block(free)
-        for k in range(self.count):
-            text.release(text.load("ptr", self.carried.base, self.carried.at(k)))
-        w.emit(f"br label %{go}")
+        with w.block(free):
+            for k in range(self.count):
+                text.release(text.load("ptr", self.carried.base, self.carried.at(k)))
+            w.emit(f"br label %{go}")
         w.start_block(go)
 
     # ------------------------------------------------------------------ after
@@ -297,10 +297,10 @@ class _LoopText:
         sizes = [text.indices.scalar(text.byte_size(buffer_type(v))) for v in self.op.carried]
         copy, go = w.fresh("copy"), w.fresh("go")
         w.emit(f"br i1 {w.assign(f'icmp eq i64 {counter}, 0')}, label %{copy}, label %{go}")
-        w.start_block(copy)
-        for k, (value, size) in enumerate(zip(self.op.carried, sizes, strict=True)):
-            new = text.allocate_bytes(size, self.op)
-            text.copy(new, text.pointers[value], size)
-            text.store(new, "ptr", self.carried.base, self.carried.at(k))
-        w.emit(f"br label %{go}")
+        with w.block(copy):
+            for k, (value, size) in enumerate(zip(self.op.carried, sizes, strict=True)):
+                new = text.allocate_bytes(size, self.op)
+                text.copy(new, text.pointers[value], size)
+                text.store(new, "ptr", self.carried.base, self.carried.at(k))
+            w.emit(f"br label %{go}")
         w.start_block(go)

@@ -38,7 +38,6 @@ class Indices:
         self.upper: dict[Symbol, Expr] = {}
         self.steps: dict[Symbol, int] = {}
         """The numbers of which symbols are known to be multiples, if not 1."""
-        self._known: dict[Expr, str] = {}
         self._natural: dict[Expr, bool] = {}
         self._scalars = _Scalars(self)
 
@@ -131,12 +130,13 @@ class Indices:
         """The value of an expression, as an i64 name or literal."""
         if expr.constant is not None:
             return Number.of(expr.constant)
-        if expr not in self._known:
+        known = self.writer.computed
+        if expr not in known:
             total = _ZERO
             for _, part in self.parts(expr):
                 total = self._add(total, self._sum(part))
-            self._known[expr] = self._add(total, Number.of(expr.offset))
-        return self._known[expr]
+            known[expr] = self._add(total, Number.of(expr.offset))
+        return known[expr]
 
     def parts(self, expr: Expr) -> list[tuple[int, Expr]]:
         """The terms grouped by the depth of their scope, outermost first, without the constant."""

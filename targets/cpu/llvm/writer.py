@@ -8,7 +8,7 @@ and common subexpressions are shared while writing, and LLVM only has to generat
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Hashable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -39,6 +39,8 @@ class Writer:
         self.depths: dict[str, int] = {}
         self.declarations: dict[str, str] = {}
         self.constants: dict[str, str] = {}
+        self.computed: dict[Hashable, str] = {}
+        """The names of what others have computed with this writer, by their own keys."""
         self._count = 0
         self._hoisted: dict[str, str] = {}
 
@@ -115,8 +117,9 @@ class Writer:
         """A basic block that not every path takes: its values are not reused after it."""
         self.start_block(label)
         known, hoisted = dict(self.scopes[-1].known), dict(self._hoisted)
+        computed = dict(self.computed)
         yield
-        self.scopes[-1].known, self._hoisted = known, hoisted
+        self.scopes[-1].known, self._hoisted, self.computed = known, hoisted, computed
 
     def push(self, label: str) -> None:
         """Open the scope of a loop body whose first block is `label`."""
