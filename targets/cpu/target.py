@@ -29,7 +29,7 @@ from passes.contract import Caches, Facts, Panel
 from targets.base import Target
 from targets.cpu.build import worker
 from targets.cpu.build.cache import ObjectCache
-from targets.cpu.build.jit import compile_fixed, compile_texts, foresee_texts, link
+from targets.cpu.build.jit import compile_fixed, compile_quickly, compile_texts, foresee_texts, link
 from targets.cpu.driver.clock import HEAD, LAUNCHES, WORDS
 from targets.cpu.driver.frame import ENTRY
 from targets.cpu.driver.module import DriverText, KernelInfo, emit_driver
@@ -153,10 +153,13 @@ class Code:
 def _code(
     module: ModuleOp, options: TargetOptions, report: ReportProgress, profiled: bool = False
 ) -> Code:
-    """Compile each distinct kernel and the driver, or read them from the cache."""
+    """Compile each distinct kernel and the driver, or read them from the cache.
+
+    The driver is compiled here while other processes still compile kernels.
+    """
     machine, kernels = _machine(options), kernels_of(module)
     func, infos = host_function(module), dict[str, KernelInfo]()
-    driver: list[DriverText] = []
+    cache, made = ObjectCache(options.cache), list[Code]()
 
     def texts() -> Iterator[str]:
         for kernel in kernels:
@@ -164,14 +167,13 @@ def _code(
             text = text.renamed(text.content_name)
             infos[kernel.sym_name.data] = KernelInfo.of(text.name, kernel, machine)
             yield text.module.text
-        driver.append(emit_driver(func, host_functions(module), infos, machine,
-                                  options.one_launch, profiled))
-        yield driver[0].own.text
+        driver = emit_driver(func, host_functions(module), infos, machine,
+                             options.one_launch, profiled)
+        made.append(Code(driver, [compile_quickly(driver.own.text, machine, cache),
+                                  compile_fixed(driver.fixed.text, machine, cache)]))
 
-    cache = ObjectCache(options.cache)
-    objects = compile_texts(texts(), machine, cache, lambda done: report(done, len(kernels) + 1))
-    fixed = compile_fixed(driver[0].fixed.text, machine, cache)
-    return Code(driver[0], [*objects, fixed])
+    objects = compile_texts(texts(), machine, cache, lambda done: report(done, len(kernels)))
+    return Code(made[0].driver, [*objects, *made[0].objects])
 
 
 class CpuBuilding(Building):

@@ -81,6 +81,16 @@ def compile_fixed(text: str, machine: Machine, cache_: ObjectCache) -> bytes:
     return found
 
 
+def compile_quickly(text: str, machine: Machine, cache_: ObjectCache) -> bytes:
+    """The object code of a text that runs briefly; this process compiles it."""
+    key = object_key(text, f"{machine.key} quick")
+    found = cache_.get(key)
+    if found is None:
+        found = worker.compile_text(text, machine.cpu, machine.attributes, worker.QUICK)
+        cache_.put(key, found)
+    return found
+
+
 @cache
 def _compiled_once(text: str, cpu: str, attributes: str) -> bytes:
     return worker.compile_text(text, cpu, attributes)
