@@ -349,6 +349,8 @@ def _times(paths: Sequence[str]) -> Mapping[str, Sequence[int]]:
 
 def dumps_of(options: CompileOptions) -> list[Instrument]:
     """The dump that the options request, if any."""
+    if not options.dump_dir:
+        return []
     from compiler.instrument.dump import Dump
 
-    return [Dump(options.dump_dir, options.dump_weights)] if options.dump_dir else []
+    return [Dump(options.dump_dir, options.dump_weights)]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import platform
 import sys
-import tempfile
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler.io.output import npz_bytes
 from compiler.version import __version__
 
 if TYPE_CHECKING:
@@ -101,6 +99,8 @@ class Reproducer:
         if self.weights is not None and 0 < byte_size(self.weights) <= WEIGHTS_LIMIT:
             self.weights.save(folder / "weights.npz")
         if self.inputs is not None:
+            from compiler.io.output import npz_bytes
+
             (folder / "inputs.npz").write_bytes(npz_bytes(self.inputs))
 
     def _commands(self) -> str:
@@ -149,6 +149,8 @@ def _new_folder(wanted: str) -> Path:
         except OSError:
             break
         return folder
+    import tempfile
+
     return Path(tempfile.mkdtemp(prefix=f"{name}-"))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from compiler.cli.arguments import shell_command
 from compiler.options import CompileOptions
 from compiler.pipeline.strategies import WHOLE_GRAPH
 
 
 def command_again(options: CompileOptions, command: str, *more: str) -> str:
     """The command that reproduces a fault on `before.mlir`, with the options of the compilation."""
+    from compiler.cli.arguments import shell_command
+
     words = [command, "before.mlir", "--target", options.target]
     for plugin in options.plugins:
         words += ["--plugin", str(plugin.resolve())]

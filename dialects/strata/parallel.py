@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TypeVar
 
@@ -25,6 +24,8 @@ def in_threads(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
     count = min(len(todo), MOST_THREADS, _processors())
     if count < 2:
         return [work(item) for item in todo]
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(count) as pool:
         waiting = [pool.submit(copy_context().run, work, item) for item in todo]
         return [future.result() for future in waiting]

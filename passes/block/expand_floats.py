@@ -15,8 +15,6 @@ narrow floats and read their bits. A target that `decodes` a type keeps its extf
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatNanEncoding, FloatNonfiniteBehavior, FloatSemantics, ModuleOp
 from xdsl.ir import Attribute
@@ -31,7 +29,6 @@ _INFINITY = 0x7F800000
 _NAN = 0x7FC00000
 
 
-@dataclass(frozen=True)
 class BlockExpandFloats(StrataPass):
     """Replace extf from and truncf to narrow floats."""
 

@@ -45,7 +45,6 @@ PARTS = 2
 """Data larger than 1/PARTS of a cache hardly stays there next to everything else."""
 
 
-@dataclass(frozen=True)
 class BlockPrefetchOperands(StrataPass):
     """Add prefetches to sums of products."""
 

@@ -51,7 +51,6 @@ from passes.rewrites.block.magnitudes import forget_magnitudes, limit_magnitudes
 from passes.rewrites.block.shapes import check_shapes, facts_before
 
 
-@dataclass(frozen=True)
 class BlockProveBounds(StrataPass):
     """Prove, assume or check that accesses stay inside their buffers."""
 

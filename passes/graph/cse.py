@@ -11,7 +11,6 @@ equal operations is kept, and stands for the nodes of all. Assumes nothing.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import FloatAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation
@@ -22,7 +21,6 @@ from passes.base import StrataContext, StrataPass
 from passes.rewriting import functions, replace
 
 
-@dataclass(frozen=True)
 class GraphCse(StrataPass):
     """Merge equal operations, in one walk from the start."""
 

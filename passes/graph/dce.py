@@ -11,8 +11,6 @@ Weights that no constant refers to any more stay in the store, because other mod
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
 
@@ -25,7 +23,6 @@ from passes.events import UNUSED, Rewrite
 from passes.rewriting import emit, erase, erase_unused, functions, is_unused, used_sizes
 
 
-@dataclass(frozen=True)
 class GraphDce(StrataPass):
     """Erase unused operations, in one walk from the end."""
 

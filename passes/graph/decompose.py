@@ -11,7 +11,6 @@ for its operands (an LSTM over a symbolic number of steps) raises PassError.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
@@ -33,7 +32,6 @@ def _as_declared(op: CompositeOp, values: Sequence[SSAValue], at: Rewriter) -> l
             for v, r in zip(values, op.results, strict=True)]
 
 
-@dataclass(frozen=True)
 class GraphDecompose(StrataPass):
     """Decompose the composite operations that the target does not claim."""
 

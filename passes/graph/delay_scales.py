@@ -46,7 +46,6 @@ _LONGEST = 8
 """The most operations between a product and the one-byte floats."""
 
 
-@dataclass(frozen=True)
 class GraphDelayScales(StrataPass):
     """Scale sums of products instead of their factors."""
 

@@ -40,7 +40,6 @@ GROWTH = 4
 """Larger results may take up to this many times the bytes of their operands (i8 to f32)."""
 
 
-@dataclass(frozen=True)
 class GraphFoldConstants(StrataPass):
     """Evaluate operations whose operands are all constants."""
 

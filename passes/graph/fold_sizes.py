@@ -14,8 +14,6 @@ they have the same outcome for all sizes. A `strata.require` on such a tensor be
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -41,7 +39,6 @@ FOLLOWED = (i1, i32, i64)
 """Element types of shape computations; narrower ones could wrap around."""
 
 
-@dataclass(frozen=True)
 class GraphFoldSizes(StrataPass):
     """Replace integer tensors that are known in terms of sizes by `graph.sizes` or constants."""
 

@@ -13,8 +13,6 @@ Enters: filters as constants. Assumes nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
@@ -28,7 +26,6 @@ from passes.rewrites.graph.matching import known_constant, type_of
 from passes.rewriting import Rewriter, functions, rewrite
 
 
-@dataclass(frozen=True)
 class GraphJoinGroups(StrataPass):
     """Join groups of a convolution if the target computes them as fast together."""
 

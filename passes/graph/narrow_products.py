@@ -20,8 +20,6 @@ Enters: simplified operators, so that scales are already folded into weights. As
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -34,7 +32,6 @@ from passes.rewrites.graph.scaled_products import scaled_matmul
 from passes.rewriting import Rewriter, Rule, functions, rewrite
 
 
-@dataclass(frozen=True)
 class GraphNarrowProducts(StrataPass):
     """Round the factors of products if the user and the target allow it."""
 

@@ -16,8 +16,6 @@ because folding would turn dequantized weights into floats.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects.builtin import ModuleOp
 
 from passes.base import StrataContext, StrataPass
@@ -25,7 +23,6 @@ from passes.rewrites.graph.quantization import LEFT_OVER_RULES, QUANTIZATION_RUL
 from passes.rewriting import functions, rewrite
 
 
-@dataclass(frozen=True)
 class GraphQuantizeContractions(StrataPass):
     """Compute products of quantized tensors with integers."""
 

@@ -16,7 +16,6 @@ Enters: folded constants. Assumes nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -43,7 +42,6 @@ LEAST = 64
 """Constants with fewer elements than this do not justify another operation."""
 
 
-@dataclass(frozen=True)
 class GraphShortenConstants(StrataPass):
     """Store constants in half precision where that is exact."""
 

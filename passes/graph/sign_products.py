@@ -11,8 +11,6 @@ rules are in `passes/rewrites/graph/signed_products.py`, with their algebra. Ass
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects.builtin import ModuleOp
 
 from passes.base import StrataContext, StrataPass
@@ -20,7 +18,6 @@ from passes.rewrites.graph.signed_products import SIGNED_PRODUCT_RULES
 from passes.rewriting import functions, rewrite
 
 
-@dataclass(frozen=True)
 class GraphSignProducts(StrataPass):
     """Multiply bytes with the signs that the target's instructions support."""
 

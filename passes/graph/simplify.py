@@ -13,8 +13,6 @@ value of a weight does nothing if the store lacks it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
@@ -26,7 +24,6 @@ from passes.rewrites.graph.movement import MOVEMENT_RULES
 from passes.rewriting import Rule, functions, rewrite
 
 
-@dataclass(frozen=True)
 class GraphSimplify(StrataPass):
     """Apply the algebraic rules until none fits."""
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 
@@ -27,7 +26,6 @@ from passes.base import StrataContext, StrataPass
 from passes.rewriting import functions
 
 
-@dataclass(frozen=True)
 class GraphSinkConstants(StrataPass):
     """Move constant operands of control flow into the functions that it calls."""
 

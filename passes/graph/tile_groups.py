@@ -22,8 +22,6 @@ memory is read. The target chooses the number of rows per tile (`Rules.group_row
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
@@ -54,7 +52,6 @@ from passes.rewrites.graph.matching import type_of
 from passes.rewriting import Rewriter, functions, rewrite
 
 
-@dataclass(frozen=True)
 class GraphTileGroups(StrataPass):
     """Compute grouped products in tiles of rows."""
 

@@ -24,7 +24,6 @@ those that the target claims, which stay. Leaves: `loop.nest`, `loop.view`, `loo
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -37,7 +36,6 @@ from passes.base import PassError, StrataContext, StrataPass
 from passes.rewriting import functions, rewrite
 
 
-@dataclass(frozen=True)
 class GraphToLoop(StrataPass):
     """Replace graph operations by nests over tensors."""
 

@@ -19,7 +19,6 @@ otherwise a copy. Views share the memory of their source.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
@@ -42,7 +41,6 @@ from passes.rewriting import functions
 KNOWN = (ConstantOp, CallOp, ViewOp, EmptyOp, AssumeOp, RequireOp, SizeOp, ControlOp, ReturnOp)
 
 
-@dataclass(frozen=True)
 class HostBufferize(StrataPass):
     """Give every tensor a buffer."""
 

@@ -22,7 +22,6 @@ only viewed as an image, with dims merged, stores the image directly (a shuffle 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from xdsl.dialects.builtin import ModuleOp
@@ -41,7 +40,6 @@ from passes.rewrites.loop.nests import Read, carry, reads_of, result_types, thro
 from passes.rewriting import erase, functions, replace
 
 
-@dataclass(frozen=True)
 class LoopAssignLayouts(StrataPass):
     """Permute image tensors to channels-last order."""
 

@@ -14,7 +14,6 @@ stated.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
@@ -47,7 +46,6 @@ _SIZES = (1, 2, 3, 8)
 """The sizes beside a size of 0 with which a need is tried where a nest is empty."""
 
 
-@dataclass(frozen=True)
 class LoopAssumeBounds(StrataPass):
     """Turn reads whose bounds depend on sizes into assumptions."""
 

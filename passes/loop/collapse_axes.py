@@ -30,7 +30,6 @@ Shapes = dict[SSAValue, list[list[int]]]
 """Per tensor of a kernel: its new dims, each a run of consecutive old dims."""
 
 
-@dataclass(frozen=True)
 class LoopCollapseAxes(StrataPass):
     """Drop unit dims and merge adjacent axes."""
 

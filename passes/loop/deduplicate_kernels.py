@@ -12,7 +12,6 @@ different schedules are not merged. Works on the loop level and on the host leve
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -27,7 +26,6 @@ from passes.base import StrataContext, StrataPass
 from passes.rewriting import erase
 
 
-@dataclass(frozen=True)
 class LoopDeduplicateKernels(StrataPass):
     """Merge kernels that differ only in names."""
 

@@ -17,7 +17,6 @@ final, so that none is transformed again for each call.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -32,7 +31,6 @@ from passes.base import StrataContext, StrataPass
 from passes.rewriting import erase, functions
 
 
-@dataclass(frozen=True)
 class LoopInlineLayers(StrataPass):
     """Put the kernels of shared functions in the place of their calls."""
 

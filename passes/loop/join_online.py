@@ -49,7 +49,6 @@ from passes.rewrites.loop.triangles import Triangle, triangle_nest, triangle_of
 from passes.rewriting import erase
 
 
-@dataclass(frozen=True)
 class LoopJoinOnline(StrataPass):
     """Fuse chains of kernels into one with online sums."""
 

@@ -61,7 +61,6 @@ MAX_STREAM = 16
 """The most bytes of shared inputs that a block may read, per byte that it keeps to itself."""
 
 
-@dataclass(frozen=True)
 class LoopJoinRows(StrataPass):
     """Fuse chains of kernels along their rows."""
 

@@ -17,7 +17,6 @@ kernels stay as well.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects import arith
@@ -39,7 +38,6 @@ MAX_LIFTED = 8
 """The most numbers to lift; kernels that differ in more are treated as different."""
 
 
-@dataclass(frozen=True)
 class LoopLiftConstants(StrataPass):
     """Turn numbers in which otherwise equal kernels differ into inputs."""
 

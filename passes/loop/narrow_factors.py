@@ -18,7 +18,6 @@ Enters: fused nests. Leaves: nests. Only sums in f32 qualify; no instruction sup
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
@@ -44,7 +43,6 @@ from passes.rewrites.loop.nests import (
 from passes.rewriting import Rewriter, functions, rewrite
 
 
-@dataclass(frozen=True)
 class LoopNarrowFactors(StrataPass):
     """Read factors of products before they are widened."""
 

@@ -19,7 +19,6 @@ time, into the weight store. Other operands are packed by a copy kernel before t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, SSAValue
@@ -40,7 +39,6 @@ from passes.rewrites.loop.nests import Read, reads_of, result_types, with_reads
 from passes.rewriting import erase_unused, functions
 
 
-@dataclass(frozen=True)
 class LoopPackOperands(StrataPass):
     """Pack the operands that the target asks for, and write out borders."""
 

@@ -5,15 +5,12 @@ Splitting an axis or fusing several changes only index expressions; arguments st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.loop import KernelOp
 from passes.base import StrataContext, StrataPass
 
 
-@dataclass(frozen=True)
 class LoopPrepareKernels(StrataPass):
     """Let the target rewrite each kernel's axes."""
 

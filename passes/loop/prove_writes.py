@@ -43,7 +43,6 @@ _Value: TypeAlias = tuple[SSAValue, CallOp | None]
 """A value of a function, or of a kernel as a call runs it."""
 
 
-@dataclass(frozen=True)
 class LoopProveWrites(StrataPass):
     """Prove that every element read has been written, or fill the tensor with zeros."""
 

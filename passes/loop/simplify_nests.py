@@ -13,8 +13,6 @@ again, so it applies these rules, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import Block, Region, SSAValue
 
@@ -35,7 +33,6 @@ from passes.rewrites.loop.nests import (
 from passes.rewriting import Rewriter, rewrite
 
 
-@dataclass(frozen=True)
 class LoopSimplifyNests(StrataPass):
     """Drop unit axes, and axes along which every result of a reduction is the same."""
 

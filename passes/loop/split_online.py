@@ -44,7 +44,6 @@ from passes.rewrites.loop.nests import (
 from passes.rewriting import erase
 
 
-@dataclass(frozen=True)
 class LoopSplitOnline(StrataPass):
     """Split the walk of online sums into parts that programs compute in parallel."""
 

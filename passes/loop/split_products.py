@@ -15,8 +15,6 @@ because they would be rounded twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
@@ -30,7 +28,6 @@ from passes.rewrites.loop.nests import divided, result_types
 from passes.rewriting import Rewriter, functions, rewrite
 
 
-@dataclass(frozen=True)
 class LoopSplitProducts(StrataPass):
     """Split the sums of contractions into parts that programs compute in parallel."""
 

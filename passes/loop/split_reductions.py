@@ -18,7 +18,6 @@ they read their operands repeatedly; sums in half precision do, because they wou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import isqrt
 
 from xdsl.dialects.builtin import ModuleOp
@@ -61,7 +60,6 @@ MIN_OPEN_PART = 32
 """The fewest elements of a part, where the number of parts is only known at run time."""
 
 
-@dataclass(frozen=True)
 class LoopSplitReductions(StrataPass):
     """Reduce long tensors to few values with many programs."""
 

@@ -16,7 +16,6 @@ Enters: fused nests. Leaves: nests.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
@@ -36,7 +35,6 @@ USES = 16
 """Products per element from which it pays to move twice the bytes."""
 
 
-@dataclass(frozen=True)
 class LoopWidenFactors(StrataPass):
     """Store factors that are read often in the type of their sums."""
 

@@ -54,7 +54,6 @@ PART = 32
 """The number of products that are summed in a row; the transforms amplify the error of each sum."""
 
 
-@dataclass(frozen=True)
 class LoopWinograd(StrataPass):
     """Shorten the windows of convolutions with constant filters."""
 

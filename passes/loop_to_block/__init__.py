@@ -22,7 +22,6 @@ The host function is unchanged; it launches kernels by name. In this folder:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -34,7 +33,6 @@ from passes.loop_to_block.kernel import lower_kernel
 from passes.loop_to_block.legality import faults
 
 
-@dataclass(frozen=True)
 class LoopToBlock(StrataPass):
     """Lower kernels by their schedules."""
 

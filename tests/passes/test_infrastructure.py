@@ -39,6 +39,13 @@ def test_every_pass_is_found_and_has_its_name() -> None:
         assert load().__doc__
 
 
+def test_passes_without_options_are_no_dataclasses_of_their_own() -> None:
+    """Each would take as long to define as a small pass to run."""
+    loaded = [load() for load in pass_loaders().values()]
+    assert not [p.name for p in loaded
+                if "__dataclass_fields__" in vars(p) and not vars(p).get("__annotations__")]
+
+
 def test_options_in_pipeline_text() -> None:
     (plan,) = parse_passes("host-plan-buffers{in-place=false}")
     assert plan == find_pass("host-plan-buffers")(in_place=False)  # type: ignore[call-arg]

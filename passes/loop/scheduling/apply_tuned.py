@@ -10,8 +10,6 @@ for kernels whose rules have changed their choice since.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.loop import CallOp, KernelOp
@@ -21,7 +19,6 @@ from passes.base import StrataContext, StrataPass
 from passes.rewriting import functions
 
 
-@dataclass(frozen=True)
 class LoopApplyTuned(StrataPass):
     """Look kernels up among the choices that tuning measured."""
 

@@ -8,8 +8,6 @@ A schedule that is already there (from the user or the tuner) is kept.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.loop import KernelOp
@@ -18,7 +16,6 @@ from passes.analyses.loop.level_order import with_sums_inside
 from passes.base import PassError, StrataContext, StrataPass
 
 
-@dataclass(frozen=True)
 class LoopSchedule(StrataPass):
     """Ask the target's rules for schedules."""
 
