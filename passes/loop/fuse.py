@@ -25,6 +25,7 @@ of this is composition of index expressions; no rule knows an operator.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
@@ -66,6 +67,7 @@ MAX_OPERATIONS = 128
 over memory would not show. Larger bodies are slow to build and to compile."""
 
 
+@dataclass(frozen=True)
 class LoopFuse(StrataPass):
     """Inline elementwise producers and compose views."""
 

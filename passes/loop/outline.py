@@ -22,6 +22,7 @@ a tile of all of them. No cycle arises: a group never depends on anything that d
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -39,6 +40,7 @@ from passes.rewrites.loop.nests import index_exprs, rename_axes
 from passes.rewriting import SizeDefinitions, functions
 
 
+@dataclass(frozen=True)
 class LoopOutline(StrataPass):
     """Group nests into kernels and call them."""
 

@@ -18,7 +18,7 @@ from compiler.pipeline.driver import Compiler
 from compiler.programs import circumstances
 from compiler.torch import shared
 from tests import processes
-from tests.pytorch.kept_models import CASES, Mixed, Words
+from tests.pytorch.kept.kept_models import CASES, Mixed, Words
 
 ROOT = Path(__file__).parents[2]
 Model = Callable[..., Any]
@@ -227,7 +227,7 @@ PROCESS = """
     import sys
     import torch
     sys.path[:0] = [{root!r}, {tests!r}]
-    from tests.pytorch.kept_models import CASES
+    from tests.pytorch.kept.kept_models import CASES
 
     make, inputs, dynamic = CASES[sys.argv[1]]
     torch.manual_seed(int(sys.argv[2]))
