@@ -5,12 +5,14 @@ Products of bytes are compared with their definition, and that with onnxruntime 
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from compiler.frontend.onnx.ops import importers
 from compiler.frontend.onnx.schema import contrib_schemas
+from tests import processes
 from tests.frontend.onnx_models import (
     Op,
     assert_close,
@@ -76,3 +78,13 @@ def test_every_importer_has_a_sample():
     standard = {op_type for domain, op_type in importers()
                 if not domain and (domain, op_type) not in contrib_schemas()}
     assert standard - WITHOUT_RUNTIME <= tested
+
+
+def test_an_operator_of_onnx_is_found_without_modules_of_other_domains():
+    every = importers()
+    assert all([*dict.fromkeys(every[key])] == [*dict.fromkeys(found)]
+               for key, found in importers(other_domains=False).items())
+    code = ("import sys; from compiler.frontend.onnx.ops import find_importer as find; "
+            "assert find('', 'Gemm', 17); assert 'compiler.frontend.onnx.ops.ml' not in sys.modules; "
+            "assert find('com.microsoft', 'FusedConv', 1) and find('ai.onnx.ml', 'Scaler', 1)")
+    processes.run([sys.executable, "-c", code], check=True)

@@ -28,6 +28,8 @@ from compiler.plugins.plugin_faults import all_of, checked
 OpImporter = Callable[..., "Any | Sequence[Any]"]
 
 _MARK, _STRUCTURED = "onnx_operators", "takes_sequences"
+_OTHER_DOMAINS = ("contrib", "ml")
+"""How the names of modules begin whose operators are of other domains than ONNX's own."""
 
 
 def onnx_op(
@@ -44,14 +46,16 @@ def onnx_op(
 
 @cache
 def importers(
-    plugins: tuple[ModuleType, ...] = ()
+    plugins: tuple[ModuleType, ...] = (), *, other_domains: bool = True
 ) -> dict[tuple[str, str], list[tuple[int, OpImporter]]]:
     """(domain, operator) -> its importers with their first versions, newest first.
 
-    `plugins`: modules with importers besides ours.
+    `plugins`: modules with importers besides ours. `other_domains`: with those for operators of
+    other domains than ONNX's own, in modules that most models do not need.
     """
     own = [importlib.import_module(f"{__name__}.{entry.name}")
-           for entry in pkgutil.iter_modules(__path__)]
+           for entry in pkgutil.iter_modules(__path__)
+           if other_domains or not entry.name.startswith(_OTHER_DOMAINS)]
     found: dict[tuple[str, str], list[tuple[int, OpImporter]]] = {}
     for module in (*own, *plugins):
         for function in vars(module).values():
@@ -77,5 +81,6 @@ def find_importer(
     domain: str, op_type: str, version: int, plugins: tuple[ModuleType, ...] = ()
 ) -> OpImporter | None:
     """The importer of an operator in an opset version; None if there is none."""
-    versions = importers(plugins).get((domain, op_type), [])
+    versions = [] if plugins else importers(other_domains=False).get((domain, op_type), [])
+    versions = versions or importers(plugins).get((domain, op_type), [])
     return next((function for since, function in versions if since <= version), None)
