@@ -194,10 +194,14 @@ def weight_labels(module: ModuleOp) -> Iterator[tuple[str, str]]:
     """The key and label of every weight that a module refers to."""
     for op in walked(module):
         for attribute in op.properties.values():
-            handles = attribute.members if isinstance(attribute, WeightsAttr) else [attribute]
-            for handle in handles:
-                if isinstance(handle, WeightAttr):
-                    yield handle.key.data, handle.label.data  # pyright: ignore
+            if type(attribute) is WeightAttr:
+                yield _key_and_label(attribute)
+            elif type(attribute) is WeightsAttr:
+                yield from map(_key_and_label, attribute.members)
+
+
+def _key_and_label(handle: WeightAttr) -> tuple[str, str]:
+    return handle.key.data, handle.label.data  # pyright: ignore
 
 
 def _missing(path: Path, place: Path, labels: list[str]) -> StrataError:

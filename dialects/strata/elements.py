@@ -90,10 +90,12 @@ def element_of(dtype: np.dtype[Any]) -> Attribute:
     return _ELEMENTS[np.dtype(dtype)]
 
 
+_FLOATS = frozenset[type]({Float16Type, BFloat16Type, Float32Type, Float64Type})
+
+
 def is_float(element: Attribute) -> bool:
     """True for all floats, narrow ones too."""
-    return isinstance(
-        element, Float16Type | BFloat16Type | Float32Type | Float64Type | ReducedPrecisionFloatType)
+    return type(element) in _FLOATS or isinstance(element, ReducedPrecisionFloatType)
 
 
 def is_half(element: Attribute) -> bool:
@@ -138,7 +140,9 @@ def byte_width(element: Attribute) -> int:
 
 def bit_width(element: Attribute) -> int:
     """The number of significant bits: 1 for i1, 4 for i4 and f4E2M1FN, 64 for `index`."""
-    if isinstance(element, IntegerType | ReducedPrecisionFloatType):
+    if isinstance(element, IntegerType):
+        return element.bitwidth
+    if type(element) not in _FLOATS and isinstance(element, ReducedPrecisionFloatType):
         return element.bitwidth
     return 8 * byte_width(element)
 
