@@ -45,8 +45,10 @@ class Relayout:
         result = aligned_zeros([extent for _, extent in self.axes], values.dtype)
         if not math.prod(result.shape):
             return result
-        source = Input(values if values.flags.c_contiguous else values.copy(), self.map, self.pad)
+        source = Input(values, self.map, self.pad)
         view, symbols = source.view(domain), {s for e in self.map for s in e.symbols}
+        if view is None and not values.flags.c_contiguous:
+            source = Input(values.copy(), self.map, self.pad)
 
         def copy(ranges: Ranges) -> None:
             found = source.gather(domain.grid(ranges, symbols)) if view is None else cut(
@@ -75,16 +77,13 @@ class Relayout:
 
 @dataclass(frozen=True)
 class Transposed:
-    """The dims of a tensor in another order."""
+    """The dims of a tensor in another order: a view, since what is packed from it is a copy."""
 
     shape: tuple[int, ...]
     order: tuple[int, ...]
 
     def __call__(self, array: Array) -> Array:
-        axes = [Symbol.axis(f"i{k}") for k in range(len(self.order))]
-        map_ = [Expr.symbol(axes[self.order.index(k)]) for k in range(len(self.order))]
-        sizes = [self.shape[d] for d in self.order]
-        return Relayout(self.shape, tuple(zip(axes, sizes, strict=True)), tuple(map_))(array)
+        return array.reshape(self.shape).transpose(self.order)
 
     def facts(self) -> list[Any]:
         """All fields, as JSON can represent them."""

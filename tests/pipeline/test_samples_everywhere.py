@@ -29,6 +29,7 @@ from targets.reference.interpret import interpret
 from tests.lowering import assert_close, check_levels, lower, without_subnormals
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
 from tests.op_samples.pipeline_samples import PIPELINE_SAMPLES
+from tests.targets.cuda.runtime.plans import check_plan
 
 ALL = [*SAMPLES, *PIPELINE_SAMPLES]
 CPU, CUDA = find_target("cpu"), find_target("cuda")
@@ -79,6 +80,7 @@ def test_every_level_computes_the_same(sample: Sample, symbolic: bool, objects: 
     kernels = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
     source = CUDA.bind(TargetOptions()).emission.emit(module, "triton")
     assert source.count("@triton.jit") >= len(kernels)
+    check_plan(module)
 
     module, arrays, context = build_module(sample, symbolic)
     inputs = without_subnormals(arrays)

@@ -14,10 +14,10 @@ from dialects.symbolic.symbol import Symbol
 from targets.cuda.build.compile import Binary, CompileOptions, compile_kernels, resources
 from targets.cuda.build.worker import Worker
 from targets.cuda.errors import CudaError
-from targets.cuda.libraries.forms import form_of
 from targets.cuda.machine import machine_of
 from targets.cuda.runtime.kernels import job_of, overlapping, variant_of
-from targets.cuda.runtime.plan import Launch, is_straight, plan_host
+from targets.cuda.runtime.plan import is_straight, plan_host
+from targets.cuda.runtime.planned import Launch
 
 
 class Builder:
@@ -37,7 +37,7 @@ class Builder:
         plan = plan_host(module)
         constants = overlapping(plan, self.options)
         jobs = [job_of(variant_of(s, s.size_values(sizes)), self.options, constants.get(s.kernel))
-                for s in plan.steps if isinstance(s, Launch) and form_of(s.kernel) is None]
+                for s in plan.steps if isinstance(s, Launch) and not s.kernel.library]
         if self.worker.is_lost:
             self.worker = Worker()
         binaries = compile_kernels(jobs, self.options, self.worker)

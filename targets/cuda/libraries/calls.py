@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Protocol
 
-from dialects.strata.types import BufferType
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.errors import CudaError
 from targets.cuda.libraries import cublas, cudnn
-from targets.cuda.libraries.forms import CUBLAS, CUDNN, form_of
+from targets.cuda.libraries.forms import CUBLAS, CUDNN
 from targets.cuda.libraries.shapes import Order, convolution_of, product_of
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.driver_graph import CallNode
 from targets.cuda.runtime.memory import Memory
-from targets.cuda.runtime.plan import KernelCall
+from targets.cuda.runtime.planned import KernelCall
 from targets.locks import Turns
 
 _KEPT = 256
@@ -97,16 +96,14 @@ def library_launch(
 
     `sizes`: the kernel's sizes.
     """
-    form = form_of(call.kernel)
-    if form is None:
+    form = call.kernel.library
+    if not form:
         return None
     name, _, rest = form.partition(".")
     if name not in library_versions():
         return None
-    shapes = [tuple(int(e.evaluate(sizes)) for e in b.type.shape)
-              for b in call.kernel.buffers if isinstance(b.type, BufferType)]
-    elements = [str(b.type.element) for b in call.kernel.buffers
-                if isinstance(b.type, BufferType)]
+    shapes = [tuple(int(e.evaluate(sizes)) for e in b.shape) for b in call.kernel.buffers]
+    elements = [b.element for b in call.kernel.buffers]
     made, order = _made(name, rest, tuple(shapes), tuple(elements))
     if made is None:
         return None

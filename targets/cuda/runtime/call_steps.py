@@ -25,7 +25,7 @@ from targets.cuda.libraries.calls import LibraryLaunch
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.kernels import Kernels, PackedLaunch, Variant, variant_of
 from targets.cuda.runtime.memory import Heap
-from targets.cuda.runtime.plan import KernelCall
+from targets.cuda.runtime.planned import KernelCall
 
 _PACKED = 16
 """For how many different sets of sizes a launch stays packed."""

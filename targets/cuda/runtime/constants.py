@@ -2,7 +2,7 @@
 
 A constant that was packed for kernels may be byte for byte one of the model's weights in another
 shape. Examples are a matrix that is multiplied transposed, and an embedding that also computes the
-scores of a language model's tokens.
+scores of a language model's tokens. Nothing here imports xDSL when a plan is read from a file.
 """
 
 from __future__ import annotations
@@ -10,14 +10,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.ir import Attribute
 
-from dialects.host import ConstantOp
-from dialects.strata.types import Array, BufferType
-from dialects.strata.weights import WeightStore
+from dialects.strata.array_type import ArrayType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xdsl.ir import Attribute
+
+    from dialects.host import ConstantOp
+    from dialects.strata.types import Array, BufferType
+    from dialects.strata.weights import WeightStore
 
 ALIGNMENT = 256
 """Bytes to which buffers are aligned; compiled kernels rely on it."""
@@ -42,6 +48,43 @@ class Resident:
     read: Callable[[int], Array]
 
 
+@dataclass(frozen=True)
+class PlannedConstant:
+    """A constant to fill in at an offset: the weight of a key, or the values of a literal."""
+
+    type: ArrayType
+    offset: int
+    key: str = ""
+    values: tuple[float | bool, ...] = ()
+
+    @staticmethod
+    def of(op: ConstantOp, offset: int) -> PlannedConstant:
+        from dialects.strata.types import LiteralAttr
+
+        type_, value = ArrayType.of(op.type), op.value
+        if isinstance(value, LiteralAttr):
+            return PlannedConstant(type_, offset, values=tuple(value.data))
+        key: Any = getattr(value, "key", None)
+        return PlannedConstant(type_, offset, key.data)
+
+    def array(self, weights: WeightStore) -> Array:
+        """Its elements. Raises KeyError if the store lacks the weight."""
+        if self.key:
+            return weights.arrays[self.key]
+        shape = [int(size.evaluate({})) for size in self.type.shape]
+        return np.array(self.values, self.type.dtype).reshape(shape)
+
+    def facts(self) -> list[Any]:
+        """All fields, as JSON can represent them."""
+        return [self.type.facts(), self.offset, self.key, self.values]
+
+    @staticmethod
+    def read(facts: Sequence[Any]) -> PlannedConstant:
+        """The inverse of `facts`."""
+        type_, offset, key, values = facts
+        return PlannedConstant(ArrayType.read(type_), int(offset), str(key), tuple(values))
+
+
 @dataclass
 class ConstantPlan:
     """Constants in one block of memory of `size` bytes, and those found in `residents`.
@@ -51,12 +94,11 @@ class ConstantPlan:
 
     weights: WeightStore | None = None
     residents: Iterable[Resident] = ()
-    operations: list[tuple[ConstantOp, int]] = field(
-        default_factory=list[tuple[ConstantOp, int]])
-    """The constants to fill in, with their offsets."""
+    constants: list[PlannedConstant] = field(default_factory=list[PlannedConstant])
+    """The constants to fill in."""
     size: int = 0
     _places: dict[tuple[Attribute, BufferType], tuple[bool, int]] = field(
-        default_factory=dict[tuple[Attribute, BufferType], tuple[bool, int]])
+        default_factory=dict["tuple[Attribute, BufferType]", "tuple[bool, int]"])
     _like: defaultdict[tuple[int, bytes], list[_Placed]] = field(
         default_factory=lambda: defaultdict[tuple[int, bytes], "list[_Placed]"](list))
     """The contents that have a place, by their size and first bytes."""
@@ -89,15 +131,27 @@ class ConstantPlan:
                     return other.place
             alike.append(_Placed((False, self.size), lambda n: content[:n]))
         place = False, self.size
-        self.operations.append((op, self.size))
+        self.constants.append(PlannedConstant.of(op, self.size))
         self.size += whole(size)
         return place
 
     def forget(self) -> None:
         """Drop the contents, which are not needed once they have been uploaded."""
         self.weights, self.residents = None, ()
-        self.operations.clear()
+        self.constants.clear()
         self._like.clear()
+
+
+    # ------------------------------------------------------------------ files
+    def facts(self) -> dict[str, Any]:
+        """The constants to fill in, as JSON can represent them."""
+        return {"size": self.size, "constants": [c.facts() for c in self.constants]}
+
+    @staticmethod
+    def read(facts: Mapping[str, Any]) -> ConstantPlan:
+        """The plan that `facts` describes."""
+        return ConstantPlan(size=int(facts["size"]),
+                            constants=list(map(PlannedConstant.read, facts["constants"])))
 
 
 @dataclass(frozen=True)

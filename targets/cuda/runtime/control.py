@@ -14,7 +14,6 @@ from math import prod
 import numpy as np
 from xdsl.ir import Operation
 
-from dialects.block import KernelOp
 from dialects.host import (
     AllocOp,
     ConstantOp,
@@ -48,6 +47,7 @@ from targets.cuda.runtime.call_steps import (
 )
 from targets.cuda.runtime.constants import ALIGNMENT
 from targets.cuda.runtime.plan import kernel_call
+from targets.cuda.runtime.planned import PlannedKernel
 from targets.host_checks import stack_error
 
 Functions = Mapping[str, "Function"]
@@ -59,7 +59,7 @@ class Function:
     """A host function as steps. `functions`: all functions of the module, some not built yet."""
 
     def __init__(
-        self, op: FuncOp, functions: Functions, kernels: Mapping[str, KernelOp]
+        self, op: FuncOp, functions: Functions, kernels: Mapping[str, PlannedKernel]
     ) -> None:
         self.op, self._size_names = op, op.size_names
         self._arena = op.arena_bytes or Expr.of(0)
@@ -114,7 +114,7 @@ def _bound_dims(op: FuncOp) -> list[tuple[Symbol, int, int]]:
 
 
 def _step(
-    op: Operation, numbers: Numbers, functions: Functions, kernels: Mapping[str, KernelOp]
+    op: Operation, numbers: Numbers, functions: Functions, kernels: Mapping[str, PlannedKernel]
 ) -> Step | None:
     """An operation as a step. Raises ValueError for one that cannot stand in a host function."""
     match op:

@@ -30,9 +30,9 @@ from targets.cuda.runtime.memory import (
     torch_on_device,
     upload_constants,
 )
+from targets.cuda.runtime.plan import planned_kernels
 from targets.cuda.runtime.prepared_run import Call
 from targets.cuda.runtime.stream_order import RunOrder
-from targets.walking import kernels_by_name
 
 _KNOWN = 64
 """The most elements of an input or constant whose contents the host keeps."""
@@ -44,14 +44,14 @@ class ControlProgram:
     def __init__(
         self, module: ModuleOp, weights: WeightStore, kernels: Kernels, stream: int
     ) -> None:
-        there = kernels_by_name(module)
+        there = planned_kernels(module)
         self.functions: dict[str, Function] = {}
         for op in host_functions(module):
             self.functions[op.sym_name.data] = Function(op, self.functions, there)
         self.main = self.functions[host_function(module).sym_name.data]
         self.kernels = kernels
         calls = [step.call for f in self.functions.values() for step in f.launches]
-        kernels.prepare([(c.kernel, frozenset(), False) for c in calls if not c.strides])
+        kernels.prepare([(c.kernel, frozenset(), False) for c in calls if not c.kernel.strides])
         self._constants = _place_constants(self.functions.values(), weights, stream)
 
     def runner(self, order: RunOrder) -> ControlRunner:

@@ -34,15 +34,8 @@ from targets.cuda.runtime.memory import (
     tensor_of,
     upload_constants,
 )
-from targets.cuda.runtime.plan import (
-    CONSTANTS,
-    RESIDENT,
-    Copy,
-    HostPlan,
-    Launch,
-    Place,
-    plan_host,
-)
+from targets.cuda.runtime.plan import plan_host
+from targets.cuda.runtime.planned import CONSTANTS, RESIDENT, Copy, HostPlan, Launch, Place
 from targets.cuda.runtime.prepared_run import Call, Ready, Result, Step
 from targets.cuda.runtime.stream_order import RunOrder
 

@@ -10,30 +10,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dialects.block import KernelOp
-from dialects.strata.types import byte_width
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.build.compile import Binary, CompileOptions, Job, compile_kernels
 from targets.cuda.emit import EmitOptions, KernelSource, emit_kernel
 from targets.cuda.errors import CudaError
 from targets.cuda.libraries.calls import LibraryLaunch, library_launch
-from targets.cuda.libraries.forms import form_of
 from targets.cuda.machine import WARP, machine_of
 from targets.cuda.runtime import driver
-from targets.cuda.runtime.plan import HostPlan, KernelCall, constant_buffers
+from targets.cuda.runtime.planned import HostPlan, KernelCall, PlannedKernel, constant_buffers
 from targets.cuda.runtime.tensor_maps import TensorMap
 from targets.locks import Turns
 
 _INT32 = 2**31 - 1
 
-Variant = tuple[KernelOp, frozenset[Symbol], bool]
+Variant = tuple[PlannedKernel, frozenset[Symbol], bool]
 """A kernel, its sizes that are multiples of 16, and whether offsets need 64 bits."""
 
 
 def variant_of(call: KernelCall, values: Mapping[Symbol, int]) -> Variant:
     """The variant for given values of the kernel's sizes."""
-    divisible = frozenset([s for s in call.strides if values[s] % 16 == 0])
-    wide = any(int(count.evaluate(values)) > _INT32 for count in call.counts)
+    divisible = frozenset([s for s in call.kernel.strides if values[s] % 16 == 0])
+    wide = any(int(count.evaluate(values)) > _INT32 for count in call.kernel.counts)
     return call.kernel, divisible, wide
 
 
@@ -44,7 +41,7 @@ class Kernels:
         self._options = options
         self._turns = Turns("preparing kernels of the model on the GPU", CudaError)
         self._loaded: dict[Variant, tuple[Any, Binary, KernelSource]] = {}
-        self._constants: Mapping[KernelOp, frozenset[int]] = {}
+        self._constants: Mapping[PlannedKernel, frozenset[int]] = {}
 
     @property
     def lanes(self) -> int:
@@ -98,20 +95,20 @@ class Kernels:
             programs = source.programs(call.extents(values), driver.multiprocessors())
         filled: list[Any] = [*addresses, *values.values()]
         for descriptor in binary.descriptors:
-            type_ = call.buffer(descriptor.place)
+            type_ = call.kernel.buffers[descriptor.place]
             shape = [int(e.evaluate(values)) for e in type_.shape]
             filled[descriptor.place] = TensorMap(
-                addresses[descriptor.place], shape, byte_width(type_.element), descriptor)
+                addresses[descriptor.place], shape, type_.dtype.itemsize, descriptor)
         parameters, cells = driver.pack_parameters(filled, binary.parameters)
         return PackedLaunch(function, programs, WARP * binary.warps, binary.shared, parameters,
                             cells, source.waits)
 
 
 def _without_libraries(variants: Iterable[Variant]) -> list[Variant]:
-    return [v for v in variants if form_of(v[0]) is None]
+    return [v for v in variants if not v[0].library]
 
 
-def overlapping(plan: HostPlan, options: CompileOptions) -> dict[KernelOp, frozenset[int]]:
+def overlapping(plan: HostPlan, options: CompileOptions) -> dict[PlannedKernel, frozenset[int]]:
     """For each kernel with programmatic dependent launch, the positions of its constant buffers;
     empty for machines without that feature."""
     return constant_buffers(plan) if machine_of(options.arch).has_early_launches else {}
@@ -124,7 +121,8 @@ def job_of(
     kernel, divisible, wide = variant
     count = len(kernel.buffers)
     sizes = [count + k for k, name in enumerate(kernel.size_names) if name in divisible]
-    source = emit_kernel(kernel, EmitOptions(
+    assert kernel.operation is not None, "code is made of operations"
+    source = emit_kernel(kernel.operation, EmitOptions(
         wide=wide, exact=not options.fp_fusion, constants=constants,
         early=machine_of(options.arch).fitted.early))
     return Job(source, (*range(count), *sizes))  # buffers lie at multiples of 256 bytes

@@ -282,9 +282,9 @@ def _read(tensor: Any, size: int) -> Array:
 def upload_constants(plan: ConstantPlan, weights: WeightStore, stream: int) -> Memory:
     """Device memory that holds the constants at their planned offsets."""
     memory = Memory(plan.size)
-    for op, offset in plan.operations:
-        array = np.ascontiguousarray(op.array(weights))
-        driver.upload(memory.address + offset, array.ctypes.data, array.nbytes, stream)
+    for constant in plan.constants:
+        array = np.ascontiguousarray(constant.array(weights))
+        driver.upload(memory.address + constant.offset, array.ctypes.data, array.nbytes, stream)
         driver.synchronize(stream)
     plan.forget()
     return memory

@@ -1,22 +1,14 @@
-"""Straight host functions as data: where every buffer lies, and the sequence of launches.
-
-The memories are `constants`, filled once (`constants.py`); one `arena` per set of sizes, for the
-planned arena and for buffers without a planned place; and the caller's inputs and outputs, each a
-memory of its own. All offsets are multiples of 256 bytes.
-"""
+"""Plans straight host functions (`planned.py`), and says of kernels what launches need to know."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from math import prod
-from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
-from dialects.block import KernelOp, StoreOp
+from dialects.block import KernelOp, LoadOp, StoreOp
 from dialects.host import (
     AllocOp,
     ConstantOp,
@@ -28,154 +20,31 @@ from dialects.host import (
     host_function,
     host_functions,
 )
+from dialects.strata.array_type import ArrayType
 from dialects.strata.control import ControlOp, IfOp, LoopOp
 from dialects.strata.requirements import RequireOp, TrapOp
 from dialects.strata.sizes import SizeOp, defined_sizes
-from dialects.strata.types import BufferType, buffer_type
+from dialects.strata.types import TileType, buffer_type
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_name
-from targets.cuda.errors import CudaError
+from targets.cuda.emit.kernel import schedule_option
+from targets.cuda.libraries.forms import form_of
+from targets.cuda.machine import WARP
 from targets.cuda.runtime.constants import ConstantPlan, whole
+from targets.cuda.runtime.planned import (
+    ARENA,
+    CONSTANTS,
+    RESIDENT,
+    Copy,
+    HostPlan,
+    KernelCall,
+    Launch,
+    Place,
+    PlannedKernel,
+)
+from targets.cuda.scheduling.options import WARPS
 from targets.walking import kernels_by_name
-
-_MOST = 2**31 - 1
-"""The most programs of a CUDA launch, and the largest size that a kernel's 32-bit code can count.
-"""
-
-
-CONSTANTS, ARENA, RESIDENT = -1, -2, -3
-"""Numbers of memories. Inputs are numbered from 0, and outputs follow them. A resident weight lies
-in the caller's memory; its offset is its address."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a buffer lies: its memory, its offset there, and its size in bytes."""
-
-    memory: int
-    offset: Expr
-    size: Expr
-
-
-@dataclass(frozen=True)
-class KernelCall:
-    """A kernel to launch. `sizes`: its size parameters as expressions of the host's sizes."""
-
-    kernel: KernelOp
-    sizes: tuple[Expr, ...]
-    node: str
-
-    @cached_property
-    def symbols(self) -> frozenset[Symbol]:
-        """The host's sizes on which it depends."""
-        return frozenset[Symbol]().union(*(e.symbols for e in self.sizes))
-
-    @cached_property
-    def strides(self) -> tuple[Symbol, ...]:
-        """Size parameters that occur in strides. If 16 divides them, memory accesses can be wider.
-        """
-        used = {s for b in self.kernel.buffers for e in buffer_type(b).shape[1:] for s in e.symbols}
-        return tuple(name for name in self.kernel.size_names if name in used)
-
-    @cached_property
-    def written(self) -> frozenset[int]:
-        """The positions of the buffers that the kernel writes."""
-        stored = {op.buffer for op in self.kernel.walk() if isinstance(op, StoreOp)}
-        return frozenset(k for k, b in enumerate(self.kernel.buffers) if b in stored)
-
-    @cached_property
-    def counts(self) -> tuple[Expr, ...]:
-        """The element counts of buffers of symbolic size, in terms of the kernel's sizes."""
-        counts = [buffer_type(b).count for b in self.kernel.buffers]
-        return tuple(dict.fromkeys(c for c in counts if c.constant is None))
-
-    def size_values(self, sizes: Mapping[Symbol, int]) -> dict[Symbol, int]:
-        """The values of the kernel's size parameters, for sizes of the host.
-
-        Raises CudaError for a value that is too large for 32-bit code.
-        """
-        values = {name: int(e.evaluate(sizes))
-                  for name, e in zip(self.kernel.size_names, self.sizes, strict=True)}
-        for name, value in values.items():
-            if value > _MOST:
-                raise CudaError(f"the size {name} = {value} at node {self.node!r} is larger than "
-                                f"{_MOST}, the most that kernels on CUDA can count")
-        return values
-
-    def extents(self, values: Mapping[Symbol, int]) -> list[int]:
-        """The extents of the grid."""
-        return [max(int(e.evaluate(values)), 0) for e in self.kernel.grid.data]
-
-    def buffer(self, place: int) -> BufferType:
-        """The type of one of the kernel's buffers."""
-        return buffer_type(self.kernel.buffers[place])
-
-    def programs(self, values: Mapping[Symbol, int]) -> int:
-        """How many programs the grid has, for values of the kernel's sizes; 0 if an extent is 0.
-
-        Raises CudaError for too many programs.
-        """
-        count = prod(self.extents(values))
-        if count > _MOST:
-            raise CudaError(f"kernel @{self.kernel.sym_name.data} would need {count} programs, "
-                            f"more than CUDA's {_MOST}: choose larger tiles")
-        return count
-
-
-@dataclass(frozen=True)
-class Launch(KernelCall):
-    """A kernel launch on buffers."""
-
-    buffers: tuple[Place, ...]
-
-
-    @property
-    def places(self) -> tuple[Place, ...]:
-        return self.buffers
-
-
-@dataclass(frozen=True)
-class Copy:
-    """A copy of a buffer's bytes."""
-
-    source: Place
-    target: Place
-    written: ClassVar[frozenset[int]] = frozenset([1])
-    """Positions of the written places."""
-
-    @property
-    def places(self) -> tuple[Place, ...]:
-        return self.source, self.target
-
-
-@dataclass
-class HostPlan:
-    """A module's host function: straight steps, on an arena of `arena` bytes, and its constants."""
-
-    constants: ConstantPlan
-    inputs: list[BufferType] = field(default_factory=list[BufferType])
-    outputs: list[BufferType] = field(default_factory=list[BufferType])
-    steps: list[Launch | Copy] = field(default_factory=list[Launch | Copy])
-    arena: Expr = field(default_factory=lambda: Expr.of(0))
-
-    @property
-    def kernels(self) -> list[KernelOp]:
-        """The launched kernels, each once."""
-        return list(dict.fromkeys(s.kernel for s in self.steps if isinstance(s, Launch)))
-
-
-def constant_buffers(plan: HostPlan) -> dict[KernelOp, frozenset[int]]:
-    """For each kernel that follows another step, the positions of the buffers that are constants in
-    all of its launches."""
-    found: dict[KernelOp, frozenset[int]] = {}
-    preceded = {s.kernel for s in plan.steps[1:] if isinstance(s, Launch)}
-    for step in plan.steps:
-        if isinstance(step, Launch) and step.kernel in preceded:
-            constants = frozenset(
-                k for k, p in enumerate(step.buffers) if p.memory in (CONSTANTS, RESIDENT))
-            found[step.kernel] = found.get(step.kernel, constants) & constants
-    return found
 
 
 def is_straight(function: FuncOp) -> bool:
@@ -204,10 +73,10 @@ def plan_host(module: ModuleOp, constants: ConstantPlan | None = None) -> HostPl
     """
     function = host_function(module)
     plan = HostPlan(constants or ConstantPlan(), arena=whole(function.arena_bytes or Expr.of(0)))
-    kernels = kernels_by_name(module)
+    kernels = planned_kernels(module)
     places: dict[SSAValue, Place] = {}
-    plan.inputs = [buffer_type(a) for a in function.input_arguments]
-    plan.outputs = [buffer_type(a) for a in function.output_arguments]
+    plan.inputs = [ArrayType.of(buffer_type(a)) for a in function.input_arguments]
+    plan.outputs = [ArrayType.of(buffer_type(a)) for a in function.output_arguments]
     for k, argument in enumerate((*function.input_arguments, *function.output_arguments)):
         places[argument] = Place(k, Expr.of(0), buffer_type(argument).byte_size)
     for op in function.body.block.ops:
@@ -216,7 +85,7 @@ def plan_host(module: ModuleOp, constants: ConstantPlan | None = None) -> HostPl
 
 
 def _plan_operation(
-    op: Operation, plan: HostPlan, places: dict[SSAValue, Place], kernels: dict[str, KernelOp]
+    op: Operation, plan: HostPlan, places: dict[SSAValue, Place], kernels: dict[str, PlannedKernel]
 ) -> None:
     match op:
         case ConstantOp():
@@ -238,13 +107,30 @@ def _plan_operation(
             pass
 
 
-def kernel_call(op: LaunchOp, kernels: Mapping[str, KernelOp]) -> KernelCall:
+def planned_kernels(module: ModuleOp) -> dict[str, PlannedKernel]:
+    """The kernels of a module by name, as launches see them."""
+    return {name: planned_kernel(op) for name, op in kernels_by_name(module).items()}
+
+
+def planned_kernel(op: KernelOp) -> PlannedKernel:
+    """A kernel as launches see it."""
+    stored = {store.buffer for store in op.walk() if isinstance(store, StoreOp)}
+    written = frozenset(k for k, b in enumerate(op.buffers) if b in stored)
+    overwrites = frozenset(
+        (source, target) for target in written for source in range(len(op.buffers))
+        if can_overwrite(op, source, target))
+    return PlannedKernel(
+        op.sym_name.data, tuple(ArrayType.of(buffer_type(b)) for b in op.buffers),
+        tuple(op.size_names), tuple(op.grid.data), written, overwrites, form_of(op) or "", op)
+
+
+def kernel_call(op: LaunchOp, kernels: Mapping[str, PlannedKernel]) -> KernelCall:
     """The kernel and sizes of a launch."""
     return KernelCall(kernels[op.kernel.data], op.sizes.data, location_name(op))
 
 
 def _plan_launch(
-    op: LaunchOp, places: Mapping[SSAValue, Place], kernels: Mapping[str, KernelOp]
+    op: LaunchOp, places: Mapping[SSAValue, Place], kernels: Mapping[str, PlannedKernel]
 ) -> Launch:
     call = kernel_call(op, kernels)
     return Launch(call.kernel, call.sizes, call.node, tuple(places[b] for b in op.buffers))
@@ -255,3 +141,87 @@ def _place_in_arena(plan: HostPlan, buffer: SSAValue) -> Place:
     place = Place(ARENA, plan.arena, size)
     plan.arena = plan.arena + whole(size)
     return place
+
+
+# ---------------------------------------------------------------------- overwriting
+def can_overwrite(kernel: KernelOp, source: int, target: int) -> bool:
+    """Whether buffer `target` may be the same memory as the buffer `source` that the kernel reads.
+
+    It may if every program reads one tile of it, once, and writes that same tile, which belongs to
+    no other program. Also, no thread may still read, for another result, what a faster thread has
+    already overwritten.
+    """
+    users = [use.operation for k in (source, target) for use in kernel.buffers[k].uses]
+    match users:
+        case [LoadOp() as load, StoreOp() as store]:
+            body = kernel.body.block
+            return (load.parent is store.parent is body and _same_tile(load, store)
+                    and load.is_before_in_block(store) and _are_apart(kernel, store)
+                    and (_is_divided(kernel, load) or not _feeds_others(load, store)))
+        case _:
+            return False
+
+
+def _same_tile(load: LoadOp, store: StoreOp) -> bool:
+    return (load.where == store.where and tuple(load.indices) == tuple(store.indices)
+            and load.result.type == store.value.type)
+
+
+def _is_divided(kernel: KernelOp, load: LoadOp) -> bool:
+    """Whether a tile has at least one element per thread; otherwise threads read the same ones."""
+    type_ = load.result.type
+    assert isinstance(type_, TileType)
+    return prod(type_.shape) >= WARP * schedule_option(kernel, WARPS)
+
+
+def _feeds_others(load: LoadOp, store: StoreOp) -> bool:
+    """Whether another stored value depends on the loaded one."""
+    found: set[SSAValue] = {load.result}
+    body = load.parent
+    assert body is not None
+    for op in body.ops:
+        inside = list(op.walk())
+        if not found.isdisjoint(v for inner in inside for v in inner.operands):
+            if any(isinstance(inner, StoreOp) and inner is not store for inner in inside):
+                return True
+            found |= {*op.results}
+    return False
+
+
+def _are_apart(kernel: KernelOp, store: StoreOp) -> bool:
+    """Whether no two programs write the same element: each id moves a dim by at least a tile."""
+    ids: dict[Symbol, SSAValue] = {Symbol.operand(k): v for k, v in enumerate(store.indices)}
+    type_ = store.value.type
+    assert isinstance(type_, TileType)
+    if not all(_is_id(v, kernel.body.block) for v in ids.values()):
+        return False
+    extents = {Symbol.place(k): n for k, n in enumerate(type_.shape)}
+    moved: set[SSAValue] = set()
+    for where in store.where.data:
+        parts = where.linear([*ids, *extents])
+        if parts is None:
+            return False
+        used = [name for name in ids if name in parts[0]]
+        if used and not _steps_over(parts[0], used, extents):
+            return False
+        moved |= {ids[name] for name in used}
+    return all(v in moved or extent == Expr.of(1)
+               for v, extent in zip(kernel.program_ids, kernel.grid.data, strict=True))
+
+
+def _steps_over(
+    factors: Mapping[Symbol, Expr], used: Sequence[Symbol], extents: Mapping[Symbol, int]
+) -> bool:
+    """Whether the dim's only program id moves at least as far as the tile extends there."""
+    reach = 1
+    for name in factors.keys() & extents.keys():
+        factor = factors[name].constant
+        if factor is None or factor < 0:
+            return False
+        reach += factor * (extents[name] - 1)
+    step = factors[used[0]].constant
+    return len(used) == 1 and step is not None and step >= reach
+
+
+def _is_id(value: SSAValue, body: Block) -> bool:
+    return value.owner is body

@@ -27,6 +27,7 @@ from targets.cuda.emit import EmitError, EmitOptions, emit_kernel
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.executable import CudaExecutable
 from targets.cuda.runtime.kernels import job_of
+from targets.cuda.runtime.plan import planned_kernel
 from targets.cuda.scheduling.attention import candidates
 from tests.lowering import STEPS, lower
 from tests.targets.cuda.attention.attention_models import Model
@@ -186,8 +187,8 @@ def test_maps_follow_the_callers_memory(monkeypatch: pytest.MonkeyPatch) -> None
 def test_code_keeps_sums_in_registers(model: Model) -> None:
     """As rules have it."""
     kernel = kernel_of(model.lowered(SM_90)[0])
-    [binary] = compile_kernels([job_of((kernel, frozenset(), False), CompileOptions())],
-                               CompileOptions())
+    job = job_of((planned_kernel(kernel), frozenset(), False), CompileOptions())
+    [binary] = compile_kernels([job], CompileOptions())
     assert binary.warps == 12 and binary.shared <= 227 << 10
     assert [d.place for d in binary.descriptors] == [0, 1, 2, 3]
     assert binary.parameters[:7] == (128, 4, 4, 4, 8, 8, 8)

@@ -29,6 +29,7 @@ from targets.cuda.machine import machine_of
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.executable import CudaExecutable
 from targets.cuda.runtime.kernels import job_of
+from targets.cuda.runtime.plan import planned_kernel
 from targets.cuda.scheduling.products.rules import candidates
 from targets.cuda.scheduling.products.time import Product, ProductTile
 from targets.cuda.scheduling.specialized_tiles import specialized_seconds
@@ -211,8 +212,8 @@ def test_what_is_read_twice_is_no_factor() -> None:
 ], ids=["two", "open", "left", "halves", "one", "promoted"])
 def test_code_keeps_sums_in_registers(text: str, options: str, tile: tuple[int, int, int]) -> None:
     kernel = kernel_of(scheduled(text, options, tile))
-    [binary] = compile_kernels([job_of((kernel, frozenset(), False), CompileOptions())],
-                               CompileOptions())
+    job = job_of((planned_kernel(kernel), frozenset(), False), CompileOptions())
+    [binary] = compile_kernels([job], CompileOptions())
     groups = int(options.split()[2].rstrip(",")) // 4
     assert binary.warps == 4 * (groups + 1) and binary.shared <= 227 << 10
     assert [d.place for d in binary.descriptors] == [0, 1, len(kernel.buffers) - 1]

@@ -12,7 +12,8 @@ from dialects.strata.weights import WeightStore
 from targets.cuda.build.compile import CompileOptions
 from targets.cuda.runtime.constants import HEAD, ConstantPlan
 from targets.cuda.runtime.executable import CudaExecutable
-from targets.cuda.runtime.plan import CONSTANTS, plan_host
+from targets.cuda.runtime.plan import plan_host
+from targets.cuda.runtime.planned import CONSTANTS
 from tests.targets.cuda.fakes.fake_driver import FakeDriver
 from tests.targets.cuda.fakes.fake_torch import FakeTorch
 from tests.targets.cuda.samples import parse
@@ -90,4 +91,4 @@ def test_nothing_is_kept_of_contents() -> None:
     plan_host(module_of(weights, arrays()), constants)
     size = constants.size
     constants.forget()
-    assert constants.size == size and constants.weights is None and not constants.operations
+    assert constants.size == size and constants.weights is None and not constants.constants

@@ -21,8 +21,7 @@ from targets.cuda.runtime.control import LoopStep
 from targets.cuda.runtime.control_runner import ControlProgram, ControlRunner
 from targets.cuda.runtime.executable import CudaExecutable
 from targets.cuda.runtime.memory import KeptBlocks
-from targets.cuda.runtime.plan import host_notes, kernel_call
-from targets.walking import kernels_by_name
+from targets.cuda.runtime.plan import host_notes, kernel_call, planned_kernels
 from tests.control.programs import (
     BRANCHES,
     COUNTED,
@@ -227,7 +226,7 @@ def test_sizes_that_kernels_cannot_count() -> None:
     module, _ = lowered(WHILE.text)
     op = next(op for op in module.walk() if isinstance(op, LaunchOp)
               and op.sizes.data and str(op.sizes.data[0]) == "k")
-    call = kernel_call(op, kernels_by_name(module))
+    call = kernel_call(op, planned_kernels(module))
     assert call.size_values(by_symbol({"k": 2**31 - 1})) == by_symbol({"k": 2**31 - 1})
     with pytest.raises(CudaError, match="the size k = 2147483648 at node"):
         call.size_values(by_symbol({"k": 2**31}))

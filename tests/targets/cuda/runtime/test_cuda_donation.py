@@ -11,8 +11,8 @@ import pytest
 from dialects.block import KernelOp
 from dialects.strata.weights import WeightStore
 from targets.cuda.build.compile import CompileOptions
-from targets.cuda.runtime.donation import can_overwrite
 from targets.cuda.runtime.executable import CudaExecutable
+from targets.cuda.runtime.plan import can_overwrite
 from tests.targets.cuda.fakes.fake_driver import FakeDriver
 from tests.targets.cuda.fakes.fake_torch import FakeTorch
 from tests.targets.cuda.samples import parse

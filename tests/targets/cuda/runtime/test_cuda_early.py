@@ -20,7 +20,8 @@ from targets.cuda.facts.h200 import H200
 from targets.cuda.runtime import driver_graph
 from targets.cuda.runtime.driver_graph import CopyNode, Graph
 from targets.cuda.runtime.kernels import overlapping
-from targets.cuda.runtime.plan import constant_buffers, plan_host
+from targets.cuda.runtime.plan import plan_host
+from targets.cuda.runtime.planned import constant_buffers
 from targets.interpreted import InterpretedHost
 from tests.targets.cuda.samples import kernel_of, parse
 

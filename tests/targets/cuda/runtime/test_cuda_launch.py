@@ -23,7 +23,8 @@ from targets.cuda.machine import MACHINES, machine_of
 from targets.cuda.runtime import driver, driver_graph
 from targets.cuda.runtime.driver_graph import Graph
 from targets.cuda.runtime.executable import CudaExecutable
-from targets.cuda.runtime.plan import ARENA, CONSTANTS, Copy, KernelCall, Launch, plan_host
+from targets.cuda.runtime.plan import plan_host, planned_kernel
+from targets.cuda.runtime.planned import ARENA, CONSTANTS, Copy, Launch
 from targets.cuda.runtime.stream_order import RunOrder
 from tests.symbols import by_symbol
 from tests.targets.cuda import samples
@@ -294,7 +295,7 @@ def test_buffers_lie_apart_and_aligned() -> None:
 def test_only_sizes_in_strides_make_variants() -> None:
     kernel = parse(ADD).body.block.first_op
     assert isinstance(kernel, KernelOp)
-    assert KernelCall(kernel, (), "").strides == (Symbol.size("m"),)
+    assert planned_kernel(kernel).strides == (Symbol.size("m"),)
 
 
 def test_a_launch_of_no_kernel() -> None:
