@@ -1,6 +1,6 @@
 """Compilation modes, with the names of `torch.compile`.
 
-`default` and `reduce-overhead` are the same here: on a GPU, a model is always one CUDA graph.
+`default` and `reduce-overhead` are the same here: on a GPU, a model is one CUDA graph anyway.
 `max-autotune` first tunes the model's kernels, which takes minutes; kernels that have been tuned
 before are not tuned again.
 """

@@ -33,6 +33,8 @@ Run = Callable[[], Sequence[Any]]
 Count = Callable[[int, int], None]
 TURN_SECONDS = 0.005
 MOST_IN_A_TURN = 100
+_WARMED_SECONDS = 0.05
+"""Longer calls fill caches by themselves."""
 SETTLE_SECONDS = 0.01
 """Longer than libgomp's workers spin by default."""
 
@@ -133,24 +135,29 @@ def intervals(
     runs: dict[str, Run], rounds: int, threads: int, report: Count = lambda done, total: None
 ) -> dict[str, Interval]:
     """The time of a call of each run, with its interval over rounds. Calls of one turn share what
-    disturbs them, so a turn counts as one value, the median of its calls."""
-    turns = _turns(runs, rounds, threads, report)
+    disturbs them, so a turn counts as one value, the median of its calls. Runs may be variants of a
+    program, between which caches must not decide: longer calls are warmed up, too.
+    """
+    turns = _turns(runs, rounds, threads, report, _WARMED_SECONDS)
     return {name: Interval.of([_timing(turn).median_ms for turn in found])
             for name, found in turns.items()}
 
 
 def _turns(
-    runs: dict[str, Run], rounds: int, threads: int, report: Count
+    runs: dict[str, Run], rounds: int, threads: int, report: Count, warmed: float = 0.0
 ) -> dict[str, list[list[tuple[float, float]]]]:
-    """The seconds of wall and of CPU time of the calls in each turn of each run."""
+    """The seconds of wall and of CPU time of the calls in each turn of each run. `warmed`: the
+    seconds of calls that are made once before they count."""
     pause = SETTLE_SECONDS if threads > 1 and len(runs) > 1 else 0.0
-    counts = {name: _calls_in_a_turn(run) for name, run in runs.items()}
+    tries = 2 if warmed else 1
+    seconds = {name: min(_seconds_of(run) for _ in range(tries)) for name, run in runs.items()}
     taken: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in runs}
     for done in range(rounds):
         report(done, rounds)
         for name, run in runs.items():
             time.sleep(pause)
-            taken[name].append(_turn(run, counts[name]))
+            count = min(MOST_IN_A_TURN, max(1, math.floor(TURN_SECONDS / seconds[name])))
+            taken[name].append(_turn(run, count, count > 1 or seconds[name] < warmed))
     return taken
 
 
@@ -176,16 +183,16 @@ def _copied(output: Any) -> Array:
     return np.array(to_numpy(output))
 
 
-def _calls_in_a_turn(run: Run) -> int:
+def _seconds_of(run: Run) -> float:
     started = time.perf_counter()
     run()
-    seconds = time.perf_counter() - started
-    return min(MOST_IN_A_TURN, max(1, math.floor(TURN_SECONDS / seconds)))
+    return time.perf_counter() - started
 
 
-def _turn(run: Run, count: int) -> list[tuple[float, float]]:
-    """Seconds of wall and of CPU time of some calls in a row."""
-    if count > 1:
+def _turn(run: Run, count: int, warm: bool) -> list[tuple[float, float]]:
+    """Seconds of wall and of CPU time of some calls in a row. `warm`: after one that is not
+    counted."""
+    if warm:
         run()
     taken: list[tuple[float, float]] = []
     for _ in range(count):

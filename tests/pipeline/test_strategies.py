@@ -246,3 +246,31 @@ def test_options_that_do_not_fit(options: dict[str, Any], message: str) -> None:
     """The model that is named does not exist: options come first."""
     with pytest.raises(StrataError, match=message):
         compiler.compile("no-such-file.onnx", **options)
+
+
+# ---------------------------------------------------------------------- PyTorch
+@pytest.mark.parametrize(("options", "groups"), [
+    ({"strategy": PER_OP}, groups_of(PER_OP)),
+    ({"strategy": BLOCK, "with_groups": ["layout"]}, groups_of(BLOCK, ["layout"])),
+    ({"without_groups": ["fuse", ONE_LAUNCH]}, groups_of(WHOLE_GRAPH, (), ["fuse", ONE_LAUNCH])),
+], ids=["per-op", "added", "left out"])
+def test_options_of_torch_compile(
+    options: dict[str, Any], groups: frozenset[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch: Any = pytest.importorskip("torch")
+    from compiler.torch.backend import strata
+
+    seen: list[CompileOptions] = []
+    prepare = Compiler.prepare
+
+    def watched(self: Compiler) -> Any:
+        seen.append(self.options)
+        return prepare(self)
+
+    monkeypatch.setattr(Compiler, "prepare", watched)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Softmax(-1))
+    x = torch.randn(4, 8)
+    with torch.no_grad():
+        found = torch.compile(model, backend=strata, options={"cache": "off", **options})(x)
+        assert torch.allclose(found, model(x), atol=1e-6)
+    assert [o.groups for o in seen] == [groups]
