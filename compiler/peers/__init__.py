@@ -1,6 +1,7 @@
 """Peers: other runtimes that `bench` measures, one per file, found by file name.
 
     PACKAGE: str                          what must be installed
+    INSTALL: str                          what pip calls it, if that differs
     def load(request: Request) -> Run     ready to run; a Run is one call, and returns the outputs
 
 A peer gets the same arrays, number of threads, allowed precision and fixed sizes as Strata. It
@@ -117,7 +118,8 @@ def _check_installed(name: str) -> None:
     if name not in peer_names():
         raise StrataError(f"there is no peer '{name}'", [Problem(
             "unknown peer", hint=hint_for(name, peer_names()))])
-    package = importlib.import_module(f"{__name__}.{name}").PACKAGE
-    if importlib.util.find_spec(package) is None:
+    module = importlib.import_module(f"{__name__}.{name}")
+    if importlib.util.find_spec(module.PACKAGE) is None:
+        install = getattr(module, "INSTALL", module.PACKAGE)
         raise StrataError(f"{name} is not installed", [Problem(
-            f"there is no package {package}", hint=f"pip install {package}")])
+            f"there is no package {module.PACKAGE}", hint=f"pip install {install}")])

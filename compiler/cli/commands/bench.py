@@ -5,8 +5,8 @@ other load on the machine affects all of them alike. The report gives medians of
 of the CPU time of the whole process, which is more reliable on a busy machine with one thread. It
 also gives the difference between the peers' outputs and ours.
 
-onnxruntime and openvino run .onnx files and PyTorch models; torch and inductor run PyTorch models.
-A peer may run another file with the same model, whose inputs are in the same order: `--against
+onnxruntime and openvino run .onnx files and PyTorch models; the other peers run PyTorch models. A
+peer may run another file with the same model, whose inputs are in the same order: `--against
 onnxruntime,inductor=model.py:make`.
 
 Each peer is first tried in a process of its own. One that cannot run the model, or crashes, is left
@@ -32,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_inputs(parser)
     group = parser.add_argument_group("the measurement")
     group.add_argument("--against", metavar="NAME[=MODEL],...", default="",
-                       help="peers: onnxruntime, openvino, torch, inductor; =MODEL gives a peer "
-                            "its own file")
+                       help="peers: onnxruntime, openvino, torch, inductor, tvm, xla; =MODEL gives "
+                            "a peer its own file")
     group.add_argument("--rounds", metavar="N", type=shared.positive, default=20,
                        help="number of timed rounds (default 20)")
     group.add_argument("--specialize", action="store_true",

@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_inputs(parser)
     group = parser.add_argument_group("the comparison")
     group.add_argument("--against", metavar="NAME[=MODEL],...", default="",
-                       help="peers: onnxruntime, openvino, torch, inductor; =MODEL gives a peer "
-                            "its own file")
+                       help="peers: onnxruntime, openvino, torch, inductor, tvm, xla; =MODEL gives "
+                            "a peer its own file")
     group.add_argument("--groups", metavar="GROUP,...|all|none", default="all",
                        help="the groups of passes of the ablation (default all)")
     group.add_argument("--rounds", metavar="N", type=shared.positive,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,18 @@ def test_eager_pytorch_stands_beside(strata: Run, tmp_path: Path) -> None:
     found = report(strata, f"{tmp_path}/m.py:make", "--groups", "none", "--against", "torch")
     assert found["peers"]["torch"]["difference"] < 1e-6
     assert found["strategies"][PER_OP]["launches"] == 1
+
+
+@pytest.mark.parametrize(("peer", "package", "install"), [
+    ("tvm", "tvm", "apache-tvm"), ("xla", "torchax", "torchax")])
+def test_peers_that_are_missing(
+    strata: Run, chain: Path, peer: str, package: str, install: str
+) -> None:
+    if find_spec(package) is not None:
+        pytest.skip(f"{package} is installed")
+    done = strata("compare", chain, "--against", peer)
+    assert done.status == 1 and f"{peer} is not installed" in done.err
+    assert f"pip install {install}" in done.err
 
 
 # ---------------------------------------------------------------------- without the device
