@@ -79,11 +79,11 @@ class _Runs:
         for _ in range(ROUNDS):
             walls.append(self._mean(timed.executable, count))
             plains.append(self._mean(plain, count))
-        timed.executable.run(inputs)
+        self.calls, rows = ROUNDS * count, timed.rows()
+        timed.executable.run(inputs)  # so that the counter and the clock are read together
         frequency = (timed.last - first) / (time.perf_counter() - began)
-        self.calls = ROUNDS * count + 1
         _, host, *launches = [(ticks / frequency / self.calls, runs / self.calls)
-                              for ticks, runs in timed.rows()]
+                              for ticks, runs in rows]
         self.wall, self.plain = float(np.mean(walls)), float(np.mean(plains))
         self.host, self.launches = host[0], launches
 

