@@ -21,3 +21,8 @@ class Names:
             name = f"{base}_{count}"
         self.used.add(name)
         return name
+
+
+def one_line(names: Iterable[str]) -> str:
+    """Distinct names for a comment, which may hold any characters, on one line."""
+    return " ".join(", ".join(dict.fromkeys(names)).split())

@@ -10,10 +10,12 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
+from xdsl.traits import SymbolOpInterface
 
 from compiler.measuring.comparison import error_of, tolerance_of
 from compiler.pipeline.steps import PIPELINE
 from dialects.strata.types import Array
+from dialects.text.syntax import location, location_names
 from passes.base import StrataContext
 from passes.registry import parse_passes
 from targets.reference.interpret import interpret
@@ -55,14 +57,29 @@ def _parts_of(op: Operation) -> Iterator[object]:
 
 
 def lower(module: ModuleOp, context: StrataContext, steps: Sequence[str] = STEPS) -> Iterator[str]:
-    """Run the steps one by one, in place; after each, its name. What they leave is verified."""
+    """Run the steps one by one, in place; after each, its name. What they leave is verified.
+
+    Operations have locations at the end of the whole pipeline, as if each came from a node.
+    """
     watched = Watched()
+    for number, op in enumerate(module.walk()):
+        if not location_names(op):
+            op.location = location(f"n{number}")
     for step in steps:
         for pass_ in _passes(step):
             pass_.apply(context, module)
         if step in ("graph-to-loop", *STEPS[-6:]) and watched.changed(module):
             module.verify()
+        if step == STEPS[-1]:
+            check_locations(module)
         yield step
+
+
+def check_locations(module: ModuleOp) -> None:
+    """At most one operation in a hundred has lost its node."""
+    ops = [op for op in module.walk() if not op.has_trait(SymbolOpInterface) and op is not module]
+    lost = [op.name for op in ops if not location_names(op)]
+    assert 100 * len(lost) <= len(ops), f"{len(lost)} of {len(ops)} name no node: {set(lost)}"
 
 
 def check_levels(

@@ -50,6 +50,7 @@ from targets.cpu.scheduling.row_blocks import copy_rows, schedule_rows
 from targets.cpu.scheduling.rules import schedule_kernel
 from targets.cpu.scheduling.windows import MAX_LOSS, shorten
 from targets.interface import Executable, Profile, TargetError, Timer
+from targets.naming import one_line
 from targets.options import TargetOptions
 from targets.parts import (
     Building,
@@ -300,6 +301,5 @@ def module_text(module: ModuleOp, machine: Machine, one_launch: bool = True) -> 
 
 def _origin_of(kernel: Operation) -> ModuleText:
     """A comment for readers: the model's nodes that a kernel computes."""
-    names = dict.fromkeys(name for op in walked(kernel) for name in location_names(op))
-    text = " ".join(", ".join(names).split())
+    text = one_line(name for op in walked(kernel) for name in location_names(op))
     return ModuleText((f"; from {text}",) if text else (), {})

@@ -201,7 +201,7 @@ def test_no_parameter_is_missing(function: Any, table: Mapping[str, Any]) -> Non
     assert compiler.__all__ == [
         "AccessError", "CompileOptions", "CompilerFault", "Executable", "IndexRangeError",
         "MemoryModel", "SizeError", "Specialize", "StrataError", "__version__", "compile", "load",
-        "tune"]
+        "profile", "tune"]
 
 
 def test_values_of_numpy_are_values(small_model: Path) -> None:
