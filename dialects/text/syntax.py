@@ -198,6 +198,9 @@ def names_in(place: Attribute) -> tuple[str, ...]:
         case NameLoc(desc=StringAttr(data=name)):
             return (name,)
         case FusedLoc(locations=ArrayAttr(data=parts)):
+            names = [p.desc.data for p in parts if isinstance(p, NameLoc)]
+            if len(names) == len(parts) == len({*names}):  # all that `location` makes
+                return tuple(names)
             return tuple(dict.fromkeys(name for part in parts for name in names_in(part)))
         case _:
             return ()
