@@ -45,7 +45,6 @@ from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from compiler.diagnostics import Problem, StrataError
-from compiler.frontend.origins import ModelNode
 from compiler.option_values import shown
 from compiler.plugins.plugin_faults import wrong_type
 from passes.installed import entry_points
@@ -53,6 +52,7 @@ from passes.installed import entry_points
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from compiler.frontend.origins import ModelNode
     from dialects.strata.types import Array
     from dialects.strata.weights import WeightStore
 
