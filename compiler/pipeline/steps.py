@@ -96,7 +96,7 @@ PIPELINE: tuple[Step, ...] = (
          "schedule"),
     Step("loop", "loop-apply-tuned"),  # before packing, which follows from a schedule
     Step("loop", "loop-pack-operands",  # once axes are final, because panels are cut along them
-         "layout"),
+         "pack"),
     Step("loop", "loop-lift-constants", "fold"),  # after packing, which needs to see constants
     Step("loop", "loop-deduplicate-kernels",  # before scheduling: each kernel is scheduled once
          "share"),

@@ -32,7 +32,8 @@ GROUPS: dict[str, str] = {
     "winograd": "convolutions with fewer multiplications",
     "fuse": "operators around a product or a reduction in one kernel",
     "chain": "products and the reductions between them in one kernel, as in attention",
-    "layout": "orders of dims, and packed operands, that suit the kernels",
+    "layout": "orders of dims that suit the kernels",
+    "pack": "operands copied to where a kernel reads them fast, as libraries do inside a product",
     "schedule": "axes and prefetching that suit the machine",
     "share": "equal layers and equal kernels compiled once",
     "memory": "one arena, in which values share memory",
@@ -41,7 +42,7 @@ GROUPS: dict[str, str] = {
 """What the passes of each group do."""
 
 PER_OP, BLOCK, WHOLE_GRAPH = "per-op", "block", "whole-graph"
-_KERNELS = frozenset(("precision", "split", "schedule", "share", "memory"))
+_KERNELS = frozenset(("precision", "split", "pack", "schedule", "share", "memory"))
 STRATEGIES: dict[str, frozenset[str]] = {
     PER_OP: _KERNELS,
     BLOCK: _KERNELS | {"fold", "simplify", "quantize", "winograd", "fuse"},
