@@ -1,0 +1,63 @@
+"""The page of `benchmarks/contrast`: from the figures that are kept, and what they must hold."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from compiler.pipeline.strategies import GROUPS, STRATEGIES
+
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "contrast"
+
+
+def script(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"contrast_{name}", FOLDER / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def figures() -> dict[str, Any]:
+    return json.loads((FOLDER / "figures.json").read_text(encoding="utf-8"))
+
+
+def test_figures_are_whole(figures: dict[str, Any]) -> None:
+    assert tuple(figures) == script("run").MODELS
+    for found in figures.values():
+        assert found["strategies"].keys() == STRATEGIES.keys() and not found["problems"]
+        assert [row["group"] for row in found["ablation"]] == list(GROUPS)
+        rows = [*found["strategies"].values(), *found["peers"].values()]
+        assert all(row["difference"] < 1e-4 and row["ms"] == sorted(row["ms"]) for row in rows)
+
+
+def test_the_tables_and_the_plot_are_made_of_the_figures(figures: dict[str, Any]) -> None:
+    """But for the lines that name the machine."""
+    run = script("run")
+    kept = (FOLDER / "RESULTS.md").read_text(encoding="utf-8").splitlines()
+    made = run.page(figures).splitlines()
+    assert [line for line in made if line.startswith("|")] == [
+        line for line in kept if line.startswith("|")]
+    assert run.plot(figures) == (FOLDER / "speed.svg").read_text(encoding="utf-8")
+    ElementTree.fromstring(run.plot(figures))
+
+
+@pytest.mark.parametrize("slow", [[1.0, 1.1, 1.2], [3.0, 3.1, 3.2]])
+def test_only_certain_differences_count(slow: list[float]) -> None:
+    factor = script("run")._factor
+    assert factor(slow, [1.15, 1.2, 1.3], False) == ("-" if slow[0] < 2 else "2.58x")
+    assert factor(slow, [1.15, 1.2, 1.3], True) == factor(slow, None, False) == "-"
+
+
+def test_every_model_is_made() -> None:
+    torch: Any = pytest.importorskip("torch")
+    models = script("models")
+    for name in script("run").MODELS:
+        module, inputs = getattr(models, name)()
+        assert all(isinstance(x, torch.Tensor) for x in inputs) and not module.training
