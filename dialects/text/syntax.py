@@ -197,13 +197,21 @@ def names_in(place: Attribute) -> tuple[str, ...]:
     match place:
         case NameLoc(desc=StringAttr(data=name)):
             return (name,)
-        case FusedLoc(locations=ArrayAttr(data=parts)):
-            names = [p.desc.data for p in parts if isinstance(p, NameLoc)]
-            if len(names) == len(parts) == len({*names}):  # all that `location` makes
-                return tuple(names)
-            return tuple(dict.fromkeys(name for part in parts for name in names_in(part)))
         case _:
-            return ()
+            pass
+    names, seen, todo = dict[str, None](), set[int](), [place]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, NameLoc):
+            names.update(dict.fromkeys(names_in(part)))
+        elif isinstance(part, FusedLoc) and id(part) not in seen:
+            seen.add(id(part))
+            todo += reversed(_parts(part))
+    return tuple(names)
+
+
+def _parts(place: FusedLoc) -> tuple[Attribute, ...]:
+    return cast("ArrayAttr[Attribute]", place.locations).data
 
 
 def location_names(op: Operation) -> tuple[str, ...]:
@@ -222,9 +230,22 @@ def merged(place: LocationAttr, other: LocationAttr) -> LocationAttr:
         return place
     if isinstance(place, UnknownLoc):
         return other
+    if _is_long(place) or _is_long(other):  # a list of all names would be made for each merge
+        return FusedLoc((place, other), NoneAttr())
     names = names_in(place)
     both = tuple(dict.fromkeys((*names, *names_in(other))))
     return place if len(both) == len(names) else location(*both)
+
+
+LISTED = 8
+"""Up to so many names, a location is a list of them; beyond, it refers to what it was made of."""
+
+
+def _is_long(place: LocationAttr) -> bool:
+    if not isinstance(place, FusedLoc):
+        return False
+    parts = _parts(place)
+    return len(parts) > LISTED or any(isinstance(part, FusedLoc) for part in parts)
 
 
 def merge_locations(op: Operation, sources: Iterable[Operation]) -> None:

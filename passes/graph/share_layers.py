@@ -172,8 +172,10 @@ class _Sharing:
         return list(places.values())
 
     def _located(self, number: int) -> list[Operation]:
-        """The operations and constants of a part, in the same order for all."""
-        owners = [value.owner for value in self.outside[number]]
+        """The operations of a part and the constants that are its own, in the same order for all.
+        """
+        owners = [values[number].owner for values in zip(*self.outside, strict=True)
+                  if any(value is not values[0] for value in values)]
         return [*self.parts[number], *(o for o in owners if isinstance(o, ConstantOp))]
 
 

@@ -17,6 +17,7 @@ final, so that none is transformed again for each call.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -30,6 +31,9 @@ from dialects.walking import walked
 from passes.base import StrataContext, StrataPass
 from passes.rewriting import erase, functions
 
+Known: TypeAlias = dict[int, dict[str, None]]
+"""The nodes that locations name, by identity."""
+
 
 class LoopInlineLayers(StrataPass):
     """Put the kernels of shared functions in the place of their calls."""
@@ -38,19 +42,21 @@ class LoopInlineLayers(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         by_name = {f.sym_name.data: f for f in functions(module)}
-        firsts: dict[str, CallOp] = {}
+        firsts, known = dict[str, CallOp](), Known()
         for func in by_name.values():
             shared: dict[SSAValue, SSAValue] = {}
             for op in list(func.body.block.ops):
                 if isinstance(op, CallOp):
                     first = firsts.setdefault(op.callee.data, op)
-                    _inline(op, by_name[op.callee.data], op.names_of(first), shared)
+                    _inline(op, by_name[op.callee.data], op.names_of(first), shared,
+                            known)
         for name in firsts:
             module.body.block.erase_op(by_name[name])
 
 
 def _inline(
-    call: CallOp, function: FuncOp, names: Mapping[str, str], shared: dict[SSAValue, SSAValue]
+    call: CallOp, function: FuncOp, names: Mapping[str, str], shared: dict[SSAValue, SSAValue],
+    known: Known,
 ) -> None:
     """Copy a function's operations before a call, which is replaced by what they return.
 
@@ -64,10 +70,10 @@ def _inline(
         if op is function.return_op:
             continue
         if op.results and op.results[0] in values:  # a copy that all calls share
-            _share(values[op.results[0]].owner, op, names)
+            _share(values[op.results[0]].owner, op, names, known)
             continue
         copy = op.clone(values)
-        _make_own(copy, call, names)
+        _make_own(copy, call, names, known)
         block.insert_op_before(copy, call)
         if isinstance(op, ConstantOp) and not op.varies:
             shared[op.result] = copy.results[0]
@@ -79,21 +85,33 @@ def _inline(
     erase(call)
 
 
-def _share(copy: Operation | Block, op: Operation, names: Mapping[str, str]) -> None:
+def _share(
+    copy: Operation | Block, op: Operation, names: Mapping[str, str], known: Known
+) -> None:
     """Let the copy of a constant also stand for the nodes of another call."""
     if isinstance(copy, Operation):
-        copy.location = merged(copy.location, _renamed(op.location, names))
+        copy.location = merged(copy.location, _renamed(op.location, names, known))
 
 
-def _make_own(op: Operation, call: CallOp, names: Mapping[str, str]) -> None:
+def _make_own(op: Operation, call: CallOp, names: Mapping[str, str], known: Known) -> None:
     """Give a copy the weight and the model node of its call."""
     if isinstance(op, ConstantOp) and isinstance(op.value, WeightsAttr):
         op.value = op.value.of_call(call.place)
     for inner in walked(op):
-        inner.location = _renamed(inner.location, names)
+        inner.location = _renamed(inner.location, names, known)
 
 
-def _renamed(place: LocationAttr, names: Mapping[str, str]) -> LocationAttr:
-    there = names_in(place)
-    own = dict.fromkeys(own for name in there if (own := names.get(name, name)))
-    return place if own.keys() == {*there} else location(*own)
+def _renamed(place: LocationAttr, names: Mapping[str, str], known: Known) -> LocationAttr:
+    there = _names_of(place, known)
+    found = names.keys() & there.keys()
+    if all(names[name] in there for name in found):  # or it stands for the nodes of all calls
+        return place
+    return location(*dict.fromkeys(own for name in there if (own := names.get(name, name))))
+
+
+def _names_of(place: LocationAttr, known: Known) -> dict[str, None]:
+    """The nodes that a location names, looked up once for all calls."""
+    found = known.get(id(place))
+    if found is None:
+        found = known[id(place)] = dict.fromkeys(names_in(place))
+    return found

@@ -108,7 +108,7 @@ def test_text_round_trips_at_every_level(program: Program) -> None:
 
 # ---------------------------------------------------------------------- what goes wrong
 BAD_SIZES = [
-    (PREFIX, -1, "a size computed at node '' is -1; it must be from 0 to 281474976710656"),
+    (PREFIX, -1, "a size computed at node 'n2' is -1; it must be from 0 to 281474976710656"),
     (PREFIX, 2**50, "is 1125899906842624"),
     (PREFIX, 9, "needs m <= n, which is 9 <= 5 with m = 9, n = 5"),
     (COUNTED, -5, "is -5"),

@@ -16,6 +16,7 @@ import pytest
 
 from compiler.frontend import load_model
 from compiler.pipeline.steps import PIPELINE
+from dialects.text.syntax import location
 from passes.registry import find_pass
 from targets.base import TargetOptions, find_target
 from tests import processes
@@ -35,7 +36,9 @@ def models() -> ModuleType:
 
 
 def work_of(path: Path) -> Work:
-    """The function calls of the import and of every step of the pipeline."""
+    """The function calls of the import and of every step of the pipeline, for names of nodes that
+    are new."""
+    location.cache_clear()
     profile = Profile()
     model = profile.runcall(load_model, path)
     work = {"import": calls_in(profile)}

@@ -175,17 +175,17 @@ def lowered(given: MemoryModel, passes: str, to: str | None = "host", **options:
 
 def normalized(state: State) -> list[str]:
     """The lines of a module but for constants and views, which are free. Kernels are numbered in
-    the order of their use, without the nodes of the one that was kept of equal ones; values have no
-    names."""
+    the order of their use; values have no names, and operations no nodes."""
     numbers, known = count(), dict[str, str]()
 
     def numbered(match: re.Match[str]) -> str:
         return known.setdefault(match[0], f"@k{next(numbers)}")
 
-    functions = re.split(r"\n(?=  \w+\.\w+ @)", re.sub(r"%[\w.]+", "%", state.text))
+    text = re.sub(r" loc\([^)]*\)", "", state.text)
+    functions = re.split(r"\n(?=  \w+\.\w+ @)", re.sub(r"%[\w.]+", "%", text))
     main = re.sub(r"@[\w.]+", numbered, "\n".join(f for f in functions if "host.func" in f))
     kernels = [re.sub(r"@[\w.]+", numbered, f) for f in functions if ".kernel" in f]
-    kernels = [re.sub(r' loc\("[^"]*"\)', "", k.partition("\n  }")[0]) for k in kernels]
+    kernels = [k.partition("\n  }")[0] for k in kernels]
     steps = [x for x in main.splitlines() if not re.search(r"host\.(constant|view)", x)]
     return [*steps, *sorted(kernels)]
 

@@ -331,7 +331,7 @@ def test_strings_are_printed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     own, theirs, pieces = StringIO(), StringIO(), list[str]()
     every = bytes(range(256)) * 40
     Printer(theirs).print_bytes_literal(every)
-    printer = _Printer(own)
+    printer = _Printer(own, False)
     whole = printer.print_string
     monkeypatch.setattr(printer, "print_string", lambda s: (pieces.append(s), whole(s)))
     printer.print_bytes_literal(every)

@@ -297,6 +297,29 @@ def conv_of_pad(d: Draw) -> Instance:
         f"%y = graph.conv %a, %w : {t}"], "y", t), tolerance=1e-5)
 
 
+# ---------------------------------------------------------------------- repeated operands
+def once(d: Draw) -> Instance:
+    rows, columns = d.integer(2, 4), d.integer(2, 5)
+    t, op = type_("i1", [rows, columns]), d.of("and", "or", "equal", "less_equal", "greater")
+    if op in ("and", "or"):
+        return Instance(function({"x": type_("i1", [1, columns]), "z": type_("i1", [rows, 1])}, [
+            f"%a = graph.broadcast %x {{shape = [{rows}, {columns}]}} : {t}",
+            f"%b = graph.broadcast %z {{shape = [{rows}, {columns}]}} : {t}",
+            f"%y = graph.{op} %a, %b : {t}"], "y", t))
+    row, kind = [d.integer(-2, 2) for _ in range(columns)], d.of("i32", "i64")
+    return Instance(function({"x": type_(kind, [1, 1])}, [
+        literal("c", row * rows, type_(kind, [rows, columns])),
+        f"%y = graph.{op} %c, %x : {t}"], "y", t))
+
+
+def choose_once(d: Draw) -> Instance:
+    rows, columns = d.integer(2, 4), d.integer(2, 5)
+    t = type_(d.of("f32", "i64"), [rows, columns])
+    return Instance(function({"c": type_("i1", [1, columns]), "x": t, "z": t}, [
+        f"%a = graph.broadcast %c {{shape = [{rows}, {columns}]}} : i1[{rows}, {columns}]",
+        f"%y = graph.where %a, %x, %z : {t}"], "y", t))
+
+
 # ---------------------------------------------------------------------- rounding on purpose
 NARROW = {"passes": "graph-narrow-products", "target": "cuda sm_90"}
 
@@ -354,7 +377,8 @@ INSTANCES: dict[str, Maker] = {
     "conv_plus_constant": _after_conv("add", True),
     "conv_minus_constant": _after_conv("sub", False),
     **{make.__name__: make for make in (
-        same_operands, divide_by_power_of_two, simple_power, decided_choice, negated_choice,
+        once, choose_once, same_operands, divide_by_power_of_two, simple_power,
+        decided_choice, negated_choice,
         cast_to_same, cast_of_lossless_cast, broadcast_operand, same_type, reshape_of_reshape,
         transpose_of_transpose, transpose_in_order, whole_slice, slice_of_slice, slice_of_concat,
         concat_of_one, concat_of_nothing, concat_of_concat, gather_at_constant, reduction_of_one,

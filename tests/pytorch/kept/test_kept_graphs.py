@@ -20,7 +20,7 @@ from compiler.torch import shared
 from tests import processes
 from tests.pytorch.kept.kept_models import CASES, Mixed, Words
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 Model = Callable[..., Any]
 UNSET = ("STRATA_DEBUG", "STRATA_CACHE_SIZE")
 """Variables with which nothing is kept."""

@@ -67,15 +67,16 @@ def _sized(program: Program, size: int) -> list[Array]:
 
 REFUSALS: Sequence[tuple[Program, Sequence[Array], str]] = [
     *((program, _sized(program, size), message) for program, size, message in [
-        (PREFIX, -1, "a size computed at node '' is -1; it must be from 0 to 281474976710656"),
+        (PREFIX, -1, "a size computed at node 'n2' is -1; it must be from 0 to 281474976710656"),
         (PREFIX, 2**50, "is 1125899906842624"),
         (PREFIX, 9, "needs m <= n, which is 9 <= 5 with m = 9, n = 5"),
         (COUNTED, -5, "is -5")]),
-    *((HUGE, [np.array(shape)], "sizes are too large at node '', which computes numbers beyond 64")
+    *((HUGE, [np.array(shape)],
+       "sizes are too large at node 'n4', which computes numbers beyond 64")
       for shape in [(2**40, 2**40), (2**46, 2**16)]),
-    *((HUGE, [np.array(shape)], f"not enough memory at node '', which needs {needed} bytes")
+    *((HUGE, [np.array(shape)], f"not enough memory at node 'n4', which needs {needed} bytes")
       for shape, needed in [((2**48, 3), "too many"), ((2**24, 2**20), 2**46)]),
     (RAGGED, [np.zeros(2, np.float32), np.array(3)],
-     "the values that the loop at node '' stacks have different shapes"),
+     "the values that the loop at node 'n7' stacks have different shapes"),
 ]
 """Programs, inputs that they refuse, and with what words."""
