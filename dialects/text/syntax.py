@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from io import StringIO
+from typing import cast
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
