@@ -9,7 +9,8 @@ as `--jobs` compile at a time; when all of these are ready they are measured one
 compiles meanwhile. The time is that on the device, from cold caches, contestants in turns.
 
 Results gather in `--results`, so that a run can be made in parts. The page is MODELS.md beside this
-file. With `--kernels` the results hold the slowest kernels of ours, too. Errors are the largest
+file. With `--kernels` the results hold the slowest kernels, too. Seconds of first calls are of
+processes that compile side by side. Errors are the largest
 deviation from f32, over the largest magnitude.
 """
 
@@ -63,7 +64,7 @@ class Contest:
         self.given = self._inputs(self.kind)
         self.calls: dict[str, Callable[..., Any]] = {}
         self.record: dict[str, Any] = {"name": name, "seconds": {}, "errors": {}, "notes": {},
-                                       "memory": {}, "parameters": sum(
+                                       "parameters": sum(
             p.numel() for p in self.network.module.parameters())}
         self._enter_all()
 
@@ -91,7 +92,6 @@ class Contest:
 
     def _enter(self, name: str, make: Callable[[], Compiled]) -> None:
         """Let someone take part; who cannot is told."""
-        before = _memory()
         try:
             compiled = make()
             result = compiled.call(*self.given)
@@ -101,7 +101,6 @@ class Contest:
             self.record["notes"][name] = told(error)
             return
         self.record["seconds"][name] = compiled.seconds
-        self.record["memory"][name] = _peak(lambda: compiled.call(*self.given)) - before
         self.calls[name] = partial(compiled.call, *self.given)
 
     def _door(self) -> Compiled:
@@ -156,23 +155,6 @@ def kernels(call: Callable[[], Any]) -> list[tuple[str, int, float]]:
     rows = [(e.key, e.count, float(e.self_device_time_total)) for e in found.key_averages()]
     rows.sort(key=lambda row: -row[2])
     return [("all", sum(r[1] for r in rows), sum(r[2] for r in rows)), *rows[:SHOWN]]
-
-
-def _memory() -> int:
-    if not torch.cuda.is_available():
-        return 0
-    torch._C._cuda_clearCublasWorkspaces()
-    return torch.cuda.memory_allocated()
-
-
-def _peak(call: Callable[[], Any]) -> int:
-    if not torch.cuda.is_available():
-        return 0
-    synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    call()
-    synchronize()
-    return torch.cuda.max_memory_allocated()
 
 
 def row(name: str, options: argparse.Namespace) -> None:
@@ -234,8 +216,8 @@ def page(records: Mapping[str, Mapping[str, Any]], machine: str) -> str:
              "Made by `python benchmarks/cuda/models.py`; do not edit. " + machine, "",
              "Device milliseconds. Best: the fastest of PyTorch's ways.", "",
              "| model | door | export | " + " | ".join(_modes(records)) + " | best / door | "
-             "export / door | first call, door / default | memory, door / best |",
-             "|---" * (8 + len(_modes(records)) - 1) + "|"]
+             "export / door | first call, door / default |",
+             "|---" * (6 + len(_modes(records))) + "|"]
     lines += [_line(found, _modes(records)) for found in records.values() if "ms" in found]
     for title, key in (("best / door", "gain"), ("export / door", "door")):
         values = [v for found in records.values() if (v := _ratios(found).get(key))]
@@ -265,12 +247,9 @@ def _ratios(found: Mapping[str, Any]) -> dict[str, float]:
     ratios = {"gain": min(peers) / times[DOOR]}
     if EXPORT in times:
         ratios["door"] = times[EXPORT] / times[DOOR]
-    seconds, memory = found["seconds"], found["memory"]
+    seconds = found["seconds"]
     if seconds.get("default"):
         ratios["seconds"] = seconds[DOOR] / seconds["default"]
-    best = min((n for n in times if n not in OURS), key=lambda n: times[n])
-    if memory.get(best):
-        ratios["memory"] = memory[DOOR] / memory[best]
     return ratios
 
 
@@ -278,7 +257,7 @@ def _line(found: Mapping[str, Any], modes: Sequence[str]) -> str:
     times, ratios = found["ms"], _ratios(found)
     cells = [f"{times[n]:.3g}" if n in times else "" for n in (*OURS, *modes)]
     cells += [f"{ratios[k]:.2f}" if k in ratios else "" for k in
-              ("gain", "door", "seconds", "memory")]
+              ("gain", "door", "seconds")]
     return f"| {found['name']} | " + " | ".join(cells) + " |"
 
 
