@@ -40,9 +40,9 @@ def measure(model: str, threads: int, peers: str) -> Figures | None:
     """What `compare` writes about a model; None if there is nothing."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "figures.json"
-        command = [sys.executable, "-m", "compiler", "compare", f"{HERE / 'models.py'}:{model}",
-                   "--threads", str(threads), "--rounds", "15", "--against", peers, "--json",
-                   str(file)]
+        command = [sys.executable, "-m", "compiler", "compare",
+                   f"benchmarks/contrast/models.py:{model}", "--threads", str(threads),
+                   "--rounds", "15", "--against", peers, "--json", str(file)]
         print(f"{model} ...", flush=True)
         subprocess.run(command, cwd=HERE.parents[1], check=False)
         return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from rows.networks import Call, Network, library
+from rows.networks import Call, DecodeStep, Network, library
 from torch import nn
 
 Tensor = torch.Tensor
@@ -70,34 +70,9 @@ def decode(
 ) -> Network:
     """One token behind `tokens` others, whose keys and values are in a static cache."""
     tokens = 15 if smoke else tokens
-    step = Step(built(name, smoke, sizes, small), batch, tokens)
+    step = DecodeStep(built(name, smoke, sizes, small), 2 * tokens + 2, tokens, batch)
     return Network(step, (torch.randint(3, 100, (batch, 1)),
                           torch.full((batch, 1), tokens)), stateful=True)
-
-
-class Step(nn.Module):
-    """The same decoding step at each call: the length that the cache knows is set back."""
-
-    def __init__(self, module: Any, batch: int, tokens: int):
-        super().__init__()
-        self.module, self.batch, self.tokens = module, batch, tokens
-        self.cache: Any = None
-
-    def prepare(self) -> None:
-        """Fill a new cache, where and in which type the module is by now."""
-        self.cache = library().StaticCache(config=self.module.config,
-                                           max_cache_len=self.tokens * 2 + 2)
-        ids = torch.arange(self.tokens, device=self.module.device)[None] % 97
-        with torch.no_grad():
-            self.module(input_ids=ids.repeat(self.batch, 1), past_key_values=self.cache,
-                        use_cache=True)
-
-    def forward(self, ids: Tensor, position: Tensor) -> Tensor:
-        found = self.module(input_ids=ids, past_key_values=self.cache, position_ids=position,
-                            use_cache=True).logits
-        for layer in self.cache.layers:
-            layer.cumulative_length.sub_(1)
-        return found
 
 
 def image(

@@ -168,25 +168,25 @@ def row(name: str, options: argparse.Namespace) -> None:
 
 
 # ---------------------------------------------------------------------- all models
-def batch(names: Sequence[str], options: argparse.Namespace, until: float) -> list[dict[str, Any]]:
+def batch(names: Sequence[str], until: float) -> list[dict[str, Any]]:
     """The records of models that compile side by side and are measured one by one."""
     with tempfile.TemporaryDirectory() as folder:
-        started = [_start(name, options, Path(folder, str(k))) for k, name in enumerate(names)]
-        return [_record(name, process, until) for name, process in
-                zip(names, _ready(started, until), strict=True)]
+        logs = [Path(folder, str(k)) for k in range(len(names))]
+        started = [_start(name, log) for name, log in zip(names, logs, strict=True)]
+        _wait(started, until)
+        return [_record(name, process, log, until)
+                for name, process, log in zip(names, started, logs, strict=True)]
 
 
-def _start(name: str, options: argparse.Namespace, log: Path) -> Any:
-    given = [flag for flag in sys.argv[1:]]
-    process = subprocess.Popen([sys.executable, __file__, *given, "--row", name], text=True,
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                               stderr=log.open("w"))
-    process.log = log  # type: ignore[attr-defined]
-    return process
+def _start(name: str, log: Path) -> subprocess.Popen[str]:
+    with log.open("w") as errors:
+        return subprocess.Popen([sys.executable, __file__, *sys.argv[1:], "--row", name],
+                                text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                stderr=errors)
 
 
-def _ready(processes: Sequence[Any], until: float) -> list[Any]:
-    """The processes, once all have said that they are ready, have ended, or the time is over."""
+def _wait(processes: Sequence[Any], until: float) -> None:
+    """Wait until all have said that they are ready, have ended, or the time is over."""
     from threading import Thread
 
     waiting = [Thread(target=process.stdout.readline, daemon=True) for process in processes]
@@ -197,16 +197,15 @@ def _ready(processes: Sequence[Any], until: float) -> list[Any]:
     for thread, process in zip(waiting, processes, strict=True):
         if thread.is_alive():
             process.kill()
-    return list(processes)
 
 
-def _record(name: str, process: Any, until: float) -> dict[str, Any]:
+def _record(name: str, process: Any, log: Path, until: float) -> dict[str, Any]:
     try:
         text, _ = process.communicate("go\n", timeout=max(5.0, until - time.monotonic()))
         return json.loads(text.splitlines()[-1])
     except (subprocess.TimeoutExpired, BrokenPipeError, IndexError, ValueError):
         process.kill()
-        last = [x for x in process.log.read_text().splitlines() if "Error" in x][-1:]
+        last = [x for x in log.read_text().splitlines() if "Error" in x][-1:]
         return {"name": name, "problem": " ".join(last) or "no time was left"}
 
 
@@ -289,7 +288,7 @@ def main() -> None:
     options.results.parent.mkdir(parents=True, exist_ok=True)
     known = json.loads(options.results.read_text()) if options.results.exists() else {}
     for first in range(0, len(names), options.jobs):
-        for found in batch(names[first:first + options.jobs], options, until):
+        for found in batch(names[first:first + options.jobs], until):
             known[found["name"]] = found
         options.results.write_text(json.dumps(known))
         machine = "" if options.smoke else f"On {torch.cuda.get_device_name()}, {options.dtype}."

@@ -92,16 +92,16 @@ def gpt2_decode(tokens: int, smoke: bool) -> Network:
 class DecodeStep(torch.nn.Module):
     """The same step at each call: what the cache says of its length is set back."""
 
-    def __init__(self, module: Any, most: int, tokens: int):
+    def __init__(self, module: Any, most: int, tokens: int, batch: int = 1):
         super().__init__()
-        self.module, self.most, self.tokens = module, most, tokens
+        self.module, self.most, self.tokens, self.batch = module, most, tokens, batch
         self.cache: Any = None
 
     def prepare(self) -> None:
         """Fill a new cache, where and in which type the module is by now."""
         self.cache = library().StaticCache(config=self.module.config, max_cache_len=self.most)
         ids = torch.arange(self.tokens, device=self.module.device)[None] % 97
-        self.module(input_ids=ids, past_key_values=self.cache, use_cache=True)
+        self.module(input_ids=ids.repeat(self.batch, 1), past_key_values=self.cache, use_cache=True)
 
     def forward(self, ids: Tensor, position: Tensor) -> Tensor:
         found = self.module(input_ids=ids, past_key_values=self.cache, position_ids=position,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from compiler.api import model_of_argument
@@ -17,7 +19,7 @@ torch = pytest.importorskip("torch")
 class Step(torch.nn.Module):
     """Queries are turned (rotary embedding) and see the first keys of a cache."""
 
-    def forward(self, x, cos, sin, key, value, position):  # type: ignore[no-untyped-def]
+    def forward(self, x: Any, cos: Any, sin: Any, key: Any, value: Any, position: Any) -> Any:
         half = x.shape[-1] // 2
         turned = torch.cat((-x[..., half:], x[..., :half]), -1)
         query = x * cos + turned * sin
@@ -26,7 +28,7 @@ class Step(torch.nn.Module):
             query, key, value, attn_mask=mask, enable_gqa=True)
 
 
-def inputs(batch: int, heads: int, groups: int, keys: int, size: int):  # type: ignore[no-untyped-def]
+def inputs(batch: int, heads: int, groups: int, keys: int, size: int) -> tuple[Any, ...]:
     torch.manual_seed(keys)
     half = torch.float16
     return (torch.randn(batch, heads, 1, size).to(half), torch.randn(1, 1, 1, size).to(half),
