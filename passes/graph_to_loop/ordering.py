@@ -4,8 +4,9 @@
     indices[p] = the i with rank[i] == p
 
 Counting is quadratic in the size of the axis, but parallel and without a temporary beyond the
-ranks. Axes that are long, or may be, are sorted, and the result takes the first of the sorted
-indices.
+ranks. A machine that runs many programs at once counts along longer axes, too, and scatters the
+indices to their ranks. If it needs only part of a longer axis, it selects that first. Other long
+axes, and those that may be long, are sorted, and the result takes the first of the sorted indices.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ from xdsl.ir import SSAValue
 
 from dialects.graph.base import flag_of, int_of
 from dialects.graph.ordering import TopKOp
+from dialects.loop import EmptyOp
 from dialects.strata import types as t
 from dialects.strata.types import tensor
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 from passes.graph_to_loop.gathers import pick
-from passes.graph_to_loop.nests import Domain, Read, assume_at_most, make_nest, type_of
+from passes.graph_to_loop.nests import Domain, Read, assume_at_most, copy, make_nest, type_of
+from passes.graph_to_loop.radix_select import first_elements
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Scalar
 from passes.graph_to_loop.selecting import can_select, selected_indices
@@ -28,6 +33,12 @@ from passes.rewriting import Rewriter
 
 SHORT = 256
 """Axes of up to this many elements are ranked by counting."""
+
+COUNTED = 1 << 12
+"""The same, if many programs count at the same time."""
+
+COMPARISONS = 1 << 30
+"""The most comparisons of all rows together for which those programs are faster than sorting."""
 
 
 @lowers(TopKOp)
@@ -43,19 +54,63 @@ def top_k(op: TopKOp, at: Rewriter) -> Sequence[SSAValue]:
 
 def _indices(op: TopKOp, at: Rewriter, axis: int) -> SSAValue:
     x, result = type_of(op.x), type_of(op.indices)
-    if can_select(x, result.shape[axis].constant):
+    count = result.shape[axis].constant
+    if can_select(x, count):
         largest = flag_of(op.properties, "largest")
         return selected_indices(at, op.x, axis, result, descending=largest)
     size = x.shape[axis].constant
     if size is not None and size <= SHORT:
         return _places(op, at, _ranks(op, at))
-    return _first_sorted(op, at)
+    if at.context.facts.programs > 1:
+        if _can_count(x.shape, size):
+            return _first(op, at, _indices_by_rank(op, at, _ranks(op, at)))
+        if count is not None and _can_count(result.shape, count):
+            return _sorted_selection(op, at, axis, count)
+    return _first(op, at, sorted_indices(at, op.x, axis, flag_of(op.properties, "largest")))
 
 
-def _first_sorted(op: TopKOp, at: Rewriter) -> SSAValue:
-    """The first of the sorted indices."""
+def _can_count(shape: Sequence[Expr], size: int | None) -> bool:
+    elements = product(shape).constant
+    return size is not None and 0 < size <= COUNTED and (
+        elements is not None and elements * size <= COMPARISONS)
+
+
+def _sorted_selection(op: TopKOp, at: Rewriter, axis: int, count: int) -> SSAValue:
+    """Select the elements first, and then sort these only."""
+    largest = flag_of(op.properties, "largest")
+    found = first_elements(at, op.x, axis, count, largest)
+    result = type_of(op.indices)
+    domain = Domain()
+    point = domain.parallel(*result.shape)
+    row = [i for dim, i in enumerate(point) if dim != axis]
+    places = make_nest(at, domain, [Read(found, [*row, point[axis]])], result, copy)
+    domain = Domain()
+    point = domain.parallel(*result.shape)
+    chosen = pick(at, domain, op.x, [Read(places, point) if dim == axis else i
+                                     for dim, i in enumerate(point)])
+    order = at.insert(TopKOp.of(chosen, axis=axis, k=count, largest=largest)).results[1]
+    domain = Domain()
+    point = domain.parallel(*result.shape)
+    return pick(at, domain, places, [Read(order, point) if dim == axis else i
+                                     for dim, i in enumerate(point)])
+
+
+def _indices_by_rank(op: TopKOp, at: Rewriter, ranks: SSAValue) -> SSAValue:
+    """All indices in sorted order, with the axis as the last one. All ranks of a row differ."""
+    type_, axis = type_of(ranks), int_of(op.properties, "axis")
+    domain = Domain()
+    point = domain.parallel(*type_.shape)
+    rows = [dim for dim in range(type_.rank) if dim != axis]
+    empty = at.insert(EmptyOp.of(tensor(t.i64, [type_.shape[d] for d in (*rows, axis)])))
+    return make_nest(
+        at, domain, [Read(ranks, point)], type_of(empty.results[0]),
+        lambda body, read: body.index(point[axis]),
+        index=[*(point[d] for d in rows), Expr.gathered(0)], into=empty.results[0])
+
+
+def _first(op: TopKOp, at: Rewriter, found: SSAValue) -> SSAValue:
+    """The first of the sorted indices, which lie along the last axis."""
     result, axis = type_of(op.indices), int_of(op.properties, "axis")
-    found = sorted_indices(at, op.x, axis, flag_of(op.properties, "largest"))
     domain = Domain()
     point = domain.parallel(*result.shape)
     index = [*(i for dim, i in enumerate(point) if dim != axis), point[axis]]

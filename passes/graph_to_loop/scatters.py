@@ -8,6 +8,12 @@ inverted: a table that is computed at compile time gives the update for each ele
 
     y[p] = updates[last[p]] where last[p] >= 0, else x[p]
 
+A machine that runs many programs at once inverts other scatters, too, if that is faster than many
+updates one after another: every element looks for its updates among all of them.
+
+    last[p] = max over j of (j where places[j] == p, else -1)
+    y[p]    = x[p] + sum over j of (updates[j] where places[j] == p, else 0)
+
 Indices are clamped, so a wrong index changes some element but never writes out of bounds.
 """
 
@@ -15,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 
 import numpy as np
@@ -24,6 +31,7 @@ from dialects.graph.base import int_of, text_of
 from dialects.graph.constant import ConstantOp
 from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
 from dialects.loop import ViewOp
+from dialects.semantics.numerics import highest, lowest
 from dialects.strata import types as t
 from dialects.strata.types import Array, tensor
 from dialects.symbolic.expr import Expr
@@ -39,7 +47,7 @@ from passes.graph_to_loop.nests import (
 )
 from passes.graph_to_loop.reduction import held_element, recoded
 from passes.graph_to_loop.rules import lowers
-from passes.graph_to_loop.scalars import Body, Scalar
+from passes.graph_to_loop.scalars import Body, Number, Scalar
 from passes.rewriting import Rewriter
 
 NOWHERE = -1
@@ -47,6 +55,13 @@ NOWHERE = -1
 
 MAX_PLACES = 1 << 24
 """The most elements of a table for constant indices."""
+
+STEP = 1e-7
+"""About the seconds of one update, if updates come one after another."""
+
+COMPARED, MOVED = 1e13, 1e12
+"""About the places that are compared per second, and the bytes that are moved, by a machine that
+runs many programs at once."""
 
 Index = Callable[[Sequence[Expr], Expr], Sequence[Expr]]
 """The index of the update for a point of x, given the update's number."""
@@ -61,10 +76,16 @@ def scatter_elements(op: ScatterElementsOp, at: Rewriter) -> SSAValue:
     if table is not None:
         return scatter.from_table(at, table, lambda point, j: [
             j if k == axis else i for k, i in enumerate(point)])
+    places = clamped(at, op.indices, x.shape[axis])
+    if scatter.is_faster_at_once(at, sizes[axis], x.shape):
+        found = _Updates(sizes[axis], lambda point, j: [
+            (Read(places, [j if k == axis else i for k, i in enumerate(point)], -1), point[axis])])
+        return scatter.at_once(at, found, x.shape, lambda point, j: [
+            j if k == axis else i for k, i in enumerate(point)])
     domain = Domain()
     point = [(domain.reduce if k == axis else domain.parallel)(size)[0]
              for k, size in enumerate(sizes)]
-    place = Read(clamped(at, op.indices, x.shape[axis]), point)
+    place = Read(places, point)
     where = [Expr.gathered(0) if k == axis else i for k, i in enumerate(point)]
     return scatter.in_order(at, domain, [place], point, where)
 
@@ -104,9 +125,14 @@ def scatter_nd(op: ScatterNdOp, at: Rewriter) -> SSAValue:
     if depth == 0:
         return _scatter_whole(op, at, scatter, count)
     vectors = at.insert(ViewOp.of(op.indices, [count, depth])).results[0]
+    entries = [clamped(at, vectors, x.shape[k], k) for k in range(depth)]
+    if scatter.is_faster_at_once(at, count, x.shape[:depth]):
+        found = _Updates(count, lambda point, j: [
+            (Read(entry, [j]), i) for entry, i in zip(entries, point, strict=False)])
+        return scatter.at_once(at, found, x.shape[:depth], lambda point, j: [j, *point[depth:]])
     domain = Domain()
     [j], rest = domain.reduce(count), domain.parallel(*x.shape[depth:])
-    places = [Read(clamped(at, vectors, x.shape[k], k), [j]) for k in range(depth)]
+    places = [Read(entry, [j]) for entry in entries]
     where = [*(Expr.gathered(k) for k in range(depth)), *rest]
     return scatter.in_order(at, domain, places, [j, *rest], where)
 
@@ -152,6 +178,30 @@ def _table(
 
 
 @dataclass(frozen=True)
+class _Updates:
+    """`count` updates for each point of x that names of it begin with."""
+
+    count: Expr
+    places: Callable[[Sequence[Expr], Expr], Sequence[tuple[Read, Expr]]]
+    """For a point of x and the number of an update: the entries of the update's place to read, and
+    the index that each has if the update is for that point."""
+
+    def at_point(
+        self, domain: Domain, point: Sequence[Expr]
+    ) -> tuple[Expr, list[Read], Callable[[Body, Sequence[Scalar]], Scalar]]:
+        """The number of an update, what to read, and whether the update is for the point."""
+        [j] = domain.reduce(self.count)
+        entries = self.places(point, j)
+
+        def hit(body: Body, read: Sequence[Scalar]) -> Scalar:
+            found = [place.compare("eq", body.index(wanted))
+                     for place, (_, wanted) in zip(read, entries, strict=False)]
+            return reduce(lambda a, b: a & b, found)
+
+        return j, [place for place, _ in entries], hit
+
+
+@dataclass(frozen=True)
 class _Scatter:
     """A scatter into x."""
 
@@ -159,14 +209,72 @@ class _Scatter:
     updates: SSAValue
     combiner: str
 
+    def is_faster_at_once(self, at: Rewriter, count: Expr, places: Sequence[Expr]) -> bool:
+        """Whether all elements can look for their updates in less time than these take in order.
+
+        `places` are the sizes of the dims of x that updates may be for.
+        """
+        x = type_of(self.x)
+        elements, updates = product(x.shape).constant, count.constant
+        looking = elements if self.combiner != "none" else product(places).constant
+        if at.context.facts.programs == 1 or not elements or not updates or not looking:
+            return False
+        return looking * updates / COMPARED + 2 * elements * x.dtype.itemsize / MOVED < (
+            updates * STEP)
+
+    def at_once(
+        self, at: Rewriter, found: _Updates, places: Sequence[Expr], update_index: Index
+    ) -> SSAValue:
+        """Every point looks for its updates. `places` are sizes of the leading dims of x."""
+        if self.combiner == "none":
+            return self.from_numbers(at, self._last(at, found, places), update_index)
+        type_ = type_of(self.x)
+        held, start = held_element(type_.element, self.combiner), self._neutral()
+        domain = Domain()
+        point = domain.parallel(*type_.shape)
+        j, reads, hit = found.at_point(domain, point)
+        reads.append(Read(self.updates, update_index(point, j), 0))
+
+        def update(body: Body, read: Sequence[Scalar]) -> Scalar:
+            value = recoded(read[-1], held)
+            other = value.like(start) if value.is_float else recoded(read[-1].like(start), held)
+            return hit(body, read).where(value, other)
+
+        total = make_nest(at, domain, reads, tensor(held, type_.shape), update,
+                          combiner=self.combiner)
+
+        def merged(x: Scalar, total: Scalar) -> Scalar:
+            return recoded(_combined(self.combiner, recoded(x, held), total), type_.element)
+
+        return pointwise(at, [self.x, total], type_, merged)
+
+    def _neutral(self) -> Number:
+        """The number that changes nothing when it is combined."""
+        kind = np.dtype(type_of(self.x).dtype)
+        ends = {"max": lowest(kind), "min": highest(kind)}
+        return {"add": 0, "mul": 1}.get(self.combiner) or ends.get(self.combiner, 0)
+
+    def _last(self, at: Rewriter, found: _Updates, places: Sequence[Expr]) -> SSAValue:
+        """The number of the last update for each point of the leading dims; -1 if there is none."""
+        domain = Domain()
+        point = domain.parallel(*places)
+        j, reads, hit = found.at_point(domain, point)
+        return make_nest(
+            at, domain, reads, tensor(t.i64, places),
+            lambda body, read: hit(body, read).where(body.index(j), NOWHERE), combiner="max")
+
     def from_table(self, at: Rewriter, table: Array, update_index: Index) -> SSAValue:
-        """Every point takes or merges its update. `table` has the leading dims of x."""
+        """The same as `from_numbers`, for numbers known at compile time."""
+        numbers = at.insert(ConstantOp.of_array(table, at.context.weights, "places")).results[0]
+        return self.from_numbers(at, numbers, update_index)
+
+    def from_numbers(self, at: Rewriter, numbers: SSAValue, update_index: Index) -> SSAValue:
+        """Every point takes or merges the update of its number. Numbers have leading dims of x."""
         result = type_of(self.x)
         held = held_element(result.element, self.combiner)
-        numbers = at.insert(ConstantOp.of_array(table, at.context.weights, "places")).results[0]
         domain = Domain()
         point = domain.parallel(*result.shape)
-        reads = [Read(numbers, point[:table.ndim]),
+        reads = [Read(numbers, point[:type_of(numbers).rank]),
                  Read(self.updates, update_index(point, Expr.gathered(0)), 0),
                  Read(self.x, point)]
 

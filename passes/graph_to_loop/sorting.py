@@ -59,7 +59,7 @@ def sorted_indices(at: Rewriter, x: SSAValue, axis: int, descending: bool) -> SS
     rows = _Rows(at, [s for dim, s in enumerate(shape) if dim != axis], shape[axis])
     keys = _keys(rows, x, axis, descending)
     indices: SSAValue | None = None
-    rounds = _key_digits(type_of(x).element)
+    rounds = key_digits(type_of(x).element)
     for number in range(rounds):
         places = rows.places(keys)
         indices = rows.moved(places, indices)
@@ -70,7 +70,7 @@ def sorted_indices(at: Rewriter, x: SSAValue, axis: int, descending: bool) -> SS
 
 
 # ---------------------------------------------------------------------- keys
-def _key_digits(element: Attribute) -> int:
+def key_digits(element: Attribute) -> int:
     """The number of digits that distinguish keys; keys of halves use only upper digits of f32."""
     upper: dict[Attribute, int] = {t.bf16: 4, t.f16: 5}
     wide = t.wide_element(element) if t.is_float(element) else element
@@ -116,7 +116,7 @@ def _float_key(x: Scalar) -> Scalar:
     bits = bits.compare("eq", sign).where(bits.like(0), bits)
     key = bits.compare("lt", 0).where(bits ^ -1, bits ^ sign)
     key = wide.is_nan().where(key.like(-1), key)
-    unused = wide.bits - DIGIT * _key_digits(x.element)
+    unused = wide.bits - DIGIT * key_digits(x.element)
     return key >> unused if unused else key
 
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
@@ -35,7 +36,7 @@ from dialects.loop import EmptyOp, NestOp, ViewOp, YieldOp, extents_of, scalar_t
 from dialects.strata import types as t
 from dialects.strata.types import TensorType, byte_width, shape_of
 from dialects.symbolic.expr import Expr
-from dialects.symbolic.ranges import is_at_most
+from dialects.symbolic.ranges import is_at_most, lower_bound, upper_bound
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.nodes import of_one_node
@@ -226,8 +227,32 @@ def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
         return False
     if is_free(producer) or (is_widening(producer) and not is_contraction(nest)):
         return True
-    return _only_reader(nest, producer) and reads_once(nest, read) and not (
-        _widens_for_others(nest) or _ends_other_sums(nest, read, producer))
+    return not _widens_for_others(nest) and _reads_once_in_all(nest, producer)
+
+
+def _reads_once_in_all(nest: NestOp, producer: NestOp) -> bool:
+    """Whether only the nest reads what the producer computes, and no element twice.
+
+    Several reads, such as those of the halves of a gated activation, must all be fit for inlining.
+    """
+    reads = [(k, r) for k, r in enumerate(reads_of(nest)) if r.value is producer.results[0]]
+    if producer.results[0].uses.get_length() != len(reads):
+        return False
+    extents = extents_of(nest.axes)
+    return all(can_inline(nest, k, r, producer) and reads_once(nest, r)
+               and not _ends_other_sums(nest, r, producer) for k, r in reads) and all(
+        _are_apart(a.map, b.map, extents) for (_, a), (_, b) in combinations(reads, 2))
+
+
+def _are_apart(a: Sequence[Expr], b: Sequence[Expr], extents: Mapping[Symbol, Expr]) -> bool:
+    """Whether two reads walk disjoint ranges of some dim."""
+    return any(_ends_before(x, y, extents) or _ends_before(y, x, extents)
+               for x, y in zip(a, b, strict=True))
+
+
+def _ends_before(x: Expr, y: Expr, extents: Mapping[Symbol, Expr]) -> bool:
+    last, first = upper_bound(x, extents), lower_bound(y, extents)
+    return last is not None and first is not None and is_at_most(last + 1, first)
 
 
 def _may_gather(

@@ -9,13 +9,14 @@ from xdsl.ir import Operation, SSAValue
 
 from dialects.loop import Axis, NestOp
 from dialects.strata.func import FuncOp
+from dialects.strata.types import shape_of
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import is_at_most
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction, is_plain_reduction
 from passes.analyses.loop.nodes import of_one_node
-from passes.base import StrataContext, StrataPass
+from passes.base import Facts, StrataContext, StrataPass
 from passes.rewrites.loop.nests import (
     body_size,
     digits_of,
@@ -38,7 +39,8 @@ MIN_ROWS = 4
 
 MAX_ALONE = 1 << 14
 """The most elements that a single program computes besides its reductions: in a reduction without
-rows, or in a row whose reductions walk another axis."""
+rows, in a row whose reductions walk another axis, or in a row with an axis of its own where there
+are too few rows to keep the machine busy."""
 
 MAX_REDUCED = 64
 """The most results per row to which the last states of recurrences are reduced as they arrive."""
@@ -139,7 +141,7 @@ class Grouping:
         self.group_of: dict[Operation, Group] = {}
         self.groups: list[Group] = []
         self.names = 0
-        self.short = context.facts.short_rows
+        self.facts = context.facts
 
     def run(self) -> list[Group]:
         for op in list(self.func.body.block.ops):
@@ -187,14 +189,26 @@ class Grouping:
         self.group_of[nest] = group
 
     def siblings(self, nest: NestOp) -> set[Group]:
-        """The groups that reduce all of a tensor that this reduction reads, along the same axes."""
+        """The groups that reduce all of a tensor that this reduction reads, along the same axes.
+
+        Tensors that one kernel computes at the same points, such as partial sums, count as one.
+        """
         if not is_plain_reduction(nest):
             return set()
-        readers = {use.operation for v in nest.inputs for use in v.uses} & self.group_of.keys()
+        readers = {use.operation for v in nest.inputs for alike in self.computed_with(v)
+                   for use in alike.uses} & self.group_of.keys()
         groups = {self.group_of[r] for r in readers
                   if isinstance(r, NestOp) and is_plain_reduction(r)}
         return {g for g in groups if not g.has_contraction
-                and _wide(nest.axes) <= (match_axes(g, nest) or {}).keys()}
+                and _wide(nest.axes) <= (self.match_axes(g, nest) or {}).keys()}
+
+    def computed_with(self, value: SSAValue) -> list[SSAValue]:
+        """The tensors, this one included, that its kernel computes at the same points."""
+        group = self.group_of.get(value.owner) if isinstance(value.owner, NestOp) else None
+        if group is None:
+            return [value]
+        return [r for n in group.nests for r in n.results
+                if shape_of(r) == shape_of(value) and group.produced(r) == group.produced(value)]
 
     def fresh(self) -> Symbol:
         self.names += 1
@@ -207,14 +221,47 @@ class Grouping:
             return None
         if not self.across and not of_one_node(group.nests[0], nest):
             return None
-        names = match_axes(group, nest)
+        names = self.match_axes(group, nest)
         if names is None:
             self.refuse(group, nest, "it reads the producer's result at other points")
             return None
-        if reason := refusal(group, nest, names, self.short):
+        if reason := refusal(group, nest, names, self.facts):
             self.refuse(group, nest, reason)
             return None
         return {a.name: names.get(a.name) or self.fresh() for a in nest.axes}
+
+    def match_axes(self, group: Group, nest: NestOp) -> dict[Symbol, Symbol] | None:
+        """Nest axis -> group axis, such that results are read at the point where they are computed.
+        """
+        names: dict[Symbol, Symbol] = {}
+        extents = {a.name: a.extent for a in nest.axes}
+        for read in reads_of(nest):
+            stored = group.produced(read.value)
+            if stored is None:
+                continue
+            if read.pad is not None or not _match(
+                    read.map, stored, extents, group.extents, names):
+                return None
+        self._match_shared_reads(group, nest, names)
+        return names
+
+    def _match_shared_reads(
+        self, group: Group, nest: NestOp, names: dict[Symbol, Symbol]
+    ) -> None:
+        """Match the remaining axes by inputs that both nests read with the same index map."""
+        extents = {a.name: a.extent for a in nest.axes}
+        for mine in reads_of(nest):
+            alike = self.computed_with(mine.value)
+            for theirs in (r for other in group.renamed for r in reads_of(other)):
+                if theirs.value in alike:
+                    trial = dict(names)
+                    if _match(mine.map, theirs.map, extents, group.extents, trial):
+                        names.update(trial)
+        free = [a for a in nest.axes if a.name not in names and a.extent.constant != 1]
+        left = [n for n, e in group.extents.items()
+                if n not in names.values() and e.constant != 1]
+        if len(free) == len(left) == 1 and free[0].extent == group.extents[left[0]]:
+            names[free[0].name] = left[0]
 
     def refuse(self, group: Group, nest: NestOp, reason: str) -> None:
         self.context.remark(self.pass_, nest, f"not fused: {reason}")
@@ -250,20 +297,6 @@ def in_digits(group: Group, nest: NestOp) -> NestOp:
     values = {mine: sum((Expr.symbol(name) * step for name, step, _ in digits), Expr.of(0))
               for mine, digits in split.items()}
     return substitute_axes(nest, axes, values) if split else nest
-
-
-def match_axes(group: Group, nest: NestOp) -> dict[Symbol, Symbol] | None:
-    """Nest axis -> group axis, such that results are read at the point where they are computed."""
-    names: dict[Symbol, Symbol] = {}
-    extents = {a.name: a.extent for a in nest.axes}
-    for read in reads_of(nest):
-        stored = group.produced(read.value)
-        if stored is None:
-            continue
-        if read.pad is not None or not _match(read.map, stored, extents, group.extents, names):
-            return None
-    _match_shared_reads(group, nest, names)
-    return names
 
 
 def _match(
@@ -305,25 +338,10 @@ def _is_unit(expr: Expr, extents: dict[Symbol, Expr]) -> bool:
     return expr.as_symbol in extents and extents[expr.as_symbol].constant == 1
 
 
-def _match_shared_reads(group: Group, nest: NestOp, names: dict[Symbol, Symbol]) -> None:
-    """Match the remaining axes by inputs that both nests read with the same index map."""
-    extents = {a.name: a.extent for a in nest.axes}
-    for other in group.renamed:
-        for theirs in reads_of(other):
-            for mine in reads_of(nest):
-                if mine.value is theirs.value:
-                    trial = dict(names)
-                    if _match(mine.map, theirs.map, extents, group.extents, trial):
-                        names.update(trial)
-    free = [a for a in nest.axes if a.name not in names and a.extent.constant != 1]
-    left = [n for n, e in group.extents.items() if n not in names.values() and e.constant != 1]
-    if len(free) == len(left) == 1 and free[0].extent == group.extents[left[0]]:
-        names[free[0].name] = left[0]
-
-
-def refusal(group: Group, nest: NestOp, names: dict[Symbol, Symbol], short: int = 0) -> str | None:
-    """Why a nest whose axes match must not join, or None. Rows may be few if the group walks at
-    most `short` points."""
+def refusal(
+    group: Group, nest: NestOp, names: dict[Symbol, Symbol], facts: Facts
+) -> str | None:
+    """Why a nest whose axes match must not join, or None."""
     if is_contraction(nest):
         return "a contraction starts a kernel"
     if any(n.is_scatter for n in group.renamed) or (
@@ -348,7 +366,7 @@ def refusal(group: Group, nest: NestOp, names: dict[Symbol, Symbol], short: int 
         rows = parallel if rows is None else rows
         if parallel != rows:
             return "it reduces over other axes"
-        few_suffice = _are_at_most(short, group)
+        few_suffice = _are_at_most(facts.short_rows, group)
         if not (rows or few_suffice) or any(rows - _wide(n.axes) for n in group.renamed):
             return "no rows in common"
         return None if few_suffice or _enough(rows, group) else "too few rows"
@@ -356,8 +374,11 @@ def refusal(group: Group, nest: NestOp, names: dict[Symbol, Symbol], short: int 
         count = product(a.extent for a in nest.parallel_axes)
         if not rows and not is_at_most(count, Expr.of(MAX_ALONE)):
             return "a single program would compute all of it"
-        if (_own_elements(nest, names).constant or 0) > MAX_ALONE:
+        own = _own_elements(nest, names).constant or 0
+        if own > MAX_ALONE:
             return "its rows are long, and no reduction of it runs along them"
+        if own > 1 and _few_would_compute_it(rows, group, count, facts.programs):
+            return "few programs would compute all of it"
         return None if rows <= parallel else "it does not keep the rows of the reduction"
     return None if parallel == _wide(group.renamed[0].axes) else "it works on other axes"
 
@@ -394,6 +415,16 @@ def _own_elements(nest: NestOp, names: dict[Symbol, Symbol]) -> Expr:
 def _enough(rows: set[Symbol], group: Group) -> bool:
     count = product(group.extents[r] for r in sorted(rows)).constant
     return count is None or count >= MIN_ROWS
+
+
+def _few_would_compute_it(
+    rows: set[Symbol], group: Group, elements: Expr, programs: int
+) -> bool:
+    """Whether rows are too few to keep the machine busy, and each has many elements."""
+    count, total = product(group.extents[r] for r in rows).constant, elements.constant
+    if not count or total is None:
+        return False
+    return count < programs and total > count * MAX_ALONE
 
 
 def _are_at_most(most: int, group: Group) -> bool:

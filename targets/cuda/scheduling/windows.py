@@ -18,6 +18,8 @@ from math import prod
 from dialects.loop import KernelOp, NestOp
 from dialects.strata.schedule import Level, Schedule
 from dialects.symbolic.expr import Expr
+from dialects.symbolic.ranges import upper_bound
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.contract import Panel
 from passes.rewrites.loop.axis_fusion import can_fuse, fuse_axes
@@ -56,7 +58,7 @@ def tiled_axes(nest: NestOp) -> tuple[Symbol, Symbol] | None:
     for k, map_ in enumerate(nest.input_maps):
         channel = map_[-1].as_symbol if map_ else None
         windows = [e for e in map_ if e.symbols & parallel and e.symbols - parallel]
-        if any(_is_part(nest, e) for e in windows):
+        if any(_is_part(nest, e, only=len(windows) == 1) for e in windows):
             return None
         places = sorted(windows[-1].symbols & parallel) if windows else []
         if k not in filters and windows and channel in parallel and len(places) == 1:
@@ -65,14 +67,19 @@ def tiled_axes(nest: NestOp) -> tuple[Symbol, Symbol] | None:
     return None
 
 
-def _is_part(nest: NestOp, place: Expr) -> bool:
-    """Whether the windows are long adjacent parts of an axis, as in split sums of columns."""
+def _is_part(nest: NestOp, place: Expr, only: bool) -> bool:
+    """Whether the windows are long adjacent parts of an axis, as in split sums of columns.
+
+    `only`: windows move along no other dim, so that other summed axes make the parts longer.
+    """
+    split = place.linear(a.name for a in nest.parallel_axes)
+    if split is None or len(split[0]) != 1:
+        return False
     summed = {a.name: a.extent for a in nest.reduce_axes}
-    split = place.linear([*summed, *(a.name for a in nest.parallel_axes)])
-    steps = dict[Symbol, Expr]() if split is None else split[0]
-    inner = [summed[a] for a in steps if a in summed]
-    return len(steps) == 2 and len(inner) == 1 and inner[0] in steps.values() and (
-        inner[0].constant or LONG) >= LONG
+    [step], last = split[0].values(), upper_bound(split[1], summed)
+    adjacent = last is not None and last + 1 == step
+    long = product(summed.values()) if only else step
+    return adjacent and (long.constant or LONG) >= LONG
 
 
 def _filters(nest: NestOp, position: int, channel: Symbol) -> bool:
