@@ -123,6 +123,9 @@ class Facts:
     columns of one product, which shares what it reads among them."""
     gathers: bool = False
     """Whether products read gathered factors as fast as contiguous ones."""
+    selects: bool = False
+    """Whether a nest that reads a concatenation selects the part of each element in less time than
+    it takes to store the parts."""
     prefetches: Caches | None = None
     """The caches that programs prefetch operands into; None: the target does not prefetch."""
 

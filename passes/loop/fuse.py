@@ -1,10 +1,11 @@
 """`loop-fuse`: inline producers into their consumers, and fold data movement into index maps.
 
 Enters: nests over tensors as lowering made them, about one per operator. Leaves: fewer nests
-that compute the same. Eight rules are applied until none fits:
+that compute the same. Nine rules are applied until none fits:
 
     compose views      %v = view %x; nest reads %v[e]      ->  nest reads %x[e']
     inline producers   %p = nest {f}; nest reads %p[e] {g} ->  nest reads f's inputs at e {f; g}
+    inline parts       nests write parts of %c; nest reads %c  ->  nest selects the part
     forward copies     %p = nest {f}; %c = copy of %p      ->  %c = nest {f}, stored in %c's order
     forward parts      the same, where several nests write the parts of %p
     merge views        view (view %x)                      ->  view %x
@@ -17,7 +18,9 @@ that compute the same. Eight rules are applied until none fits:
 A producer is inlined if it is elementwise and is not computed more often than before, that is, if
 the consumer reads each of its elements once. Copies may be repeated for free. So may conversions to
 a wider type, except in a contraction, which would repeat them for each product. A contraction reads
-gathered rows and matrices directly on targets that can gather operands (`Facts.gathers`). A nest
+gathered rows and matrices directly on targets that can gather operands (`Facts.gathers`). The parts
+of a concatenation are computed by its reader where a selection is cheaper than memory
+(`Facts.selects`). A nest
 that rounds the sums of a contraction stays with it when the consumer belongs to another kernel. All
 of this is composition of index expressions; no rule knows an operator.
 """
@@ -36,12 +39,13 @@ from dialects.loop import EmptyOp, NestOp, ViewOp, YieldOp, extents_of, scalar_t
 from dialects.strata import types as t
 from dialects.strata.types import TensorType, byte_width, shape_of
 from dialects.symbolic.expr import Expr
-from dialects.symbolic.ranges import is_at_most, lower_bound, upper_bound
+from dialects.symbolic.ranges import is_at_most, lower_bound, simplify, upper_bound
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.nodes import of_one_node
 from passes.base import StrataContext, StrataPass
 from passes.loop.simplify_nests import SIMPLER
+from passes.rewrites.loop.concatenations import parts_of, selecting_nest
 from passes.rewrites.loop.nests import (
     Read,
     axes_of_input,
@@ -50,6 +54,7 @@ from passes.rewrites.loop.nests import (
     data_inputs,
     gathered_inputs,
     has_calls,
+    has_remainders,
     index_exprs,
     inline_producer,
     is_copy,
@@ -111,7 +116,26 @@ def _compose(nest: NestOp, read: Read) -> Read | None:
             at.constant == 0 for at, s in zip(read.map, target, strict=True) if s.constant == 1)):
         return None
     at = through_view(read.map, target, source, extents_of(nest.axes))
-    return None if at is None else Read(view.source, at, read.pad)
+    return _through_broadcast(nest, read, view) if at is None else Read(view.source, at, read.pad)
+
+
+def _through_broadcast(nest: NestOp, read: Read, view: ViewOp) -> Read | None:
+    """Read what a copy repeats, if the view merges the repetitions with the dim before them.
+
+        %p = nest (i, r: 4, j) ins(%x[i, j])   %v = view %p   nest reads %v[h, j]
+        ->  nest reads %x[h floordiv 4, j]
+    """
+    copy, extents = view.source.owner, extents_of(nest.axes)
+    at = through_view(read.map, shape_of(view.result), shape_of(view.source), extents, divide=True)
+    if at is None or read.pad is not None or not (isinstance(copy, NestOp) and copy.inputs
+                                                  and is_free(copy)):
+        return None
+    values = {axis: at[d] for d, e in enumerate(copy.output_maps[0])
+              if (axis := e.as_symbol) is not None}
+    if len(values) < sum(a.extent.constant != 1 for a in copy.axes):
+        return None
+    map_ = tuple(simplify(e.substitute(values), extents) for e in copy.input_maps[0])
+    return None if has_remainders(map_) else Read(copy.inputs[0], map_)
 
 
 def _only_unit_dims_differ(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
@@ -149,7 +173,7 @@ def forward_parts(copy: NestOp, at: Rewriter) -> list[SSAValue] | None:
     """
     if not is_copy(copy) or copy.pad_values[0] is not None or copy.into:
         return None
-    parts = _parts_of(copy.inputs[0])
+    parts = parts_of(copy.inputs[0])
     stored = [_stored_at(copy, part) for part in parts]
     if not parts or None in stored:
         return None
@@ -163,16 +187,6 @@ def forward_parts(copy: NestOp, at: Rewriter) -> list[SSAValue] | None:
                         body=part.body.clone())
         [whole] = at.insert(carry(part, new)).results
     return [whole]
-
-
-def _parts_of(value: SSAValue) -> list[NestOp]:
-    """The nests that write the parts of an empty tensor, in order, if nothing else reads it."""
-    parts: list[NestOp] = []
-    while isinstance(part := value.owner, NestOp) and part.into and len(part.results) == 1 and (
-            value.uses.get_length() == 1):
-        parts.insert(0, part)
-        value = part.into[0]
-    return parts if isinstance(value.owner, EmptyOp) and value.uses.get_length() == 1 else []
 
 
 def _stored_at(copy: NestOp, producer: NestOp) -> list[Expr] | None:
@@ -217,6 +231,22 @@ def _inline(
                 may_inline(nest, position, read, producer)
                 or _may_gather(nest, position, read, producer, at.context)):
             new = inline_producer(nest, position, producer, producer.number_of(read.value))
+            return list(at.insert(new).results)
+    return None
+
+
+def inline_parts(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
+    """Compute a concatenation that only this nest reads, instead of storing its parts."""
+    if not at.context.facts.selects or is_contraction(nest):
+        return None
+    for position, read in enumerate(reads_of(nest)):
+        producer = selecting_nest(read.value) if reads_once(nest, read) else None
+        if producer is None:
+            continue
+        new = inline_producer(nest, position, producer, 0) if (
+            can_inline(nest, position, read, producer)) else None
+        producer.erase()
+        if new is not None:
             return list(at.insert(new).results)
     return None
 
@@ -408,7 +438,7 @@ def _is_mixed_radix(expr: Expr, extents: Mapping[Symbol, Expr]) -> bool:
 
 
 NEST_RULES = [
-    *SIMPLER, compose_views, forward_copy, forward_parts, inline_producers,
+    *SIMPLER, compose_views, forward_copy, forward_parts, inline_producers, inline_parts,
 ]
 NODE_RULES = [*SIMPLER, inline_own_producers]
 """Within a node of the model; tensors between nodes keep their forms."""

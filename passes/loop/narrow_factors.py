@@ -34,7 +34,8 @@ from passes.rewrites.loop.nests import (
     Read,
     carry,
     drop_unused,
-    has_calls,
+    gathered_inputs,
+    has_remainders,
     plain_axes,
     reads_of,
     result_types,
@@ -110,10 +111,11 @@ def narrow_read(read: Read) -> Read:
 
 
 def _only_widens(maker: NestOp) -> bool:
-    """Whether a nest copies one tensor, affinely, into a wider type."""
+    """Whether a nest copies one tensor, affinely but for divisions, into a wider type."""
     if len(maker.results) != 1 or len(maker.inputs) != 1 or not maker.is_elementwise:
         return False
-    plain = maker.pad_values[0] is None and not has_calls(maker.input_maps[0]) and (
+    plain = maker.pad_values[0] is None and not (
+        has_remainders(maker.input_maps[0]) or gathered_inputs(maker.input_maps[0])) and (
         plain_axes(maker.output_maps[0]) is not None)
     yielded = maker.yielded[0]
     return plain and yielded.type != _element(maker.inputs[0]) and (

@@ -71,7 +71,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         short_rows=machine.fitted.rows.short,  # what a program can hold in registers
         scans=True,  # each thread scans its own elements, then threads exchange their sums
         phases=True,  # so that each step of a product reads one tap, in wide loads
-        gathers=True)  # every thread computes its own addresses anyway
+        selects=True, gathers=True)  # every thread computes its own addresses anyway
 
 
 def _decoded(options: TargetOptions, machine: Machine) -> frozenset[Attribute]:

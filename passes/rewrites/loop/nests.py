@@ -46,6 +46,12 @@ def has_calls(exprs: Sequence[Expr]) -> bool:
     return any(isinstance(a, Call) for e in exprs for m, _ in e.terms for a in m)
 
 
+def has_remainders(exprs: Sequence[Expr]) -> bool:
+    """Whether an expression has calls other than divisions such as `h floordiv 4`."""
+    return any(isinstance(a, Call) and a.op != "floordiv" for e in exprs for m, _ in e.terms
+               for a in m)
+
+
 def gathered_inputs(exprs: Sequence[Expr]) -> set[int]:
     """The numbers of the inputs whose values are used as indices."""
     return {s.number for e in exprs for s in e.symbols if s.kind is Kind.GATHERED}
@@ -344,13 +350,13 @@ def _merge_reads(
 
 def through_view(
     map_: Sequence[Expr], target: Sequence[Expr], source: Sequence[Expr],
-    extents: Mapping[Symbol, Expr],
+    extents: Mapping[Symbol, Expr], divide: bool = False,
 ) -> tuple[Expr, ...] | None:
     """Where element `map_` of a view with shape `target` lies in its source of shape `source`.
 
     Row-major order is kept, so equal runs of sizes correspond dim by dim. Within a run of equal
-    products, the position is linearized and split again. None if divisions remain, and for a source
-    without elements whose view has no dim of size 0.
+    products, the position is linearized and split again. None if divisions remain, unless `divide`,
+    and for a source without elements whose view has no dim of size 0.
     """
     if any(size.constant == 0 for size in target):  # there is nothing to read
         return (Expr.of(0),) * len(source)
@@ -362,7 +368,7 @@ def through_view(
         for d in run_target:
             linear = linear * target[d] + map_[d]
         at += _delinearize(linear, [source[d] for d in run_source], extents)
-    return None if has_calls(at) and not has_calls(map_) else tuple(at)
+    return None if has_calls(at) and not (has_calls(map_) or divide) else tuple(at)
 
 
 def _delinearize(linear: Expr, shape: Sequence[Expr], extents: Mapping[Symbol, Expr]) -> list[Expr]:
