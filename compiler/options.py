@@ -135,7 +135,7 @@ class CompileOptions:
         return groups_of(self.strategy, self.with_groups, self.without_groups)
 
     def target_options(self) -> TargetOptions:
-        from targets.base import TargetOptions
+        from targets.options import TargetOptions
 
         return TargetOptions(features=self.features, threads=self.threads,
                              cache=cache_folder(self.cache), precision=self.precision,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from compiler.programs.recipes import Recipes
     from dialects.strata.types import Array
     from targets.interface import Executable
-    from targets.stored_code import StoredCode
+    from targets.stored_code import Loading, StoredCode
 
 
 class Found(NamedTuple):
@@ -32,7 +32,7 @@ class Entries:
 
     folder: str
     code: StoredCode
-    threads: int | None
+    loading: Loading
     limit: int
 
     def load(self, key: str, values: Mapping[str, Array] | None = None) -> Found | None:
@@ -44,7 +44,7 @@ class Entries:
         entry = read_entry(path, key)
         facts, count = entry.facts, entry.facts["blobs"]
         if facts["recipes"] is None:
-            loaded = self.code.load(facts["target"], entry.blobs[:count], self.threads)
+            loaded = self.code.load(facts["target"], entry.blobs[:count], self.loading)
             mark_used(path)
             return Found(facts["model"], loaded)
         from compiler.parameters import Parameters
@@ -53,7 +53,7 @@ class Entries:
         store = read_recipes(facts["recipes"], entry.blobs[count:], values or {})
         if store is None:
             return None
-        loaded = self.code.load(facts["target"], entry.blobs[:count], self.threads, store)
+        loaded = self.code.load(facts["target"], entry.blobs[:count], self.loading, store)
         mark_used(path)
         return Found(facts["model"], loaded,
                      Parameters.of(loaded, store, facts["recipes"]["keys"]))

@@ -25,11 +25,10 @@ from dialects.strata.weights import content_key
 from targets.files import folder_fault, read_private, trim, warn_unkept, write_whole
 
 if TYPE_CHECKING:
-    from compiler.options import CompileOptions
     from compiler.parameters import Parameters
     from dialects.strata.types import Array
     from targets.interface import Executable
-    from targets.stored_code import StoredCode
+    from targets.stored_code import Loading, StoredCode
 
 _MOST_LISTS = 8
 """For how many different lists of parameters programs of one graph are found."""
@@ -50,13 +49,13 @@ class GraphSlot:
     """The cache slot of one graph compiled with some options."""
 
     def __init__(
-        self, folder: str, graph: Graph, options: CompileOptions, circumstances: Sequence[str],
-        code: StoredCode,
+        self, folder: str, graph: Graph, circumstances: Sequence[str], code: StoredCode,
+        loading: Loading,
     ):
         self.folder, self.graph = folder, graph
         self.name = _hash([*circumstances, graph.identity])
-        self.entries = Entries(os.path.join(folder, "entries"), code, options.threads,
-                               cache_limit())
+        self.entries = Entries(os.path.join(folder, "entries"), code,
+                               loading, cache_limit())
         self.paths: list[str] = []
         """The files of the model, of which there are none."""
 

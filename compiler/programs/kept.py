@@ -37,6 +37,7 @@ from targets.files import (
     warn_unkept,
     write_whole,
 )
+from targets.stored_code import Loading
 
 if TYPE_CHECKING:
     from compiler.instrument import Instrument
@@ -85,16 +86,16 @@ class Slot:
     """The cache slot of one model compiled with some options."""
 
     def __init__(
-        self, folder: str, model: str, options: CompileOptions, chosen: str, code: StoredCode,
-        machine: str,
+        self, folder: str, model: str, chosen: str, code: StoredCode, machine: str,
+        loading: Loading,
     ):
         """`model`: the absolute path. `chosen`: the options as text. `machine`: the machine on
-        which code depends.
+        which code depends. `loading`: how it runs.
         """
         self.folder, self.model = folder, model
         self.name = f"{zlib.crc32(os.fsencode(model)):08x}{zlib.crc32(chosen.encode()):08x}"
         self.circumstances = [chosen, machine, software_text()]
-        self.entries = Entries(self._path("entries"), code, options.threads, cache_limit())
+        self.entries = Entries(self._path("entries"), code, loading, cache_limit())
         self.file: ModelFile | None = None
         """The model's file, if it was hashed."""
         self.paths: list[str] = []
@@ -218,12 +219,13 @@ def slot_of(
         return None
     if why := folder_fault(folder):
         return warn_unkept(folder, why)
+    loading = Loading(options.threads, root)
     if identity:
         from compiler.programs.graphs import GraphSlot
 
         data: Any = getattr(model, "data", None)
-        return GraphSlot(folder, data, options, [chosen, machine, software_text()], code)
-    return Slot(folder, os.path.abspath(str(model)), options, chosen, code, machine)
+        return GraphSlot(folder, data, [chosen, machine, software_text()], code, loading)
+    return Slot(folder, os.path.abspath(str(model)), chosen, code, machine, loading)
 
 
 def stored_code(target: str) -> StoredCode | None:

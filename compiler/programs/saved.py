@@ -28,12 +28,13 @@ import numpy as np
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.io.signature import Signature
-from compiler.options import CompileOptions
+from compiler.options import CompileOptions, cache_root
 from compiler.programs.entry import DAMAGE, Damaged, Entry, read_entry, write_entry
 from compiler.programs.kept import stored_code
 from compiler.version import __version__
 from targets.files import private_fault
 from targets.interface import TargetError
+from targets.stored_code import Loading
 
 if TYPE_CHECKING:
     from compiler.variants import Needed
@@ -133,7 +134,9 @@ class Pool:
 def _why_not(program: Program) -> str:
     if program.options.specialize is not None:
         return "it is specialized for sizes while it runs; compile it without `specialize`"
-    if program.options.target != "cpu":
+    if program.options.interpret:
+        return "it runs in an interpreter, which needs its kernels' sources and the compiler"
+    if stored_code(program.options.target) is None:
         return f"programs of the target '{program.options.target}' cannot be written to a file"
     return (f"machine code for {_system()} cannot be written to a file, or its processor features "
             "are not known")
@@ -183,7 +186,7 @@ def _program(path: str, entry: Entry, threads: int | None) -> Program:
     if problems := list(_misfits(facts, code)):
         raise StrataError(f"cannot load {path}", problems)
     options = CompileOptions(target=target, threads=threads, features=features)
-    loaded = code.load(facts["code"], entry.blobs[:facts["blobs"]], threads)
+    loaded = code.load(facts["code"], entry.blobs[:facts["blobs"]], _loading(options))
     program = Program(Signature.read(facts["signature"]), dict(facts["structures"]), loaded,
                       options)
     if facts["others"] is None:
@@ -199,11 +202,15 @@ def _with_others(path: str, program: Program, entry: Entry, code: StoredCode) ->
     def other(facts: Mapping[str, Any]) -> Needed:
         blobs: list[Array] = [entry.blobs[place] for place in facts["blobs"]]
         return Needed(Decisions.read(facts["decisions"]), str(facts["reason"]),
-                      program=code.load(facts["code"], blobs, program.options.threads))
+                      program=code.load(facts["code"], blobs, _loading(program.options)))
 
     source = Recompiler(path, program.options, program.signature, program.structures, _never,
                         refused=_NO_MODEL)
     return Variants(program.loaded, source, list(map(other, entry.facts["others"])))
+
+
+def _loading(options: CompileOptions) -> Loading:
+    return Loading(options.threads, cache_root(options.cache))
 
 
 def _never(*arguments: object) -> NoReturn:
@@ -221,8 +228,8 @@ def _misfits(facts: Mapping[str, Any], code: StoredCode) -> Iterator[Problem]:
         yield Problem(f"it was compiled for {facts['system']}, and this is {_system()}",
                       hint=_AGAIN)
     elif lacking := code.lacking(_texts(facts["needs"])):
-        yield Problem(f"it uses instructions that this processor lacks: {', '.join(lacking)}",
-                      hint="features='avx2' compiles for most processors")
+        why, hint = code.refusal(lacking)
+        yield Problem(why, hint=hint)
 
 
 def _texts(values: Sequence[Any]) -> list[str]:

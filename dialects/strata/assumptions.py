@@ -7,11 +7,14 @@ as plain data, so that a compiled model runs without any IR. It does not import 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dialects.strata.array_type import read_size, size_facts
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Kind, Symbol
+
+if TYPE_CHECKING:
+    from dialects.strata.types import Array
 
 MAX_SIZE = 2**48
 """The upper limit of sizes computed at run time. Nothing larger fits into any memory."""
@@ -206,6 +209,58 @@ def choices_first(assumptions: Sequence[Assumption]) -> list[Assumption]:
     the model's needs may follow from them.
     """
     return sorted(assumptions, key=lambda a: a.choice is None)
+
+
+class IndexRange(NamedTuple):
+    """`low <= index < high` for indices that a node takes from data; see `strata.require`.
+
+    `label`: the name of the indices. `farthest`: what is checked is a single number, that of the
+    index that is farthest out.
+    """
+
+    low: Expr
+    high: Expr
+    node: str
+    label: str = ""
+    farthest: bool = False
+
+    def check(self, values: Array, sizes: Mapping[Symbol, int]) -> None:
+        """Raises IndexRangeError for a value out of range. `sizes`: the symbols' values."""
+        low, high = (int(e.evaluate(sizes)) for e in (self.low, self.high))
+        for value in self._suspects(values, low):
+            if not low <= value < max(high, low + self.farthest):
+                raise IndexRangeError(index_refusal(value, low, high, self.node, self.label))
+
+    def _suspects(self, values: Array, low: int) -> list[int]:
+        if self.farthest:
+            return [farthest_value(int(values.reshape(-1)[0]), low)]
+        return [int(values.min()), int(values.max())] if values.size else []
+
+    def facts(self) -> list[Any]:
+        """All fields in a form that JSON can represent."""
+        return [size_facts(self.low), size_facts(self.high), self.node, self.label, self.farthest]
+
+    @staticmethod
+    def read(facts: Sequence[Any]) -> IndexRange:
+        """The inverse of `facts`."""
+        low, high, node, label, farthest = facts
+        return IndexRange(read_size(low), read_size(high), str(node), str(label), bool(farthest))
+
+
+def named_sizes(
+    names: Sequence[Symbol], values: Sequence[int], node: str
+) -> dict[Symbol, int]:
+    """The sizes that a node reads from data. Raises SizeError for an invalid size."""
+    for value in values:
+        if not 0 <= value <= MAX_SIZE:
+            raise SizeError(size_refusal(value, node))
+    return dict(zip(names, values, strict=True))
+
+
+def check_fault(number: int, texts: Sequence[str]) -> None:
+    """Raises AccessError for a non-zero number, that of the text of a recorded fault."""
+    if number:
+        raise AccessError(access_refusal(number, texts))
 
 
 def size_refusal(value: int, node: str) -> str:

@@ -26,13 +26,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from dialects.definition import irdl_op_definition
 from dialects.strata import types as t
-from dialects.strata.assumptions import (
-    AccessError,
-    IndexRangeError,
-    access_refusal,
-    farthest_value,
-    index_refusal,
-)
+from dialects.strata.assumptions import IndexRange, check_fault
 from dialects.strata.types import Array, ExprAttr, Shaped
 from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.symbol import Symbol
@@ -101,16 +95,13 @@ class RequireOp(IRDLOperation):
 
     def check(self, values: Array, sizes: Mapping[Symbol, int]) -> None:
         """Raises IndexRangeError for a value out of range. `sizes`: the symbols' values."""
-        low, high = (int(e.data.evaluate(sizes)) for e in (self.low, self.high))
-        for value in self._suspects(values, low):
-            if not low <= value < max(high, low + (self.farthest is not None)):
-                node = location_name(self)
-                raise IndexRangeError(index_refusal(value, low, high, node, self.label))
+        self.range.check(values, sizes)
 
-    def _suspects(self, values: Array, low: int) -> list[int]:
-        if self.farthest is not None:
-            return [farthest_value(int(values.reshape(-1)[0]), low)]
-        return [int(values.min()), int(values.max())] if values.size else []
+    @property
+    def range(self) -> IndexRange:
+        """The requirement as plain data."""
+        return IndexRange(self.low.data, self.high.data, location_name(self), self.label,
+                          self.farthest is not None)
 
     def evaluate(self, context: Any, values: Array) -> list[Array]:
         self.check(values, context.sizes)
@@ -168,9 +159,7 @@ class TrapOp(IRDLOperation):
 
     def check(self, fault: Array) -> None:
         """Raises AccessError if a fault was recorded."""
-        number = int(fault.reshape(-1)[0])
-        if number:
-            raise AccessError(access_refusal(number, self.messages))
+        check_fault(int(fault.reshape(-1)[0]), self.messages)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

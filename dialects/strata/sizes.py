@@ -26,14 +26,12 @@ from xdsl.utils.exceptions import VerifyException
 from dialects.definition import irdl_op_definition
 from dialects.strata import types as t
 from dialects.strata.assumptions import (
-    MAX_SIZE,
     Assumption,
     Choice,
     Outcome,
-    SizeError,
     check_with_choices,
     choices_first,
-    size_refusal,
+    named_sizes,
 )
 from dialects.strata.types import Array, ExprAttr, Shaped, SymbolsAttr, i64
 from dialects.symbolic.expr import Expr, Size
@@ -77,14 +75,7 @@ class SizeOp(IRDLOperation):
 
     def read(self, values: Sequence[int]) -> dict[Symbol, int]:
         """The symbols' values. Raises SizeError for an invalid size."""
-        for value in values:
-            if not 0 <= value <= MAX_SIZE:
-                raise SizeError(self.refusal(value))
-        return dict(zip(defined_sizes(self), values, strict=True))
-
-    def refusal(self, value: int) -> str:
-        """The error message for a value that is not a valid size."""
-        return size_refusal(value, location_name(self))
+        return named_sizes(defined_sizes(self), values, location_name(self))
 
     def evaluate(self, context: Any, source: Array) -> Sequence[Array]:
         context.sizes.update(self.read([int(v) for v in source.reshape(-1)]))

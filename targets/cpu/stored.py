@@ -6,7 +6,6 @@ Loading imports neither xDSL nor LLVM.
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from targets.cpu.runtime.processors import (
     thread_count,
 )
 from targets.interface import TargetError
+from targets.stored_code import Loading, checksum
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
@@ -59,17 +59,15 @@ def lacking(needs: Sequence[str]) -> list[str]:
     return sorted(set(needs) - there)
 
 
+def refusal(lacking: Sequence[str]) -> tuple[str, str]:
+    """What keeps a program from running here, and what to do."""
+    return (f"it uses instructions that this processor lacks: {', '.join(lacking)}",
+            "features='avx2' compiles for most processors")
+
+
 def convention() -> str:
     """A checksum of the sources that define how native code and Python call each other."""
-    found = 0
-    for name in _AGREED:
-        path = os.path.join(_FOLDER, name)
-        files = sorted(os.listdir(path)) if os.path.isdir(path) else [""]
-        for file in (os.path.join(path, f) if f else path for f in files):
-            if file.endswith(".py"):
-                with open(file, "rb") as source:
-                    found = zlib.crc32(source.read(), found)
-    return f"{found:08x}"
+    return checksum(_FOLDER, _AGREED)
 
 
 def parts(
@@ -89,7 +87,7 @@ def parts(
 
 
 def load(
-    facts: Mapping[str, Any], blobs: Sequence[Array], threads: int | None,
+    facts: Mapping[str, Any], blobs: Sequence[Array], loading: Loading,
     weights: WeightStore | None = None,
 ) -> CpuExecutable:
     """The executable from its parts. Raises TargetError for positions outside of the code."""
@@ -105,5 +103,5 @@ def load(
     constants = [next(given) if source is None else _NOTHING for source in sources]
     if weights is not None:
         constants = with_open(constants, sources, weights)
-    return CpuExecutable(RunPlan.read(facts["plan"]), library, constants, thread_count(threads),
-                         sources)
+    return CpuExecutable(RunPlan.read(facts["plan"]), library, constants,
+                         thread_count(loading.threads), sources)

@@ -29,9 +29,10 @@ from targets.cuda.errors import CudaError
 from targets.cuda.libraries.calls import library_versions
 from targets.cuda.libraries.forms import library_form, library_notes, library_of
 from targets.cuda.machine import Machine, is_nvidia, machine_of, nvidia_machine
+from targets.cuda.planning.plan import host_notes
+from targets.cuda.planning.program import load_module
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.executable import CudaExecutable
-from targets.cuda.runtime.plan import host_notes
 from targets.cuda.runtime.stopwatch import NEAR
 from targets.cuda.scheduling import attention, convolutions, rules, search
 from targets.cuda.scheduling.attention_parts import online_parts
@@ -163,8 +164,8 @@ class CudaRunning(Running):
         """Load on the device, or in Triton's interpreter. Raises CudaError without a GPU."""
         if self.options.interpret:
             return InterpretedExecutable(module, weights, self.options.exact)
-        return CudaExecutable(module, weights, compile_options(self.options, report),
-                              self.options.one_launch)
+        return load_module(module, weights, compile_options(self.options, report),
+                           self.options.one_launch)
 
     def profile(self, module: ModuleOp, weights: WeightStore) -> Profile:
         """There is none yet. Raises CudaError, without a GPU that of the device."""

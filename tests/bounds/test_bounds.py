@@ -17,7 +17,8 @@ from dialects.block import KernelOp
 from dialects.block.accesses import accesses_of
 from dialects.host import host_function
 from dialects.host.interpret import interpret_host
-from dialects.strata.sizes import SizeError, assumptions_of
+from dialects.strata.assumptions import SizeError
+from dialects.strata.sizes import assumptions_of
 from dialects.strata.types import Array
 from dialects.symbolic.symbol import Symbol
 from passes.base import StrataContext

@@ -13,7 +13,8 @@ import pytest
 
 import compiler
 from dialects.host import host_functions
-from dialects.strata.sizes import SizeError, assumptions_of
+from dialects.strata.assumptions import SizeError
+from dialects.strata.sizes import assumptions_of
 from dialects.strata.types import Array
 from passes.base import PassError
 from tests.bounds.test_bounds import checked, floats, run

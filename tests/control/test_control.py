@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from dialects.context import make_context
 from dialects.graph.interpret import EvaluationError
-from dialects.strata.sizes import SizeError
+from dialects.strata.assumptions import SizeError
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from passes.base import StrataContext

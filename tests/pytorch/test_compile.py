@@ -24,8 +24,8 @@ from compiler.torch.parts import Part
 from compiler.torch.results import Bindings, Results
 from compiler.torch.weights import Weights
 from dialects.block import StoreOp
+from targets.cuda.planning.plan import plan_host
 from targets.cuda.runtime.donation import donated, with_donations
-from targets.cuda.runtime.plan import plan_host
 from targets.cuda.runtime.planned import Copy, Launch
 
 NO_CACHE = {"threads": 1, "cache": "off"}

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from xdsl.ir import Operation
 
 from dialects import host
-from dialects.strata.assumptions import LARGEST_NUMBER
+from dialects.strata.assumptions import LARGEST_NUMBER, MAX_SIZE
 from dialects.strata.requirements import RequireOp, TrapOp
-from dialects.strata.sizes import MAX_SIZE, AssumeOp, SizeOp, defined_sizes
+from dialects.strata.sizes import AssumeOp, SizeOp, defined_sizes
 from dialects.strata.types import buffer_type
 from dialects.symbolic.expr import Expr, maximum
 from dialects.symbolic.symbol import Symbol

@@ -15,8 +15,9 @@ from targets.cuda.build.compile import Binary, CompileOptions, compile_kernels, 
 from targets.cuda.build.worker import Worker
 from targets.cuda.errors import CudaError
 from targets.cuda.machine import machine_of
-from targets.cuda.runtime.kernels import job_of, overlapping, variant_of
-from targets.cuda.runtime.plan import is_straight, plan_host
+from targets.cuda.planning.plan import is_straight, plan_host
+from targets.cuda.planning.sources import job_of, overlapping
+from targets.cuda.runtime.kernels import variant_of
 from targets.cuda.runtime.planned import Launch
 
 

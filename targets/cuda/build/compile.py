@@ -23,9 +23,10 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+from targets.cuda.build.source import KernelSource
 from targets.cuda.build.worker import Request, Worker, worker
-from targets.cuda.emit import KernelSource
 from targets.cuda.errors import CudaError
 from targets.cuda.machine import is_nvidia, machine_of
 from targets.cuda.runtime.tensor_maps import Descriptor
@@ -98,6 +99,22 @@ class Binary:
     parameters: tuple[int, ...] = ()
     descriptors: tuple[Descriptor, ...] = ()
     """The descriptors of buffers that are passed as tensor maps."""
+
+    # ------------------------------------------------------------------ files
+    def facts(self) -> dict[str, Any]:
+        """All that launches need besides the code, as JSON can represent it."""
+        return {"entry": self.entry, "shared": self.shared, "warps": self.warps,
+                "parameters": self.parameters, "descriptors": [
+                    [d.place, d.box, d.element, d.swizzle] for d in self.descriptors]}
+
+    @staticmethod
+    def read(facts: Mapping[str, Any], code: bytes) -> Binary:
+        """The kernel that `facts` describes, without its assembly."""
+        return Binary(
+            str(facts["entry"]), "", code, int(facts["shared"]), int(facts["warps"]),
+            tuple(map(int, facts["parameters"])),
+            tuple(Descriptor(int(place), tuple(map(int, box)), int(element), int(swizzle))
+                  for place, box, element, swizzle in facts["descriptors"]))
 
     @property
     def ptx(self) -> str:

@@ -28,7 +28,7 @@ from dialects.symbolic.symbol import Symbol
 from targets.cuda.build.compile import triton_version
 from targets.cuda.emit import EmitOptions, emit_kernel
 from targets.cuda.errors import CudaError
-from targets.cuda.runtime.plan import host_notes
+from targets.cuda.planning.plan import host_notes
 from targets.interpreted import InterpretedHost
 
 _WORKER = Path(__file__).parent / "workers" / "interpret_kernels.py"

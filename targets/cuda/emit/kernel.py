@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from math import prod
 from typing import Any, TypeVar
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -31,6 +29,7 @@ from dialects.strata.types import TileType, buffer_type
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_names
+from targets.cuda.build.source import KernelSource
 from targets.cuda.emit.attention_form import is_online
 from targets.cuda.emit.compute import (
     emit_convert,
@@ -71,53 +70,6 @@ from targets.cuda.scheduling.options import (
 from targets.walking import operations
 
 T = TypeVar("T")
-HEADER = "import triton\nimport triton.language as tl\n"
-
-
-@dataclass(frozen=True)
-class KernelSource:
-    """A kernel as Triton source.
-
-    `text` is a complete module that defines the function `name`: imports, the functions that it
-    calls (`helpers`), and its own `code`. `signature` lists its parameters as pairs of a name and a
-    Triton type: pointers in the order of the buffers, then sizes as i32.
-    """
-
-    name: str
-    helpers: tuple[str, ...]
-    code: str
-    signature: tuple[tuple[str, str], ...]
-    warps: int
-    stages: int
-    registers: int = 0
-    """The most registers that a thread may use; 0: no limit."""
-    groups: int = 0
-    """In warp-specialized kernels, the number of consumer warp groups, each with a tile of its own
-    (`specialized/`); 0: every program has one tile."""
-    row_axis: int = 0
-    """The grid axis along which the tiles of a program's groups lie."""
-    stays: bool = False
-    """Whether the kernel is persistent: each program computes several tiles."""
-    waits: bool = False
-    """Whether the kernel itself waits for the one before it (programmatic dependent launch)."""
-
-    def programs(self, extents: Sequence[int], at_once: int) -> int:
-        """How many programs to launch for a grid; a persistent kernel has at most `at_once`."""
-        columns = list(extents)
-        if self.groups:
-            columns[self.row_axis] = -(-columns[self.row_axis] // self.groups)
-        return min(prod(columns), at_once) if self.stays else prod(columns)
-
-    @property
-    def text(self) -> str:
-        return module_text([self])
-
-
-def module_text(sources: Sequence[KernelSource]) -> str:
-    """One module with several kernels; functions that they share appear once."""
-    helpers = dict.fromkeys(h for s in sources for h in s.helpers)
-    header = HEADER + (specialized.HEADER if any(s.groups for s in sources) else "")
-    return "\n\n".join([header, *helpers, *(s.code for s in sources)])
 
 
 def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelSource:

@@ -15,8 +15,8 @@ from typing import Protocol
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.errors import CudaError
 from targets.cuda.libraries import cublas, cudnn
-from targets.cuda.libraries.forms import CUBLAS, CUDNN
 from targets.cuda.libraries.shapes import Order, convolution_of, product_of
+from targets.cuda.libraries.words import CUBLAS, CUDNN
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.driver_graph import CallNode
 from targets.cuda.runtime.memory import Memory

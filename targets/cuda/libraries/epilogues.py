@@ -17,7 +17,6 @@ Used = tuple[SSAValue, Sequence[Expr]]
 """A value, and the index map with which a nest reads it."""
 Computed = tuple[NestOp, SSAValue]
 """A nest, and a scalar value that it computes per element."""
-RELU = "relu"
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from dataclasses import replace
 from dialects.block import KernelOp as BlockKernelOp
 from dialects.loop import KernelOp
 from dialects.strata.schedule import Schedule
-from targets.cuda.scheduling.convolution_forms import COMPILED, CUDNN, convolution_form
+from targets.cuda.libraries.words import COMPILED, CUBLAS, CUDNN
+from targets.cuda.scheduling.convolution_forms import convolution_form
 from targets.cuda.scheduling.options import LIBRARY
-from targets.cuda.scheduling.products.forms import CUBLAS, product_form
+from targets.cuda.scheduling.products.forms import product_form
 from targets.options import TargetOptions
 
 __all__ = ["CUBLAS", "CUDNN", "called", "form_of", "library_calls", "library_form", "library_notes",

@@ -8,8 +8,7 @@ from math import prod
 
 from targets.cuda.libraries.cublas import Matrix, Product
 from targets.cuda.libraries.cudnn import Convolution, Tensor
-from targets.cuda.libraries.epilogues import RELU
-from targets.cuda.scheduling.convolution_forms import COMPILED, FACTOR, PLACES, TF32
+from targets.cuda.libraries.words import COMPILED, FACTOR, PLACES, RELU, TF32
 
 Order = Sequence[int]
 """The kernel's buffers in the order of the call: the factors, factors per channel, bias, added

@@ -1,31 +1,33 @@
 """Host functions as interpreted steps: the state of one call, and the steps that never wait.
 
-Steps are built once from a function's operations and run on every call, so that a call need not
-look at operations. Buffers are numbered. The steps here only enqueue work on the stream; steps that
-wait for the device are in `control.py`.
+Steps are plain data, which `planning/functions.py` makes from a function's operations. Buffers are
+numbered. The steps here only enqueue work on the stream; steps that wait for the device are in
+`control.py`. Nothing here imports xDSL.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-from xdsl.ir import Operation, SSAValue
 
-from dialects.host import AllocOp, CopyOp, FreeOp, LaunchOp, ViewOp
-from dialects.strata.sizes import AssumeOp
-from dialects.strata.types import Array, buffer_type
+from dialects.strata.array_type import ArrayType, read_size, size_facts
+from dialects.strata.assumptions import Assumption, check_with_choices
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.libraries.calls import LibraryLaunch
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.kernels import Kernels, PackedLaunch, Variant, variant_of
 from targets.cuda.runtime.memory import Heap
-from targets.cuda.runtime.planned import KernelCall
+from targets.cuda.runtime.planned import KernelCall, PlannedKernel
+from targets.cuda.runtime.step_facts import NUMBER, SIZE, TEXT, TYPE, Form, StepFacts
+
+if TYPE_CHECKING:
+    from dialects.strata.types import Array
 
 _PACKED = 16
 """For how many different sets of sizes a launch stays packed."""
@@ -43,6 +45,14 @@ Packed = dict[tuple[int, ...], PackedLaunch | LibraryLaunch | None]
 """A launch with its parameters packed, by the host sizes on which it depends."""
 
 
+class Callee(Protocol):
+    """A function that steps call."""
+
+    def call_bound(
+        self, run: Run, inputs: Sequence[Buffer], outer: Mapping[Symbol, int]
+    ) -> list[Buffer]: ...
+
+
 @dataclass(frozen=True)
 class Run:
     """What all calls of one run share. `packed`: the launches that earlier runs packed."""
@@ -50,6 +60,7 @@ class Run:
     heap: Heap
     kernels: Kernels
     packed: defaultdict[LaunchStep, Packed]
+    functions: Mapping[str, Callee]
 
     @property
     def stream(self) -> int:
@@ -68,22 +79,24 @@ class Run:
         """The boolean in a buffer of one element."""
         return bool(self.read(flag, np.dtype(np.bool_))[0])
 
-    def copy(self, buffer: Buffer, item: int, op: Operation) -> Buffer:
+    def copy(self, buffer: Buffer, item: int, node: str) -> Buffer:
         """A copy in a block of its own; `item` bytes per element."""
         size = prod(buffer.shape) * item
-        address = self.heap.allocate(size, op)
+        address = self.heap.allocate(size, node)
         driver.copy(address, buffer.address, size, self.stream)
         return buffer._replace(address=address)
 
 
 @dataclass
 class Frame:
-    """One call: its sizes and buffers so far. `launches`: all launches of its function."""
+    """One call: its sizes and buffers so far. `launches`: all launches of its function;
+    `assumptions`: all that it assumes."""
 
     run: Run
     sizes: dict[Symbol, int]
     buffers: list[Buffer]
     launches: Sequence[LaunchStep]
+    assumptions: Sequence[Assumption]
     arena: int = 0
 
     def size(self, expr: Expr) -> int:
@@ -99,50 +112,49 @@ class Frame:
                 yield variant_of(step.call, step.call.size_values(self.sizes))
 
 
-class Numbers:
-    """The numbers of a function's buffers, assigned at the first request."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[SSAValue, int] = {}
-
-    def __getitem__(self, value: SSAValue) -> int:
-        return self._numbers.setdefault(value, len(self._numbers))
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def all(self, values: Iterable[SSAValue]) -> tuple[int, ...]:
-        return tuple([self[v] for v in values])
-
-
 class Step(Protocol):
-    """One operation of a function."""
+    """One operation of a function, as data."""
 
     def run(self, frame: Frame) -> None: ...
 
+    def facts(self, kernels: Mapping[PlannedKernel, int]) -> list[Any]:
+        """All fields, as JSON can represent them. `kernels`: the numbers of the kernels."""
+        ...
+
 
 # ---------------------------------------------------------------------- memory
-class AllocStep:
+@dataclass(frozen=True)
+class AllocStep(StepFacts):
     """Allocates a buffer at its offset in the call's arena, or in a block of its own."""
 
-    def __init__(self, op: AllocOp, numbers: Numbers) -> None:
-        self.op, self.result = op, numbers[op.result]
-        self.offset = None if op.offset is None else op.offset.data
-        self.shape, self.item = op.type.shape, op.type.dtype.itemsize
+    result: int
+    type: ArrayType
+    offset: Expr | None
+    node: str
+
+    forms: ClassVar[Mapping[str, Form]] = {
+        "result": NUMBER, "type": TYPE, "offset": SIZE.optional, "node": TEXT}
 
     def run(self, frame: Frame) -> None:
-        shape = frame.shape(self.shape)
+        shape = frame.shape(self.type.shape)
         if self.offset is not None:
             address = frame.arena + frame.size(self.offset)
         else:
-            address = frame.run.heap.allocate(prod(shape) * self.item, self.op)
+            size = prod(shape) * self.type.dtype.itemsize
+            address = frame.run.heap.allocate(size, self.node)
         frame.buffers[self.result] = Buffer(address, shape)
 
 
-class ViewStep:
-    def __init__(self, op: ViewOp, numbers: Numbers) -> None:
-        self.source, self.result = numbers[op.source], numbers[op.result]
-        self.shape = buffer_type(op.result).shape
+@dataclass(frozen=True)
+class ViewStep(StepFacts):
+    """Another shape for the same memory."""
+
+    source: int
+    result: int
+    shape: tuple[Expr, ...]
+
+    forms: ClassVar[Mapping[str, Form]] = {
+        "source": NUMBER, "result": NUMBER, "shape": SIZE.listed}
 
     def run(self, frame: Frame) -> None:
         source = frame.buffers[self.source]
@@ -150,10 +162,15 @@ class ViewStep:
             source.address, frame.shape(self.shape), source.contents)
 
 
-class CopyStep:
-    def __init__(self, op: CopyOp, numbers: Numbers) -> None:
-        self.source, self.target = numbers[op.source], numbers[op.target]
-        self.item = buffer_type(op.source).dtype.itemsize
+@dataclass(frozen=True)
+class CopyStep(StepFacts):
+    """Copies a buffer; `item` bytes per element."""
+
+    source: int
+    target: int
+    item: int
+
+    forms: ClassVar[Mapping[str, Form]] = {"source": NUMBER, "target": NUMBER, "item": NUMBER}
 
     def run(self, frame: Frame) -> None:
         source = frame.buffers[self.source]
@@ -161,20 +178,29 @@ class CopyStep:
                     prod(source.shape) * self.item, frame.run.stream)
 
 
-class FreeStep:
-    def __init__(self, op: FreeOp, numbers: Numbers) -> None:
-        self.buffer = numbers[op.buffer]
+@dataclass(frozen=True)
+class FreeStep(StepFacts):
+    """Frees a block."""
+
+    buffer: int
+
+    forms: ClassVar[Mapping[str, Form]] = {"buffer": NUMBER}
 
     def run(self, frame: Frame) -> None:
         frame.run.heap.free(frame.buffers[self.buffer].address)
 
 
 @dataclass(frozen=True)
-class AssumeStep:
-    op: AssumeOp
+class AssumeStep(StepFacts):
+    """Checks an assumption of the function, by its number."""
+
+    number: int
+
+    forms: ClassVar[Mapping[str, Form]] = {"number": NUMBER}
 
     def run(self, frame: Frame) -> None:
-        self.op.check(frame.sizes)
+        choices = (a for a in frame.assumptions if a.choice is not None)
+        check_with_choices(frame.assumptions[self.number], choices, frame.sizes)
 
 
 # ---------------------------------------------------------------------- launches
@@ -188,8 +214,8 @@ class LaunchStep:
     symbols: tuple[Symbol, ...]
 
     @staticmethod
-    def of(call: KernelCall, op: LaunchOp, numbers: Numbers) -> LaunchStep:
-        return LaunchStep(call, numbers.all(op.buffers), tuple(sorted(call.symbols)))
+    def of(call: KernelCall, buffers: tuple[int, ...]) -> LaunchStep:
+        return LaunchStep(call, buffers, tuple(sorted(call.symbols)))
 
     def run(self, frame: Frame) -> None:
         addresses = [frame.buffers[b].address for b in self.buffers]
@@ -203,3 +229,15 @@ class LaunchStep:
         if launch is not None:
             launch.point_at(addresses)
             launch(frame.run.stream)
+
+    def facts(self, kernels: Mapping[PlannedKernel, int]) -> list[Any]:
+        """All fields, as JSON can represent them."""
+        return [kernels[self.call.kernel], list(map(size_facts, self.call.sizes)), self.call.node,
+                self.buffers]
+
+    @staticmethod
+    def read(facts: Sequence[Any], kernels: Sequence[PlannedKernel]) -> LaunchStep:
+        """The inverse of `facts`."""
+        kernel, sizes, node, buffers = facts
+        call = KernelCall(kernels[int(kernel)], tuple(map(read_size, sizes)), str(node))
+        return LaunchStep.of(call, tuple(map(int, buffers)))

@@ -2,7 +2,7 @@
 
 A constant that was packed for kernels may be byte for byte one of the model's weights in another
 shape. Examples are a matrix that is multiplied transposed, and an embedding that also computes the
-scores of a language model's tokens. Nothing here imports xDSL when a plan is read from a file.
+scores of a language model's tokens. Nothing here imports xDSL.
 """
 
 from __future__ import annotations
@@ -17,12 +17,9 @@ import numpy as np
 from dialects.strata.array_type import ArrayType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from xdsl.ir import Attribute
-
-    from dialects.host import ConstantOp
-    from dialects.strata.types import Array, BufferType
+    from dialects.strata.types import Array
     from dialects.strata.weights import WeightStore
 
 ALIGNMENT = 256
@@ -50,55 +47,53 @@ class Resident:
 
 @dataclass(frozen=True)
 class PlannedConstant:
-    """A constant to fill in at an offset: the weight of a key, or the values of a literal."""
+    """A constant of a program: the weight of a key, or the values of a literal."""
 
     type: ArrayType
-    offset: int
     key: str = ""
     values: tuple[float | bool, ...] = ()
 
-    @staticmethod
-    def of(op: ConstantOp, offset: int) -> PlannedConstant:
-        from dialects.strata.types import LiteralAttr
+    @property
+    def bytes(self) -> int:
+        """Its size. Raises ValueError for one of symbolic size."""
+        count = self.type.count.constant
+        if count is None:
+            raise ValueError(f"a constant of symbolic size {self.type.short}")
+        return count * self.type.dtype.itemsize
 
-        type_, value = ArrayType.of(op.type), op.value
-        if isinstance(value, LiteralAttr):
-            return PlannedConstant(type_, offset, values=tuple(value.data))
-        key: Any = getattr(value, "key", None)
-        return PlannedConstant(type_, offset, key.data)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple([int(size.evaluate({})) for size in self.type.shape])
 
     def array(self, weights: WeightStore) -> Array:
         """Its elements. Raises KeyError if the store lacks the weight."""
         if self.key:
             return weights.arrays[self.key]
-        shape = [int(size.evaluate({})) for size in self.type.shape]
-        return np.array(self.values, self.type.dtype).reshape(shape)
+        return np.array(self.values, self.type.dtype).reshape(self.shape)
 
     def facts(self) -> list[Any]:
         """All fields, as JSON can represent them."""
-        return [self.type.facts(), self.offset, self.key, self.values]
+        return [self.type.facts(), self.key, self.values]
 
     @staticmethod
     def read(facts: Sequence[Any]) -> PlannedConstant:
         """The inverse of `facts`."""
-        type_, offset, key, values = facts
-        return PlannedConstant(ArrayType.read(type_), int(offset), str(key), tuple(values))
+        type_, key, values = facts
+        return PlannedConstant(ArrayType.read(type_), str(key), tuple(values))
 
 
 @dataclass
-class ConstantPlan:
-    """Constants in one block of memory of `size` bytes, and those found in `residents`.
+class ConstantLayout:
+    """Places of constants in one block of memory of `size` bytes, or among the `residents`."""
 
-    Without `weights` contents are not compared: only equal handles share a place.
-    """
-
-    weights: WeightStore | None = None
+    weights: WeightStore
     residents: Iterable[Resident] = ()
-    constants: list[PlannedConstant] = field(default_factory=list[PlannedConstant])
-    """The constants to fill in."""
+    filled: list[tuple[PlannedConstant, int]] = field(
+        default_factory=list[tuple[PlannedConstant, int]])
+    """The constants to fill in, with their offsets in the block."""
     size: int = 0
-    _places: dict[tuple[Attribute, BufferType], tuple[bool, int]] = field(
-        default_factory=dict["tuple[Attribute, BufferType]", "tuple[bool, int]"])
+    _places: dict[PlannedConstant, tuple[bool, int]] = field(
+        default_factory=dict[PlannedConstant, "tuple[bool, int]"])
     _like: defaultdict[tuple[int, bytes], list[_Placed]] = field(
         default_factory=lambda: defaultdict[tuple[int, bytes], "list[_Placed]"](list))
     """The contents that have a place, by their size and first bytes."""
@@ -112,46 +107,25 @@ class ConstantPlan:
         """The placed contents of this size that start with the same bytes."""
         return self._like[size, read(min(HEAD, size)).tobytes()]
 
-    def place(self, op: ConstantOp) -> tuple[bool, int]:
+    def place(self, constant: PlannedConstant) -> tuple[bool, int]:
         """Whether a constant is resident; and its address if so, else its offset in the block."""
-        key = op.value, op.type
-        if key not in self._places:
-            self._places[key] = self._found(op)
-        return self._places[key]
+        if constant not in self._places:
+            self._places[constant] = self._found(constant)
+        return self._places[constant]
 
-    def _found(self, op: ConstantOp) -> tuple[bool, int]:
-        size = op.type.byte_size.constant
-        if size is None:
-            raise ValueError(f"host.constant of symbolic size {op.type.short}")
-        if self.weights is not None and size:
-            content = _bytes_of(op.array(self.weights))
+    def _found(self, constant: PlannedConstant) -> tuple[bool, int]:
+        size = constant.bytes
+        if size:
+            content = _bytes_of(constant.array(self.weights))
             alike = self._alike(size, lambda n: content[:n])
             for other in alike:
                 if np.array_equal(other.read(size), content):
                     return other.place
             alike.append(_Placed((False, self.size), lambda n: content[:n]))
         place = False, self.size
-        self.constants.append(PlannedConstant.of(op, self.size))
+        self.filled.append((constant, self.size))
         self.size += whole(size)
         return place
-
-    def forget(self) -> None:
-        """Drop the contents, which are not needed once they have been uploaded."""
-        self.weights, self.residents = None, ()
-        self.constants.clear()
-        self._like.clear()
-
-
-    # ------------------------------------------------------------------ files
-    def facts(self) -> dict[str, Any]:
-        """The constants to fill in, as JSON can represent them."""
-        return {"size": self.size, "constants": [c.facts() for c in self.constants]}
-
-    @staticmethod
-    def read(facts: Mapping[str, Any]) -> ConstantPlan:
-        """The plan that `facts` describes."""
-        return ConstantPlan(size=int(facts["size"]),
-                            constants=list(map(PlannedConstant.read, facts["constants"])))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 A function runs step by step on one stream. The host waits for the device only to read a size or a
 condition from it. If the host knows the value anyway (from an input that came as an array, or from
-a constant), it does not wait.
+a constant), it does not wait. Functions are plain data; nothing here imports xDSL.
 """
 
 from __future__ import annotations
@@ -10,27 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any, ClassVar
 
 import numpy as np
-from xdsl.ir import Operation
 
-from dialects.host import (
-    AllocOp,
-    ConstantOp,
-    CopyOp,
-    FreeOp,
-    FuncOp,
-    LaunchOp,
-    ReturnOp,
-    ViewOp,
-)
-from dialects.strata.control import ControlOp, IfOp, LoopOp
-from dialects.strata.requirements import RequireOp, TrapOp
-from dialects.strata.sizes import AssumeOp, SizeOp, defined_sizes
-from dialects.strata.types import BufferType, buffer_type
+from dialects.strata.array_type import ArrayType, read_size, size_facts
+from dialects.strata.assumptions import Assumption, IndexRange, check_fault, named_sizes
 from dialects.symbolic.expr import Expr
+from dialects.symbolic.expr_syntax import symbol_of
 from dialects.symbolic.symbol import Symbol
-from dialects.text.syntax import location_name
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.call_steps import (
     AllocStep,
@@ -40,190 +28,275 @@ from targets.cuda.runtime.call_steps import (
     Frame,
     FreeStep,
     LaunchStep,
-    Numbers,
     Run,
     Step,
     ViewStep,
 )
-from targets.cuda.runtime.constants import ALIGNMENT
-from targets.cuda.runtime.plan import kernel_call
+from targets.cuda.runtime.constants import ALIGNMENT, PlannedConstant
 from targets.cuda.runtime.planned import PlannedKernel
+from targets.cuda.runtime.step_facts import (
+    NUMBER,
+    SIZE,
+    SYMBOL,
+    TEXT,
+    TYPE,
+    Form,
+    StepFacts,
+)
 from targets.host_checks import stack_error
 
-Functions = Mapping[str, "Function"]
 _NOTHING = Buffer(0, ())
 
 
 # ---------------------------------------------------------------------- functions
+@dataclass(frozen=True)
+class PlannedFunction:
+    """A host function as data. Its buffers are numbered, the arguments first.
+
+    `inputs`, `outputs`: the types of its arguments. `returned`: for each output its type if the
+    function returns it, else None. `bound`: (size, input, dim), which dims of inputs give sizes.
+    `constants`: by the number of their buffer. `results`: the numbers of the returned buffers.
+    `count`: how many buffers there are. `node`: what it is called in messages.
+    """
+
+    name: str
+    node: str
+    inputs: tuple[ArrayType, ...]
+    outputs: tuple[ArrayType, ...]
+    returned: tuple[ArrayType | None, ...]
+    size_names: tuple[Symbol, ...]
+    bound: tuple[tuple[Symbol, int, int], ...]
+    arena: Expr
+    constants: Mapping[int, PlannedConstant]
+    assumptions: tuple[Assumption, ...]
+    steps: tuple[Step, ...]
+    results: tuple[int, ...]
+    count: int
+
+    @property
+    def output_types(self) -> list[ArrayType]:
+        """The types of all outputs, in order."""
+        given = iter(self.outputs)
+        return [next(given) if type_ is None else type_ for type_ in self.returned]
+
+    @property
+    def launches(self) -> list[LaunchStep]:
+        return [step for step in self.steps if isinstance(step, LaunchStep)]
+
+    # ------------------------------------------------------------------ files
+    def facts(self, kernels: Mapping[PlannedKernel, int]) -> dict[str, Any]:
+        """All fields, as JSON can represent them. `kernels`: the numbers of the kernels."""
+        return {"name": self.name, "node": self.node,
+                "inputs": _TYPES.write(self.inputs), "outputs": _TYPES.write(self.outputs),
+                "returned": _RETURNED.write(self.returned),
+                "sizes": SYMBOL.listed.write(self.size_names),
+                "bound": [[name.text, argument, dim] for name, argument, dim in self.bound],
+                "arena": size_facts(self.arena),
+                "constants": [[number, c.facts()] for number, c in self.constants.items()],
+                "assumptions": [a.facts() for a in self.assumptions],
+                "steps": [[type(step).__name__, step.facts(kernels)] for step in self.steps],
+                "results": self.results, "count": self.count}
+
+    @staticmethod
+    def read(facts: Mapping[str, Any], kernels: Sequence[PlannedKernel]) -> PlannedFunction:
+        """The inverse of `facts`."""
+        return PlannedFunction(
+            str(facts["name"]), str(facts["node"]), _TYPES.read(facts["inputs"]),
+            _TYPES.read(facts["outputs"]), _RETURNED.read(facts["returned"]),
+            SYMBOL.listed.read(facts["sizes"]),
+            tuple((symbol_of(name), int(k), int(dim)) for name, k, dim in facts["bound"]),
+            read_size(facts["arena"]),
+            {int(number): PlannedConstant.read(c) for number, c in facts["constants"]},
+            tuple(map(Assumption.read, facts["assumptions"])),
+            tuple(_STEPS[str(kind)].read(step, kernels) for kind, step in facts["steps"]),
+            tuple(map(int, facts["results"])), int(facts["count"]))
+
+
+@dataclass(frozen=True)
+class ControlPlan:
+    """All host functions of a module, of which `main` is called."""
+
+    functions: tuple[PlannedFunction, ...]
+    main: str
+
+    @property
+    def kernels(self) -> list[PlannedKernel]:
+        """The launched kernels, each once."""
+        return list(dict.fromkeys(s.call.kernel for f in self.functions for s in f.launches))
+
+    @property
+    def constants(self) -> list[PlannedConstant]:
+        """The constants of all functions, each once."""
+        return list(dict.fromkeys(c for f in self.functions for c in f.constants.values()))
+
+    # ------------------------------------------------------------------ files
+    def facts(self) -> dict[str, Any]:
+        """All fields, as JSON can represent them."""
+        kernels = {kernel: number for number, kernel in enumerate(self.kernels)}
+        return {"kernels": [kernel.facts() for kernel in kernels], "main": self.main,
+                "functions": [f.facts(kernels) for f in self.functions]}
+
+    @staticmethod
+    def read(facts: Mapping[str, Any]) -> ControlPlan:
+        """The plan that `facts` describes, whose kernels have no operations."""
+        kernels = list(map(PlannedKernel.read, facts["kernels"]))
+        return ControlPlan(tuple(PlannedFunction.read(f, kernels) for f in facts["functions"]),
+                           str(facts["main"]))
+
+
+_TYPES, _RETURNED = TYPE.listed, TYPE.optional.listed
+
+
 class Function:
-    """A host function as steps. `functions`: all functions of the module, some not built yet."""
+    """A host function with its constants in place."""
 
-    def __init__(
-        self, op: FuncOp, functions: Functions, kernels: Mapping[str, PlannedKernel]
-    ) -> None:
-        self.op, self._size_names = op, op.size_names
-        self._arena = op.arena_bytes or Expr.of(0)
-        self._bound = _bound_dims(op)
-        numbers = Numbers()
-        numbers.all(op.body.block.args)  # arguments have the first numbers
-        self.constants = {numbers[c.result]: c for c in op.body.block.ops
-                          if isinstance(c, ConstantOp)}
-        steps = [_step(o, numbers, functions, kernels) for o in op.body.block.ops]
-        self.steps = [step for step in steps if step is not None]
-        self.launches = [step for step in self.steps if isinstance(step, LaunchStep)]
-        self._returned = numbers.all(op.return_op.values)
-        self._buffers = [_NOTHING] * len(numbers)
-
-    def place(self, constant: int, buffer: Buffer) -> None:
-        """Set the buffer of a constant."""
-        self._buffers[constant] = buffer
+    def __init__(self, plan: PlannedFunction, constants: Mapping[int, Buffer]) -> None:
+        self.plan, self.launches = plan, plan.launches
+        self._buffers = [constants.get(k, _NOTHING) for k in range(plan.count)]
 
     def call(
         self, run: Run, arguments: Sequence[Buffer], sizes: Mapping[Symbol, int]
     ) -> list[Buffer]:
         """Run it. The caller owns the returned buffers. `sizes`: the function's own sizes."""
+        plan = self.plan
         buffers = [*arguments, *self._buffers[len(arguments):]]
-        frame = Frame(run, dict(sizes), buffers, self.launches)
-        arena = frame.size(self._arena)
+        frame = Frame(run, dict(sizes), buffers, self.launches, plan.assumptions)
+        arena = frame.size(plan.arena)
         if arena:
-            frame.arena = run.heap.allocate(arena, self.op)
-        for step in self.steps:
+            frame.arena = run.heap.allocate(arena, plan.node)
+        for step in plan.steps:
             step.run(frame)
         if arena:
             run.heap.free(frame.arena)
-        return [buffers[v] for v in self._returned]
+        return [buffers[v] for v in plan.results]
 
     def call_bound(
         self, run: Run, inputs: Sequence[Buffer], outer: Mapping[Symbol, int]
     ) -> list[Buffer]:
         """Run it with the sizes given by its inputs' shapes, and otherwise its caller's sizes."""
-        sizes = {name: outer[name] for name in self._size_names if name in outer}
-        for name, argument, dim in self._bound:
+        sizes = {name: outer[name] for name in self.plan.size_names if name in outer}
+        for name, argument, dim in self.plan.bound:
             sizes[name] = inputs[argument].shape[dim]
         return self.call(run, inputs, sizes)
 
 
-def _bound_dims(op: FuncOp) -> list[tuple[Symbol, int, int]]:
-    """(size, argument, dim): which dims of inputs give sizes."""
-    found: dict[Symbol, tuple[int, int]] = {}
-    for position, argument in enumerate(op.input_arguments):
-        for dim, size in enumerate(buffer_type(argument).shape):
-            if size.as_symbol is not None:
-                found.setdefault(size.as_symbol, (position, dim))
-    return [(name, *place) for name, place in found.items()]
-
-
-def _step(
-    op: Operation, numbers: Numbers, functions: Functions, kernels: Mapping[str, PlannedKernel]
-) -> Step | None:
-    """An operation as a step. Raises ValueError for one that cannot stand in a host function."""
-    match op:
-        case AllocOp():
-            return AllocStep(op, numbers)
-        case ViewOp():
-            return ViewStep(op, numbers)
-        case CopyOp():
-            return CopyStep(op, numbers)
-        case FreeOp():
-            return FreeStep(op, numbers)
-        case AssumeOp():
-            return AssumeStep(op)
-        case LaunchOp():
-            return LaunchStep.of(kernel_call(op, kernels), op, numbers)
-        case RequireOp():
-            return RequireStep(op, numbers)
-        case TrapOp():
-            return TrapStep(op, numbers)
-        case SizeOp():
-            return SizeStep(op, numbers)
-        case IfOp():
-            return IfStep(op, numbers, functions)
-        case LoopOp():
-            return LoopStep(op, numbers, functions)
-        case ConstantOp() | ReturnOp():
-            return None
-        case _:
-            raise ValueError(f"{op.name} cannot stand in a host function")
-
-
 # ---------------------------------------------------------------------- sizes and branches
-class SizeStep:
+@dataclass(frozen=True)
+class SizeStep(StepFacts):
     """Reads elements of a buffer as sizes."""
 
-    def __init__(self, op: SizeOp, numbers: Numbers) -> None:
-        self.op, self.source = op, numbers[op.source]
+    names: tuple[Symbol, ...]
+    source: int
+    node: str
+
+    forms: ClassVar[Mapping[str, Form]] = {
+        "names": SYMBOL.listed, "source": NUMBER, "node": TEXT}
 
     def run(self, frame: Frame) -> None:
         found = frame.run.read(frame.buffers[self.source], np.dtype(np.int64))
-        frame.sizes |= self.op.read([int(v) for v in found])
+        frame.sizes |= named_sizes(self.names, [int(v) for v in found], self.node)
 
 
-class RequireStep:
+@dataclass(frozen=True)
+class RequireStep(StepFacts):
     """Checks that indices are within their bounds."""
 
-    def __init__(self, op: RequireOp, numbers: Numbers) -> None:
-        self.op, self.values = op, numbers[op.values]
+    range: IndexRange
+    values: int
+
+    forms: ClassVar[Mapping[str, Form]] = {
+        "range": Form(IndexRange.facts, IndexRange.read), "values": NUMBER}
 
     def run(self, frame: Frame) -> None:
         found = frame.run.read(frame.buffers[self.values], np.dtype(np.int64))
-        self.op.check(found, frame.sizes)
+        self.range.check(found, frame.sizes)
 
 
-class TrapStep:
+@dataclass(frozen=True)
+class TrapStep(StepFacts):
     """Checks that a launch recorded no fault."""
 
-    def __init__(self, op: TrapOp, numbers: Numbers) -> None:
-        self.op, self.fault = op, numbers[op.fault]
+    texts: tuple[str, ...]
+    fault: int
+
+    forms: ClassVar[Mapping[str, Form]] = {"texts": TEXT.listed, "fault": NUMBER}
 
     def run(self, frame: Frame) -> None:
-        self.op.check(frame.run.read(frame.buffers[self.fault], np.dtype(np.int64)))
+        found = frame.run.read(frame.buffers[self.fault], np.dtype(np.int64))
+        check_fault(int(found.reshape(-1)[0]), self.texts)
 
 
+@dataclass(frozen=True)
 class Results:
-    """Stores the results of a call, and the sizes that their dims define."""
+    """Stores the results of a call, and the sizes that their dims define: (size, result, dim)."""
 
-    def __init__(self, op: ControlOp, numbers: Numbers) -> None:
-        self.numbers = numbers.all(op.results)
-        names = {*defined_sizes(op)}
-        self.dims = [(size.as_symbol, k, dim) for k, type_ in enumerate(op.result_types)
-                     for dim, size in enumerate(type_.shape) if size.as_symbol in names]
+    numbers: tuple[int, ...]
+    dims: tuple[tuple[Symbol, int, int], ...]
 
     def store(self, buffers: Sequence[Buffer], frame: Frame) -> None:
         for number, buffer in zip(self.numbers, buffers, strict=True):
             frame.buffers[number] = buffer
         for name, k, dim in self.dims:
-            assert name is not None
             frame.sizes[name] = buffers[k].shape[dim]
 
+    def facts(self) -> list[Any]:
+        """All fields, as JSON can represent them."""
+        return [self.numbers, [[name.text, k, dim] for name, k, dim in self.dims]]
 
-class IfStep:
+    @staticmethod
+    def read(facts: Sequence[Any]) -> Results:
+        """The inverse of `facts`."""
+        numbers, dims = facts
+        return Results(tuple(map(int, numbers)),
+                       tuple((symbol_of(name), int(k), int(dim)) for name, k, dim in dims))
+
+
+_RESULTS = Form(Results.facts, Results.read)
+
+
+@dataclass(frozen=True)
+class IfStep(StepFacts):
     """Calls one of two functions."""
 
-    def __init__(self, op: IfOp, numbers: Numbers, functions: Functions) -> None:
-        self.functions, self.results = functions, Results(op, numbers)
-        self.condition, self.inputs = numbers[op.condition], numbers.all(op.inputs)
-        self.then, self.otherwise = op.then_.data, op.else_.data
+    condition: int
+    inputs: tuple[int, ...]
+    then: str
+    otherwise: str
+    results: Results
+
+    forms: ClassVar[Mapping[str, Form]] = {
+        "condition": NUMBER, "inputs": NUMBER.listed, "then": TEXT, "otherwise": TEXT,
+        "results": _RESULTS}
 
     def run(self, frame: Frame) -> None:
         holds = frame.run.is_true(frame.buffers[self.condition])
-        function = self.functions[self.then if holds else self.otherwise]
+        function = frame.run.functions[self.then if holds else self.otherwise]
         inputs = [frame.buffers[k] for k in self.inputs]
         self.results.store(function.call_bound(frame.run, inputs, frame.sizes), frame)
 
 
 # ---------------------------------------------------------------------- loops
-class LoopStep:
-    """Calls a function repeatedly."""
+@dataclass(frozen=True)
+class LoopStep(StepFacts):
+    """Calls a function repeatedly. `items`: bytes per element of the carried values; `stacked`: the
+    types of the stacked ones. `defines`: the sizes that the loop defines."""
 
-    def __init__(self, op: LoopOp, numbers: Numbers, functions: Functions) -> None:
-        self.op, self.functions, self.results = op, functions, Results(op, numbers)
-        self.condition = None if op.condition is None else numbers[op.condition]
-        self.trip = None if op.trip is None else op.trip.data
-        self.carried, self.inputs = numbers.all(op.carried), numbers.all(op.inputs)
-        types = [buffer_type(r) for r in op.results]
-        self.items = [type_.dtype.itemsize for type_ in types[: len(self.carried)]]
-        self.stacked = types[len(self.carried):]
-        self.body, self.step = op.body.data, op.step_symbol
+    body: str
+    step: Symbol
+    trip: Expr | None
+    condition: int | None
+    carried: tuple[int, ...]
+    inputs: tuple[int, ...]
+    items: tuple[int, ...]
+    stacked: tuple[ArrayType, ...]
+    defines: tuple[Symbol, ...]
+    results: Results
+    node: str
+
+    forms: ClassVar[Mapping[str, Form]] = {
+        "body": TEXT, "step": SYMBOL, "trip": SIZE.optional, "condition": NUMBER.optional,
+        "carried": NUMBER.listed, "inputs": NUMBER.listed, "items": NUMBER.listed,
+        "stacked": TYPE.listed, "defines": SYMBOL.listed, "results": _RESULTS, "node": TEXT}
 
     def run(self, frame: Frame) -> None:
         run, calls = frame.run, 0
@@ -243,22 +316,23 @@ class LoopStep:
                 run.heap.free(buffer.address)
             calls += 1
         if not calls:
-            carried = [run.copy(b, item, self.op)
+            carried = [run.copy(b, item, self.node)
                        for b, item in zip(carried, self.items, strict=True)]
         self.results.store([*carried, *(stack.result for stack in stacks)], frame)
 
     def _call(self, carried: Sequence[Buffer], number: int, frame: Frame) -> list[Buffer]:
         arguments = [*carried, *[frame.buffers[k] for k in self.inputs]]
         sizes = {**frame.sizes, self.step: number}
-        return self.functions[self.body].call_bound(frame.run, arguments, sizes)
+        return frame.run.functions[self.body].call_bound(frame.run, arguments, sizes)
 
-    def _stack(self, type_: BufferType, limit: int | None, frame: Frame) -> Stack:
+    def _stack(self, type_: ArrayType, limit: int | None, frame: Frame) -> Stack:
         """An empty stack. If the number of calls is certain, it grows to its final size at once."""
-        nothing = {**frame.sizes, **dict.fromkeys(defined_sizes(self.op), 0)}
+        nothing = {**frame.sizes, **dict.fromkeys(self.defines, 0)}
         shape = tuple(int(s.evaluate(nothing)) for s in type_.shape)
         certain = 1 if self.condition is not None or limit is None else limit
-        address = frame.run.heap.allocate(ALIGNMENT, self.op)
-        return Stack(self.op, frame.run, type_.dtype.itemsize, certain, shape, address, ALIGNMENT)
+        address = frame.run.heap.allocate(ALIGNMENT, self.node)
+        return Stack(self.node, frame.run, type_.dtype.itemsize, certain, shape, address,
+                     ALIGNMENT)
 
 
 @dataclass
@@ -269,7 +343,7 @@ class Stack:
     one that follows from the known sizes.
     """
 
-    op: LoopOp
+    node: str
     run: Run
     item: int
     expected: int
@@ -285,7 +359,7 @@ class Stack:
     def append(self, value: Buffer) -> None:
         """Append a copy of a value. Raises ValueError for one of another shape."""
         if self.count and value.shape != self.shape[1:]:
-            raise stack_error(location_name(self.op))
+            raise stack_error(self.node)
         size = prod(value.shape) * self.item
         used = self.count * size
         if used + size > self.room:
@@ -295,7 +369,13 @@ class Stack:
         self.shape = (self.count, *value.shape)
 
     def _grow(self, room: int, used: int) -> None:
-        address = self.run.heap.allocate(room, self.op)
+        address = self.run.heap.allocate(room, self.node)
         driver.copy(address, self.address, used, self.run.stream)
         self.run.heap.free(self.address)
         self.address, self.room = address, room
+
+
+_STEPS: Mapping[str, Any] = {kind.__name__: kind for kind in (
+    AllocStep, ViewStep, CopyStep, FreeStep, AssumeStep, LaunchStep, SizeStep, RequireStep,
+    TrapStep, IfStep, LoopStep)}
+"""The steps by the names that files have for them."""

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
 
-from dialects.host import FuncOp, host_function, host_functions
-from dialects.strata.types import BufferType, buffer_type
-from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.runtime.call_steps import Buffer, LaunchStep, Packed, Run
-from targets.cuda.runtime.constants import ALIGNMENT, ConstantPlan
-from targets.cuda.runtime.control import Function
+from targets.cuda.runtime.constants import ALIGNMENT, ConstantLayout
+from targets.cuda.runtime.control import ControlPlan, Function, PlannedFunction
 from targets.cuda.runtime.kernels import Kernels
 from targets.cuda.runtime.memory import (
     Heap,
-    Memory,
     Pool,
     TorchPool,
     fetch,
     is_on_device,
     own_pool,
+    residents_of,
     send,
     torch_on_device,
     upload_constants,
 )
-from targets.cuda.runtime.plan import planned_kernels
 from targets.cuda.runtime.prepared_run import Call
 from targets.cuda.runtime.stream_order import RunOrder
+
+if TYPE_CHECKING:
+    from dialects.strata.array_type import ArrayType
+    from dialects.strata.weights import WeightStore
 
 _KNOWN = 64
 """The most elements of an input or constant whose contents the host keeps."""
@@ -42,17 +41,29 @@ class ControlProgram:
     """All host functions of a model with their constants and kernels. Runs only read it."""
 
     def __init__(
-        self, module: ModuleOp, weights: WeightStore, kernels: Kernels, stream: int
+        self, plan: ControlPlan, weights: WeightStore, kernels: Kernels, stream: int
     ) -> None:
-        there = planned_kernels(module)
-        self.functions: dict[str, Function] = {}
-        for op in host_functions(module):
-            self.functions[op.sym_name.data] = Function(op, self.functions, there)
-        self.main = self.functions[host_function(module).sym_name.data]
         self.kernels = kernels
-        calls = [step.call for f in self.functions.values() for step in f.launches]
+        calls = [step.call for f in plan.functions for step in f.launches]
         kernels.prepare([(c.kernel, frozenset(), False) for c in calls if not c.kernel.strides])
-        self._constants = _place_constants(self.functions.values(), weights, stream)
+        layout = ConstantLayout(weights, residents_of(weights))
+        self.places = {c: layout.place(c) for f in plan.functions for c in f.constants.values()}
+        """Where each constant lies; see `ConstantLayout.place`."""
+        self.constants = upload_constants(layout, stream)
+        self._residents = weights.residents  # keeps them alive as long as their readers
+        self.functions = {f.name: Function(f, self._buffers(f, weights)) for f in plan.functions}
+        self.main = self.functions[plan.main]
+
+    def _buffers(self, function: PlannedFunction, weights: WeightStore) -> dict[int, Buffer]:
+        """The constants of a function in memory, by the number of their buffer."""
+        found: dict[int, Buffer] = {}
+        for number, constant in function.constants.items():
+            is_known = prod(constant.shape) <= _KNOWN
+            contents = np.array(constant.array(weights)) if is_known else None
+            is_resident, place = self.places[constant]
+            address = place if is_resident else self.constants.address + place
+            found[number] = Buffer(address, constant.shape, contents)
+        return found
 
     def runner(self, order: RunOrder) -> ControlRunner:
         """An object that runs it."""
@@ -69,15 +80,14 @@ class ControlRunner:
 
     def run(self, call: Call, values: Sequence[Any], stream: int) -> list[Any]:
         """The outputs, on the device if any input is there."""
-        main, sizes = self.program.main.op, call.sizes
+        main, sizes = self.program.main.plan, call.sizes
         with Heap(self._pool(), stream) as heap:
-            inputs = [_sent(value, heap, main) for value in values]
-            outputs = [_allocated(buffer_type(a), sizes, heap, main)
-                       for a in main.output_arguments]
-            run = Run(heap, self.program.kernels, self.packed)
+            inputs = [_sent(value, heap, main.node) for value in values]
+            outputs = [_allocated(type_, sizes, heap, main.node) for type_ in main.outputs]
+            run = Run(heap, self.program.kernels, self.packed, self.program.functions)
             returned = iter(self.program.main.call(run, [*inputs, *outputs], sizes))
             given = iter(outputs)
-            buffers = [next(given if r is None else returned) for r in main.returned_types]
+            buffers = [next(given if r is None else returned) for r in main.returned]
             return [fetch(b.address, b.shape, type_.dtype, call.on_device, stream)
                     for b, type_ in zip(buffers, main.output_types, strict=True)]
 
@@ -98,36 +108,19 @@ class ControlRunner:
         return self._own_pool
 
 
-def _place_constants(
-    functions: Collection[Function], weights: WeightStore, stream: int
-) -> Memory:
-    """Uploads the constants of all functions, and tells each function where its own lie."""
-    plan = ConstantPlan(weights)
-    for op in (op for f in functions for op in f.constants.values()):
-        plan.place(op)
-    memory = upload_constants(plan, weights, stream)
-    for function in functions:
-        for number, op in function.constants.items():
-            shape = op.type.static_shape
-            assert shape is not None, "a constant with a place has plain sizes"
-            contents = np.array(op.array(weights)) if prod(shape) <= _KNOWN else None
-            function.place(number, Buffer(memory.address + plan.place(op)[1], shape, contents))
-    return memory
-
-
-def _sent(value: Any, heap: Heap, op: FuncOp) -> Buffer:
+def _sent(value: Any, heap: Heap, node: str) -> Buffer:
     """An input in memory that kernels can read: the input's own if aligned and on the device."""
     shape = tuple(value.shape)
     if is_on_device(value) and value.is_contiguous() and value.data_ptr() % ALIGNMENT == 0:
         return Buffer(value.data_ptr(), shape)
-    address = heap.allocate(value.nbytes, op)
+    address = heap.allocate(value.nbytes, node)
     send(value, address, heap.stream)
     known = not is_on_device(value) and value.size <= _KNOWN
     return Buffer(address, shape, value if known else None)
 
 
 def _allocated(
-    type_: BufferType, sizes: Mapping[Symbol, int], heap: Heap, op: FuncOp
+    type_: ArrayType, sizes: Mapping[Symbol, int], heap: Heap, node: str
 ) -> Buffer:
     shape = tuple(int(s.evaluate(sizes)) for s in type_.shape)
-    return Buffer(heap.allocate(prod(shape) * type_.dtype.itemsize, op), shape)
+    return Buffer(heap.allocate(prod(shape) * type_.dtype.itemsize, node), shape)

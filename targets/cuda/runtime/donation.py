@@ -30,17 +30,12 @@ def with_donations(plan: HostPlan, pairs: Mapping[int, int]) -> list[Step]:
     """The steps with these outputs in the memory of their inputs, without copies to themselves."""
     count = len(plan.inputs)
     memories = {count + output: given for output, given in pairs.items()}
-    moved = [_moved(step, memories) for step in plan.steps]
-    return [s for s in moved if not (isinstance(s, Copy) and s.source == s.target)]
 
-
-def _moved(step: Step, memories: Mapping[int, int]) -> Step:
     def at(place: Place) -> Place:
         return replace(place, memory=memories.get(place.memory, place.memory))
 
-    if isinstance(step, Copy):
-        return Copy(at(step.source), at(step.target))
-    return replace(step, buffers=tuple(map(at, step.buffers)))
+    moved = [step.moved(at) for step in plan.steps]
+    return [s for s in moved if not (isinstance(s, Copy) and s.source == s.target)]
 
 
 def _may_share(steps: Sequence[Step], given: int, output: int) -> bool:

@@ -119,6 +119,13 @@ def attribute(device: int, number: int) -> int:
     return value.value
 
 
+def version() -> int:
+    """The CUDA version that the driver supports, such as 12040 for 12.4."""
+    found = c_int()
+    call("cuDriverGetVersion", byref(found))
+    return found.value
+
+
 def capability(device: int = 0) -> str:
     """`sm_90`."""
     return f"sm_{attribute(device, _MAJOR)}{attribute(device, _MINOR)}"

@@ -12,34 +12,33 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
 
-from dialects.host import host_function
 from dialects.strata.binding import EvaluationError, bind_sizes
-from dialects.strata.sizes import check_assumptions
-from dialects.strata.types import BufferType, tensor_of
-from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
 from targets.call_states import CallStates
 from targets.cuda.build.compile import CompileOptions
 from targets.cuda.errors import CudaError, DeviceMemoryError
-from targets.cuda.libraries.forms import library_notes
 from targets.cuda.runtime import driver
+from targets.cuda.runtime.constants import PlannedConstant
 from targets.cuda.runtime.control_runner import ControlProgram
 from targets.cuda.runtime.graph_cache import GraphProgram, GraphRunner
 from targets.cuda.runtime.kernels import Kernels
-from targets.cuda.runtime.memory import DEVICE, current_stream, is_on_device
-from targets.cuda.runtime.plan import host_notes, is_straight
+from targets.cuda.runtime.memory import DEVICE, bytes_at, current_stream, is_on_device
+from targets.cuda.runtime.planned import HostPlan
 from targets.cuda.runtime.prepared_run import Call
+from targets.cuda.runtime.program import CudaProgram
 from targets.cuda.runtime.run_state import MOST_STATES, RunState, follows
 from targets.cuda.runtime.stopwatch import Stopwatch
 from targets.cuda.runtime.stream_order import RunOrder
 from targets.interface import Executable
 from targets.locks import OneProcess
-from targets.walking import kernels_of
+
+if TYPE_CHECKING:
+    from dialects.strata.types import Array
+    from dialects.strata.weights import WeightStore
 
 _KINDS = 64
 """For how many sets of input shapes the sizes stay cached."""
@@ -51,33 +50,33 @@ class CudaExecutable(Executable):
     takes_gpu_tensors = True
 
     def __init__(
-        self, module: ModuleOp, weights: WeightStore, options: CompileOptions,
-        one_launch: bool = True,
+        self, program: CudaProgram, weights: WeightStore, options: CompileOptions,
+        kernels: Kernels | None = None,
     ) -> None:
-        """Compile, and upload the constants. Raises CudaError if there is no suitable device.
+        """Compile what is not compiled, and upload the constants. Raises CudaError if there is no
+        suitable device.
 
-        `one_launch`: whether a straight host function becomes one graph.
+        `kernels`: those of another executable of this program.
         """
         driver.use_device()
-        self._source = module, options, one_launch
-        self._function = host_function(module)
-        self.input_names = self._function.input_names
-        self.output_names = self._function.output_names
-        self._types = [a.type for a in self._function.input_arguments
-                       if isinstance(a.type, BufferType)]
-        self.notes = [*host_notes(module), *library_notes(kernels_of(module))]
+        self.program, self.signature = program, program.signature
+        self.input_names = list(self.signature.input_names)
+        self.output_names = list(self.signature.output_names)
+        self.notes = list(self.signature.notes)
         self._process = OneProcess("the model on the GPU", CudaError)
         self._known: dict[tuple[Any, ...], Call] = {}
         self._last_kind: tuple[list[Any], Call] | None = None
-        order, is_graph = RunOrder(), one_launch and is_straight(self._function)
-        make = GraphProgram if is_graph else ControlProgram
-        self._program = make(module, weights, Kernels(options), order.own)
+        self._order = order = RunOrder()
+        self.kernels = kernels or Kernels(options, program.sources, program.compiled)
+        self._program = (
+            GraphProgram(program.host, weights, self.kernels, order.own)
+            if isinstance(program.host, HostPlan) else
+            ControlProgram(program.host, weights, self.kernels, order.own))
         self._states = CallStates(partial(RunState, self._program), lambda: MOST_STATES)
 
     def with_weights(self, weights: WeightStore) -> CudaExecutable:
-        """The kernels are read from the cache of compiled code."""
-        module, options, one_launch = self._source
-        return CudaExecutable(module, weights, options, one_launch)
+        """The same kernels with other constants."""
+        return CudaExecutable(self.program, weights, self.kernels.options, self.kernels)
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Outputs in model order, as torch tensors on the device if any input is one, else arrays.
@@ -136,6 +135,19 @@ class CudaExecutable(Executable):
             return None
         return state
 
+    def place(self, constant: PlannedConstant) -> tuple[bool, int]:
+        """Whether a constant of the program is in the caller's memory; and its address if so, else
+        its offset in the executable's."""
+        return self._program.places[constant]
+
+    def read(self, constant: PlannedConstant) -> Array:
+        """The bytes of a constant of the program."""
+        driver.use_device()
+        is_resident, place = self.place(constant)
+        if is_resident:
+            return bytes_at(place, constant.bytes, current_stream())
+        return bytes_at(self._program.constants.address + place, constant.bytes, self._order.own)
+
     def donate(self, inputs: Mapping[int, int]) -> Collection[int]:
         return self._program.donate(inputs) if isinstance(self._program, GraphProgram) else ()
 
@@ -188,15 +200,18 @@ class CudaExecutable(Executable):
         if len(values) != len(self.input_names):
             raise CudaError(f"takes {len(self.input_names)} inputs "
                             f"({', '.join(self.input_names)}), not {len(values)}")
-        for name, type_, value in zip(self.input_names, self._types, values, strict=True):
+        types = self.signature.inputs
+        for name, type_, value in zip(self.input_names, types, values, strict=True):
             if is_on_device(value) and str(value.device) != DEVICE:
                 raise CudaError(f"input {name!r} is on {value.device}, the model on {DEVICE}")
             found = str(value.dtype).removeprefix("torch.")
             if found != type_.dtype.name:
                 raise CudaError(f"input {name!r} must be {type_.dtype.name}, not {found}")
         try:
-            sizes = bind_sizes([tensor_of(t) for t in self._types], values, self.input_names)
+            sizes = bind_sizes(types, values, self.input_names)
         except EvaluationError as error:
             raise CudaError(str(error)) from error
-        check_assumptions(self._function, sizes)
+        for assumption in self.signature.assumptions:
+            if assumption.symbols <= sizes.keys():
+                assumption.check(sizes)
         return sizes

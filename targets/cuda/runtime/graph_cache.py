@@ -10,16 +10,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import ModuleOp
-
-from dialects.strata.types import Array
-from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.errors import CudaError
 from targets.cuda.runtime import driver, driver_graph
-from targets.cuda.runtime.constants import ALIGNMENT, ConstantPlan
+from targets.cuda.runtime.constants import ALIGNMENT, ConstantLayout
 from targets.cuda.runtime.dependencies import Access, waits_of
 from targets.cuda.runtime.donation import donated, with_donations
 from targets.cuda.runtime.driver_graph import CopyNode
@@ -34,10 +30,13 @@ from targets.cuda.runtime.memory import (
     tensor_of,
     upload_constants,
 )
-from targets.cuda.runtime.plan import plan_host
 from targets.cuda.runtime.planned import CONSTANTS, RESIDENT, Copy, HostPlan, Launch, Place
 from targets.cuda.runtime.prepared_run import Call, Ready, Result, Step
 from targets.cuda.runtime.stream_order import RunOrder
+
+if TYPE_CHECKING:
+    from dialects.strata.types import Array
+    from dialects.strata.weights import WeightStore
 
 _GRAPHS = 16
 """For how many sets of sizes graphs and arenas are kept."""
@@ -49,21 +48,18 @@ class GraphProgram:
     """A straight host function with its constants and kernels. Runs only read it."""
 
     def __init__(
-        self, module: ModuleOp, weights: WeightStore, kernels: Kernels, stream: int
+        self, plan: HostPlan, weights: WeightStore, kernels: Kernels, stream: int
     ) -> None:
-        self.plan: HostPlan = plan_host(module, ConstantPlan(weights, residents_of(weights)))
+        layout = ConstantLayout(weights, residents_of(weights))
+        self.plan, self.constants_size = plan.placed(layout), layout.size
         self.kernels = kernels
-        kernels.overlap(self.plan)
-        kernels.prepare([(k, frozenset(), False) for k in self.plan.kernels if not k.size_names])
-        self.constants = upload_constants(self.plan.constants, weights, stream)
+        kernels.prepare([(k, frozenset(), False) for k in plan.kernels if not k.size_names])
+        self.constants = upload_constants(layout, stream)
+        self.places = {c: layout.place(c) for c in plan.constants}
+        """Where each constant lies; see `ConstantLayout.place`."""
         self._residents = weights.residents  # keeps them alive as long as their readers
         self.donated: dict[int, int] = {}
         self._has_runner = False
-
-    @property
-    def constants_size(self) -> int:
-        """The size of the constants in bytes."""
-        return self.plan.constants.size
 
     def donate(self, pairs: Mapping[int, int]) -> dict[int, int]:
         """Compute outputs in the memory of inputs where possible. To be called before `runner`."""

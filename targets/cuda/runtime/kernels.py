@@ -1,23 +1,24 @@
 """Compiled kernels on the device, and launches with packed parameters.
 
 A kernel is compiled once per variant, because what is known of its sizes decides how wide its
-memory accesses can be.
+memory accesses can be. Nothing here imports xDSL: sources are text, and Triton compiles them in a
+process of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.build.compile import Binary, CompileOptions, Job, compile_kernels
-from targets.cuda.emit import EmitOptions, KernelSource, emit_kernel
+from targets.cuda.build.source import KernelSource
 from targets.cuda.errors import CudaError
 from targets.cuda.libraries.calls import LibraryLaunch, library_launch
 from targets.cuda.machine import WARP, machine_of
 from targets.cuda.runtime import driver
-from targets.cuda.runtime.planned import HostPlan, KernelCall, PlannedKernel, constant_buffers
+from targets.cuda.runtime.planned import KernelCall, PlannedKernel
 from targets.cuda.runtime.tensor_maps import TensorMap
 from targets.locks import Turns
 
@@ -27,6 +28,22 @@ Variant = tuple[PlannedKernel, frozenset[Symbol], bool]
 """A kernel, its sizes that are multiples of 16, and whether offsets need 64 bits."""
 
 
+class Sources(Protocol):
+    """The sources of a program's kernels."""
+
+    def source(self, kernel: PlannedKernel, wide: bool) -> KernelSource:
+        """The source of a kernel; `wide`: with offsets of 64 bits."""
+        ...
+
+
+class Compiled(NamedTuple):
+    """A compiled variant, and the source from which it was compiled, or what launches need of it.
+    """
+
+    binary: Binary
+    source: KernelSource
+
+
 def variant_of(call: KernelCall, values: Mapping[Symbol, int]) -> Variant:
     """The variant for given values of the kernel's sizes."""
     divisible = frozenset([s for s in call.kernel.strides if values[s] % 16 == 0])
@@ -34,23 +51,31 @@ def variant_of(call: KernelCall, values: Mapping[Symbol, int]) -> Variant:
     return call.kernel, divisible, wide
 
 
+def job_of_source(variant: Variant, source: KernelSource) -> Job:
+    """The compile job of a variant with this source."""
+    kernel, divisible, _ = variant
+    count = len(kernel.buffers)
+    sizes = [count + k for k, name in enumerate(kernel.size_names) if name in divisible]
+    return Job(source, (*range(count), *sizes))  # buffers lie at multiples of 256 bytes
+
+
 class Kernels:
     """Compiled kernels on the device, by variant. Only one thread at a time adds to them."""
 
-    def __init__(self, options: CompileOptions) -> None:
-        self._options = options
+    def __init__(
+        self, options: CompileOptions, sources: Sources,
+        compiled: Mapping[Variant, Compiled] | None = None,
+    ) -> None:
+        """`compiled`: the variants that need not be compiled."""
+        self.options, self.sources = options, sources
         self._turns = Turns("preparing kernels of the model on the GPU", CudaError)
-        self._loaded: dict[Variant, tuple[Any, Binary, KernelSource]] = {}
-        self._constants: Mapping[PlannedKernel, frozenset[int]] = {}
+        self.compiled: dict[Variant, Compiled] = dict(compiled or {})
+        self._functions: dict[Variant, Any] = {}
 
     @property
     def lanes(self) -> int:
         """How many chains of kernels of a graph run in parallel."""
-        return machine_of(self._options.arch).fitted.graph_lanes
-
-    def overlap(self, plan: HostPlan) -> None:
-        """Enable programmatic dependent launch for a graph's kernels, before any is compiled."""
-        self._constants = overlapping(plan, self._options)
+        return machine_of(self.options.arch).fitted.graph_lanes
 
     def prepare(self, variants: Iterable[Variant]) -> None:
         """Compile and load the missing variants together, except kernels that are library calls."""
@@ -58,12 +83,17 @@ class Kernels:
             self._load(_without_libraries(variants))
 
     def _load(self, variants: Iterable[Variant]) -> None:
-        missing = [v for v in dict.fromkeys(variants) if v not in self._loaded]
-        jobs = [job_of(v, self._options, self._constants.get(v[0])) for v in missing]
-        binaries = compile_kernels(jobs, self._options)
-        for variant, job, binary in zip(missing, jobs, binaries, strict=True):
-            function = driver.load_function(binary.cubin, binary.entry, binary.shared)
-            self._loaded[variant] = function, binary, job.source
+        wanted = [v for v in dict.fromkeys(variants) if v not in self._functions]
+        missing = [v for v in wanted if v not in self.compiled]
+        if missing:
+            jobs = [job_of_source(v, self.sources.source(v[0], v[2])) for v in missing]
+            for variant, job, binary in zip(
+                    missing, jobs, compile_kernels(jobs, self.options), strict=True):
+                self.compiled[variant] = Compiled(binary, job.source)
+        for variant in wanted:
+            binary = self.compiled[variant].binary
+            self._functions[variant] = driver.load_function(
+                binary.cubin, binary.entry, binary.shared)
 
     def pack(
         self, call: KernelCall, sizes: Mapping[Symbol, int], addresses: Sequence[int],
@@ -88,9 +118,9 @@ class Kernels:
     ) -> PackedLaunch:
         """A launch of one of our own kernels. `values`: the values of its sizes."""
         variant = variant_of(call, values)
-        if variant not in self._loaded:
+        if variant not in self._functions:
             self._load([variant, *_without_libraries(others())])
-        function, binary, source = self._loaded[variant]
+        function, (binary, source) = self._functions[variant], self.compiled[variant]
         if source.groups:
             programs = source.programs(call.extents(values), driver.multiprocessors())
         filled: list[Any] = [*addresses, *values.values()]
@@ -106,26 +136,6 @@ class Kernels:
 
 def _without_libraries(variants: Iterable[Variant]) -> list[Variant]:
     return [v for v in variants if not v[0].library]
-
-
-def overlapping(plan: HostPlan, options: CompileOptions) -> dict[PlannedKernel, frozenset[int]]:
-    """For each kernel with programmatic dependent launch, the positions of its constant buffers;
-    empty for machines without that feature."""
-    return constant_buffers(plan) if machine_of(options.arch).has_early_launches else {}
-
-
-def job_of(
-    variant: Variant, options: CompileOptions, constants: frozenset[int] | None = None
-) -> Job:
-    """The compile job of a variant. `constants`: see `EmitOptions`."""
-    kernel, divisible, wide = variant
-    count = len(kernel.buffers)
-    sizes = [count + k for k, name in enumerate(kernel.size_names) if name in divisible]
-    assert kernel.operation is not None, "code is made of operations"
-    source = emit_kernel(kernel.operation, EmitOptions(
-        wide=wide, exact=not options.fp_fusion, constants=constants,
-        early=machine_of(options.arch).fitted.early))
-    return Job(source, (*range(count), *sizes))  # buffers lie at multiples of 256 bytes
 
 
 @dataclass(frozen=True)

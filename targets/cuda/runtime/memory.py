@@ -15,18 +15,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from xdsl.ir import Operation
 
-from dialects.strata.types import Array
-from dialects.strata.weights import WeightStore
-from dialects.text.syntax import location_name
 from targets.cuda.errors import CudaError, DeviceMemoryError
 from targets.cuda.runtime import driver
-from targets.cuda.runtime.constants import ALIGNMENT, ConstantPlan, Resident
+from targets.cuda.runtime.constants import ALIGNMENT, ConstantLayout, Resident
 from targets.host_checks import MOST_BYTES, memory_error
+
+if TYPE_CHECKING:
+    from dialects.strata.types import Array
+    from dialects.strata.weights import WeightStore
 
 DEVICE = "cuda:0"
 _KEPT = 1 << 30
@@ -171,18 +171,18 @@ class Heap:
     stream: int
     blocks: dict[int, None] = field(default_factory=dict[int, None])
 
-    def allocate(self, size: int, op: Operation) -> int:
+    def allocate(self, size: int, node: str) -> int:
         """The address of a new block.
 
         Raises, naming the node, DeviceMemoryError if the device is full, and ValueError for a size
         that no device has.
         """
         if size > MOST_BYTES:
-            raise memory_error(location_name(op), size)
+            raise memory_error(node, size)
         try:
             address = self.pool.allocate(max(size, 1), self.stream)
         except DeviceMemoryError:
-            raise DeviceMemoryError(str(memory_error(location_name(op), size))) from None
+            raise DeviceMemoryError(str(memory_error(node, size))) from None
         self.blocks[address] = None
         return address
 
@@ -273,18 +273,22 @@ def residents_of(weights: WeightStore) -> list[Resident]:
 
 def _read(tensor: Any, size: int) -> Array:
     """The first `size` bytes of a tensor on the device."""
-    array, stream = np.empty(size, np.uint8), current_stream()
-    driver.download(array.ctypes.data, tensor.data_ptr(), size, stream)
+    return bytes_at(tensor.data_ptr(), size, current_stream())
+
+
+def bytes_at(address: int, size: int, stream: int) -> Array:
+    """Bytes of the device, after all earlier work on the stream."""
+    array = np.empty(size, np.uint8)
+    driver.download(array.ctypes.data, address, size, stream)
     driver.synchronize(stream)
     return array
 
 
-def upload_constants(plan: ConstantPlan, weights: WeightStore, stream: int) -> Memory:
-    """Device memory that holds the constants at their planned offsets."""
-    memory = Memory(plan.size)
-    for constant in plan.constants:
-        array = np.ascontiguousarray(constant.array(weights))
-        driver.upload(memory.address + constant.offset, array.ctypes.data, array.nbytes, stream)
+def upload_constants(layout: ConstantLayout, stream: int) -> Memory:
+    """Device memory that holds the constants at their offsets."""
+    memory = Memory(layout.size)
+    for constant, offset in layout.filled:
+        array = np.ascontiguousarray(constant.array(layout.weights))
+        driver.upload(memory.address + offset, array.ctypes.data, array.nbytes, stream)
         driver.synchronize(stream)
-    plan.forget()
     return memory

@@ -1,17 +1,20 @@
 """The plan of a straight host function as data: where buffers lie, the kernels, and the launches.
 
-It can be written to a file and read back, and nothing here imports xDSL. `plan.py` makes it from
-the IR. A kernel also refers to its operation, from which code is made; one that was read does not.
+It can be written to a file and read back, and nothing here imports xDSL. `planning/plan.py` makes
+it from the IR. A kernel also refers to its operation, from which code is made; one that was read
+does not.
 
-The memories are `constants`, filled once (`constants.py`); one `arena` per set of sizes, for the
-planned arena and for buffers without a planned place; and the caller's inputs and outputs, each a
-memory of its own. All offsets are multiples of 256 bytes.
+The memories are `constants`, filled once; one `arena` per set of sizes, for the planned arena and
+for buffers without a planned place; and the caller's inputs and outputs, each a memory of its own.
+All offsets are multiples of 256 bytes. As data, a plan numbers its constants. Where they lie is
+decided when it is loaded (`HostPlan.placed`), because that depends on their contents, and on what
+the caller has on the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,7 +24,7 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.expr_syntax import symbol_of
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.errors import CudaError
-from targets.cuda.runtime.constants import ConstantPlan
+from targets.cuda.runtime.constants import ConstantLayout, PlannedConstant
 
 if TYPE_CHECKING:
     from dialects.block import KernelOp
@@ -31,9 +34,11 @@ _MOST = 2**31 - 1
 """
 
 
-CONSTANTS, ARENA, RESIDENT = -1, -2, -3
+CONSTANTS, ARENA, RESIDENT, NUMBERED = -1, -2, -3, -4
 """Numbers of memories. Inputs are numbered from 0, and outputs follow them. A resident weight lies
-in the caller's memory; its offset is its address."""
+in the caller's memory; its offset is its address. The offset of a numbered constant, which has no
+place yet, is its number."""
+_CONSTANT = (CONSTANTS, RESIDENT, NUMBERED)
 
 
 @dataclass(frozen=True)
@@ -163,6 +168,10 @@ class Launch(KernelCall):
     def places(self) -> tuple[Place, ...]:
         return self.buffers
 
+    def moved(self, at: Callable[[Place], Place]) -> Launch:
+        """The same launch on buffers at other places."""
+        return replace(self, buffers=tuple(map(at, self.buffers)))
+
 
 @dataclass(frozen=True)
 class Copy:
@@ -177,12 +186,16 @@ class Copy:
     def places(self) -> tuple[Place, ...]:
         return self.source, self.target
 
+    def moved(self, at: Callable[[Place], Place]) -> Copy:
+        """The same copy between other places."""
+        return Copy(at(self.source), at(self.target))
+
 
 @dataclass
 class HostPlan:
     """A module's host function: straight steps, on an arena of `arena` bytes, and its constants."""
 
-    constants: ConstantPlan
+    constants: list[PlannedConstant] = field(default_factory=list[PlannedConstant])
     inputs: list[ArrayType] = field(default_factory=list[ArrayType])
     outputs: list[ArrayType] = field(default_factory=list[ArrayType])
     steps: list[Launch | Copy] = field(default_factory=list[Launch | Copy])
@@ -193,12 +206,26 @@ class HostPlan:
         """The launched kernels, each once."""
         return list(dict.fromkeys(s.kernel for s in self.steps if isinstance(s, Launch)))
 
+    def placed(self, layout: ConstantLayout) -> HostPlan:
+        """The plan with places for its constants."""
+        places = list(map(layout.place, self.constants))
+
+        def at(place: Place) -> Place:
+            if place.memory != NUMBERED:
+                return place
+            is_resident, offset = places[int(place.offset.evaluate({}))]
+            return replace(place, memory=RESIDENT if is_resident else CONSTANTS,
+                           offset=Expr.of(offset))
+
+        return replace(self, steps=[step.moved(at) for step in self.steps])
+
     # ------------------------------------------------------------------ files
     def facts(self) -> dict[str, Any]:
         """All fields, as JSON can represent them. Raises ValueError for weights in the caller's
         memory."""
         kernels = {kernel: number for number, kernel in enumerate(self.kernels)}
-        return {"constants": self.constants.facts(), "inputs": [t.facts() for t in self.inputs],
+        return {"constants": [c.facts() for c in self.constants],
+                "inputs": [t.facts() for t in self.inputs],
                 "outputs": [t.facts() for t in self.outputs], "arena": size_facts(self.arena),
                 "kernels": [kernel.facts() for kernel in kernels],
                 "steps": [_step_facts(step, kernels) for step in self.steps]}
@@ -208,7 +235,8 @@ class HostPlan:
         """The plan that `facts` describes, whose kernels have no operations."""
         kernels = list(map(PlannedKernel.read, facts["kernels"]))
         return HostPlan(
-            ConstantPlan.read(facts["constants"]), list(map(ArrayType.read, facts["inputs"])),
+            list(map(PlannedConstant.read, facts["constants"])),
+            list(map(ArrayType.read, facts["inputs"])),
             list(map(ArrayType.read, facts["outputs"])),
             [_read_step(step, kernels) for step in facts["steps"]], read_size(facts["arena"]))
 
@@ -236,6 +264,6 @@ def constant_buffers(plan: HostPlan) -> dict[PlannedKernel, frozenset[int]]:
     for step in plan.steps:
         if isinstance(step, Launch) and step.kernel in preceded:
             constants = frozenset(
-                k for k, p in enumerate(step.buffers) if p.memory in (CONSTANTS, RESIDENT))
+                k for k, p in enumerate(step.buffers) if p.memory in _CONSTANT)
             found[step.kernel] = found.get(step.kernel, constants) & constants
     return found

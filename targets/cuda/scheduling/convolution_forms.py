@@ -30,13 +30,10 @@ from dialects.symbolic.expr import Expr, atom_text
 from passes.analyses.loop.kinds import is_contraction
 from passes.contract import Border, Packing
 from passes.loop_to_block.compute import is_dot
-from targets.cuda.libraries.epilogues import RELU, Epilogue, elements_of, epilogue_of, used_by
+from targets.cuda.libraries.epilogues import Epilogue, elements_of, epilogue_of, used_by
+from targets.cuda.libraries.words import CUDNN, FACTOR, PLACES, RELU, TF32
 from targets.options import TargetOptions
 
-CUDNN = "cudnn"
-TF32, COMPILED = "tf32", "compiled"
-FACTOR = "x"
-PLACES = "dhw"
 _ELEMENTS = ("f16", "bf16", "f32")
 _MOST_SUMMED = 1 << 20
 """The longest sum whose positions are enumerated."""

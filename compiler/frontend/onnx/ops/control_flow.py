@@ -28,7 +28,7 @@ from dialects.graph.logic import EqualOp
 from dialects.graph.shape import ReshapeOp
 from dialects.graph.unary import CastOp, NotOp
 from dialects.strata import types as t
-from dialects.strata.sizes import MAX_SIZE
+from dialects.strata.assumptions import MAX_SIZE
 from dialects.symbolic.expr import Expr
 
 StructuredTurn = tuple[Value | None, list[AnyValue], list[AnyValue]]

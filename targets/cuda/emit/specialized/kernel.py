@@ -37,16 +37,6 @@ GROUP = 4
 """Consumer warps that compute one tile."""
 GROUP_ROWS = 64
 """The rows that a group multiplies at a time."""
-HEADER = """\
-from triton.experimental import gluon
-from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait)
-
-# Triton 3.6 has other names than later versions
-tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
-tma_store = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
-"""
 HELPERS = ("""\
 @gluon.jit
 def following(stage, phase, stages: gl.constexpr):

@@ -19,12 +19,12 @@ from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
-from targets.cuda.libraries.epilogues import RELU, elements_of, epilogue_of, used_by
+from targets.cuda.libraries.epilogues import elements_of, epilogue_of, used_by
+from targets.cuda.libraries.words import CUBLAS, RELU
 from targets.cuda.scheduling.products.rules import is_dot, is_plain
 from targets.cuda.scheduling.roles import roles_of, stored_by
 from targets.options import TargetOptions
 
-CUBLAS = "cublas"
 _ELEMENTS = ("f16", "bf16", "f32", "f8E4M3FN")
 _FACTORS = {("mk", "kn"), ("mk", "nk"), ("km", "kn"), ("km", "nk")}
 

@@ -24,10 +24,10 @@ from targets.cuda import TARGET
 from targets.cuda.build.compile import CompileOptions, compile_kernels, resources
 from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import EmitError, EmitOptions, emit_kernel
+from targets.cuda.planning.plan import planned_kernel
+from targets.cuda.planning.program import load_module
+from targets.cuda.planning.sources import job_of
 from targets.cuda.runtime import driver
-from targets.cuda.runtime.executable import CudaExecutable
-from targets.cuda.runtime.kernels import job_of
-from targets.cuda.runtime.plan import planned_kernel
 from targets.cuda.scheduling.attention import candidates
 from tests.lowering import STEPS, lower
 from tests.targets.cuda.attention.attention_models import Model
@@ -173,7 +173,7 @@ def test_maps_follow_the_callers_memory(monkeypatch: pytest.MonkeyPatch) -> None
     device = FakeDriver.of(module)
     device.install(monkeypatch)
     device.install_compiler(monkeypatch)
-    executable = CudaExecutable(module, store, CompileOptions())
+    executable = load_module(module, store, CompileOptions())
     for _ in range(2):
         [found] = executable.run(model.inputs)
         assert_close(model, found)

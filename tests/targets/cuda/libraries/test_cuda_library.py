@@ -30,7 +30,7 @@ from targets.cuda.libraries.calls import LibraryLaunch
 from targets.cuda.libraries.cublas import Matrix, Product
 from targets.cuda.libraries.forms import called, form_of, library_form, without_library
 from targets.cuda.libraries.shapes import product_of
-from targets.cuda.runtime.executable import CudaExecutable
+from targets.cuda.planning.program import load_module
 from targets.cuda.scheduling.rules import operand_panels
 from tests.targets.cuda.fakes.fake_driver import FakeDriver
 from tests.targets.cuda.fakes.fake_torch import FakeTorch
@@ -199,11 +199,11 @@ def check_calls(state: State, library: str, folder: Path, patch: pytest.MonkeyPa
     device.install(patch)
     device.install_compiler(patch)
     values, weights = values_of(state), state.context.weights
-    own = CudaExecutable(state.module, weights, CudaOptions(cache=folder)).run(values)
+    own = load_module(state.module, weights, CudaOptions(cache=folder)).run(values)
     assert f"run {library}" not in device.log  # there is none: our kernel stands in
     device.install_libraries(patch)
     device.log.clear()
-    executable = CudaExecutable(state.module, weights, CudaOptions(cache=folder))
+    executable = load_module(state.module, weights, CudaOptions(cache=folder))
     torch = FakeTorch(device)
     torch.install(patch)
     for _ in range(2):  # the second time on other tensors, which change the node
@@ -263,7 +263,7 @@ def test_our_kernel_runs_where_the_library_refuses(
     device.install_compiler(monkeypatch)
     device.install_libraries(monkeypatch)
     monkeypatch.setattr(cublas, "Call", refuse)
-    CudaExecutable(state.module, state.context.weights, CudaOptions(cache=tmp_path)).run(
+    load_module(state.module, state.context.weights, CudaOptions(cache=tmp_path)).run(
         values_of(state))
     assert "compile 1" in device.log and "run cublas" not in device.log
 
@@ -365,7 +365,7 @@ def test_cublas_computes_what_kernels_do(
     state = lowered(task_of(FORMS[form], tmp_path), form, tmp_path)
     values = values_of(state)
     weights = state.context.weights
-    found = CudaExecutable(state.module, weights, CudaOptions()).run(values)
+    found = load_module(state.module, weights, CudaOptions()).run(values)
     monkeypatch.setattr(cublas, "version", lambda: None)
-    wanted = CudaExecutable(state.module, weights, CudaOptions()).run(values)
+    wanted = load_module(state.module, weights, CudaOptions()).run(values)
     assert all(error_of(f, w) < 2e-3 for f, w in zip(found, wanted, strict=True))

@@ -21,7 +21,7 @@ from targets.cuda.libraries import cudnn, cudnn_descriptors
 from targets.cuda.libraries.cudnn import Convolution, Tensor
 from targets.cuda.libraries.forms import called, form_of, library_form
 from targets.cuda.libraries.shapes import convolution_of
-from targets.cuda.runtime.executable import CudaExecutable
+from targets.cuda.planning.program import load_module
 from targets.cuda.scheduling.rules import operand_panels
 from tests.targets.cuda.libraries.library_convolutions import FORMS, HALF, OTHERS, RELU, SAME, SMALL
 from tests.targets.cuda.libraries.library_convolutions import convolution as text_of
@@ -297,7 +297,7 @@ def test_cudnn_computes_what_kernels_do(
         pytest.skip("needs Triton and cuDNN")
     state = lowered(task_of(FORMS[form], tmp_path), f"cudnn.{form}", tmp_path)
     values, weights = values_of(state), state.context.weights
-    found = CudaExecutable(state.module, weights, CudaOptions()).run(values)
+    found = load_module(state.module, weights, CudaOptions()).run(values)
     monkeypatch.setattr(cudnn, "version", lambda: None)
-    wanted = CudaExecutable(state.module, weights, CudaOptions()).run(values)
+    wanted = load_module(state.module, weights, CudaOptions()).run(values)
     assert all(error_of(f, w) < 2e-3 for f, w in zip(found, wanted, strict=True))

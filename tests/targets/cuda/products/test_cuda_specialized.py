@@ -26,10 +26,10 @@ from targets.cuda import TARGET
 from targets.cuda.build.compile import CompileOptions, compile_kernels, resources
 from targets.cuda.emit import EmitError, EmitOptions, emit_kernel
 from targets.cuda.machine import machine_of
+from targets.cuda.planning.plan import planned_kernel
+from targets.cuda.planning.program import load_module
+from targets.cuda.planning.sources import job_of
 from targets.cuda.runtime import driver
-from targets.cuda.runtime.executable import CudaExecutable
-from targets.cuda.runtime.kernels import job_of
-from targets.cuda.runtime.plan import planned_kernel
 from targets.cuda.scheduling.products.rules import candidates
 from targets.cuda.scheduling.products.time import Product, ProductTile
 from targets.cuda.scheduling.specialized_tiles import specialized_seconds
@@ -238,7 +238,7 @@ def test_maps_follow_the_callers_memory(monkeypatch: pytest.MonkeyPatch) -> None
     device = FakeDriver.of(module)
     device.install(monkeypatch)
     device.install_compiler(monkeypatch)
-    executable = CudaExecutable(module, WeightStore(), CompileOptions())
+    executable = load_module(module, WeightStore(), CompileOptions())
     for m in (200, 200, 70):
         inputs = arrays(m, 136, 72)
         [found] = executable.run(inputs)

@@ -17,6 +17,7 @@ from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from targets.cuda.build.compile import CompileOptions
 from targets.cuda.errors import CudaError, DeviceMemoryError
+from targets.cuda.planning.program import load_module
 from targets.cuda.runtime import driver, run_state
 from targets.cuda.runtime.control_runner import ControlProgram
 from targets.cuda.runtime.executable import CudaExecutable
@@ -45,7 +46,7 @@ def loaded(patch: pytest.MonkeyPatch, program: tuple[Any, WeightStore], **option
     device = FakeDriver.of(module, **options)
     device.install(patch)
     device.install_compiler(patch)
-    return device, CudaExecutable(module, weights, CompileOptions())
+    return device, load_module(module, weights, CompileOptions())
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_launches_one_by_one_compute_the_same_without_a_graph(
     device = FakeDriver.of(module)
     device.install(monkeypatch)
     device.install_compiler(monkeypatch)
-    executable = CudaExecutable(module, weights, CompileOptions(), one_launch=False)
+    executable = load_module(module, weights, CompileOptions(), one_launch=False)
     for count in rows:
         check(executable, array(count))
     again = executable.with_weights(weights)

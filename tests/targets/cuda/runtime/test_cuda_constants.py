@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from importlib.util import find_spec
 
 import numpy as np
@@ -10,9 +11,9 @@ import pytest
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from targets.cuda.build.compile import CompileOptions
-from targets.cuda.runtime.constants import HEAD, ConstantPlan
-from targets.cuda.runtime.executable import CudaExecutable
-from targets.cuda.runtime.plan import plan_host
+from targets.cuda.planning.plan import plan_host
+from targets.cuda.planning.program import load_module
+from targets.cuda.runtime.constants import HEAD, ConstantLayout
 from targets.cuda.runtime.planned import CONSTANTS
 from tests.targets.cuda.fakes.fake_driver import FakeDriver
 from tests.targets.cuda.fakes.fake_torch import FakeTorch
@@ -51,13 +52,14 @@ def arrays() -> list[Array]:
 def test_equal_bytes_have_one_place() -> None:
     weights = WeightStore()
     module = module_of(weights, arrays())
-    plan = plan_host(module, ConstantPlan(weights))
+    layout = ConstantLayout(weights)
+    plan = plan_host(module).placed(layout)
     places = [step.places[0] for step in plan.steps]
     assert [p.memory for p in places] == [CONSTANTS] * 4
     offsets = [p.offset.constant for p in places]
     assert offsets[0] == offsets[1] and len(set(offsets)) == 3
-    assert plan.constants.size == 2 * 4 * COUNT + 256
-    assert plan_host(module).constants.size == 3 * 4 * COUNT + 256
+    assert layout.size == 2 * 4 * COUNT + 256
+    assert len(plan.constants) == 4 and len(layout.filled) == 3
 
 
 @needs_triton
@@ -75,7 +77,7 @@ def test_the_callers_tensors_are_read_where_they_are(
     torch.install(monkeypatch)
     weights.residents += [torch.tensor(a, shift) for a in (arrays()[1], arrays()[3] + 1)]
     before = set(device.memory)
-    executable = CudaExecutable(module, weights, CompileOptions())
+    executable = load_module(module, weights, CompileOptions())
     constants = set(device.memory) - before
     assert sum(device.memory[a].size for a in constants) == (1 + (shift > 0)) * 4 * COUNT + 256
     weights.arrays.clear()
@@ -85,10 +87,16 @@ def test_the_callers_tensors_are_read_where_they_are(
             np.testing.assert_array_equal(y.numpy(), wanted)
 
 
-def test_nothing_is_kept_of_contents() -> None:
+@needs_triton
+def test_nothing_is_kept_of_contents(monkeypatch: pytest.MonkeyPatch) -> None:
     weights = WeightStore()
-    constants = ConstantPlan(weights)
-    plan_host(module_of(weights, arrays()), constants)
-    size = constants.size
-    constants.forget()
-    assert constants.size == size and constants.weights is None and not constants.constants
+    module = module_of(weights, arrays())
+    device = FakeDriver.of(module)
+    device.install(monkeypatch)
+    device.install_compiler(monkeypatch)
+    executable = load_module(module, weights, CompileOptions())
+    contents = [weakref.ref(array) for array in weights.arrays.values()]
+    weights.arrays.clear()
+    assert len(contents) == 4 and all(content() is None for content in contents)
+    for y, wanted in zip(executable.run([np.ones(1, np.float32)]), arrays(), strict=True):
+        np.testing.assert_array_equal(y, wanted)

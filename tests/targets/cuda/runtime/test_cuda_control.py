@@ -16,12 +16,13 @@ from targets.base import TargetOptions
 from targets.cuda import TARGET
 from targets.cuda.build.compile import CompileOptions
 from targets.cuda.errors import CudaError
+from targets.cuda.planning.plan import host_notes, kernel_call, planned_kernels
+from targets.cuda.planning.program import load_module
 from targets.cuda.runtime.call_steps import LaunchStep
 from targets.cuda.runtime.control import LoopStep
 from targets.cuda.runtime.control_runner import ControlProgram, ControlRunner
 from targets.cuda.runtime.executable import CudaExecutable
 from targets.cuda.runtime.memory import KeptBlocks
-from targets.cuda.runtime.plan import host_notes, kernel_call, planned_kernels
 from tests.control.programs import (
     BRANCHES,
     COUNTED,
@@ -59,7 +60,7 @@ class Loaded:
     def steps(self) -> list[Any]:
         program = self.executable._program  # pyright: ignore
         assert isinstance(program, ControlProgram)
-        return [s for f in program.functions.values() for s in f.steps]
+        return [s for f in program.functions.values() for s in f.plan.steps]
 
 
 Load = Callable[..., Loaded]
@@ -73,7 +74,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Load:
         device = FakeDriver.of(module, **options)
         device.install(monkeypatch)
         device.install_compiler(monkeypatch)
-        return Loaded(device, CudaExecutable(module, weights, CompileOptions()))
+        return Loaded(device, load_module(module, weights, CompileOptions()))
     return make
 
 
@@ -238,11 +239,12 @@ def test_a_failure_in_a_call_leaves_nothing(load: Load) -> None:
     inputs = LOOP_IN_LOOP.inputs[2]
     loaded.check(LOOP_IN_LOOP, inputs)
     loop = next(s for s in loaded.steps if isinstance(s, LoopStep))
-    inputs_of_loop, loop.inputs = loop.inputs, (10_000,)
+    inputs_of_loop = loop.inputs
+    object.__setattr__(loop, "inputs", (10_000,))
     with pytest.raises(IndexError):
         loaded.executable.run(inputs)
     assert not loaded.device.given
-    loop.inputs = inputs_of_loop
+    object.__setattr__(loop, "inputs", inputs_of_loop)
     loaded.check(LOOP_IN_LOOP, inputs)
 
 

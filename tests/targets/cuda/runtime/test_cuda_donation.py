@@ -11,8 +11,8 @@ import pytest
 from dialects.block import KernelOp
 from dialects.strata.weights import WeightStore
 from targets.cuda.build.compile import CompileOptions
-from targets.cuda.runtime.executable import CudaExecutable
-from targets.cuda.runtime.plan import can_overwrite
+from targets.cuda.planning.plan import can_overwrite
+from targets.cuda.planning.program import load_module
 from tests.targets.cuda.fakes.fake_driver import FakeDriver
 from tests.targets.cuda.fakes.fake_torch import FakeTorch
 from tests.targets.cuda.samples import parse
@@ -57,7 +57,7 @@ class Model:
         self.device = FakeDriver.of(module)
         self.device.install(patch)
         self.device.install_compiler(patch)
-        self.executable = CudaExecutable(module, WeightStore(), CompileOptions())
+        self.executable = load_module(module, WeightStore(), CompileOptions())
         self.torch = FakeTorch(self.device)
         self.torch.install(patch)
 

@@ -17,10 +17,10 @@ from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import EmitOptions, emit_kernel
 from targets.cuda.emit.specialized import early
 from targets.cuda.facts.h200 import H200
+from targets.cuda.planning.plan import plan_host
+from targets.cuda.planning.sources import overlapping
 from targets.cuda.runtime import driver_graph
 from targets.cuda.runtime.driver_graph import CopyNode, Graph
-from targets.cuda.runtime.kernels import overlapping
-from targets.cuda.runtime.plan import plan_host
 from targets.cuda.runtime.planned import constant_buffers
 from targets.interpreted import InterpretedHost
 from tests.targets.cuda.samples import kernel_of, parse

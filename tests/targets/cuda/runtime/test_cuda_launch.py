@@ -11,7 +11,7 @@ import pytest
 from xdsl.utils.exceptions import VerifyException
 
 from dialects.block import KernelOp
-from dialects.strata.sizes import SizeError
+from dialects.strata.assumptions import SizeError
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
@@ -20,10 +20,12 @@ from targets.cuda import TARGET
 from targets.cuda.build.compile import CompileOptions
 from targets.cuda.errors import CudaError
 from targets.cuda.machine import MACHINES, machine_of
+from targets.cuda.planning.plan import plan_host, planned_kernel
+from targets.cuda.planning.program import load_module
 from targets.cuda.runtime import driver, driver_graph
+from targets.cuda.runtime.constants import ConstantLayout
 from targets.cuda.runtime.driver_graph import Graph
 from targets.cuda.runtime.executable import CudaExecutable
-from targets.cuda.runtime.plan import plan_host, planned_kernel
 from targets.cuda.runtime.planned import ARENA, CONSTANTS, Copy, Launch
 from targets.cuda.runtime.stream_order import RunOrder
 from tests.symbols import by_symbol
@@ -78,7 +80,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeDriver, C
     module = model(weights, np.arange(80, dtype=np.float32))
     device = FakeDriver.of(module)
     device.install(monkeypatch)
-    return device, CudaExecutable(module, weights, CompileOptions(cache=tmp_path))
+    return device, load_module(module, weights, CompileOptions(cache=tmp_path))
 
 
 def expected(x: Array) -> list[Array]:
@@ -174,7 +176,7 @@ def test_memory_that_programs_share_with_torch(
     torch = FakeTorch(device)
     torch.install(monkeypatch)
     device.later(lambda: done.append("torch's"), STREAM)
-    executable = CudaExecutable(module, weights, CompileOptions(cache=tmp_path))
+    executable = load_module(module, weights, CompileOptions(cache=tmp_path))
     assert done == ["torch's"]
     executable.run([torch.tensor(RANDOM.standard_normal((5, 80)).astype(np.float32))])
     assert not device.streams.is_done(STREAM)
@@ -262,7 +264,7 @@ def test_sizes_that_break_an_assumption(monkeypatch: pytest.MonkeyPatch) -> None
     device = FakeDriver.of(module)
     device.install(monkeypatch)
     device.install_compiler(monkeypatch)
-    executable = CudaExecutable(module, WeightStore(), CompileOptions())
+    executable = load_module(module, WeightStore(), CompileOptions())
     assert executable.run([np.ones((4, 2), np.float32)])[0].shape == (4, 2)
     device.log.clear()
     with pytest.raises(SizeError, match=r"n <= 2\*m, which is 5 <= 4"):
@@ -273,8 +275,9 @@ def test_sizes_that_break_an_assumption(monkeypatch: pytest.MonkeyPatch) -> None
 # ---------------------------------------------------------------------- the plan
 def test_buffers_lie_apart_and_aligned() -> None:
     weights = WeightStore()
-    plan = plan_host(model(weights, np.zeros(80, np.float32)))
-    assert plan.constants.size == 1024
+    module, layout = model(weights, np.zeros(80, np.float32)), ConstantLayout(weights)
+    plan = plan_host(module).placed(layout)
+    assert layout.size == 1024
     [first, second, *copies] = plan.steps
     assert isinstance(first, Launch) and isinstance(second, Launch)
     assert [[p.memory for p in c.places] for c in copies if isinstance(c, Copy)] == [

@@ -14,12 +14,12 @@ import pytest
 
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr
-from targets.cuda.runtime.constants import ConstantPlan
-from targets.cuda.runtime.plan import plan_host
 from targets.cuda.runtime.planned import RESIDENT, Place
 from tests import processes
+from tests.control.programs import PROGRAMS, Program
 from tests.counts.count import SM_90, Subject, lowered
 from tests.counts.models import MODELS
+from tests.targets.cuda.runtime.control_programs import lowered as lowered_program
 from tests.targets.cuda.runtime.plans import check_plan, read_back
 
 
@@ -30,11 +30,16 @@ def test_plans_of_models_are_read_back(make: Callable[[], Subject]) -> None:
     if plan is None:
         return
     weights: WeightStore = state.context.weights
-    filled = plan_host(state.module, ConstantPlan(weights))
-    found = [c.array(weights) for c in filled.constants.constants]
-    again = [c.array(weights) for c in read_back(filled).constants.constants]
+    found = [c.array(weights) for c in plan.constants]
+    again = [c.array(weights) for c in read_back(plan).constants]
     assert all(a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
                for a, b in zip(found, again, strict=True))
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_plans_of_programs_that_decide_are_read_back(program: Program) -> None:
+    module, _ = lowered_program(program.text)
+    check_plan(module)
 
 
 def test_addresses_are_not_written() -> None:

@@ -21,6 +21,7 @@ from targets.cuda.build.compile import CompileOptions, Resources
 from targets.cuda.build.worker import Worker
 from targets.cuda.errors import CudaError
 from targets.cuda.machine import machine_of
+from targets.cuda.planning.program import load_module
 from targets.cuda.runtime.executable import CudaExecutable
 from targets.cuda.runtime.stopwatch import FIRST, MOST_COPIES, NEAR, Stopwatch
 from tests.symbols import by_symbol
@@ -41,7 +42,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeDriver, C
     device = FakeDriver.of(module)
     device.install(monkeypatch)
     device.install_compiler(monkeypatch)
-    executable = CudaExecutable(module, weights, CompileOptions(cache=tmp_path))
+    executable = load_module(module, weights, CompileOptions(cache=tmp_path))
     executable.run([X])
     return device, executable
 
@@ -97,7 +98,7 @@ def test_what_is_compiled_ahead_is_found_in_the_cache(
     device = FakeDriver.of(module)
     device.install(monkeypatch)
     monkeypatch.setattr(Worker, "compile", None)  # nothing is left to be compiled
-    executable = CudaExecutable(module, weights, CompileOptions(cache=tmp_path / "cuda"))
+    executable = load_module(module, weights, CompileOptions(cache=tmp_path / "cuda"))
     assert executable.run([X])[0].shape == (5, 80)
 
 

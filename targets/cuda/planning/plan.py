@@ -1,11 +1,11 @@
-"""Plans straight host functions (`planned.py`), and says of kernels what launches need to know."""
+"""Plans straight host functions (`runtime/planned.py`), and says of kernels what launches need."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.block import KernelOp, LoadOp, StoreOp
@@ -24,18 +24,17 @@ from dialects.strata.array_type import ArrayType
 from dialects.strata.control import ControlOp, IfOp, LoopOp
 from dialects.strata.requirements import RequireOp, TrapOp
 from dialects.strata.sizes import SizeOp, defined_sizes
-from dialects.strata.types import TileType, buffer_type
+from dialects.strata.types import LiteralAttr, TileType, WeightAttr, buffer_type
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_name
 from targets.cuda.emit.kernel import schedule_option
 from targets.cuda.libraries.forms import form_of
 from targets.cuda.machine import WARP
-from targets.cuda.runtime.constants import ConstantPlan, whole
+from targets.cuda.runtime.constants import PlannedConstant, whole
 from targets.cuda.runtime.planned import (
     ARENA,
-    CONSTANTS,
-    RESIDENT,
+    NUMBERED,
     Copy,
     HostPlan,
     KernelCall,
@@ -66,21 +65,26 @@ def host_notes(module: ModuleOp) -> list[str]:
     return [f"on the host: {found}"] if found else []
 
 
-def plan_host(module: ModuleOp, constants: ConstantPlan | None = None) -> HostPlan:
+def plan_host(module: ModuleOp) -> HostPlan:
     """The plan of a module whose `host.func` is a straight sequence of steps (`is_straight`).
 
     Raises ValueError for a launch of a kernel that the module does not have.
     """
     function = host_function(module)
-    plan = HostPlan(constants or ConstantPlan(), arena=whole(function.arena_bytes or Expr.of(0)))
-    kernels = planned_kernels(module)
+    plan = HostPlan(arena=whole(function.arena_bytes or Expr.of(0)))
+    kernels, constants = planned_kernels(module), dict[PlannedConstant, int]()
     places: dict[SSAValue, Place] = {}
     plan.inputs = [ArrayType.of(buffer_type(a)) for a in function.input_arguments]
     plan.outputs = [ArrayType.of(buffer_type(a)) for a in function.output_arguments]
     for k, argument in enumerate((*function.input_arguments, *function.output_arguments)):
         places[argument] = Place(k, Expr.of(0), buffer_type(argument).byte_size)
     for op in function.body.block.ops:
-        _plan_operation(op, plan, places, kernels)
+        if isinstance(op, ConstantOp):
+            number = constants.setdefault(planned_constant(op), len(constants))
+            places[op.result] = Place(NUMBERED, Expr.of(number), op.type.byte_size)
+        else:
+            _plan_operation(op, plan, places, kernels)
+    plan.constants = list(constants)
     return plan
 
 
@@ -88,10 +92,6 @@ def _plan_operation(
     op: Operation, plan: HostPlan, places: dict[SSAValue, Place], kernels: dict[str, PlannedKernel]
 ) -> None:
     match op:
-        case ConstantOp():
-            is_resident, offset = plan.constants.place(op)
-            memory = RESIDENT if is_resident else CONSTANTS
-            places[op.result] = Place(memory, Expr.of(offset), op.type.byte_size)
         case AllocOp(offset=None):
             places[op.result] = _place_in_arena(plan, op.result)
         case AllocOp():
@@ -105,6 +105,17 @@ def _plan_operation(
             plan.steps.append(_plan_launch(op, places, kernels))
         case _:
             pass
+
+
+def planned_constant(op: ConstantOp) -> PlannedConstant:
+    """A constant as data. Raises ValueError for one of symbolic size."""
+    if op.type.byte_size.constant is None:
+        raise ValueError(f"host.constant of symbolic size {op.type.short}")
+    type_, value = ArrayType.of(op.type), op.value
+    if isinstance(value, LiteralAttr):
+        return PlannedConstant(type_, values=tuple(value.data))
+    assert isinstance(value, WeightAttr) and isinstance(value.key, StringAttr)
+    return PlannedConstant(type_, value.key.data)
 
 
 def planned_kernels(module: ModuleOp) -> dict[str, PlannedKernel]:
