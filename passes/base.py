@@ -28,6 +28,7 @@ from xdsl.passes import ModulePass
 from dialects.strata.schedule_options import OptionContext
 from dialects.strata.weights import WeightStore
 from dialects.text.syntax import location_name, location_names
+from passes.allowance import Allowance
 from passes.contract import Choice, Facts, Rules
 from passes.events import Listener, Provenance
 
@@ -87,6 +88,8 @@ class StrataContext(OptionContext):
     """Which of the model's nodes lost operations, and why."""
     observers: tuple[Listener, ...] = ()
     """Who else is told of rewrites."""
+    allowance: Allowance = field(default_factory=Allowance)
+    """How many rewrites passes may make; any number but for `bisect`."""
 
     apart: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = field(
         default_factory=dict[tuple[tuple[str, ...], tuple[str, ...]], str])
@@ -139,7 +142,8 @@ def _extended(context: Context, extra: StrataContext) -> StrataContext:
                            exact=extra.exact, choices=extra.choices, limits=extra.limits,
                            noted=dict(extra.noted), plugins=extra.plugins,
                            provenance=Provenance(dict(extra.provenance.gone)),
-                           observers=extra.observers, apart=dict(extra.apart),
+                           observers=extra.observers, allowance=extra.allowance,
+                           apart=dict(extra.apart),
                            schedule_options=extra.schedule_options)
     for field_name in Context.__dataclass_fields__:
         setattr(result, field_name, getattr(context, field_name))

@@ -86,15 +86,22 @@ class _Driver:
         return self.changed
 
     def visit(self, op: Operation) -> None:
+        allowance = self.context.allowance
+        if allowance.is_spent:
+            return
         if is_unused(op):
+            allowance.take(op, UNUSED)
             emit(self.context, Rewrite(UNUSED, [op]))
             self.erase(op)
             return
         for rule in self.rules_of(type(op)):
             added: list[Operation] = []
+            if allowance.watched:
+                allowance.attempt(op, _name_of(rule))
             values = rule(op, Rewriter(op, self.context, added))
             self.push(reversed(added))
             if values is not None:
+                allowance.take(op, _name_of(rule))
                 given = [values] if isinstance(values, SSAValue) else values
                 self.replace(op, [self.fitted(op, k, v, added) for k, v in enumerate(given)])
                 emit(self.context, Rewrite(_name_of(rule), left_unused(op), given, _alive(added)))
@@ -218,8 +225,11 @@ def replace(
     """Use `values` instead of the results, one for each, and erase the operation.
 
     What computes them stands for the nodes of the operation from now on, and for those of
-    operations that lose their last user with it.
+    operations that lose their last user with it. Nothing happens if the context allows no more
+    rewrites.
     """
+    if context is not None and not context.allowance.take(op, rule):
+        return
     for old, new in zip(op.results, values, strict=True):
         old.replace_all_uses_with(new)
     makers = dict.fromkeys(v.owner for v in values if isinstance(v.owner, Operation))
@@ -247,7 +257,7 @@ def erase_unused(block: Block, context: StrataContext | None = None) -> int:
     op = block.last_op
     while op is not None:
         before = op.prev_op
-        if is_unused(op):
+        if is_unused(op) and (context is None or context.allowance.take(op, UNUSED)):
             emit(context, Rewrite(UNUSED, [op]))
             erase(op)
             count += 1

@@ -6,7 +6,8 @@
     reading.py     reads a model for editing
     recording.py   records every value of a model
     probe.py       the process in which candidates are compiled and run, for they may crash it
-    prober.py      ... and how it is asked, and ended when it takes too long
+    process.py     ... and how it is asked, and ended when it takes too long
+    prober.py      asks it about candidates
     ddmin.py       delta debugging (Zeller and Hildebrandt, 2002) over any list
     graphs.py      edits of ONNX graphs: some of the nodes, a node less, a branch instead of an If
     shrink.py      smaller dims, simpler numbers

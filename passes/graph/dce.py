@@ -42,7 +42,8 @@ def _erase_unused_sizes(block: Block, context: StrataContext) -> None:
     used: set[Symbol] = set()
     for op in reversed(list(block.ops)):
         names = defined_sizes(op)
-        if is_unused(op) or (names and not used & {*names} and _has_no_users(op)):
+        unused = is_unused(op) or (names and not used & {*names} and _has_no_users(op))
+        if unused and context.allowance.take(op, UNUSED):
             emit(context, Rewrite(UNUSED, [op]))
             erase(op)
         else:
@@ -64,5 +65,6 @@ def _erase_uncalled(module: ModuleOp, context: StrataContext) -> None:
             todo += [n for op in by_name[name].body.block.ops if isinstance(op, ControlOp)
                      for n in op.callees]
     for name in by_name.keys() - reached if "main" in reached else ():
-        emit(context, Rewrite(UNUSED, walked(by_name[name])))
-        erase(by_name[name])
+        if context.allowance.take(by_name[name], UNUSED):
+            emit(context, Rewrite(UNUSED, walked(by_name[name])))
+            erase(by_name[name])

@@ -56,7 +56,8 @@ class GraphShareLayers(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         for func in functions(module):
-            while (found := _repetition(func, self.least)) is not None:
+            while (found := _repetition(func, self.least)) is not None and (
+                    context.allowance.take(func, self.name)):
                 _Sharing(module, func, *found, context.weights).run()
 
 

@@ -38,7 +38,8 @@ class GraphSinkConstants(StrataPass):
         while todo:  # callers first, because a constant that has sunk may sink further
             for op in _controls(todo.pop()):
                 called = [by_name[name] for name in op.callees if name in by_name]
-                if all(calls[name] == 1 and name in by_name for name in op.callees):
+                if all(calls[name] == 1 and name in by_name for name in op.callees) and (
+                        context.allowance.take(op, self.name)):
                     _sink(op, called)
                 todo += called
 

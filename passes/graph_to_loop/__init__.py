@@ -51,7 +51,7 @@ class GraphToLoop(StrataPass):
             rewrite(func, rules, context)
             move_requirements(func)
         left = [op for op in walked(module) if _should_be_gone(op, context)]
-        if left:
+        if left and not context.allowance.is_spent:
             raise PassError(self.name, [(location_name(op), _without_lowering(op)) for op in left])
 
 

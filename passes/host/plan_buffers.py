@@ -47,7 +47,7 @@ class HostPlanBuffers(StrataPass):
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         kernels = kernels_of(module) if self.in_place else {}
         for func in module.body.block.ops:
-            if isinstance(func, FuncOp):
+            if isinstance(func, FuncOp) and context.allowance.take(func, self.name):
                 self._plan(func, kernels, context)
 
     def _plan(self, func: FuncOp, kernels: dict[str, KernelOp], context: StrataContext) -> None:

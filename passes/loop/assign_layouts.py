@@ -47,8 +47,9 @@ class LoopAssignLayouts(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         for func in functions(module):
-            _store_viewed(func.body.block)
-            _assign(func.body.block)
+            if context.allowance.take(func, self.name):
+                _store_viewed(func.body.block)
+                _assign(func.body.block)
 
 
 def _store_viewed(block: Block) -> None:

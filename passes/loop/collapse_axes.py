@@ -39,7 +39,9 @@ class LoopCollapseAxes(StrataPass):
         calls = {op.kernel.data: op for func in functions(module) for op in func.body.block.ops
                  if isinstance(op, CallOp)}
         for kernel in [op for op in module.body.block.ops if isinstance(op, KernelOp)]:
-            if (call := calls.get(kernel.sym_name.data)) is not None and not _has_into(kernel):
+            call = calls.get(kernel.sym_name.data)
+            if call is not None and not _has_into(kernel) and (
+                    context.allowance.take(kernel, self.name)):
                 _collapse(kernel, call)
 
 

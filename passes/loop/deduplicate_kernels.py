@@ -39,7 +39,7 @@ class LoopDeduplicateKernels(StrataPass):
                 continue
             this = Canonical.of(op)
             kept = first.setdefault(this.key, this)
-            if kept is not this:
+            if kept is not this and context.allowance.take(op, self.name):
                 merged[op.sym_name.data] = (this, kept)
                 merge_locations(kept.kernel, [op])
                 erase(op)

@@ -76,8 +76,10 @@ class LoopJoinOnline(StrataPass):
         if fault:
             context.remark(self, call, f"not joined online: {fault}")
             kernel.erase()
-        else:
+        elif context.allowance.take(call, self.name):
             chain.replace(kernel)
+        else:
+            kernel.erase()
 
 
 @dataclass

@@ -86,8 +86,10 @@ class LoopJoinRows(StrataPass):
         if fault:
             context.remark(self, call, f"not joined by rows: {fault}")
             kernel.erase()
-        else:
+        elif context.allowance.take(call, self.name):
             chain.replace(kernel)
+        else:
+            kernel.erase()
 
 
 def calls_in(module: ModuleOp) -> list[CallOp]:

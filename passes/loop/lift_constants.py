@@ -47,7 +47,8 @@ class LoopLiftConstants(StrataPass):
         calls = _calls(module)
         for group in _groups(module):
             differing = _differing(group)
-            if not 0 < len(differing) <= MAX_LIFTED:
+            if not 0 < len(differing) <= MAX_LIFTED or (
+                    not context.allowance.take(group[0].kernel, self.name)):
                 continue
             for kernel in group:
                 lifted = [kernel.constants[k] for k in differing]

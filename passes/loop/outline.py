@@ -52,7 +52,8 @@ class LoopOutline(StrataPass):
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         for func in functions(module):
             groups = Grouping(func, self, context, self.across).run()
-            _outline(module, func, groups)
+            allowed = [g for g in groups if context.allowance.take(g.nests[-1], self.name)]
+            _outline(module, func, allowed)
 
 
 def _outline(module: ModuleOp, func: FuncOp, groups: list[Group]) -> None:

@@ -60,7 +60,7 @@ class LoopPackOperands(StrataPass):
             if nest is not None:
                 packer = _Packer(context, module, kernel, call, nest)
                 panels = context.rules.panels(kernel, nest, packer.constants())
-                if panels is not None:
+                if panels is not None and context.allowance.take(kernel, self.name):
                     packer.run(panels)
         erase_unused(block, context)  # constants whose packed copies have replaced them
 

@@ -20,5 +20,5 @@ class LoopPrepareKernels(StrataPass):
         if context.rules is None:
             return
         for op in list(module.body.block.ops):
-            if isinstance(op, KernelOp):
+            if isinstance(op, KernelOp) and context.allowance.take(op, self.name):
                 context.rules.prepare(op)

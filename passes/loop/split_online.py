@@ -58,7 +58,7 @@ class LoopSplitOnline(StrataPass):
             kernel = kernels[call.kernel.data]
             work = Work.of(kernel)
             parts = 1 if work is None else context.rules.online_parts(kernel)
-            if work is not None and parts > 1:
+            if work is not None and parts > 1 and context.allowance.take(call, self.name):
                 _replace(call, _Split(kernel, work, parts))
 
 

@@ -47,8 +47,17 @@ class LoopWidenFactors(StrataPass):
         for func in functions(module):
             for kept in _alike(func.body.block):
                 element = tensor_type(kept[0]).element
-                if element in widened and any(map(_is_used_often, kept)):
+                if element in widened and any(map(_is_used_often, kept)) and (
+                        context.allowance.take(_maker(kept[0]), self.name)):
                     _widen(kept)
+
+
+def _maker(value: SSAValue) -> Operation:
+    """The operation that makes a value; the function of an argument."""
+    owner = value.owner
+    made = owner if isinstance(owner, Operation) else owner.parent_op()
+    assert made is not None
+    return made
 
 
 # ---------------------------------------------------------------------- which tensors

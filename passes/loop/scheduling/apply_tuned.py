@@ -42,7 +42,7 @@ class LoopApplyTuned(StrataPass):
             return
         canonical, choice = choosing.of(call, kernel)
         schedule = choice.schedule and canonical.own(choice.schedule)
-        if schedule is None:
+        if schedule is None or not context.allowance.take(kernel, self.name):
             return
         if faults := context.schedule_options.faults(schedule.options):
             context.remark(self, kernel, f"@{kernel.sym_name.data} has a tuned schedule of another "

@@ -26,7 +26,8 @@ class LoopSchedule(StrataPass):
             return
         faults: list[tuple[str, str]] = []
         for op in module.body.block.ops:
-            if isinstance(op, KernelOp) and op.schedule is None:
+            if isinstance(op, KernelOp) and op.schedule is None and (
+                    context.allowance.take(op, self.name)):
                 schedule = with_sums_inside(op, context.rules.schedule(op))
                 faults += [("", f"the rules of target {context.facts.target} for "
                                 f"@{op.sym_name.data}: {fault}")
