@@ -37,12 +37,12 @@ class Allowance:
     """`most`: the number of rewrites allowed; None for any number. `done`: those made so far.
 
     If `watched`, `last` is the last rewrite that was allowed, `tried` what a rule was tried on
-    since, and `tell` is called with each number.
+    since, and `tell` is called whenever one of them changes.
     """
 
     most: int | None = None
     watched: bool = False
-    tell: Callable[[int], None] | None = None
+    tell: Callable[[], None] | None = None
     done: int = 0
     last: Rewritten | None = None
     tried: Rewritten | None = None
@@ -58,10 +58,14 @@ class Allowance:
         self.done += 1
         if self.watched:
             self.last, self.tried = Rewritten.of(rule, op), None
-            if self.tell is not None:
-                self.tell(self.done)
+            self._told()
         return True
 
     def attempt(self, op: Operation, rule: str) -> None:
         """Keep what is tried now, in case that it fails."""
         self.tried = Rewritten.of(rule, op)
+        self._told()
+
+    def _told(self) -> None:
+        if self.tell is not None:
+            self.tell()

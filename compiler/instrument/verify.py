@@ -96,7 +96,7 @@ class Verify(Instrument):
 
     def after(self, step: Step, state: State, seconds: float, changed: bool) -> None:
         if changed and step.rounds:
-            self._accept(state)
+            self.accept(state)
         elif self.levels_only:
             self.skipped |= changed
         elif changed:
@@ -146,7 +146,7 @@ class Verify(Instrument):
         self._compare(state.after[-1], state.level, count_operations(state.module),
                       lambda: self._interpret(state))
 
-    def _accept(self, state: State) -> None:
+    def accept(self, state: State) -> None:
         """Report the error of a pass that rounds on purpose, and use its results as the reference.
         """
         self.skipped = False

@@ -44,7 +44,7 @@ def interpret_host(
     that do not fit, and for a failing operation, naming it and its model node.
     """
     function = host_function(module)
-    program = _Program.of(module, weights, run_kernel or _run_kernel)
+    program = _Program.of(module, weights, run_kernel or execute_kernel)
     return program.call(function, inputs, _bind_inputs(function, inputs))
 
 
@@ -59,7 +59,7 @@ def _bind_inputs(function: FuncOp, inputs: Sequence[Array]) -> dict[Symbol, int]
     return bind_sizes([tensor_of(type_) for type_ in types], inputs, names)
 
 
-def _run_kernel(kernel: Operation, buffers: Sequence[Array], sizes: dict[Symbol, int]) -> None:
+def execute_kernel(kernel: Operation, buffers: Sequence[Array], sizes: dict[Symbol, int]) -> None:
     """Run a kernel of the block or loop level with the NumPy interpreters."""
     if isinstance(kernel, block.KernelOp):
         interpret_kernel(kernel, buffers, sizes)

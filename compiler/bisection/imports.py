@@ -1,0 +1,113 @@
+"""The node of an ONNX model at which its import fails, or that the import gets wrong.
+
+An import that fails is repeated with the first nodes of the model only. What is imported wrong
+shows in comparison with onnxruntime, if that is installed: each value of the model is compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compiler.bisection.outcome import Outcome
+from compiler.bisection.quiet import QuietCompiler
+from compiler.diagnostics import StrataError
+from compiler.faults import CompilerFault
+from compiler.measuring.comparison import worst
+from compiler.reduction.verdict import run_onnxruntime
+
+if TYPE_CHECKING:
+    from compiler.bisection.trials import Trials
+    from dialects.strata.types import Array
+
+SUFFIX = ".onnx"
+
+
+def is_onnx(model: str) -> bool:
+    return model.lower().endswith(SUFFIX) and Path(model).is_file()
+
+
+def of_first_nodes(arguments: argparse.Namespace, count: int, folder: Path) -> Outcome:
+    """What the import of the first nodes leads to: the last of them is the operation."""
+    from compiler.cli.arguments import options_from
+    from compiler.reduction.candidate import Candidate
+    from compiler.reduction.graphs import with_nodes
+    from compiler.reduction.reading import read_onnx
+
+    try:
+        model = read_onnx(Path(arguments.model))
+    except StrataError as error:
+        return Outcome("refused", str(error))
+    nodes = model.graph.node
+    if count > len(nodes):
+        return Outcome("refused", "there are no more nodes")
+    part = with_nodes(Candidate(model), range(count), {})
+    path = folder / "first.onnx"
+    assert part is not None
+    part.save(path)
+    last = nodes[count - 1]
+    outcome = Outcome(done=count, operation=last.op_type, nodes=[last.name or last.output[0]])
+    try:
+        QuietCompiler(str(path), replace(options_from(arguments), cache="off")).read()
+    except StrataError as error:
+        return replace(outcome, kind="refused", text=str(error))
+    except CompilerFault as fault:
+        return replace(outcome, kind="fault", text=f"{type(fault.cause).__name__}: {fault.cause}")
+    return outcome
+
+
+def differs_from_peer(trials: Trials) -> Outcome:
+    """The numbers of the imported model against onnxruntime's; right without it."""
+    if not is_onnx(trials.model):
+        return Outcome()
+    theirs = run_onnxruntime(Path(trials.model), trials.verify.named_inputs)
+    if theirs is None:
+        return Outcome()
+    ours = trials.verify.expected
+    if [a.shape for a in theirs] != [a.shape for a in ours]:
+        return Outcome("peer", "shapes of outputs differ from onnxruntime's")
+    error, output = worst(ours, theirs, trials.arguments.tolerance)
+    return Outcome() if output is None else Outcome(
+        "peer", f"output {output} differs from onnxruntime's by {error:.1e}")
+
+
+def first_unlike(trials: Trials) -> Outcome:
+    """The first node of which onnxruntime computes something else, or that it does not show."""
+    if trials.begun.kind != "right":
+        return trials.begun
+    from compiler.reduction.reading import read_onnx
+    from compiler.reduction.recording import with_all_outputs
+
+    path = trials.phases.path.with_name("all.onnx")
+    model = with_all_outputs(read_onnx(Path(trials.model)))
+    path.write_bytes(model.SerializeToString())
+    names = [info.name for info in model.graph.output]
+    ours, theirs = _ours(trials, path), run_onnxruntime(path, trials.verify.named_inputs)
+    known = {} if theirs is None else dict(zip(names, theirs, strict=True))
+    for number, node in enumerate(model.graph.node, 1):
+        if any(_is_unlike(ours, known, name) for name in node.output if name):
+            return Outcome("peer", done=number, operation=node.op_type,
+                           nodes=[node.name or node.output[0]])
+    return Outcome("peer")
+
+
+def _ours(trials: Trials, path: Path) -> Mapping[str, Array]:
+    from compiler.io.signature import signature_of
+    from targets.reference.interpret import interpret
+
+    state = QuietCompiler(str(path), trials.options).read()
+    signature = signature_of(state.module)
+    named = trials.verify.named_inputs
+    outputs = interpret(state.module, state.context.weights,
+                        [named[name] for name in signature.input_names])
+    return dict(zip(signature.output_names, outputs, strict=True))
+
+
+def _is_unlike(ours: Mapping[str, Array], theirs: Mapping[str, Array], name: str) -> bool:
+    if name not in ours or name not in theirs:
+        return False
+    mine, yours = ours[name], theirs[name]
+    return mine.shape != yours.shape or worst([mine], [yours])[1] is not None

@@ -1,0 +1,68 @@
+"""The process of trials: `python -m compiler.bisection.probe WORDS --phases FILE`.
+
+It reads a question per line, as JSON, and answers each with an outcome on a line. It may die of
+one; the file of phases then says what it did.
+
+    {"do": "whole", "seed": 0}                   all passes, the ends of all levels, the code
+    {"do": "judge", "seed": 0, "step": 7}        the numbers after seven passes
+    {"do": "rewrites", "seed": 0, "step": 7, "most": 3}   ... with three rewrites of the seventh
+    {"do": "values", "seed": 0, "step": 7}       the first operation that the seventh changes
+    {"do": "kernels", "seed": 0}                 the first kernel with wrong code
+    {"do": "prefix", "most": 3}                  the import of the first three nodes
+    {"do": "imported", "seed": 0}                the first node that onnxruntime computes otherwise
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from compiler.bisection import imports, kernels, values
+from compiler.bisection.arguments import add_arguments
+from compiler.bisection.outcome import Outcome
+from compiler.bisection.trials import Phases, Trials
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    parser.add_argument("--phases", type=Path)
+    given = parser.parse_args()
+    phases, trials = Phases(given.phases), dict[int, Trials]()
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what models and libraries print
+    for line in sys.stdin:
+        asked = json.loads(line)
+        outcome = _answer(asked, given, phases, trials)
+        answers.write(json.dumps(outcome.facts()) + "\n")
+        answers.flush()
+
+
+def _answer(
+    asked: dict[str, Any], given: argparse.Namespace, phases: Phases, known: dict[int, Trials]
+) -> Outcome:
+    if asked["do"] == "prefix":
+        return imports.of_first_nodes(given, asked["most"], phases.path.parent)
+    seed = asked["seed"]
+    trials = known[seed] = known.get(seed) or Trials(given, seed, phases)
+    match asked["do"]:
+        case "whole":
+            return trials.whole()
+        case "judge":
+            return trials.judge(asked["step"])
+        case "rewrites":
+            return trials.rewrites(asked["step"], asked["most"])
+        case "values":
+            return values.first_changed(trials, asked["step"])
+        case "kernels":
+            return kernels.first_wrong(trials)
+        case _:
+            return imports.first_unlike(trials)
+
+
+if __name__ == "__main__":
+    main()
