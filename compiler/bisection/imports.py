@@ -20,7 +20,8 @@ from compiler.measuring.comparison import worst
 from compiler.reduction.verdict import run_onnxruntime
 
 if TYPE_CHECKING:
-    from compiler.bisection.trials import Trials
+    from compiler.instrument.verify import Verify
+    from compiler.options import CompileOptions
     from dialects.strata.types import Array
 
 SUFFIX = ".onnx"
@@ -59,33 +60,31 @@ def of_first_nodes(arguments: argparse.Namespace, count: int, folder: Path) -> O
     return outcome
 
 
-def differs_from_peer(trials: Trials) -> Outcome:
+def differs_from_peer(model: str, verify: Verify) -> Outcome:
     """The numbers of the imported model against onnxruntime's; right without it."""
-    if not is_onnx(trials.model):
+    if not is_onnx(model):
         return Outcome()
-    theirs = run_onnxruntime(Path(trials.model), trials.verify.named_inputs)
+    theirs = run_onnxruntime(Path(model), verify.named_inputs)
     if theirs is None:
         return Outcome()
-    ours = trials.verify.expected
+    ours = verify.expected
     if [a.shape for a in theirs] != [a.shape for a in ours]:
         return Outcome("peer", "shapes of outputs differ from onnxruntime's")
-    error, output = worst(ours, theirs, trials.arguments.tolerance)
+    error, output = worst(ours, theirs, verify.tolerance)
     return Outcome() if output is None else Outcome(
         "peer", f"output {output} differs from onnxruntime's by {error:.1e}")
 
 
-def first_unlike(trials: Trials) -> Outcome:
-    """The first node of which onnxruntime computes something else, or that it does not show."""
-    if trials.begun.kind != "right":
-        return trials.begun
+def first_unlike(name: str, verify: Verify, options: CompileOptions, folder: Path) -> Outcome:
+    """The first node of which onnxruntime computes something else, as far as that can be seen."""
     from compiler.reduction.reading import read_onnx
     from compiler.reduction.recording import with_all_outputs
 
-    path = trials.phases.path.with_name("all.onnx")
-    model = with_all_outputs(read_onnx(Path(trials.model)))
+    path, named = folder / "all.onnx", verify.named_inputs
+    model = with_all_outputs(read_onnx(Path(name)))
     path.write_bytes(model.SerializeToString())
     names = [info.name for info in model.graph.output]
-    ours, theirs = _ours(trials, path), run_onnxruntime(path, trials.verify.named_inputs)
+    ours, theirs = _ours(path, named, options), run_onnxruntime(path, named)
     known = {} if theirs is None else dict(zip(names, theirs, strict=True))
     for number, node in enumerate(model.graph.node, 1):
         if any(_is_unlike(ours, known, name) for name in node.output if name):
@@ -94,13 +93,14 @@ def first_unlike(trials: Trials) -> Outcome:
     return Outcome("peer")
 
 
-def _ours(trials: Trials, path: Path) -> Mapping[str, Array]:
+def _ours(
+    path: Path, named: Mapping[str, Array], options: CompileOptions
+) -> Mapping[str, Array]:
     from compiler.io.signature import signature_of
     from targets.reference.interpret import interpret
 
-    state = QuietCompiler(str(path), trials.options).read()
+    state = QuietCompiler(str(path), options).read()
     signature = signature_of(state.module)
-    named = trials.verify.named_inputs
     outputs = interpret(state.module, state.context.weights,
                         [named[name] for name in signature.input_names])
     return dict(zip(signature.output_names, outputs, strict=True))

@@ -7,7 +7,8 @@ The last level is interpreted launch by launch. Each kernel is compiled in a pro
       host.launch @kernel(%x0, %y1)
     }
 
-and runs on the buffers that the interpreter has at its launch.
+and runs on the buffers that the interpreter has at its launch. If a program that copies an array
+is wrong as well, the fault is in what surrounds kernels.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from xdsl.ir import Operation
 
 from compiler.bisection.outcome import CODE, RIGHT, Outcome
 from compiler.diagnostics import StrataError
-from compiler.faults import CompilerFault
 from compiler.measuring.comparison import worst
 from dialects import block, host
 from dialects.block.interpret import interpret_kernel
@@ -52,12 +52,29 @@ def first_wrong(trials: Trials) -> Outcome:
     if lowered.kind != RIGHT:
         return lowered
     state = trials.at(last)
+    if text := _fault_of_copies(trials):
+        return Outcome("wrong", text, CODE, operation="host.func @main")
     try:
         interpret_host(state.module, trials.verify.inputs, state.context.weights,
                        _Launches(trials))
     except _Found as found:
         return found.outcome
     return Outcome(step=CODE)
+
+
+def _fault_of_copies(trials: Trials) -> str:
+    """What is wrong with a program that copies an array; empty if nothing is."""
+    array = np.arange(1, 8, dtype=np.float32)
+    func = host.FuncOp.of("main", ["x"], ["y"], [_type(array)] * 2, [])
+    func.body.block.add_op(host.CopyOp.of(*func.body.block.args))
+    func.body.block.add_op(host.ReturnOp.create())
+    trials.phases.tell(Outcome("crash", "", CODE, operation="host.func @main"))
+    try:
+        running = trials.compilation.parts.running
+        [got] = running.load(ModuleOp([func]), WeightStore()).run([array])
+    except Exception as error:  # whatever a faulty target raises
+        return f"a program without kernels fails: {error}"
+    return "" if np.array_equal(got, array) else "a program without kernels is wrong"
 
 
 @dataclass
@@ -98,7 +115,7 @@ class _Launches:
             got = self.loaded[key].run(before)
         except (StrataError, ValueError) as error:
             return f"refused: {error}"
-        except (CompilerFault, Exception) as error:
+        except Exception as error:  # whatever a faulty target raises
             return f"fault: {type(error).__name__}: {error}"
         want = [after[k] for k in written]
         kept = [_bits(a) == _bits(b) for a, b in zip(want, (before[k] for k in written),

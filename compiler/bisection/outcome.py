@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-RIGHT, IMPORT = "right", "import"
+RIGHT, OPTIONS, IMPORT = "right", "options", "import"
 CODE = -1
 """The step in which the target makes code."""
 EFFECTS = {"wrong": "wrong numbers", "fault": "a fault of the compiler", "invalid": "invalid IR",
@@ -70,7 +70,8 @@ class Finding:
 
     def lines(self) -> list[str]:
         """What people read."""
-        count = "not counted" if self.rewrite is None else f"{self.rewrite} of {self.rewrites}"
+        count = "not counted" if self.rewrite is None else str(self.rewrite) + (
+            f" of {self.rewrites}" if self.rewrites else "")
         rule = f", by {self.rule}" if self.rule and self.rule != self.pass_ else ""
         shown = [("pass", self.pass_), ("rewrite", count + rule), ("operation", self.operation),
                  ("node", ", ".join(self.nodes))]

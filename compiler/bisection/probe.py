@@ -23,7 +23,7 @@ from typing import Any
 
 from compiler.bisection import imports, kernels, values
 from compiler.bisection.arguments import add_arguments
-from compiler.bisection.outcome import Outcome
+from compiler.bisection.outcome import RIGHT, Outcome
 from compiler.bisection.trials import Phases, Trials
 
 
@@ -61,7 +61,8 @@ def _answer(
         case "kernels":
             return kernels.first_wrong(trials)
         case _:
-            return imports.first_unlike(trials)
+            return trials.begun if trials.begun.kind != RIGHT else imports.first_unlike(
+                trials.model, trials.verify, trials.options, phases.path.parent)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from compiler.bisection.outcome import CODE, RIGHT, Finding, Outcome
+from compiler.bisection.outcome import CODE, OPTIONS, RIGHT, Finding, Outcome
 from compiler.reduction.process import Gone, Process
 
 
@@ -83,7 +83,7 @@ class Search:
             found = self.ask("imported")
             failure = replace(failure, operation=found.operation, nodes=found.nodes,
                               done=found.done)
-        elif self.is_onnx and not failure.nodes:
+        elif self.is_onnx and not failure.nodes and failure.name != OPTIONS:
             failure = self._first_node(failure)
         return self._finding(failure, failure.done or None)
 
@@ -114,6 +114,8 @@ class Search:
                                 whole.done)
         else:
             found = whole
+        if not found.nodes and found.kind == "wrong":
+            found = replace(found, nodes=self.ask("values", step=step).nodes)
         return self._finding(found, found.done + found.tried,
                              max(whole.done, found.done + found.tried))
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from xdsl.utils.exceptions import VerifyException
 
-from compiler.bisection import imports
-from compiler.bisection.outcome import CODE, RIGHT, Outcome
+from compiler.bisection.imports import differs_from_peer
+from compiler.bisection.outcome import CODE, OPTIONS, RIGHT, Outcome
 from compiler.bisection.quiet import QuietCompiler
 from compiler.cli import arguments as shared
 from compiler.cli.execution import WantedInputs
@@ -73,6 +73,7 @@ class Trials:
         self.model = arguments.model
         self.faults: dict[int, Outcome] = {}
         self.accepted: dict[int, Verify] = {}
+        self.rounding: dict[int, bool] = {}
 
     def _started(self, options: CompileOptions) -> tuple[Compiler, State]:
         compilation = QuietCompiler(self.model, options)
@@ -94,6 +95,10 @@ class Trials:
     @cached_property
     def begun(self) -> Outcome:
         """What reading the model led to."""
+        try:
+            QuietCompiler(self.model, self.options)
+        except StrataError as error:
+            return Outcome("refused", str(error), name=OPTIONS)
         try:
             self.start()
         except StrataError as error:
@@ -167,12 +172,13 @@ class Trials:
         if outcome.kind != RIGHT:
             return outcome
         for step in range(1, len(self.planned) + 1):
-            if self._ends_level(step):
+            if self._ends_level(step) or self._rounds(step + 1):
                 outcome = self.judge(step)
                 if outcome.kind != RIGHT:
                     return outcome
         outcome = self._code()
-        return outcome if outcome.kind != RIGHT else imports.differs_from_peer(self)
+        return outcome if outcome.kind != RIGHT else differs_from_peer(
+            self.model, self.verify)
 
     def judge(self, step: int) -> Outcome:
         """The numbers after some steps."""
@@ -205,15 +211,23 @@ class Trials:
         """What the numbers after a step are compared with: the import, or the last pass up to it
         that rounds on purpose.
         """
-        rounding = [k for k in range(1, step + 1) if self.planned[k - 1].step.rounds]
         found = self.verify
-        for k in rounding:
+        for k in filter(self._rounds, range(1, step + 1)):
             if k not in self.accepted:
                 self.accepted[k] = found = copy.copy(found)
                 found.rows = []
                 found.accept(self.at(k))
             found = self.accepted[k]
         return found
+
+    def _rounds(self, step: int) -> bool:
+        """Whether a pass has changed numbers on purpose."""
+        if step > len(self.planned) or not self.planned[step - 1].step.rounds:
+            return False
+        if step not in self.rounding:
+            texts = [self.at(k).body_text() for k in (step - 1, step)]
+            self.rounding[step] = texts[0] != texts[1]
+        return self.rounding[step]
 
     def _code(self) -> Outcome:
         """The numbers of the target's code."""

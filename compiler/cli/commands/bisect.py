@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from compiler.bisection.imports import is_onnx
-    from compiler.bisection.outcome import IMPORT
+    from compiler.bisection.outcome import IMPORT, OPTIONS
     from compiler.bisection.search import Search
     from compiler.cli.arguments import options_from
     from compiler.cli.execution import WantedInputs
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise StrataError(f"{model}: nothing differs with {_named(seeds)}", [Problem(
             "all passes run, and all levels and the code compute what the model means",
             hint="--seeds N tries more inputs, --inputs FILE.npz gives them, --dim NAME=N sizes")])
-    if found.pass_ == IMPORT and found.kind == "refused" and not found.nodes:
+    if found.kind == "refused" and not found.nodes and found.pass_ in (IMPORT, OPTIONS):
         raise StrataError(found.text)
     if arguments.json is not None:
         write_text(json.dumps(found.json, indent=1) + "\n", arguments.json)

@@ -1,0 +1,114 @@
+"""What makes a model fail is named: faults planted in passes, emitters, the runtime, the importer.
+
+Each is found in seconds, and `reduce` makes a model of at most five nodes of it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+
+from compiler.__main__ import main
+from tests.bisection.conftest import PLANTED, Done
+
+Bisect = Callable[..., Done]
+FOUND = {
+    "wrong_rule": ("graph-simplify", 1, "graph.reciprocal", "o"),
+    "wrong_lowering": ("graph-to-loop", 12, "graph.sqrt", "h"),
+    "wrong_fusion": ("loop-fuse", 5, "loop.nest", "d"),
+    "wrong_tiles": ("loop-to-block", 4, "loop.kernel @contract_3", "t"),
+    "overlap": ("host-plan-buffers", 1, "host.func @main", "g"),
+    "dead_code": ("graph-dce", 1, "graph.sigmoid", "m"),
+    "invalid": ("graph-cse", 1, "graph.sin", "i"),
+    "raising_rule": ("graph-simplify", 1, "graph.erf", "k"),
+    "wrong_code": ("cpu", None, "block.kernel @reduce_1", "i"),
+    "raising_emitter": ("cpu", None, "block.kernel @contract_3", "t"),
+    "tail": ("cpu", None, "block.kernel @contract_0", "a"),
+    "crashing_code": ("cpu", None, "block.kernel @contract_2", "k"),
+    "runtime": ("cpu", None, "host.func @main", None),
+    "raising_import": ("import", 13, "Sigmoid", "m"),
+    "wrong_import": ("import", 8, "Sqrt", "h"),
+}
+"""Fault -> pass, rewrite, operation, and one of the nodes."""
+QUICK = {"wrong_rule", "raising_rule", "wrong_code"}
+KINDS = {"invalid": "invalid", "raising_rule": "fault", "raising_emitter": "fault",
+         "crashing_code": "crash", "raising_import": "fault", "wrong_import": "peer"}
+
+
+def marked(fault: str) -> object:
+    return pytest.param(fault, marks=() if fault in QUICK else pytest.mark.slow)
+
+
+def test_all_faults_are_tried() -> None:
+    planted = re.findall(r"^@fault\ndef (\w+)", PLANTED.read_text(), re.MULTILINE)
+    assert {*planted} == {*FOUND, "seeds"}
+
+
+@pytest.mark.parametrize("fault", [marked(fault) for fault in FOUND])
+def test_a_fault_is_found(bisect: Bisect, model: Path, fault: str) -> None:
+    if fault == "wrong_import":
+        pytest.importorskip("onnxruntime")
+    done = bisect(model, fault=fault)
+    assert done.status == 0, done.err
+    pass_, rewrite, operation, node = FOUND[fault]
+    assert (done.found["pass"], done.found["operation"]) == (pass_, operation)
+    assert done.found["rewrite"] == rewrite
+    assert (node in done.found["nodes"]) if node else done.found["node"] is None
+    assert done.found["kind"] == KINDS.get(fault, "wrong")
+    assert f"pass:      {pass_}" in done.out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FOUND)
+def test_a_found_fault_becomes_small(
+    model: Path, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if fault == "wrong_import":
+        pytest.importorskip("onnxruntime")
+    monkeypatch.setenv("PLANTED", fault)
+    monkeypatch.chdir(tmp_path)
+    started, small = time.monotonic(), tmp_path / "small.onnx"
+    assert main(["reduce", str(model), "-o", str(small), "--plugin", str(PLANTED)]) == 0
+    assert len(onnx.load(str(small)).graph.node) <= 5
+    assert time.monotonic() - started < 60
+
+
+def test_a_fault_that_only_some_inputs_show(bisect: Bisect, model: Path) -> None:
+    done = bisect(model, "--seed", "5", "--seeds", "2", fault="seeds")
+    assert (done.found["pass"], done.found["node"]) == ("graph-simplify", "p")
+    assert done.found["seed"] == 6
+
+
+def test_nothing_differs(bisect: Bisect, model: Path) -> None:
+    done = bisect(model, "--seed", "3", "--seeds", "2", fault="seeds")
+    assert done.status == 1 and not done.found
+    assert "nothing differs with seeds 3 to 4" in done.err
+
+
+@pytest.mark.slow
+def test_a_text_is_searched(
+    bisect: Bisect, tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A dump has no importer; its passes are searched all the same."""
+    text = tmp_path / "model.mlir"
+    assert main(["lower", str(model), "--to", "graph"]) == 0
+    text.write_text(capsys.readouterr().out)
+    done = bisect(text, "--weights", str(model), fault="wrong_fusion")
+    assert done.found["pass"] == "loop-fuse" and done.found["rewrite"] == 5
+
+
+@pytest.mark.parametrize("words, text", [
+    (["none.onnx"], "no such file"), (["-"], "give files"),
+    (["none.onnx", "--plugin", "none.py"], "no plugin file"),
+    (["none.onnx", "--inputs", "none.npz"], "none.npz")])
+def test_what_cannot_be_searched(
+    words: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bisect", *words]) == 1
+    assert text in capsys.readouterr().err
+
