@@ -5,10 +5,12 @@ new contents to arguments at the end of a graph. The PyTorch frontend imports ev
 these writes. Operators that it cannot import run eagerly between compiled parts, and are named in
 a warning. Sizes that Dynamo leaves dynamic become named sizes of the compiled code.
 
-It is for inference: if gradients are recorded, graphs run eagerly with a warning. Compiled code
-holds parameters and buffers, packed as it needs them. If floats among them change, or a call has
-others, they are packed anew; for other integers the graph is compiled again (`weights.py`). Results
-share memory as they do eagerly (`views.py`).
+If gradients are recorded, AOTAutograd derives a forward and a backward graph, which are compiled
+alike (`training.py`).
+
+In inference, compiled code holds parameters and buffers, packed as it needs them. If floats among
+them change, or a call has others, they are packed anew; for other integers the graph is compiled
+again (`weights.py`). Results share memory as they do eagerly (`views.py`).
 
 `options` of `torch.compile` are those of `compiler.compile`. The target is that of the inputs'
 device unless one is given.
@@ -22,7 +24,7 @@ import logging
 import traceback
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,7 @@ from compiler.torch import shared
 from compiler.torch.graphs import compile_graph
 from compiler.torch.parts import Part, Run, Viewed, name_eager
 from compiler.torch.reordered import Reordered
+from compiler.torch.training import compiled_step, first_result, keep_saved, metadata
 from compiler.torch.views import base_of, split_views
 from compiler.torch.weights import Weights, is_weight
 from compiler.torch.writes import (
@@ -75,16 +78,37 @@ def strata(
         expand_flex_attention(graph)
         written, aliases = _take_writes(graph), _aliases()
         check_writes(graph, written, aliases, examples, replays)
-        views = split_views(graph, written, aliases)
-        if views is None:
-            return _boxed_program(Program(graph, chosen, written))
-        return _boxed_program(Program(views.inner, chosen, written, outer=views.outer))
+        return _boxed_program(_program(graph, chosen, written, aliases))
+
+    def forward(graph: Any, inputs: Sequence[Any]) -> Run:
+        written, aliases = _take_writes(graph), _aliases()
+        check_writes(graph, written, aliases, examples, replays, first_result())
+        keep_saved(graph, written, first_result() + len(examples))
+        return compiled_step(graph, lambda inner: _boxed_program(
+            _program(inner, chosen, written, aliases, holds_weights=False)))
+
+    def backward(graph: Any, inputs: Sequence[Any]) -> Run:
+        written = _take_writes(graph)
+        return compiled_step(graph, lambda inner: _boxed_program(
+            _program(inner, chosen, written, {}, holds_weights=False)))
 
     compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
-        fw_compiler=_train, bw_compiler=_eager, inference_compiler=infer,
+        fw_compiler=forward, bw_compiler=backward, inference_compiler=infer,
+        partition_fn=torch_module("functorch.compile").min_cut_rematerialization_partition,
         decompositions=decompositions(known), keep_inference_input_mutations=True)
     with torch_module("torch._functorch.config").patch(view_replay_for_aliased_outputs=replays):
         return _or_eagerly(compiled, captured, example_inputs, known)
+
+
+def _program(
+    graph: Any, options: Mapping[str, Any], written: Sequence[int], aliases: Mapping[int, int],
+    holds_weights: bool = True,
+) -> Program:
+    """A graph, from whose results views are taken apart."""
+    views = split_views(graph, written, aliases)
+    if views is None:
+        return Program(graph, options, written, holds_weights=holds_weights)
+    return Program(views.inner, options, written, outer=views.outer, holds_weights=holds_weights)
 
 
 def _operator_names(options: Mapping[str, Any]) -> list[str]:
@@ -122,11 +146,12 @@ def _composites(
 ) -> AbstractContextManager[None]:
     """Composite operators are kept whole, unless gradients are recorded."""
     from compiler.frontend.torch.core.decompose import composites_whole
+    from compiler.frontend.torch.core.gradients import products_of_attention
 
     tensors = (*example_inputs, *captured.parameters())
     recorded = torch_module().is_grad_enabled() and any(
         getattr(value, "requires_grad", False) for value in tensors)
-    return nullcontext() if recorded else composites_whole(known)
+    return products_of_attention() if recorded else composites_whole(known)
 
 
 def _arose_here(error: Exception) -> bool:
@@ -172,22 +197,16 @@ def _aliases() -> dict[int, int]:
     It drops these results and takes the views of the arguments again, to which it only needs their
     sizes, strides and offsets.
     """
-    context = torch_module("torch._guards").TracingContext.try_get()
-    known = getattr(context, "fw_metadata", None)
+    known = metadata()
     if known is None:
         return {}
-    first = known.num_mutated_inp_runtime_indices
+    first = first_result()
     return {first + k: info.base_idx for k, info in enumerate(known.output_info)
             if info.output_type.name == "alias_of_input"}
 
 
 def _copy() -> Any:
     return torch_module().ops.aten.copy_.default
-
-
-def _boxed(function: Run) -> Run:
-    """Adapt a function to AOTAutograd's boxed calls: a list of arguments that it may empty."""
-    return torch_module("functorch.compile").make_boxed_func(function)
 
 
 def _boxed_program(program: Program) -> Run:
@@ -203,17 +222,6 @@ def _boxed_program(program: Program) -> Run:
     boxed: Any = call
     boxed._boxed_call = True
     return call
-
-
-def _eager(graph: Any, inputs: Sequence[Any]) -> Run:
-    return _boxed(graph.forward)
-
-
-def _train(graph: Any, inputs: Sequence[Any]) -> Run:
-    """A graph with gradients."""
-    log.warning("strata: gradients are recorded, so the graph runs eagerly; call the model under "
-                "torch.no_grad() or torch.inference_mode() to compile it")
-    return _eager(graph, inputs)
 
 
 # ---------------------------------------------------------------------- one graph
@@ -240,6 +248,8 @@ class Program:
     outer: Run | None = None
     direct: Callable[[Sequence[Any]], list[Any] | None] | None = None
     """The whole call, where it is nothing but `Part.direct`."""
+    holds_weights: bool = True
+    """Whether code holds parameters and buffers; in training they are arguments."""
     sets: OrderedDict[tuple[int, ...], tuple[Weights, Run]] = field(
         default_factory=OrderedDict[tuple[int, ...], tuple[Weights, Run]])
 
@@ -254,7 +264,8 @@ class Program:
 
     def _made_for(self, inputs: Sequence[Any]) -> tuple[Weights, Run]:
         """The code with these weights: kept from before, given these weights, or compiled."""
-        numbers = [k for k, v in enumerate(inputs) if k not in self.written and is_weight(v)]
+        numbers = [k for k, v in enumerate(inputs) if self.holds_weights
+                   and k not in self.written and is_weight(v)]
         key = tuple(id(inputs[k]) for k in numbers)
         known = self.sets.pop(key, None)
         if known is None or not known[0].are_in(inputs):

@@ -46,7 +46,7 @@ class Bindings:
 
     def __call__(self, arguments: Sequence[Any], needed: frozenset[Symbol]) -> Known:
         """The values of at least the needed symbols."""
-        known = {symbol: int(arguments[k]) for k, symbol in self._symbols}
+        known = {symbol: int(arguments[k]) for k, symbol in self.symbols}
         if needed <= known.keys():
             return known
         return bind_sizes(self.types, [_shaped(arguments[k]) for k in self.tensors], known=known)
@@ -60,7 +60,7 @@ class Bindings:
                 Problem(str(error))]) from error
 
     @cached_property
-    def _symbols(self) -> list[tuple[int, Symbol]]:
+    def symbols(self) -> list[tuple[int, Symbol]]:
         found = [(k, Sizes().expression(expr).as_symbol) for k, expr in self.numbers
                  if expr.is_Symbol and not str(expr).startswith(("u", "zuf"))]
         return [(k, symbol) for k, symbol in found if symbol is not None]

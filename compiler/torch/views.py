@@ -174,7 +174,7 @@ class _Splitter:
         graph, nodes = _new_graph(), dict[Any, Any]()
         for node in (*self.placeholders, *self.computed):
             nodes[node] = graph.placeholder(node.name)
-        last = [graph.placeholder("written") for _ in self.written]
+        last = [graph.placeholder(f"written_{k}") for k, _ in enumerate(self.written)]
         for base, given in self.sources.items():
             nodes[base] = nodes[given]
         found = [self._copy(n, graph, nodes) for n in outputs]

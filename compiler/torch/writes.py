@@ -29,13 +29,15 @@ class RunsEagerly(Exception):
 
 def check_writes(
     graph: Any, written: Sequence[int], aliases: Mapping[int, int], examples: Sequence[Any],
-    replays: bool = True,
+    replays: bool = True, first: int | None = None,
 ) -> None:
     """Raise RunsEagerly for a graph whose writes AOTAutograd does not describe.
 
     `written`: the arguments to which the last results will be written. `aliases`: the numbers of
     results -> the argument whose memory they share. `examples`: the results as Dynamo traced them.
     `replays`: whether AOTAutograd takes views of arguments by the operators of fixed sizes.
+    `first`: the number of the first result that Dynamo traced; by default they are the last before
+    the writes.
     """
     placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
     tensors = [placeholders[k].meta["val"] for k in written]
@@ -46,7 +48,8 @@ def check_writes(
         raise RunsEagerly("it writes into an argument with gaps and uses as_strided")
     outputs = output_nodes(graph)
     last = outputs[len(outputs) - len(written):]
-    first = len(outputs) - len(written) - len(examples)
+    if first is None:
+        first = len(outputs) - len(written) - len(examples)
     for k in aliases:
         base, made, wanted = base_of(outputs[k]), outputs[k].meta["val"], examples[k - first]
         if replays and _is_fixed(made) and _is_fixed(wanted):

@@ -246,14 +246,6 @@ def test_a_part_asks_to_write_its_last_results_into_arguments() -> None:
     assert asked == [{2: 2}, {}]
 
 
-def test_gradients_run_eagerly(caplog: pytest.LogCaptureFixture) -> None:
-    model = Net()
-    with caplog.at_level(logging.WARNING, "strata"):
-        compiled(model)(torch.randn(2, 3, 8, 8)).sum().backward()
-    assert "gradients are recorded" in caplog.text
-    assert model.out.weight.grad is not None
-
-
 def test_half_precision_and_integers() -> None:
     class Mixed(nn.Module):
         def __init__(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.torch.core.encoder_layers import encoder_decompositions
+from compiler.frontend.torch.core.gradients import gradient_decompositions
 from compiler.frontend.torch.core.in_place import without_mutation
 from compiler.frontend.torch.library import quiet, torch_module
 
@@ -116,8 +117,8 @@ def operator_names() -> list[str]:
 def _more() -> dict[Any, Any]:
     """Decompositions that PyTorch does not use by default, or lacks."""
     known = torch_module("torch._decomp").decomposition_table
-    return {op: known[op] for op in list(known) if str(op) in ALSO_DECOMPOSED} | (
-        encoder_decompositions())
+    found = {op: known[op] for op in list(known) if str(op) in ALSO_DECOMPOSED}
+    return {**found, **encoder_decompositions(), **gradient_decompositions()}
 
 
 def kept_whole(ops: list[Any], known: Collection[str]) -> list[Any]:

@@ -45,8 +45,23 @@ def native_layer_norm(
     n: Node, x: Value, sizes: Sequence[Size], weight: Value | None, bias: Value | None,
     epsilon: float,
 ) -> list[Value]:
-    _only_first(n)
-    return [layer_norm(n, x, sizes, weight, bias, epsilon)]
+    """(normalized, mean, 1 / deviation), of which graphs with gradients use all."""
+    if not n.used - {0}:
+        return [layer_norm(n, x, sizes, weight, bias, epsilon)]
+    wide = _wide(x)
+    center, factor = _moments(wide, list(range(x.rank - len(sizes), x.rank)), epsilon)
+    return [_affine((wide - center) * factor, weight, bias), center, factor]
+
+
+def _wide(x: Value) -> Value:
+    return x.cast(t.f32) if x.element in HALVES else x
+
+
+def _moments(x: Value, axes: Sequence[int], epsilon: float) -> tuple[Value, Value]:
+    """The mean and 1 / deviation over some dims, which are kept as 1."""
+    center = f.reduce_mean(x, axes=axes, keepdims=True)
+    spread = f.reduce_mean((x - center) * (x - center), axes=axes, keepdims=True)
+    return center, f.reciprocal(f.sqrt(spread + float(epsilon)))
 
 
 def _only_first(n: Node) -> None:
@@ -71,8 +86,15 @@ def native_group_norm(
     n: Node, x: Value, weight: Value | None, bias: Value | None, batch: Size, channels: Size,
     area: Size, groups: int, epsilon: float,
 ) -> list[Value]:
-    _only_first(n)
-    return [group_norm(n, x, groups, weight, bias, epsilon)]
+    """(normalized, mean, 1 / deviation), the last two as [batch, groups]."""
+    if not n.used - {0}:
+        return [group_norm(n, x, groups, weight, bias, epsilon)]
+    rows = _wide(x).reshape([x.shape[0], groups, x.type.count // (x.shape[0] * groups)])
+    center, factor = _moments(rows, [2], epsilon)
+    parameters = [None if p is None else n.channelwise(p, x.rank) for p in (weight, bias)]
+    normal = ((rows - center) * factor).reshape(x.shape)
+    flat = [x.shape[0], groups]
+    return [_affine(normal, *parameters), center.reshape(flat), factor.reshape(flat)]
 
 
 @aten_op("aten.rms_norm.default", "aten._fused_rms_norm.default")
@@ -80,7 +102,7 @@ def rms_norm(
     n: Node, x: Value, sizes: Sequence[Size], weight: Value | None, epsilon: float | None
 ) -> Value | list[Value]:
     """x / sqrt(mean(x^2) + epsilon) * weight, computed in f32 for halves."""
-    wide = x.cast(t.f32) if x.element in HALVES else x
+    wide = _wide(x)
     axes = list(range(x.rank - len(sizes), x.rank))
     mean = f.reduce_mean(wide * wide, axes=axes, keepdims=True)
     limit = _EPSILON[x.element] if epsilon is None else float(epsilon)
@@ -118,7 +140,7 @@ def _batch_norm(
             return n.scalar(default, wide.element).broadcast(mean.shape)
         return given.cast(wide.element)
 
-    wide = x.cast(t.f32) if x.element in HALVES else x
+    wide = _wide(x)
     return n(BatchNormOp, wide, parameter(weight, 1.0), parameter(bias, 0.0),
              parameter(mean, 0.0), parameter(variance, 1.0), epsilon=float(epsilon))
 
@@ -131,7 +153,7 @@ def batch_norm_of_batch(
     """Batch normalization by the statistics of the batch itself, as rows of one channel each."""
     _only_first(n)
     order = [1, 0, *range(2, x.rank)]
-    rows = (x.cast(t.f32) if x.element in HALVES else x).transpose(order)
+    rows = _wide(x).transpose(order)
     flat = rows.reshape([x.shape[1], x.type.count // x.shape[1]])
     normal = n(LayerNormOp, flat, n.scalar(1.0, flat.element), axis=1, epsilon=float(epsilon))
     back = normal.reshape(rows.shape).transpose(order)
@@ -150,7 +172,7 @@ def batch_norm_in_training(
     """
     if not training:
         raise Fault("it updates statistics although it is not in training mode")
-    wide, axes = x.cast(t.f32) if x.element in HALVES else x, [0, *range(2, x.rank)]
+    wide, axes = _wide(x), [0, *range(2, x.rank)]
     center = f.reduce_mean(wide, axes=axes, keepdims=True)
     spread = f.reduce_mean((wide - center) * (wide - center), axes=axes, keepdims=True)
     factor = f.reciprocal(f.sqrt(spread + float(epsilon)))

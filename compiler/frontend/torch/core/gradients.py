@@ -1,0 +1,36 @@
+"""Decompositions for graphs with gradients, before and after AOTAutograd derives these."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from compiler.frontend.torch.library import torch_module
+
+
+def products_of_attention() -> AbstractContextManager[Any]:
+    """While AOTAutograd traces inside, attention is products and a softmax, whose gradients are
+    products, too. PyTorch's fused kernels have gradients that only they can compute."""
+    attention = torch_module("torch.nn.attention")
+    return attention.sdpa_kernel(attention.SDPBackend.MATH)
+
+
+def gradient_decompositions() -> dict[Any, Any]:
+    """Operator -> function."""
+    aten = torch_module().ops.aten
+    return {aten.native_dropout.default: dropout}
+
+
+def dropout(x: Any, p: float, train: bool | None) -> Any:
+    """x with elements of probability p replaced by zero and others divided by 1 - p, and a mask
+    of those that are kept.
+
+    It draws as eager mode does on the CPU, so that the same seed keeps the same elements.
+    """
+    torch = torch_module()
+    if train is False or p == 0:
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    if p == 1:
+        return torch.zeros_like(x), torch.zeros_like(x, dtype=torch.bool)
+    noise = torch.ops.aten.bernoulli.p(torch.empty_like(x), 1 - p)
+    return x * (noise / (1 - p)), noise != 0

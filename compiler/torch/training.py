@@ -1,0 +1,72 @@
+"""Graphs with gradients: a forward and a backward graph, which AOTAutograd derives.
+
+    %y, %saved = forward(%w, %x)         returns what the backward needs, after the results
+    %dw, %dx = backward(%saved, %dy)
+
+Its partitioner decides what is saved and what is computed again. Both graphs are compiled by the
+levels that compile inference. Parameters are arguments, read where they lie, since each step
+changes them. Random numbers are arguments, too (`draws.py`).
+
+The module can be imported without torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from compiler.frontend.torch.captured_graph import output_nodes
+from compiler.frontend.torch.library import torch_module
+from compiler.torch.draws import split_draws
+from compiler.torch.views import base_of
+
+Run = Callable[..., Any]
+
+
+def metadata() -> Any:
+    """What AOTAutograd knows of the forward graph that it is compiling; None outside of that."""
+    context = torch_module("torch._guards").TracingContext.try_get()
+    return getattr(context, "fw_metadata", None)
+
+
+def first_result() -> int:
+    """The number of a forward graph's first result that the captured graph returns."""
+    return metadata().num_mutated_inp_runtime_indices
+
+
+def compiled_step(graph: Any, compile_inner: Callable[[Any], Run]) -> Run:
+    """A forward or backward graph whose random numbers are drawn before it runs."""
+    draws = split_draws(graph)
+    if draws is None:
+        return compile_inner(graph)
+    inner, draw = compile_inner(draws.inner), draws.draw
+
+    def call(arguments: list[Any]) -> Any:
+        return inner([*arguments, *draw(arguments)])
+
+    boxed: Any = call
+    boxed._boxed_call = True
+    return call
+
+
+def keep_saved(graph: Any, written: Sequence[int], first: int) -> None:
+    """Copy what a forward graph saves of arguments that it writes.
+
+    `written`: the arguments to which the last results are written. `first`: the number of the
+    first result that may be saved for the backward graph.
+    """
+    placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
+    targets, outputs = {placeholders[k] for k in written}, output_nodes(graph)
+    for number in range(first, len(outputs) - len(written)):
+        node = outputs[number]
+        if hasattr(node, "meta") and base_of(node) in targets:
+            outputs[number] = _copied(graph, node)
+    graph.graph.output_node().args = (tuple(outputs),)
+    graph.recompile()
+
+
+def _copied(graph: Any, node: Any) -> Any:
+    with graph.graph.inserting_after(node):
+        made = graph.graph.call_function(torch_module().ops.aten.clone.default, (node,))
+    made.meta["val"] = node.meta["val"].clone()
+    return made
