@@ -341,8 +341,7 @@ for name, x, k in (("linear1d", floats(2, 4, 9), 1), ("bilinear2d", IMAGE, 2),
 
 FIRST_ONLY = frozenset(f"aten.{name}" for name in (
     "_scaled_dot_product_flash_attention_for_cpu.default", "adaptive_max_pool1d.default",
-    "adaptive_max_pool2d.default", "adaptive_max_pool3d.default", "native_layer_norm.default",
-    "native_group_norm.default", "_fused_rms_norm.default",
+    "adaptive_max_pool2d.default", "adaptive_max_pool3d.default", "_fused_rms_norm.default",
     "_native_batch_norm_legit_no_training.default", "_native_batch_norm_legit.no_stats"))
 """Operators whose other results are for training."""
 

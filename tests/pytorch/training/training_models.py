@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tests.pytorch.training.image_models import Convolutional, Unet
+
 
 class Mlp(nn.Module):
     def __init__(self) -> None:
@@ -125,7 +127,8 @@ class Vae(nn.Module):
 
 
 MODELS: dict[str, Callable[[], nn.Module]] = {
-    "mlp": Mlp, "encoder": Encoder, "gpt": Gpt, "lstm": Lstm, "recommender": Recommender}
+    "mlp": Mlp, "encoder": Encoder, "gpt": Gpt, "lstm": Lstm, "recommender": Recommender,
+    "convolutional": Convolutional, "unet": Unet}
 RANDOM: dict[str, Callable[[], nn.Module]] = {
     "encoder": lambda: Encoder(0.1), "gpt": lambda: Gpt(0.1), "vae": Vae}
 

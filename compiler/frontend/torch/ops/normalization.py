@@ -49,7 +49,7 @@ def native_layer_norm(
     if not n.used - {0}:
         return [layer_norm(n, x, sizes, weight, bias, epsilon)]
     wide = _wide(x)
-    center, factor = _moments(wide, list(range(x.rank - len(sizes), x.rank)), epsilon)
+    center, _, factor = _moments(wide, list(range(x.rank - len(sizes), x.rank)), epsilon)
     return [_affine((wide - center) * factor, weight, bias), center, factor]
 
 
@@ -57,11 +57,11 @@ def _wide(x: Value) -> Value:
     return x.cast(t.f32) if x.element in HALVES else x
 
 
-def _moments(x: Value, axes: Sequence[int], epsilon: float) -> tuple[Value, Value]:
-    """The mean and 1 / deviation over some dims, which are kept as 1."""
+def _moments(x: Value, axes: Sequence[int], epsilon: float) -> tuple[Value, Value, Value]:
+    """The mean, variance and 1 / deviation over some dims, which are kept as 1."""
     center = f.reduce_mean(x, axes=axes, keepdims=True)
     spread = f.reduce_mean((x - center) * (x - center), axes=axes, keepdims=True)
-    return center, f.reciprocal(f.sqrt(spread + float(epsilon)))
+    return center, spread, f.reciprocal(f.sqrt(spread + float(epsilon)))
 
 
 def _only_first(n: Node) -> None:
@@ -90,7 +90,7 @@ def native_group_norm(
     if not n.used - {0}:
         return [group_norm(n, x, groups, weight, bias, epsilon)]
     rows = _wide(x).reshape([x.shape[0], groups, x.type.count // (x.shape[0] * groups)])
-    center, factor = _moments(rows, [2], epsilon)
+    center, _, factor = _moments(rows, [2], epsilon)
     parameters = [None if p is None else n.channelwise(p, x.rank) for p in (weight, bias)]
     normal = ((rows - center) * factor).reshape(x.shape)
     flat = [x.shape[0], groups]
@@ -168,14 +168,14 @@ def batch_norm_in_training(
 ) -> list[Value]:
     """(normalized, mean, 1 / deviation, new running mean, new running variance), in f32 for halves.
 
-    The running variance is that of a sample, with count - 1.
+    The running variance is that of a sample, with count - 1. Sums are f64, as in PyTorch: an error
+    in a mean is the same in a whole channel, and later sums do not average it out.
     """
     if not training:
         raise Fault("it updates statistics although it is not in training mode")
     wide, axes = _wide(x), [0, *range(2, x.rank)]
-    center = f.reduce_mean(wide, axes=axes, keepdims=True)
-    spread = f.reduce_mean((wide - center) * (wide - center), axes=axes, keepdims=True)
-    factor = f.reciprocal(f.sqrt(spread + float(epsilon)))
+    exact = _moments(wide.cast(t.f64), axes, epsilon)
+    center, spread, factor = (v.cast(wide.element) for v in exact)
     parameters = [None if p is None else n.channelwise(p, x.rank) for p in (weight, bias)]
     count = x.type.count // x.shape[1]
     of_batch = [v.reshape([x.shape[1]]) for v in (center, spread * count / (count - 1))]
@@ -183,6 +183,40 @@ def batch_norm_in_training(
            for v, old in zip(of_batch, (mean, variance), strict=True)]
     return [_affine((wide - center) * factor, *parameters), of_batch[0],
             factor.reshape([x.shape[1]]), *new]
+
+
+@aten_op("aten.native_batch_norm_backward.default")
+def batch_norm_gradients(
+    n: Node, gradient: Value, x: Value, weight: Value | None, mean: Value | None,
+    variance: Value | None, batch_mean: Value | None, batch_factor: Value | None, training: bool,
+    epsilon: float, wanted: Sequence[bool],
+) -> list[Value]:
+    """The gradients of x, weight and bias, in f32 for halves, with sums in f64 as in PyTorch.
+
+    `batch_mean`, `batch_factor`: the mean and 1 / deviation of the batch, if it was in training.
+    """
+    gradient, x, axes = _wide(gradient), _wide(x), [0, *range(2, x.rank)]
+    center, factor = (n.channelwise(v.cast(x.element), x.rank) for v in _statistics(
+        (batch_mean, batch_factor) if training else (mean, variance), training, epsilon))
+    total, product = (f.reduce_sum(v.cast(t.f64), axes=axes, keepdims=True)
+                      for v in (gradient, gradient * (x - center)))
+    slope = factor if weight is None else factor * n.channelwise(weight.cast(x.element), x.rank)
+    passed, count = gradient, x.type.count // x.shape[1]
+    if training:
+        means = [(v / n.scalar(count, t.f64)).cast(x.element) for v in (total, product)]
+        passed = gradient - means[0] - (x - center) * (factor * factor * means[1])
+    own = [v.cast(x.element).reshape([x.shape[1]]) for v in (product * factor.cast(t.f64), total)]
+    return [passed * slope, *own]
+
+
+def _statistics(
+    given: Sequence[Value | None], training: bool, epsilon: float
+) -> tuple[Value, Value]:
+    """The mean and 1 / deviation of a batch, or of running statistics."""
+    center, second = given
+    if center is None or second is None:
+        raise Fault("it lacks statistics")
+    return center, second if training else f.reciprocal(f.sqrt(second + epsilon))
 
 
 @aten_op("aten.instance_norm.default")
