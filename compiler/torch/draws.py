@@ -37,8 +37,8 @@ IN_PLACE = {"aten.bernoulli.p": "bernoulli_", "aten.normal_functional.default": 
             "aten.geometric.default": "geometric_", "aten.log_normal.default": "log_normal_",
             "aten.cauchy.default": "cauchy_"}
 """Functional forms of methods that fill a tensor, which draw in the order of its memory."""
-WITH_STATE = ("run_and_save_rng_state", "run_with_rng_state")
-"""Operators that draw by another operator, and return or take the state of the generator."""
+SAVES_STATE, TAKES_STATE = "run_and_save_rng_state", "run_with_rng_state"
+"""Operators that draw by another one, and return the generator's state before, or take it."""
 Maker = Callable[[Sequence[Any], Known], Any]
 """Makes a value from the arguments of a call and the sizes known in it."""
 
@@ -94,7 +94,7 @@ def _drawn(
 def _draws(node: Any) -> bool:
     if node.op != "call_function":
         return False
-    return str(node.target) in OF_SHAPE or _name(node) in WITH_STATE
+    return str(node.target) in OF_SHAPE or _name(node) in (SAVES_STATE, TAKES_STATE)
 
 
 def _name(node: Any) -> str:
@@ -106,12 +106,12 @@ def _take(graph: Any, node: Any) -> list[int | None]:
 
     Returns the number of each among the results; None for the only one.
     """
-    items = list(node.users) if isinstance(node.meta["val"], (list, tuple)) else [node]
+    items = list(node.users) if _name(node) == SAVES_STATE else [node]
     for item in items:
         last = [n for n in graph.graph.nodes if n.op == "placeholder"][-1:]
         with graph.graph.inserting_after(*last) if last else graph.graph.inserting_before():
             made = graph.graph.placeholder(f"drawn_{item.name}")
-        made.meta["val"] = item.meta["val"]
+        made.meta["val"] = _like(item)
         item.replace_all_uses_with(made)
     numbers = [None if item is node else item.args[1] for item in items]
     for item in dict.fromkeys([*items, node]):
@@ -119,22 +119,28 @@ def _take(graph: Any, node: Any) -> list[int | None]:
     return numbers
 
 
+def _like(node: Any) -> Any:
+    """What a node is when it is traced, of which the partitioner does not tell for all that it
+    made."""
+    if "val" in node.meta:
+        return node.meta["val"]
+    _, operator, *args = node.args
+    return operator(*(a.meta["val"] if hasattr(a, "meta") else a for a in args), **node.kwargs)
+
+
 # ---------------------------------------------------------------------- one operator
 def _maker(node: Any, inputs: Sequence[Any], known: Collection[Symbol]) -> Maker:
     """What computes a node from arguments and known sizes. Raises Fault if it needs others."""
-    places: Sequence[Any] = () if str(node.target) in OF_SHAPE else inputs
-
-    def of(value: Any) -> Maker:
-        return _argument(value, places, known)
-
+    state = inputs if _name(node) == TAKES_STATE else ()
+    makers = [_argument(a, state if k == 0 else (), known) for k, a in enumerate(node.args)]
+    named = {k: _argument(v, (), known) for k, v in node.kwargs.items()}
     function = _filled(node.target)
-    makers, named = [of(a) for a in node.args], {k: of(v) for k, v in node.kwargs.items()}
     return lambda given, sizes: function(
         *[m(given, sizes) for m in makers], **{k: m(given, sizes) for k, m in named.items()})
 
 
-def _filled(target: Any) -> Callable[..., Any]:
-    """The operator; for one that fills a new tensor, the method that fills the operand.
+def _filled(target: Any) -> Any:
+    """A value; for an operator that fills a new tensor, the method that fills its operand.
 
     The method draws in the order of the operand's memory, as eager mode does.
     """
@@ -149,7 +155,8 @@ def _argument(value: Any, places: Sequence[Any], known: Collection[Symbol]) -> M
         items = [_argument(v, places, known) for v in cast("Sequence[Any]", value)]
         return lambda given, sizes: [item(given, sizes) for item in items]
     if not hasattr(value, "meta"):
-        return lambda given, sizes: value
+        plain = _filled(value)
+        return lambda given, sizes: plain
     meta = value.meta["val"]
     if value in places:
         number = places.index(value)
