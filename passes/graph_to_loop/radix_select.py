@@ -171,7 +171,11 @@ def _found(rows: _Rows, counts: SSAValue, rank: SSAValue, count: int) -> SSAValu
                       lambda body, read: body.index(0))
     for bit in reversed(range(MOST_BITS if size is None else size.bit_length())):
         place = _with_bit(rows, counts, rank, place, 1 << bit, count)
-    return place
+    domain = Domain()
+    point = domain.parallel(*rows.batch, count)
+    return make_nest(
+        rows.at, domain, [Read(place, point)], type_of(place),
+        lambda body, read: read[0].minimum(body.index(rows.size - 1)))  # beyond the last result
 
 
 def _with_bit(

@@ -59,6 +59,9 @@ MAX_PLACES = 1 << 24
 STEP = 1e-7
 """About the seconds of one update, if updates come one after another."""
 
+LEAST = 64
+"""Fewer updates than this take less time than the launch of another kernel."""
+
 COMPARED, MOVED = 1e13, 1e12
 """About the places that are compared per second, and the bytes that are moved, by a machine that
 runs many programs at once."""
@@ -215,9 +218,9 @@ class _Scatter:
         `places` are the sizes of the dims of x that updates may be for.
         """
         x = type_of(self.x)
-        elements, updates = product(x.shape).constant, count.constant
+        elements, updates = product(x.shape).constant, count.constant or 0
         looking = elements if self.combiner != "none" else product(places).constant
-        if at.context.facts.programs == 1 or not elements or not updates or not looking:
+        if at.context.facts.programs == 1 or not elements or not looking or updates < LEAST:
             return False
         return looking * updates / COMPARED + 2 * elements * x.dtype.itemsize / MOVED < (
             updates * STEP)

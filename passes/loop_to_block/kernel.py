@@ -37,7 +37,7 @@ from passes.loop_to_block.computation import Computation
 from passes.loop_to_block.compute import lies_in_matrices
 from passes.loop_to_block.copies import in_copies
 from passes.loop_to_block.dots import load_factors
-from passes.loop_to_block.online import reach
+from passes.loop_to_block.online import first_step, reach
 from passes.loop_to_block.partial import add_parts, begin_parts
 from passes.loop_to_block.place import Scope
 from passes.loop_to_block.private import Plan
@@ -199,25 +199,27 @@ class _Lowering:
                 self.generate(depth + 1, [nest])
 
     def _limit(self, axis: Symbol, summed: Sequence[NestOp]) -> Limit | None:
-        """How far the current rows reach, if an online sum walks the axis and a limit is known."""
+        """Where the current rows begin and end, if an online sum walks the axis and that is known.
+        """
         online = any(n in self.tiles.online for n in summed)
         limit = limit_of(self.kernel, axis) if online else None
         placed = {a for a, s in self.states.items() if s.origin is not None}
-        if limit is None or not limit.bound.symbols & self.states.keys() <= placed:
+        if limit is None or not limit.symbols & self.states.keys() <= placed:
             return None
         return limit
 
     def _walk_up_to(self, limit: Limit, depth: int, level: Level, run: Sequence[NestOp]) -> None:
         """Walk the range that all rows of the tile reach, then the rest of the longest row's; or
-        walk both in one loop."""
+        walk both in one loop. Skip what lies before the first row's beginning."""
         state = self.states[limit.axis]
-        sure, end = reach(self.tiles, limit, state, level.tile)
+        begin = first_step(self.tiles, limit, state, level.tile)
+        sure, end = reach(self.tiles, limit, state, begin, level.tile)
         masked = bool(((state.upper - state.lower) % level.tile).terms)
         if self.schedule.option(BRANCH) and not (masked and self.peel):
-            sure = state.lower
-        if sure != state.lower:
+            sure = begin
+        if sure != begin:
             self.tiles.decided = limit.chosen
-            self.segment(depth, level, run, (state.lower, sure, level.tile, False))
+            self.segment(depth, level, run, (begin, sure, level.tile, False))
             self.tiles.decided = {}
         self.segment(depth, level, run, (sure, end, level.tile, masked))
 

@@ -22,6 +22,7 @@ from dialects.loop import NestOp
 from dialects.strata.types import TileType, dtype_of
 from dialects.symbolic.expr import Expr, maximum, minimum
 from dialects.symbolic.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
+from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.limits import Limit, extremes
 from passes.analyses.loop.online import argument_read, elementwise_maker
 from passes.loop_to_block.compute import identity, map_tiles
@@ -127,18 +128,38 @@ def _scaled_input(tiles: Tiles, nest: NestOp) -> tuple[Read, arith.ConstantOp] |
     return (argument_read(maker, product.lhs), factor) if positive else None
 
 
-def reach(tiles: Tiles, limit: Limit, state: AxisState, step: int) -> tuple[Expr, Expr]:
-    """How far all of the current rows reach, rounded down to whole steps; how far the longest does.
+def first_step(tiles: Tiles, limit: Limit, state: AxisState, step: int) -> Expr:
+    """Where the first of the current rows begins, rounded down to whole steps."""
+    bounds = None if limit.begin is None else extremes(limit.begin, _rows(tiles, limit.begin))
+    if bounds is None:
+        return state.lower
+    begin = state.lower + (bounds[0] - state.lower) // step * step
+    return _not_before(tiles, tiles.symbols.simplify(begin, tiles.symbols.extents), state.lower)
+
+
+def reach(
+    tiles: Tiles, limit: Limit, state: AxisState, begin: Expr, step: int
+) -> tuple[Expr, Expr]:
+    """How far all of the current rows reach, in whole steps from `begin`; how far the longest does.
     """
-    rows = [(a, s.origin, s.tile) for a, s in tiles.states.items()
-            if s.origin is not None and a in limit.bound.symbols]
-    first, last = extremes(limit.bound, rows) or (state.lower, state.upper)
-    sure = state.lower + (_smaller(tiles, first, state.upper) - state.lower) // step * step
+    if limit.end is None:
+        return begin, state.upper
+    first, last = extremes(limit.end, _rows(tiles, limit.end)) or (begin, state.upper)
+    sure = begin + (_smaller(tiles, first, state.upper) - begin) // step * step
     sure = tiles.symbols.simplify(sure, tiles.symbols.extents)
-    low = lower_bound(sure - state.lower, tiles.symbols.extents)
-    if low is None or not is_nonnegative(low):
-        sure = maximum(sure, state.lower)
-    return sure, _smaller(tiles, last, state.upper)
+    return _not_before(tiles, sure, begin), _smaller(tiles, last, state.upper)
+
+
+def _rows(tiles: Tiles, bound: Expr) -> list[tuple[Symbol, Expr, int]]:
+    """The axes of rows on which a bound depends, with the place of their tiles."""
+    return [(a, s.origin, s.tile) for a, s in tiles.states.items()
+            if s.origin is not None and a in bound.symbols]
+
+
+def _not_before(tiles: Tiles, place: Expr, lower: Expr) -> Expr:
+    """The place, or `lower` where it is smaller."""
+    low = lower_bound(place - lower, tiles.symbols.extents)
+    return place if low is not None and is_nonnegative(low) else maximum(place, lower)
 
 
 def _smaller(tiles: Tiles, bound: Expr, upper: Expr) -> Expr:

@@ -1,6 +1,7 @@
-"""How far rows reach along the axis of their online sums (causal masks and the like).
+"""Where rows begin and end along the axis of their online sums (causal masks, windows, ...).
 
-    %x = nest (i, j) {select(j <= i, s, -inf)}       row i reaches to j < i + 1
+    %x = nest (i, j) {select(j <= i, s, -inf)}       row i ends before j = i + 1
+    %x = nest (i, j) {select(j > i - 8, s, -inf)}    row i begins at j = i - 7
 
 A score of -inf has no weight, so a program need not walk it. Neither has a finite score so low that
 its weight rounds to 0 next to any computed score, provided that the row certainly has one.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 from xdsl.dialects import arith
@@ -33,12 +35,20 @@ _CASTS = (arith.IndexCastOp, arith.ExtSIOp, arith.TruncIOp)
 
 @dataclass(frozen=True)
 class Limit:
-    """Scores count where axis < `bound`, an expression over the axes of the rows."""
+    """Scores count where `begin` <= axis < `end`, expressions over the axes of the rows.
+
+    None: from the beginning; to the end.
+    """
 
     axis: Symbol
-    bound: Expr
+    begin: Expr | None
+    end: Expr | None
     chosen: dict[Operation, SSAValue]
-    """Selections in any body that the bound decides, and the value selected where scores count."""
+    """Selections in any body that the end decides, and the value selected before it."""
+
+    @property
+    def symbols(self) -> set[Symbol]:
+        return {s for e in (self.begin, self.end) if e is not None for s in e.symbols}
 
 
 def limit_of(kernel: KernelOp, axis: Symbol) -> Limit | None:
@@ -53,14 +63,20 @@ def limit_of(kernel: KernelOp, axis: Symbol) -> Limit | None:
     if scores is None or finder.yielded[0] is not finder.body.block.args[0]:
         return None
     decisions = _decisions(scores, axis)
-    if not decisions:
+    begin, end = (_of_rows([e for d in decisions if (e := of(d)) is not None], kernel)
+                  for of in (attrgetter("begin"), attrgetter("end")))
+    if begin is None and end is None:
         return None
-    bound = next((d.bound for d in decisions if d.bound.symbols & kernel.axes.keys()),
-                 decisions[0].bound)
     chosen: dict[Operation, SSAValue] = {
         op: d.kept for nest in kernel.nests for op in nest.body.block.ops
-              if isinstance(op, arith.SelectOp) and (d := _decided(op, axis)) and d.bound == bound}
-    return Limit(axis, bound, chosen)
+        if end is not None and isinstance(op, arith.SelectOp) and (d := _decided(op, axis))
+        and d.end == end}
+    return Limit(axis, begin, end, chosen)
+
+
+def _of_rows(bounds: Sequence[Expr], kernel: KernelOp) -> Expr | None:
+    """The first bound that depends on rows, or else the first one."""
+    return next((b for b in bounds if b.symbols & kernel.axes.keys()), next(iter(bounds), None))
 
 
 def _choosing(nest: NestOp) -> NestOp | None:
@@ -77,56 +93,84 @@ def _choosing(nest: NestOp) -> NestOp | None:
 
 @dataclass(frozen=True)
 class _Decision:
-    bound: Expr
+    """A selection of `kept` from `begin` on or before `end`, whichever is given."""
+
+    begin: Expr | None
+    end: Expr | None
     kept: SSAValue
     other: SSAValue
 
 
 def _decisions(scores: NestOp, axis: Symbol) -> list[_Decision]:
-    """The nested selections that give only scores without weight from their bounds on."""
-    found: list[_Decision] = []
-    value, alone = scores.yielded[0], True
+    """The nested selections that give only scores without weight outside of their bounds."""
+    nested: list[tuple[_Decision | None, SSAValue]] = []
+    value = scores.yielded[0]
     while isinstance(op := value.owner, arith.SelectOp):
         decision = _decided(op, axis)
         value, other = (decision.kept, decision.other) if decision else (
             (op.lhs, op.rhs) if float_of(op.lhs) is None else (op.rhs, op.lhs))
-        alone = alone and decision is not None and not isinstance(value.owner, arith.SelectOp)
-        if not _is_low(other, scores, decision.bound if decision and alone else None):
+        nested.append((decision, other))
+    certain = _is_certain(scores, axis, [d for d, _ in nested])
+    found: list[_Decision] = []
+    for decision, other in nested:
+        if not _is_low(other, certain):
             break
         found += [decision] if decision else []
     return found
 
 
-def _is_low(value: SSAValue, nest: NestOp, bound: Expr | None) -> bool:
-    """Whether a score has no weight: -inf, or low while a score before the bound is certain."""
+def _is_certain(
+    scores: NestOp, axis: Symbol, nested: Sequence[_Decision | None]
+) -> bool:
+    """Whether every row has a computed score: bounds alone decide, and they leave room."""
+    if None in nested or len(scores.inputs) != 1:
+        return False
+    extents = {a.name: a.extent for a in scores.axes}
+    begins = [Expr.of(0), *(d.begin for d in nested if d and d.begin is not None)]
+    ends = [extents.get(axis, Expr.of(0)), *(d.end for d in nested if d and d.end is not None)]
+    rooms = [lower_bound(end - begin - 1, extents) for begin in begins for end in ends]
+    return all(room is not None and is_nonnegative(room) for room in rooms)
+
+
+def _is_low(value: SSAValue, certain: bool) -> bool:
+    """Whether a score has no weight: -inf, or low while its row certainly has a computed score."""
     number = float_of(value)
     if isinstance(value.owner, arith.AddfOp):
         number = float_of(value.owner.rhs)
-    if number is None or bound is None:
-        return number == -np.inf
-    least = lower_bound(bound - 1, {a.name: a.extent for a in nest.axes})
-    scored = len(nest.inputs) == 1 and least is not None and is_nonnegative(least)
-    return number == -np.inf or (number <= LOW and scored)
+    return number is not None and (number == -np.inf or (certain and number <= LOW))
 
 
 def _decided(op: arith.SelectOp, axis: Symbol) -> _Decision | None:
-    """The bound up to which a selection selects one of its values along an axis."""
+    """The bounds outside of which a selection selects the other one of its values."""
     room = compared_indices(op.cond)
     if room is None:
         return None
-    bound = _bound(room, axis)
-    if bound is not None:
-        return _Decision(bound, op.lhs, op.rhs)
-    bound = _bound(1 - room, axis)
-    return None if bound is None else _Decision(bound, op.rhs, op.lhs)
+    for inside, kept, other in ((room, op.lhs, op.rhs), (1 - room, op.rhs, op.lhs)):
+        if (end := _end(inside, axis)) is not None and not _is_number(kept):
+            return _Decision(None, end, kept, other)
+        if (begin := _begin(inside, axis)) is not None and not _is_number(kept):
+            return _Decision(begin, None, kept, other)
+    return None
 
 
-def _bound(room: Expr, axis: Symbol) -> Expr | None:
+def _is_number(value: SSAValue) -> bool:
+    return float_of(value) is not None
+
+
+def _end(room: Expr, axis: Symbol) -> Expr | None:
     """The e for which `room > 0` means axis < e."""
     split = room.linear([axis])
     if split is None or split[0].get(axis, Expr.of(0)).constant != -1:
         return None
     return split[1]
+
+
+def _begin(room: Expr, axis: Symbol) -> Expr | None:
+    """The e for which `room > 0` means axis >= e."""
+    split = room.linear([axis])
+    if split is None or split[0].get(axis, Expr.of(0)).constant != 1:
+        return None
+    return 1 - split[1]
 
 
 def compared_indices(value: SSAValue) -> Expr | None:

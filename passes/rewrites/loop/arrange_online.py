@@ -37,7 +37,8 @@ from passes.rewrites.loop.nests import (
     clone_body,
     drop_unused,
     elementwise_on,
-    has_calls,
+    gathered_inputs,
+    has_remainders,
     inline_everywhere,
     plain_axes,
     reads_of,
@@ -87,7 +88,7 @@ def is_widening(nest: NestOp) -> bool:
         value = value.owner.input
     return (value is nest.body.block.args[0] and pad is None
             and plain_axes(nest.output_maps[0]) is not None
-            and not has_calls(nest.input_maps[0]))
+            and not has_remainders(nest.input_maps[0]) and not gathered_inputs(nest.input_maps[0]))
 
 
 # ---------------------------------------------------------------------- roundings

@@ -74,6 +74,21 @@ def forward_parts(d: Draw) -> Instance:
         f"%y = graph.transpose %w {{perm = [1, 0]}} : {t}"], "y", t), FUSE, 1e-5)
 
 
+def inline_parts(d: Draw) -> Instance:
+    """Halves of rows, turned as by a rotary embedding."""
+    a, half = d.of("3", "n"), d.of("2", "5")
+    whole, t, part = str(2 * int(half)), type_("f32", [a, str(2 * int(half))]), type_(
+        "f32", [a, half])
+    first, second = (f"{{starts = [0, {k}], sizes = [{a}, {half}], steps = [1, 1]}}"
+                     for k in ("0", half))
+    return Instance(function({"x": t}, [
+        f"%a = graph.slice %x {first} : {part}", f"%b = graph.slice %x {second} : {part}",
+        f"%n = graph.neg %b : {part}",
+        f"%w = graph.concat %n, %a {{axis = 1}} : {type_('f32', [a, whole])}",
+        f"%y = graph.{d.of('mul', 'add')} %x, %w : {t}"], "y", t), FUSE, 1e-6,
+        target="cuda sm_90")
+
+
 def drop_unit_axes(d: Draw) -> Instance:
     """A sum over one element."""
     a, b = d.long(2)
@@ -93,4 +108,4 @@ def drop_idle_axes(d: Draw) -> Instance:
 
 INSTANCES: dict[str, Maker] = {make.__name__: make for make in (
     merge_views, compose_views, inline_producers, merge_equal_reads, forward_copy, forward_parts,
-    drop_unit_axes, drop_idle_axes, inline_own_producers)}
+    inline_parts, drop_unit_axes, drop_idle_axes, inline_own_producers)}
