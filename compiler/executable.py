@@ -167,17 +167,18 @@ class Executable:
         return gather(names, arrays, self.structures, strings)
 
     def with_parameters(
-        self, model: MemoryModel, values: Mapping[str, Array], residents: Sequence[Any] = ()
+        self, model: MemoryModel, values: Mapping[str, Array],
+        tensors: Mapping[str, Any] | None = None,
     ) -> Executable | None:
         """The same code with other values of parameters, which `model` has.
 
         Nothing is compiled. None if the code depends on the values that it was compiled for.
-        `residents`: tensors on a device that hold weights.
+        `tensors`: those on a device that hold weights, by name.
         """
         if self.parameters is None or type(self.loaded) not in (
                 Variants, type(self.parameters.program)):
             return None  # programs for frequent sizes have these values folded in
-        found = self.parameters.with_values(values, residents)
+        found = self.parameters.with_values(values, tensors)
         if found is None:
             return None
         loaded: Loaded = found.program
@@ -219,9 +220,9 @@ class Executable:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the program to a file, which `compiler.load` reads without compiling.
 
-        Only programs of the target `cpu` can be saved, without `specialize`. The file replaces an
-        older one as a whole, and only this user can read it. Raises StrataError for other
-        programs, and for a disk that cannot be written.
+        Programs of the targets `cpu` and `cuda` can be saved, without `specialize` and
+        `interpret`. The file replaces an older one as a whole, and only this user can read it.
+        Raises StrataError for other programs, and for a disk that cannot be written.
         """
         from compiler.option_values import file_of
         from compiler.programs.saved import Program, save_program
@@ -333,6 +334,8 @@ def _compiled(
         facts = {"signature": signature.facts(), "structures": structures,
                  "chooses": found.chooses}
         slot.keep(compilation.files, facts, loaded, found.parameters)
+    if found.parameters is not None:
+        found.parameters.release()
     if options.specialize is None or snapshot is None or not signature.symbols():
         return found
     from compiler.specialization import Specializer, Specializing

@@ -7,7 +7,7 @@ others.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,27 +27,27 @@ class Parameters:
 
     @staticmethod
     def of(program: Program, store: WeightStore, keys: Collection[str]) -> Parameters | None:
-        """None for a program without parameters.
+        """None for a program without parameters."""
+        return Parameters(program, store, keys) if store.parameters else None
 
-        Weights that the caller holds on a device are not kept here as well.
-        """
-        if not store.parameters:
-            return None
-        if store.residents:
-            store.keep_only(store.arrays.keys() - store.parameters.keys() - store.recipes.keys())
-        return Parameters(program, store, keys)
+    def release(self) -> None:
+        """Drop what can be computed again from weights that the caller holds on a device."""
+        if self.store.residents:
+            self.store.keep_only(self.store.arrays.keys() - self.store.parameters.keys()
+                                 - self.store.recipes.keys())
 
     def with_values(
-        self, values: Mapping[str, Array], residents: Sequence[Any] = ()
+        self, values: Mapping[str, Array], tensors: Mapping[str, Any] | None = None
     ) -> Parameters | None:
         """The same program with other values of some parameters, by name.
 
-        `residents`: tensors on a device that hold weights. None if the code is for other values,
-        or if the target cannot load it again.
+        `tensors`: those on a device that hold weights, by name. None if the code is for other
+        values, or if the target cannot load it again.
         """
-        store = self.store.with_values(values, self.keys)
-        if store is None:
+        store = self.store.with_values(values, self.keys, tensors)
+        program = None if store is None else self.program.with_weights(store)
+        if store is None or program is None:
             return None
-        store.residents += residents
-        program = self.program.with_weights(store)
-        return None if program is None else Parameters.of(program, store, self.keys)
+        found = Parameters(program, store, self.keys)
+        found.release()
+        return found

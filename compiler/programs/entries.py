@@ -35,8 +35,13 @@ class Entries:
     loading: Loading
     limit: int
 
-    def load(self, key: str, values: Mapping[str, Array] | None = None) -> Found | None:
+    def load(
+        self, key: str, values: Mapping[str, Array] | None = None,
+        tensors: Mapping[str, Any] | None = None,
+    ) -> Found | None:
         """The program of a key, with these contents of its parameters; None if it is not for them.
+
+        `tensors`: those on a device that hold weights, by name.
 
         Raises one of `kept.DAMAGE` if there is no such program, or it is not what was written.
         """
@@ -50,13 +55,14 @@ class Entries:
         from compiler.parameters import Parameters
         from compiler.programs.recipes import read_recipes
 
-        store = read_recipes(facts["recipes"], entry.blobs[count:], values or {})
+        store = read_recipes(facts["recipes"], entry.blobs[count:], values or {}, tensors)
         if store is None:
             return None
         loaded = self.code.load(facts["target"], entry.blobs[:count], self.loading, store)
         mark_used(path)
-        return Found(facts["model"], loaded,
-                     Parameters.of(loaded, store, facts["recipes"]["keys"]))
+        parameters = Parameters(loaded, store, facts["recipes"]["keys"])
+        parameters.release()
+        return Found(facts["model"], loaded, parameters)
 
     def write(
         self, key: str, model: Mapping[str, Any], executable: Executable,

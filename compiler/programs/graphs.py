@@ -44,6 +44,10 @@ class Graph(Protocol):
         """The contents of the parameters, by name."""
         ...
 
+    def tensors(self) -> Mapping[str, Any]:
+        """The weights that lie on a device, by name."""
+        ...
+
 
 class GraphSlot:
     """The cache slot of one graph compiled with some options."""
@@ -66,7 +70,7 @@ class GraphSlot:
         for names in lists:
             with contextlib.suppress(*DAMAGE):
                 hashes = {name: content_key(values[name]) for name in names}
-                found = self.entries.load(self._key(hashes), values)
+                found = self.entries.load(self._key(hashes), values, self.graph.tensors())
                 if found is not None:
                     return found
         return None

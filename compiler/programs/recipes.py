@@ -82,9 +82,12 @@ def _hashes(store: WeightStore, names: Collection[str]) -> dict[str, str]:
 
 
 def read_recipes(
-    facts: Mapping[str, Any], blobs: Sequence[Array], values: Mapping[str, Array]
+    facts: Mapping[str, Any], blobs: Sequence[Array], values: Mapping[str, Array],
+    tensors: Mapping[str, Any] | None = None,
 ) -> WeightStore | None:
     """The store of a program with the caller's weights, by name; None if it is not for them.
+
+    `tensors`: see `WeightStore.hold`.
 
     Raises ValueError, TypeError, LookupError or AttributeError for malformed facts.
     """
@@ -93,6 +96,6 @@ def read_recipes(
         for (key, dtype, shape), blob in zip(facts["arrays"], blobs, strict=True)}
     recipes = {str(key): Recipe(tuple(map(str, sources)), read_computation(how))
                for key, (sources, how) in facts["recipes"].items()}
-    store = WeightStore(arrays, [], set(), dict(facts["parameters"]), recipes, dict(facts["read"]),
-                        set(facts["finite"]))
-    return store.with_values(values, [str(key) for key in facts["keys"]])
+    store = WeightStore(arrays, parameters=dict(facts["parameters"]), recipes=recipes,
+                        read=dict(facts["read"]), finite=set(facts["finite"]))
+    return store.with_values(values, [str(key) for key in facts["keys"]], tensors)

@@ -20,7 +20,8 @@ from compiler.diagnostics import StrataError, count_of
 from compiler.executable import Executable
 from compiler.faults import CompilerFault
 from compiler.frontend import MemoryModel
-from compiler.frontend.torch.captured_graph import CapturedGraph, output_nodes, residents_of
+from compiler.frontend.torch.captured_graph import CapturedGraph, output_nodes
+from compiler.frontend.torch.contents import Contents
 from compiler.frontend.torch.library import torch_module
 from compiler.frontend.torch.memory_order import in_memory_order
 from compiler.torch.identity import identity_of
@@ -188,16 +189,13 @@ class Part:
 
         None if the code depends on values that have changed.
         """
-        from compiler.frontend.torch.contents import contents_of
-
         if not self.captured.parameters.issuperset(changed):
             return None
         captured = replace(self.captured, weights=weights)
-        residents = residents_of(weights)
-        names = self.captured.parameters if residents else changed
-        values = {name: contents_of(weights[name], name) for name in names}
+        tensors = captured.tensors()
+        names = self.captured.parameters if tensors else frozenset(changed)
         executable = self.executable.with_parameters(
-            MemoryModel(MODEL, captured), values, residents)
+            MemoryModel(MODEL, captured), Contents(weights, names), tensors)
         return executable and replace(self, captured=captured, executable=executable)
 
     def write_to(self, arguments: Sequence[int]) -> None:

@@ -63,6 +63,10 @@ class WeightStore:
     """Tensors on a device that hold weights. The owner of the model does not change them while the
     model is in use, so compiled code may read them in place.
     """
+    tensors: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Key -> the tensor on a device that holds a parameter, as its owner knows them. `arrays` need
+    not have the contents of such a parameter.
+    """
     held: set[str] = field(default_factory=set[str])
     """Keys of the weights among `residents`. Repacking one of them would store it twice."""
     parameters: dict[str, str] = field(default_factory=dict[str, str])
@@ -85,6 +89,12 @@ class WeightStore:
         key = PARAMETER + _hash(name)
         self.arrays[key], self.parameters[key] = array, name
         return _handle(name, key)
+
+    def hold(self, tensors: Mapping[str, Any]) -> None:
+        """Note the caller's tensors on a device, by the names of weights."""
+        self.residents = list(tensors.values())
+        self.tensors = {key: tensors[name] for key, name in self.parameters.items()
+                        if name in tensors}
 
     def derive(
         self, label: str, sources: Sequence[WeightAttr], computation: str,
@@ -145,37 +155,50 @@ class WeightStore:
 
     # ------------------------------------------------------------------ other values
     def with_values(
-        self, values: Mapping[str, Array], keys: Collection[str]
+        self, values: Mapping[str, Array], keys: Collection[str],
+        tensors: Mapping[str, Any] | None = None,
     ) -> WeightStore | None:
         """A store for the same code, in which parameters have other values, given by name.
 
         `keys`: what the code loads. Of that, arrays that do not depend on these parameters are
         shared with this store; all others are computed. None if the code is for other values.
-        Raises KeyError for a parameter that has no value here or there.
+        `tensors`: see `hold`. Of parameters among them, only the values that something is computed
+        from are asked for. Raises KeyError for a parameter that has no value here or there.
         """
+        held = tensors or {}
         if any(content_key(values[n]) != known for n, known in self.read.items() if n in values):
             return None
-        made = {key: values[name] for key, name in self.parameters.items() if name in values}
+        made = {key: values[name] for key, name in self.parameters.items()
+                if name in values and name not in held}
         for key in self.finite:
             if not np.isfinite(self._compute(key, values, made)).all():
                 return None
         for key in keys:
-            self._compute(key, values, made)
+            if self.parameters.get(key) not in held:
+                self._compute(key, values, made)
         wanted = {*keys, *self.parameters, *(self.arrays.keys() - self.recipes.keys())}
         arrays = {k: a for k, a in {**self.arrays, **made}.items() if k in wanted}
-        return WeightStore(arrays, [], self.held, self.parameters, self.recipes, self.read,
-                           self.finite)
+        store = replace(self, arrays=arrays)
+        store.hold(held)
+        return store
 
     def _compute(
-        self, key: str, values: Collection[str], made: dict[str, Array]
+        self, key: str, values: Mapping[str, Array], made: dict[str, Array]
     ) -> Array:
         """The array of a key, which goes to `made` with all that is computed for it."""
         if key not in made:
-            recipe = self.recipes.get(key)
-            is_same = key in self.arrays and self.roots(key).isdisjoint(values)
-            made[key] = self.arrays[key] if recipe is None or is_same else recipe.compute(
-                *[self._compute(source, values, made) for source in recipe.sources])
+            made[key] = self._computed(key, values, made)
         return made[key]
+
+    def _computed(
+        self, key: str, values: Mapping[str, Array], made: dict[str, Array]
+    ) -> Array:
+        recipe, name = self.recipes.get(key), self.parameters.get(key)
+        if name is not None and name in values:
+            return values[name]
+        if recipe is None or (key in self.arrays and self.roots(key).isdisjoint(values)):
+            return self.arrays[key]
+        return recipe.compute(*[self._compute(s, values, made) for s in recipe.sources])
 
     def forget(self, keys: Collection[str]) -> None:
         """Keep only what the code loads, by its keys, and what `with_values` needs beside it."""

@@ -161,7 +161,7 @@ def load(
     store = WeightStore() if weights is None else weights
     for constant, blob in facts["constants"]:
         _add(store, constant, contents[int(blob)])
-    missing = {c.key for c in host.constants if c.key} - store.arrays.keys()
+    missing = {c.key for c in host.constants if c.key} - store.arrays.keys() - store.tensors.keys()
     if missing:
         raise TargetError("it needs weights that its caller does not have")
     program = CudaProgram(Signature.read(facts["signature"]), host, ReadSources(sources), compiled)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compiler.frontend.torch.contents import contents_of
+from compiler.frontend.torch.contents import Contents
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
@@ -29,13 +29,19 @@ class CapturedGraph:
     identity: str = ""
 
     def values(self) -> Mapping[str, Array]:
-        """The contents of the parameters, by name. Raises Fault for one that is not supported."""
-        return {name: contents_of(self.weights[name], name) for name in self.parameters}
+        """The contents of the parameters, by name, each read when it is asked for. Raises Fault
+        for one that is not supported."""
+        return Contents(self.weights, self.parameters)
+
+    def tensors(self) -> Mapping[str, Any]:
+        """The weights that lie on a GPU, where compiled code may read them in place, by name."""
+        return tensors_of(self.weights)
 
 
-def residents_of(weights: Mapping[str, Any]) -> list[Any]:
-    """The weights that lie on a GPU, where compiled code may read them in place."""
-    return [tensor.detach() for tensor in weights.values() if tensor.is_cuda]
+def tensors_of(weights: Mapping[str, Any]) -> dict[str, Any]:
+    """The weights that lie on a GPU, where compiled code may read them in place, by name."""
+    return {name: tensor.resolve_neg().detach() for name, tensor in weights.items()
+            if tensor.is_cuda}
 
 
 def output_nodes(graph: Any) -> list[Any]:

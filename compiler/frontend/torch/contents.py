@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from compiler.frontend.faults import Fault
@@ -16,6 +17,28 @@ ELEMENTS = {
     "uint16": "ui16", "uint32": "ui32", "uint64": "ui64", "float8_e4m3fn": "f8E4M3FN",
     "float8_e4m3fnuz": "f8E4M3FNUZ", "float8_e5m2": "f8E5M2", "float8_e5m2fnuz": "f8E5M2FNUZ"}
 """PyTorch's dtypes that are supported -> our element types, by name."""
+
+
+class Contents(Mapping[str, "Array"]):
+    """The contents of tensors, by name: each is read whenever it is asked for."""
+
+    def __init__(self, tensors: Mapping[str, Any], names: Collection[str]):
+        self._tensors, self._names = tensors, names
+
+    def __getitem__(self, name: str) -> Array:
+        """Raises Fault for a tensor that is not supported."""
+        if name not in self._names:
+            raise KeyError(name)
+        return contents_of(self._tensors[name], name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def element_name(dtype: Any) -> str:

@@ -23,7 +23,7 @@ from compiler.frontend.choices import Choices
 from compiler.frontend.faults import LEVEL, Fault, Faults
 from compiler.frontend.origins import ModelNode, node_of
 from compiler.frontend.torch.arguments import Arguments, Missing, Skip
-from compiler.frontend.torch.captured_graph import CapturedGraph, residents_of
+from compiler.frontend.torch.captured_graph import CapturedGraph
 from compiler.frontend.torch.core.control import CONTROL
 from compiler.frontend.torch.core.decompose import NO_EFFECT, decompose
 from compiler.frontend.torch.core.flex import expand_flex_attention
@@ -112,9 +112,9 @@ def import_captured(
     fixed = {size: Expr.of(value) for size, value in options.dims.items()}
     sizes = Sizes(fixed=fixed, given=free_symbols(captured.module.graph))
     model = import_graph(captured.module, signature, sizes, Faults(file), name, {}, (), options)
-    residents = residents_of(captured.weights)
-    model.weights.residents += residents
-    if residents:
+    tensors = captured.tensors()
+    if tensors:
+        model.weights.hold(tensors)
         model.weights.held |= model.weights.arrays.keys()
     return model
 

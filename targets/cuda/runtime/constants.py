@@ -17,7 +17,7 @@ import numpy as np
 from dialects.strata.array_type import ArrayType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dialects.strata.types import Array
     from dialects.strata.weights import WeightStore
@@ -84,10 +84,15 @@ class PlannedConstant:
 
 @dataclass
 class ConstantLayout:
-    """Places of constants in one block of memory of `size` bytes, or among the `residents`."""
+    """Places of constants in one block of memory of `size` bytes, or in the caller's memory.
+
+    `readable`: key -> address, of parameters that kernels can read where the caller has them.
+    `residents`: weights of the caller that constants are compared with.
+    """
 
     weights: WeightStore
     residents: Iterable[Resident] = ()
+    readable: Mapping[str, int] = field(default_factory=dict[str, int])
     filled: list[tuple[PlannedConstant, int]] = field(
         default_factory=list[tuple[PlannedConstant, int]])
     """The constants to fill in, with their offsets in the block."""
@@ -115,7 +120,9 @@ class ConstantLayout:
 
     def _found(self, constant: PlannedConstant) -> tuple[bool, int]:
         size = constant.bytes
-        if size:
+        if constant.key in self.readable:
+            return True, self.readable[constant.key]
+        if size and constant.key not in self.weights.tensors:
             content = _bytes_of(constant.array(self.weights))
             alike = self._alike(size, lambda n: content[:n])
             for other in alike:

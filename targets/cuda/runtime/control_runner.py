@@ -11,7 +11,7 @@ import numpy as np
 
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.runtime.call_steps import Buffer, LaunchStep, Packed, Run
-from targets.cuda.runtime.constants import ALIGNMENT, ConstantLayout
+from targets.cuda.runtime.constants import ALIGNMENT
 from targets.cuda.runtime.control import ControlPlan, Function, PlannedFunction
 from targets.cuda.runtime.kernels import Kernels
 from targets.cuda.runtime.memory import (
@@ -20,8 +20,8 @@ from targets.cuda.runtime.memory import (
     TorchPool,
     fetch,
     is_on_device,
+    layout_of,
     own_pool,
-    residents_of,
     send,
     torch_on_device,
     upload_constants,
@@ -46,7 +46,7 @@ class ControlProgram:
         self.kernels = kernels
         calls = [step.call for f in plan.functions for step in f.launches]
         kernels.prepare([(c.kernel, frozenset(), False) for c in calls if not c.kernel.strides])
-        layout = ConstantLayout(weights, residents_of(weights))
+        layout = layout_of(weights)
         self.places = {c: layout.place(c) for f in plan.functions for c in f.constants.values()}
         """Where each constant lies; see `ConstantLayout.place`."""
         self.constants = upload_constants(layout, stream)
@@ -58,9 +58,9 @@ class ControlProgram:
         """The constants of a function in memory, by the number of their buffer."""
         found: dict[int, Buffer] = {}
         for number, constant in function.constants.items():
-            is_known = prod(constant.shape) <= _KNOWN
-            contents = np.array(constant.array(weights)) if is_known else None
             is_resident, place = self.places[constant]
+            is_known = prod(constant.shape) <= _KNOWN and constant.key not in weights.tensors
+            contents = np.array(constant.array(weights)) if is_known else None
             address = place if is_resident else self.constants.address + place
             found[number] = Buffer(address, constant.shape, contents)
         return found

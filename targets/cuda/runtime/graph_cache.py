@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.errors import CudaError
 from targets.cuda.runtime import driver, driver_graph
-from targets.cuda.runtime.constants import ALIGNMENT, ConstantLayout
+from targets.cuda.runtime.constants import ALIGNMENT
 from targets.cuda.runtime.dependencies import Access, waits_of
 from targets.cuda.runtime.donation import donated, with_donations
 from targets.cuda.runtime.driver_graph import CopyNode
@@ -24,8 +24,8 @@ from targets.cuda.runtime.memory import (
     Memory,
     fetch,
     is_on_device,
+    layout_of,
     readable,
-    residents_of,
     send,
     tensor_of,
     upload_constants,
@@ -50,7 +50,7 @@ class GraphProgram:
     def __init__(
         self, plan: HostPlan, weights: WeightStore, kernels: Kernels, stream: int
     ) -> None:
-        layout = ConstantLayout(weights, residents_of(weights))
+        layout = layout_of(weights)
         self.plan, self.constants_size = plan.placed(layout), layout.size
         self.kernels = kernels
         kernels.prepare([(k, frozenset(), False) for k in plan.kernels if not k.size_names])

@@ -268,7 +268,19 @@ def tensor_of(array: Array, stream: int) -> Any:
 def residents_of(weights: WeightStore) -> list[Resident]:
     """The weights that the caller already has on the device, in a layout that kernels can read."""
     return [Resident(v.data_ptr(), v.nbytes, partial(_read, v)) for v in weights.residents
-            if str(v.device) == DEVICE and v.is_contiguous() and not v.data_ptr() % ALIGNMENT]
+            if _is_readable(v)]
+
+
+def _is_readable(value: Any) -> bool:
+    """Whether kernels can read a tensor of the caller where it lies."""
+    return (str(value.device) == DEVICE and value.is_contiguous()
+            and not value.data_ptr() % ALIGNMENT)
+
+
+def layout_of(weights: WeightStore) -> ConstantLayout:
+    """The layout of a program's constants, with the weights that the caller has on the device."""
+    readable = {k: v.data_ptr() for k, v in weights.tensors.items() if _is_readable(v)}
+    return ConstantLayout(weights, residents_of(weights), readable)
 
 
 def _read(tensor: Any, size: int) -> Array:
@@ -288,7 +300,12 @@ def upload_constants(layout: ConstantLayout, stream: int) -> Memory:
     """Device memory that holds the constants at their offsets."""
     memory = Memory(layout.size)
     for constant, offset in layout.filled:
-        array = np.ascontiguousarray(constant.array(layout.weights))
-        driver.upload(memory.address + offset, array.ctypes.data, array.nbytes, stream)
+        value = layout.weights.tensors.get(constant.key)
+        if value is None:
+            value = np.ascontiguousarray(constant.array(layout.weights))
+        else:
+            value = value.contiguous()
+            driver.synchronize(current_stream())  # on which that copy was made
+        send(value, memory.address + offset, stream)
         driver.synchronize(stream)
     return memory

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,11 +25,12 @@ needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Tri
 COUNT = HEAD // 2
 
 
-def module_of(weights: WeightStore, arrays: list[Array]):
-    """Each output is a copy of a constant."""
+def module_of(weights: WeightStore, arrays: list[Array], parameters: bool = False):
+    """Each output is a copy of a constant. `parameters`: whether their values may change."""
     names = [f"c{k}" for k in range(len(arrays))]
     types = [f"f32[{', '.join(map(str, a.shape))}]" for a in arrays]
-    keys = [weights.add(n, a).key for n, a in zip(names, arrays, strict=True)]
+    add = weights.add_parameter if parameters else weights.add
+    keys = [add(n, a).key for n, a in zip(names, arrays, strict=True)]
     outputs = ", ".join(f"%y{k}: {t}" for k, t in enumerate(types))
     body = "\n".join(f"%{n} = host.constant #strata.weight<\"{n}\", {key}> : {t}\n"
                      f"host.copy %{n}, %y{k}"
@@ -100,3 +103,44 @@ def test_nothing_is_kept_of_contents(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(contents) == 4 and all(content() is None for content in contents)
     for y, wanted in zip(executable.run([np.ones(1, np.float32)]), arrays(), strict=True):
         np.testing.assert_array_equal(y, wanted)
+
+
+@needs_triton
+@pytest.mark.parametrize("shift", [0, 4])
+def test_parameters_stay_in_the_callers_tensors(
+    monkeypatch: pytest.MonkeyPatch, shift: int,
+) -> None:
+    """Their contents need not be on the host. Those that kernels cannot read are copied on the
+    device. Other values are other tensors, and nothing is compiled for them."""
+    weights = WeightStore()
+    given = {f"c{k}": a for k, a in enumerate(arrays())}
+    module = module_of(weights, list(given.values()), parameters=True)
+    device = FakeDriver.of(module)
+    device.install(monkeypatch)
+    device.install_compiler(monkeypatch)
+    torch = FakeTorch(device)
+    torch.install(monkeypatch)
+    tensors = {name: torch.tensor(array, shift) for name, array in given.items()}
+    weights.hold(tensors)
+    weights.arrays.clear()
+    before = set(device.memory)
+    device.log.clear()
+    executable = load_module(module, weights, CompileOptions())
+    assert all(int(line.split()[1]) <= HEAD for line in device.log if line.startswith("download"))
+    own = sum(device.memory[a].size for a in set(device.memory) - before)
+    assert own == (3 * 4 * COUNT + 256 if shift else 1)
+    check_outputs(executable.run([torch.tensor(np.ones(1, np.float32))]), given)
+    other = {name: array + 1 for name, array in given.items()}
+    store = weights.with_values({}, list(weights.parameters), {
+        name: torch.tensor(array, shift) for name, array in other.items()})
+    assert store is not None
+    device.log.clear()
+    again = executable.with_weights(store)
+    check_outputs(again.run([torch.tensor(np.ones(1, np.float32))]), other)
+    check_outputs(executable.run([torch.tensor(np.ones(1, np.float32))]), given)
+    assert not any(line.startswith("compile") for line in device.log)
+
+
+def check_outputs(found: Sequence[Any], wanted: Mapping[str, Array]) -> None:
+    for y, array in zip(found, wanted.values(), strict=True):
+        np.testing.assert_array_equal(y.numpy(), array)
