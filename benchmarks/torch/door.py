@@ -218,6 +218,8 @@ def _first(model: Any, shape: Sequence[int], backend: str, device: str) -> dict[
     started = time.perf_counter()
     with torch.no_grad():
         torch.compile(model, backend=chosen)(x)
+        if device != "cpu":
+            torch.cuda.synchronize()
     whole = time.perf_counter() - started
     if backend != "strata":
         names, values = compile_times(repr="csv")
