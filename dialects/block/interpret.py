@@ -28,6 +28,7 @@ from dialects.block.contract import (
 )
 from dialects.block.indices import Index, Linear, add, scale, unit
 from dialects.block.programs import Programs, Run, dim_lists, tile_type
+from dialects.semantics.carriers import as_in, carrier_of
 from dialects.semantics.numerics import widen
 from dialects.semantics.products import sum_of_products
 from dialects.semantics.scalar import evaluate_body
@@ -49,7 +50,7 @@ def interpret_kernel(
     Raises ValueError for an array that does not fit its argument, and IndexError for an unchecked
     access that is out of bounds; both name the kernel.
     """
-    run = Run(kernel, dict(sizes), exact_order)
+    run = Run(kernel, dict(sizes), exact_order, carrier_of(buffers))
     values: dict[SSAValue, Any] = {}
     for argument, array in zip(kernel.buffers, buffers, strict=True):
         values[argument] = run.memory(argument, array)
@@ -168,7 +169,9 @@ def _scratch(programs: Programs, op: ops.ScratchOp) -> None:
     assert isinstance(type_, BufferType)
     shape = tuple(map(programs.run.size, type_.shape))
     raw = np.full((*programs.extents, *shape, type_.dtype.itemsize), 0xFF, np.uint8)
-    programs.values[op.result] = raw.view(dtype_of(signless(type_.element)))[..., 0]
+    memory = raw.view(dtype_of(signless(type_.element)))[..., 0]
+    like = programs.run.like
+    programs.values[op.result] = memory if like is None else as_in(memory, like)
 
 
 # ---------------------------------------------------------------------- loops

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dialects.block.indices import Box, Index, Linear
+from dialects.semantics.carriers import as_in
 from dialects.strata.types import Array
 
 
@@ -83,7 +84,8 @@ class Access:
         shape = tuple(
             n if s else 1 for n, s in zip(self.box.extents, strides, strict=True))
         raw = self.memory.reshape(-1).view(np.uint8)
-        return np.ndarray(shape, self.memory.dtype, raw, offset, strides)
+        found = np.ndarray(shape, self.memory.dtype, raw, offset, strides)
+        return as_in(found, self.memory)
 
     def _positions(self) -> tuple[Array, Array | None]:
         """The flat positions, clipped to the memory, and the mask of valid ones (None: all)."""

@@ -37,6 +37,8 @@ class Run:
     kernel: ops.KernelOp
     sizes: dict[Symbol, int]
     exact_order: bool
+    like: Array | None = None
+    """A buffer with an arithmetic of its own, which scratch memory has as well, or None."""
     written: set[SSAValue] = field(default_factory=set[SSAValue])
     widths: dict[Operation, int] = field(default_factory=dict[Operation, int])
     contractions: dict[Operation, Contraction | None] = field(

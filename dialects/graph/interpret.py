@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-import numpy as np
 from xdsl.ir import Operation, SSAValue
 
+from dialects.semantics.carriers import as_array
 from dialects.semantics.evaluation import EvaluationContext, evaluation_of
 from dialects.strata.assumptions import IndexRangeError, SizeError
 from dialects.strata.binding import EvaluationError, bind_sizes, settings_text
@@ -46,7 +46,7 @@ def evaluate_func(
     for op in func.body.block.ops:
         if op is func.return_op:
             break
-        results = _evaluate(op, [values[o] for o in op.operands], context)
+        results = context.carried(_evaluate(op, [values[o] for o in op.operands], context))
         if alter is not None and not _is_exact(op, results):
             results = [alter(r) for r in results]
         _store(op, results, values, uses)
@@ -85,12 +85,12 @@ def _evaluate(op: Operation, operands: list[Array], context: EvaluationContext) 
 def check_results(op: Operation, found: Any, context: EvaluationContext) -> Sequence[Array]:
     """The results of an evaluation as a list. Raises EvaluationError if they do not fit the op."""
     results = cast("Sequence[Array]", found) if isinstance(found, list | tuple) else [
-        np.asarray(found)]
+        as_array(found)]
     if len(results) != len(op.results):
         raise EvaluationError(f"{_place(op)} gives {len(results)} arrays, and it has "
                               f"{len(op.results)} results")
     for result, array in zip(op.results, results, strict=True):
-        _check_result(op, result, np.asarray(array), context)
+        _check_result(op, result, as_array(array), context)
     return results
 
 

@@ -18,6 +18,7 @@ from dialects.block.interpret import interpret_kernel
 from dialects.host.func import FuncOp, ReturnOp, host_function, host_functions
 from dialects.host.ops import AllocOp, ConstantOp, CopyOp, FreeOp, LaunchOp, OtherOp, ViewOp
 from dialects.loop.interpret import evaluate_kernel
+from dialects.semantics.carriers import Carrier, as_array, as_in, carrier_of
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata.binding import EvaluationError, bind_sizes
 from dialects.strata.control import ControlOp, IfOp, LoopOp
@@ -31,20 +32,27 @@ from dialects.text.syntax import location_name
 
 RunKernel = Callable[[Operation, Sequence[Array], dict[Symbol, int]], None]
 """run_kernel(kernel, buffers, sizes) fills the output buffers, which come last."""
+Carry = Callable[[Array], Array]
+"""carry(memory) is a view of the same memory with another arithmetic."""
+
+
+def _as_is(memory: Array) -> Array:
+    return memory
 
 
 def interpret_host(
     module: Operation, inputs: Sequence[Array], weights: WeightStore,
-    run_kernel: RunKernel | None = None,
+    run_kernel: RunKernel | None = None, carry: Carry | None = None,
 ) -> list[Array]:
     """Run the module's `host.func` and return its outputs, in order, as new arrays.
 
     `inputs` are in the function's order and of its dtypes; their shapes bind the size symbols.
-    `run_kernel` replaces the NumPy interpretation of kernels. Raises EvaluationError for inputs
+    `run_kernel` replaces the NumPy interpretation of kernels; `carry` gives the arrays of buffers
+    another arithmetic (`dialects.semantics.carriers`). Raises EvaluationError for inputs
     that do not fit, and for a failing operation, naming it and its model node.
     """
     function = host_function(module)
-    program = _Program.of(module, weights, run_kernel or execute_kernel)
+    program = _Program.of(module, weights, run_kernel or execute_kernel, carry or _as_is)
     return program.call(function, inputs, _bind_inputs(function, inputs))
 
 
@@ -66,7 +74,9 @@ def execute_kernel(kernel: Operation, buffers: Sequence[Array], sizes: dict[Symb
         return
     assert isinstance(kernel, loop.KernelOp)
     count = len(kernel.body.block.args)
-    results = evaluate_kernel(kernel, EvaluationContext(sizes), *buffers[:count])
+    like = carrier_of(buffers)
+    context = EvaluationContext(sizes, carry=None if like is None else lambda a: as_in(a, like))
+    results = evaluate_kernel(kernel, context, *buffers[:count])
     for buffer, result in zip(buffers[count:], results, strict=True):
         buffer[...] = result
 
@@ -77,16 +87,19 @@ class _Program:
 
     weights: WeightStore
     run_kernel: RunKernel
+    carry: Carry
     kernels: dict[str, Operation]
     functions: dict[str, FuncOp]
 
     @staticmethod
-    def of(module: Operation, weights: WeightStore, run_kernel: RunKernel) -> _Program:
+    def of(
+        module: Operation, weights: WeightStore, run_kernel: RunKernel, carry: Carry
+    ) -> _Program:
         kernels: dict[str, Operation] = {
             op.sym_name.data: op for op in module.regions[0].block.ops
             if isinstance(op, (block.KernelOp, loop.KernelOp))}
         functions = {f.sym_name.data: f for f in host_functions(module)}
-        return _Program(weights, run_kernel, kernels, functions)
+        return _Program(weights, run_kernel, carry, kernels, functions)
 
     def call(
         self, function: FuncOp, inputs: Sequence[Array], sizes: dict[Symbol, int]
@@ -96,7 +109,7 @@ class _Program:
         if function.arena_bytes is not None:
             state.arena = np.full(state.size(function.arena_bytes), 0xFF, np.uint8)
         for argument, array in zip(function.input_arguments, inputs, strict=True):
-            state.values[argument] = np.asarray(array, order="C")  # keeps rank 0
+            state.values[argument] = as_array(array, order="C")  # keeps rank 0
         for argument in function.output_arguments:
             state.values[argument] = state.fresh(argument)
         for op in function.body.block.ops:
@@ -137,7 +150,7 @@ class _State:
         """A newly allocated, poisoned array."""
         assert isinstance(value.type, BufferType)
         raw = np.full(self.size(value.type.byte_size), 0xFF, np.uint8)
-        return raw.view(value.type.dtype).reshape(self.shape(value))
+        return self.program.carry(raw.view(value.type.dtype).reshape(self.shape(value)))
 
     def execute(self, op: Operation) -> None:
         match op:
@@ -178,13 +191,13 @@ class _State:
 
     def _keep(self, op: ControlOp, results: Sequence[Array]) -> None:
         """Store copies of a call's results, and bind the sizes that they define."""
-        arrays = [np.array(r, order="C") for r in results]
+        arrays = [np.array(r, order="C", subok=isinstance(r, Carrier)) for r in results]
         op.bind(self, arrays)
         self.values.update(zip(op.results, arrays, strict=True))
 
     def _constant(self, op: ConstantOp) -> Array:
         array = np.ascontiguousarray(op.array(self.program.weights)).reshape(self.shape(op.result))
-        fixed = array.view()
+        fixed = self.program.carry(array.view())
         fixed.flags.writeable = False
         return fixed
 
@@ -197,7 +210,7 @@ class _State:
             raise EvaluationError(
                 f"{_place(op)} lies at bytes {start} to {start + length} of {arena}")
         raw = self.arena[start : start + length]
-        return raw.view(op.type.dtype).reshape(self.shape(op.result))
+        return self.program.carry(raw.view(op.type.dtype).reshape(self.shape(op.result)))
 
     def launch(
         self, op: Operation, name: str, buffers: Sequence[SSAValue], extents: Sequence[Expr]

@@ -24,6 +24,7 @@ from dialects.loop.access import Output, identity_of
 from dialects.loop.body_ops import IndexOp, YieldOp
 from dialects.loop.kernel import CallOp, KernelOp
 from dialects.loop.nest import NestOp, scalar_type
+from dialects.semantics.carriers import as_array
 from dialects.semantics.domain import Domain, Ranges, cut
 from dialects.semantics.evaluation import EvaluationContext, evaluation_of
 from dialects.semantics.products import sum_of_products
@@ -46,7 +47,7 @@ def evaluate_nest(
     count = len(nest.inputs)
     outputs = [Output.of(nest, k, domain, context, operands[count:])
                for k in range(len(nest.results))]
-    inputs = [Input(np.asarray(array, order="C"), map_, pad) for array, map_, pad in zip(
+    inputs = [Input(as_array(array, order="C"), map_, pad) for array, map_, pad in zip(
         operands[:count], nest.input_maps, nest.pad_values, strict=True)]
     if not all(domain.extents[name] for output in outputs for name in output.axes):
         return [o.array for o in outputs]
@@ -87,16 +88,17 @@ def evaluate_kernel(
             break
         evaluate = evaluation_of(op)
         assert evaluate is not None, f"{op.name} has no meaning"
-        results = _listed(evaluate(context, *(values[o] for o in op.operands)))
+        results = context.carried(_listed(evaluate(context, *(values[o] for o in op.operands))))
         values.update(zip(op.results, results, strict=True))
-    return [np.asarray(values[v], order="C") for v in kernel.yielded]
+    return [as_array(values[v], order="C") for v in kernel.yielded]
 
 
 def evaluate_call(call: CallOp, context: EvaluationContext, *inputs: Array) -> list[Array]:
     """The results of the called kernel, with the sizes that the call passes."""
     kernel = call.target()
     sizes = dict(zip(kernel.size_names, context.ints(call.sizes), strict=True))
-    return evaluate_kernel(kernel, EvaluationContext(sizes, context.weights), *inputs)
+    inner = EvaluationContext(sizes, context.weights, carry=context.carry)
+    return evaluate_kernel(kernel, inner, *inputs)
 
 
 EVALUATIONS = {NestOp: evaluate_nest, KernelOp: evaluate_kernel, CallOp: evaluate_call}

@@ -32,6 +32,12 @@ class EvaluationContext:
     weights: WeightStore = field(default_factory=WeightStore)
     call: int | None = None
     """The number of the call that is evaluated (`strata.call`): which weights its constants are."""
+    carry: Callable[[Array], Array] | None = None
+    """Gives floats another arithmetic (`carriers.py`); None for that of NumPy."""
+
+    def carried(self, results: Sequence[Array]) -> Sequence[Array]:
+        """Results of an operation, in the arithmetic of this evaluation."""
+        return results if self.carry is None else [self.carry(r) for r in results]
 
     def int(self, attribute: ExprAttr) -> int:
         return int(attribute.data.evaluate(self.sizes))

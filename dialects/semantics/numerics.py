@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dialects.semantics.carriers import Carrier, as_array
 from dialects.strata import types as t
 from dialects.strata.types import Array, TensorType
 
@@ -26,7 +27,7 @@ def widen(array: Array) -> Array:
 def rounded(array: Any, type_: TensorType) -> Array:
     """Round `array` to the dtype of its tensor type; values that are too large become inf."""
     with np.errstate(all="ignore"):
-        return np.asarray(array).astype(type_.dtype, copy=False)
+        return as_array(array).astype(type_.dtype, copy=False)
 
 
 def in_f64(formula: Callable[..., Any]) -> Callable[..., Array]:
@@ -35,8 +36,8 @@ def in_f64(formula: Callable[..., Any]) -> Callable[..., Array]:
     NumPy's functions of f32 are not exact where the result is a small integer.
     """
     def apply(*operands: Array) -> Array:
-        found = formula(*(np.asarray(x, np.float64) for x in operands))
-        return np.asarray(found).astype(operands[0].dtype)
+        found = formula(*(as_array(x, np.float64) for x in operands))
+        return as_array(found).astype(operands[0].dtype)
 
     return apply
 
@@ -95,6 +96,8 @@ _CHUNK = 1 << 14  # elements that fit a core's cache throughout the polynomials
 
 def erf(x: Array) -> Array:
     """The error function, computed in f64, in the dtype of `x` (f32 or f64)."""
+    if isinstance(x, Carrier):
+        return x.function("erf")
     flat = np.ascontiguousarray(x).reshape(-1)
     result = np.empty_like(flat)
     for start in range(0, flat.size, _CHUNK):

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dialects.semantics.carriers import as_in
 from dialects.semantics.sums import total
 from dialects.semantics.views import distinct, each
 from dialects.strata.types import Array
@@ -108,7 +109,7 @@ def _multiplied(
 ) -> Array:
     """The sum over dims, which keep size 1; `a` is not smaller than `b`."""
     sizes = [n if m == 1 else m for m, n in zip(a.shape, b.shape, strict=True)]
-    result = np.empty([1 if d in summed else n for d, n in enumerate(sizes)], dtype)
+    result = as_in(np.empty([1 if d in summed else n for d, n in enumerate(sizes)], dtype), b)
     kept = [d for d in range(a.ndim) if d not in summed]
     stack = [d for d in kept if a.shape[d] != 1 and b.shape[d] != 1]
     rows, columns, depth = (

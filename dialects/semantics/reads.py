@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dialects.semantics.carriers import as_in
 from dialects.semantics.domain import Domain, view_of
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
@@ -49,7 +50,8 @@ class Input:
         if not any(low or high for low, high in margins):
             return self.array
         sizes = zip(self.array.shape, margins, strict=True)
-        result = np.full([s + low + high for s, (low, high) in sizes], self.pad, self.array.dtype)
+        shape = [s + low + high for s, (low, high) in sizes]
+        result = as_in(np.full(shape, self.pad, self.array.dtype), self.array)
         inner = zip(self.array.shape, margins, strict=True)
         result[tuple(slice(low, low + s) for s, (low, _) in inner)] = self.array
         return result

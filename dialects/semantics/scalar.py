@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.semantics import numerics
+from dialects.semantics.carriers import as_array
 from dialects.semantics.remainder import RemFOp
 from dialects.semantics.views import each
 from dialects.strata.types import Array, dtype_of, i2, i4, ui2, ui4
@@ -62,7 +63,7 @@ def evaluate_values(
         for op in operations_for(block, wanted):
             operands = [known[o] for o in op.operands]
             known.update(zip(op.results, _evaluate_distinct(op, operands, other), strict=True))
-    return [np.asarray(known[value]) for value in wanted]
+    return [as_array(known[value]) for value in wanted]
 
 
 def operations_for(block: Block, wanted: Iterable[SSAValue]) -> list[Operation]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dialects.semantics.carriers import as_array
 from dialects.strata.types import Array
 
 F32 = np.dtype(np.float32)
@@ -24,7 +25,7 @@ def reduced(
     inside = np.dtype(np.float64) if merge is np.add and dtype == F32 else dtype
     along = axes if isinstance(axes, int) else tuple(axes)
     found = merge.reduce(x, axis=along, dtype=inside, keepdims=keepdims)
-    return np.asarray(found).astype(dtype, copy=False)
+    return as_array(found).astype(dtype, copy=False)
 
 
 def total(

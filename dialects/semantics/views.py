@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import numpy as np
 from numpy.lib.array_utils import byte_bounds
 from numpy.lib.stride_tricks import as_strided
+
+from dialects.semantics.carriers import Carrier, as_array
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 def strided(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
     """A view from the first element of `array` on; `strides` in bytes."""
     plain = array.view(f"V{array.itemsize}")  # as_strided does not support f8E5M2
-    return as_strided(plain, shape, strides).view(array.dtype)
+    kept = isinstance(array, Carrier)
+    return as_strided(plain, shape, strides, subok=kept).view(array.dtype)
 
 
 def stretch(view: Array) -> Array | None:
@@ -43,7 +45,7 @@ def each(function: Callable[[Array], Array], array: Array) -> Array:
     memory = stretch(array)
     if memory is None:
         return function(array)
-    found = np.ascontiguousarray(function(memory))
+    found = as_array(function(memory), order="C")
     steps = [step // array.itemsize * found.itemsize for step in array.strides]
     return strided(found, array.shape, tuple(steps))
 

@@ -11,16 +11,22 @@ from dialects.host import FuncOp as HostFuncOp
 from dialects.host import host_function
 from dialects.host.interpret import interpret_host
 from dialects.semantics.evaluation import EvaluationContext
+from dialects.semantics.ring import Ring
 from dialects.strata.func import FuncOp, main_function
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 
 
-def interpret(module: ModuleOp, weights: WeightStore, inputs: Sequence[Array]) -> list[Array]:
-    """The outputs in model order. Raises EvaluationError if the inputs do not fit."""
+def interpret(
+    module: ModuleOp, weights: WeightStore, inputs: Sequence[Array], ring: Ring | None = None
+) -> list[Array]:
+    """The outputs in model order. `ring`: compute in it instead of in floats, with residues as
+    inputs and outputs. Raises EvaluationError if the inputs do not fit.
+    """
     if is_tensor_level(module):
-        return evaluate_func(main_function(module), inputs, EvaluationContext(weights=weights))
-    return interpret_host(module, inputs, weights)
+        context = EvaluationContext(weights=weights, carry=None if ring is None else ring.wrap)
+        return evaluate_func(main_function(module), inputs, context)
+    return interpret_host(module, inputs, weights, carry=None if ring is None else ring.view)
 
 
 def model_function(module: ModuleOp) -> FuncOp | HostFuncOp:
