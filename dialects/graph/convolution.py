@@ -20,6 +20,7 @@ from dialects.graph.inference import (
     same_size,
 )
 from dialects.graph.window import Window
+from dialects.semantics.carriers import as_in
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.numerics import rounded, widen
 from dialects.semantics.products import matmul, sum_of_products
@@ -142,7 +143,7 @@ class ConvTransposeOp(GraphOp):
         shape = context.shape(self.result_tensors[0])
         group = int_of(self.properties, "group", 1)
         matrices = w.reshape(group, w.shape[0] // group, -1).swapaxes(1, 2)
-        result = np.zeros(shape, x.dtype)
+        result = as_in(np.zeros(shape, x.dtype), x)
         with np.errstate(all="ignore"):
             for sample, out in zip(x, result, strict=True):
                 columns = matmul(matrices, sample.reshape(group, matrices.shape[2], -1), x.dtype)
@@ -170,7 +171,7 @@ def _fold(columns: Array, window: Window, sizes: Sequence[int]) -> Array:
     counts = columns.shape[2:]
     reach = [max((n - 1) * window.strides[d] + window.extent(d), window.low[d] + sizes[d])
              for d, n in enumerate(counts)]
-    full = np.zeros((columns.shape[0], *reach), columns.dtype)
+    full = as_in(np.zeros((columns.shape[0], *reach), columns.dtype), columns)
     for k, offset in enumerate(window.offsets()):
         window.at(full, offset, counts)[...] += columns[:, k]
     return full[(..., *(slice(a, a + n) for a, n in zip(window.low, sizes, strict=True)))]

@@ -17,6 +17,7 @@ from dialects.graph.inference import (
     check_same_element,
     same_size,
 )
+from dialects.semantics.carriers import as_in
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.numerics import rounded, widen
 from dialects.semantics.products import matmul
@@ -60,7 +61,7 @@ class GroupedMatmulOp(GraphOp):
         a, b, ends = operands
         type_ = self.result_tensors[0]
         dtype = dtype_of(wide_element(type_.element))
-        result = np.zeros((len(a), b.shape[2]), dtype)
+        result = as_in(np.zeros((len(a), b.shape[2]), dtype), a)
         group = np.sum(ends[:, None] <= np.arange(len(a)), 0)
         with np.errstate(all="ignore"):
             for number, matrix in enumerate(b):

@@ -12,6 +12,7 @@ from dialects.definition import irdl_op_definition
 from dialects.graph.base import Attributes, GraphOp, ShapeError, flag_of, ints_of
 from dialects.graph.inference import FLOATS, NUMBERS, Kind, check_kind
 from dialects.graph.window import Window
+from dialects.semantics.carriers import as_in
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.numerics import lowest, rounded, widen
 from dialects.strata.types import Array, SizesAttr, TensorType, i64, tensor
@@ -156,7 +157,7 @@ class AvgPoolOp(GraphOp):
         window = Window.of(ints_of(self.properties, "kernel"), self.properties, "C3")
         counts = context.shape(self.result_tensors[0])[2:]
         padded = window.padded(x, counts, 0.0)
-        result = np.zeros((*x.shape[:2], *counts), x.dtype)
+        result = as_in(np.zeros((*x.shape[:2], *counts), x.dtype), x)
         with np.errstate(all="ignore"):
             for offset in window.offsets():
                 result += window.at(padded, offset, counts)

@@ -20,6 +20,7 @@ from dialects.graph.inference import check_axis, check_count, check_rank, same_s
 from dialects.graph.logic import GreaterOp, WhereOp
 from dialects.graph.shape import BroadcastOp, SliceOp
 from dialects.graph.unary import CastOp, RoundOp
+from dialects.semantics.carriers import as_array
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.numerics import rounded, widen
 from dialects.strata.types import (
@@ -149,7 +150,7 @@ class QuantizeLinearOp(LinearOp):
         with np.errstate(all="ignore"):
             scale = self.spread(operands[1].astype(dtype), x)
             ratio = widen(x.astype(dtype, copy=False)) / widen(scale)
-            quotient = np.asarray(widen(ratio.astype(dtype, copy=False)))
+            quotient = as_array(widen(ratio.astype(dtype, copy=False)))
             if is_float(self.to):
                 return rounded(self._finite(quotient), type_)
             whole = np.rint(quotient, out=quotient)

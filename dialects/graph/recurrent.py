@@ -19,6 +19,7 @@ from dialects.graph.elementwise import AddOp, MulOp
 from dialects.graph.inference import FLOATS, check_kind, check_rank, check_same_element, same_size
 from dialects.graph.shape import BroadcastOp, ConcatOp, TransposeOp
 from dialects.graph.unary import SigmoidOp, TanhOp
+from dialects.semantics.carriers import as_in
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.numerics import rounded, sigmoid, widen
 from dialects.strata.types import Array, ExprAttr, TensorType, tensor, tensor_type
@@ -98,7 +99,7 @@ class LstmOp(CompositeOp):
         gates = x @ parts.w[d].T
         if parts.b is not None:
             gates += parts.b[d, :4 * size] + parts.b[d, 4 * size:]
-        y = np.zeros((x.shape[0], *h.shape), x.dtype)
+        y = as_in(np.zeros((x.shape[0], *h.shape), x.dtype), x)
         for t in _times(x.shape[0], reverse):
             i, o, f, g = np.split(gates[t] + h @ parts.r[d].T, 4, axis=1)
             c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)

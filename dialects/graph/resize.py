@@ -11,6 +11,7 @@ from xdsl.irdl import operand_def, opt_prop_def, prop_def, result_def
 from dialects.definition import irdl_op_definition
 from dialects.graph.base import Attributes, GraphOp, ShapeError, literal_of, sizes_of, text_of
 from dialects.graph.inference import ANY, FLOATS, check_kind
+from dialects.semantics.carriers import as_in
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.numerics import rounded, widen
 from dialects.strata.types import Array, LiteralAttr, SizesAttr, TensorType, tensor
@@ -89,7 +90,7 @@ class ResizeOp(GraphOp):
         taps = _linear_taps if self.mode.data == "linear" else _cubic_taps
         spread = (-1, *(1,) * (x.ndim - 1 - axis))
         shape = (*x.shape[:axis], size, *x.shape[axis + 1:])
-        total = np.zeros(shape, x.dtype)
+        total = as_in(np.zeros(shape, x.dtype), x)
         for position, weight in taps(where, x.shape[axis]):
             total += np.take(x, position, axis) * weight.astype(x.dtype).reshape(spread)
         return total

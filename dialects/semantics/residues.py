@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -129,9 +129,7 @@ class Residues:
         """A bijection without algebra, by its name: three rounds in which one part moves another.
         """
         p, q = self.primes
-        random = np.random.default_rng([self.seed, *name.encode()])
-        first, third = (random.integers(0, q, p) for _ in range(2))
-        second = random.integers(0, p, q)
+        first, second, third = _tables(p, q, self.seed, name)
         a, b = self.parts(x)
         b = (b + first[a]) % q
         a = (a + second[b]) % p
@@ -180,6 +178,13 @@ SCRAMBLERS = (
     "sqrt", "cbrt", "log", "log2", "log10", "tanh", "sin", "cos", "tan", "arcsin", "arccos",
     "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh")
 _LEAST, _MOST = 1200, 1100
+
+
+@cache
+def _tables(p: int, q: int, seed: int, name: str) -> tuple[Numbers, Numbers, Numbers]:
+    """Numbers modulo q for each residue modulo p, the other way round, and the first way again."""
+    random = np.random.default_rng([seed, *name.encode()])
+    return random.integers(0, q, p), random.integers(0, p, q), random.integers(0, q, p)
 
 
 def _inverses(p: int) -> Numbers:

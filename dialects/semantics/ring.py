@@ -33,7 +33,7 @@ AS_NUMBERS = frozenset(getattr(np, name) for name in (
 _NONE = frozenset({np.einsum, np.dot, np.inner, np.vdot, np.tensordot, np.convolve, np.interp})
 
 
-class RingError(TypeError):
+class RingError(ValueError):
     """An operation has no meaning in the ring."""
 
 
@@ -158,10 +158,9 @@ def _reduced(ring: Residues, ufunc: np.ufunc, x: Numbers, options: Mapping[str, 
 
 def _multiply_at(ring: Residues, target: Numbers, places: Any, values: Numbers) -> None:
     numbers: Any = np.arange(target.size).reshape(target.shape)[places]
-    flat, shape = target.reshape(-1), np.broadcast_shapes(np.shape(numbers), values.shape)
-    many = np.broadcast_to(numbers, shape).reshape(-1).tolist()
-    for place, value in zip(many, np.broadcast_to(values, shape).reshape(-1), strict=True):
-        flat[place] = ring.product(flat[place:place + 1], np.reshape(value, 1))[0]
+    flat, broadcast = target.reshape(-1), cast(Any, np.broadcast)
+    for place, value in broadcast(numbers, values):
+        flat[place] = ring.product(flat[place:place + 1], np.array([value]))[0]
 
 
 def _products(ring: Residues, x: Numbers, options: Mapping[str, Any]) -> Numbers:
