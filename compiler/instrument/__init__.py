@@ -3,6 +3,8 @@
     dump         writes the text after every pass that changed something
     timing       measures the passes
     verify       executes the module after every pass and compares the numbers
+    ring         does so in a ring, in which sums do not round (`preserved.py`: which passes may)
+    values       finds the first operation that computes something else than before a pass
     progress     shows progress on the terminal
     changes      prints what each pass removed, added and moved
     provenance   follows the model's nodes, and finds operations without one

@@ -352,14 +352,16 @@ class Compiler:
         return StrataError(f"{error.pass_name} failed on {self.model}", problems)
 
     def wrong_numbers(
-        self, state: State, check: Check, before: str, inputs: Mapping[str, Array]
+        self, state: State, check: Check, before: str, inputs: Mapping[str, Array], *words: str
     ) -> CompilerFault:
-        """The fault for a pass, or target code, with wrong results on `inputs`."""
+        """The fault for a pass, or target code, with wrong results on `inputs`. `words`: options
+        of `verify` that show it.
+        """
         cause = WrongNumbers(f"{check.wrong} (error {check.error:.1e}, at {check.level} level)")
         origin = self.suspect(check, before)
         fault = CompilerFault(check.made_by, self.model, cause, origin)
         passes = [i.step.spec for i in self.planned if i.label == check.made_by]
-        command = command_again(self.options, "verify", "--inputs", "inputs.npz",
+        command = command_again(self.options, "verify", *words, "--inputs", "inputs.npz",
                                 *(("--passes", passes[0]) if passes else ()))
         fault.folder = Reproducer(fault, self.command, command, before,
                                   state.context.weights, inputs).write()

@@ -6,6 +6,10 @@ magnitude. The first pass whose error exceeds the tolerance is named; this is a 
 compiler (exit status 3). The tolerance accounts for the type of an output and for the effect of
 rounding on these inputs. NaN never passes a comparison: if all outputs are NaN everywhere, the
 exit status is 1.
+
+With --ring, levels compute in a ring of residues instead of in floats (docs/ring.md). Sums do not
+round there, so all levels must agree bit for bit, and the first pass, kernel and operation that do
+not are named. Target code is not executed.
 """
 
 from __future__ import annotations
@@ -36,11 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                        help="execute only at the end of each level, not after each pass")
     group.add_argument("--tolerance", metavar="X", type=shared.tolerance,
                        help="the largest error allowed for float outputs (default: by type)")
+    group.add_argument("--ring", action="store_true",
+                       help="compute in a ring, in which no order of additions can hide a fault")
     shared.add_dump(parser)
     shared.add_pipeline(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.ring:
+        return _in_ring(arguments)
     from compiler.cli.execution import WantedInputs, tell_notes, tell_warnings
     from compiler.cli.session import read_at_once, session
     from compiler.instrument.remarks import Remarks
@@ -74,6 +82,35 @@ def run(arguments: argparse.Namespace) -> int:
         return _conclusion(verify)
     raise compilation.wrong_numbers(state, verify.first_wrong, verify.before_text,
                                     verify.named_inputs)
+
+
+def _in_ring(arguments: argparse.Namespace) -> int:
+    """Compare all levels bit by bit. Returns the exit status."""
+    from compiler.cli.execution import WantedInputs
+    from compiler.cli.session import session
+    from compiler.instrument.ring import RingVerify
+    from compiler.instrument.verify import Check
+
+    def tell_row(row: Check) -> None:
+        if len(verify.rows) == 1:
+            started.progress.print(COLUMNS.format("after", "level", "ops", "bits", "time"))
+        bits = "differ" if row.wrong or row.note else "equal"
+        line = COLUMNS.format(row.made_by, row.level, row.operations, bits,
+                              f"{row.seconds:.2f} s")
+        started.progress.print(f"{line} {row.wrong or row.note}")
+
+    wanted = WantedInputs(arguments)
+    verify = RingVerify(wanted.arrays, tell_row, {*wanted.given}, arguments.seed)
+    with session(arguments) as started:
+        compilation = started.compiler(arguments.model, verify)
+        state = compilation.lower()
+    if verify.first_wrong is not None:
+        raise compilation.wrong_numbers(state, verify.first_wrong, verify.before_text,
+                                        verify.named_inputs, "--ring")
+    blurred = f", but for {', '.join(verify.blurred)}" if verify.blurred else ""
+    p, q = verify.ring.primes
+    print(f"{len(verify.rows)} executions agree bit for bit modulo {p}*{q}{blurred}")
+    return 0
 
 
 def _conclusion(verify: Verify) -> int:

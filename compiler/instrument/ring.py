@@ -1,0 +1,159 @@
+"""Executes the module after every pass in a ring of residues, and compares the outputs bit by bit.
+
+In the ring (`dialects/semantics/ring.py`, docs/ring.md) sums do not round, so a pass that moves,
+splits, tiles or reorders what it likes leaves every bit as it was, and one wrong element among
+millions shows. A pass whose rewrites hold for real numbers only (`preserved.py`) is not judged if
+bits change; what comes after it is compared with its results.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from compiler.diagnostics import Problem, StrataError
+from compiler.instrument import Instrument
+from compiler.instrument.preserved import blur_of
+from compiler.instrument.timing import count_operations
+from compiler.instrument.values import FAILURES, Program, first_change
+from compiler.instrument.verify import Check
+from compiler.io.signature import Signature, signature_of
+from dialects.semantics.ring import Ring
+from dialects.strata.assumptions import IndexRangeError, SizeError
+from dialects.strata.binding import EvaluationError
+from dialects.strata.types import element_of, is_float
+from targets.reference.interpret import interpret
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from xdsl.dialects.builtin import ModuleOp
+
+    from compiler.pipeline.state import State
+    from compiler.pipeline.steps import Step
+    from dialects.strata.types import Array
+
+MANTISSAS = {"float64": 24, "float32": 24, "float16": 11, "bfloat16": 8}
+"""The largest mantissa that is used of each type, in bits."""
+
+
+@dataclass
+class RingVerify(Instrument):
+    """`make_inputs` creates the inputs for a signature; floats among them become random residues,
+    unless they are `given`. `tell_row` is called with every row.
+    """
+
+    make_inputs: Callable[[Signature], Sequence[Array]]
+    tell_row: Callable[[Check], None]
+    given: Collection[str] = ()
+    seed: int = 0
+    rows: list[Check] = field(default_factory=list[Check])
+    before_text: str = ""
+    wants_changes = True
+
+    def start(self, state: State) -> None:
+        signature = signature_of(state.module)
+        self.names, self.outputs = signature.input_names, signature.output_names
+        self.ring = Ring(_bits(state.module), self.seed)
+        self.inputs = self._residues(self.make_inputs(signature))
+        started = time.perf_counter()
+        try:
+            self.expected = self._interpret(state)
+        except (EvaluationError, IndexRangeError, SizeError) as error:
+            raise StrataError("the model cannot run in the ring", [Problem(
+                str(error), hint="--dim NAME=N sets sizes, --inputs FILE.npz gives arrays"
+            )]) from error
+        self._keep(state)
+        self._add(Check(state.position[-1], state.level, count_operations(state.module), 0.0,
+                        time.perf_counter() - started))
+
+    def before(self, step: Step, state: State) -> None:
+        if self.first_wrong is None:
+            self.before_text = state.text
+
+    def after(self, step: Step, state: State, seconds: float, changed: bool) -> None:
+        if changed and self.first_wrong is None:
+            self._check(step, state)
+            self._keep(state)
+
+    @property
+    def first_wrong(self) -> Check | None:
+        return next((row for row in self.rows if row.wrong), None)
+
+    @property
+    def named_inputs(self) -> dict[str, Array]:
+        return {n: np.asarray(a) for n, a in zip(self.names, self.inputs, strict=True)}
+
+    @property
+    def blurred(self) -> list[str]:
+        """The passes after which bits differ for a reason."""
+        return [row.made_by for row in self.rows if row.note]
+
+    # ------------------------------------------------------------------ one execution
+    def _keep(self, state: State) -> None:
+        self.last = Program(state.module.clone(), state.context.weights.copy(), self.ring)
+        self.operations = {op.name for op in state.module.walk()}
+
+    def _check(self, step: Step, state: State) -> None:
+        started, wrong, note = time.perf_counter(), "", ""
+        try:
+            outputs = self._interpret(state)
+        except FAILURES as failure:
+            outputs, wrong = self.expected, f"cannot be executed: {failure}"
+        differing = [n for n, a, b in zip(self.outputs, outputs, self.expected, strict=True)
+                     if not _same([a], [b])]
+        blur = blur_of(step.name, self.operations)
+        if differing and blur is not None:
+            note = f"bits differ: {blur.reason}"
+        elif differing:
+            wrong = f"output '{differing[0]}' has other bits{self._where(state)}"
+        self.expected = outputs
+        self._add(Check(state.after[-1], state.level, count_operations(state.module),
+                        inf if wrong else 0.0, time.perf_counter() - started, wrong, note))
+
+    def _where(self, state: State) -> str:
+        """The first kernel or operation that computes other bits."""
+        after = Program(state.module.clone(), state.context.weights.copy(), self.ring)
+        found = first_change(self.last, after, self.inputs, lambda a, b: not _same(a, b))
+        if found is None:
+            return ""
+        nodes = ", ".join(found.nodes[:5])
+        return f"; the first is {found.operation}" + (f" (node {nodes})" if nodes else "")
+
+    def _interpret(self, state: State) -> list[Array]:
+        inputs = [x.copy() for x in self.inputs]
+        outputs = interpret(state.module, state.context.weights, inputs, self.ring)
+        return [np.asarray(self.ring.wrap(np.asarray(o))) for o in outputs]
+
+    def _residues(self, arrays: Sequence[Array]) -> list[Array]:
+        random = np.random.default_rng(self.seed)
+        return [self.ring.wrap(a) if name in self.given or not is_float(element_of(a.dtype))
+                else self.ring.random(a, random)
+                for name, a in zip(self.names, arrays, strict=True)]
+
+    def _add(self, row: Check) -> None:
+        self.rows.append(row)
+        self.tell_row(row)
+
+
+def _same(got: Sequence[Array], want: Sequence[Array]) -> bool:
+    return all(np.array_equal(np.asarray(a), np.asarray(b), equal_nan=a.dtype.kind == "f")
+               for a, b in zip(got, want, strict=True))
+
+
+def _bits(module: ModuleOp) -> int:
+    """The mantissa that all floats of a module have. Raises StrataError for narrow floats."""
+    found = {str(element) for op in module.walk() for value in (*op.results, *op.operands)
+             if (element := getattr(value.type, "element", None)) is not None
+             and is_float(element)}
+    names = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+    narrow = sorted(found - names.keys())
+    if narrow:
+        raise StrataError(f"{', '.join(narrow)} has no room for residues", [Problem(
+            "the ring needs floats of 16 bits or more", hint="verify without --ring")])
+    return min((MANTISSAS[names[n]] for n in found), default=24)
