@@ -95,16 +95,20 @@ def first_change(
         old, new = list(before.values(inputs)), list(after.values(inputs))
     except FAILURES:
         return None
-    known: dict[tuple[str, ...] | str, Computed] = {}
-    for value in old:
-        known |= {value.nodes: value, value.kernel: value}
-    last = {value.nodes: value for value in new}
+    known = {key: value for value in old for key in _keys(value)}
+    last = {key: value for value in new for key in _keys(value)}
     for value in new:
-        want = known.get(value.nodes, known.get(value.kernel) if value.kernel else None)
-        if value is last[value.nodes] and want is not None and _alike(
-                value.arrays, want.arrays) and differ(value.arrays, want.arrays):
+        key = next((key for key in _keys(value) if key in known), None)
+        if key is not None and value is last[key] and _alike(
+                value.arrays, known[key].arrays) and differ(value.arrays, known[key].arrays):
             return value
     return None
+
+
+def _keys(value: Computed) -> list[tuple[str, ...]]:
+    """What a value is known by, the best first: its nodes, the node of its result, its kernel."""
+    kernel = [("", value.kernel)] if value.kernel else []
+    return [value.nodes, value.nodes[:1], *kernel] if value.nodes else kernel
 
 
 def _alike(got: Sequence[Array], want: Sequence[Array]) -> bool:

@@ -20,6 +20,10 @@ class Carrier(np.ndarray[Any, Any]):
         """What a function of floats that is no `ufunc`, such as erf, means, elementwise."""
         raise NotImplementedError(name)
 
+    def numbers(self) -> np.ndarray[Any, Any]:
+        """What conversions to integers convert: an array with NumPy's arithmetic."""
+        raise NotImplementedError
+
 
 def as_in(array: np.ndarray[Any, Any], like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The array in the arithmetic of another one: a view."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dialects.semantics.carriers import Carrier, as_array
+from dialects.semantics.carriers import Carrier, as_array, as_in
 from dialects.strata import types as t
 from dialects.strata.types import Array, TensorType
 
@@ -131,6 +131,8 @@ def to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
     represents larger values within its own range exactly.
     """
     wide = np.dtype(np.int64 if dtype.itemsize == 8 else np.int32)
+    if isinstance(x, Carrier):
+        return as_in(to_integer(x.numbers(), dtype), x)
     with np.errstate(all="ignore"):
         if dtype.kind != "u" or dtype.itemsize < 4:
             return _to_signed(x, wide).astype(dtype)

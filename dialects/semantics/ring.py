@@ -24,11 +24,11 @@ import numpy as np
 from dialects.semantics.carriers import Carrier
 from dialects.semantics.residues import Formula, Numbers, Residues
 
-AS_NUMBERS = frozenset(getattr(np, name) for name in (
-    "maximum", "minimum", "fmax", "fmin", "absolute", "fabs", "sign", "negative", "positive",
-    "floor", "ceil", "trunc", "rint", "copysign", "fmod", "remainder", "floor_divide", "equal",
-    "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite",
-    "signbit", "logical_and", "logical_or", "logical_not", "logical_xor"))
+AS_NUMBERS = frozenset((
+    "maximum", "minimum", "fmax", "fmin", "clip", "absolute", "fabs", "sign", "negative",
+    "positive", "floor", "ceil", "trunc", "rint", "copysign", "fmod", "remainder", "floor_divide",
+    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf",
+    "isfinite", "signbit", "logical_and", "logical_or", "logical_not", "logical_xor"))
 """Functions that compute with the numbers that residues are stored as."""
 _NONE = frozenset({np.einsum, np.dot, np.inner, np.vdot, np.tensordot, np.convolve, np.interp})
 
@@ -46,21 +46,24 @@ class Ring(Residues):
         return cast("type[Carrier]", type("RingArray", (_RingArray,), {"ring": self}))
 
     def wrap(self, array: Numbers) -> Numbers:
-        """An array of floats as residues; any other array as it is."""
+        """An array with this arithmetic, floats as residues.
+
+        Integers have it, too, because they may become floats.
+        """
         if not _is_float(array.dtype):
-            return array
+            return array.view(self.array)
         residues: Numbers = self.embedded(np.asarray(array)).astype(array.dtype)
         return residues.view(self.array)
 
     def view(self, memory: Numbers) -> Numbers:
         """The same memory, in which every number stands for its residue."""
-        return memory.view(self.array) if _is_float(memory.dtype) else memory
+        return memory.view(self.array)
 
     def random(self, like: Numbers, random: np.random.Generator) -> Numbers:
         """Random residues in an array of the same shape and dtype."""
         half = self.modulus // 2
-        made: Any = random.integers(-half, half + 1, like.shape)
-        return made.astype(like.dtype).view(self.array)
+        made: Numbers = cast(Any, random).integers(-half, half + 1, like.shape)
+        return self.view(np.asarray(made, like.dtype))
 
 
 class _RingArray(Carrier):
@@ -86,12 +89,12 @@ class _RingArray(Carrier):
     ) -> Any:
         compute = getattr(ufunc, method)
         if not any(isinstance(x, float) or _is_float(np.result_type(x)) for x in inputs):
-            return compute(*inputs, **options)
+            return np.asarray(compute(*inputs, **options))
         ring, dtype = self.ring, np.dtype(options.get("dtype") or np.result_type(*inputs))
         given = [ring.embedded(_rounded(x, dtype)) for x in (
             inputs if method == "__call__" else inputs[:1])]
         formula = ring.formulas.get(ufunc)
-        if formula is None and ufunc not in AS_NUMBERS:
+        if formula is None and ufunc.__name__ not in AS_NUMBERS:
             raise RingError(f"{ufunc.__name__} has no meaning in the ring")
         options.pop("dtype", None)
         if method == "reduce":
@@ -110,7 +113,7 @@ class _RingArray(Carrier):
         given = self.ring.embedded(np.asarray(values))
         if ufunc is np.multiply:
             _multiply_at(self.ring, wide, places, given)
-        elif ufunc is np.add or ufunc in AS_NUMBERS:
+        elif ufunc is np.add or ufunc.__name__ in AS_NUMBERS:
             ufunc.at(wide, places, given)
         else:
             raise RingError(f"{ufunc.__name__}.at has no meaning in the ring")
@@ -126,6 +129,9 @@ class _RingArray(Carrier):
             many = cast("Sequence[Any]", found)
             return [_wrapped(x, type(self)) for x in many]
         return _wrapped(found, type(self))
+
+    def numbers(self) -> Numbers:
+        return self.ring.embedded(_plain(self)).astype(self.dtype)
 
     def function(self, name: str) -> Carrier:
         ring, plain = self.ring, _plain(self)
@@ -157,7 +163,7 @@ def _reduced(ring: Residues, ufunc: np.ufunc, x: Numbers, options: Mapping[str, 
 
 
 def _multiply_at(ring: Residues, target: Numbers, places: Any, values: Numbers) -> None:
-    numbers: Any = np.arange(target.size).reshape(target.shape)[places]
+    numbers = cast(Any, np.arange(target.size).reshape(target.shape))[places]
     flat, broadcast = target.reshape(-1), cast(Any, np.broadcast)
     for place, value in broadcast(numbers, values):
         flat[place] = ring.product(flat[place:place + 1], np.array([value]))[0]
@@ -200,8 +206,8 @@ def _plain(x: Any) -> Any:
 
 
 def _wrapped(x: Any, class_: type[Carrier]) -> Any:
-    dtype = cast(Any, getattr(x, "dtype", None))
-    return np.asarray(x).view(class_) if dtype is not None and _is_float(dtype) else x
+    is_array = isinstance(x, (np.ndarray, np.generic))
+    return np.asarray(cast(Any, x)).view(class_) if is_array else x
 
 
 def _is_float(dtype: np.dtype[Any]) -> bool:
