@@ -1,6 +1,7 @@
-"""Which passes keep results in the ring (`verify --ring`), and why some cannot.
+"""Rewrites of passes that hold for real numbers, but not in the ring of `verify --ring`.
 
-`docs/ring.md` shows this table, and tests hold both.
+`docs/ring.md` lists all passes with the algebra of what they rewrite, these among them; tests hold
+both.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Blur:
-    """A rewrite that holds for real numbers but not in the ring. `operations`: those before the
-    pass that it may touch, by name; empty for any.
+    """A rewrite after which bits may differ. `operations`: it concerns modules that have one of
+    these, by name, before the pass; any module if empty.
     """
 
     rewrite: str
@@ -23,25 +24,24 @@ class Blur:
         return not self.operations or not self.operations.isdisjoint(operations)
 
 
-def _of(*names: str) -> frozenset[str]:
+def _graph(*names: str) -> frozenset[str]:
     return frozenset(f"graph.{name}" for name in names)
 
 
 BLURS: Mapping[str, tuple[Blur, ...]] = {
-    "graph-fold-constants": (Blur(
-        "f(constants) -> constant",
-        "the constant is rounded to its type, and a rounded number stands for another residue"),),
-    "graph-simplify": (Blur(
-        "conv(x, w)*s + b -> conv(x, w*s) + b", "w*s is computed in floats and rounded",
-        _of("conv", "conv_transpose", "batch_norm", "matmul")),),
-    "graph-decompose": (Blur(
-        "clamp(round(x) + z, a, b) -> clamp(round(x), a - z, b - z) + z",
-        "addition is not monotone in a ring: x < y does not imply x + z < y + z",
-        _of("quantize_linear")),),
     "graph-quantize-contractions": (Blur(
-        "(x - a)*s . (y - b)*t -> (x . y - ...)*(s*t)", "the product of the scales is rounded"),),
-    "graph-narrow-products": (Blur(
-        "f32 factors -> narrower ones", "it rounds on purpose, as --precision allows"),),
+        "round(x / t) -> round(x * (1 / t)), (s*x) . (t*y) / u -> (x . y) * (s*t/u)",
+        "quotients and products of scales are rounded",
+        _graph("quantize_linear", "dequantize_linear")),),
+    "graph-fold-constants": (Blur(
+        "f(constants) -> constant", "the constant is rounded"),),
+    "graph-simplify": (Blur(
+        "conv(x, w)*s + b -> conv(x, w*s) + b", "w*s is rounded",
+        _graph("conv", "conv_transpose")),),
+    "loop-winograd": (Blur(
+        "sums of products -> fewer products of transforms", "the filter's transform is rounded"),),
+    "loop-join-online": (Blur(
+        "exp(c*x - m) -> exp2((c*log2(e))*x - m)", "c*log2(e) is rounded, unless c is 2**n"),),
 }
 """Pass -> its blurs. All other passes keep every bit."""
 

@@ -45,13 +45,15 @@ MANTISSAS = {"float64": 24, "float32": 24, "float16": 11, "bfloat16": 8}
 @dataclass
 class RingVerify(Instrument):
     """`make_inputs` creates the inputs for a signature; floats among them become random residues,
-    unless they are `given`. `tell_row` is called with every row.
+    unless they are `given`. `tell_row` is called with every row. `bits`: of the narrowest type that
+    passes may use.
     """
 
     make_inputs: Callable[[Signature], Sequence[Array]]
     tell_row: Callable[[Check], None]
     given: Collection[str] = ()
     seed: int = 0
+    bits: int = 24
     rows: list[Check] = field(default_factory=list[Check])
     before_text: str = ""
     wants_changes = True
@@ -59,7 +61,7 @@ class RingVerify(Instrument):
     def start(self, state: State) -> None:
         signature = signature_of(state.module)
         self.names, self.outputs = signature.input_names, signature.output_names
-        self.ring = Ring(_bits(state.module), self.seed)
+        self.ring = Ring(min(_bits(state.module), self.bits), self.seed)
         self.inputs = self._residues(self.make_inputs(signature))
         started = time.perf_counter()
         try:

@@ -14,6 +14,7 @@ import numpy as np
 
 Numbers = np.ndarray[Any, Any]
 Formula = Callable[..., Numbers]
+LOG2E = np.float32(1.4426950408889634)
 LOW = 1 << 12
 """Factors of matrix products are split below this bit, so that f64 sums their products exactly."""
 
@@ -110,7 +111,8 @@ class Residues:
         return self.centered(self.exp(x) - 1)
 
     def exp2(self, x: Numbers) -> Numbers:
-        return self.exp(self.product(x, np.asarray(3)))
+        """exp2(x * log2(e)) == exp(x), for log2(e) in f32."""
+        return self.exp(self.quotient(x, self.embedded(np.asarray(LOG2E))))
 
     def log1p(self, x: Numbers) -> Numbers:
         return self.scrambled("log", self.centered(x + 1))

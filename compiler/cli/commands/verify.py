@@ -100,7 +100,8 @@ def _in_ring(arguments: argparse.Namespace) -> int:
         started.progress.print(f"{line} {row.wrong or row.note}")
 
     wanted = WantedInputs(arguments)
-    verify = RingVerify(wanted.arrays, tell_row, {*wanted.given}, arguments.seed)
+    bits = 24 if arguments.precision == "f32" else 8
+    verify = RingVerify(wanted.arrays, tell_row, {*wanted.given}, arguments.seed, bits)
     with session(arguments) as started:
         compilation = started.compiler(arguments.model, verify)
         state = compilation.lower()
