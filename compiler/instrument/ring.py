@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 MANTISSAS = {"float64": 24, "float32": 24, "float16": 11, "bfloat16": 8}
 """The largest mantissa that is used of each type, in bits."""
+PRECISIONS = {"f32": 24, "tf32": 11, "fp16": 11, "bf16": 8}
 
 
 @dataclass
@@ -146,6 +147,14 @@ class RingVerify(Instrument):
 def _same(got: Sequence[Array], want: Sequence[Array]) -> bool:
     return all(np.array_equal(np.asarray(a), np.asarray(b), equal_nan=a.dtype.kind == "f")
                for a, b in zip(got, want, strict=True))
+
+
+def bits_of(precision: str) -> int:
+    """The mantissa of the narrowest float that passes may use. Raises StrataError without room."""
+    if precision not in PRECISIONS:
+        raise StrataError(f"--precision {precision} has no room for residues", [Problem(
+            "the ring needs floats of 16 bits or more", hint="verify without --ring")])
+    return PRECISIONS[precision]
 
 
 def _bits(module: ModuleOp) -> int:

@@ -88,7 +88,7 @@ def _in_ring(arguments: argparse.Namespace) -> int:
     """Compare all levels bit by bit. Returns the exit status."""
     from compiler.cli.execution import WantedInputs
     from compiler.cli.session import session
-    from compiler.instrument.ring import RingVerify
+    from compiler.instrument.ring import RingVerify, bits_of
     from compiler.instrument.verify import Check
 
     def tell_row(row: Check) -> None:
@@ -100,8 +100,8 @@ def _in_ring(arguments: argparse.Namespace) -> int:
         started.progress.print(f"{line} {row.wrong or row.note}")
 
     wanted = WantedInputs(arguments)
-    bits = 24 if arguments.precision == "f32" else 8
-    verify = RingVerify(wanted.arrays, tell_row, {*wanted.given}, arguments.seed, bits)
+    verify = RingVerify(wanted.arrays, tell_row, {*wanted.given}, arguments.seed,
+                        bits_of(arguments.precision))
     with session(arguments) as started:
         compilation = started.compiler(arguments.model, verify)
         state = compilation.lower()
