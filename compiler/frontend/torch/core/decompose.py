@@ -14,6 +14,7 @@ from typing import Any
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.torch.core.encoder_layers import encoder_decompositions
+from compiler.frontend.torch.core.foreach import foreach_decompositions
 from compiler.frontend.torch.core.gradients import gradient_decompositions
 from compiler.frontend.torch.core.in_place import without_mutation
 from compiler.frontend.torch.library import quiet, torch_module
@@ -118,7 +119,8 @@ def _more() -> dict[Any, Any]:
     """Decompositions that PyTorch does not use by default, or lacks."""
     known = torch_module("torch._decomp").decomposition_table
     found = {op: known[op] for op in list(known) if str(op) in ALSO_DECOMPOSED}
-    return {**found, **encoder_decompositions(), **gradient_decompositions()}
+    return {**found, **encoder_decompositions(), **gradient_decompositions(),
+            **foreach_decompositions()}
 
 
 def kept_whole(ops: list[Any], known: Collection[str]) -> list[Any]:

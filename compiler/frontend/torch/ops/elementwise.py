@@ -105,6 +105,13 @@ def mul(n: Node, a: Operand, b: Operand) -> Value:
     return arithmetic(n, MulOp, a, b)
 
 
+@aten_op("prims.fma.default")
+def multiply_add(n: Node, a: Operand, b: Operand, c: Operand) -> Value:
+    """a * b + c, into which `torch.compile` takes addcmul and addcdiv apart. Eager mode, too,
+    rounds the product."""
+    return arithmetic(n, AddOp, arithmetic(n, MulOp, a, b), c)
+
+
 @aten_op("aten.div.Tensor", "aten.div.Scalar")
 def div(n: Node, a: Operand, b: Operand) -> Value:
     return arithmetic(n, DivOp, a, b)
