@@ -347,6 +347,7 @@ FIRST_ONLY = frozenset(f"aten.{name}" for name in (
 
 UNSAMPLED = frozenset((
     "prims.convert_element_type.default",  # only other decompositions make it
+    "prims.fma.default",  # only Dynamo makes it, for optimizers
     "aten._to_copy.default", "aten.to.dtype_layout", "aten.detach_.default",
     "aten.lift.default",  # torch 2.11 exports no call of it by a program
     "aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-import torch._prims  # registers its operators
 from torch.nn import functional as F
 
 from tests.pytorch.op_samples import IMAGE, STATISTICS, Arguments, floats
@@ -50,7 +49,6 @@ def _avg_pools(x: torch.Tensor) -> Iterator[Arguments]:
 
 
 GRADIENT_SAMPLES: dict[str, list[Arguments]] = {
-    "prims.fma.default": [(floats(2, 3), floats(2, 3) * 2, floats(2, 3) + 1)],
     "aten.convolution_backward.default": [
         _convolution(IMAGE, [6, 4, 3, 3], [1, 1], [1, 1], [1, 1]),
         _convolution(IMAGE, [6, 4, 3, 2], [2, 3], [1, 0], [1, 2]),
