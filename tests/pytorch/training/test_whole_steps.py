@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tests.pytorch.training.training_models import (
     MODELS,
@@ -32,7 +32,7 @@ def nothing_runs_eagerly(caplog: pytest.LogCaptureFixture) -> Generator[None]:
     assert not caplog.records, caplog.text
 
 
-def compiled(model: nn.Module, **options: object) -> Callable[..., Tensor]:
+def compiled(model: Callable[..., Tensor], **options: object) -> Callable[..., Tensor]:
     return torch.compile(model, backend="strata", fullgraph=True, **options)  # type: ignore
 
 
@@ -92,3 +92,20 @@ def test_the_same_module_in_training_and_inference() -> None:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter -= 0.1 * parameter.grad  # pyright: ignore
+
+
+@pytest.mark.parametrize("name", ["mlp", "gpt", "convolutional"])
+def test_autocast_to_halves(name: str) -> None:
+    def in_halves(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def call(*given: Tensor) -> Tensor:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return run(*given)
+
+        return call
+
+    model, inputs = made(MODELS[name])
+    true, twin = of_twin(model, inputs, torch.float64), copy.deepcopy(model)
+    eager = gradients(in_halves(twin), twin, inputs)
+    found = gradients(compiled(in_halves(model)), model, inputs)
+    assert {v.dtype for v in found} == {v.dtype for v in eager}
+    assert distance(found, true) <= 1.2 * distance(eager, true) + 1e-3
