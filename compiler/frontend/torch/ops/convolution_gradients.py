@@ -1,14 +1,16 @@
-"""The gradients of convolutions, as convolutions.
+"""The gradients of convolutions, as convolutions and products.
 
-For y = conv(x, w), the gradient of x is the transposed convolution of that of y by the same filter.
-That of w is a convolution of x whose filter is the gradient of y, with strides and dilations
-exchanged, and with the batch as channels. For a transposed convolution, x and y trade places.
+For y = conv(x, w), the gradient of x is the transposed convolution of that of y by the same filter:
+for each phase of the stride, a convolution by every stride-th tap of the turned filter. The
+gradient of w is a product for each tap: of that of y, and of the elements of x that the tap meets.
+For a transposed convolution, x and y trade places.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from compiler.frontend import formulas as f
 from compiler.frontend.torch.node import Node
@@ -16,7 +18,11 @@ from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.torch.ops.convolution import spread
 from compiler.frontend.values import Value
 from dialects.graph.convolution import ConvOp, ConvTransposeOp
+from dialects.graph.shape import PadOp
 from dialects.symbolic.expr import Expr, Size
+
+WIDE = 16
+"""The number of channels from which products for single taps pay."""
 
 
 @aten_op("aten.convolution_backward.default", ignored=("output_padding",))
@@ -30,8 +36,7 @@ def convolution_gradients(
     strides, pads, dilations = (spread(n, v, rank, what) for v, what in (
         (stride, "strides"), (padding, "pads"), (dilation, "dilations")))
     form = _Form(n, strides, pads, dilations, groups)
-    zero = n.scalar(0.0, x.element)
-    inputs = filters = bias = zero
+    inputs = filters = bias = n.scalar(0.0, x.element)
     if wanted[0]:
         inputs = (form.convolved(gradient, weight, x.shape[2:]) if transposed else
                   form.transposed(gradient, weight, x.shape[2:]))
@@ -53,21 +58,107 @@ class _Form:
     dilations: Sequence[int]
     group: int
 
-    def transposed(self, y: Value, weight: Value, sizes: Sequence[Expr]) -> Value:
-        """The transposed convolution of y [n, o, ...] by weight [o, i, ...], cut to `sizes`."""
-        found = self.n(ConvTransposeOp, y, weight, strides=self.strides, dilations=self.dilations,
-                       pads=[*self.pads] * 2, output_padding=[s - 1 for s in self.strides],
-                       group=self.group)
-        return _cut(found, sizes)
-
+    # ------------------------------------------------------------------ inputs
     def convolved(self, x: Value, weight: Value, sizes: Sequence[Expr]) -> Value:
         """The convolution of x [n, i, ...] by weight [o, i, ...], cut to `sizes`."""
         found = self.n(ConvOp, x, weight, strides=self.strides, dilations=self.dilations,
                        pads=[*self.pads] * 2, group=self.group)
         return _cut(found, sizes)
 
+    def transposed(self, y: Value, weight: Value, sizes: Sequence[Expr]) -> Value:
+        """The transposed convolution of y [n, o, ...] by weight [o, i, ...], cut to `sizes`."""
+        kernel = self.n.integers(weight.shape[2:], "filter sizes")
+        dilated = any(s > 1 and d > 1 for s, d in zip(self.strides, self.dilations, strict=True))
+        if dilated or any(p > d * (k - 1) for p, d, k in zip(
+                self.pads, self.dilations, kernel, strict=True)):
+            return self._transposed_at_once(y, weight, sizes)
+        if all(s == 1 for s in self.strides):
+            low = [d * (k - 1) - p for p, d, k in zip(
+                self.pads, self.dilations, kernel, strict=True)]
+            return _cut(self._turned(y, weight, low, low), sizes)
+        return self._in_phases(y, weight, kernel, sizes)
+
+    def _transposed_at_once(self, y: Value, weight: Value, sizes: Sequence[Expr]) -> Value:
+        found = self.n(ConvTransposeOp, y, weight, strides=self.strides, dilations=self.dilations,
+                       pads=[*self.pads] * 2, output_padding=[s - 1 for s in self.strides],
+                       group=self.group)
+        return _cut(found, sizes)
+
+    def _turned(self, y: Value, weight: Value, low: Sequence[int], high: Sequence[int]) -> Value:
+        """The convolution of y by a filter [o, i, ...] whose taps are in the opposite order.
+
+        y and the result are turned, and not the filter, which is packed as it lies in memory.
+        """
+        count, depth, *kernel = weight.shape
+        spatial = list(range(3, weight.rank + 1))
+        swapped = weight.reshape([self.group, count // self.group, depth, *kernel]).transpose(
+            [0, 2, 1, *spatial]).reshape([self.group * depth, count // self.group, *kernel])
+        axes = [axis for axis, size in enumerate(kernel, start=2) if size != 1]
+        found = self.n(ConvOp, _turned(y, axes), swapped, strides=[1] * len(kernel),
+                       dilations=self.dilations, pads=[*high, *low], group=self.group)
+        return _turned(found, axes)
+
+    def _in_phases(
+        self, y: Value, weight: Value, kernel: Sequence[int], sizes: Sequence[Expr]
+    ) -> Value:
+        """Elements at distances of the stride from each other are convolutions of y.
+
+        Every phase has `more` elements more than y, which reach the last element of x.
+        """
+        reach = [d * (k - 1) + 1 for d, k in zip(self.dilations, kernel, strict=True)]
+        more = [-(-k // s) - 1 + (s - 1 > p) for k, s, p in zip(
+            reach, self.strides, self.pads, strict=True)]
+        phases = [self._phase(y, weight, kernel, more, phase)
+                  for phase in product(*map(range, self.strides))]
+        found = _interleaved(phases, self.strides)
+        for axis, (pad, size) in enumerate(zip(self.pads, sizes, strict=True), start=2):
+            found = found.part(axis, pad, size)
+        return found
+
+    def _phase(
+        self, y: Value, weight: Value, kernel: Sequence[int], more: Sequence[int],
+        phase: Sequence[int],
+    ) -> Value:
+        """The elements of one phase: 0 if no tap meets them.
+
+        Taps are `dilation` apart where the stride is 1, and otherwise side by side.
+        """
+        taps = [-((r - k) // s) for k, s, r in zip(kernel, self.strides, phase, strict=True)]
+        if 0 in taps:
+            shape = [y.shape[0], weight.shape[1] * self.group, *(
+                size + add for size, add in zip(y.shape[2:], more, strict=True))]
+            return self.n.scalar(0.0, y.element).broadcast(shape)
+        for axis, (first, count, step) in enumerate(zip(
+                phase, taps, self.strides, strict=True), start=2):
+            weight = weight.part(axis, first, count, step)
+        low = [d * (count - 1) for d, count in zip(self.dilations, taps, strict=True)]
+        return self._turned(y, weight, low, more)
+
+    # ------------------------------------------------------------------ filters
     def filters(self, x: Value, y: Value, shape: Sequence[Expr]) -> Value:
         """The gradient [o, i, ...] of a filter that convolves x to something with gradient y."""
+        few = any(s.constant is not None and s.constant < WIDE for s in shape[:2])
+        if self.group > 1 or few:
+            return self._filters_at_once(x, y, shape)
+        return self._filters_by_taps(x, y, self.n.integers(shape[2:], "filter sizes"))
+
+    def _filters_by_taps(self, x: Value, y: Value, kernel: Sequence[int]) -> Value:
+        """A product for each tap."""
+        pads = [0, 0, *self.pads]
+        if any(pads):
+            x = self.n(PadOp, x, low=pads, high=pads, mode="constant", value=0.0)
+        rows, found = _by_channel(y), list[Value]()
+        for tap in product(*map(range, kernel)):
+            met = x
+            for axis, (k, d, s) in enumerate(zip(
+                    tap, self.dilations, self.strides, strict=True), start=2):
+                met = met.part(axis, k * d, y.shape[axis], s)
+            made = rows @ self.n.swap(_by_channel(met))
+            found.append(made.reshape([*made.shape, 1]))
+        return f.concat(found, axis=2).reshape([y.shape[1], x.shape[1], *kernel])
+
+    def _filters_at_once(self, x: Value, y: Value, shape: Sequence[Expr]) -> Value:
+        """A convolution of x by y, with strides and dilations exchanged, and batch as channels."""
         batch, depth = x.shape[0], shape[1]
         rows = x.reshape([batch, self.group, depth, *x.shape[2:]])
         others = list(range(3, rows.rank))
@@ -76,6 +167,31 @@ class _Form:
         found = self.n(ConvOp, rows, self.n.swap(y, 0, 1), strides=self.dilations,
                        dilations=self.strides, pads=[*self.pads] * 2, group=self.group)
         return self.n.swap(_cut(found, shape[2:]), 0, 1)
+
+
+def _turned(x: Value, axes: Sequence[int]) -> Value:
+    """x with the elements along some axes in the opposite order."""
+    for axis in axes:
+        x = x.part(axis, x.shape[axis] - 1, x.shape[axis], -1)
+    return x
+
+
+def _by_channel(x: Value) -> Value:
+    """x [n, c, ...] as [c, n * ...]."""
+    count = x.type.count // x.shape[1]
+    return x.transpose([1, 0, *range(2, x.rank)]).reshape([x.shape[1], count])
+
+
+def _interleaved(phases: Sequence[Value], strides: Sequence[int]) -> Value:
+    """One tensor of all phases [n, c, ...], the last spatial dim's fastest."""
+    shape, rank = phases[0].shape, len(strides)
+    joined = f.concat((v.reshape([1, *shape]) for v in phases), axis=0)
+    parted = joined.reshape([*strides, *shape])
+    order = [rank, rank + 1]
+    for k in range(rank):
+        order += [rank + 2 + k, k]
+    sizes = [size * s for size, s in zip(shape[2:], strides, strict=True)]
+    return parted.transpose(order).reshape([*shape[:2], *sizes])
 
 
 def _cut(x: Value, sizes: Sequence[Expr]) -> Value:
