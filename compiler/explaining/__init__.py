@@ -1,6 +1,7 @@
 """`explain`: which kernels compute a model's nodes, what was fused and what was not, and why.
 
     collect.py    follows a compilation, and collects the facts
+    memory.py     memory over time, from the plan of buffers
     work.py       bytes and FLOPs of kernels
     report.py     the facts as text
 """

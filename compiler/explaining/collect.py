@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation, SSAValue
 
-from compiler.explaining.work import Flops, buffer_bytes, bytes_of, flops_of, value_of
+from compiler.explaining.memory import plan_json
+from compiler.explaining.work import Flops, buffer_bytes, bytes_of, flops_of
 from compiler.frontend.origins import ModelNode
 from compiler.instrument.provenance import Origins
 from dialects import host
@@ -20,7 +21,6 @@ from dialects.block import KernelOp, StoreOp
 from dialects.host import host_functions
 from dialects.strata.control import ControlOp
 from dialects.strata.sizes import SizeOp
-from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_names
 from passes.base import Remark
@@ -88,6 +88,8 @@ class Explanation(Origins):
     rules: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """The rule that merged two nodes."""
     step: str = ""
+    functions: Sequence[host.FuncOp] = ()
+    """The functions of the final program."""
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -115,14 +117,16 @@ class Explanation(Origins):
     def finish(self, state: State) -> None:
         super().finish(state)
         self.remarks = state.context.remarks
-        functions = host_functions(state.module)
+        functions = self.functions = host_functions(state.module)
         self.sizes = {**{s: 1 for f in functions for s in f.size_names}, **self.sizes}
         kernels = {op.sym_name.data: op for op in state.module.body.block.ops
                    if isinstance(op, KernelOp)}
         self.found = {name: self._kernel(op) for name, op in kernels.items()}
         for function in functions:
             self._launches(function)
-        self.memory = _memory(functions, self.sizes)
+        constants = sum(buffer_bytes(op.result, self.sizes) for f in functions for op in f.walk()
+                        if isinstance(op, host.ConstantOp))
+        self.memory = plan_json(functions, self.sizes, constants)
         self.host = [(f"{op.name}: {_told(op)}", list(location_names(op))) for f in functions
                      for op in f.walk() if isinstance(op, ControlOp | host.CopyOp | SizeOp)]
         self._add_pairs(functions, kernels, state.context.apart)
@@ -258,21 +262,6 @@ def _written(launch: host.LaunchOp, kernels: Mapping[str, KernelOp]) -> list[SSA
     stored = {op.buffer for op in kernel.walk() if isinstance(op, StoreOp)}
     return [given for own, given in zip(kernel.buffers, launch.buffers, strict=True)
             if own in stored]
-
-
-def _memory(functions: Sequence[host.FuncOp], sizes: dict[Symbol, int]) -> dict[str, Any]:
-    """The arena, and the buffers in it by size."""
-    arena = sum(value_of(f.arena_bytes or Expr.of(0), sizes) for f in functions)
-    buffers = [(op, buffer_bytes(op.result, sizes)) for f in functions for op in f.walk()
-               if isinstance(op, host.AllocOp)]
-    buffers.sort(key=lambda item: -item[1])
-    constants = sum(buffer_bytes(op.result, sizes) for f in functions for op in f.walk()
-                    if isinstance(op, host.ConstantOp))
-    return {"arena": arena, "all_buffers": sum(size for _, size in buffers),
-            "constants": constants, "buffers": [{
-                "bytes": size, "nodes": list(location_names(op)),
-                "offset": None if op.offset is None else value_of(op.offset.data, sizes)}
-                for op, size in buffers]}
 
 
 def _told(op: Operation) -> str:

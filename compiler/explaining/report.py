@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.explaining.collect import Explanation, Kernel, Pair
@@ -135,6 +135,20 @@ def _memory(found: Explanation) -> list[str]:
     memory = found.memory
     lines = ["", "memory", f"  arena {figure(memory['arena'])}B for buffers of "
              f"{figure(memory['all_buffers'])}B in all; constants {figure(memory['constants'])}B"]
-    lines += [f"  {figure(b['bytes'])}B at {b['offset']}: {_some(b['nodes'])}"
-              for b in memory["buffers"][:SHOWN]]
-    return lines
+    return [*lines, *_peak(memory["peak"], len(memory["timeline"]))]
+
+
+def _peak(peak: Mapping[str, Any], steps: int) -> list[str]:
+    """Where most bytes are live, and the largest buffers there."""
+    if not peak or not peak["live"]:
+        return []
+    return [f"  peak of {figure(peak['live'])}B at step {peak['step'] + 1} of {steps}, "
+            f"{peak['launch']}: {_some(peak['nodes'])}",
+            *(f"    {figure(b['bytes'])}B {_place(b['offset'])}, steps {b['first'] + 1} to "
+              f"{b['last'] + 1}: {_some(b['nodes'])}" for b in peak["buffers"][:SHOWN]),
+            *([f"    and {len(peak['buffers']) - SHOWN} more"]
+              if len(peak["buffers"]) > SHOWN else [])]
+
+
+def _place(offset: int | None) -> str:
+    return "of its own" if offset is None else f"at {offset}"

@@ -58,6 +58,8 @@ class Origins(Instrument):
         self._imported: set[str] = set()
         self._host: dict[str, str] = {}
         self._gone: dict[str, str] = {}
+        self._inner: dict[str, list[str]] = {}
+        """The names of the final module that start with a name and a slash, by that name."""
 
     # ------------------------------------------------------------------ the compilation
     def start(self, state: State) -> None:
@@ -79,6 +81,9 @@ class Origins(Instrument):
         for op in state.module.walk():
             for name in location_names(op):
                 self._host.setdefault(name, _role(op))
+        for name in self._host:
+            for end in (k for k, c in enumerate(name) if c == "/"):
+                self._inner.setdefault(name[:end], []).append(name)
 
     def _count(self, state: State) -> None:
         by_node: dict[str, Counter[str]] = {}
@@ -95,8 +100,7 @@ class Origins(Instrument):
     # ------------------------------------------------------------------ questions
     def inside(self, node: ModelNode) -> list[str]:
         """The names in locations that belong to a node: its own, and those of nodes inside it."""
-        inner = f"{node.name}/"
-        return [node.name, *(n for n in self._host if n.startswith(inner))]
+        return [node.name, *self._inner.get(node.name, ())]
 
     def kernels_of(self, node: ModelNode) -> list[str]:
         """The kernels that compute a node, or a part of it, in the order of their launches."""

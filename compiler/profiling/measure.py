@@ -16,6 +16,7 @@ import numpy as np
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.explaining.collect import CONSTANT, Explanation
+from compiler.explaining.memory import timeline
 from compiler.explaining.work import value_of
 from compiler.frontend import model_of
 from compiler.io.signature import Signature, signature_of
@@ -24,6 +25,7 @@ from compiler.pipeline.driver import Compiler
 from compiler.profiling.result import Launch, ProfileResult
 from compiler.profiling.roofline import measured
 from dialects.host import host_function
+from dialects.strata.assumptions import IndexRangeError
 from dialects.strata.binding import EvaluationError, bind_sizes
 from dialects.strata.types import BufferType
 from dialects.symbolic.expr import Expr
@@ -33,6 +35,7 @@ from dialects.text.syntax import location_names
 if TYPE_CHECKING:
     from compiler.frontend import MemoryModel
     from compiler.instrument import Instrument
+    from compiler.pipeline.state import State
     from dialects.strata.types import Array
     from targets.interface import Executable as Loaded
     from targets.interface import Profile
@@ -52,12 +55,21 @@ def profile_model(
     compilation = Compiler(model, options, [*instruments, found], command)
     compilation.begin()
     state = compilation.prepare()
-    inputs = [np.ascontiguousarray(a) for a in inputs_of(signature_of(state.module))]
+    return profile_state(compilation, state, found, inputs_of(signature_of(state.module)), seconds)
+
+
+def profile_state(
+    compilation: Compiler, state: State, found: Explanation, given: Sequence[Array],
+    seconds: float = SECONDS,
+) -> ProfileResult:
+    """The profile of a lowered model that `found` has watched. Raises StrataError."""
+    options = compilation.options
+    inputs = [np.ascontiguousarray(a) for a in given]
     with compilation.guard("profile", state=state):
         running, weights = compilation.parts.running, state.context.weights
         timed = running.profile(state.module, weights)
         plain = running.load(state.module, weights)
-    compilation.report(f"timing {model}")
+    compilation.report(f"timing {state.name}")
     sizes = _sizes(state.module, inputs)
     runs = _Runs(timed, plain, inputs, seconds)
     arena = value_of(host_function(state.module).arena_bytes or Expr.of(0), sizes)
@@ -97,7 +109,7 @@ class _Runs:
         """The calls of a round. Raises StrataError for inputs that the model refuses."""
         try:
             plain.run(self.inputs)
-        except ValueError as error:
+        except (ValueError, IndexRangeError) as error:
             raise StrataError("the model cannot run on these inputs", [
                 Problem(str(error))]) from error
         once = self._mean(plain, 2)
@@ -114,12 +126,13 @@ def _launches(
     found: Explanation, timed: Profile, runs: _Runs, sizes: dict[Symbol, int]
 ) -> list[Launch]:
     known = {n.name: n for n in found.nodes}
+    live = {s.operation: s.live for s in timeline(found.functions, sizes).steps}
     result: list[Launch] = []
     for op, (seconds, times) in zip(timed.launches, runs.launches, strict=True):
         moved, flops = found.work_of(op, sizes)
         names = [n for n in location_names(op) if n in known and known[n].op != CONSTANT]
         result.append(Launch(op.kernel.data, names, seconds * 1e3, times, moved * times,
-                             flops * times))
+                             flops * times, live.get(op, 0)))
     return result
 
 

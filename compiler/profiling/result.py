@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from compiler.explaining.report import figure
@@ -15,7 +16,10 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch: mean milliseconds, bytes and FLOPs of a run, and how often a run makes it."""
+    """A launch: mean milliseconds, bytes and FLOPs of a run, and how often a run makes it.
+
+    `live`: the bytes of intermediate values that memory holds at this launch.
+    """
 
     kernel: str
     nodes: Sequence[str]
@@ -23,6 +27,7 @@ class Launch:
     runs: float
     bytes: float
     flops: float
+    live: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,14 @@ class ProfileResult:
             "overhead": self.overhead, "host_ms": self.host_ms, "call_ms": self.call_ms,
             "calls": self.calls, "threads": self.threads, "arena": self.arena,
             "roofline": {"flops_per_s": self.roofline.flops, "bytes_per_s": self.roofline.bytes},
-            "kernels": self._kernels(), "nodes": self._nodes()}
+            "kernels": self._kernels(), "nodes": self._nodes(), "memory": self.memory}
+
+    @property
+    def memory(self) -> list[dict[str, Any]]:
+        """Memory over time: the milliseconds at which each launch ends, and what is live in it."""
+        ends = accumulate(launch.ms for launch in self.launches)
+        return [{"kernel": x.kernel, "nodes": list(x.nodes), "until_ms": end, "live": x.live}
+                for x, end in zip(self.launches, ends, strict=True)]
 
     def _kernels(self) -> list[dict[str, Any]]:
         """The kernels, the slowest first, each with all of its launches."""
@@ -112,6 +124,8 @@ class ProfileResult:
                                "flops": launch.flops, "runs": launch.runs,
                                "of_roofline": self.of_roofline(
                                    launch.ms, launch.flops, launch.bytes)}})
+            events.append({"name": "live bytes", "ph": "C", "pid": 0, "ts": at * 1e3,
+                           "args": {"bytes": launch.live}})
             at += launch.ms
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
@@ -132,7 +146,15 @@ class ProfileResult:
         rest = [f"{ms:9.4f} {ms / self.wall_ms:6.1%}  {what}" for ms, what in (
             (self.host_ms, "the host's work between launches: sizes, copies, control flow"),
             (self.call_ms, "the call: arguments, starting and ending threads"))]
-        return [*head, *table, *rest, f"memory: an arena of {figure(self.arena)}B for all buffers"]
+        return [*head, *table, *rest, self._memory_line()]
+
+    def _memory_line(self) -> str:
+        line = f"memory: an arena of {figure(self.arena)}B for all buffers"
+        if not any(x.live for x in self.launches):
+            return line
+        peak = max(self.launches, key=lambda x: x.live)
+        return (f"{line}; at most {figure(peak.live)}B are live, first in {peak.kernel}: "
+                f"{_some(peak.nodes)}")
 
 
 def _some(nodes: Sequence[str]) -> str:

@@ -195,16 +195,11 @@ def location(*names: str) -> LocationAttr:
 
 def names_in(place: Attribute) -> tuple[str, ...]:
     """The model's nodes that a location names, without duplicates."""
-    match place:
-        case NameLoc(desc=StringAttr(data=name)):
-            return (name,)
-        case _:
-            pass
     names, seen, todo = dict[str, None](), set[int](), [place]
     while todo:
         part = todo.pop()
         if isinstance(part, NameLoc):
-            names.update(dict.fromkeys(names_in(part)))
+            names[part.desc.data] = None
         elif isinstance(part, FusedLoc) and id(part) not in seen:
             seen.add(id(part))
             todo += reversed(_parts(part))

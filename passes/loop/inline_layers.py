@@ -16,7 +16,8 @@ final, so that none is transformed again for each call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import LocationAttr, ModuleOp
@@ -42,22 +43,59 @@ class LoopInlineLayers(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         by_name = {f.sym_name.data: f for f in functions(module)}
-        firsts, known = dict[str, CallOp](), Known()
+        layers, known = dict[str, _Layer](), Known()
+        for op in (op for func in by_name.values() for op in func.body.block.ops):
+            if isinstance(op, CallOp):
+                layers.setdefault(op.callee.data, _Layer(op, known)).add(op)
         for func in by_name.values():
             shared: dict[SSAValue, SSAValue] = {}
             for op in list(func.body.block.ops):
                 if isinstance(op, CallOp) and context.allowance.take(op, self.name):
-                    first = firsts.setdefault(op.callee.data, op)
-                    _inline(op, by_name[op.callee.data], op.names_of(first), shared,
-                            known)
+                    layer = layers[op.callee.data]
+                    _inline(op, by_name[op.callee.data], layer.names_in(op), shared)
         if not context.allowance.is_spent:
-            for name in firsts:
+            for name in layers:
                 module.body.block.erase_op(by_name[name])
 
 
+class _Layer:
+    """The calls of a function. `nodes`: those of all calls."""
+
+    def __init__(self, first: CallOp, known: Known):
+        self.first, self.known, self.nodes = first, known, set[str]()
+
+    def add(self, call: CallOp) -> None:
+        self.nodes |= {*call.names_of(self.first).values()}
+
+    def names_in(self, call: CallOp) -> _Names:
+        return _Names(call.names_of(self.first), self.nodes, self.known)
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The nodes of a call, by those of the first call; and those of all calls."""
+
+    own: Mapping[str, str]
+    all: Set[str]
+    known: Known
+
+    def of(self, op: Operation) -> LocationAttr:
+        """The location of a copy in this call.
+
+        A constant may stand for the nodes of all calls. What reads it has the names of all, too,
+        and stands for those of this call only.
+        """
+        there = _names_of(op.location, self.known)
+        if isinstance(op, ConstantOp) and all(
+                self.own[name] in there for name in self.own.keys() & there.keys()):
+            return op.location
+        kept = [name for name in there if name in self.own or name not in self.all]
+        names = dict.fromkeys(self.own.get(name, name) for name in kept)
+        return op.location if names.keys() == there.keys() else location(*names)
+
+
 def _inline(
-    call: CallOp, function: FuncOp, names: Mapping[str, str], shared: dict[SSAValue, SSAValue],
-    known: Known,
+    call: CallOp, function: FuncOp, names: _Names, shared: dict[SSAValue, SSAValue],
 ) -> None:
     """Copy a function's operations before a call, which is replaced by what they return.
 
@@ -71,14 +109,14 @@ def _inline(
         if op is function.return_op:
             continue
         if op.results and op.results[0] in values:  # a copy that all calls share
-            _share(values[op.results[0]].owner, op, names, known)
+            _share(values[op.results[0]].owner, op, names)
             continue
         copy = op.clone(values)
-        _make_own(copy, call, names, known)
+        _make_own(copy, call, names)
         block.insert_op_before(copy, call)
         if isinstance(op, ConstantOp) and not op.varies:
             shared[op.result] = copy.results[0]
-    named = {*names.values()}
+    named = {*names.own.values()}
     others = [name for name in location_names(call) if name not in named]
     copy.location = merged(copy.location, location(*others))  # nodes that call 0 has no pair for
     for old, new in zip(call.results, function.return_op.operands, strict=True):
@@ -86,28 +124,18 @@ def _inline(
     erase(call)
 
 
-def _share(
-    copy: Operation | Block, op: Operation, names: Mapping[str, str], known: Known
-) -> None:
+def _share(copy: Operation | Block, op: Operation, names: _Names) -> None:
     """Let the copy of a constant also stand for the nodes of another call."""
     if isinstance(copy, Operation):
-        copy.location = merged(copy.location, _renamed(op.location, names, known))
+        copy.location = merged(copy.location, names.of(op))
 
 
-def _make_own(op: Operation, call: CallOp, names: Mapping[str, str], known: Known) -> None:
+def _make_own(op: Operation, call: CallOp, names: _Names) -> None:
     """Give a copy the weight and the model node of its call."""
     if isinstance(op, ConstantOp) and isinstance(op.value, WeightsAttr):
         op.value = op.value.of_call(call.place)
     for inner in walked(op):
-        inner.location = _renamed(inner.location, names, known)
-
-
-def _renamed(place: LocationAttr, names: Mapping[str, str], known: Known) -> LocationAttr:
-    there = _names_of(place, known)
-    found = names.keys() & there.keys()
-    if all(names[name] in there for name in found):  # or it stands for the nodes of all calls
-        return place
-    return location(*dict.fromkeys(own for name in there if (own := names.get(name, name))))
+        inner.location = names.of(inner)
 
 
 def _names_of(place: LocationAttr, known: Known) -> dict[str, None]:

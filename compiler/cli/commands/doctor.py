@@ -15,6 +15,7 @@ OPTIONAL = {
     "llvmlite": ("the cpu target", "pip install strata-compiler"),
     "triton": ("the cuda target", 'pip install "strata-compiler[cuda]"'),
     "torch": ("PyTorch models, tensors on a GPU", 'pip install "strata-compiler[torch]"'),
+    "jinja2": ("the page of `report`", 'pip install "strata-compiler[report]"'),
     "onnxruntime": ("bench --against onnxruntime", 'pip install "strata-compiler[bench]"'),
 }
 """For each package, what needs it and how to install it."""

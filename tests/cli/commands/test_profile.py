@@ -115,6 +115,9 @@ def test_the_command_writes_figures_and_a_trace(strata: Run, small_model: Path) 
         (r["ms"] for r in found["kernels"]), reverse=True)
     assert {n["name"] for n in found["nodes"]} == {"project", "normalize", "pick"}
     events = json.loads(Path("t.json").read_text())["traceEvents"]
+    counters = [e for e in events if e["ph"] == "C"]
+    assert len(counters) == len(found["memory"]) and all(e["args"]["bytes"] > 0 for e in counters)
+    assert max(row["live"] for row in found["memory"]) <= found["arena"]
     spans = [e for e in events if e["ph"] == "X" and e["tid"] == 1]
     assert len(spans) == sum(r["launches"] for r in found["kernels"])
     assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-6 for a, b in pairwise(spans))
@@ -133,6 +136,14 @@ def test_shares_of_the_roofline() -> None:
 def test_the_roofline_is_measured() -> None:
     found = roofline.measured(CompileOptions(threads=1))
     assert found.flops > 1e9 and found.bytes > 1e8
+
+
+@pytest.mark.parametrize("given, told", [("rows=[99]", "rows"), ("in/x:0=2x5xf32=ones", "in/x:0")])
+def test_inputs_that_the_model_refuses(
+    strata: Run, small_model: Path, given: str, told: str
+) -> None:
+    done = strata("profile", small_model, "--dim", "n=2", "--dim", "m=1", "--input", given)
+    assert done.status == 1 and told in done.err and "fault of the compiler" not in done.err
 
 
 @pytest.mark.parametrize("target", ["cuda", "reference"])
