@@ -57,6 +57,7 @@ lint: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(VENV)/bin/python -m docs.operators
+	$(VENV)/bin/python -m docs.pictures
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -19,6 +19,7 @@ _PLACE = re.compile(r" loc\((#loc\d*)\)$")
 _PARTS = re.compile(r"#loc\d*")
 _ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2})|\\(.)")
 _SYMBOL = re.compile(r"^[\w.]*(?:func|kernel) @([\w.$-]+)")
+_NOWHERE = " loc(unknown)"
 _MODULE = ("builtin.module", "// strata:")
 
 
@@ -46,7 +47,7 @@ def listing(text: str, index: Mapping[str, int]) -> list[Part]:
             continue
         found = _PLACE.search(line)
         own = places.get(found[1], []) if found else []
-        shown = (line[:found.start()] if found else line).removeprefix("  ")
+        shown = (line[:found.start()] if found else line).removeprefix("  ").replace(_NOWHERE, "")
         head = _SYMBOL.match(shown)
         if head or not parts:
             parts.append(Part(head[1] if head else ""))
