@@ -88,7 +88,8 @@ def compile(
 
 
 def load(path: str | Path, *, threads: int | None = None) -> Executable:
-    """Load a program that `Executable.save` wrote, in milliseconds, without compiling.
+    """Load a program that `Executable.save` wrote, or a shared library that the command `compile`
+    wrote, in milliseconds, without compiling.
 
     `threads`: as for `compile`. The program has no levels to show, because its model is not in
     the file.
@@ -102,6 +103,7 @@ def load(path: str | Path, *, threads: int | None = None) -> Executable:
     for one that was made by another version of Strata, for another system, or for instructions
     that this processor lacks.
     """
+    from compiler.programs.loaded_library import is_library, load_library
     from compiler.programs.saved import load_program
 
     file = file_of("path", path)
@@ -109,7 +111,7 @@ def load(path: str | Path, *, threads: int | None = None) -> Executable:
     if threads is not None and count is None:
         raise StrataError(f"threads is {shown(threads)}; it must be a number from 1 to "
                           f"{MOST_THREADS}, or None for all")
-    program = load_program(file, count)
+    program = load_library(file, count) if is_library(file) else load_program(file, count)
     return Executable(file, program.signature, program.loaded, program.options,
                       program.structures, is_saved=True)
 

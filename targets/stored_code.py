@@ -64,6 +64,12 @@ class StoredCode(Protocol):
         """The executable from its parts. `weights`: those that are not among the blobs."""
         ...
 
+    def load_library(
+        self, path: str, facts: Mapping[str, Any], threads: int | None
+    ) -> Executable:
+        """The executable of a shared library of these facts, whose contents were checked."""
+        ...
+
 
 def checksum(folder: str, names: Sequence[str]) -> str:
     """A checksum of Python sources: files of a folder, and all of those in folders of it."""

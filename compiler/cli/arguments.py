@@ -24,17 +24,18 @@ MODEL_HELP = ("an .onnx or .pt2 file, a .mlir text, file.py:function, or - to re
               "or a text from standard input")
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add MODEL, its sizes, and the location of its weights."""
+def add_model(parser: argparse.ArgumentParser, weights: bool = True) -> None:
+    """Add MODEL, its sizes, and, if `weights`, the location of its weights."""
     group = parser.add_argument_group("the model")
     complete(group.add_argument("model", metavar="MODEL", help=MODEL_HELP))
     group.add_argument("--shape", metavar="NAME=1x3x224x224", action="append", default=[],
                        type=named_shape, help="fix an input's shape; a size may also be a name")
     group.add_argument("--dim", metavar="NAME=N", action="append", default=[], type=named_size,
                        help="fix a named size of the model")
-    complete(group.add_argument(
-        "--weights", metavar="FILE", type=Path,
-        help="the weights of a .mlir text: a weights.npz, or the model it was made from"))
+    if weights:
+        complete(group.add_argument(
+            "--weights", metavar="FILE", type=Path,
+            help="the weights of a .mlir text: a weights.npz, or the model it was made from"))
 
 
 def add_target(parser: argparse.ArgumentParser, checks: bool = True) -> None:

@@ -76,7 +76,7 @@ def save_program(program: Program, path: str) -> None:
     pool.places(parts[1])
     others = None if program.loaded is program.loaded.general else [
         needed for n in _needed(program.loaded) if (needed := _other(code, n, pool)) is not None]
-    facts = {"strata": __version__, "convention": code.convention(), "system": _system(),
+    facts = {"strata": __version__, "convention": code.convention(), "system": system_name(),
              "target": program.options.target, "features": features,
              "needs": needs, "signature": program.signature.facts(),
              "structures": dict(program.structures), "code": parts[0],
@@ -138,11 +138,12 @@ def _why_not(program: Program) -> str:
         return "it runs in an interpreter, which needs its kernels' sources and the compiler"
     if stored_code(program.options.target) is None:
         return f"programs of the target '{program.options.target}' cannot be written to a file"
-    return (f"machine code for {_system()} cannot be written to a file, or its processor features "
-            "are not known")
+    return (f"machine code for {system_name()} cannot be written to a file, or its processor "
+            "features are not known")
 
 
-def _system() -> str:
+def system_name() -> str:
+    """The system for which code is compiled here."""
     return f"{platform.system()} {platform.machine()}"
 
 
@@ -157,9 +158,9 @@ def load_program(path: str, threads: int | None) -> Program:
     try:
         return _program(path, entry, threads)
     except TargetError as error:
-        raise _refused(path, str(error), _AGAIN) from error
+        raise refused(path, str(error), _AGAIN) from error
     except DAMAGE as error:
-        raise _refused(path, f"its contents are not what was written: {error}", _AGAIN) from error
+        raise refused(path, f"its contents are not what was written: {error}", _AGAIN) from error
 
 
 def _read(path: str) -> Entry:
@@ -167,11 +168,11 @@ def _read(path: str) -> Entry:
     if why := private_fault(real):
         hint = ("calling it would run machine code, which others may have changed; copy it from "
                 "where you trust it" if "user" in why else "")
-        raise _refused(path, why, hint)
+        raise refused(path, why, hint)
     try:
         return read_entry(real, _KEY, notes=False)
     except Damaged as error:
-        raise _refused(path, str(error), "Executable.save writes such files; a model is read by "
+        raise refused(path, str(error), "Executable.save writes such files; a model is read by "
                                          "compiler.compile") from error
 
 
@@ -182,7 +183,7 @@ def _program(path: str, entry: Entry, threads: int | None) -> Program:
         raise TypeError(f"features are {features!r}")
     code = stored_code(target)
     if code is None:
-        raise _refused(path, f"there is no target '{target}' that runs it", _AGAIN)
+        raise refused(path, f"there is no target '{target}' that runs it", _AGAIN)
     if problems := list(_misfits(facts, code)):
         raise StrataError(f"cannot load {path}", problems)
     options = CompileOptions(target=target, threads=threads, features=features)
@@ -224,8 +225,8 @@ def _misfits(facts: Mapping[str, Any], code: StoredCode) -> Iterator[Problem]:
                       hint=_AGAIN)
     elif facts["convention"] != code.convention():
         yield Problem(f"it was saved by another build of Strata {__version__}", hint=_AGAIN)
-    if facts["system"] != _system():
-        yield Problem(f"it was compiled for {facts['system']}, and this is {_system()}",
+    if facts["system"] != system_name():
+        yield Problem(f"it was compiled for {facts['system']}, and this is {system_name()}",
                       hint=_AGAIN)
     elif lacking := code.lacking(_texts(facts["needs"])):
         why, hint = code.refusal(lacking)
@@ -236,5 +237,6 @@ def _texts(values: Sequence[Any]) -> list[str]:
     return [str(value) for value in values]
 
 
-def _refused(path: str, why: str, hint: str) -> StrataError:
+def refused(path: str, why: str, hint: str) -> StrataError:
+    """The error for a file that is not loaded."""
     return StrataError(f"cannot load {path}", [Problem(why, hint=hint)])

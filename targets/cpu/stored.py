@@ -105,3 +105,10 @@ def load(
         constants = with_open(constants, sources, weights)
     return CpuExecutable(RunPlan.read(facts["plan"]), library, constants,
                          thread_count(loading.threads), sources)
+
+
+def load_library(path: str, facts: Mapping[str, Any], threads: int | None) -> Executable:
+    """The model of a shared library. Raises TargetError if the system does not load it."""
+    from targets.cpu.artifact.loaded import load_library as load_checked
+
+    return load_checked(path, facts, threads)

@@ -27,8 +27,10 @@ from passes.analyses.loop.private import private_values
 from passes.analyses.loop.windows import Window
 from passes.contract import Caches, Facts, Panel
 from targets.base import Target
+from targets.cpu.artifact.instructions import unknown_sets
+from targets.cpu.artifact.pieces import Parts, write_library
 from targets.cpu.build import worker
-from targets.cpu.build.cache import ObjectCache
+from targets.cpu.build.cache import ObjectCache, llvm_version
 from targets.cpu.build.jit import compile_fixed, compile_quickly, compile_texts, foresee_texts, link
 from targets.cpu.driver.clock import HEAD, LAUNCHES, WORDS
 from targets.cpu.driver.frame import ENTRY
@@ -49,6 +51,7 @@ from targets.cpu.scheduling.partial_sums import add_partial_levels
 from targets.cpu.scheduling.row_blocks import copy_rows, schedule_rows
 from targets.cpu.scheduling.rules import schedule_kernel
 from targets.cpu.scheduling.windows import MAX_LOSS, shorten
+from targets.cpu.stored import needs as needed_sets
 from targets.interface import Executable, Profile, TargetError, Timer
 from targets.naming import one_line
 from targets.options import TargetOptions
@@ -61,6 +64,7 @@ from targets.parts import (
     Tuning,
     ignore_progress,
 )
+from targets.shipping import Shipment
 from targets.walking import kernels_by_name, kernels_of
 
 MOST_APART = 64 << 20
@@ -188,6 +192,25 @@ class CpuBuilding(Building):
     ) -> Sequence[str]:
         _code(module, self.options, ignore_progress)
         return ()
+
+    def ship(
+        self, module: ModuleOp, weights: WeightStore, shipment: Shipment,
+        report: ReportProgress = ignore_progress,
+    ) -> None:
+        """The objects that would be loaded here, and C around them, linked by the system."""
+        machine, features = _machine(self.options), self.options.features
+        code = _code(module, self.options, report)
+        needs = needed_sets(features)
+        if unknown := unknown_sets(needs) if machine.is_x86 else []:
+            raise TargetError("a library cannot ask its processor for "
+                              f"{', '.join(unknown)}; compile for a named feature set, such as "
+                              "--features avx2")
+        arrays = [np.ascontiguousarray(contents_of(op.value, op.type, weights), op.type.dtype)
+                  for op in code.driver.constants]
+        plan = RunPlan.of(host_function(module), code.driver.checks, code.driver.steps)
+        write_library(Parts(plan, code.objects, arrays, needs if machine.is_x86 else (),
+                            machine.is_x86, {"features": features, "processor": machine.cpu,
+                                             "llvm": llvm_version()}), shipment)
 
 
 # ---------------------------------------------------------------------- running

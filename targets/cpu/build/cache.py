@@ -24,5 +24,9 @@ class ObjectCache(KeptFiles):
 
 def object_key(text: str, machine_key: str) -> str:
     """The key of an LLVM text's object code for a machine and the installed LLVM."""
-    versions = f"{llvmlite.__version__} {llvm.llvm_version_info}"
-    return hashlib.sha256("\0".join((text, machine_key, versions)).encode()).hexdigest()
+    return hashlib.sha256("\0".join((text, machine_key, llvm_version())).encode()).hexdigest()
+
+
+def llvm_version() -> str:
+    """The versions of llvmlite and LLVM."""
+    return f"{llvmlite.__version__} {llvm.llvm_version_info}"

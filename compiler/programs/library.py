@@ -1,0 +1,80 @@
+"""Writes a compiled model as a library with a C interface, which runs without Python."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from compiler.diagnostics import Problem, StrataError, disk_error
+from compiler.io.signature import signature_of
+from compiler.io.structures import structures_of
+from compiler.programs.saved import system_name
+from compiler.version import __version__
+from targets.shipping import FORMS, Shipment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from compiler.pipeline.driver import Compiler
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_PIECE = 1 << 22
+_SAID = ("precision", "exact", "denormals", "strategy", "passes", "check")
+"""The options that a library names as those that it was compiled with."""
+
+
+def form_of(path: Path) -> str:
+    """The form of a library by the name of its file. Raises StrataError for none of them."""
+    if path.suffix in FORMS and not (path.suffix and path.is_dir()):
+        return path.suffix
+    raise StrataError(f"cannot write {path}: no library is named so", [Problem(
+        f"its suffix is '{path.suffix}'", hint="a path that ends in .so, .a or .o, or a folder")],
+        exit_status=2)
+
+
+def name_of(path: Path, name: str | None) -> str:
+    """What the functions start with: `name`, or the stem of the path as a C identifier."""
+    if name is None:
+        stem = re.sub(r"[^A-Za-z0-9_]", "_", path.name.removesuffix(path.suffix))
+        return stem if _NAME.fullmatch(stem) else f"model_{stem.strip('_')}".rstrip("_")
+    if _NAME.fullmatch(name) is None:
+        raise StrataError(f"--name {name}: functions of C cannot start with that",
+                          [Problem("it must be letters, digits and _, a letter first")],
+                          exit_status=2)
+    return name
+
+
+def write_library(
+    compilation: Compiler, path: Path, name: str, weights: Path | None
+) -> None:
+    """Compile a model and write it. Raises StrataError, also for a disk that cannot be written."""
+    state = compilation.prepare()
+    if compilation.target.lowers:
+        compilation.require_final(state)
+    facts: dict[str, Any] = {
+        "system": system_name(), "target": compilation.options.target,
+        "signature": signature_of(state.module).facts(),
+        "structures": dict(structures_of(state.module)), "model": os.path.basename(state.name),
+        "model_files": {os.path.basename(f): _hash(f) for f in compilation.files},
+        "options": {option: getattr(compilation.options, option) for option in _SAID}}
+    shipment = Shipment(name, os.path.abspath(path), form_of(path), __version__,
+                        None if weights is None else os.path.abspath(weights), facts)
+    compilation.report(f"{state.name}: writing {path}")
+    with compilation.guard("load", state=state):
+        try:
+            compilation.parts.building.ship(state.module, state.context.weights, shipment,
+                                            compilation.count)
+        except OSError as error:
+            raise disk_error(error) or StrataError(
+                f"cannot write {error.filename or path}: {error.strerror}") from error
+
+
+def _hash(path: str) -> str:
+    """The hash of a file's contents."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,76 @@
+/* What all models that Strata compiled have in common. Plain C99, also for C++. */
+#ifndef STRATA_API_VERSION
+#define STRATA_API_VERSION 1
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define STRATA_MOST_DIMS 16
+
+/* What functions return. The text of a status is fixed; a state has a message with details. */
+typedef enum strata_status {
+    STRATA_OK = 0,
+    STRATA_BAD_ARGUMENT = 1,   /* a null pointer, a number that is too small or too large */
+    STRATA_BAD_COUNT = 2,      /* another number of inputs or outputs */
+    STRATA_BAD_DTYPE = 3,
+    STRATA_BAD_SHAPE = 4,      /* another number of dims, or sizes that contradict each other */
+    STRATA_BAD_ALIGNMENT = 5,  /* an address that its elements do not allow */
+    STRATA_BAD_SIZES = 6,      /* sizes for which the model has no meaning */
+    STRATA_OTHER_CODE = 7,     /* sizes for which the model must be compiled again */
+    STRATA_BAD_INDEX = 8,      /* an index in the data is out of range */
+    STRATA_BAD_ACCESS = 9,     /* an access to memory was out of bounds (only with --check) */
+    STRATA_TOO_SMALL = 10,     /* the memory of an output is smaller than the output */
+    STRATA_NO_MEMORY = 11,
+    STRATA_NO_WEIGHTS = 12,    /* the file of weights is missing, or belongs to another model */
+    STRATA_NO_PROCESSOR = 13,  /* this processor lacks instructions that the code uses */
+    STRATA_BUSY = 14,          /* another thread is using the state */
+    STRATA_CANCELLED = 15,
+    STRATA_NOT_BOUND = 16
+} strata_status;
+
+/* Element types. Types of less than a byte occupy one byte, of which the low bits count. */
+typedef enum strata_dtype {
+    STRATA_ANY = 0, /* of outputs, before a call */
+@DTYPES@
+} strata_dtype;
+
+/* A C-contiguous array. `data` of an output may be null before a call: the state then provides
+   memory, which is valid until its next call. `bytes` is the size of an output's memory. */
+typedef struct strata_tensor {
+    void *data;
+    size_t bytes;
+    int32_t dtype; /* a strata_dtype */
+    int32_t rank;
+    int64_t shape[STRATA_MOST_DIMS];
+} strata_tensor;
+
+/* An input or an output: `type` is a text such as "f32[batch, 3]". A size that is not a number
+   before a call is -1 in `shape`. */
+typedef struct strata_port {
+    const char *name;
+    const char *type;
+    int32_t dtype;
+    int32_t rank;
+    int64_t shape[STRATA_MOST_DIMS];
+} strata_port;
+
+/* Where all memory of a state comes from. `allocate` may return null. */
+typedef struct strata_allocator {
+    void *(*allocate)(void *context, size_t alignment, size_t bytes);
+    void (*release)(void *context, void *memory);
+    void *context;
+} strata_allocator;
+
+/* The options of a state. Zeros are the defaults, except for `size`, which is sizeof(strata_options).
+   `threads`: 0 for all processors that this process may use. `weights`: the path of the file of
+   weights, for models that have one. */
+typedef struct strata_options {
+    size_t size;
+    int32_t threads;
+    const strata_allocator *allocator;
+    const char *weights;
+} strata_options;
+
+#elif STRATA_API_VERSION != 1
+#error "models of different versions of Strata's interface cannot be used in one source file"
+#endif

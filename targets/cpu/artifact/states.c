@@ -1,0 +1,224 @@
+/* States: their memory, threads and constants. */
+
+static const int64_t nothing[ALIGNMENT / 8];
+
+/* ------------------------------------------------------------------ memory */
+static void *default_allocate(void *context, size_t alignment, size_t bytes) {
+    void *found = NULL;
+    (void)context;
+    return posix_memalign(&found, alignment, bytes) ? NULL : found;
+}
+
+static void default_release(void *context, void *memory) {
+    (void)context;
+    free(memory);
+}
+
+static void *allocate(STATE *s, size_t bytes) {
+    size_t whole = (bytes | 1) + (ALIGNMENT - 1 - ((bytes | 1) - 1) % ALIGNMENT);
+    return whole < bytes ? NULL : s->allocator.allocate(s->allocator.context, ALIGNMENT, whole);
+}
+
+static void release(STATE *s, void *memory) {
+    if (memory != NULL) s->allocator.release(s->allocator.context, memory);
+}
+
+/* Memory that grows when it must; its contents are not kept. */
+static int grow(STATE *s, void **memory, size_t *bytes, size_t wanted) {
+    if (*memory != NULL && *bytes >= wanted) return 0;
+    release(s, *memory);
+    *bytes = 0;
+    *memory = allocate(s, wanted);
+    if (*memory == NULL)
+        return refuse(s, STRATA_NO_MEMORY, "there is not enough memory for %zu bytes", wanted);
+    *bytes = wanted;
+    return 0;
+}
+
+/* What compiled code calls for sizes that only a run knows, on the calling thread. */
+static void *heap_allocate(size_t alignment, size_t bytes) {
+    strata_allocator *a = &own.state->allocator;
+    return a->allocate(a->context, alignment, bytes);
+}
+
+static void heap_release(void *memory) {
+    own.state->allocator.release(own.state->allocator.context, memory);
+}
+
+static void release_blocks(STATE *s) {
+    char *block;
+    memcpy(&block, &s->heap[HEAP_BLOCKS], sizeof block);
+    while (block != NULL) {
+        char *following;
+        memcpy(&following, block, sizeof following);
+        release(s, block);
+        block = following;
+    }
+    s->heap[HEAP_BLOCKS] = 0;
+}
+
+static int64_t bytes_of(int32_t rank, const int64_t *shape, int32_t dtype) {
+    int64_t total = dtype_bytes[dtype];
+    for (int32_t k = 0; k < rank; k++) total = product_of(total, shape[k]);
+    return total;
+}
+
+static int check_memory(STATE *s, int64_t results, int64_t arena) {
+    double there = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    if (results >= 0 && arena >= 0 && (double)results + (double)arena <= there) return 0;
+    return refuse(s, STRATA_NO_MEMORY, "a call needs %lld bytes for results and %lld bytes for "
+                  "intermediate values; this machine has %.0f", (long long)results,
+                  (long long)arena, there);
+}
+
+/* ------------------------------------------------------------------ signals of loops */
+static int32_t take_lock(void) { return 0; }
+static int32_t is_cancelled(void) { return atomic_load(&own.state->cancels) != 0; }
+static void fetch_raised(void *type, void *value, void *trace) {
+    (void)type, (void)value, (void)trace;
+}
+static void release_lock(int32_t held) { (void)held; }
+
+void MODEL(cancel)(STATE *s) {
+    if (s != NULL) atomic_store(&s->cancels, 1);
+}
+
+/* ------------------------------------------------------------------ states */
+static void set_word(int64_t *word, uintptr_t value) { *word = (int64_t)value; }
+
+static void fill_heap(STATE *s) {
+    set_word(&s->heap[0], (uintptr_t)heap_allocate);
+    set_word(&s->heap[1], (uintptr_t)heap_release);
+    set_word(&s->heap[HEAP_PYTHON], (uintptr_t)clock_gettime);
+    set_word(&s->heap[HEAP_PYTHON + 1], (uintptr_t)take_lock);
+    set_word(&s->heap[HEAP_PYTHON + 2], (uintptr_t)is_cancelled);
+    set_word(&s->heap[HEAP_PYTHON + 3], (uintptr_t)fetch_raised);
+    set_word(&s->heap[HEAP_PYTHON + 4], (uintptr_t)release_lock);
+}
+
+static void fill_table(STATE *s) {
+    s->table[0] = (void *)run_region;
+    s->table[1] = (void *)wait_for_all;
+    s->table[2] = (void *)thread_number;
+    s->table[3] = (void *)thread_count;
+    s->table[4] = s->heap;
+#if defined(__linux__)
+    s->table[SCHEDULER_ENTRY] = (void *)sched_getcpu;
+    s->table[SCHEDULER_ENTRY + 1] = (void *)sched_getaffinity;
+    s->table[SCHEDULER_ENTRY + 2] = (void *)sched_setaffinity;
+    s->table[SCHEDULER_ENTRY + 3] = (void *)sched_yield;
+#endif
+    for (int32_t k = 0; k < CONSTANTS; k++)
+        s->table[FIRST_CONSTANT + k] = (void *)(uintptr_t)(s->weights + constants[k]);
+    s->call = (call){NULL, s->table, s->words, 1};
+}
+
+/* Threads start when they are needed, and end with the state, or if more are wanted later. */
+static int set_threads(STATE *s, int32_t threads) {
+    if (threads < 0) return refuse(s, STRATA_BAD_ARGUMENT, "%d threads are too few", threads);
+    if (threads == 0) threads = usable_processors();
+    s->threads = threads > MOST_THREADS ? MOST_THREADS : threads;
+    if (s->threads == 1 || (s->team != NULL && s->threads <= s->team->places)) return 0;
+    if (s->team != NULL) end_team(s->team);
+    release(s, s->team);
+    size_t bytes = sizeof *s->team + (size_t)s->threads * sizeof *s->team->helper;
+    s->team = s->allocator.allocate(s->allocator.context, LINE, bytes + LINE - bytes % LINE);
+    if (s->team == NULL) return refuse(s, STRATA_NO_MEMORY, "there is no memory for threads");
+    memset(s->team, 0, bytes);
+    start_team(s->team, s->threads);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ constants */
+#if HAS_WEIGHTS_FILE
+/* The file of weights starts with its mark, its size, and what identifies its contents. */
+static int is_right(const unsigned char *start, size_t bytes) {
+    uint64_t size;
+    if (bytes < WEIGHTS_HEAD || memcmp(start, WEIGHTS_MARK, 8) != 0) return 0;
+    memcpy(&size, start + 8, sizeof size);
+    return size == bytes && size == WEIGHTS_BYTES && memcmp(start + 16, weights_identity, 32) == 0;
+}
+
+static int open_weights(const char *path, const unsigned char **start, size_t *mapped) {
+    struct stat found;
+    int file = path == NULL ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return STRATA_NO_WEIGHTS;
+    void *memory = MAP_FAILED;
+    if (fstat(file, &found) == 0 && found.st_size >= WEIGHTS_HEAD)
+        memory = mmap(NULL, (size_t)found.st_size, PROT_READ, MAP_SHARED, file, 0);
+    close(file);
+    if (memory == MAP_FAILED) return STRATA_NO_WEIGHTS;
+    *start = memory;
+    *mapped = (size_t)found.st_size;
+    return is_right(memory, *mapped) ? 0 : STRATA_NO_WEIGHTS;
+}
+
+static void close_weights(const unsigned char *start, size_t mapped) {
+    if (mapped > 0) munmap((void *)(uintptr_t)start, mapped);
+}
+#else
+extern const unsigned char MODEL(constants)[];
+
+static int open_weights(const char *path, const unsigned char **start, size_t *mapped) {
+    (void)path, (void)mapped;
+    *start = MODEL(constants);
+    return 0;
+}
+
+static void close_weights(const unsigned char *start, size_t mapped) { (void)start, (void)mapped; }
+#endif
+
+int MODEL(create)(const strata_options *given, STATE **made) {
+    strata_options options = {0};
+    if (made == NULL) return STRATA_BAD_ARGUMENT;
+    *made = NULL;
+    if (given != NULL) {
+        if (given->size < sizeof options.size + sizeof options.threads) return STRATA_BAD_ARGUMENT;
+        memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
+    }
+    if (options.threads < 0) return STRATA_BAD_ARGUMENT;
+    if (!has_features()) return STRATA_NO_PROCESSOR;
+    strata_allocator allocator = {default_allocate, default_release, NULL};
+    if (options.allocator != NULL) allocator = *options.allocator;
+    if (allocator.allocate == NULL || allocator.release == NULL) return STRATA_BAD_ARGUMENT;
+    size_t bytes = (sizeof(STATE) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    STATE *s = allocator.allocate(allocator.context, ALIGNMENT, bytes);
+    if (s == NULL) return STRATA_NO_MEMORY;
+    memset(s, 0, sizeof *s);
+    s->allocator = allocator;
+    int status = open_weights(options.weights, &s->weights, &s->mapped);
+    if (status == 0) status = set_threads(s, options.threads);
+    if (status != 0) {
+        MODEL(destroy)(s);
+        return status;
+    }
+    fill_heap(s);
+    fill_table(s);
+    *made = s;
+    return 0;
+}
+
+void MODEL(destroy)(STATE *s) {
+    if (s == NULL) return;
+    release_blocks(s);
+    if (s->team != NULL) end_team(s->team);
+    release(s, s->team);
+    release(s, s->arena);
+    for (int32_t k = 0; k < OUTPUTS; k++) release(s, s->owned[k]);
+    close_weights(s->weights, s->mapped);
+    s->allocator.release(s->allocator.context, s);
+}
+
+static int enter(STATE *s) { return atomic_exchange(&s->busy, 1) ? STRATA_BUSY : 0; }
+
+static int leave(STATE *s, int status) {
+    if (status == 0) s->message[0] = 0;
+    atomic_store(&s->busy, 0);
+    return status;
+}
+
+int MODEL(set_threads)(STATE *s, int32_t threads) {
+    if (s == NULL) return STRATA_BAD_ARGUMENT;
+    if (enter(s)) return STRATA_BUSY;
+    return leave(s, set_threads(s, threads));
+}

@@ -1,0 +1,65 @@
+/* The structures of one model, between its sizes (which the compiler wrote) and its tables. */
+
+#define FIRST_OUTPUT (FIRST_ARGUMENT + INPUTS)
+#define FIRST_CONSTANT (FIRST_OUTPUT + GIVEN_OUTPUTS)
+#define TABLE_WORDS (FIRST_CONSTANT + CONSTANTS)
+#define ALIGNMENT 64
+#define MESSAGE_BYTES 1024
+
+/* Where a size comes from: a dim of an input, as messages name it. */
+typedef struct place {
+    int32_t input, dim, is_open;
+    const char *text, *symbol;
+} place;
+
+/* `left <= right` or `left == right`, for `values` of the named sizes. `other`: whether other code
+   fits values that break it; null if none does. `places`: where the sizes are among those of the
+   inputs, or -1. */
+typedef struct assumption {
+    void (*sides)(const int64_t *values, int64_t *left, int64_t *right);
+    int (*other)(const int64_t *values);
+    const char *node, *claim;
+    int32_t excludes, is_limit, is_equality, symbols;
+    const char *const *names;
+    const int32_t *places;
+} assumption;
+
+enum { CHECK_SIZE, CHECK_ASSUMPTION, CHECK_INDEX, CHECK_ACCESS, CHECK_MEMORY, CHECK_STACK,
+       CHECK_SIGNAL };
+
+/* A check that compiled code makes. It records its number and a few values. */
+typedef struct check {
+    int32_t kind;
+    const char *node, *label;
+    const assumption *assumption;
+    int32_t texts;
+    const char *const *text;
+} check;
+
+typedef struct call {
+    void *arena;
+    void **table;
+    int64_t *sizes;
+    int32_t threads;
+} call;
+
+struct STATE {
+    call call;
+    void *table[TABLE_WORDS + 1];
+    int64_t heap[HEAP_WORDS];
+    int64_t sizes[SIZES + 1];        /* of all symbols */
+    int64_t words[ENTRY_SIZES + 1];  /* those that the code reads, and the step that runs */
+    strata_tensor *outputs;          /* the caller's; null while nothing is bound */
+    void *owned[OUTPUTS + 1];        /* memory of outputs, and its size */
+    size_t owned_bytes[OUTPUTS + 1];
+    char is_lent[OUTPUTS + 1];        /* whether a late output is memory of the state */
+    void *arena;
+    size_t arena_bytes;
+    strata_allocator allocator;
+    const unsigned char *weights;
+    size_t mapped;
+    team *team;
+    int32_t threads;
+    atomic_int busy, cancels;
+    char message[MESSAGE_BYTES];
+};

@@ -1,0 +1,107 @@
+"""What a library says of itself, behind its code: facts and checksums, for those who load it.
+
+    shared library | facts: JSON | length and checksum of the facts, length of the library, mark
+
+Loaders of systems ignore what follows a library. Archives and objects have the same facts, as the
+text that the function `about` returns. Checksums find damage, not intent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, BinaryIO, cast
+
+MARK = "strata_library"
+"""The first key of the facts."""
+API = 1
+"""The version of the C interface, STRATA_API_VERSION of `api.h`."""
+_TAIL = struct.Struct("<QQI4x8s")
+_MAGIC = b"strataL1"
+_PIECE = 1 << 24
+_MOST_FACTS = 64 << 20
+
+
+class NoLibrary(Exception):
+    """A file is no library of Strata's, or not what was written; says why."""
+
+
+def trailer(file: BinaryIO, facts: Mapping[str, Any]) -> bytes:
+    """The trailer of a library in a file."""
+    size = file.seek(0, os.SEEK_END)
+    text = json.dumps({**facts, "sums": sums_of(file.fileno(), size)}).encode()
+    return text + _TAIL.pack(len(text), size, zlib.crc32(text), _MAGIC)
+
+
+def read_library(descriptor: int) -> dict[str, Any]:
+    """The facts of a shared library, all of whose bytes are checked. Raises NoLibrary."""
+    facts, size = _facts(descriptor)
+    check_sums(descriptor, size, facts.pop("sums", None))
+    return facts
+
+
+def read_facts(path: str) -> dict[str, Any]:
+    """The facts of a library of any form; nothing else is checked. Raises NoLibrary and OSError."""
+    with open(path, "rb") as file:
+        try:
+            facts = _facts(file.fileno())[0]
+        except NoLibrary:
+            return _inside(file.read())
+        facts.pop("sums", None)
+        return facts
+
+
+def _facts(descriptor: int) -> tuple[dict[str, Any], int]:
+    whole = os.fstat(descriptor).st_size
+    if whole < _TAIL.size:
+        raise NoLibrary("it is too short")
+    length, size, checksum, magic = _TAIL.unpack(os.pread(descriptor, _TAIL.size,
+                                                          whole - _TAIL.size))
+    if magic != _MAGIC:
+        raise NoLibrary("it does not end as libraries of Strata do: it was cut short, stripped, "
+                        "or made by others")
+    if length > _MOST_FACTS or size + length + _TAIL.size != whole:
+        raise NoLibrary("its length is not what was written")
+    text = os.pread(descriptor, length, size)
+    if zlib.crc32(text) != checksum:
+        raise NoLibrary("its description is not what was written")
+    return _read(text), size
+
+
+def _inside(content: bytes) -> dict[str, Any]:
+    start = content.find(f'{{"{MARK}":'.encode())
+    if start < 0:
+        raise NoLibrary("it is no library of Strata's")
+    return _read(content[start: content.index(b"\0", start)])
+
+
+def _read(text: bytes) -> dict[str, Any]:
+    try:
+        facts: Any = json.loads(text)
+    except ValueError as error:
+        raise NoLibrary(f"its description is not what was written: {error}") from None
+    if not isinstance(facts, dict) or MARK not in facts:
+        raise NoLibrary("it is no library of Strata's")
+    return cast("dict[str, Any]", facts)
+
+
+def check_sums(descriptor: int, size: int, sums: object) -> None:
+    """Compare the first `size` bytes of a file with their checksums. Raises NoLibrary."""
+    if sums_of(descriptor, size) != sums:
+        raise NoLibrary("its code or its constants are not what was written")
+
+
+def sums_of(descriptor: int, size: int) -> list[int]:
+    """The checksums of the pieces of a file."""
+    def checksum(start: int) -> int:
+        return zlib.crc32(os.pread(descriptor, min(_PIECE, size - start), start))
+
+    starts = range(0, size, _PIECE)
+    if len(starts) < 2:
+        return list(map(checksum, starts))
+    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+        return list(pool.map(checksum, starts))

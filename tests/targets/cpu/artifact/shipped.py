@@ -1,0 +1,55 @@
+"""Compiles models to libraries, and programs in C that use them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compiler.frontend import model_of
+from compiler.options import CompileOptions
+from compiler.pipeline.driver import Compiler
+from compiler.programs.library import form_of, write_library
+from tests import processes
+
+STRICT = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic")
+needs_tools = pytest.mark.skipif(
+    not all(map(shutil.which, ("cc", "ld", "objcopy", "ar"))), reason="there is no C compiler")
+
+
+def ship(model: Any, path: Path, name: str = "model", weights: Path | None = None,
+         **options: Any) -> Path:
+    """Write a model, or the path of one, as a library."""
+    source = str(model) if isinstance(model, str | Path) else model_of(model)
+    write_library(Compiler(source, CompileOptions(**options)), path, name, weights)
+    assert form_of(path) == path.suffix
+    return path
+
+
+def build(sources: Sequence[Path], made: Path, *flags: str) -> None:
+    """Compile a C program strictly, with the libraries among its sources."""
+    done = processes.run(
+        ["cc", *STRICT, *flags, "-o", str(made), *map(str, sources), "-lm", "-lpthread",
+         f"-Wl,-rpath,{made.parent}"], text=True, capture_output=True, limit=120)
+    assert done.returncode == 0, done.stderr
+
+
+def output_of(program: Path, *arguments: str) -> str:
+    """What a program prints; it must end well."""
+    done = processes.run([str(program), *arguments], text=True, capture_output=True, limit=120)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    return done.stdout
+
+
+@cache
+def has_sanitizers() -> bool:
+    """Whether the C compiler here has them."""
+    done = processes.run(
+        ["cc", "-fsanitize=address,undefined", "-x", "c", "-o", "/dev/null", "-"],
+        input="int main(void) { return 0; }", text=True, capture_output=True, limit=60)
+    return done.returncode == 0
