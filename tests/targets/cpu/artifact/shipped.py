@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,19 @@ from compiler.programs.library import form_of, write_library
 from tests import processes
 
 STRICT = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic")
+
+def has_sanitizers() -> bool:
+    """Whether the C compiler here has them."""
+    done = processes.run(
+        ["cc", "-fsanitize=address,undefined", "-x", "c", "-o", "/dev/null", "-"],
+        input="int main(void) { return 0; }", text=True, capture_output=True, limit=60)
+    return done.returncode == 0
+
+
 needs_tools = pytest.mark.skipif(
     not all(map(shutil.which, ("cc", "ld", "objcopy", "ar"))), reason="there is no C compiler")
+needs_sanitizers = pytest.mark.skipif(
+    not (shutil.which("cc") and has_sanitizers()), reason="the C compiler has no sanitizers")
 
 
 def ship(model: Any, path: Path, name: str = "model", weights: Path | None = None,
@@ -30,10 +40,10 @@ def ship(model: Any, path: Path, name: str = "model", weights: Path | None = Non
     return path
 
 
-def build(sources: Sequence[Path], made: Path, *flags: str) -> None:
-    """Compile a C program strictly, with the libraries among its sources."""
+def build(sources: Sequence[Path], made: Path, *flags: str, strict: bool = True) -> None:
+    """Compile a C program, with the libraries among its sources."""
     done = processes.run(
-        ["cc", *STRICT, *flags, "-o", str(made), *map(str, sources), "-lm", "-lpthread",
+        ["cc", *(STRICT if strict else ()), *flags, "-o", str(made), *map(str, sources), "-lm", "-lpthread",
          f"-Wl,-rpath,{made.parent}"], text=True, capture_output=True, limit=120)
     assert done.returncode == 0, done.stderr
 
@@ -44,12 +54,3 @@ def output_of(program: Path, *arguments: str) -> str:
     assert done.returncode == 0, done.stderr
     assert not done.stderr
     return done.stdout
-
-
-@cache
-def has_sanitizers() -> bool:
-    """Whether the C compiler here has them."""
-    done = processes.run(
-        ["cc", "-fsanitize=address,undefined", "-x", "c", "-o", "/dev/null", "-"],
-        input="int main(void) { return 0; }", text=True, capture_output=True, limit=60)
-    return done.returncode == 0

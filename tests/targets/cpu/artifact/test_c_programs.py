@@ -12,12 +12,14 @@ import pytest
 import compiler
 from tests.targets.cpu.artifact.shipped import (
     build,
+    needs_sanitizers,
     needs_tools,
     output_of,
     ship,
 )
 
 pytestmark = needs_tools
+HERE = Path(__file__).parent
 MLP = """
 <ir_version: 8, opset_import: ["" : 17]>
 mlp (float[n, 8] x) => (float[n, 4] y)
@@ -53,3 +55,29 @@ def test_a_folder_has_all_pieces(tmp_path: Path) -> None:
         f.name for f in folder.iterdir()}
     build([folder / "main.c", folder / "mlp.a"], tmp_path / "main")
     assert output_of(tmp_path / "main", "4").startswith("y: 16 elements")
+
+
+# ---------------------------------------------------------------------- what programs may do
+def program(folder: Path, source: str, *models: Path, sanitized: bool = False) -> Path:
+    """A program of this folder with models that were compiled to folders. `sanitized`: what runs
+    around the compiled code is compiled again, so that sanitizers watch it, too."""
+    flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover"] if sanitized else []
+    pieces = [piece for model in models for piece in (
+        [model / f"{model.name}.c", model / "kernels.o", model / f"{model.name}_constants.S"]
+        if sanitized else [model / f"{model.name}.a"])]
+    build([HERE / source, *pieces], folder / "program", *flags, *(f"-I{m}" for m in models),
+          strict=not sanitized)
+    return folder / "program"
+
+
+@pytest.mark.parametrize("sanitized", [False, pytest.param(True, marks=needs_sanitizers)])
+def test_what_does_not_fit_is_refused(tmp_path: Path, sanitized: bool) -> None:
+    model = ship(onnx.parser.parse_model(MLP), tmp_path / "mlp", "mlp")
+    assert output_of(program(tmp_path, "errors.c", model, sanitized=sanitized)) == "0 failures\n"
+
+
+def test_two_models_and_many_states_do_not_see_each_other(tmp_path: Path) -> None:
+    first = ship(onnx.parser.parse_model(MLP), tmp_path / "first", "first")
+    second = ship(onnx.parser.parse_model(MLP.replace("Relu", "Tanh")), tmp_path / "second",
+                  "second")
+    assert output_of(program(tmp_path, "states.c", first, second)) == "0 threads were wrong\n"
