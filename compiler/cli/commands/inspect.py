@@ -1,7 +1,7 @@
 """Describe a model: inputs, outputs, open sizes, opset, parameters, operators.
 
 A model that cannot be compiled is described, too, with everything that is not supported and the
-reasons. Nothing is compiled.
+reasons. Nothing is compiled. A library that the command `compile` wrote says what it was made of.
 """
 
 from __future__ import annotations
@@ -22,6 +22,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from compiler.cli.described_library import describe_library, is_written_library
+
+    if is_written_library(arguments.model):
+        print("\n".join(describe_library(arguments.model, arguments.json)))
+        return 0
+    return _inspect(arguments)
+
+
+def _inspect(arguments: argparse.Namespace) -> int:
     from compiler.cli.inspection import inspect_model, report
     from compiler.cli.standard_streams import is_standard, standard_model
     from compiler.diagnostics import Problem, StrataError

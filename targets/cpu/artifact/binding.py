@@ -30,7 +30,7 @@ def binding_text(types: Sequence[ArrayType], symbols: Sequence[Symbol]) -> list[
             for d, expected in enumerate(type_.shape)]
     steps = list(_steps(dims))
     places = [f"    {{{k}, {d}, {int(expected.constant is None)}, {quoted(str(expected))}, "
-              f"{quoted(symbol.name if symbol else '')}}},"
+              f"{quoted(str(symbol or ''))}}},"
               for (expected, k, d), symbol in steps]
     number_of = {s: k for k, s in enumerate(symbols)}
     c = CExpressions({s: f"n[{k}]" for s, k in number_of.items()})
@@ -108,7 +108,7 @@ class Assumptions:
             tests = " || ".join(_test(c, o.left, o.relation, o.right) for o in others)
             self._functions += [f"static int {name}_other(const int64_t *v) {{",
                                f"    return {tests};", "}", ""]
-        texts = ", ".join([*(quoted(s.name) for s in names), "0"])
+        texts = ", ".join([*(quoted(str(s)) for s in names), "0"])
         places = ", ".join([*(str(self.places.get(s, -1)) for s in names), "0"])
         self._functions += [f"static const char *const {name}_names[] = {{{texts}}};",
                            f"static const int32_t {name}_places[] = {{{places}}};", ""]

@@ -12,13 +12,24 @@ static int check_tensor(STATE *s, const char *what, const strata_port *port, con
     return 0;
 }
 
+/* `(2, 3)`, as Python shows shapes. */
+static int refuse_rank(STATE *s, const strata_port *port, const strata_tensor *t) {
+    char text[256];
+    int32_t rank = t->rank < 0 ? 0 : t->rank > STRATA_MOST_DIMS ? STRATA_MOST_DIMS : t->rank;
+    size_t used = 0;
+    for (int32_t d = 0; d < rank && used < sizeof text; d++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%lld%s", d ? ", " : "",
+                                 (long long)t->shape[d], rank == 1 ? "," : "");
+    text[used < sizeof text ? used : sizeof text - 1] = 0;
+    return refuse(s, STRATA_BAD_SHAPE, "input '%s' must have %d dims, %s, not (%s)", port->name,
+                  port->rank, port->type, text);
+}
+
 static int check_input(STATE *s, const strata_port *port, const strata_tensor *t, int has_data) {
     if (t->dtype != port->dtype)
         return refuse(s, STRATA_BAD_DTYPE, "input '%s' must be %s, not %s", port->name,
                       dtype_name(port->dtype), dtype_name(t->dtype));
-    if (t->rank != port->rank)
-        return refuse(s, STRATA_BAD_SHAPE, "input '%s' must have %d dims, %s, not %d", port->name,
-                      port->rank, port->type, t->rank);
+    if (t->rank != port->rank) return refuse_rank(s, port, t);
     for (int32_t d = 0; d < t->rank; d++)
         if (t->shape[d] < 0 || t->shape[d] > MOST_SIZE)
             return refuse(s, STRATA_BAD_SHAPE, "dim %d of input '%s' is %lld", d, port->name,

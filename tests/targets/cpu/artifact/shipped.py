@@ -43,8 +43,8 @@ def ship(model: Any, path: Path, name: str = "model", weights: Path | None = Non
 def build(sources: Sequence[Path], made: Path, *flags: str, strict: bool = True) -> None:
     """Compile a C program, with the libraries among its sources."""
     done = processes.run(
-        ["cc", *(STRICT if strict else ()), *flags, "-o", str(made), *map(str, sources), "-lm", "-lpthread",
-         f"-Wl,-rpath,{made.parent}"], text=True, capture_output=True, limit=120)
+        ["cc", *(STRICT if strict else ()), *flags, "-o", str(made), *map(str, sources), "-lm",
+         "-lpthread", f"-Wl,-rpath,{made.parent}"], text=True, capture_output=True, limit=120)
     assert done.returncode == 0, done.stderr
 
 

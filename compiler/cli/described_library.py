@@ -1,0 +1,56 @@
+"""Describes a library that the command `compile` wrote: what it was made of, and what it needs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from compiler.diagnostics import Problem, StrataError, cut
+from compiler.io.signature import Signature
+from targets.library_file import NoLibrary, read_facts
+
+_SUFFIXES = (".so", ".a", ".o")
+_LONGEST = 160
+
+
+def is_written_library(model: str) -> bool:
+    """Whether the name of a file is that of a library, and of no model."""
+    return model.endswith(_SUFFIXES)
+
+
+def describe_library(path: str, as_json: bool) -> list[str]:
+    """Lines for people, or JSON. Raises StrataError for what is no library of Strata's."""
+    try:
+        facts = read_facts(path)
+        return [json.dumps(facts, indent=2)] if as_json else [
+            cut(line, _LONGEST) for line in _report(path, facts)]
+    except OSError as error:
+        raise StrataError(f"cannot read {path}: {error.strerror}") from error
+    except (NoLibrary, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise StrataError(f"cannot describe {path}", [Problem(str(error))]) from error
+
+
+def _report(path: str, facts: Mapping[str, Any]) -> Iterator[str]:
+    signature, constants = Signature.read(facts["signature"]), facts["constants"]
+    weights, files = facts["weights"], facts["model_files"]
+    yield (f"{path}: the model {facts['model']}, compiled by Strata {facts['strata']}; functions "
+           f"start with {facts['name']}_")
+    for what, names, types in (("inputs", signature.input_names, signature.input_types),
+                               ("outputs", signature.output_names, signature.output_types)):
+        yield what
+        yield from (f"  {name}  {type_.short}" for name, type_ in zip(names, types, strict=True))
+    if signature.symbols():
+        yield f"sizes that are open: {', '.join(s.name for s in signature.symbols())}"
+    place = "in the library" if weights is None else (
+        f"in the file {weights['file']}, sha256 {weights['sha256']}")
+    yield f"constants: {constants['count']}, {constants['bytes']} bytes, {place}"
+    yield f"for {facts['system']}, {facts['processor']}; it needs {_joined(facts['needs'])}"
+    yield f"made with LLVM {facts['llvm']} and {facts['c_compiler']}"
+    options = (f"{name} {value}" for name, value in facts["options"].items())
+    yield f"options: {', '.join(options)}"
+    yield from (f"{name}: sha256 {digest}" for name, digest in files.items())
+
+
+def _joined(names: Sequence[str]) -> str:
+    return ", ".join(map(str, names)) or "no special instructions"

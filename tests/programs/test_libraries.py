@@ -1,0 +1,274 @@
+"""Models as shared libraries in Python: they compute and refuse what the model in this process
+does, need no compiler, and are refused where they do not fit."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx.parser
+import pytest
+
+import compiler
+from compiler.__main__ import main
+from targets.cpu import stored
+from targets.library_file import read_facts, sums_of, trailer
+from tests import processes
+from tests.programs.test_saved_programs import LINEAR, LOOPED, ROOT, SIZED, X
+from tests.targets.cpu.artifact.shipped import needs_tools, ship
+
+pytestmark = needs_tools
+CHOSEN = """
+<ir_version: 8, opset_import: ["" : 17]>
+chosen (float[n, 4] x, float[3, 4] w, int64[2] at) => (float[n, 4] y, float[2, 4] z) {
+    y = Add(x, w)  z = Gather<axis = 0>(x, at)
+}
+"""
+QUANTIZED = """
+<ir_version: 8, opset_import: ["" : 17]>
+quantized (float[n, 8] x) => (float[n, 5] y)
+<float s = {0.05}, uint8 z = {128}, int8[8, 5] w = {NUMBERS}, float r = {0.02}, int8 o = {0}> {
+    q = QuantizeLinear(x, s, z)  a = DequantizeLinear(q, s, z)  b = DequantizeLinear(w, r, o)
+    p = MatMul(a, b)  t = QuantizeLinear(p, s, z)  y = DequantizeLinear(t, s, z)
+}
+""".replace("NUMBERS", ", ".join(str(k % 9 - 4) for k in range(40)))
+AT = np.array([0, 2])
+CALLS: list[tuple[str, list[list[np.ndarray]]]] = [
+    (LINEAR, [[X], [X[:1]], [X[:0]], [X[:, :7]], [X.astype(np.float64)], [X[0]], []]),
+    (LOOPED, [[X[0, :2], np.array(5)], [X[0, :2], np.array(0)], [X[0, :2], np.array(-1)]]),
+    (SIZED, [[np.array([1, 0, 2, 0, 3, 4], np.float32), np.array([2])],
+             [np.zeros(4, np.float32), np.array([1])],
+             [np.ones(6, np.float32), np.array([4])]]),
+    (CHOSEN, [[X[:, :4], X[:, 4:], AT], [X[:, :4], X[:, 4:], np.array([0, 3])],
+              [X[:, :4], X[:, 4:], np.array([-4, 2])]]),
+    (QUANTIZED, [[X], [X[:2] * 100]]),
+]
+
+
+def model_of(text: str) -> onnx.ModelProto:
+    return onnx.parser.parse_model(text)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A library."""
+    return ship(model_of(LINEAR), tmp_path / "linear.so", "linear")
+
+
+def outcome(exe: compiler.Executable, inputs: list[np.ndarray]) -> object:
+    """The outputs, or the error."""
+    try:
+        return [(a.dtype, a.shape, a.tobytes()) for a in exe(*inputs)]
+    except (ValueError, IndexError) as error:
+        return type(error), str(error)
+
+
+# ---------------------------------------------------------------------- what is computed
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("text", "calls"), CALLS, ids=[t.split("(")[0].split()[-1]
+                                                        for t, _ in CALLS])
+def test_a_library_computes_and_refuses_the_same(
+    tmp_path: Path, text: str, calls: list[list[np.ndarray]], threads: int
+) -> None:
+    path = ship(model_of(text), tmp_path / "model.so")
+    loaded = compiler.load(path, threads=threads)
+    exe = compiler.compile(model_of(text), threads=threads)
+    assert (loaded.input_types, loaded.output_types) == (exe.input_types, exe.output_types)
+    for _ in range(2):
+        for inputs in calls:
+            assert outcome(loaded, inputs) == outcome(exe, inputs)
+
+
+def test_sizes_that_need_other_code_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    loaded = compiler.load(ship(model_of(CHOSEN), tmp_path / "model.so"))
+    with pytest.raises(compiler.SizeError, match=r"--dim n=1|fixed \(--dim\)"):
+        loaded(X[:1, :4], X[:, 4:], AT)
+
+
+def test_constants_may_be_in_a_file_that_is_checked(tmp_path: Path) -> None:
+    weights = tmp_path / "linear.weights"
+    path = ship(model_of(LINEAR), tmp_path / "linear.so", weights=weights)
+    expected = compiler.compile(model_of(LINEAR))(X)[0]
+    np.testing.assert_array_equal(compiler.load(path)(X)[0], expected)
+    content = bytearray(weights.read_bytes())
+    content[100] ^= 1
+    weights.write_bytes(content)
+    assert "weights" in refusal(path)
+    weights.write_bytes(content[:90])
+    assert "length" in refusal(path)
+    weights.unlink()
+    assert "No such file" in refusal(path)
+
+
+def test_each_set_of_features_that_runs_here_computes_alike(tmp_path: Path) -> None:
+    from targets.cpu.machine import features_here
+
+    expected = compiler.compile(model_of(LINEAR))(X)[0]
+    for features in features_here():
+        path = ship(model_of(LINEAR), tmp_path / f"{features}.so", features=features)
+        np.testing.assert_allclose(compiler.load(path)(X)[0], expected, rtol=1e-5)
+
+
+def test_loading_needs_no_compiler(file: Path) -> None:
+    code = """
+import sys, numpy
+known = set(sys.modules)
+import compiler
+exe = compiler.load(sys.argv[1])
+numpy.save(sys.argv[2], exe(numpy.ones((3, 8), numpy.float32))[0])
+print(*{m.partition(".")[0] for m in set(sys.modules) - known})
+"""
+    done = processes.run([sys.executable, "-c", code, file, file.with_suffix(".npy")], cwd=ROOT,
+                         text=True, capture_output=True, limit=120)
+    assert not done.stderr
+    assert not {"xdsl", "llvmlite", "onnx", "passes", "hashlib"} & {*done.stdout.split()}
+    np.testing.assert_array_equal(np.load(file.with_suffix(".npy")), compiler.compile(
+        model_of(LINEAR))(np.ones((3, 8), np.float32))[0])
+
+
+def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
+    made = [ship(model_of(SIZED), tmp_path / folder, "model") for folder in ("one", "other")]
+    for file in made[0].iterdir():
+        assert file.read_bytes() == (made[1] / file.name).read_bytes(), file.name
+
+
+def test_a_library_needs_the_c_library_only(file: Path) -> None:
+    readelf = shutil.which("readelf")
+    if readelf is None:
+        pytest.skip("there is no readelf")
+    done = processes.run([readelf, "-dW", file], text=True, capture_output=True, limit=60)
+    needed = {line.partition("[")[2].rstrip("]") for line in done.stdout.splitlines()
+              if "(NEEDED)" in line}
+    assert needed <= {"libc.so.6", "libm.so.6", "libpthread.so.0", "ld-linux-x86-64.so.2"}
+
+
+# ---------------------------------------------------------------------- what is refused
+def refusal(path: Path) -> str:
+    with pytest.raises(compiler.StrataError) as caught:
+        compiler.load(path)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+def test_any_change_is_found(file: Path) -> None:
+    content = file.read_bytes()
+    for place in (*range(64, len(content), len(content) // 40), len(content) - 1):
+        changed = bytearray(content)
+        changed[place] ^= 0x10
+        file.write_bytes(changed)
+        assert "what was written" in (text := refusal(file)) or "made by others" in text
+    for length in (4, 100, len(content) // 2, len(content) - 1):
+        file.write_bytes(content[:length])
+        refusal(file)
+    file.write_bytes(content + b"\0")
+    assert "made by others" in refusal(file)
+
+
+def changed_facts(file: Path, **changes: Any) -> None:
+    """Replace what a library says of itself, with right checksums."""
+    facts = read_facts(str(file)) | changes
+    content = file.read_bytes()
+    file.write_bytes(content[: content.rindex(b'{"strata_library"')])
+    with file.open("r+b") as opened:
+        assert sums_of(opened.fileno(), 1)
+        tail = trailer(opened, facts)
+        opened.seek(0, os.SEEK_END)
+        opened.write(tail)
+
+
+@pytest.mark.parametrize(("changes", "reason"), [
+    ({"strata_library": 99}, "version 99 of the interface"),
+    ({"system": "Plan9 mips"}, "compiled for Plan9 mips"),
+    ({"target": "abacus"}, "no target 'abacus'"),
+    ({"needs": ["avx1024"]}, "this processor lacks: avx1024"),
+    ({"name": "other"}, "no function other_create"),
+    ({"signature": {}}, "not what was written"),
+    ({"signature": {"input_names": [], "input_types": [], "output_names": [],
+                    "output_types": [], "defaults": []}}, "does not fit its code"),
+])
+def test_a_library_that_does_not_fit_is_refused(
+    file: Path, changes: dict[str, Any], reason: str
+) -> None:
+    changed_facts(file, **changes)
+    assert reason in refusal(file)
+
+
+def test_a_library_of_others_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.so"
+    done = foreign_library(path)
+    assert done == 0
+    assert "made by others" in refusal(path)
+
+
+def foreign_library(path: Path) -> int:
+    """Make a shared library without Strata."""
+    return processes.run(["cc", "-shared", "-x", "c", "-o", path, "-"], input="int x;", text=True,
+                         capture_output=True, limit=60).returncode
+
+
+def test_others_must_not_be_able_to_write_it(file: Path) -> None:
+    file.chmod(0o666)
+    assert "user" in refusal(file)
+
+
+def test_code_for_other_processors_says_so(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "lacking", lambda needs: ["avx512f"])
+    assert "lacks: avx512f" in refusal(file)
+
+
+# ---------------------------------------------------------------------- the command line
+def test_the_command_line_writes_and_describes_libraries(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx.save(model_of(LINEAR), tmp_path / "m.onnx")
+    for suffix in (".so", ".a", ".o"):
+        path = tmp_path / f"my-model{suffix}"
+        assert main(["compile", str(tmp_path / "m.onnx"), "-o", str(path)]) == 0
+        assert {path, tmp_path / "my_model.h", tmp_path / "my_model_main.c"} <= {
+            *tmp_path.iterdir()}
+        capsys.readouterr()
+        assert main(["inspect", str(path)]) == 0
+        shown = capsys.readouterr().out
+        assert "x  f32[n, 8]" in shown and "m.onnx: sha256" in shown
+        assert main(["inspect", str(path), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["name"] == "my_model"
+
+
+@pytest.mark.parametrize(("words", "status", "reason"), [
+    (["-o", "m.dll"], 2, "no library is named so"),
+    (["-o", "nowhere/m.so"], 1, "there is no such folder"),
+    (["-o", "m.so", "--name", "1m"], 2, "functions of C cannot start with that"),
+    (["-o", "m.so", "--target", "reference"], 1, "writes no libraries"),
+    (["-o", "m.so", "--features", "sse9"], 1, "no feature set 'sse9'"),
+])
+def test_what_cannot_be_written_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    words: list[str], status: int, reason: str,
+) -> None:
+    onnx.save(model_of(LINEAR), tmp_path / "m.onnx")
+    monkeypatch.chdir(tmp_path)
+    assert main(["compile", "m.onnx", *words]) == status
+    assert reason in capsys.readouterr().err
+
+
+def test_a_missing_linker_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    onnx.save(model_of(LINEAR), tmp_path / "m.onnx")
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert main(["compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "m.so")]) == 1
+    assert "no program 'no-such-compiler'" in capsys.readouterr().err
+
+
+def test_what_is_no_library_is_not_described(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.so").write_bytes(b"nothing")
+    assert main(["inspect", str(tmp_path / "x.so")]) == 1
+    assert "no library of Strata's" in capsys.readouterr().err
+    assert main(["inspect", str(tmp_path / "missing.so")]) == 1
