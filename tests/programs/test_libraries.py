@@ -6,7 +6,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +148,33 @@ def test_a_library_needs_the_c_library_only(file: Path) -> None:
     needed = {line.partition("[")[2].rstrip("]") for line in done.stdout.splitlines()
               if "(NEEDED)" in line}
     assert needed <= {"libc.so.6", "libm.so.6", "libpthread.so.0", "ld-linux-x86-64.so.2"}
+
+
+def test_a_signal_ends_a_loop_that_takes_for_ever(tmp_path: Path) -> None:
+    loaded = compiler.load(ship(model_of(LOOPED), tmp_path / "model.so"), threads=2)
+
+    def handler(*_: object) -> None:
+        raise TimeoutError("enough")
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(TimeoutError, match="enough"):
+            loaded(X[0, :2], np.array(2**47))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    np.testing.assert_array_equal(loaded(X[0, :2], np.array(3))[0], X[0, :2] * 8)
+
+
+def test_threads_call_a_library_at_once(tmp_path: Path) -> None:
+    loaded = compiler.load(ship(model_of(SIZED), tmp_path / "model.so"), threads=3)
+    exe = compiler.compile(model_of(SIZED), threads=1)
+    inputs = [[np.arange(k * 2, dtype=np.float32) % 3, np.array([2])] for k in range(1, 30)]
+    wanted = [outcome(exe, i) for i in inputs]
+    with ThreadPoolExecutor(6) as pool:
+        for _ in range(5):
+            assert list(pool.map(partial(outcome, loaded), inputs)) == wanted
 
 
 # ---------------------------------------------------------------------- what is refused

@@ -45,7 +45,6 @@ def run(arguments: argparse.Namespace) -> int:
     check_writable(arguments.weights_file)
     with session(arguments) as started:
         compilation = started.compiler(arguments.model, remarks)
-        compilation.begin()
         write_library(compilation, path, name, arguments.weights_file)
     remarks.show(arguments.verbose)
     return 0

@@ -63,12 +63,15 @@ typedef struct strata_allocator {
 
 /* The options of a state. Zeros are the defaults, except for `size`, which is sizeof(strata_options).
    `threads`: 0 for all processors that this process may use. `weights`: the path of the file of
-   weights, for models that have one. */
+   weights, for models that have one. `interrupt`: called now and then by loops, in the thread of the
+   call; the call ends if it does not return 0. */
 typedef struct strata_options {
     size_t size;
     int32_t threads;
     const strata_allocator *allocator;
     const char *weights;
+    int (*interrupt)(void *context);
+    void *interrupt_context;
 } strata_options;
 
 #elif STRATA_API_VERSION != 1

@@ -88,7 +88,11 @@ int MODEL_run_bound(MODEL_state *state);
 int64_t MODEL_size(const MODEL_state *state, int32_t number);
 
 /* From another thread: end the current run at the next iteration of a loop. */
-void MODEL_cancel(MODEL_state *state);"""
+void MODEL_cancel(MODEL_state *state);
+
+/* For interpreters: functions that loops call instead, to take the interpreter's lock, run handlers
+   of signals, fetch what one has raised into three words (which this returns), release the lock. */
+int64_t *MODEL_set_signals(MODEL_state *state, void *const *functions);"""
 
 
 def _run_declaration(name: str, given: Parameters) -> list[str]:

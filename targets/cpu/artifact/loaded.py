@@ -18,6 +18,7 @@ from dialects.strata.assumptions import AccessError, IndexRangeError, SizeError
 from targets.call_states import CallStates
 from targets.cpu.build.address import address_of
 from targets.cpu.runtime.calls import Kind, kinds, most_states
+from targets.cpu.runtime.heap import ASKING, asking_addresses
 from targets.cpu.runtime.processors import thread_count
 from targets.cpu.runtime.results import Result
 from targets.interface import Executable, TargetError
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 MOST_DIMS = 16
 _UNKNOWN = ctypes.c_size_t(-1).value
 """The bytes of outputs that only a run knows."""
-_BAD_SIZES, _OTHER_CODE, _BAD_INDEX, _BAD_ACCESS = 6, 7, 8, 9
+_BAD_SIZES, _OTHER_CODE, _BAD_INDEX, _BAD_ACCESS, _CANCELLED = 6, 7, 8, 9, 15
 _ERRORS: Mapping[int, type[Exception]] = {
     _BAD_SIZES: SizeError, _OTHER_CODE: SizeError, _BAD_INDEX: IndexRangeError,
     _BAD_ACCESS: AccessError}
@@ -54,7 +55,8 @@ class _Options(ctypes.Structure):
     """strata_options."""
 
     _fields_ = [("size", ctypes.c_size_t), ("threads", ctypes.c_int32),
-                ("allocator", ctypes.c_void_p), ("weights", ctypes.c_char_p)]
+                ("allocator", ctypes.c_void_p), ("weights", ctypes.c_char_p),
+                ("interrupt", ctypes.c_void_p), ("interrupt_context", ctypes.c_void_p)]
 
 
 class Library:
@@ -68,6 +70,8 @@ class Library:
         self._name, pointer = name, ctypes.c_void_p
         self.create = self._function("create", ctypes.c_int, pointer, pointer)
         self.destroy = self._function("destroy", None, pointer)
+        self.set_signals = self._function(
+            "set_signals", ctypes.POINTER(ctypes.c_int64), pointer, pointer)
         self.set_threads = self._function("set_threads", ctypes.c_int, pointer, ctypes.c_int32)
         arrays = (pointer, pointer, ctypes.c_int32, pointer, ctypes.c_int32)
         self.shapes = self._function("shapes", ctypes.c_int, *arrays)
@@ -93,13 +97,16 @@ class Library:
 class _State:
     """A state of the library, with the arrays of its last call. `owner`: as in `CallStates`."""
 
-    def __init__(self, library: Library, options: _Options):
+    def __init__(self, library: Library, threads: int, weights: str | None):
         self.library, self.owner = library, 0
+        options = _Options(ctypes.sizeof(_Options), threads, None, weights and os.fsencode(weights))
         found = ctypes.c_void_p()
         status = library.create(ctypes.byref(options), ctypes.byref(found))
         if status:
             raise TargetError(library.error_text(status).decode())
-        self.handle, self.threads = found, options.threads
+        self.handle, self.threads = found, threads
+        self._asking = (ctypes.c_void_p * len(ASKING))(*asking_addresses()[1:])
+        self._raised = library.set_signals(found, self._asking)
         self.ins = (_Tensor * len(library.inputs))()
         self.outs = (_Tensor * len(library.outputs))()
         self.kinds: list[Kind] | None = None
@@ -110,7 +117,9 @@ class _State:
             self.library.destroy(handle)
 
     def fail(self, status: int) -> NoReturn:
-        """Raise the error of a status."""
+        """Raise the error of a status, or what a signal's handler has raised."""
+        if status == _CANCELLED:
+            ctypes.pythonapi.PyErr_Restore(*map(ctypes.c_void_p, self._raised[:3]))
         text = self.library.message(self.handle) or self.library.error_text(status)
         raise _ERRORS.get(status, ValueError)(text.decode(errors="replace"))
 
@@ -129,9 +138,7 @@ class LibraryExecutable(Executable):
         if (len(self._dtypes), len(self._out_dtypes)) != (
                 len(library.inputs), len(library.outputs)):
             raise TargetError("its description does not fit its code")
-        self._options = _Options(ctypes.sizeof(_Options), threads, None,
-                                 weights and os.fsencode(weights))
-        self._calls = CallStates(partial(_State, library, self._options), most_states)
+        self._calls = CallStates(partial(_State, library, threads, weights), most_states)
         self._calls.give(self._calls.take())  # whatever is wrong is known when it is loaded
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:

@@ -73,7 +73,10 @@ static int check_memory(STATE *s, int64_t results, int64_t arena) {
 
 /* ------------------------------------------------------------------ signals of loops */
 static int32_t take_lock(void) { return 0; }
-static int32_t is_cancelled(void) { return atomic_load(&own.state->cancels) != 0; }
+static int32_t is_cancelled(void) {
+    STATE *s = own.state;
+    return atomic_load(&s->cancels) || (s->interrupt != NULL && s->interrupt(s->interrupt_context));
+}
 static void fetch_raised(void *type, void *value, void *trace) {
     (void)type, (void)value, (void)trace;
 }
@@ -81,6 +84,14 @@ static void release_lock(int32_t held) { (void)held; }
 
 void MODEL(cancel)(STATE *s) {
     if (s != NULL) atomic_store(&s->cancels, 1);
+}
+
+/* The same functions of an interpreter, whose handlers may end a run. Returns the three words in
+   which the third of them leaves what a handler has raised. */
+int64_t *MODEL(set_signals)(STATE *s, void *const *functions) {
+    if (s == NULL || functions == NULL) return NULL;
+    memcpy(&s->heap[HEAP_PYTHON + 1], functions, 4 * sizeof *s->heap);
+    return &s->heap[HEAP_RAISED];
 }
 
 /* ------------------------------------------------------------------ states */
@@ -186,6 +197,8 @@ int MODEL(create)(const strata_options *given, STATE **made) {
     if (s == NULL) return STRATA_NO_MEMORY;
     memset(s, 0, sizeof *s);
     s->allocator = allocator;
+    s->interrupt = options.interrupt;
+    s->interrupt_context = options.interrupt_context;
     int status = open_weights(options.weights, &s->weights, &s->mapped);
     if (status == 0) status = set_threads(s, options.threads);
     if (status != 0) {

@@ -22,6 +22,7 @@ from targets.cpu.runtime.heap import (
     INTERRUPT_WORD,
     LIST_WORD,
     PYTHON_WORD,
+    RAISED_WORD,
     RESULTS,
     SEEN_WORD,
 )
@@ -88,6 +89,7 @@ def _defines(
         "MOST_SYMBOLS": symbols, "FIRST_ARGUMENT": FIRST_ARGUMENT,
         "SCHEDULER_ENTRY": SCHEDULER_ENTRY, "HEAP_BLOCKS": LIST_WORD, "HEAP_CHECK": CHECK_WORD,
         "HEAP_SEEN": SEEN_WORD, "HEAP_INTERRUPT": INTERRUPT_WORD, "HEAP_PYTHON": PYTHON_WORD,
+        "HEAP_RAISED": RAISED_WORD,
         "HEAP_RESULTS": RESULTS, "HEAP_WORDS": RESULTS + sum(1 + t.rank for t in late),
         "HAS_WEIGHTS_FILE": int(constants.file is not None), "WEIGHTS_HEAD": WEIGHTS_HEAD}
     return ["#define _GNU_SOURCE", *(f"#include <{file}>" for file in _INCLUDES),

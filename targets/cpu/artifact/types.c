@@ -61,5 +61,7 @@ struct STATE {
     team *team;
     int32_t threads;
     atomic_int busy, cancels;
+    int (*interrupt)(void *context);
+    void *interrupt_context;
     char message[MESSAGE_BYTES];
 };

@@ -113,7 +113,7 @@ static void check_questions(void) {
 
 static void check_options(void) {
     mlp_state *state = NULL;
-    strata_options options = {sizeof options, -1, NULL, NULL};
+    strata_options options = {sizeof options, -1, NULL, NULL, NULL, NULL};
     strata_allocator nothing = {NULL, NULL, NULL};
     EXPECT(STRATA_BAD_ARGUMENT, mlp_create(NULL, NULL));
     EXPECT(STRATA_BAD_ARGUMENT, mlp_create(&options, &state));
@@ -131,7 +131,7 @@ static void check_memory(int32_t threads) {
     for (int n = 0, status = STRATA_NO_MEMORY; status != STRATA_OK; n++) {
         counter c = {n, 0};
         strata_allocator allocator = {take, give, &c};
-        strata_options options = {sizeof options, threads, &allocator, NULL};
+        strata_options options = {sizeof options, threads, &allocator, NULL, NULL, NULL};
         mlp_state *state = NULL;
         status = mlp_create(&options, &state);
         if (status == STRATA_OK) status = mlp_run(state, 200, x, y);

@@ -10,6 +10,9 @@ import onnx.parser
 import pytest
 
 import compiler
+from targets.cpu.machine import features_here
+from tests import processes
+from tests.programs.test_saved_programs import LOOPED
 from tests.targets.cpu.artifact.shipped import (
     build,
     needs_sanitizers,
@@ -81,3 +84,20 @@ def test_two_models_and_many_states_do_not_see_each_other(tmp_path: Path) -> Non
     second = ship(onnx.parser.parse_model(MLP.replace("Relu", "Tanh")), tmp_path / "second",
                   "second")
     assert output_of(program(tmp_path, "states.c", first, second)) == "0 threads were wrong\n"
+
+
+def test_a_run_is_cancelled(tmp_path: Path) -> None:
+    model = ship(onnx.parser.parse_model(LOOPED), tmp_path / "looped", "looped")
+    first, second = output_of(program(tmp_path, "cancel.c", model)).splitlines()
+    assert first == "15 0 8 16"
+    assert second.startswith("15 2: the call was cancelled in the loop at node")
+
+
+def test_a_processor_that_lacks_instructions_is_refused(tmp_path: Path) -> None:
+    if "amx" in features_here():
+        pytest.skip("this processor has all instructions that a feature set names")
+    library = ship(onnx.parser.parse_model(STATIC), tmp_path / "mlp.a", "mlp", features="amx")
+    build([tmp_path / "mlp_main.c", library], tmp_path / "main")
+    done = processes.run([tmp_path / "main"], text=True, capture_output=True, limit=60)
+    assert done.returncode == 1
+    assert done.stderr == ("the processor lacks instructions that the model was compiled for: \n")
