@@ -259,6 +259,29 @@ int MODEL(call)(STATE *s, const strata_tensor *in, int32_t in_count, strata_tens
     return leave(s, status == 0 ? run_bound(s) : status);
 }
 
+/* Put other memory in the place of what is bound. */
+static int replace(STATE *s, void *const *data) {
+    if (s->outputs == NULL) return refuse(s, STRATA_NOT_BOUND, "nothing is bound to the state");
+    for (int32_t k = 0, place = FIRST_ARGUMENT; k < INPUTS + OUTPUTS; k++) {
+        int is_input = k < INPUTS;
+        if (!is_input && late_words[k - INPUTS] >= 0) continue;
+        const strata_port *port = is_input ? &inputs[k] : &outputs[k - INPUTS];
+        if (data[k] == NULL || (uintptr_t)data[k] % (uintptr_t)dtype_bytes[port->dtype] != 0)
+            return refuse(s, data[k] == NULL ? STRATA_BAD_ARGUMENT : STRATA_BAD_ALIGNMENT,
+                          "the address of '%s' is null, or not aligned", port->name);
+        if (!is_input) s->outputs[k - INPUTS].data = data[k];
+        s->table[place++] = data[k];
+    }
+    return 0;
+}
+
+int MODEL(run_at)(STATE *s, void *const *data) {
+    if (s == NULL || (data == NULL && INPUTS + OUTPUTS > 0)) return STRATA_BAD_ARGUMENT;
+    if (enter(s)) return STRATA_BUSY;
+    int status = replace(s, data);
+    return leave(s, status == 0 ? run_bound(s) : status);
+}
+
 /* ------------------------------------------------------------------ questions */
 int32_t MODEL(input_count)(void) { return INPUTS; }
 int32_t MODEL(output_count)(void) { return OUTPUTS; }

@@ -81,10 +81,12 @@ int MODEL_shapes(MODEL_state *state, const strata_tensor *inputs, int32_t input_
     strata_tensor *outputs, int32_t output_count);
 
 /* The same in two steps: check and bind arrays once, and run as often as wanted on their memory.
-   `outputs` must live as long as they are bound; `size` asks for an open size after `bind`. */
+   `outputs` must live as long as they are bound; `size` asks for an open size after `bind`.
+   `run_at` runs on other memory, of the same shapes: the addresses of inputs, then of outputs. */
 int MODEL_bind(MODEL_state *state, const strata_tensor *inputs, int32_t input_count,
     strata_tensor *outputs, int32_t output_count);
 int MODEL_run_bound(MODEL_state *state);
+int MODEL_run_at(MODEL_state *state, void *const *data);
 int64_t MODEL_size(const MODEL_state *state, int32_t number);
 
 /* From another thread: end the current run at the next iteration of a loop. */

@@ -9,7 +9,7 @@ import ctypes
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
@@ -76,6 +76,7 @@ class Library:
         arrays = (pointer, pointer, ctypes.c_int32, pointer, ctypes.c_int32)
         self.shapes = self._function("shapes", ctypes.c_int, *arrays)
         self.call = self._function("call", ctypes.c_int, *arrays)
+        self.run_at = self._function("run_at", ctypes.c_int, pointer, pointer)
         self.message = self._function("message", ctypes.c_char_p, pointer)
         self.error_text = self._function("error_text", ctypes.c_char_p, ctypes.c_int)
         self.inputs, self.outputs = self._ports("input"), self._ports("output")
@@ -109,6 +110,7 @@ class _State:
         self._raised = library.set_signals(found, self._asking)
         self.ins = (_Tensor * len(library.inputs))()
         self.outs = (_Tensor * len(library.outputs))()
+        self.addresses = (ctypes.c_void_p * (len(self.ins) + len(self.outs)))()
         self.kinds: list[Kind] | None = None
         self.results: list[Result | None] = []
 
@@ -139,32 +141,48 @@ class LibraryExecutable(Executable):
                 len(library.inputs), len(library.outputs)):
             raise TargetError("its description does not fit its code")
         self._calls = CallStates(partial(_State, library, threads, weights), most_states)
+        self._are_given = False
         self._calls.give(self._calls.take())  # whatever is wrong is known when it is loaded
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         state = self._calls.take()
         try:
-            if state.kinds is None or state.kinds != kinds(inputs):
+            is_known = state.kinds is not None and state.kinds == kinds(inputs)
+            if not is_known:
                 inputs = self._describe(state, inputs)
-            return self._run(state, inputs)
+            outputs = [None if r is None else r.array() for r in state.results]
+            addresses, place = state.addresses, 0
+            for array in inputs:
+                addresses[place] = address_of(array)
+                place += 1
+            for array in outputs:
+                addresses[place] = None if array is None else address_of(array)
+                place += 1
+            if self._threads > 1:
+                self._share(state)
+            status = self._library.run_at(state.handle, addresses) if is_known else (
+                self._bound(state, inputs))
+            if status:
+                state.fail(status)
+            return self._with_late(state, outputs)
         finally:
             self._calls.give(state)
 
-    def _run(self, state: _State, inputs: Sequence[Array]) -> list[Array]:
-        outputs = [None if r is None else r.array() for r in state.results]
-        for tensor, array in zip(state.ins, inputs, strict=True):
-            tensor.data = address_of(array)
-        for tensor, array in zip(state.outs, outputs, strict=True):
-            tensor.data = None if array is None else address_of(array)
-            tensor.bytes = 0 if array is None else array.nbytes
-        if self._threads > 1:
-            self._share(state)
+    def _bound(self, state: _State, inputs: Sequence[Array]) -> int:
+        """Bind the arrays of a call, and run. Later calls of the same shapes replace them."""
+        for tensor, address in zip((*state.ins, *state.outs), state.addresses, strict=True):
+            tensor.data = address
         status = self._library.call(state.handle, state.ins, len(state.ins), state.outs,
                                     len(state.outs))
-        if status:
-            state.fail(status)
-        return [_copied(state.outs[k], self._out_dtypes[k]) if a is None else a
-                for k, a in enumerate(outputs)]
+        state.kinds = kinds(inputs) if status == 0 else None
+        return status
+
+    def _with_late(self, state: _State, outputs: Sequence[Array | None]) -> list[Array]:
+        """The outputs, with those that the run has allocated."""
+        if self._are_given:
+            return cast("list[Array]", outputs)
+        return [_copied(state.outs[k], self._out_dtypes[k]) if array is None else array
+                for k, array in enumerate(outputs)]
 
     def _share(self, state: _State) -> None:
         """Simultaneous calls share the threads."""
@@ -196,7 +214,7 @@ class LibraryExecutable(Executable):
             state.fail(status)
         state.results = [None if t.bytes == _UNKNOWN else Result(tuple(t.shape[: t.rank]), dtype)
                          for t, dtype in zip(state.outs, self._out_dtypes, strict=True)]
-        state.kinds = kinds(arrays)
+        self._are_given = None not in state.results
         return arrays
 
 

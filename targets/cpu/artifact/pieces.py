@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dialects.strata.types import Array
 
 INTERFACE = ("about", "bind", "call", "cancel", "create", "destroy", "error_text", "input",
-             "input_count", "message", "output", "output_count", "run", "run_bound",
+             "input_count", "message", "output", "output_count", "run", "run_at", "run_bound",
              "set_signals", "set_threads", "shapes", "size", "size_count", "size_name", "version")
 """The functions of every library, after its name."""
 _ALIGNMENT = 64

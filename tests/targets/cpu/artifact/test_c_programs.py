@@ -101,3 +101,56 @@ def test_a_processor_that_lacks_instructions_is_refused(tmp_path: Path) -> None:
     done = processes.run([tmp_path / "main"], text=True, capture_output=True, limit=60)
     assert done.returncode == 1
     assert done.stderr == ("the processor lacks instructions that the model was compiled for: \n")
+
+
+# ---------------------------------------------------------------------- names and types
+HOSTILE = ("class", "x.1", "1", "é", "%d", 'a"b\\', "??/", "INPUTS", "int", "*/ int y; /*", "_",
+           "k", "linux", "sum", "state", "x_1", "a" * 300, "x\ty", "argc", "status", "%", "a b",
+           "options")
+TYPES = (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16, 17, 18, 19, 20, 21, 22, 23, 24)
+"""All of ONNX's but for strings and complex numbers."""
+
+
+def hostile_model() -> onnx.ModelProto:
+    """Each type, and names and sizes that C and printf would misunderstand."""
+    h = onnx.helper
+    pairs = list(zip(HOSTILE, (*TYPES, 1, 1), strict=True))
+    nodes = [h.make_node("Identity" if type_ not in (1, 11) else "Neg", [name], [f"{name}?"])
+             for name, type_ in pairs]
+    shapes = {name: [f"{name}%s", 3] for name in HOSTILE}
+    inputs = [h.make_tensor_value_info(n, t, shapes[n]) for n, t in pairs]
+    outputs = [h.make_tensor_value_info(f"{n}?", t, shapes[n]) for n, t in pairs]
+    graph = h.make_graph(nodes, "hostile", inputs, outputs)
+    return h.make_model(graph, opset_imports=[h.make_opsetid("", 23)], ir_version=11)
+
+
+def test_any_name_and_any_type_can_be_shipped(tmp_path: Path) -> None:
+    model = hostile_model()
+    library = ship(model, tmp_path / "hostile.so", "hostile")
+    build([tmp_path / "hostile_main.c", library], tmp_path / "main")
+    assert output_of(tmp_path / "main").count("6 elements") == len(HOSTILE)
+    loaded, exe = compiler.load(library), compiler.compile(model)
+    assert loaded.input_types == exe.input_types
+    inputs = list(exe.signature.random(0, {}).values())
+    for found, wanted in zip(loaded(*inputs), exe(*inputs), strict=True):
+        assert (found.dtype, found.tobytes()) == (wanted.dtype, wanted.tobytes())
+
+
+@pytest.mark.parametrize("text", [
+    "none () => (float[2] y) <float[2] y = {1, 2}> {}",
+    "same (float[n] x) => (float[n] y, float[n] z) { y = Identity(x)  z = Identity(x) }",
+    "scalar (float x, int64 k) => (float y, float[2] z) <float[2] z = {3, 4}> "
+    "{ f = Cast<to = 1>(k)  y = Mul(x, f) }",
+    "empty (float[0, n] x) => (float[0, n] y, float[n] s) "
+    "{ y = Relu(x)  s = ReduceMax<keepdims = 0>(x, axis) }".replace(
+        ") =>", ", int64[1] unused) =>").replace(", axis", ""),
+])
+def test_models_of_unusual_ports(tmp_path: Path, text: str) -> None:
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    library = ship(model, tmp_path / "model.so")
+    build([tmp_path / "model_main.c", library], tmp_path / "main")
+    assert output_of(tmp_path / "main")
+    loaded, exe = compiler.load(library), compiler.compile(model)
+    inputs = list(exe.signature.random(0, {}).values())
+    for found, wanted in zip(loaded(*inputs), exe(*inputs), strict=True):
+        np.testing.assert_array_equal(found, wanted)
