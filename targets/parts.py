@@ -26,7 +26,7 @@ from dialects.symbolic.symbol import Symbol
 from passes.contract import Rules
 from targets.interface import Executable, Profile, TargetError, Timer, cpu_seconds
 from targets.options import TargetOptions
-from targets.shipping import Shipment
+from targets.shipping import Cargo
 
 ReportProgress = Callable[[int, int], None]
 """Called as work proceeds: with how many kernels have code, and how many there are."""
@@ -86,13 +86,11 @@ class Building(Part):
         return ()
 
     def ship(
-        self, module: ModuleOp, weights: WeightStore, shipment: Shipment,
-        report: ReportProgress = ignore_progress,
-    ) -> None:
-        """Write a module as a library that runs without Python.
+        self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress
+    ) -> Cargo:
+        """Compile a module to what a library needs, which runs without Python.
 
-        Raises TargetError if the target, the machine or the module does not allow that, and
-        OSError for a disk that cannot be written.
+        Raises TargetError if the target, the machine or the module does not allow that.
         """
         raise TargetError(f"the target {self.name} writes no libraries")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,3 +27,16 @@ class Shipment:
     version: str
     weights: str | None = None
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Cargo(ABC):
+    """A compiled model that can be written as a library."""
+
+    @abstractmethod
+    def write(self, shipment: Shipment, others: Sequence[Cargo] = ()) -> None:
+        """Write a library. `others`: the same model, compiled by the same target for other
+        processors; the library chooses when it is loaded.
+
+        Raises TargetError if the machine does not allow that, and OSError for a disk that cannot be
+        written.
+        """

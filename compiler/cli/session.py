@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from compiler.cli import arguments as shared
@@ -38,6 +38,10 @@ class Session:
 
         watching = [*self.instruments, *more, *dumps_of(self.options)]
         return Compiler(read_at_once(model), self.options, watching, self.command)
+
+    def with_features(self, features: str) -> Session:
+        """The same session for other features of the machine."""
+        return replace(self, options=replace(self.options, features=features))
 
     def compile(self, model: str | MemoryModel, *more: Instrument) -> Executable:
         return compile_with(read_at_once(model), self.options, [*self.instruments, *more],

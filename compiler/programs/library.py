@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from compiler.diagnostics import Problem, StrataError, disk_error
+from compiler.instrument.kept import MAKING_CODE
 from compiler.io.signature import signature_of
 from compiler.io.structures import structures_of
 from compiler.programs.saved import system_name
 from compiler.version import __version__
-from targets.shipping import FORMS, Shipment
+from targets.shipping import FORMS, Cargo, Shipment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,9 +49,27 @@ def name_of(path: Path, name: str | None) -> str:
 
 
 def write_library(
-    compilation: Compiler, path: Path, name: str, weights: Path | None
+    compilations: Sequence[Compiler], path: Path, name: str, weights: Path | None
 ) -> None:
-    """Compile a model and write it. Raises StrataError, also for a disk that cannot be written."""
+    """Compile a model and write it. Raises StrataError, also for a disk that cannot be written.
+
+    `compilations`: of the same model for different processors; the library chooses when it is used.
+    """
+    made = list(map(_cargo, compilations))
+    first, facts = compilations[0], made[0][1]
+    shipment = Shipment(name, os.path.abspath(path), form_of(path), __version__,
+                        None if weights is None else os.path.abspath(weights), facts)
+    first.report(f"{first.model}: writing {path}")
+    with first.guard("load"):
+        try:
+            made[0][0].write(shipment, [cargo for cargo, _ in made[1:]])
+        except OSError as error:
+            raise disk_error(error) or StrataError(
+                f"cannot write {error.filename or path}: {error.strerror}") from error
+
+
+def _cargo(compilation: Compiler) -> tuple[Cargo, dict[str, Any]]:
+    """A compiled model, and what its library says of it."""
     state = compilation.prepare()
     if compilation.target.lowers:
         compilation.require_final(state)
@@ -59,16 +79,10 @@ def write_library(
         "structures": dict(structures_of(state.module)), "model": os.path.basename(state.name),
         "model_files": {os.path.basename(f): _hash(f) for f in compilation.files},
         "options": {option: getattr(compilation.options, option) for option in _SAID}}
-    shipment = Shipment(name, os.path.abspath(path), form_of(path), __version__,
-                        None if weights is None else os.path.abspath(weights), facts)
-    compilation.report(f"{state.name}: writing {path}")
+    compilation.report(f"{state.name}: {MAKING_CODE}")
     with compilation.guard("load", state=state):
-        try:
-            compilation.parts.building.ship(state.module, state.context.weights, shipment,
-                                            compilation.count)
-        except OSError as error:
-            raise disk_error(error) or StrataError(
-                f"cannot write {error.filename or path}: {error.strerror}") from error
+        return compilation.parts.building.ship(state.module, state.context.weights,
+                                               compilation.count), facts
 
 
 def _hash(path: str) -> str:

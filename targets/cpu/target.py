@@ -28,7 +28,7 @@ from passes.analyses.loop.windows import Window
 from passes.contract import Caches, Facts, Panel
 from targets.base import Target
 from targets.cpu.artifact.instructions import unknown_sets
-from targets.cpu.artifact.pieces import Parts, write_library
+from targets.cpu.artifact.pieces import Parts
 from targets.cpu.build import worker
 from targets.cpu.build.cache import ObjectCache, llvm_version
 from targets.cpu.build.jit import compile_fixed, compile_quickly, compile_texts, foresee_texts, link
@@ -64,7 +64,6 @@ from targets.parts import (
     Tuning,
     ignore_progress,
 )
-from targets.shipping import Shipment
 from targets.walking import kernels_by_name, kernels_of
 
 MOST_APART = 64 << 20
@@ -194,10 +193,9 @@ class CpuBuilding(Building):
         return ()
 
     def ship(
-        self, module: ModuleOp, weights: WeightStore, shipment: Shipment,
-        report: ReportProgress = ignore_progress,
-    ) -> None:
-        """The objects that would be loaded here, and C around them, linked by the system."""
+        self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress
+    ) -> Parts:
+        """The objects that would be loaded here, and the constants."""
         machine, features = _machine(self.options), self.options.features
         code = _code(module, self.options, report)
         needs = needed_sets(features)
@@ -208,9 +206,8 @@ class CpuBuilding(Building):
         arrays = [np.ascontiguousarray(contents_of(op.value, op.type, weights), op.type.dtype)
                   for op in code.driver.constants]
         plan = RunPlan.of(host_function(module), code.driver.checks, code.driver.steps)
-        write_library(Parts(plan, code.objects, arrays, needs if machine.is_x86 else (),
-                            machine.is_x86, {"features": features, "processor": machine.cpu,
-                                             "llvm": llvm_version()}), shipment)
+        return Parts(plan, code.objects, arrays, needs if machine.is_x86 else (), machine.is_x86,
+                     {"features": features, "processor": machine.cpu, "llvm": llvm_version()})
 
 
 # ---------------------------------------------------------------------- running

@@ -3,7 +3,8 @@
 -o model.so, model.a or model.o writes a shared or static library or a single object, with a header
 and an example beside it, and -o folder writes all of these with the sources. A program that links
 the library needs the C library and threads, and nothing else. The system's C compiler and linker
-are used. compiler.load("model.so") reads a shared library in Python.
+are used. compiler.load("model.so") reads a shared library in Python. With several feature sets,
+--features avx2,avx512, a library has code for each, and uses the best that the processor has.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 from pathlib import Path
 
 from compiler.cli import arguments as shared
+from compiler.cli.arguments import names
 
 SUMMARY = "compile a model to a library with a C interface"
 TOPIC = "Compile and run"
@@ -40,11 +42,13 @@ def run(arguments: argparse.Namespace) -> int:
     from compiler.programs.library import form_of, name_of, write_library
 
     path, remarks = arguments.output, Remarks()
+    sets = names(arguments.features or "")
     name = name_of(path, arguments.name)
     check_writable(path if form_of(path) else None)
     check_writable(arguments.weights_file)
     with session(arguments) as started:
-        compilation = started.compiler(arguments.model, remarks)
-        write_library(compilation, path, name, arguments.weights_file)
+        compilations = [started.compiler(arguments.model, remarks)] if len(sets) < 2 else [
+            started.with_features(each).compiler(arguments.model, remarks) for each in sets]
+        write_library(compilations, path, name, arguments.weights_file)
     remarks.show(arguments.verbose)
     return 0

@@ -20,15 +20,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from targets.cpu.artifact.dispatch import dispatch_text, makefile_text, variant_names
 from targets.cpu.artifact.example import example_text
 from targets.cpu.artifact.header import header_text
 from targets.cpu.artifact.link import Tools, weights_assembly
 from targets.cpu.artifact.ports import Ports
-from targets.cpu.artifact.tables import WEIGHTS_HEAD, WEIGHTS_MARK, Constants, source_text
+from targets.cpu.artifact.tables import (
+    WEIGHTS_HEAD,
+    WEIGHTS_MARK,
+    Constants,
+    Source,
+    source_text,
+)
 from targets.cpu.runtime.plan import RunPlan
 from targets.interface import TargetError
 from targets.library_file import API, MARK, sums_of, trailer
-from targets.shipping import ARCHIVE, FOLDER, OBJECT, SHARED, Shipment
+from targets.shipping import ARCHIVE, FOLDER, OBJECT, SHARED, Cargo, Shipment
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
@@ -43,7 +50,7 @@ _MOST_INSIDE = 1 << 30
 
 
 @dataclass(frozen=True)
-class Parts:
+class Parts(Cargo):
     """A compiled model: objects of its code, and its constants in the order of the table."""
 
     plan: RunPlan
@@ -53,64 +60,99 @@ class Parts:
     is_x86: bool
     facts: Mapping[str, Any]
 
-
-def write_library(parts: Parts, shipment: Shipment) -> None:
-    """Write a library. Raises TargetError for missing tools, and OSError for a full disk."""
-    name, ports = shipment.name, Ports.of(parts.plan)
-    with tempfile.TemporaryDirectory(prefix="strata-") as folder:
-        tools = Tools(folder)
-        constants = _write_constants(tools, parts.constants, shipment)
-        about = _about(parts, shipment, tools, constants)
-        weights = os.path.basename(shipment.weights) if shipment.weights else None
-        tools.write(f"{name}.h", header_text(name, shipment.version, ports, weights))
-        tools.write(f"{name}.c", source_text(name, shipment.version, json.dumps(about), ports,
-                                             constants, parts.needs, parts.is_x86))
-        tools.write("main.c", example_text(name, ports, weights))
-        linked = _objects(tools, name, parts.objects, weights is None)
-        _deliver(tools, linked, shipment, about)
+    def write(self, shipment: Shipment, others: Sequence[Cargo] = ()) -> None:
+        variants = [self, *(o for o in others if isinstance(o, Parts))]
+        with tempfile.TemporaryDirectory(prefix="strata-") as folder:
+            tools = Tools(folder)
+            _Writer(tools, shipment, sorted(variants, key=lambda v: len(v.needs))).write()
 
 
-def _objects(tools: Tools, name: str, objects: Sequence[bytes], inside: bool) -> list[str]:
-    """The object of all code, and that of the constants if they are part of the library."""
-    distinct = list(dict.fromkeys(objects))
-    kernels = [f"kernel{k}.o" for k, _ in enumerate(distinct)]
-    for file, code in zip(kernels, distinct, strict=True):
-        tools.write(file, code)
-    tools.join(kernels, "kernels.o", None)
-    tools.compile(f"{name}.c", "runtime.o")
-    tools.join(["kernels.o", "runtime.o"], f"{name}_code.o",
-               [f"{name}_{function}" for function in INTERFACE])
-    if not inside:
-        return [f"{name}_code.o"]
-    tools.write(f"{name}_constants.S", weights_assembly(f"{name}_constants",
-                                                        f"{name}_constants.bin"))
-    tools.compile(f"{name}_constants.S", f"{name}_constants.o")
-    return [f"{name}_code.o", f"{name}_constants.o"]
+class _Writer:
+    """Writes the variants of one model, the one that needs the least first."""
+
+    def __init__(self, tools: Tools, shipment: Shipment, variants: Sequence[Parts]):
+        self.tools, self.shipment, self.variants = tools, shipment, variants
+        self.name, self.ports = shipment.name, Ports.of(variants[0].plan)
+        self.names = variant_names(self.name, len(variants))
+
+    def write(self) -> None:
+        tools, version = self.tools, self.shipment.version
+        constants = _write_constants(tools, [v.constants for v in self.variants], self.shipment)
+        about = _about(self.variants, self.shipment, tools, constants[0])
+        weights = os.path.basename(self.shipment.weights) if self.shipment.weights else None
+        linked = [self._variant(k, about if k == 0 else {}, constants[k], weights)
+                  for k, _ in enumerate(self.variants)]
+        if len(linked) > 1:
+            tools.write(f"{self.name}.h", header_text(self.name, version, self.ports, weights))
+            tools.write(f"{self.name}.c", dispatch_text(self.name, self.names, self.ports))
+            tools.compile(f"{self.name}.c", "dispatch.o")
+            linked.append("dispatch.o")
+        tools.write("main.c", example_text(self.name, self.ports, weights))
+        tools.join(linked, f"{self.name}_code.o", _visible(self.name))
+        inside = [] if self.shipment.weights else [_constants_object(tools, self.name)]
+        _deliver(tools, [f"{self.name}_code.o", *inside], self.shipment, about, self.names)
+
+    def _variant(
+        self, k: int, about: Mapping[str, Any], constants: Constants, weights: str | None
+    ) -> str:
+        """The object of a variant, of which only its functions are visible."""
+        tools, name, parts = self.tools, self.names[k], self.variants[k]
+        tools.write(f"{name}.h", header_text(name, self.shipment.version, self.ports, weights))
+        tools.write(f"{name}.c", source_text(Source(
+            name, k, self.shipment.version, json.dumps(about), Ports.of(parts.plan), constants,
+            f"{self.name}_constants", parts.needs, parts.is_x86)))
+        distinct = list(dict.fromkeys(parts.objects))
+        kernels = [f"kernel{n}.o" for n, _ in enumerate(distinct)]
+        for file, code in zip(kernels, distinct, strict=True):
+            tools.write(file, code)
+        tools.join(kernels, f"{name}_kernels.o", None)
+        tools.compile(f"{name}.c", "runtime.o")
+        tools.write(f"{name}_visible", "".join(f"{s}\n" for s in _visible(name)))
+        tools.join([f"{name}_kernels.o", "runtime.o"], f"{name}_variant.o", _visible(name))
+        return f"{name}_variant.o"
+
+
+def _visible(name: str) -> list[str]:
+    return [f"{name}_{function}" for function in INTERFACE]
+
+
+def _constants_object(tools: Tools, name: str) -> str:
+    """The object of the constants that are part of the library."""
+    symbol = f"{name}_constants"
+    tools.write(f"{symbol}.S", weights_assembly(symbol, f"{symbol}.bin"))
+    tools.compile(f"{symbol}.S", f"{symbol}.o")
+    return f"{symbol}.o"
 
 
 # ---------------------------------------------------------------------- constants
-def _write_constants(tools: Tools, arrays: Sequence[Array], shipment: Shipment) -> Constants:
-    """Put the constants one after another, equal ones once, into a file."""
-    flat = [np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in arrays]
+def _write_constants(
+    tools: Tools, groups: Sequence[Sequence[Array]], shipment: Shipment
+) -> list[Constants]:
+    """Put the constants of all variants one after another, equal ones once, into a file."""
+    flat = [np.ascontiguousarray(a).reshape(-1).view(np.uint8) for group in groups for a in group]
     start = WEIGHTS_HEAD if shipment.weights else 0
     offsets, kept, end = _places(flat, start)
+    identity = None
     if shipment.weights is None:
         if end > _MOST_INSIDE:
             raise TargetError(f"the constants have {end} bytes, and at most {_MOST_INSIDE} fit "
                               "into a library; write them to a file of their own, with --weights")
-        with open(tools.path(f"{shipment.name}_constants.bin"), "wb") as file:
-            for piece in _pieces(kept, 0):
-                file.write(piece)
-        return Constants(offsets, None)
-    digest = hashlib.sha256()
-    for piece in _pieces(kept, start):
-        digest.update(piece)
-    head = WEIGHTS_MARK + end.to_bytes(8, "little") + digest.digest()
-    with open(tools.path("weights"), "wb") as file:
-        file.write(head + bytes(WEIGHTS_HEAD - len(head)))
-        for piece in _pieces(kept, start):
+        _write_file(tools.path(f"{shipment.name}_constants.bin"), b"", kept)
+    else:
+        digest = hashlib.sha256()
+        for piece in _pieces(kept):
+            digest.update(piece)
+        head = WEIGHTS_MARK + end.to_bytes(8, "little") + (identity := digest.digest())
+        _write_file(tools.path("weights"), head + bytes(WEIGHTS_HEAD - len(head)), kept)
+    given = iter(offsets)
+    return [Constants([next(given) for _ in group], end, identity) for group in groups]
+
+
+def _write_file(path: str, head: bytes, kept: Sequence[tuple[int, Array]]) -> None:
+    with open(path, "wb") as file:
+        file.write(head)
+        for piece in _pieces(kept):
             file.write(piece)
-    return Constants(offsets, (end, digest.digest()))
 
 
 def _places(
@@ -131,33 +173,34 @@ def _places(
     return offsets, kept, end
 
 
-def _pieces(kept: Sequence[tuple[int, Array]], start: int) -> Iterator[bytes | memoryview]:
-    """The contents of a file of constants from `start` on, with zeros between them."""
+def _pieces(kept: Sequence[tuple[int, Array]]) -> Iterator[bytes | memoryview]:
+    """The contents of a file of constants, with zeros between them."""
     for _, array in kept:
         yield array.data
         yield bytes(-array.size % _ALIGNMENT)
 
 
 def _about(
-    parts: Parts, shipment: Shipment, tools: Tools, constants: Constants
+    variants: Sequence[Parts], shipment: Shipment, tools: Tools, constants: Constants
 ) -> dict[str, Any]:
     """What a library says of itself."""
-    weights = None
-    if constants.file is not None and shipment.weights is not None:
-        size, identity = constants.file
+    first, weights = variants[0], None
+    if constants.identity is not None and shipment.weights is not None:
         with open(tools.path("weights"), "rb") as file:
-            sums = sums_of(file.fileno(), size)
-        weights = {"file": os.path.basename(shipment.weights), "bytes": size,
-                   "sha256": identity.hex(), "sums": sums}
+            sums = sums_of(file.fileno(), constants.size)
+        weights = {"file": os.path.basename(shipment.weights), "bytes": constants.size,
+                   "sha256": constants.identity.hex(), "sums": sums}
     return {MARK: API, "name": shipment.name, "strata": shipment.version,
-            "needs": list(parts.needs), "weights": weights, "constants": {
-                "count": len(parts.constants), "bytes": sum(a.nbytes for a in parts.constants)},
-            "c_compiler": tools.version(), **parts.facts, **shipment.facts}
+            "needs": list(first.needs), "weights": weights, "constants": {
+                "count": len(first.constants), "bytes": constants.size},
+            "c_compiler": tools.version(), **first.facts,
+            "variants": [v.facts["features"] for v in variants], **shipment.facts}
 
 
 # ---------------------------------------------------------------------- files
 def _deliver(
-    tools: Tools, linked: Sequence[str], shipment: Shipment, about: Mapping[str, Any]
+    tools: Tools, linked: Sequence[str], shipment: Shipment, about: Mapping[str, Any],
+    variants: Sequence[str],
 ) -> None:
     """Link, and put all files into their places."""
     name, folder = shipment.name, os.path.dirname(shipment.path)
@@ -166,7 +209,7 @@ def _deliver(
         os.makedirs(folder, exist_ok=True)
         made = {f"{name}{form}": form for form in (ARCHIVE, SHARED)}
         files = {file: os.path.join(folder, file)
-                 for file in (*made, *_folder_files(tools, name))}
+                 for file in (*made, *_folder_files(tools, name, variants))}
     else:
         made = {f"library{shipment.form}": shipment.form}
         files = {f"library{shipment.form}": shipment.path,
@@ -180,27 +223,16 @@ def _deliver(
         _place(tools.path("weights"), shipment.weights)
 
 
-def _folder_files(tools: Tools, name: str) -> list[str]:
+def _folder_files(tools: Tools, name: str, variants: Sequence[str]) -> list[str]:
     """The pieces of which others can make the library again."""
     inside = os.path.exists(tools.path(f"{name}_constants.bin"))
-    tools.write("Makefile", _makefile(name, inside))
-    files = [f"{name}.h", f"{name}.c", "main.c", "kernels.o", "visible", "Makefile"]
-    return [*files, f"{name}_constants.S", f"{name}_constants.bin"] if inside else files
-
-
-def _makefile(name: str, inside: bool) -> str:
-    constants = f" {name}_constants.o" if inside else ""
-    return "\n".join([
-        "# Makes the libraries again, for instance with another compiler or with sanitizers.",
-        "CFLAGS ?= -O2", f"OBJECTS = {name}_code.o{constants}", "",
-        f"main: main.c {name}.a", f"\t$(CC) -std=c11 -Wall $(CFLAGS) -o $@ main.c {name}.a "
-        "-lm -lpthread", f"{name}_code.o: {name}.c {name}.h kernels.o",
-        f"\t$(CC) -c -fPIC -std=gnu11 $(CFLAGS) -o runtime.o {name}.c",
-        "\tld -r -o $@ kernels.o runtime.o", "\tobjcopy --keep-global-symbols=visible $@",
-        *([f"{name}_constants.o: {name}_constants.S {name}_constants.bin",
-           f"\t$(CC) -c -fPIC -o $@ {name}_constants.S"] if inside else []),
-        f"{name}.a: $(OBJECTS)", "\tar rcsD $@ $(OBJECTS)", f"{name}.so: $(OBJECTS)",
-        "\t$(CC) -shared -Wl,-z,noexecstack -o $@ $(OBJECTS) -lm -lpthread", ""])
+    tools.write("visible", "".join(f"{s}\n" for s in _visible(name)))
+    tools.write("Makefile", makefile_text(name, variants, inside))
+    own = [f"{name}.h", f"{name}.c"] if name not in variants else []
+    files = [*own, *(f"{v}{end}" for v in variants for end in (".h", ".c", "_kernels.o",
+                                                               "_visible"))]
+    constants = [f"{name}_constants.S", f"{name}_constants.bin"] if inside else []
+    return ["main.c", "visible", "Makefile", *files, *constants]
 
 
 def _link(

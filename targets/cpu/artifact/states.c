@@ -168,11 +168,11 @@ static void close_weights(const unsigned char *start, size_t mapped) {
     if (mapped > 0) munmap((void *)(uintptr_t)start, mapped);
 }
 #else
-extern const unsigned char MODEL(constants)[];
+extern const unsigned char CONSTANTS_SYMBOL[];
 
 static int open_weights(const char *path, const unsigned char **start, size_t *mapped) {
     (void)path, (void)mapped;
-    *start = MODEL(constants);
+    *start = CONSTANTS_SYMBOL;
     return 0;
 }
 
@@ -196,6 +196,7 @@ int MODEL(create)(const strata_options *given, STATE **made) {
     STATE *s = allocator.allocate(allocator.context, ALIGNMENT, bytes);
     if (s == NULL) return STRATA_NO_MEMORY;
     memset(s, 0, sizeof *s);
+    s->variant = VARIANT;
     s->allocator = allocator;
     s->interrupt = options.interrupt;
     s->interrupt_context = options.interrupt_context;

@@ -42,33 +42,46 @@ _INCLUDES = ("errno.h", "fcntl.h", "pthread.h", "sched.h", "signal.h", "stdarg.h
 
 
 class Constants(NamedTuple):
-    """Where a model's constants are: one after another, in a section or in a file of their own.
+    """Where a variant's constants are in those of the library, and how many bytes those have.
 
-    `file`: the size and the identity of that file.
+    `identity`: the hash of the file of weights; None if they are in a section.
     """
 
     offsets: Sequence[int]
-    file: tuple[int, bytes] | None
+    size: int
+    identity: bytes | None
 
 
-def source_text(
-    name: str, version: str, about: str, ports: Ports, constants: Constants, needs: Sequence[str],
-    is_x86: bool,
-) -> str:
+class Source(NamedTuple):
+    """What the source of one variant of a model says. `symbol`: where the constants are."""
+
+    name: str
+    variant: int
+    version: str
+    about: str
+    ports: Ports
+    constants: Constants
+    symbol: str
+    needs: Sequence[str]
+    is_x86: bool
+
+
+def source_text(source: Source) -> str:
     """The C source of a model: all that runs around its compiled code."""
+    ports = source.ports
     assumptions = Assumptions(ports.symbols)
     rows = [assumptions.row(f"assumed_{k}", a) for k, a in enumerate(ports.plan.assumptions)]
     functions = assumptions.taken()
     checks = _checks(ports.plan, assumptions)
     parts = [
-        [f"/* {name}: what runs around its compiled code. Written by Strata. */"],
-        _defines(name, version, ports, constants, assumptions.most),
-        [_file("threads.c")], [_file("types.c")], _ports_text(ports, about), [_file("checks.c")],
+        [f"/* {source.name}: what runs around its compiled code. Written by Strata. */"],
+        _defines(source, assumptions.most), [_file("threads.c")], [_file("types.c")],
+        _ports_text(ports, source.about), [_file("checks.c")],
         binding_text(ports.plan.inputs, ports.symbols), functions,
         ["static const assumption assumptions[] = {", *(f"    {row}," for row in rows),
          "    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},", "};"], checks, _sizes_text(ports),
-        _constants_text(constants), features_text(needs, is_x86), [_file("states.c")],
-        [_file("calls.c")], run_text(name, ports)]
+        _constants_text(source.constants), features_text(source.needs, source.is_x86),
+        [_file("states.c")], [_file("calls.c")], run_text(source.name, ports)]
     return "\n".join(line for part in parts for line in (*part, ""))
 
 
@@ -76,9 +89,8 @@ def _file(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
 
 
-def _defines(
-    name: str, version: str, ports: Ports, constants: Constants, symbols: int
-) -> list[str]:
+def _defines(source: Source, symbols: int) -> list[str]:
+    name, ports, constants = source.name, source.ports, source.constants
     plan = ports.plan
     late = [t for t, is_late in zip(ports.outputs, ports.late, strict=True) if is_late]
     numbers = {
@@ -91,7 +103,7 @@ def _defines(
         "HEAP_SEEN": SEEN_WORD, "HEAP_INTERRUPT": INTERRUPT_WORD, "HEAP_PYTHON": PYTHON_WORD,
         "HEAP_RAISED": RAISED_WORD,
         "HEAP_RESULTS": RESULTS, "HEAP_WORDS": RESULTS + sum(1 + t.rank for t in late),
-        "HAS_WEIGHTS_FILE": int(constants.file is not None), "WEIGHTS_HEAD": WEIGHTS_HEAD}
+        "HAS_WEIGHTS_FILE": int(constants.identity is not None), "WEIGHTS_HEAD": WEIGHTS_HEAD}
     return ["#define _GNU_SOURCE", *(f"#include <{file}>" for file in _INCLUDES),
             "#if defined(__linux__)", "#include <sys/syscall.h>", "#endif",
             "#if defined(__x86_64__)", "#include <cpuid.h>", "#endif", f'#include "{name}.h"', "",
@@ -99,7 +111,8 @@ def _defines(
             "#endif", f"#define STATE {name}_state", f"#define MODEL(name) {name}_##name",
             *(f"#define {key} {value}" for key, value in numbers.items()),
             f"#define MOST_SIZE INT64_C({MAX_SIZE})", f"#define MOST_BYTES INT64_C({MOST_BYTES})",
-            f"#define STRATA_VERSION {quoted(version)}"]
+            f"#define STRATA_VERSION {quoted(source.version)}",
+            f"#define VARIANT {source.variant}", f"#define CONSTANTS_SYMBOL {source.symbol}"]
 
 
 def _ports_text(ports: Ports, about: str) -> list[str]:
@@ -166,12 +179,11 @@ def _sizes_text(ports: Ports) -> list[str]:
 def _constants_text(constants: Constants) -> list[str]:
     offsets = ", ".join(f"{offset}u" for offset in (*constants.offsets, 0))
     lines = [f"static const uint64_t constants[] = {{{offsets}}};"]
-    if constants.file is not None:
-        size, identity = constants.file
-        lines += [f"#define WEIGHTS_BYTES UINT64_C({size})",
+    if constants.identity is not None:
+        lines += [f"#define WEIGHTS_BYTES UINT64_C({constants.size})",
                   f"#define WEIGHTS_MARK {quoted(WEIGHTS_MARK.decode())}",
                   "static const unsigned char weights_identity[] = "
-                  f"{{{', '.join(map(str, identity))}}};"]
+                  f"{{{', '.join(map(str, constants.identity))}}};"]
     return [*lines, "extern int32_t strata_entry(struct call *);"]
 
 

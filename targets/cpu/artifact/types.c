@@ -44,6 +44,7 @@ typedef struct call {
 } call;
 
 struct STATE {
+    int32_t variant; /* the first field, by which a library finds it */
     call call;
     void *table[TABLE_WORDS + 1];
     int64_t heap[HEAP_WORDS];

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,12 @@ needs_sanitizers = pytest.mark.skipif(
 
 
 def ship(model: Any, path: Path, name: str = "model", weights: Path | None = None,
-         **options: Any) -> Path:
-    """Write a model, or the path of one, as a library."""
+         variants: Sequence[str] = (), **options: Any) -> Path:
+    """Write a model, or the path of one, as a library. `variants`: several feature sets."""
     source = str(model) if isinstance(model, str | Path) else model_of(model)
-    write_library(Compiler(source, CompileOptions(**options)), path, name, weights)
+    given = CompileOptions(**options)
+    chosen = [replace(given, features=v) for v in variants] or [given]
+    write_library([Compiler(source, each) for each in chosen], path, name, weights)
     assert form_of(path) == path.suffix
     return path
 

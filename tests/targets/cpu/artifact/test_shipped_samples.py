@@ -33,8 +33,8 @@ def check(sample: Sample, symbolic: bool, folder: Path) -> None:
     list(lower(module, parts.context(context.weights)))
     path = folder / "sample.so"
     facts = {"system": "here", "target": "cpu", "signature": signature_of(module).facts()}
-    parts.building.ship(module, context.weights, Shipment(
-        "sample", str(path), SHARED, "0", facts=facts))
+    parts.building.ship(module, context.weights).write(
+        Shipment("sample", str(path), SHARED, "0", facts=facts))
     expected = parts.running.load(module, context.weights).run(inputs)
     library = load_library(str(path), read_facts(str(path)), 2)
     for _ in range(2):  # a state is used again
