@@ -146,15 +146,10 @@ def _decided(op: arith.SelectOp, axis: Symbol) -> _Decision | None:
     if room is None:
         return None
     for inside, kept, other in ((room, op.lhs, op.rhs), (1 - room, op.rhs, op.lhs)):
-        if (end := _end(inside, axis)) is not None and not _is_number(kept):
-            return _Decision(None, end, kept, other)
-        if (begin := _begin(inside, axis)) is not None and not _is_number(kept):
-            return _Decision(begin, None, kept, other)
+        begin, end = _begin(inside, axis), _end(inside, axis)
+        if (begin is not None or end is not None) and not _is_low(kept, True):
+            return _Decision(begin, end, kept, other)
     return None
-
-
-def _is_number(value: SSAValue) -> bool:
-    return float_of(value) is not None
 
 
 def _end(room: Expr, axis: Symbol) -> Expr | None:
