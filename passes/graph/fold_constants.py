@@ -24,6 +24,8 @@ from dialects.graph.constant import ConstantOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.folded import Folded, evaluated
 from dialects.graph.shape import ReshapeOp, TransposeOp
+from dialects.graph.unary import CastOp
+from dialects.semantics.conversion import FLOATS, Converted
 from dialects.semantics.relayout import Reshaped, Transposed
 from dialects.strata.assumptions import IndexRangeError
 from dialects.strata.func import FuncOp
@@ -131,7 +133,7 @@ class _Folding:
 
 
 def _computation(op: GraphOp, number: int) -> Callable[..., Array]:
-    """How a result is computed. What only moves elements needs no operation for that."""
+    """How a result is computed. What moves or converts elements needs no operation for that."""
     shape = op.result_tensors[0].static_shape
     if isinstance(op, ReshapeOp) and shape is not None:
         return Reshaped(shape)
@@ -139,6 +141,9 @@ def _computation(op: GraphOp, number: int) -> Callable[..., Array]:
         order = ints_of(op.properties, "perm")
         sizes = dict(zip(order, shape, strict=True))
         return Transposed(tuple(sizes[d] for d in range(len(order))), tuple(order))
+    types = [*op.operand_tensors, *op.result_tensors]
+    if isinstance(op, CastOp) and all(str(t.element) in FLOATS for t in types):
+        return Converted(types[-1].dtype)
     return Folded.of(op, number)
 
 

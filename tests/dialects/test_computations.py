@@ -9,15 +9,16 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import bf16, f16, f32, f64
 from xdsl.ir import Block
 
-from dialects.graph import AddOp, ConcatOp
-from dialects.graph.folded import Folded
+from dialects.graph import AddOp, CastOp, ConcatOp
+from dialects.graph.folded import Folded, evaluated
 from dialects.loop import Axis, NestOp
 from dialects.loop.body_ops import YieldOp
 from dialects.loop.interpret import evaluate_nest
 from dialects.semantics.computations import computation_facts, read_computation
+from dialects.semantics.conversion import FLOATS, Converted
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.filters import (
     Change,
@@ -27,7 +28,7 @@ from dialects.semantics.filters import (
     JoinedGroups,
 )
 from dialects.semantics.relayout import Relayout, Reshaped, Transposed
-from dialects.strata.types import element_of, tensor
+from dialects.strata.types import TensorType, element_of, tensor
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.expr_syntax import expr_of
 from dialects.symbolic.symbol import Symbol
@@ -46,6 +47,7 @@ def relayout(text: str, pad: float | None = None) -> Relayout:
 COMPUTATIONS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "transposed": (Transposed((5, 7, 2), (2, 0, 1)), [(5, 7, 2)]),
     "transposed, of other sizes": (Transposed((5, 14), (1, 0)), [(5, 7, 2)]),
+    "converted": (Converted(np.dtype(ml_dtypes.bfloat16)), [(5, 7)]),
     "reshaped": (Reshaped((7, 5)), [(5, 7)]),
     "panels": (relayout("i0:3 i1:7 i2:2 -> 2 * i0 + i2, i1", 0.0), [(5, 7)]),
     "border": (relayout("i0:7 i1:9 -> i0 - 1, i1 - 1", -1.5), [(35,)]),
@@ -88,6 +90,28 @@ def test_a_relayout_is_a_nest_that_copies(name: str, dtype: Any) -> None:
     [expected] = evaluate_nest(nest, EvaluationContext(), array)
     for given in (array, array.T.copy().T):
         assert np.array_equal(computation(given).view(np.uint8), expected.view(np.uint8))
+
+
+@pytest.mark.parametrize("source", FLOATS)
+@pytest.mark.parametrize("target", FLOATS)
+def test_conversions_are_casts(source: str, target: str) -> None:
+    """Also of numbers that are too large or too small, between two others, and of NaN."""
+    values = Block(arg_types=[type_of(source, 300)]).args
+    cast = CastOp.create(operands=values, result_types=[type_of(target, 300)],
+                         properties={"to": type_of(target, 300).element})
+    special = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e300, 65520.0, 65519.0, 3.4e38, 1e-45, 1e-320,
+               1 + 2.0**-8, 1 + 3 * 2.0**-9, 1 + 2.0**-24]
+    wide = np.concatenate([special, RNG.standard_normal(286) * 10.0**RNG.integers(-9, 9, 286)])
+    with np.errstate(all="ignore"):
+        array = wide.astype(type_of(source, 300).dtype)
+    [expected] = evaluated(cast, [array])
+    found = Converted(expected.dtype)(array)
+    assert found.dtype == expected.dtype and found.flags.c_contiguous
+    assert np.array_equal(found.view(np.uint8), expected.view(np.uint8))
+
+
+def type_of(element: str, size: int) -> TensorType:
+    return tensor({"f16": f16, "bf16": bf16, "f32": f32, "f64": f64}[element], (size,))
 
 
 def test_reads_outside_are_refused() -> None:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from compiler.pipeline.driver import Compiler
 from compiler.programs import circumstances
+from compiler.programs.entry import read_entry
 from compiler.torch import shared
 from tests import processes
 from tests.pytorch.kept.kept_models import CASES, Mixed, Words
@@ -86,9 +87,20 @@ def test_a_later_process_compiles_nothing_for_other_weights(name: str, store: St
     store(make().eval(), inputs(), dynamic=dynamic)
     assert store.compiled >= len(store.entries()) > 0
     sizes = sum(path.stat().st_size for path in store.entries())
+    assert (OPERATION in computations(store)) == (name == "words")
     for _ in range(2):
         store.check(drawn(make()), inputs(), 0, dynamic=dynamic)
     assert sizes < 400_000
+
+
+OPERATION = "dialects.graph.folded"
+"""The home of computations by an operation of the graph, for which xDSL is loaded."""
+
+
+def computations(store: Store) -> set[str]:
+    """Where the computations on weights are defined that kept programs need."""
+    recipes = [read_entry(str(path), path.name).facts["recipes"] for path in store.entries()]
+    return {how[0] for of in recipes if of for _, how in of["recipes"].values()}
 
 
 def test_values_change_after_loading(store: Store) -> None:
