@@ -170,9 +170,8 @@ class WeightStore:
             return None
         made = {key: values[name] for key, name in self.parameters.items()
                 if name in values and name not in held}
-        for key in self.finite:
-            if not np.isfinite(self._compute(key, values, made)).all():
-                return None
+        if not all(self._stays_finite(key, values, made, held) for key in self.finite):
+            return None
         for key in keys:
             if self.parameters.get(key) not in held:
                 self._compute(key, values, made)
@@ -181,6 +180,16 @@ class WeightStore:
         store = replace(self, arrays=arrays)
         store.hold(held)
         return store
+
+    def _stays_finite(
+        self, key: str, values: Mapping[str, Array], made: dict[str, Array],
+        held: Mapping[str, Any],
+    ) -> bool:
+        """Whether an array is finite with other values; a tensor on a device is looked at there."""
+        tensor = held.get(self.parameters.get(key, ""))
+        if tensor is not None and tensor.dtype.itemsize > 1:
+            return bool(tensor.isfinite().all())
+        return bool(np.isfinite(self._compute(key, values, made)).all())
 
     def _compute(
         self, key: str, values: Mapping[str, Array], made: dict[str, Array]

@@ -6,6 +6,7 @@ import hashlib
 import mmap
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -197,3 +198,38 @@ def test_a_triangle_is_read_and_other_values_are_not() -> None:
         constant = ConstantOp.parameter(name, array, store)
         assert (triangle_of(constant.result, store) is not None) == (name == "mask")
     assert store.read.keys() == {"mask"}
+
+
+class Held:
+    """A tensor on a device, whose contents nobody reads."""
+
+    def __init__(self, array: Any):
+        self.dtype, self.array = array.dtype, array
+
+    def isfinite(self) -> Any:
+        return np.isfinite(self.array)
+
+
+class Unread(dict[str, Any]):
+    """Values of which only some may be asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        assert value is not None, f"{name} is read"
+        return value
+
+
+def test_values_on_a_device_are_only_read_to_compute_something() -> None:
+    store = WeightStore()
+    loaded = store.add_parameter("a", np.ones(3))
+    source = store.add_parameter("b", np.ones(3))
+    derived, _ = store.derive("twice", [source], "twice", lambda b: 2 * b)
+    assert store.is_finite(loaded)
+    keys = [loaded.key.data, derived.key.data]
+    tensors = {name: Held(np.full(3, 4.0)) for name in ("a", "b")}
+    made = store.with_values(Unread(a=None, b=np.full(3, 5.0)), keys, tensors)
+    assert made is not None and made.residents == list(tensors.values())
+    assert made.tensors == {loaded.key.data: tensors["a"], source.key.data: tensors["b"]}
+    assert np.array_equal(made.arrays[derived.key.data], np.full(3, 10.0))
+    tensors["a"] = Held(np.array([1.0, np.inf, 2.0]))
+    assert made.with_values(Unread(a=None, b=np.ones(3)), keys, tensors) is None
