@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from dialects.strata.types import Array
 from tests import processes
 from tests.programs.cuda_process import HEAVY
 from tests.programs.test_saved_programs import LINEAR, LOOPED, SIZED
-from tests.targets.cuda.fakes.recording_driver import RecordingDriver
+from tests.targets.cuda.fakes.recording_driver import RecordingDriver, forget
 
 ROOT = Path(__file__).parents[2]
 STATIC = LINEAR.replace("[n, ", "[4, ")
@@ -103,7 +103,7 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     bench, prepare = Bench(tmp_path, monkeypatch), Compiler.prepare
 
     def counted(self: Compiler) -> Any:
@@ -113,7 +113,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr(Compiler, "prepare", counted)
     for name in ("STRATA_DEBUG", "STRATA_CACHE_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    return bench
+    yield bench
+    forget()
 
 
 def launches(bench: Bench, exe: compiler.Executable, model: Model) -> list[Any]:

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +22,23 @@ from tests import processes
 from tests.pytorch.kept.kept_models import CASES
 from tests.pytorch.kept.test_kept_graphs import ROOT, Store, drawn, environment
 from tests.pytorch.kept.test_kept_graphs import store as store
-from tests.targets.cuda.fakes.recording_driver import RecordingDriver
+from tests.targets.cuda.fakes.recording_driver import RecordingDriver, forget
 
 ON_DEVICE = ["convolutions", "attention", "open sizes", "words", "views"]
 """Cases whose inputs may be on any device."""
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> Callable[[], RecordingDriver]:
+def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], RecordingDriver]]:
     """`device()`: another one, without torch's allocator."""
     def make() -> RecordingDriver:
         found = RecordingDriver()
         found.install(monkeypatch.setattr)
         found.install_compiler(monkeypatch.setattr)
         return found
-    return make
+
+    yield make
+    forget()
 
 
 @pytest.mark.parametrize("name", ON_DEVICE)

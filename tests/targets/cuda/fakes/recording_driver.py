@@ -17,7 +17,7 @@ import numpy as np
 
 from targets.cuda.build.compile import Binary, CompileOptions, Job
 from targets.cuda.machine import machine_of
-from targets.cuda.runtime import driver, driver_graph, kernels
+from targets.cuda.runtime import control_runner, driver, driver_graph, kernels, memory
 from targets.cuda.runtime.driver_graph import CopyNode
 
 Set = Callable[[Any, str, Any], None]
@@ -48,8 +48,11 @@ class RecordingDriver:
     """How many kernels were loaded, and compiled."""
 
     def install(self, put: Set) -> None:
-        """Replace the driver's functions by `put(module, name, value)`."""
-        machine_of.cache_clear()
+        """Replace the driver's functions by `put(module, name, value)`. There seems to be no torch,
+        whatever the machine has. Call `forget` at the end."""
+        forget()
+        for module in (memory, control_runner):
+            put(module, "torch_on_device", lambda: None)
         found: dict[str, Any] = {
             "is_available": lambda: True, "capability": lambda device=0: self.arch,
             "device_name": lambda device=0: self.name, "shared_memory": lambda device=0: 232448,
@@ -109,6 +112,11 @@ class RecordingDriver:
             if address <= cell < address + block.size:
                 return [number, cell - address]
         return cell & 0xFFFFFFFF if cell >> 32 == 0 else "other"
+
+
+def forget() -> None:
+    """Forget what is known of the device."""
+    machine_of.cache_clear()
 
 
 class Event:

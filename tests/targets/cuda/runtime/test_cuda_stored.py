@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -14,9 +14,10 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from targets.cuda import stored
-from targets.cuda.build.compile import CompileOptions
+from targets.cuda.build.compile import CompileOptions, compile_kernels
 from targets.cuda.errors import CudaError
 from targets.cuda.planning.program import load_module
+from targets.cuda.runtime import kernels
 from targets.cuda.runtime.executable import CudaExecutable
 from targets.interface import TargetError
 from targets.stored_code import Loading
@@ -24,7 +25,7 @@ from tests.control.programs import PROGRAMS, Program
 from tests.counts.count import SM_90, Subject, lowered
 from tests.counts.models import MODELS
 from tests.targets.cuda.fakes.fake_driver import FakeDriver
-from tests.targets.cuda.fakes.recording_driver import RecordingDriver
+from tests.targets.cuda.fakes.recording_driver import RecordingDriver, forget
 from tests.targets.cuda.runtime.control_programs import compare
 from tests.targets.cuda.runtime.control_programs import lowered as lowered_program
 from tests.targets.cuda.runtime.test_cuda_launch import expected, model
@@ -46,14 +47,16 @@ def read(parts: Parts, weights: WeightStore | None = None) -> CudaExecutable:
 
 
 @pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], RecordingDriver]:
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], RecordingDriver]]:
     """`recorded()`: a device of its own, from now on."""
     def make() -> RecordingDriver:
         device = RecordingDriver()
         device.install(monkeypatch.setattr)
         device.install_compiler(monkeypatch.setattr)
         return device
-    return make
+
+    yield make
+    forget()
 
 
 # ---------------------------------------------------------------------- launches
@@ -237,10 +240,12 @@ def test_the_convention_follows_the_sources(monkeypatch: pytest.MonkeyPatch) -> 
 
 # ---------------------------------------------------------------------- Triton's code
 @needs_triton
-def test_code_of_triton_is_read_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_code_of_triton_is_read_back(
+    recorded: Callable[[], RecordingDriver], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
     """Cubins are the same bytes; a variant that is missing is compiled from its source."""
-    device = RecordingDriver()
-    device.install(monkeypatch.setattr)
+    device = recorded()
+    monkeypatch.setattr(kernels, "compile_kernels", compile_kernels)
     weights = WeightStore()
     options = CompileOptions(cache=tmp_path / "cuda")
     executable = load_module(model(weights, np.zeros(80, np.float32)), weights, options)
