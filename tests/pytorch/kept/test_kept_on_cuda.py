@@ -66,8 +66,6 @@ PROCESS = """
     import json, sys
     import torch
     sys.path.insert(0, {root!r})
-    from compiler.torch import backend
-    from targets.cuda.runtime import kernels
     from tests.pytorch.kept.kept_models import CASES
 
     torch.backends.cudnn.allow_tf32 = False
@@ -75,7 +73,7 @@ PROCESS = """
     torch.manual_seed(int(sys.argv[2]))
     model, given = make().eval().cuda(), [x.cuda() for x in inputs()]
     fast = torch.compile(model, backend="strata", dynamic=dynamic)
-    names = ("xdsl", "compiler.pipeline.driver", "targets.cuda.target", "passes")
+    names = ("xdsl", "compiler.pipeline.driver", "targets.cuda.target", "passes.base")
 
     def check():
         with torch.no_grad():
