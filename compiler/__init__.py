@@ -5,6 +5,7 @@
     outputs = exe(x)
     exe.save("model.strata")                a later process calls compiler.load("model.strata")
     compiler.profile(exe, x)                how long each kernel takes
+    compiler.explain(exe)                   its kernels, and what was not fused, and why
     compiler.tune("model.onnx")             later compilations use the schedules that it finds
 
 Importing this package loads nothing else; modules are imported on first use.
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from compiler.api import compile, load
     from compiler.diagnostics import StrataError
     from compiler.executable import Executable
+    from compiler.explaining.api import explain
     from compiler.faults import CompilerFault
     from compiler.frontend import MemoryModel
     from compiler.options import CompileOptions, Specialize
@@ -30,13 +32,13 @@ if TYPE_CHECKING:
 
 __all__ = ["AccessError", "CompileOptions", "CompilerFault", "Executable", "IndexRangeError",
            "MemoryModel", "SizeError", "Specialize", "StrataError", "__version__", "compile",
-           "load", "profile", "tune"]
+           "explain", "load", "profile", "tune"]
 
 _HOMES = {"Executable": "compiler.executable", "compile": "compiler.api",
           "load": "compiler.api",
           "CompileOptions": "compiler.options", "Specialize": "compiler.options",
           "MemoryModel": "compiler.frontend", "tune": "compiler.tuning.api",
-          "profile": "compiler.profiling.measure",
+          "profile": "compiler.profiling.measure", "explain": "compiler.explaining.api",
           "StrataError": "compiler.diagnostics", "CompilerFault": "compiler.faults",
           "AccessError": "dialects.strata.assumptions", "SizeError": "dialects.strata.assumptions",
           "IndexRangeError": "dialects.strata.assumptions"}

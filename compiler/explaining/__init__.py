@@ -1,5 +1,6 @@
 """`explain`: which kernels compute a model's nodes, what was fused and what was not, and why.
 
+    api.py        the Python interface, also for programs of `torch.compile`
     collect.py    follows a compilation, and collects the facts
     memory.py     memory over time, from the plan of buffers
     work.py       bytes and FLOPs of kernels

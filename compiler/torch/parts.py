@@ -39,11 +39,15 @@ PART, MODEL = "strata_part", "graph.pt2"
 """The prefix of the names of compiled parts of a graph, and the name of a part as a model."""
 
 
+EAGER, COMPILED = "strata_eager", "strata_compiled"
+"""Attributes of log records: nodes that run eagerly and why, and the executable of a part."""
+
+
 def name_eager(names: Sequence[str], why: str) -> None:
     """Warn about operators that run eagerly."""
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     log.warning("strata: %s eagerly: %s: %s", "1 node runs" if len(names) == 1 else
-                f"{count_of(names, 'node')} run", shown, why)
+                f"{count_of(names, 'node')} run", shown, why, extra={EAGER: (tuple(names), why)})
 
 
 def in_parts(
@@ -127,6 +131,7 @@ def _compiled(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]
         name for name, tensor in weights.items() if may_change(tensor)),
         identity_of(graph, weights))
     executable = compile_model(MemoryModel(MODEL, captured), **_own_dump(options))
+    log.debug("strata: a part of a graph is compiled", extra={COMPILED: executable})
     return Part.of(captured, executable)
 
 
