@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.ir import Operation, SSAValue
 
 from compiler.explaining.memory import plan_json
-from compiler.explaining.work import Flops, buffer_bytes, bytes_of, flops_of
+from compiler.explaining.work import KernelWork, buffer_bytes, work_of
 from compiler.frontend.origins import ModelNode
 from compiler.instrument.provenance import Origins
 from dialects import host
@@ -82,7 +82,7 @@ class Explanation(Origins):
     host: list[tuple[str, list[str]]] = field(default_factory=list[tuple[str, list[str]]])
     sizes: dict[Symbol, int] = field(default_factory=dict[Symbol, int])
     remarks: Sequence[Remark] = ()
-    flops: dict[str, Flops] = field(default_factory=dict[str, Flops])
+    work: dict[str, KernelWork] = field(default_factory=dict[str, KernelWork])
     edges: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Nodes of which the second reads the first, after the import."""
     rules: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
@@ -105,7 +105,7 @@ class Explanation(Origins):
         super().before(step, state)
         self.step = step.name
         if step.name == "loop-to-block":
-            self.flops = flops_of(state.module)
+            self.work = work_of(state.module)
 
     def rewritten(self, event: Rewrite) -> None:
         """Keep which rule merged the nodes of a rewrite."""
@@ -146,8 +146,8 @@ class Explanation(Origins):
 
     def work_of(self, launch: host.LaunchOp, sizes: Mapping[Symbol, int]) -> tuple[int, int]:
         """The bytes and FLOPs of a launch at these sizes."""
-        flops = self.flops.get(launch.kernel.data)
-        return bytes_of(launch, sizes), flops.of(launch, sizes) if flops else 0
+        work = self.work.get(launch.kernel.data)
+        return (work.bytes_of(launch, sizes), work.flops_of(launch, sizes)) if work else (0, 0)
 
     def _launches(self, function: host.FuncOp) -> None:
         for op in function.walk():

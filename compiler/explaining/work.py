@@ -1,19 +1,21 @@
-"""The work of kernels: FLOPs from their nests at loop level, bytes from their launches.
+"""The work of kernels, from their nests at host level and from their launches.
 
 A FLOP is one operation on floats at one point of a nest; a sum or maximum of many points is one
 more for each. Conversions, comparisons, selections and constants are free. The bytes of a launch
-are those of the buffers that it is given, each once.
+are those that its nests can access: each element of a buffer once, and of a buffer that is read at
+some points only, such as a table of embeddings, no more than there are points.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from dialects.host.ops import CopyOp, LaunchOp
+from compiler.measuring.work import accesses_of
+from dialects.host.ops import LaunchOp
 from dialects.loop import KernelOp, NestOp
 from dialects.strata.types import BufferType, byte_width, is_float
 from dialects.symbolic.expr import Expr
@@ -25,22 +27,33 @@ _FREE = ("constant", "extf", "truncf", "cmpf", "select", "bitcast")
 
 
 @dataclass(frozen=True)
-class Flops:
-    """The FLOPs of a launch of a kernel, as an expression of its size parameters."""
+class KernelWork:
+    """The FLOPs of a launch of a kernel, and the bytes that it accesses of each buffer, as
+    expressions of its size parameters."""
 
     parameters: tuple[Symbol, ...]
-    count: Expr
+    flops: Expr
+    accesses: Sequence[Expr]
 
-    def of(self, launch: LaunchOp, sizes: Mapping[Symbol, int]) -> int:
+    def flops_of(self, launch: LaunchOp, sizes: Mapping[Symbol, int]) -> int:
+        return value_of(self.flops, self._own(launch, sizes))
+
+    def bytes_of(self, launch: LaunchOp, sizes: Mapping[Symbol, int]) -> int:
+        own, accessed = self._own(launch, sizes), dict[SSAValue, int]()
+        for buffer, count in zip(launch.buffers, self.accesses, strict=True):
+            accessed[buffer] = accessed.get(buffer, 0) + value_of(count, own)
+        return sum(min(count, buffer_bytes(b, sizes)) for b, count in accessed.items())
+
+    def _own(self, launch: LaunchOp, sizes: Mapping[Symbol, int]) -> dict[Symbol, int]:
         given = [value_of(size, sizes) for size in launch.sizes.data]
-        return value_of(self.count, dict(zip(self.parameters, given, strict=True)))
+        return dict(zip(self.parameters, given, strict=True))
 
 
-def flops_of(module: ModuleOp) -> dict[str, Flops]:
-    """The FLOPs of each kernel of nests."""
+def work_of(module: ModuleOp) -> dict[str, KernelWork]:
+    """The work of each kernel of nests."""
     kernels = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
-    return {k.sym_name.data: Flops(tuple(k.size_names), sum(
-        (_of_nest(nest) for nest in k.nests), Expr.of(0))) for k in kernels}
+    return {k.sym_name.data: KernelWork(tuple(k.size_names), sum(
+        (_of_nest(nest) for nest in k.nests), Expr.of(0)), accesses_of(k)) for k in kernels}
 
 
 def _of_nest(nest: NestOp) -> Expr:
@@ -53,10 +66,6 @@ def _counts(op: Operation) -> bool:
     dialect, _, name = op.name.partition(".")
     return dialect in ("arith", "math") and name not in _FREE and any(
         is_float(r.type) for r in op.results)
-
-
-def bytes_of(step: LaunchOp | CopyOp, sizes: Mapping[Symbol, int]) -> int:
-    return sum(buffer_bytes(value, sizes) for value in dict.fromkeys(step.operands))
 
 
 def buffer_bytes(value: SSAValue, sizes: Mapping[Symbol, int]) -> int:

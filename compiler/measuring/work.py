@@ -118,9 +118,14 @@ def _step(op: LaunchOp | CopyOp, kernels: Mapping[str, KernelOp]) -> _Step:
         return _Step({}, (), [(_bytes(v), _bytes(v)) for v in op.operands])
     kernel = kernels[op.kernel.data]
     arguments = dict(zip(kernel.size_names, op.sizes.data, strict=True))
-    parts = [*map(_read, kernel.body.block.args), *map(_written, kernel.yielded)]
-    accesses = [(part, _bytes(buffer)) for part, buffer in zip(parts, op.buffers, strict=True)]
+    accesses = [(part, _bytes(buffer))
+                for part, buffer in zip(accesses_of(kernel), op.buffers, strict=True)]
     return _Step(arguments, [_operations(nest) for nest in kernel.nests], accesses)
+
+
+def accesses_of(kernel: KernelOp) -> list[Expr]:
+    """The bytes that a kernel accesses of each of its buffers, if these are large enough."""
+    return [*map(_read, kernel.body.block.args), *map(_written, kernel.yielded)]
 
 
 def _bytes(value: SSAValue) -> Expr:

@@ -73,5 +73,5 @@ def test_mistakes_are_told() -> None:
     """Options are checked at once, and a program that fails raises its own error."""
     with pytest.raises(compiler.StrataError, match="f7"):
         compiler.explain(Mixed(False), torch.randn(4, 4), precision="f7")
-    with pytest.raises(RuntimeError, match="reduction dim|shapes"):
+    with pytest.raises(RuntimeError, match="reduction dim"):
         compiler.explain(Mixed(False), torch.randn(3, 5))
