@@ -48,18 +48,19 @@ function ablation(found) {
   const whole = found.strategies["whole-graph"]?.ms?.[1], base = found.strategies["per-op"]?.ms?.[1];
   const rows = found.ablation.flatMap((row) => [
     whole && row.without_ms && !row.without_same ? [{ group: row.group, way: "whole-graph, slower without it",
-      factor: row.without_ms / whole }] : [],
+      factor: row.without_ms / whole, low: row.without_interval[0] / whole, high: row.without_interval[2] / whole }] : [],
     base && row.alone_ms && !row.alone_same ? [{ group: row.group, way: "per-op, faster with it alone",
-      factor: base / row.alone_ms }] : []].flat());
+      factor: base / row.alone_ms, low: base / row.alone_interval[2], high: base / row.alone_interval[0] }] : []].flat());
   const parts = [];
   if (rows.length) {
-    parts.push(element("figure", {}, Plot.plot({ width: width(), marginLeft: 90, ariaLabel: "factors of groups",
-      x: { label: "factor", grid: true, type: "log" }, y: { label: null }, fy: { label: null },
+    parts.push(element("figure", {}, Plot.plot({ width: width(), marginLeft: 20, marginRight: 90, ariaLabel: "factors of groups",
+      x: { label: "factor", grid: true, type: "log", tickFormat: (x) => figure(x) }, y: { label: null }, fy: { label: null },
       color: { legend: true, range: [colour("bar"), colour("other")] },
       marks: [Plot.barX(rows, { x1: 1, x2: "factor", y: "way", fy: "group", fill: "way",
-        title: (r) => `${r.group}: ${r.factor.toFixed(2)}x, ${r.way}` }), Plot.ruleX([1]),
+        title: (r) => `${r.group}: ${r.factor.toFixed(2)}x, ${r.way}` }),
+      Plot.ruleY(rows, { x1: "low", x2: "high", y: "way", fy: "group", stroke: colour("text") }), Plot.ruleX([1]),
       Plot.axisY({ ticks: [] })] }),
-    element("figcaption", {}, "Groups that change nothing in the program are left out.")));
+    element("figcaption", {}, "Medians and 95% intervals of the varied program. Groups that change nothing are left out.")));
   }
   parts.push(table([
     { title: "group", of: (r) => r.group },

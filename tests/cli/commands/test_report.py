@@ -97,9 +97,15 @@ def test_the_page_holds_all(report: Any, small_model: Path) -> None:
     assert page.text_of("nav", role="tablist") and page.text_of("main", id="panels")
 
 
-def test_a_node_is_found_at_every_level(report: Any, small_model: Path) -> None:
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_a_node_is_found_at_every_level(report: Any, small_model: Path, target: str) -> None:
     """In a line that stands for it, or in a kernel that computes it; kernels also in code."""
-    facts = report(small_model, "--dim", "n=16")[0].facts
+    if target == "cuda":
+        pytest.importorskip("triton")
+    words = ("--target", "cuda", "--features", "sm_90") if target == "cuda" else ()
+    facts = report(small_model, "--dim", "n=16", *words)[0].facts
+    assert {t["title"] for t in facts["listings"] if t["code"]} == (
+        {"llvm", "asm"} if target == "cpu" else {"triton", "ptx"})
     for number, node in enumerate(facts["nodes"]):
         kernels = {facts["kernels"][k]["name"] for k in node["kernels"]}
         assert kernels
