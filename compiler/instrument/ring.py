@@ -62,7 +62,7 @@ class RingVerify(Instrument):
     def start(self, state: State) -> None:
         signature = signature_of(state.module)
         self.names, self.outputs = signature.input_names, signature.output_names
-        self.ring = Ring(min(_bits(state.module), self.bits), self.seed)
+        self.ring = Ring(min(mantissa_of(state.module), self.bits), self.seed)
         self.inputs = self._residues(self.make_inputs(signature))
         started = time.perf_counter()
         try:
@@ -157,7 +157,7 @@ def bits_of(precision: str) -> int:
     return PRECISIONS[precision]
 
 
-def _bits(module: ModuleOp) -> int:
+def mantissa_of(module: ModuleOp) -> int:
     """The mantissa that all floats of a module have. Raises StrataError for narrow floats."""
     found = {str(element) for op in module.walk() for value in (*op.results, *op.operands)
              if (element := getattr(value.type, "element", None)) is not None
