@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--tolerance", metavar="X", type=shared.tolerance,
                        help="the largest error allowed for float outputs (default: by type)")
     group.add_argument("--timeout", metavar="N", type=shared.positive, default=120,
-                       help="time limit of one trial in seconds (default 120)")
+                       help="time limit of one pass or execution in seconds (default 120)")
     shared.complete(group.add_argument(
         "--json", metavar="FILE", type=Path,
         help="also write what was found as JSON; - for standard output"))

@@ -29,12 +29,15 @@ class Gone(Exception):
 
 @dataclass
 class Process:
-    """`module` runs with `words` and `--phases FILE`. `limit`: seconds for an answer."""
+    """`module` runs with `words` and `--phases FILE`. `limit`: seconds for an answer; `by_phase`:
+    for each phase that it tells on the way.
+    """
 
     module: str
     words: Sequence[str]
     phases: Path
     limit: float
+    by_phase: bool = False
     running: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     @property
@@ -54,13 +57,23 @@ class Process:
             raise self._gone(process) from None
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
-            if not selector.select(self.limit + (START if fresh else 0)):
-                self.end()
-                raise Gone("timeout", f"no answer within {self.limit:g} s")
+            self._wait(selector, self.limit + (START if fresh else 0))
         line = process.stdout.readline()
         if not line:
             raise self._gone(process)
         return json.loads(line)
+
+    def _wait(self, selector: selectors.BaseSelector, seconds: float) -> None:
+        """Wait for an answer. Raises Gone."""
+        told = self._last_told()
+        while not selector.select(seconds):
+            if not self.by_phase or self._last_told() == told:
+                self.end()
+                raise Gone("timeout", f"no answer within {self.limit:g} s")
+            told, seconds = self._last_told(), self.limit
+
+    def _last_told(self) -> int:
+        return self.phases.stat().st_mtime_ns if self.phases.exists() else 0
 
     def _gone(self, process: subprocess.Popen[str]) -> Gone:
         status = process.wait()

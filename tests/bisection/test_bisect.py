@@ -92,6 +92,18 @@ def test_nothing_differs(bisect: Bisect, model: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_hang_is_found(bisect: Bisect, tmp_path: Path) -> None:
+    path = tmp_path / "hang.onnx"
+    onnx.save(onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 17]> g (float[3] x) => (float[3] y) '
+        "{ a = Exp(x)  y = Softplus(a) }"), path)
+    passes = "default,after(graph-sink-constants)=hanging-softplus"
+    done = bisect(path, "--timeout", "4", "--plugin",
+                  str(PLANTED.parents[1] / "reduction" / "planted.py"), "--passes", passes)
+    assert (done.found["pass"], done.found["kind"]) == ("hanging-softplus", "timeout")
+
+
+@pytest.mark.slow
 def test_a_text_is_searched(
     bisect: Bisect, tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     with (tempfile.TemporaryDirectory(prefix="strata-bisect-") as folder,
           Progress(arguments.progress or None) as progress):
         process = Process("compiler.bisection.probe", _words(arguments), Path(folder, "phase"),
-                          arguments.timeout)
+                          arguments.timeout, by_phase=True)
         search = Search(process, progress.report, is_onnx(model))
         try:
             found = search.run(seeds)
