@@ -94,6 +94,7 @@ class _Launches:
         before = [np.array(b) for b in buffers]
         interpret_kernel(kernel, buffers, sizes)
         suspect = Outcome("crash", "", CODE, done=self.number, nodes=location_names(kernel),
+                          kernel=kernel.sym_name.data,
                           operation=f"{kernel.name} @{kernel.sym_name.data}")
         self.trials.phases.tell(suspect)
         if text := self._fault(kernel, before, buffers, sizes):

@@ -21,7 +21,7 @@ class Outcome:
     `name`; 0 for the import, CODE for the target's code.
 
     `done`: the rewrites of the last pass. `operation`, `rule` and `nodes`: what the last of them
-    changed; `tried`: whether a rule failed on it before it counted.
+    changed; `tried`: whether a rule failed on it before it counted. `kernel`: whose code is wrong.
     """
 
     kind: str = RIGHT
@@ -33,6 +33,7 @@ class Outcome:
     rule: str = ""
     nodes: Sequence[str] = ()
     tried: bool = False
+    kernel: str = ""
 
     def is_like(self, other: Outcome) -> bool:
         return self.kind == other.kind
@@ -60,12 +61,14 @@ class Finding:
     rule: str = ""
     operation: str = ""
     nodes: Sequence[str] = ()
+    kernel: str = ""
 
     @property
     def json(self) -> dict[str, Any]:
         return {"pass": self.pass_, "rewrite": self.rewrite, "operation": self.operation or None,
                 "node": self.nodes[0] if self.nodes else None, "nodes": list(self.nodes),
                 "rewrites": self.rewrites, "rule": self.rule or None, "kind": self.kind,
+                "kernel": self.kernel or None,
                 "seed": self.seed, "text": self.text}
 
     def lines(self) -> list[str]:
@@ -74,5 +77,6 @@ class Finding:
             f" of {self.rewrites}" if self.rewrites else "")
         rule = f", by {self.rule}" if self.rule and self.rule != self.pass_ else ""
         shown = [("pass", self.pass_), ("rewrite", count + rule), ("operation", self.operation),
+                 *([("kernel", self.kernel)] if self.kernel else []),
                  ("node", ", ".join(self.nodes))]
         return [f"{name + ':':11}{text or 'unknown'}" for name, text in shown]

@@ -8,6 +8,7 @@ one; the file of phases then says what it did.
     {"do": "rewrites", "seed": 0, "step": 7, "most": 3}   ... with three rewrites of the seventh
     {"do": "values", "seed": 0, "step": 7}       the first operation that the seventh changes
     {"do": "kernels", "seed": 0}                 the first kernel with wrong code
+    {"do": "scalars", "seed": 0, "kernel": "k"}  its first scalar operation with wrong code
     {"do": "prefix", "most": 3}                  the import of the first three nodes
     {"do": "imported", "seed": 0}                the first node that onnxruntime computes otherwise
 """
@@ -21,7 +22,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from compiler.bisection import imports, kernels, values
+from compiler.bisection import imports, kernels, scalars, values
 from compiler.bisection.arguments import add_arguments
 from compiler.bisection.outcome import RIGHT, Outcome
 from compiler.bisection.trials import Phases, Trials
@@ -60,6 +61,8 @@ def _answer(
             return values.first_changed(trials, asked["step"])
         case "kernels":
             return kernels.first_wrong(trials)
+        case "scalars":
+            return scalars.first_wrong(trials, asked["kernel"])
         case _:
             return trials.begun if trials.begun.kind != RIGHT else imports.first_unlike(
                 trials.model, trials.verify, trials.options, phases.path.parent)

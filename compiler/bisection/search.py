@@ -125,12 +125,17 @@ class Search:
         found = self.ask("kernels")
         if found.kind == RIGHT:
             return self._finding(failure, None)
+        if found.kernel:
+            scalar = self.ask("scalars", kernel=found.kernel)
+            found = found if scalar.kind == RIGHT else replace(
+                found, operation=scalar.operation, nodes=scalar.nodes)
         text = found.text if found.kind == failure.kind else failure.text
         return self._finding(replace(
-            failure, text=text, operation=found.operation, nodes=found.nodes), None)
+            failure, text=text, operation=found.operation, nodes=found.nodes,
+            kernel=found.kernel), None)
 
     def _finding(
         self, outcome: Outcome, rewrite: int | None, rewrites: int = 0
     ) -> Finding:
         return Finding(outcome.name, outcome.kind, outcome.text, self.seed, rewrite, rewrites,
-                       outcome.rule, outcome.operation, tuple(outcome.nodes))
+                       outcome.rule, outcome.operation, tuple(outcome.nodes), outcome.kernel)

@@ -113,6 +113,13 @@ def _evaluate(
     return other(op)
 
 
+def is_scalar(op: Operation) -> bool:
+    """Whether an operation is scalar arithmetic."""
+    kind = type(op)
+    return kind in FORMULAS or kind in CONVERSIONS or isinstance(
+        op, arith.CmpfOp | arith.CmpiOp | arith.ConstantOp)
+
+
 def _constant(op: arith.ConstantOp) -> Array:
     dtype = dtype_of(op.result.type)
     assert isinstance(op.value, (IntegerAttr, FloatAttr))
