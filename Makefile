@@ -1,6 +1,7 @@
 # Every target starts from nothing: it makes the virtual environment and installs what it needs.
 #
 #   make demo                    read the text of a picture with Strata, and show every level of it
+#   make demo-train              train a small model with Strata, beside PyTorch; installs PyTorch
 #   make test                    the test suite, without the slow tests and those that need a GPU
 #   make test TORCH=1            ... with the PyTorch frontend; CONTRIBUTING.md says how to keep it small
 #   make test FEATURES=avx2      ... as on a processor with these features: baseline, avx2, avx512, amx
@@ -37,10 +38,13 @@ ASSUMED := $(if $(FEATURES),STRATA_CPU_FEATURES=$(FEATURES))
 SETS     = $(shell $(VENV)/bin/python -c \
     'from targets.cpu.machine import features_here; print(*features_here())')
 
-.PHONY: demo test test-all lint docs clean
+.PHONY: demo demo-train test test-all lint docs clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/python -m examples.ocr $(DEMO_ARGS)
+
+demo-train: $(VENV)/.demo-train
+	$(VENV)/bin/python -m examples.training $(DEMO_ARGS)
 
 test: $(TESTS)
 	$(ASSUMED) $(VENV)/bin/python -m pytest -m "not gpu and not slow" $(PYTEST_ARGS)
@@ -73,6 +77,10 @@ $(VENV)/.created:
 
 $(VENV)/.demo: $(NEEDS)
 	$(PIP) -e '.[demo]'
+	@touch $@
+
+$(VENV)/.demo-train: $(NEEDS)
+	$(PIP) $(TORCH_ARGS) -e '.[torch]'
 	@touch $@
 
 $(TESTS): $(NEEDS)

@@ -1,0 +1,1 @@
+"""Trains a small language model with Strata: `python -m examples.training`."""
