@@ -181,3 +181,51 @@ def test_models_of_unusual_ports(tmp_path: Path, text: str) -> None:
     inputs = list(exe.signature.random(0, {}).values())
     for found, wanted in zip(loaded(*inputs), exe(*inputs), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+# ---------------------------------------------------------------------- where programs run
+def test_a_static_program_needs_no_file_at_all(tmp_path: Path) -> None:
+    library = ship(onnx.parser.parse_model(MLP), tmp_path / "mlp.a", "mlp")
+    root = tmp_path / "root"
+    root.mkdir()
+    try:
+        build([tmp_path / "mlp_main.c", library], root / "main", "-static")
+    except AssertionError:
+        pytest.skip("there is no static C library")
+    words = [shutil.which("chroot"), root, "/main", "3"] if may_chroot(root) else [root / "main", "3"]
+    done = processes.run(words, text=True, capture_output=True, limit=60, env={})
+    assert (done.returncode, done.stdout[:14]) == (0, "y: 12 elements"), done.stderr
+
+
+def may_chroot(root: Path) -> bool:
+    """Whether this user may run programs in another root folder."""
+    return bool(shutil.which("chroot")) and processes.run(
+        ["chroot", root, "/main"], capture_output=True, limit=60).returncode == 0
+
+
+def test_constants_in_a_file_are_mapped_from_where_the_program_says(tmp_path: Path) -> None:
+    weights = tmp_path / "mlp.weights"
+    library = ship(onnx.parser.parse_model(MLP), tmp_path / "mlp.so", "mlp", weights=weights)
+    build([tmp_path / "mlp_main.c", library], tmp_path / "main")
+    for folder, status in ((tmp_path, 0), (tmp_path.parent, 1)):
+        done = processes.run([tmp_path / "main"], cwd=folder, text=True, capture_output=True,
+                             limit=60)
+        assert done.returncode == status
+    assert done.stderr == ("the file of weights is missing, damaged, or belongs to another model: "
+                           "\n")
+    other = ship(onnx.parser.parse_model(MLP.replace("3.25", "3.5")), tmp_path / "other.so", "mlp",
+                 weights=weights)
+    assert other.exists() and processes.run(
+        [tmp_path / "main"], cwd=tmp_path, capture_output=True, limit=60).returncode == 1
+
+
+def test_the_header_is_plain_in_c99_and_in_c_plus_plus(tmp_path: Path) -> None:
+    ship(hostile_model(), tmp_path / "hostile.o", "hostile")
+    ship(onnx.parser.parse_model(MLP), tmp_path / "mlp.o", "mlp")
+    (tmp_path / "both.c").write_text('#include "mlp.h"\n#include "hostile.h"\n#include "mlp.h"\n')
+    languages = [("c", "c99")] + [("c++", "c++11")] * bool(shutil.which("g++"))
+    for language, standard in languages:
+        done = processes.run(
+            ["cc", "-x", language, f"-std={standard}", "-Wall", "-Wextra", "-Werror", "-pedantic",
+             "-fsyntax-only", tmp_path / "both.c"], text=True, capture_output=True, limit=60)
+        assert done.returncode == 0, done.stderr
