@@ -7,7 +7,7 @@ For each model, `compile -o` writes a library with its constants inside. Then ar
     code       bytes of the library beside its constants
     start      from the start of a process to its first result: of the example in C, of Python with
                `compiler.load`, and of onnxruntime; the median of a few processes, in turns
-    private    bytes that only this process holds after the first result (Linux)
+    private    bytes that this process has written and shares with no other, after the first result
     call       the median time of a call, all three in turns in one process; "here" is the model
                that `compiler.compile` made
 
@@ -110,7 +110,7 @@ def first_result(options: argparse.Namespace) -> dict[str, Any]:
     ready = time.time()
     text = Path("/proc/self/smaps_rollup").read_text()
     private = sum(int(line.split()[1]) for line in text.splitlines()
-                  if line.startswith("Private_"))
+                  if line.startswith("Private_Dirty"))
     return {"ready": ready, "private": private << 10}
 
 

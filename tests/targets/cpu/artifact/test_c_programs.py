@@ -192,8 +192,8 @@ def test_a_static_program_needs_no_file_at_all(tmp_path: Path) -> None:
         build([tmp_path / "mlp_main.c", library], root / "main", "-static")
     except AssertionError:
         pytest.skip("there is no static C library")
-    words = [shutil.which("chroot"), root, "/main", "3"] if may_chroot(root) else [root / "main", "3"]
-    done = processes.run(words, text=True, capture_output=True, limit=60, env={})
+    alone = [shutil.which("chroot"), root, "/main"] if may_chroot(root) else [root / "main"]
+    done = processes.run([*alone, "3"], text=True, capture_output=True, limit=60, env={})
     assert (done.returncode, done.stdout[:14]) == (0, "y: 12 elements"), done.stderr
 
 
