@@ -134,6 +134,38 @@ print(*{m.partition(".")[0] for m in set(sys.modules) - known})
         model_of(LINEAR))(np.ones((3, 8), np.float32))[0])
 
 
+def test_the_file_of_python_needs_numpy_only(tmp_path: Path) -> None:
+    path = ship(model_of(SIZED), tmp_path / "sized.so", "sized")
+    code = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np, sized_numpy
+class Foreign:
+    def __init__(self, array): self.array = array
+    def __dlpack__(self, **more): return self.array.__dlpack__(**more)
+    def __dlpack_device__(self): return self.array.__dlpack_device__()
+model = sized_numpy.Model(threads=1)
+for values, k in ([1, 0, 2, 0, 3, 4], 2), ([0, 0], 1):
+    y, z = model(Foreign(np.array(values, np.float32)), k=np.array([k]))
+    print(y.tolist(), z.tolist(), y.dtype)
+for bad in [np.ones(3)], [], [np.ones((2, 2), np.float32), np.array([2])], [
+        np.ones(6, np.float32), np.array([4])]:
+    try:
+        model(*bad)
+    except ValueError as error:
+        print(error)
+model.close()
+print(*sorted({"compiler", "xdsl", "targets"} & set(sys.modules)))
+"""
+    done = processes.run([sys.executable, "-c", code, tmp_path], cwd=tmp_path, text=True,
+                         capture_output=True, limit=120)
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["[[0, 2, 4, 5]] [[1.0, 0.0, 2.0], [0.0, 3.0, 4.0]] int64",
+                         "[[]] [[0.0, 0.0]] int64"], done.stderr
+    assert len(lines) == 7 and "must have 1 dims" in lines[4] and "it needs n ==" in lines[5]
+    assert lines[6] == "" and path.exists()
+
+
 def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
     made = [ship(model_of(SIZED), tmp_path / folder, "model") for folder in ("one", "other")]
     for file in made[0].iterdir():

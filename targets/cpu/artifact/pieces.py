@@ -1,6 +1,7 @@
 """Writes a model as a library: its header, its C source, its constants, and what is linked of them.
 
     model.h, model_main.c    beside model.so, model.a or model.o
+    model_numpy.py           beside model.so
     folder                   all of these, the sources and objects, and a Makefile
 
 Only the pieces themselves decide every byte: files have relative names while they are made, and
@@ -25,6 +26,7 @@ from targets.cpu.artifact.example import example_text
 from targets.cpu.artifact.header import header_text
 from targets.cpu.artifact.link import Tools, weights_assembly
 from targets.cpu.artifact.ports import Ports
+from targets.cpu.artifact.python_text import python_text
 from targets.cpu.artifact.tables import (
     WEIGHTS_HEAD,
     WEIGHTS_MARK,
@@ -88,6 +90,9 @@ class _Writer:
             tools.compile(f"{self.name}.c", "dispatch.o")
             linked.append("dispatch.o")
         tools.write("main.c", example_text(self.name, self.ports, weights))
+        library = os.path.basename(self.shipment.path) if self.shipment.form else f"{self.name}.so"
+        tools.write(f"{self.name}_numpy.py", python_text(
+            self.name, version, library, self.ports, weights))
         tools.join(linked, f"{self.name}_code.o", _visible(self.name))
         inside = [] if self.shipment.weights else [_constants_object(tools, self.name)]
         _deliver(tools, [f"{self.name}_code.o", *inside], self.shipment, about, self.names)
@@ -215,6 +220,8 @@ def _deliver(
         files = {f"library{shipment.form}": shipment.path,
                  f"{name}.h": os.path.join(folder, f"{name}.h"),
                  "main.c": os.path.join(folder, f"{name}_main.c")}
+        if shipment.form == SHARED:
+            files[f"{name}_numpy.py"] = os.path.join(folder, f"{name}_numpy.py")
     for file, form in made.items():
         _link(tools, linked, form, file, os.path.basename(files[file]), about)
     for file, path in files.items():
@@ -232,7 +239,7 @@ def _folder_files(tools: Tools, name: str, variants: Sequence[str]) -> list[str]
     files = [*own, *(f"{v}{end}" for v in variants for end in (".h", ".c", "_kernels.o",
                                                                "_visible"))]
     constants = [f"{name}_constants.S", f"{name}_constants.bin"] if inside else []
-    return ["main.c", "visible", "Makefile", *files, *constants]
+    return ["main.c", f"{name}_numpy.py", "visible", "Makefile", *files, *constants]
 
 
 def _link(

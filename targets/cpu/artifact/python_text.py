@@ -1,0 +1,143 @@
+"""A file of Python for one library, which needs NumPy and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dialects.strata.array_type import ArrayType
+from targets.cpu.artifact.c_text import DTYPES
+from targets.cpu.artifact.ports import MOST_DIMS, Ports
+
+_NUMPY = {"f32": "float32", "f64": "float64", "f16": "float16", "i1": "bool", "index": "int64",
+          **{f"{sign}i{bits}": f"{'uint' if sign else 'int'}{bits}"
+             for sign in ("", "u") for bits in (8, 16, 32, 64)}}
+"""The dtypes that NumPy has itself. Others are passed as the integers of their bits."""
+
+
+def python_text(name: str, version: str, library: str, ports: Ports, weights: str | None) -> str:
+    """`name_numpy.py`, for the library of this file name beside it."""
+    values = {"@NAME@": name, "@VERSION@": version, "@LIBRARY@": repr(library),
+              "@WEIGHTS@": repr(weights), "@DIMS@": str(MOST_DIMS),
+              "@INPUTS@": _ports(ports.plan.input_names, ports.plan.inputs),
+              "@OUTPUTS@": _ports(ports.plan.output_names, ports.outputs)}
+    text = _TEXT
+    for place, value in values.items():
+        text = text.replace(place, value)
+    return text
+
+
+def _ports(names: Sequence[str], types: Sequence[ArrayType]) -> str:
+    rows = [f"    ({name!r}, {_numpy(t.element)!r}, {DTYPES[t.element][0]}),\n"
+            for name, t in zip(names, types, strict=True)]
+    return f"[\n{''.join(rows)}]"
+
+
+def _numpy(element: str) -> str:
+    return _NUMPY.get(element) or ("uint16" if DTYPES[element][2] == 2 else "uint8")
+
+
+_TEXT = '''"""@NAME@: a model compiled by Strata @VERSION@. Needs NumPy, and the library beside it.
+
+    from @NAME@_numpy import Model
+    model = Model(threads=4)
+    outputs = model(x, y)          a list of arrays; inputs also by name: model(x=x, y=y)
+
+Inputs are arrays of NumPy, or of any library with DLPack. A model is for one thread at a time.
+"""
+import ctypes
+import os
+
+import numpy as np
+
+INPUTS = @INPUTS@
+OUTPUTS = @OUTPUTS@
+"""Names, dtypes, and dtypes in C."""
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_LIBRARY, _WEIGHTS = @LIBRARY@, @WEIGHTS@
+_LATE = ctypes.c_size_t(-1).value
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("bytes", ctypes.c_size_t), ("dtype", ctypes.c_int32),
+                ("rank", ctypes.c_int32), ("shape", ctypes.c_int64 * @DIMS@)]
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("threads", ctypes.c_int32),
+                ("allocator", ctypes.c_void_p), ("weights", ctypes.c_char_p),
+                ("interrupt", ctypes.c_void_p), ("interrupt_context", ctypes.c_void_p)]
+
+
+class Model:
+    """The model. `threads`: 0 for all processors."""
+
+    def __init__(self, path=None, threads=0, weights=None):
+        self._library = ctypes.CDLL(path or os.path.join(_HERE, _LIBRARY))
+        self._state = ctypes.c_void_p()
+        arrays = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32]
+        self._call, self._shapes = self._function("call"), self._function("shapes")
+        self._call.argtypes = self._shapes.argtypes = arrays
+        self._ins, self._outs = (_Tensor * len(INPUTS))(), (_Tensor * len(OUTPUTS))()
+        if weights is None and _WEIGHTS is not None:
+            weights = os.path.join(_HERE, _WEIGHTS)
+        options = _Options(ctypes.sizeof(_Options), threads, None,
+                           None if weights is None else os.fsencode(weights))
+        self._check(self._function("create")(ctypes.byref(options), ctypes.byref(self._state)))
+
+    def _function(self, name, result=ctypes.c_int):
+        found = getattr(self._library, "@NAME@_" + name)
+        found.restype = result
+        return found
+
+    def _check(self, status):
+        if status:
+            text = self._function("error_text", ctypes.c_char_p)(status)
+            more = self._function("message", ctypes.c_char_p)(self._state)
+            raise ValueError((more or text).decode("utf-8", "replace"))
+
+    def __call__(self, *inputs, **named):
+        given = dict(zip((name for name, _, _ in INPUTS), inputs), **named)
+        if len(given) != len(INPUTS) or len(inputs) > len(INPUTS):
+            raise ValueError("the model takes " + ", ".join(name for name, _, _ in INPUTS))
+        arrays = [_array(given[name], name, dtype) for name, dtype, _ in INPUTS]
+        for tensor, array, (_, _, code) in zip(self._ins, arrays, INPUTS):
+            tensor.data, tensor.bytes, tensor.dtype = array.ctypes.data, array.nbytes, code
+            tensor.rank = array.ndim
+            tensor.shape[:array.ndim] = array.shape
+        call = self._state, self._ins, len(INPUTS), self._outs, len(OUTPUTS)
+        self._check(self._shapes(*call))
+        outputs = [None if t.bytes == _LATE else np.empty(tuple(t.shape[:t.rank]), dtype)
+                   for t, (_, dtype, _) in zip(self._outs, OUTPUTS)]
+        for tensor, array in zip(self._outs, outputs):
+            tensor.data = None if array is None else array.ctypes.data
+        self._check(self._call(*call))
+        return [_copied(tensor, dtype) if array is None else array
+                for array, tensor, (_, dtype, _) in zip(outputs, self._outs, OUTPUTS)]
+
+    def close(self):
+        """Free the memory and end the threads; later calls fail."""
+        state, self._state = self._state, ctypes.c_void_p()
+        self._function("destroy", None)(state)
+
+    def __del__(self):
+        if getattr(self, "_state", None):
+            self.close()
+
+
+def _array(value, name, dtype):
+    """A C-contiguous array of an input."""
+    is_foreign = hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)
+    array = np.from_dlpack(value) if is_foreign else np.asarray(value)
+    if array.dtype != dtype or array.ndim > @DIMS@:
+        raise ValueError(f"input {name!r} must be {dtype}, of at most @DIMS@ dims; it is "
+                         f"{array.dtype}, of {array.ndim}")
+    return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def _copied(tensor, dtype):
+    """An output whose size only the run knows, as memory of its own."""
+    array = np.empty(tuple(tensor.shape[:tensor.rank]), dtype)
+    if array.nbytes:
+        ctypes.memmove(array.ctypes.data, tensor.data, array.nbytes)
+    return array
+'''
