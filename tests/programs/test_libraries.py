@@ -87,6 +87,26 @@ def test_a_library_computes_and_refuses_the_same(
             assert outcome(loaded, inputs) == outcome(exe, inputs)
 
 
+@pytest.mark.parametrize("options", [
+    {"check": True}, {"strategy": "per-op"}, {"denormals": "keep", "exact": True}])
+def test_options_that_change_how_code_is_called(tmp_path: Path, options: dict[str, Any]) -> None:
+    for text, calls in (CALLS[0], CALLS[3]):
+        loaded = compiler.load(ship(model_of(text), tmp_path / "model.so", **options), threads=2)
+        exe = compiler.compile(model_of(text), threads=2, **options)
+        for inputs in calls:
+            assert outcome(loaded, inputs) == outcome(exe, inputs)
+
+
+def test_sequences_and_optional_values_are_passed_as_always(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    parts (float[n] x, seq(float[m]) s) => (seq(float[k]) t) { t = SequenceInsert(s, x) }"""
+    loaded = compiler.load(ship(model_of(text), tmp_path / "model.so"))
+    given = [X[0], [X[1, :3], X[2, :3]]]
+    for found, wanted in zip(loaded(*given)[0], compiler.compile(model_of(text))(*given)[0],
+                             strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
 def test_sizes_that_need_other_code_are_refused_with_what_to_do(tmp_path: Path) -> None:
     loaded = compiler.load(ship(model_of(CHOSEN), tmp_path / "model.so"))
     with pytest.raises(compiler.SizeError, match=r"--dim n=1|fixed \(--dim\)"):
@@ -164,6 +184,14 @@ print(*sorted({"compiler", "xdsl", "targets"} & set(sys.modules)))
                          "[[]] [[0.0, 0.0]] int64"], done.stderr
     assert len(lines) == 7 and "must have 1 dims" in lines[4] and "it needs n ==" in lines[5]
     assert lines[6] == "" and path.exists()
+
+
+def test_a_path_may_get_another_model(tmp_path: Path) -> None:
+    path = tmp_path / "model.so"
+    models = [model_of(LINEAR), model_of(LINEAR.replace("Relu", "Neg"))]
+    loaded = [compiler.load(ship(model, path)) for model in models]
+    for exe, model in zip(loaded, models, strict=True):
+        np.testing.assert_array_equal(exe(X)[0], compiler.compile(model)(X)[0])
 
 
 def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ class Library:
 
     def __init__(self, path: str, name: str):
         try:
-            self._library: Any = ctypes.CDLL(path)
+            self._library: Any = ctypes.CDLL(_own_spelling(path))
         except OSError as error:
             raise TargetError(f"the system does not load it: {error}") from None
         self._name, pointer = name, ctypes.c_void_p
@@ -216,6 +216,18 @@ class LibraryExecutable(Executable):
                          for t, dtype in zip(state.outs, self._out_dtypes, strict=True)]
         self._are_given = None not in state.results
         return arrays
+
+
+def _own_spelling(path: str) -> str:
+    """The path in a spelling that no other file has had at this place.
+
+    A system that has loaded a path does not look at the file again. After the model was compiled
+    again, it would go on with the old code. `/tmp//././x.so` is another path than `/tmp/x.so`.
+    """
+    found = os.stat(path)
+    folder, name = os.path.split(path)
+    bits = f"{found.st_ino:b}{found.st_mtime_ns:064b}"
+    return folder + "".join("/." if bit == "1" else "/" for bit in bits) + "/" + name
 
 
 def _copied(tensor: _Tensor, dtype: np.dtype[Any]) -> Array:
