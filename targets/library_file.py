@@ -13,8 +13,9 @@ import os
 import struct
 import zlib
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, cast
+
+from dialects.strata.parallel import in_threads
 
 MARK = "strata_library"
 """The first key of the facts."""
@@ -100,8 +101,4 @@ def sums_of(descriptor: int, size: int) -> list[int]:
     def checksum(start: int) -> int:
         return zlib.crc32(os.pread(descriptor, min(_PIECE, size - start), start))
 
-    starts = range(0, size, _PIECE)
-    if len(starts) < 2:
-        return list(map(checksum, starts))
-    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
-        return list(pool.map(checksum, starts))
+    return in_threads(checksum, range(0, size, _PIECE))
