@@ -259,7 +259,7 @@ def page(rows: Mapping[str, Mapping[str, Mapping[str, Any]]], left_out: Sequence
     for name, found in rows.items():
         lines += [f"| {name} | {way} | " + " | ".join(
             f"{row[c]:.2g}" if c == "error" else f"{row[c]:.2f}" if isinstance(row[c], float)
-            else row[c] for c in ("cold", "warm", "backend", "process", "error", "loads")) + " |"
+            else str(row[c]) for c in ("cold", "warm", "backend", "process", "error", "loads")) + " |"
             for way, row in found.items()]
     if left_out:
         lines += ["", f"Left out for want of time: {', '.join(left_out)}."]
