@@ -25,7 +25,7 @@ from dialects.graph.contraction import MatmulOp
 from dialects.graph.folded import Folded, evaluated
 from dialects.graph.shape import ReshapeOp, TransposeOp
 from dialects.graph.unary import CastOp
-from dialects.semantics.conversion import FLOATS, Converted
+from dialects.semantics.arithmetic import FLOATS, FORMULAS, Converted, Elementwise
 from dialects.semantics.relayout import Reshaped, Transposed
 from dialects.strata.assumptions import IndexRangeError
 from dialects.strata.func import FuncOp
@@ -133,7 +133,7 @@ class _Folding:
 
 
 def _computation(op: GraphOp, number: int) -> Callable[..., Array]:
-    """How a result is computed. What moves or converts elements needs no operation for that."""
+    """How a result is computed. Frequent ways need no operation of the IR for that."""
     shape = op.result_tensors[0].static_shape
     if isinstance(op, ReshapeOp) and shape is not None:
         return Reshaped(shape)
@@ -142,8 +142,11 @@ def _computation(op: GraphOp, number: int) -> Callable[..., Array]:
         sizes = dict(zip(order, shape, strict=True))
         return Transposed(tuple(sizes[d] for d in range(len(order))), tuple(order))
     types = [*op.operand_tensors, *op.result_tensors]
-    if isinstance(op, CastOp) and all(str(t.element) in FLOATS for t in types):
-        return Converted(types[-1].dtype)
+    if all(str(t.element) in FLOATS for t in types):
+        if isinstance(op, CastOp):
+            return Converted(types[-1].dtype)
+        if (formula := op.name.removeprefix("graph.")) in FORMULAS:
+            return Elementwise(formula)
     return Folded.of(op, number)
 
 

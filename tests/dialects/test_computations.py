@@ -12,13 +12,15 @@ import pytest
 from xdsl.dialects.builtin import bf16, f16, f32, f64
 from xdsl.ir import Block
 
+from dialects import graph
 from dialects.graph import AddOp, CastOp, ConcatOp
 from dialects.graph.folded import Folded, evaluated
+from dialects.graph.unary import UnaryOp
 from dialects.loop import Axis, NestOp
 from dialects.loop.body_ops import YieldOp
 from dialects.loop.interpret import evaluate_nest
+from dialects.semantics.arithmetic import FLOATS, FORMULAS, Converted, Elementwise
 from dialects.semantics.computations import computation_facts, read_computation
-from dialects.semantics.conversion import FLOATS, Converted
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.filters import (
     Change,
@@ -47,6 +49,7 @@ def relayout(text: str, pad: float | None = None) -> Relayout:
 COMPUTATIONS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "transposed": (Transposed((5, 7, 2), (2, 0, 1)), [(5, 7, 2)]),
     "transposed, of other sizes": (Transposed((5, 14), (1, 0)), [(5, 7, 2)]),
+    "sum": (Elementwise("add"), [(5, 7), (7,)]),
     "converted": (Converted(np.dtype(ml_dtypes.bfloat16)), [(5, 7)]),
     "reshaped": (Reshaped((7, 5)), [(5, 7)]),
     "panels": (relayout("i0:3 i1:7 i2:2 -> 2 * i0 + i2, i1", 0.0), [(5, 7)]),
@@ -99,14 +102,39 @@ def test_conversions_are_casts(source: str, target: str) -> None:
     values = Block(arg_types=[type_of(source, 300)]).args
     cast = CastOp.create(operands=values, result_types=[type_of(target, 300)],
                          properties={"to": type_of(target, 300).element})
+    array = floats(source)
+    [expected] = evaluated(cast, [array])
+    same_bits(Converted(expected.dtype)(array), expected)
+
+
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_formulas_are_operations(formula: str, element: str) -> None:
+    """Of the same numbers, and of some that broadcast."""
+    for shapes in ((300, 300), (300, 1), (1, 300)):
+        values = Block(arg_types=[type_of(element, n) for n in shapes]).args
+        kind: Any = getattr(graph, f"{formula.title()}Op")
+        arrays = [floats(element)[:n] for n in shapes]
+        if issubclass(kind, UnaryOp):
+            values, arrays = values[:1], arrays[:1]
+        [result] = kind.infer([v.type for v in values], {})
+        op = kind.create(operands=values, result_types=[result])
+        [expected] = evaluated(op, arrays)
+        same_bits(Elementwise(formula)(*arrays), expected)
+
+
+def floats(element: str) -> Any:
+    """300 numbers, the special ones among them."""
     special = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e300, 65520.0, 65519.0, 3.4e38, 1e-45, 1e-320,
                1 + 2.0**-8, 1 + 3 * 2.0**-9, 1 + 2.0**-24]
     wide = np.concatenate([special, RNG.standard_normal(286) * 10.0**RNG.integers(-9, 9, 286)])
     with np.errstate(all="ignore"):
-        array = wide.astype(type_of(source, 300).dtype)
-    [expected] = evaluated(cast, [array])
-    found = Converted(expected.dtype)(array)
-    assert found.dtype == expected.dtype and found.flags.c_contiguous
+        return wide.astype(type_of(element, 300).dtype)
+
+
+def same_bits(found: Any, expected: Any) -> None:
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    assert found.flags.c_contiguous
     assert np.array_equal(found.view(np.uint8), expected.view(np.uint8))
 
 
@@ -129,7 +157,8 @@ def test_operations_are_read_back_from_their_text() -> None:
 
 
 @pytest.mark.parametrize("facts", [
-    ["os", "system", []], ["dialects.semantics.relayout", "release", []],
+    ["os", "system", []], ["dialects.semantics.arithmetic", "Folded", []],
+    ["dialects.semantics.relayout", "release", []],
     ["dialects.semantics.relayout", "Missing", []], ["compiler.api", "load", []]])
 def test_other_names_are_refused(facts: Any) -> None:
     with pytest.raises(ValueError):

@@ -111,8 +111,7 @@ def test_a_second_process_computes_the_same(name: str, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         said.append(json.loads(done.stdout.splitlines()[-1]))
     assert "xdsl" in said[0][0]
-    assert said[1] == [said[1][0], 0, said[1][0]]
-    assert said[1][0] == [] or name == "words"  # a sum of weights is an operation of the graph
+    assert said[1] == [[], 0, []]
 
 
 @pytest.mark.gpu
