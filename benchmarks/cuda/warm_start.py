@@ -8,7 +8,8 @@ starts the device and calls the model eagerly before it measures. The columns:
 
     cold     seconds of the first call in the first process, results on the device included
     warm     the same in later processes: the median
-    backend  seconds of the warm call within the backend, without Dynamo and AOTAutograd
+    backend  seconds of the warm call within the backend, without Dynamo and AOTAutograd; 0 where
+             PyTorch's caches answer before the backend is asked
     process  seconds of later processes from start to end
     loads    parts of the compiler that the later processes loaded
 
@@ -244,6 +245,11 @@ def _row(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "loads": ", ".join(sorted({part for row in later for part in row["loads"]})) or "-"}
 
 
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    times = [f"{row[column]:.2f}" for column in ("cold", "warm", "backend", "process")]
+    return [*times, f"{row['error']:.2g}", row["loads"]]
+
+
 def page(rows: Mapping[str, Mapping[str, Mapping[str, Any]]], left_out: Sequence[str]) -> str:
     from importlib.metadata import version
 
@@ -257,10 +263,7 @@ def page(rows: Mapping[str, Mapping[str, Mapping[str, Any]]], left_out: Sequence
              "| model | way | cold | warm | backend | process | error | loads |",
              "|---|---|---:|---:|---:|---:|---:|---|"]
     for name, found in rows.items():
-        lines += [f"| {name} | {way} | " + " | ".join(
-            f"{row[c]:.2g}" if c == "error" else f"{row[c]:.2f}" if isinstance(row[c], float)
-            else str(row[c]) for c in ("cold", "warm", "backend", "process", "error", "loads")) + " |"
-            for way, row in found.items()]
+        lines += [f"| {name} | {way} | {' | '.join(_cells(row))} |" for way, row in found.items()]
     if left_out:
         lines += ["", f"Left out for want of time: {', '.join(left_out)}."]
     return "\n".join([*lines, ""])
