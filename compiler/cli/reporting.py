@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,8 +15,11 @@ from compiler.cli.session import Session, read_at_once, session
 from compiler.diagnostics import Problem, StrataError
 from compiler.explaining.collect import Explanation
 from compiler.faults import CompilerFault, versions
+from compiler.instrument import Instrument
+from compiler.io.signature import signature_of
 from compiler.reporting.facts import Collected
 from compiler.reporting.history import History
+from dialects.strata.binding import EvaluationError, bind_sizes
 
 if TYPE_CHECKING:
     from compiler.pipeline.driver import Compiler
@@ -62,6 +67,20 @@ def figures_in(path: Path | None, needed: Sequence[str]) -> dict[str, Any] | Non
     return found
 
 
+@dataclass
+class _SizesOfInputs(Instrument):
+    """Lets an explanation count at the sizes of the inputs on which the model is timed."""
+
+    wanted: WantedInputs
+    found: Explanation
+
+    def start(self, state: State) -> None:
+        signature = signature_of(state.module)
+        with suppress(EvaluationError, ValueError):  # sizes that do not fit are told by the run
+            self.found.sizes = dict(bind_sizes(signature.input_types,
+                                               self.wanted.arrays(signature)))
+
+
 class _Making:
     """Compiles a model, emits its code and times it, and keeps how far this came."""
 
@@ -86,7 +105,8 @@ class _Making:
     def _run(self) -> None:
         history, found = self.result.history, self.result.explanation
         compilation = self.started.compiler(
-            read_at_once(self.arguments.model), self.wanted, found, history)
+            read_at_once(self.arguments.model), self.wanted,
+            _SizesOfInputs(self.wanted, found), found, history)
         target = compilation.target
         self.result.environment = [*versions(), f"target {target.name}: {target.description}",
                                    *(f"  {line}" for line in target.report())]
@@ -99,7 +119,6 @@ class _Making:
 
     def _time(self, compilation: Compiler, state: State) -> None:
         """Time the kernels, if the program can run here; else say why not."""
-        from compiler.io.signature import signature_of
         from compiler.profiling.measure import profile_state
 
         if self.arguments.seconds <= 0:

@@ -82,12 +82,18 @@ def report(strata: Run, tmp_path: Path) -> Any:
 
 
 def test_the_page_holds_all(report: Any, small_model: Path) -> None:
-    page, done = report(small_model, "--seconds", "0.02", "--dim", "n=16", "--input", "rows=[0, 1]")
+    page, done = report(small_model, "--seconds", "0.02", "--input",
+                        "in/x:0=16x8xf32=random", "--input", "rows=[0, 1]")
     assert done.status == 0, done.err
     facts = page.facts
     assert {n["name"] for n in facts["nodes"]} >= {"project", "normalize", "pick"}
     assert facts["kernels"] and all(k["ms"] > 0 and k["nodes"] for k in facts["kernels"])
     assert facts["profile"]["roofline"]["flops_per_s"] > 0
+    assert facts["sizes"] == {"n": 16, "m": 2}
+    roof = facts["profile"]["roofline"]
+    for kernel in facts["kernels"]:  # counted at the sizes that are timed
+        least = max(kernel["bytes"] / roof["bytes_per_s"], kernel["flops"] / roof["flops_per_s"])
+        assert kernel["of_roofline"] == pytest.approx(1e3 * least / kernel["ms"], rel=1e-6)
     assert facts["pairs"] and facts["memory"]["timeline"] and facts["environment"]
     assert {p["name"] for p in facts["passes"]} >= {"graph-to-loop", "loop-fuse", "loop-to-block"}
     assert [t["title"] for t in facts["listings"]] == [
