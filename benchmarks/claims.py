@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -89,8 +89,7 @@ def networks(device: str) -> dict[str, tuple[Any, tuple[Any, ...]]]:
 
     torch.manual_seed(0)
     large = device == "cuda"
-    side, batch = (4096, 16) if large else (1024, 1)
-    width = 64 if large else 32
+    side, batch, width = (4096, 16, 64) if large else (1024, 1, 32)
     layers = [m for k in range(6) for m in (
         nn.Conv2d(3 if k == 0 else width, width, 3, padding=1, bias=False),
         nn.BatchNorm2d(width), nn.ReLU())]
@@ -296,7 +295,7 @@ def _factor(ways: Callable[[], tuple[Any, Any]], threads: int) -> Row:
 
     try:
         one, other = ways()
-        if isinstance(one, int):
+        if isinstance(one, int):  # bytes
             return {"bytes": [one, other], "factor": [one / other] * 3}
         times = intervals({"one": one, "other": other}, ROUNDS, threads)
     except Exception as error:  # of a compiler that lacks something here, in any way
@@ -327,7 +326,9 @@ def page(figures: Mapping[str, Any]) -> str:
                   "interval is too wide to tell. The models are small and made for the claims "
                   "(`networks` in [the script](claims.py)).", 120)]
     for found in figures.values():
-        lines += ["", f"## {found['machine']}", "", fill(", ".join(found["versions"]) + ".", 120),
+        lines += ["", f"## {found['machine']}", "", fill(
+            f"{', '.join(found['versions'])}. The machine's load before the run was {found['load']}"
+            " processes.", 120),
                   "", *_table(found["rows"])]
         problems = [f"- {name}, {side}: {row[side]['problem']}" for name, row in
                     found["rows"].items() for side in ("torch", "strata") if "problem" in row[side]]
@@ -363,8 +364,8 @@ def about(device: str, threads: int) -> Row:
 
     machine = torch.cuda.get_device_name() if device == "cuda" else (
         f"A CPU with {machine_of().name}, {threads} thread(s)")
-    return {"machine": machine, "versions": [f"Python {platform.python_version()}", *(
-        line for line in versions() if line.split()[0] in ("torch", "triton", "llvmlite"))]}
+    known = [v for v in versions() if v.split()[0] in ("python", "torch", "triton", "llvmlite")]
+    return {"machine": machine, "load": round(os.getloadavg()[0], 1), "versions": known}
 
 
 def main() -> int:
