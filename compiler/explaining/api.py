@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from compiler.api import model_of_argument
 from compiler.explaining import report
 from compiler.explaining.collect import Explanation
-from compiler.frontend import model_of
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
 
@@ -56,10 +56,10 @@ def explain(fn: Any, *args: Any, target: str | None = None, **options: Any) -> E
 
     if isinstance(fn, Executable):
         return Explained([_explained(fn.model, replace(fn.options, specialize=None))])
-    chosen = CompileOptions(target=target or "cpu", **options)
+    chosen = CompileOptions(target="cpu" if target is None else target, **options)
     if _is_program(fn):
         return _of_program(fn, args, options if target is None else {"target": target, **options})
-    return Explained([_explained(model_of(fn), chosen)])
+    return Explained([_explained(model_of_argument(fn), chosen)])
 
 
 def _explained(model: str | MemoryModel, options: CompileOptions) -> Explanation:

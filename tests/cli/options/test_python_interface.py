@@ -110,6 +110,20 @@ def test_tune(small_model: Path, name: str, value: Any) -> None:
 
 
 @pytest.mark.usefixtures("nothing_is_written")
+@pytest.mark.parametrize("model", MODELS, ids=lambda v: repr(v)[:30])
+def test_explain(model: Any) -> None:
+    refused(lambda: compiler.explain(model))
+
+
+@pytest.mark.usefixtures("nothing_is_written")
+@pytest.mark.parametrize(("name", "value"), rows({"target": [*NAMELESS, "gpu"],
+                                                  "precision": SHARED["precision"],
+                                                  "exact": SHARED["exact"]}))
+def test_explain_with_options(small_model: Path, name: str, value: Any) -> None:
+    refused(lambda: compiler.explain(small_model, **{name: value}))
+
+
+@pytest.mark.usefixtures("nothing_is_written")
 @pytest.mark.parametrize("path", [*PATHS, None, "missing.strata", "."])
 def test_load(path: Any) -> None:
     refused(lambda: compiler.load(path))
@@ -200,8 +214,8 @@ def test_no_parameter_is_missing(function: Any, table: Mapping[str, Any]) -> Non
     assert set(inspect.signature(function).parameters) - internal <= table.keys()
     assert compiler.__all__ == [
         "AccessError", "CompileOptions", "CompilerFault", "Executable", "IndexRangeError",
-        "MemoryModel", "SizeError", "Specialize", "StrataError", "__version__", "compile", "load",
-        "profile", "tune"]
+        "MemoryModel", "SizeError", "Specialize", "StrataError", "__version__", "compile",
+        "explain", "load", "profile", "tune"]
 
 
 def test_values_of_numpy_are_values(small_model: Path) -> None:
