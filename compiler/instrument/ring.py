@@ -23,8 +23,9 @@ from compiler.instrument.timing import count_operations
 from compiler.instrument.values import FAILURES, Program, first_change
 from compiler.instrument.verify import Check
 from compiler.io.signature import Signature, signature_of
+from compiler.io.structures import structures_of
 from dialects.semantics.ring import Ring
-from dialects.strata.assumptions import IndexRangeError, SizeError
+from dialects.strata.assumptions import ChoiceError, IndexRangeError, SizeError
 from dialects.strata.binding import EvaluationError
 from dialects.strata.types import element_of, is_float
 from targets.reference.interpret import interpret
@@ -60,13 +61,14 @@ class RingVerify(Instrument):
     wants_changes = True
 
     def start(self, state: State) -> None:
-        signature = signature_of(state.module)
-        self.names, self.outputs = signature.input_names, signature.output_names
+        self.signature, self.structures = signature_of(state.module), structures_of(state.module)
+        self.names, self.outputs = self.signature.input_names, self.signature.output_names
         self.ring = Ring(min(mantissa_of(state.module), self.bits), self.seed)
-        self.inputs = self._residues(self.make_inputs(signature))
-        started = time.perf_counter()
+        arrays, started = self.make_inputs(self.signature), time.perf_counter()
         try:
-            self.expected = self._interpret(state)
+            self._begin(state, arrays)
+        except ChoiceError:
+            raise  # other code is needed, which is verified instead
         except (EvaluationError, IndexRangeError, SizeError) as error:
             raise StrataError("the model cannot run in the ring", [Problem(
                 str(error), hint="--dim NAME=N sets sizes, --inputs FILE.npz gives arrays"
@@ -98,6 +100,16 @@ class RingVerify(Instrument):
         return [row.made_by for row in self.rows if row.note]
 
     # ------------------------------------------------------------------ one execution
+    def _begin(self, state: State, arrays: Sequence[Array]) -> None:
+        """Compute what the model means. Floats that become indices must be small whole numbers."""
+        self.inputs = self._residues(arrays)
+        try:
+            self.expected = self._interpret(state)
+        except IndexRangeError:
+            self.inputs = [self.ring.wrap(np.abs(np.rint(a)) if a.dtype.kind == "f" else a)
+                           for a in arrays]
+            self.expected = self._interpret(state)
+
     def _keep(self, state: State) -> None:
         self.last = Program(state.module.clone(), state.context.weights.copy(), self.ring)
         self.operations = {op.name for op in state.module.walk()}

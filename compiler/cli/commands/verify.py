@@ -87,9 +87,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _in_ring(arguments: argparse.Namespace) -> int:
     """Compare all levels bit by bit. Returns the exit status."""
     from compiler.cli.execution import WantedInputs
-    from compiler.cli.session import session
+    from compiler.cli.session import read_at_once, session
     from compiler.instrument.ring import RingVerify, bits_of
     from compiler.instrument.verify import Check
+    from compiler.recompilation import fitting, fixable_sizes
 
     def tell_row(row: Check) -> None:
         if len(verify.rows) == 1:
@@ -99,12 +100,17 @@ def _in_ring(arguments: argparse.Namespace) -> int:
                               f"{row.seconds:.2f} s")
         started.progress.print(f"{line} {row.wrong or row.note}")
 
+    def lowered(options: CompileOptions) -> tuple[Compiler, State]:
+        found = replace(started, options=options).compiler(model, verify)
+        return found, found.lower()
+
     wanted = WantedInputs(arguments)
     verify = RingVerify(wanted.arrays, tell_row, {*wanted.given}, arguments.seed,
                         bits_of(arguments.precision))
+    model = read_at_once(arguments.model)
     with session(arguments) as started:
-        compilation = started.compiler(arguments.model, verify)
-        state = compilation.lower()
+        compilation, state = fitting(lowered, started.options,
+                                     lambda: fixable_sizes(verify.signature, verify.structures))
     if verify.first_wrong is not None:
         raise compilation.wrong_numbers(state, verify.first_wrong, verify.before_text,
                                         verify.named_inputs, "--ring")
