@@ -86,9 +86,9 @@ def test_a_fault_that_only_some_inputs_show(bisect: Bisect, model: Path) -> None
 
 
 def test_nothing_differs(bisect: Bisect, model: Path) -> None:
-    done = bisect(model, "--seed", "3", "--seeds", "2", fault="seeds")
+    done = bisect(model, "--seed", "3", "--seeds", "1", fault="seeds")
     assert done.status == 1 and not done.found
-    assert "nothing differs with seeds 3 to 4" in done.err
+    assert "nothing differs with seed 3" in done.err
 
 
 @pytest.mark.slow
