@@ -60,14 +60,22 @@ def strata(
     options: Mapping[str, Any] | None = None,
 ) -> Run:
     """The backend. `mode`: as in `compiler/modes.py`; raises StrataError for another one."""
-    from compiler.frontend.torch.core.decompose import decompositions
-    from compiler.frontend.torch.core.flex import expand_flex_attention
     from compiler.modes import check_mode
 
     chosen = dict(options or {})
     if mode is not None:
         check_mode(mode)
         chosen["mode"] = mode
+    return compiled_by(Program, graph_module, example_inputs, chosen)
+
+
+def compiled_by(
+    kind: type[Program], graph_module: Any, example_inputs: Sequence[Any],
+    chosen: Mapping[str, Any],
+) -> Run:
+    """The same, with programs of a kind."""
+    from compiler.frontend.torch.core.decompose import decompositions
+    from compiler.frontend.torch.core.flex import expand_flex_attention
 
     known = _operator_names(chosen)
     captured = without_dropout(graph_module)
@@ -78,19 +86,19 @@ def strata(
         expand_flex_attention(graph)
         written, aliases = _take_writes(graph), _aliases()
         check_writes(graph, written, aliases, examples, replays)
-        return _boxed_program(_program(graph, chosen, written, aliases))
+        return _boxed_program(_program(kind, graph, chosen, written, aliases))
 
     def forward(graph: Any, inputs: Sequence[Any]) -> Run:
         written, aliases = _take_writes(graph), _aliases()
         check_writes(graph, written, aliases, examples, replays, first_result())
         keep_saved(graph, written, first_result() + len(examples))
         return compiled_step(graph, lambda inner: _boxed_program(
-            _program(inner, chosen, written, aliases, holds_weights=False)))
+            _program(kind, inner, chosen, written, aliases, holds_weights=False)))
 
     def backward(graph: Any, inputs: Sequence[Any]) -> Run:
         written = _take_writes(graph)
         return compiled_step(graph, lambda inner: _boxed_program(
-            _program(inner, chosen, written, {}, holds_weights=False)))
+            _program(kind, inner, chosen, written, {}, holds_weights=False)))
 
     compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
         fw_compiler=forward, bw_compiler=backward, inference_compiler=infer,
@@ -101,14 +109,14 @@ def strata(
 
 
 def _program(
-    graph: Any, options: Mapping[str, Any], written: Sequence[int], aliases: Mapping[int, int],
-    holds_weights: bool = True,
+    kind: type[Program], graph: Any, options: Mapping[str, Any], written: Sequence[int],
+    aliases: Mapping[int, int], holds_weights: bool = True,
 ) -> Program:
     """A graph, from whose results views are taken apart."""
     views = split_views(graph, written, aliases)
     if views is None:
-        return Program(graph, options, written, holds_weights=holds_weights)
-    return Program(views.inner, options, written, outer=views.outer, holds_weights=holds_weights)
+        return kind(graph, options, written, holds_weights=holds_weights)
+    return kind(views.inner, options, written, outer=views.outer, holds_weights=holds_weights)
 
 
 def _operator_names(options: Mapping[str, Any]) -> list[str]:

@@ -10,6 +10,10 @@ exit status is 1.
 With --ring, levels compute in a ring of residues instead of in floats (docs/ring.md). Sums do not
 round there, so all levels must agree bit for bit, and the first pass, kernel and operation that do
 not are named. Target code is not executed.
+
+With --gradients, a module (`file.py:function`) is run forward and backward, and both graphs are
+verified on what they were given. The errors of target code and of PyTorch's eager mode are shown
+beside those in f64.
 """
 
 from __future__ import annotations
@@ -42,11 +46,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                        help="the largest error allowed for float outputs (default: by type)")
     group.add_argument("--ring", action="store_true",
                        help="compute in a ring, in which no order of additions can hide a fault")
+    group.add_argument("--gradients", action="store_true",
+                       help="verify the graphs of a step of training")
     shared.add_dump(parser)
     shared.add_pipeline(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.gradients:
+        from compiler.cli.gradients import verify_gradients
+
+        return verify_gradients(arguments)
     if arguments.ring:
         return _in_ring(arguments)
     from compiler.cli.execution import WantedInputs, tell_notes, tell_warnings

@@ -36,6 +36,23 @@ def capture(model: str) -> Captured:
     return _captured(_find(Path(f"{path}.py"), function), model, function)
 
 
+def module_of(model: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """The module of `file.py:function`, in the mode in which the function returns it, its inputs
+    and named inputs. Raises StrataError."""
+    require_torch(model)
+    path, _, function = model.rpartition(".py:")
+    if not path:
+        raise StrataError(f"{model} has no gradients", [Problem(
+            "they need a module", hint="give file.py:function, which returns (module, inputs)")])
+    try:
+        made = _find(Path(f"{path}.py"), function)()
+    except StrataError:
+        raise
+    except Exception as error:
+        raise _failed(f"calling {model}", error) from error
+    return _parts(made, model)[:3]
+
+
 def load_bytes(name: str, data: bytes) -> Any:
     """The program in the bytes of a `.pt2` file. Raises StrataError."""
     from compiler.frontend.torch.archive import read_archive_bytes

@@ -1,0 +1,73 @@
+"""`verify --gradients` executes every level of both graphs of a step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compiler.__main__ import main
+from compiler.frontend.torch.ops import normalization
+
+MODEL = """
+import torch
+from torch import nn
+from tests.pytorch.training.training_models import Gpt, made
+from tests.pytorch.training.image_models import Convolutional
+
+def gpt():
+    model, inputs = made(lambda: Gpt(0.1))
+    return model, tuple(inputs)
+
+def convolutional():
+    model, inputs = made(Convolutional)
+    return model, tuple(inputs)
+
+class Inverse(nn.Module):
+    def forward(self, x):
+        return torch.linalg.inv(x)
+
+def inverse():
+    return Inverse(), (torch.eye(3).requires_grad_(),)
+
+def constant():
+    return Inverse(), (torch.eye(3),)
+"""
+
+
+def run(folder: Path, function: str, *words: str) -> int:
+    path = folder / "model.py"
+    path.write_text(MODEL)
+    return main(["verify", f"{path}:{function}", "--gradients", "--levels-only", *words])
+
+
+@pytest.mark.parametrize("name", ["gpt", "convolutional"])
+def test_both_graphs_are_verified(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, name, "--dump-dir", str(tmp_path / "dumps")) == 0
+    said = capsys.readouterr()
+    shown = said.out + said.err
+    assert "graph 0, forward" in shown and "graph 1, backward" in shown
+    assert shown.count("distance from f64: compiled") == 2 and "of 2 graphs agree" in shown
+    assert {p.name for p in (tmp_path / "dumps").iterdir()} == {"graph-0", "graph-1"}
+
+
+def test_an_importer_that_is_wrong_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = normalization._moments
+    monkeypatch.setattr(normalization, "_moments", lambda x, axes, epsilon: right(
+        x, axes, epsilon * 1000))
+    monkeypatch.chdir(tmp_path)
+    assert run(tmp_path, "gpt") == 3
+    assert "PyTorch" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "why"), [
+    ("inverse", "linalg_inv_ex"), ("constant", "there are no gradients")])
+def test_what_cannot_be_verified_is_named(
+    name: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, name) == 1
+    assert why in capsys.readouterr().err
