@@ -6,9 +6,9 @@ For each model, `compile -o` writes a library with its constants inside. Then ar
 
     code       bytes of the library beside its constants
     start      from the start of a process to its first result: of the example in C, of Python with
-               `compiler.load`, and of onnxruntime; the median of a few processes, in turns
+               `compiler.load`, and of onnxruntime; the least of a few processes, in turns
     private    bytes that this process has written and shares with no other, after the first result
-    call       the median time of a call, all three in turns in one process; "here" is the model
+    call       the least time of a call, all three in turns in one process; "here" is the model
                that `compiler.compile` made
 
 Inputs are random, and sizes that a model leaves open are 2 unless --dim fixes them.
@@ -22,7 +22,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +74,7 @@ def row(model: Path, options: argparse.Namespace) -> str:
             starts[way].append(found["ready"] - (time.time() - time.perf_counter() + started))
             private[way] = found["private"]
     here, ours, theirs = calls(model, library, options)
-    times = " | ".join(f"{1e3 * median(starts[k]):.0f} ms" for k in ("C", *WAYS))
+    times = " | ".join(f"{1e3 * min(starts[k]):.0f} ms" for k in ("C", *WAYS))
     memory = " | ".join(f"{private[way] / 1e6:.1f} MB" for way in WAYS)
     return (f"| {model.stem} | {(library.stat().st_size - held) / 1e3:.0f} kB | {held / 1e6:.1f} "
             f"MB | {times} | {memory} | {ours / here:.3f} | {theirs / ours:.2f} |")
@@ -137,7 +136,7 @@ def _call(way: str, model: Path, threads: int) -> Any:
 
 
 def calls(model: Path, library: Path, options: argparse.Namespace) -> list[float]:
-    """The median seconds of a call here, of the library, and of onnxruntime, in turns."""
+    """The least seconds of a call here, of the library, and of onnxruntime, in turns."""
     import compiler
 
     dims = {name: int(size) for name, _, size in (d.partition("=") for d in options.dim)}
@@ -153,7 +152,7 @@ def calls(model: Path, library: Path, options: argparse.Namespace) -> list[float
             way()
             if round_ > 1:
                 times.append(time.perf_counter() - started)
-    return list(map(median, took))
+    return list(map(min, took))
 
 
 if __name__ == "__main__":
