@@ -9,7 +9,8 @@ For each model, `compile -o` writes a library with its constants inside. Then ar
                `compiler.load`, and of onnxruntime; the least of a few processes, in turns
     private    bytes that this process has written and shares with no other, after the first result
     call       the least time of a call, all three in turns in one process; "here" is the model
-               that `compiler.compile` made
+               that `compiler.compile` made. With one thread it is processor time, which other
+               programs change less
 
 Inputs are random, and sizes that a model leaves open are 2 unless --dim fixes them.
 """
@@ -146,12 +147,13 @@ def calls(model: Path, library: Path, options: argparse.Namespace) -> list[float
     ways = [lambda: exe.run(arrays), lambda: loaded.run(arrays),
             _call("onnxruntime", model, options.threads)]
     took: list[list[float]] = [[], [], []]
+    clock = time.thread_time if options.threads == 1 else time.perf_counter
     for round_ in range(options.rounds + 2):
         for way, times in zip(ways, took, strict=True):
-            started = time.perf_counter()
+            started = clock()
             way()
             if round_ > 1:
-                times.append(time.perf_counter() - started)
+                times.append(clock() - started)
     return list(map(min, took))
 
 
