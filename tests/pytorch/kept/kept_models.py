@@ -48,7 +48,7 @@ class Words(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         y = self.words(ids[:, self.order]) * (self.scale + self.shift * 2) + torch.tensor(
-            [1.0, 2.0] * 6)
+            [1.0, 2.0] * 6, device=ids.device)
         return y @ self.words.weight.T
 
 
