@@ -93,7 +93,8 @@ class _Form:
         spatial = list(range(3, weight.rank + 1))
         swapped = weight.reshape([self.group, count // self.group, depth, *kernel]).transpose(
             [0, 2, 1, *spatial]).reshape([self.group * depth, count // self.group, *kernel])
-        axes = list(range(2, 2 + len(kernel)))
+        axes = [axis for axis, (size, *pads) in enumerate(zip(
+            kernel, low, high, strict=True), start=2) if size.constant != 1 or pads[0] != pads[1]]
         found = self.n(ConvOp, _turned(y, axes), swapped, strides=[1] * len(kernel),
                        dilations=self.dilations, pads=[*high, *low], group=self.group)
         return _turned(found, axes)
