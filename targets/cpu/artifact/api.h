@@ -64,7 +64,8 @@ typedef struct strata_allocator {
 /* The options of a state. Zeros are the defaults, except for `size`, which is sizeof(strata_options).
    `threads`: 0 for all processors that this process may use. `weights`: the path of the file of
    weights, for models that have one. `interrupt`: called now and then by loops, in the thread of the
-   call; the call ends if it does not return 0. */
+   call; the call ends if it does not return 0. `copies`: not 0 to copy the constants into memory of
+   the state, which has large pages; that is faster where a call does little but read them. */
 typedef struct strata_options {
     size_t size;
     int32_t threads;
@@ -72,6 +73,7 @@ typedef struct strata_options {
     const char *weights;
     int (*interrupt)(void *context);
     void *interrupt_context;
+    int32_t copies;
 } strata_options;
 
 #elif STRATA_API_VERSION != 1

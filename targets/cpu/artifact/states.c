@@ -147,7 +147,7 @@ static int is_right(const unsigned char *start, size_t bytes) {
     uint64_t size;
     if (bytes < WEIGHTS_HEAD || memcmp(start, WEIGHTS_MARK, 8) != 0) return 0;
     memcpy(&size, start + 8, sizeof size);
-    return size == bytes && size == WEIGHTS_BYTES && memcmp(start + 16, weights_identity, 32) == 0;
+    return size == bytes && size == CONSTANTS_BYTES && memcmp(start + 16, weights_identity, 32) == 0;
 }
 
 static int open_weights(const char *path, const unsigned char **start, size_t *mapped) {
@@ -179,6 +179,21 @@ static int open_weights(const char *path, const unsigned char **start, size_t *m
 static void close_weights(const unsigned char *start, size_t mapped) { (void)start, (void)mapped; }
 #endif
 
+/* Memory of the state with the constants, in large pages where the system has them. */
+static int copy_constants(STATE *s) {
+    size_t bytes = (CONSTANTS_BYTES / LARGE_PAGE + 1) * LARGE_PAGE;
+    s->copy = s->allocator.allocate(s->allocator.context, LARGE_PAGE, bytes);
+    if (s->copy == NULL) return STRATA_NO_MEMORY;
+#if defined(MADV_HUGEPAGE)
+    madvise(s->copy, bytes, MADV_HUGEPAGE); /* which may fail */
+#endif
+    memcpy(s->copy, s->weights, CONSTANTS_BYTES);
+    close_weights(s->weights, s->mapped);
+    s->weights = s->copy;
+    s->mapped = 0;
+    return 0;
+}
+
 int MODEL(create)(const strata_options *given, STATE **made) {
     strata_options options = {0};
     if (made == NULL) return STRATA_BAD_ARGUMENT;
@@ -201,6 +216,7 @@ int MODEL(create)(const strata_options *given, STATE **made) {
     s->interrupt = options.interrupt;
     s->interrupt_context = options.interrupt_context;
     int status = open_weights(options.weights, &s->weights, &s->mapped);
+    if (status == 0 && options.copies) status = copy_constants(s);
     if (status == 0) status = set_threads(s, options.threads);
     if (status != 0) {
         MODEL(destroy)(s);
@@ -220,6 +236,7 @@ void MODEL(destroy)(STATE *s) {
     release(s, s->arena);
     for (int32_t k = 0; k < OUTPUTS; k++) release(s, s->owned[k]);
     close_weights(s->weights, s->mapped);
+    release(s, s->copy);
     s->allocator.release(s->allocator.context, s);
 }
 

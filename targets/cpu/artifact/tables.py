@@ -178,10 +178,10 @@ def _sizes_text(ports: Ports) -> list[str]:
 
 def _constants_text(constants: Constants) -> list[str]:
     offsets = ", ".join(f"{offset}u" for offset in (*constants.offsets, 0))
-    lines = [f"static const uint64_t constants[] = {{{offsets}}};"]
+    lines = [f"static const uint64_t constants[] = {{{offsets}}};",
+             f"#define CONSTANTS_BYTES ((size_t)UINT64_C({constants.size}))"]
     if constants.identity is not None:
-        lines += [f"#define WEIGHTS_BYTES UINT64_C({constants.size})",
-                  f"#define WEIGHTS_MARK {quoted(WEIGHTS_MARK.decode())}",
+        lines += [f"#define WEIGHTS_MARK {quoted(WEIGHTS_MARK.decode())}",
                   "static const unsigned char weights_identity[] = "
                   f"{{{', '.join(map(str, constants.identity))}}};"]
     return [*lines, "extern int32_t strata_entry(struct call *);"]

@@ -4,6 +4,7 @@
 #define FIRST_CONSTANT (FIRST_OUTPUT + GIVEN_OUTPUTS)
 #define TABLE_WORDS (FIRST_CONSTANT + CONSTANTS)
 #define ALIGNMENT 64
+#define LARGE_PAGE (2u << 20)
 #define MESSAGE_BYTES 1024
 
 /* Where a size comes from: a dim of an input, as messages name it. */
@@ -59,6 +60,7 @@ struct STATE {
     strata_allocator allocator;
     const unsigned char *weights;
     size_t mapped;
+    void *copy; /* of the constants, if one is wanted */
     team *team;
     int32_t threads;
     atomic_int busy, cancels;

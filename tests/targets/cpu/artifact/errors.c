@@ -113,7 +113,7 @@ static void check_questions(void) {
 
 static void check_options(void) {
     mlp_state *state = NULL;
-    strata_options options = {sizeof options, -1, NULL, NULL, NULL, NULL};
+    strata_options options = {sizeof options, -1, NULL, NULL, NULL, NULL, 0};
     strata_allocator nothing = {NULL, NULL, NULL};
     EXPECT(STRATA_BAD_ARGUMENT, mlp_create(NULL, NULL));
     EXPECT(STRATA_BAD_ARGUMENT, mlp_create(&options, &state));
@@ -126,12 +126,13 @@ static void check_options(void) {
 }
 
 /* Every allocation fails once: the status says so, and everything is released. */
-static void check_memory(int32_t threads) {
+static void check_memory(int32_t threads, int32_t copies) {
     static float x[200 * 8], y[200 * 4];
     for (int n = 0, status = STRATA_NO_MEMORY; status != STRATA_OK; n++) {
         counter c = {n, 0};
         strata_allocator allocator = {take, give, &c};
-        strata_options options = {sizeof options, threads, &allocator, NULL, NULL, NULL};
+        strata_options options = {sizeof options, threads, &allocator, NULL,
+                                    NULL, NULL, copies};
         mlp_state *state = NULL;
         status = mlp_create(&options, &state);
         if (status == STRATA_OK) status = mlp_run(state, 200, x, y);
@@ -152,8 +153,9 @@ int main(void) {
     mlp_destroy(state);
     check_questions();
     check_options();
-    check_memory(1);
-    check_memory(2);
+    check_memory(1, 0);
+    check_memory(2, 0);
+    check_memory(2, 1);
     printf("%d failures\n", failures);
     return failures != 0;
 }
