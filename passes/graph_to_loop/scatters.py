@@ -14,6 +14,8 @@ updates one after another: every element looks for its updates among all of them
     last[p] = max over j of (j where places[j] == p, else -1)
     y[p]    = x[p] + sum over j of (updates[j] where places[j] == p, else 0)
 
+Very many updates are sorted by place (`sorted_scatters.py`).
+
 Indices are clamped, so a wrong index changes some element but never writes out of bounds.
 """
 
@@ -48,6 +50,7 @@ from passes.graph_to_loop.nests import (
 from passes.graph_to_loop.reduction import held_element, recoded
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Number, Scalar
+from passes.graph_to_loop.sorted_scatters import in_rows, linear_places, scatter_sorted
 from passes.rewriting import Rewriter
 
 NOWHERE = -1
@@ -58,6 +61,9 @@ MAX_PLACES = 1 << 24
 
 STEP = 1e-7
 """About the seconds of one update, if updates come one after another."""
+
+SORTED, PASSES = 2e-4, 16
+"""About the seconds that it takes to sort them, and how often their bytes are moved to sum runs."""
 
 LEAST = 64
 """Fewer updates than this take less time than the launch of another kernel."""
@@ -133,6 +139,8 @@ def scatter_nd(op: ScatterNdOp, at: Rewriter) -> SSAValue:
         found = _Updates(count, lambda point, j: [
             (Read(entry, [j]), i) for entry, i in zip(entries, point, strict=False)])
         return scatter.at_once(at, found, x.shape[:depth], lambda point, j: [j, *point[depth:]])
+    if scatter.is_faster_sorted(at, count):
+        return scatter.sorted(at, entries, count.constant or 0)
     domain = Domain()
     [j], rest = domain.reduce(count), domain.parallel(*x.shape[depth:])
     places = [Read(entry, [j]) for entry in entries]
@@ -250,6 +258,26 @@ class _Scatter:
             return recoded(_combined(self.combiner, recoded(x, held), total), type_.element)
 
         return pointwise(at, [self.x, total], type_, merged)
+
+    def is_faster_sorted(self, at: Rewriter, count: Expr) -> bool:
+        """Whether updates are sorted and summed in less time than they take in order."""
+        shape, elements = type_of(self.updates).shape, product(type_of(self.updates).shape).constant
+        known = elements and all(s.constant for s in type_of(self.x).shape) and len(shape)
+        if at.context.facts.programs == 1 or not known or self.combiner == "none":
+            return False
+        width = t.byte_width(t.wide_element(type_of(self.x).element))
+        return SORTED + PASSES * (elements or 0) * width / MOVED < (count.constant or 0) * STEP
+
+    def sorted(self, at: Rewriter, entries: Sequence[SSAValue], count: int) -> SSAValue:
+        """Sort the updates by place, and merge runs of a place."""
+        type_, depth = type_of(self.x), len(entries)
+        held = held_element(type_.element, self.combiner)
+        places = linear_places(at, entries, type_.shape[:depth])
+        x, updates = (_recoded(at, v, held) for v in (in_rows(at, self.x, depth), self.updates))
+        found = scatter_sorted(at, x, places, updates, count,
+                               lambda a, b: _combined(self.combiner, a, b))
+        whole = at.insert(ViewOp.of(found, type_.shape)).results[0]
+        return _recoded(at, whole, type_.element)
 
     def _neutral(self) -> Number:
         """The number that changes nothing when it is combined."""

@@ -20,6 +20,7 @@ from dialects.strata.func import FuncOp, main_function
 from dialects.strata.types import Array, element_of, tensor
 from dialects.symbolic.expr import Expr, Size
 from passes.base import Facts, StrataContext
+from passes.graph_to_loop import scatters
 from passes.registry import parse_passes
 
 X = np.arange(60, dtype=np.float32).reshape(4, 5, 3) / 7
@@ -134,3 +135,36 @@ def test_others_update_in_order(
     for pass_ in parse_passes("graph-to-loop"):
         pass_.apply(StrataContext.with_dialects(facts=PARALLEL), module)
     assert any(o.is_scatter for o in module.walk() if isinstance(o, NestOp))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16, ml_dtypes.bfloat16, np.int32, np.uint8])
+@pytest.mark.parametrize("combiner", ["add", "mul", "max", "min"])
+@pytest.mark.parametrize("x, i, u", [
+    ((61,), (700, 1), (700,)),  # long runs, over several steps
+    ((300, 5), (131, 1), (131, 5)),  # most rows have no update
+    ((7, 11, 3), (150, 2), (150, 3)),  # index vectors
+    ((1, 2), (100, 1), (100, 2)),  # one run
+])
+def test_sorted_updates(
+    x: tuple[int, ...], i: tuple[int, ...], u: tuple[int, ...], combiner: str, kind: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in (("SORTED", 0.0), ("PASSES", 0), ("COMPARED", 1.0)):
+        monkeypatch.setattr(scatters, name, value)
+    rng = np.random.default_rng(11)
+    given = [values(rng, kind, x), rng.integers(-min(x[:i[-1]]), min(x[:i[-1]]), i),
+             values(rng, kind, u)]
+    module, context = unordered(g.ScatterNdOp, given, [x, i, u], combiner=combiner), (
+        EvaluationContext())
+    with np.errstate(all="ignore"):
+        [want] = evaluate_func(main_function(module), given, context)
+        for pass_ in parse_passes("graph-to-loop"):
+            pass_.apply(StrataContext.with_dialects(context.weights, PARALLEL), module)
+        module.verify()
+        [found] = evaluate_func(main_function(module), given, context)
+    assert all(o.axes[-1].extent.constant != i[0] or not o.reduce_axes for o in module.walk()
+               if isinstance(o, NestOp) and o.is_scatter and o.combiner_names == [combiner])
+    if kind in (np.int32, np.uint8):
+        np.testing.assert_array_equal(found, want)
+    else:
+        np.testing.assert_allclose(widen(found), widen(want), rtol=1e-5)

@@ -288,6 +288,8 @@ def test_a_second_process_computes_the_same(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the cache, and from a saved program."""
+    for variable in ("STRATA_DEBUG", "STRATA_CACHE_SIZE"):
+        monkeypatch.delenv(variable, raising=False)
     model = tmp_path / "model.onnx"
     onnx.save(onnx.parser.parse_model(MODELS[name].text), model)
     reference = compiler.compile(model, target="reference", cache="off")
