@@ -326,9 +326,10 @@ def page(figures: Mapping[str, Any]) -> str:
                   "interval is too wide to tell. The models are small and made for the claims "
                   "(`networks` in [the script](claims.py)).", 120)]
     for found in figures.values():
+        load = f" The machine's load before the run was {found['load']} processes." if (
+            "load" in found) else ""
         lines += ["", f"## {found['machine']}", "", fill(
-            f"{', '.join(found['versions'])}. The machine's load before the run was {found['load']}"
-            " processes.", 120),
+            f"{', '.join(found['versions'])}.{load}", 120),
                   "", *_table(found["rows"])]
         problems = [f"- {name}, {side}: {row[side]['problem']}" for name, row in
                     found["rows"].items() for side in ("torch", "strata") if "problem" in row[side]]
