@@ -21,7 +21,9 @@ _AGAIN = "compile the model here"
 
 
 def is_library(path: str) -> bool:
-    """Whether a file has the form of a shared library."""
+    """Whether a file has the form of a shared library. A pipe is no file: opening it would wait."""
+    if not os.path.isfile(path):
+        return False
     try:
         with open(path, "rb") as file:
             return file.read(len(_ELF)) == _ELF
