@@ -252,6 +252,8 @@ def load_library(path: str, facts: Mapping[str, Any], threads: int | None) -> Li
 
 
 def _check_weights(file: str, about: Mapping[str, Any]) -> None:
+    if os.path.exists(file) and not os.path.isfile(file):
+        raise TargetError(f"its weights cannot be read: {file}: it is not a file")
     try:
         with open(file, "rb") as opened:
             if os.fstat(opened.fileno()).st_size != about["bytes"]:
