@@ -22,6 +22,7 @@ from dialects.loop import ViewOp
 from dialects.strata import types as t
 from dialects.strata.types import TensorType, tensor
 from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
 from passes.graph_to_loop.scalars import Body, Scalar
 from passes.graph_to_loop.sorting import sorted_indices
@@ -50,8 +51,9 @@ def scatter_sorted(
 
 def _narrowed(at: Rewriter, places: SSAValue, rows: Expr) -> SSAValue:
     """The places in the narrowest type, which has the fewest digits to sort by."""
-    size = rows.constant or 1 << 31
-    element = t.ui8 if size <= 1 << 8 else t.ui16 if size <= 1 << 16 else t.i32
+    size = rows.constant or 1 << 63
+    widths = ((1 << 8, t.ui8), (1 << 16, t.ui16), (1 << 31, t.i32))
+    element = next((element for most, element in widths if size <= most), t.i64)
     domain = Domain()
     point = domain.parallel(*type_of(places).shape)
     return make_nest(at, domain, [Read(places, point)], tensor(element, type_of(places).shape),
@@ -115,8 +117,9 @@ def _merged(
 def in_rows(at: Rewriter, x: SSAValue, depth: int) -> SSAValue:
     """x with its first `depth` dims as one."""
     shape = type_of(x).shape
-    return x if depth == 1 else at.insert(ViewOp.of(x, [_count(shape[:depth]), *shape[depth:]]
-                                                    )).results[0]
+    if depth == 1:
+        return x
+    return at.insert(ViewOp.of(x, [product(shape[:depth]), *shape[depth:]])).results[0]
 
 
 def linear_places(
@@ -136,10 +139,3 @@ def linear_places(
         return total
 
     return make_nest(at, domain, [Read(e, point) for e in entries], type_, row)
-
-
-def _count(sizes: Sequence[Expr]) -> Expr:
-    total = Expr.of(1)
-    for size in sizes:
-        total = total * size
-    return total

@@ -28,10 +28,7 @@ def main(how: str, model: str, cache: str, inputs: str, outputs: str) -> Mapping
     if how == "recorded":
         from tests.targets.cuda.fakes.recording_driver import RecordingDriver
 
-        device = RecordingDriver()
-        device.install(setattr)
-        device.install_compiler(setattr)
-        launches = device.launches
+        launches = RecordingDriver.placed(setattr).launches
     compile_kernels = kernels.compile_kernels
 
     def counted(jobs: Any, options: Any) -> Any:

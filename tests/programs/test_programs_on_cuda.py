@@ -82,9 +82,7 @@ class Bench:
 
     def another_device(self, **facts: Any) -> RecordingDriver:
         """A device that takes the place of the last one."""
-        self.device = RecordingDriver(**facts)
-        self.device.install(self.patch.setattr)
-        self.device.install_compiler(self.patch.setattr)
+        self.device = RecordingDriver.placed(self.patch.setattr, **facts)
         return self.device
 
     def compile(self, **options: Any) -> compiler.Executable:

@@ -31,13 +31,7 @@ ON_DEVICE = ["convolutions", "attention", "open sizes", "words", "views"]
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], RecordingDriver]]:
     """`device()`: another one, without torch's allocator."""
-    def make() -> RecordingDriver:
-        found = RecordingDriver()
-        found.install(monkeypatch.setattr)
-        found.install_compiler(monkeypatch.setattr)
-        return found
-
-    yield make
+    yield lambda: RecordingDriver.placed(monkeypatch.setattr)
     forget()
 
 

@@ -47,6 +47,14 @@ class RecordingDriver:
     compiled: int = 0
     """How many kernels were loaded, and compiled."""
 
+    @staticmethod
+    def placed(put: Set, **facts: Any) -> RecordingDriver:
+        """A device of these facts that takes the place of the last one, and of the compiler."""
+        device = RecordingDriver(**facts)
+        device.install(put)
+        device.install_compiler(put)
+        return device
+
     def install(self, put: Set) -> None:
         """Replace the driver's functions by `put(module, name, value)`. There seems to be no torch,
         whatever the machine has. Call `forget` at the end."""

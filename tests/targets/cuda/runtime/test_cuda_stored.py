@@ -49,13 +49,7 @@ def read(parts: Parts, weights: WeightStore | None = None) -> CudaExecutable:
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], RecordingDriver]]:
     """`recorded()`: a device of its own, from now on."""
-    def make() -> RecordingDriver:
-        device = RecordingDriver()
-        device.install(monkeypatch.setattr)
-        device.install_compiler(monkeypatch.setattr)
-        return device
-
-    yield make
+    yield lambda: RecordingDriver.placed(monkeypatch.setattr)
     forget()
 
 
