@@ -27,6 +27,7 @@ from compiler.programs.entry import Damaged, read_entry, write_entry
 from dialects.strata.mapped import mapping_of
 from targets.cpu import stored
 from tests import processes
+from tests.programs.compilations import count_compilations
 
 ROOT = Path(__file__).parents[2]
 X = np.random.default_rng(0).standard_normal((3, 8), np.float32)
@@ -72,15 +73,11 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     bench = Bench(tmp_path)
-    prepare = Compiler.prepare
 
-    def counted(self: Compiler) -> Any:
+    def count() -> None:
         bench.compiled += 1
-        return prepare(self)
 
-    monkeypatch.setattr(Compiler, "prepare", counted)
-    for name in ("STRATA_DEBUG", "STRATA_CACHE_SIZE"):
-        monkeypatch.delenv(name, raising=False)
+    count_compilations(monkeypatch, count)
     return bench
 
 

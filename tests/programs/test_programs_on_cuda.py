@@ -18,10 +18,10 @@ import pytest
 
 import compiler
 from compiler.diagnostics import StrataError
-from compiler.pipeline.driver import Compiler
 from compiler.programs import kept
 from dialects.strata.types import Array
 from tests import processes
+from tests.programs.compilations import count_compilations
 from tests.programs.cuda_process import HEAVY
 from tests.programs.test_saved_programs import LINEAR, LOOPED, SIZED
 from tests.targets.cuda.fakes.recording_driver import RecordingDriver, forget
@@ -102,15 +102,12 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    bench, prepare = Bench(tmp_path, monkeypatch), Compiler.prepare
+    bench = Bench(tmp_path, monkeypatch)
 
-    def counted(self: Compiler) -> Any:
+    def count() -> None:
         bench.prepared += 1
-        return prepare(self)
 
-    monkeypatch.setattr(Compiler, "prepare", counted)
-    for name in ("STRATA_DEBUG", "STRATA_CACHE_SIZE"):
-        monkeypatch.delenv(name, raising=False)
+    count_compilations(monkeypatch, count)
     yield bench
     forget()
 
