@@ -1,0 +1,304 @@
+"""Kernels at sizes that nobody tuned: drawn from a seed, beside PyTorch.
+
+    python benchmarks/cuda/sampled.py --seed N [--classes product,norm] [--count 8] [--jobs 12]
+
+draws `--count` rows of each class of benchmarks/shared/draws, and compiles each with
+`torch.compile` for Strata and for PyTorch's modes (`--modes`); eager PyTorch takes part, too. Rows
+compile side by side in `--jobs` processes and are measured one by one when all are ready: the time
+is that on the device, from cold caches, contestants in turns. Results are compared with the same
+function in f64. Results gather in `--results`, and the page is SAMPLED.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from random import Random
+from statistics import geometric_mean
+from typing import Any
+
+import torch
+from rows import Setting
+from rows.programs import Compiled, inductor, off, told
+from rows.timing import device_times
+
+from compiler.torch.backend import strata
+
+HERE = Path(__file__).parent
+OURS, EAGER = "strata", "eager"
+LOW = 0.9
+"""Rows below this share of the best peer's speed are listed."""
+
+
+# ---------------------------------------------------------------------- one row
+class Row:
+    """A draw's programs, and what is measured of them."""
+
+    def __init__(self, key: str, options: argparse.Namespace):
+        from draws import classes
+
+        name = key.split("/")[0]
+        draw = classes()[name](Random(f"{options.seed}/{key}"))
+        self.setting = Setting(seconds=options.seconds, smoke=options.smoke)
+        self.device = "cpu" if options.smoke else "cuda"
+        self.given = [v.to(self.device) for v in draw.make(getattr(torch, options.dtype))]
+        self.record: dict[str, Any] = {"class": name, "name": draw.name, "errors": {},
+                                       "notes": {}, "seconds": {}}
+        self.calls: dict[str, Callable[..., Any]] = {}
+        exact = self._exact(draw.call, options)
+        self._enter(EAGER, lambda: Compiled(draw.call, 0.0), exact)
+        self._enter(OURS, partial(self._ours, draw), exact)
+        for mode in filter(None, options.modes.split(",")):
+            self._enter(mode, partial(inductor, draw.call, self.given, mode), exact)
+
+    def _exact(self, call: Callable[..., Any], options: argparse.Namespace) -> Any:
+        """The result in f64, on the host; one process at a time has the memory for it."""
+        with Path(options.lock).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            wide = [v.double() if v.is_floating_point() else v for v in self.given]
+            try:
+                return [v.double().cpu() for v in _listed(call(*wide))]
+            except (torch.OutOfMemoryError, RuntimeError) as error:
+                self.record["notes"]["f64"] = told(error)
+                return None
+            finally:
+                del wide
+                if not options.smoke:
+                    torch.cuda.empty_cache()
+
+    def _ours(self, draw: Any) -> Compiled:
+        started = time.perf_counter()
+        compiled = torch.compile(draw.call, backend=strata, dynamic=draw.open_size or False,
+                                 options={"cache": "off"})
+        compiled(*self.given)
+        return Compiled(compiled, time.perf_counter() - started)
+
+    def _enter(self, name: str, make: Callable[[], Compiled], exact: Any) -> None:
+        """Let someone take part; who cannot is told."""
+        try:
+            compiled = make()
+            found = _listed(compiled.call(*self.given))
+        except Exception as error:
+            self.record["notes"][name] = told(error)
+            return
+        if exact is not None:
+            self.record["errors"][name] = max(
+                off(a.double().cpu(), b) for a, b in zip(found, exact, strict=True))
+        self.record["seconds"][name] = compiled.seconds
+        self.calls[name] = partial(compiled.call, *self.given)
+
+    def measure(self, kernels: bool) -> dict[str, Any]:
+        self.record["ms"] = device_times(self.calls, self.setting)
+        if kernels and not self.setting.smoke:
+            from models import kernels as of
+
+            self.record["kernels"] = {name: of(call) for name, call in self.calls.items()}
+        return self.record
+
+
+def _listed(found: Any) -> list[torch.Tensor]:
+    return list(found) if isinstance(found, (list, tuple)) else [found]
+
+
+def worker(options: argparse.Namespace) -> None:
+    """Compile rows, telling each before it begins, wait for the turn, and print the records."""
+    out = sys.stdout
+    sys.stdout = sys.stderr
+    tell: Callable[[str], None] = partial(print, file=out, flush=True)
+    torch.backends.cudnn.benchmark = True
+    torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 10000
+    made: dict[str, Row] = {}
+    with torch.no_grad():
+        for key in json.loads(options.rows):
+            tell(json.dumps({"at": key}))
+            made[key] = Row(key, options)
+        tell(json.dumps({"ready": True}))
+        sys.stdin.readline()
+        for key in list(made):
+            tell(json.dumps({"at": key}))
+            tell(json.dumps({"key": key, "record": made.pop(key).measure(options.kernels)}))
+
+
+# ---------------------------------------------------------------------- all rows
+class Worker:
+    """A process with rows of its own."""
+
+    def __init__(self, keys: Sequence[str], lock: Path):
+        self.keys, self.at = list(keys), ""
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (it lives as long as the worker)
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, *sys.argv[1:], "--rows", json.dumps(keys),
+             "--lock", str(lock)], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self.errors)
+
+    def told(self) -> Iterator[dict[str, Any]]:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            found = json.loads(line)
+            self.at = found.get("at", self.at)
+            yield found
+
+    def compile(self) -> bool:
+        """Whether all rows are ready; otherwise `at` is the one that ended the process."""
+        return any("ready" in found for found in self.told())
+
+    def measure(self) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        return {found["key"]: found["record"] for found in self.told() if "record" in found}
+
+    def fault(self) -> str:
+        self.process.kill()
+        self.errors.seek(0)
+        lines = [x for x in self.errors.read().splitlines() if "rror" in x] or ["no time was left"]
+        return lines[-1][:200]
+
+
+def measured(keys: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
+    """The records of rows; where one ends its process, the others of that process go on."""
+    from threading import Thread, Timer
+
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        lock = Path(folder, "lock")
+        parts = [keys[k::options.jobs] for k in range(options.jobs)]
+        workers = [Worker(part, lock) for part in parts if part]
+        timer = Timer(options.budget, lambda: [w.process.kill() for w in workers])
+        timer.start()
+        threads = [Thread(target=_prepare, args=(workers, k, found, lock))
+                   for k in range(len(workers))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for one in workers:
+            found |= _turn(one)
+        timer.cancel()
+    return found
+
+
+def _prepare(workers: list[Worker], k: int, found: dict[str, Any], lock: Path) -> None:
+    """Compile the rows of a worker; start another one for what a fault has left."""
+    while not workers[k].compile() and workers[k].at:
+        lost = workers[k]
+        found[lost.at] = {"class": lost.at.split("/")[0], "problem": lost.fault()}
+        rest = [key for key in lost.keys if key != lost.at]
+        if lost.process.wait() == -9 or not rest:
+            return
+        workers[k] = Worker(rest, lock)
+
+
+def _turn(one: Worker) -> dict[str, Any]:
+    try:
+        found = one.measure()
+    except (BrokenPipeError, ValueError):
+        found = {}
+    if one.process.wait() and one.at and one.at not in found:
+        found[one.at] = {"class": one.at.split("/")[0], "problem": one.fault()}
+    return found
+
+
+# ---------------------------------------------------------------------- the page
+def gain(found: Mapping[str, Any]) -> float | None:
+    """How many times as fast as the best peer."""
+    times = found.get("ms", {})
+    peers = [t for name, t in times.items() if name != OURS]
+    return min(peers) / times[OURS] if OURS in times and peers else None
+
+
+def page(records: Mapping[str, Any], told: str) -> str:
+    """The table of classes, and the rows that fall short."""
+    by_class: dict[str, list[float]] = defaultdict(list)
+    for found in records.values():
+        if (value := gain(found)) is not None:
+            by_class[found["class"]].append(value)
+    every = [v for values in by_class.values() for v in values]
+    if not every:
+        return "Nothing was measured.\n"
+    lines = ["# Kernels at sizes that nobody tuned", "",
+             "Made by `python benchmarks/cuda/sampled.py`; do not edit. " + told, "",
+             "Speed on the device over the best of eager PyTorch and `torch.compile`.", "",
+             f"{len(every)} kernels: geometric mean {geometric_mean(every):.2f}; of classes "
+             f"{geometric_mean([geometric_mean(v) for v in by_class.values()]):.2f}; "
+             f"{sum(v < LOW for v in every) / len(every):.0%} below {LOW}, "
+             f"least {min(every):.2f}.", "",
+             "| class | rows | geometric mean | least | below 0.9 |", "|---|---|---|---|---|"]
+    lines += [f"| {name} | {len(values)} | {geometric_mean(values):.2f} | {min(values):.2f} | "
+              f"{sum(v < LOW for v in values)} |" for name, values in sorted(by_class.items())]
+    return "\n".join([*lines, "", *_short(records), "", *_wrong(records), ""])
+
+
+def _short(records: Mapping[str, Any]) -> list[str]:
+    """The rows below the bar, slowest first, in device milliseconds."""
+    low = sorted((value, key) for key, found in records.items()
+                 if (value := gain(found)) is not None and value < LOW)
+    return [f"- {value:.2f} {records[key]['class']}: {records[key]['name']}: " + ", ".join(
+        f"{who} {t:.3g}" for who, t in records[key]["ms"].items()) for value, key in low]
+
+
+def _wrong(records: Mapping[str, Any]) -> list[str]:
+    """Rows without a figure of ours, and those that are further off than twice the peers'."""
+    lines: list[str] = []
+    for key, found in records.items():
+        errors = found.get("errors", {})
+        if "problem" in found or OURS in found.get("notes", {}):
+            why = found.get("problem") or found["notes"][OURS]
+            lines.append(f"- {found['class']}: {found.get('name', key)}: no result: {why}")
+        elif OURS in errors and EAGER in errors and not errors[OURS] <= max(
+                2 * max(v for n, v in errors.items() if n != OURS), 4e-3):
+            lines.append(f"- {found['class']}: {found['name']}: off by {errors[OURS]:.1e}, eager "
+                         f"by {errors[EAGER]:.1e}")
+    return lines
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", default="0", help="what sizes are drawn from, any text")
+    parser.add_argument("--classes", default="", help="those whose names hold one of these")
+    parser.add_argument("--count", type=int, default=8, help="rows of each class")
+    parser.add_argument("--jobs", type=int, default=12, help="processes that compile at a time")
+    parser.add_argument("--budget", type=float, default=570.0, help="seconds")
+    parser.add_argument("--seconds", type=float, default=0.3, help="of calls, for each row")
+    parser.add_argument("--modes", default="default", help="of torch.compile")
+    parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16", "float32"))
+    parser.add_argument("--kernels", action="store_true", help="keep the slowest kernels")
+    parser.add_argument("--smoke", action="store_true", help="on the CPU")
+    parser.add_argument("--results", type=Path, default=Path("build/cuda_sampled.json"))
+    parser.add_argument("-o", dest="output", type=Path, default=HERE / "SAMPLED.md")
+    parser.add_argument("--rows", help=argparse.SUPPRESS)
+    parser.add_argument("--lock", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    from draws import classes
+
+    options = arguments()
+    if options.rows:
+        worker(options)
+        return
+    parts = [part for part in options.classes.split(",") if part]
+    names = [n for n in classes() if not parts or any(part in n for part in parts)]
+    keys = [f"{name}/{k}" for k in range(options.count) for name in names]
+    options.results.parent.mkdir(parents=True, exist_ok=True)
+    known = json.loads(options.results.read_text()) if options.results.exists() else {}
+    known |= {f"{options.seed}/{key}": found for key, found in measured(keys, options).items()}
+    options.results.write_text(json.dumps(known))
+    machine = "" if options.smoke else f"On {torch.cuda.get_device_name()}, {options.dtype}."
+    options.output.write_text(page(known, machine))
+    print(options.output.read_text())
+
+
+if __name__ == "__main__":
+    main()
