@@ -16,13 +16,13 @@ that compute the same. Nine rules are applied until none fits:
     merge equal reads  nest reads %x[e], %x[e]             ->  nest reads %x[e]
 
 A producer is inlined if it is elementwise and is not computed more often than before, that is, if
-the consumer reads each of its elements once. Copies may be repeated for free. So may conversions to
-a wider type, except in a contraction, which would repeat them for each product. A contraction reads
-gathered rows and matrices directly on targets that can gather operands (`Facts.gathers`). The parts
-of a concatenation are computed by its reader where a selection is cheaper than memory
-(`Facts.selects`). A nest
-that rounds the sums of a contraction stays with it when the consumer belongs to another kernel. All
-of this is composition of index expressions; no rule knows an operator.
+the consumer reads each of its elements once, or only a few of them. Copies may be repeated for
+free. So may conversions to a wider type, except in a contraction, which would repeat them for each
+product. A contraction reads gathered rows and matrices directly on targets that can gather operands
+(`Facts.gathers`). The parts of a concatenation are computed by its reader where a selection is
+cheaper than memory (`Facts.selects`). A nest that rounds the sums of a contraction stays with it
+when the consumer belongs to another kernel. All of this is composition of index expressions; no
+rule knows an operator. Formulas that are left of short tables are computed at compile time.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from dialects.strata import types as t
 from dialects.strata.types import TensorType, byte_width, shape_of
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import is_at_most, lower_bound, simplify, upper_bound
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.nodes import of_one_node
@@ -63,6 +64,7 @@ from passes.rewrites.loop.nests import (
     through_view,
     with_reads,
 )
+from passes.rewrites.loop.tables import fold_table
 from passes.rewriting import Rewriter, rewrite
 
 MAX_INPUTS = 24
@@ -71,6 +73,9 @@ MAX_INPUTS = 24
 MAX_OPERATIONS = 128
 """The most operations in a fused body. At this size a body is compute bound, and saving one pass
 over memory would not show. Larger bodies are slow to build and to compile."""
+
+FEW = 64
+"""An element of so many is computed again where it is read alone."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,7 @@ class LoopFuse(StrataPass):
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         rules = NEST_RULES if self.across else NODE_RULES
         rewrite(module, {NestOp: rules, ViewOp: [merge_views]}, context)
+        rewrite(module, {NestOp: [fold_table]}, context)
 
 
 # ---------------------------------------------------------------------- views
@@ -173,7 +179,7 @@ def forward_parts(copy: NestOp, at: Rewriter) -> list[SSAValue] | None:
     """
     if not is_copy(copy) or copy.pad_values[0] is not None or copy.into:
         return None
-    parts = parts_of(copy.inputs[0])
+    parts = parts_of(copy.inputs[0]) if copy.inputs[0].has_one_use() else []
     stored = [_stored_at(copy, part) for part in parts]
     if not parts or None in stored:
         return None
@@ -236,11 +242,15 @@ def _inline(
 
 
 def inline_parts(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
-    """Compute a concatenation that only this nest reads, instead of storing its parts."""
+    """Compute a concatenation that only this nest reads, instead of storing its parts; one of
+    copies may have other readers and be read several times."""
     if not at.context.facts.selects or is_contraction(nest):
         return None
     for position, read in enumerate(reads_of(nest)):
-        producer = selecting_nest(read.value) if reads_once(nest, read) else None
+        if not (_copies_for_nests(read.value) or (
+                read.value.has_one_use() and reads_once(nest, read))):
+            continue
+        producer = selecting_nest(read.value)
         if producer is None:
             continue
         new = inline_producer(nest, position, producer, 0) if (
@@ -251,13 +261,31 @@ def inline_parts(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
     return None
 
 
+def _copies_for_nests(value: SSAValue) -> bool:
+    """Whether the parts of a concatenation are copies, and nests read it that can select them."""
+    readers = [use.operation for use in value.uses]
+    return all(p.yielded[0] in p.body.block.args for p in parts_of(value)) and all(
+        isinstance(r, NestOp) and not is_contraction(r) for r in readers)
+
+
 def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> bool:
     """Whether inlining is legal and repeats no work."""
     if not can_inline(nest, position, read, producer):
         return False
     if is_free(producer) or (is_widening(producer) and not is_contraction(nest)):
         return True
+    if _reads_few(nest, read, producer):
+        return True
     return not _widens_for_others(nest) and _reads_once_in_all(nest, producer)
+
+
+def _reads_few(nest: NestOp, read: Read, producer: NestOp) -> bool:
+    """Whether the nest picks a few of the producer's elements, as a loss does: computing them again
+    is cheaper than storing all."""
+    if is_contraction(nest) or _ends_other_sums(nest, read, producer):
+        return False
+    points = product(a.extent for a in nest.axes) * FEW
+    return is_at_most(points, product(a.extent for a in producer.axes))
 
 
 def _reads_once_in_all(nest: NestOp, producer: NestOp) -> bool:

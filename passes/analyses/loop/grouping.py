@@ -114,6 +114,31 @@ class Group:
             todo += new
         return False
 
+    def takes(self, source: Group) -> bool:
+        """Whether another group computes nothing but elements, and this one could, too."""
+        nests = [*self.nests, *source.nests]
+        return bool(self.nests and source.nests) and all(
+            n.is_elementwise for n in source.nests) and not any(
+            n.is_scatter or n.is_recurrence or n.is_scan or n.into for n in nests)
+
+    def take(self, source: Group, names: dict[Symbol, Symbol]) -> None:
+        """Compute the nests of another group, which this one reads, before its own."""
+        self.nests = [*source.nests, *self.nests]
+        self.renamed = [*(rename_axes(n, names) for n in source.renamed), *self.renamed]
+        for nest in source.renamed:
+            nest.erase()
+        self.extents |= {names[n]: extent for n, extent in source.extents.items()}
+        self.operations += source.operations
+        readers = source.after - {self}
+        for other in [*source.before, *source.after]:
+            other.before.discard(source)
+            other.after.discard(source)
+        self.before.discard(source)
+        self.wait_for(source.before)
+        for reader in readers:
+            reader.wait_for([self])
+        source.nests, source.renamed, source.before, source.after = [], [], set(), set()
+
     def rows(self) -> set[Symbol] | None:
         """The parallel axes that all of its reductions have; None if it has no reductions."""
         found = [_wide(n.parallel_axes) for n in self.renamed if n.reduce_axes]
@@ -149,6 +174,8 @@ class Grouping:
                 self.place(op)
             elif op.operands:
                 self.follow(op)
+        for group in self.groups:
+            self.take_sources(group)
         return [g for g in self.groups if g.nests]
 
     def follow(self, op: Operation) -> None:
@@ -187,6 +214,30 @@ class Grouping:
         group = self.new_group(sources)
         group.add(nest, {a.name: self.fresh() for a in nest.axes})
         self.group_of[nest] = group
+
+    def take_sources(self, group: Group) -> None:
+        """Let a group compute what it reads at the same points, if other groups computed it."""
+        for source in _latest(group.before):
+            names = self.inverse(group, source) if group.takes(source) else None
+            if names is not None and not any(
+                    b.waits_for(source) for b in group.before - {source}) and not any(
+                    refusal(group, nest, names, self.facts) for nest in source.renamed):
+                group.take(source, names)
+
+    def inverse(self, group: Group, source: Group) -> dict[Symbol, Symbol] | None:
+        """Source axis -> group axis, such that the group reads where the source stores."""
+        names: dict[Symbol, Symbol] = {}
+        for read in (r for nest in group.renamed for r in reads_of(nest)):
+            stored = source.produced(read.value)
+            if stored is not None and (read.pad is not None or not _match(
+                    read.map, stored, group.extents, source.extents, names)):
+                return None
+        found = {theirs: mine for mine, theirs in names.items()}
+        wide = {n for n, extent in source.extents.items() if extent.constant != 1}
+        if not wide <= found.keys() or (not self.across and not of_one_node(
+                group.nests[0], source.nests[0])):
+            return None
+        return {n: found.get(n) or self.fresh() for n in source.extents}
 
     def siblings(self, nest: NestOp) -> set[Group]:
         """The groups that reduce all of a tensor that this reduction reads, along the same axes.
@@ -380,7 +431,8 @@ def refusal(
         if own > 1 and _few_would_compute_it(rows, group, count, facts.programs):
             return "few programs would compute all of it"
         return None if rows <= parallel else "it does not keep the rows of the reduction"
-    return None if parallel == _wide(group.renamed[0].axes) else "it works on other axes"
+    alike = parallel == _wide(group.renamed[0].axes) or _says_only_where_to_read(group, nest)
+    return None if alike else "it works on other axes"
 
 
 def _refusal_of_states(
@@ -403,8 +455,19 @@ def _says_only_where(group: Group, nest: NestOp) -> bool:
     names = gathered_inputs(nest.output_maps[0])
     places = [nest.inputs[k] for k in names]
     made = [r for n in group.nests for r in n.results]
-    return not nest.reduce_axes and all(n.is_elementwise for n in group.nests) and all(
+    in_order = nest.reduce_axes and not nest.unordered
+    return not in_order and all(n.is_elementwise for n in group.nests) and all(
         r in places and r.has_one_use() for r in made)
+
+
+def _says_only_where_to_read(group: Group, nest: NestOp) -> bool:
+    """Whether a group only computes, for each row, places from which nobody but the nest reads."""
+    places = gathered_inputs([e for m in nest.input_maps for e in m])
+    made = {r for n in group.nests for r in n.results}
+    readers = {(use.operation, use.index) for r in made for use in r.uses}
+    return all(n.is_elementwise for n in group.nests) and all(
+        op in group.nests or op in group.renamed or (op is nest and k in places)
+        for op, k in readers) and any(op is nest for op, _ in readers)
 
 
 def _own_elements(nest: NestOp, names: dict[Symbol, Symbol]) -> Expr:

@@ -52,10 +52,13 @@ def contiguous_axes(kernel: KernelOp) -> list[Symbol]:
 
     Axes of at least LONG elements come first, then those of more references. A result counts twice
     as much as an input, but less than one in a reduction, which reads more than it stores. Results
-    of a reduction that only other nests read are not in memory and do not count.
+    of a reduction that only other nests read are not in memory and do not count, nor do those of
+    elements in a kernel that reduces nothing.
     """
     score: dict[Symbol, int] = {}
-    passed_on = {v for n in kernel.nests if n.is_reduction for v in n.results} - {*kernel.yielded}
+    maps_only = all(n.is_elementwise for n in kernel.nests)
+    passed_on = {v for n in kernel.nests if n.is_reduction or maps_only
+                 for v in n.results} - {*kernel.yielded}
     for nest in kernel.nests:
         read, stored = (4, 1) if nest.is_reduction else (1, 2)
         values = [*nest.inputs, *nest.results]

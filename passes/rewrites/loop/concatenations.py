@@ -28,13 +28,14 @@ MOST_PARTS, MOST_READS = 4, 8
 
 
 def parts_of(value: SSAValue) -> list[NestOp]:
-    """The nests that write the parts of an empty tensor, in order, if nothing else reads it."""
+    """The nests that write the parts of an empty tensor, in order, if nothing else reads the tensor
+    before it has all of them."""
     parts: list[NestOp] = []
     while isinstance(part := value.owner, NestOp) and part.into and len(part.results) == 1 and (
-            value.uses.get_length() == 1):
+            not parts or value.has_one_use()):
         parts.insert(0, part)
         value = part.into[0]
-    return parts if isinstance(value.owner, EmptyOp) and value.uses.get_length() == 1 else []
+    return parts if isinstance(value.owner, EmptyOp) and value.has_one_use() else []
 
 
 def selecting_nest(value: SSAValue) -> NestOp | None:
@@ -50,10 +51,10 @@ def selecting_nest(value: SSAValue) -> NestOp | None:
 
 
 def _is_simple(part: NestOp) -> bool:
-    """Whether a part is elementwise, and reads at places that do not depend on data or pads."""
+    """Whether a part is elementwise, and reads at places that do not depend on data."""
     maps = [e for m in (*part.input_maps, *part.output_maps) for e in m]
     return part.combiner_names == ["none"] and not part.reduce_axes and not has_calls(maps) and (
-        not has_calls(index_exprs(part))) and all(p is None for p in part.pad_values)
+        not has_calls(index_exprs(part)))
 
 
 def _extent(part: NestOp, dim: int) -> Expr:
@@ -115,9 +116,11 @@ def _place(part: NestOp, point: Sequence[Expr]) -> Mapping[Symbol, Size]:
 
 
 def _moved(read: Read, place: Mapping[Symbol, Size], along: Symbol) -> Read:
-    """The read at that place; where it moves along the parts, elements outside are 0."""
+    """The read at that place; where it moves along the parts, elements outside are its pad, or 0.
+    """
     moves = any(along in e.symbols for e in read.map)
-    return Read(read.value, tuple(e.substitute(place) for e in read.map), 0 if moves else None)
+    pad = 0 if moves and read.pad is None else read.pad
+    return Read(read.value, tuple(e.substitute(place) for e in read.map), pad)
 
 
 def _selected(

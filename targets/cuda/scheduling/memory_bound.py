@@ -240,10 +240,14 @@ def _strided_reduction(
 def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:
     """Tiles along memory; two-dimensional if inputs and results have different contiguous axes.
 
-    The other axes of a scatter are inner loops.
+    The other axes of a scatter are inner loops, unless it is unordered. Nests with fewer axes say
+    where others read.
     """
     extents = kernel.axes
     rows = common_rows(kernel)
+    unordered = any(n.unordered for n in kernel.nests)
+    if unordered or all(n.is_elementwise for n in kernel.nests):
+        rows = [a.name for a in max(kernel.nests, key=lambda n: len(n.axes)).axes]
     along = [a for a in contiguous_axes(kernel) if a in rows]
     crossing = [a for a in along[1:] if _crosses(kernel, along[0], a)][:1]
     if crossing:
@@ -254,6 +258,8 @@ def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:
         if room > 1 and name not in tiles:
             tiles[name] = even_power(extents[name], room)
     levels = [Level("grid", a, tiles.get(a, 1)) for a in rows]
+    if unordered:
+        return finish(kernel, levels, tails="mask", warps=4, atomic=1)
     return _masked(kernel, levels, options, 4)
 
 
