@@ -6,14 +6,17 @@
         %y = nest (reduce k: 4, i: 16, j: 64) ins(%p[k, i, j]) outs(add f32[16, 64][i, j])
 
 The parts are added in a fixed order, by the kernel that also computes what follows, such as a bias
-or an activation. The target chooses the axis and the number of parts (`Rules.product_parts`),
-since only it knows what a program computes and how many programs keep its machine busy.
+or an activation, and are stored in the order in which that stores its result. The target chooses
+the axis and the number of parts (`Rules.product_parts`), since only it knows what a program
+computes and how many programs keep its machine busy.
 
 Enters: fused nests, in their final layouts. Leaves: nests. Sums in half precision stay as they are,
 because they would be rounded twice.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
@@ -24,7 +27,7 @@ from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.base import StrataContext, StrataPass
 from passes.loop.split_reductions import split_nest
-from passes.rewrites.loop.nests import divided, result_types
+from passes.rewrites.loop.nests import divided, plain_axes, reads_of, result_types
 from passes.rewriting import Rewriter, functions, rewrite
 
 
@@ -54,4 +57,17 @@ def _is_candidate(nest: NestOp) -> bool:
 
 def _split(at: Rewriter, nest: NestOp, name: Symbol, count: int) -> SSAValue:
     axis = next(a for a in nest.reduce_axes if a.name == name)
-    return split_nest(at, divided(nest, axis, count), [name])
+    return split_nest(at, divided(nest, axis, count), [name], _order_of_reader(nest))
+
+
+def _order_of_reader(nest: NestOp) -> Sequence[int] | None:
+    """The order in which an elementwise nest, the only reader, stores the dims of the result."""
+    readers = [use.operation for use in nest.results[0].uses]
+    reader = readers[0] if len(readers) == 1 else None
+    if not isinstance(reader, NestOp) or not reader.is_elementwise:
+        return None
+    read = next(r for r in reads_of(reader) if r.value is nest.results[0])
+    axes, stored = plain_axes(read.map), plain_axes(reader.output_maps[0])
+    if axes is None or stored is None or len(axes) != len(read.map) or not {*axes} <= {*stored}:
+        return None
+    return sorted(range(len(axes)), key=lambda d: stored.index(axes[d]))

@@ -191,16 +191,20 @@ def _open_cut(nest: NestOp, axes: Sequence[Axis]) -> tuple[NestOp, Sequence[Symb
 
 
 # ---------------------------------------------------------------------- two steps
-def split_nest(at: Rewriter, nest: NestOp, outer: Sequence[Symbol]) -> SSAValue:
-    """Reduce each part, then reduce the partial results."""
+def split_nest(
+    at: Rewriter, nest: NestOp, outer: Sequence[Symbol], order: Sequence[int] | None = None
+) -> SSAValue:
+    """Reduce each part, then reduce the partial results, whose dims are stored in an order."""
     [type_], [map_] = result_types(nest), nest.output_maps
+    dims = range(type_.rank) if order is None else order
     parts = [a for a in nest.axes if a.name in outer]
-    place = [*(Expr.symbol(a.name) for a in parts), *map_]
+    place = [*(Expr.symbol(a.name) for a in parts), *(map_[d] for d in dims)]
+    shape = [*(a.extent for a in parts), *(type_.shape[d] for d in dims)]
     reads = reads_of(nest)
     first = NestOp.of(
         [Axis(a.name, a.extent, a.reduce and a.name not in outer) for a in nest.axes],
         [r.value for r in reads], [r.map for r in reads],
-        [tensor(type_.element, [*(a.extent for a in parts), *type_.shape])], [place],
+        [tensor(type_.element, shape)], [place],
         combiners=nest.combiner_names, pads=[r.pad for r in reads], body=nest.body.clone())
     partial = at.insert(first).results[0]
     block = Block(arg_types=[scalar_type(partial)])

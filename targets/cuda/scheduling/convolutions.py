@@ -9,6 +9,10 @@ inside one position of the window, the position is one number for the whole tile
 the tile is read with wide vector loads. Filters are packed in the same order, with the result's
 channels contiguous. The exception is instructions that need 32-bit factors along the summed axis,
 where each channel is packed separately.
+
+In the gradient of a filter, the batch is summed, and the channels are rows. They lie last in
+memory, as the columns do in the other factor, so the summed axis runs through the data in memory
+order, and neither factor is packed.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from passes.loop_to_block.compute import is_dot, is_guarded_dot
 from passes.rewrites.loop.axis_fusion import can_fuse, fuse_axes
 from passes.rewrites.loop.nests import carry, replace_nest, result_types
 from targets.cuda.machine import machine_of
-from targets.cuda.scheduling.products.parts import parts_of
+from targets.cuda.scheduling.products.parts import fastest_parts, parts_of
 from targets.cuda.scheduling.products.rules import schedule_product
 from targets.cuda.scheduling.products.tiles import SIZES, tiles
 from targets.cuda.scheduling.products.time import Product, ProductTile
@@ -120,12 +124,21 @@ def prepare_convolution(kernel: KernelOp, nest: NestOp) -> None:
     nest = _whole_words(nest)
     roles, data = convolution_roles(nest), data_of(nest)
     assert roles is not None and data is not None
-    channels = _channel_axes(nest.input_maps[data], roles)
+    channels = set[Symbol]() if _rows_run(nest) else _channel_axes(nest.input_maps[data], roles)
     place = {s: d for d, e in enumerate(nest.input_maps[data]) for s in e.symbols}
     for names in (roles.rows, roles.columns, roles.reduce):
         names = sorted(names, key=lambda a: (a in channels, place.get(a, -1)))
         if can_fuse(kernel, names):
             fuse_axes(kernel, names)
+
+
+def _rows_run(nest: NestOp) -> bool:
+    """Whether rows and columns, rather than summed axes, are contiguous in the two factors."""
+    roles, data = convolution_roles(nest), data_of(nest)
+    assert roles is not None and data is not None
+    last = [nest.input_maps[k][-1].symbols for k in (data, 1 - data)]
+    return all(found and found <= {*own} for found, own in zip(
+        last, (roles.rows, roles.columns), strict=True))
 
 
 def _channel_axes(map_: Sequence[Expr], roles: Roles) -> set[Symbol]:
@@ -162,6 +175,8 @@ def convolution_panels(
     roles, data = convolution_roles(nest), data_of(nest)
     if roles is None or data is None or not _is_plain(roles):
         return None
+    if _rows_run(nest):
+        return {data: None, 1 - data: None}
     [column], [summed] = roles.columns, roles.reduce
     packed = nest.input_maps[1 - data][-1].symbols <= {column}
     tile = Panel(column, _panel_width(kernel, nest, roles, options), (summed,))
@@ -264,6 +279,8 @@ def _channels(nest: NestOp, roles: Roles) -> int:
     data, sizes = data_of(nest), _sizes(nest)
     assert data is not None
     map_ = nest.input_maps[data]
+    if _rows_run(nest):
+        return prod(sizes[a] for a in roles.reduce)
     if len(roles.reduce) != 1:
         return prod(sizes[a] for a in _channel_axes(map_, roles))
     summed = roles.reduce[0]
@@ -285,7 +302,18 @@ def convolution_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int
     if roles is None or data is None or any(a.extent.constant is None for a in nest.axes):
         return None
     channels = _channel_axes(nest.input_maps[data], roles)
-    if len(channels) != 1 or roles.batch:
+    machine, whole = machine_of(options.features), _product(nest, roles, options)
+    if roles.batch or (len(channels) != 1 and not _rows_run(nest)):
         return None
-    count = parts_of(_product(nest, roles, options), machine_of(options.features), LEAST)
+    if _rows_run(nest):
+        sizes = _sizes(nest)
+        axes = {n: a for a in reversed(roles.reduce) for n in divisors(sizes[a])
+                if whole.depth // n >= LEAST}
+        count = fastest_parts(whole, machine, axes)
+        return (axes[count], count) if count > 1 else None
+    count = parts_of(whole, machine, LEAST)
     return (channels.pop(), count) if count > 1 else None
+
+
+def divisors(length: int) -> list[int]:
+    return [n for n in range(2, length + 1) if length % n == 0]

@@ -85,19 +85,15 @@ class _Form:
         return _cut(found, sizes)
 
     def _turned(self, y: Value, weight: Value, low: Sequence[int], high: Sequence[int]) -> Value:
-        """The convolution of y by a filter [o, i, ...] whose taps are in the opposite order.
-
-        y and the result are turned, and not the filter, which is packed as it lies in memory.
-        """
+        """The convolution of y by a filter [o, i, ...] whose taps are in the opposite order."""
         count, depth, *kernel = weight.shape
         spatial = list(range(3, weight.rank + 1))
-        swapped = weight.reshape([self.group, count // self.group, depth, *kernel]).transpose(
+        axes = [axis for axis, size in enumerate(kernel, start=2) if size.constant != 1]
+        swapped = _turned(weight, axes).reshape(
+            [self.group, count // self.group, depth, *kernel]).transpose(
             [0, 2, 1, *spatial]).reshape([self.group * depth, count // self.group, *kernel])
-        axes = [axis for axis, (size, *pads) in enumerate(zip(
-            kernel, low, high, strict=True), start=2) if size.constant != 1 or pads[0] != pads[1]]
-        found = self.n(ConvOp, _turned(y, axes), swapped, strides=[1] * len(kernel),
-                       dilations=self.dilations, pads=[*high, *low], group=self.group)
-        return _turned(found, axes)
+        return self.n(ConvOp, y, swapped, strides=[1] * len(kernel), dilations=self.dilations,
+                      pads=[*low, *high], group=self.group)
 
     def _in_phases(
         self, y: Value, weight: Value, kernel: Sequence[int], sizes: Sequence[Expr]

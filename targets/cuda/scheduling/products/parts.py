@@ -8,7 +8,7 @@ one product. A batched product already has enough programs, or consists of anoth
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from dialects.loop import NestOp
@@ -45,14 +45,19 @@ def product_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | 
 
 
 def parts_of(product: Product, machine: Machine, least: int) -> int:
-    """Into how many equal parts to split the sums, each of at least `least` elements; mostly 1.
+    """Into how many equal parts to split the sums, each of at least `least` elements; mostly 1."""
+    return fastest_parts(product, machine, _divisors(product.run, least))
+
+
+def fastest_parts(product: Product, machine: Machine, counts: Iterable[int]) -> int:
+    """Into how many of these numbers of parts to split the sums; mostly 1.
 
     Another kernel adds the parts, so splitting must pay clearly.
     """
     if product.batch > 1:
         return 1
     times = {1: _fastest(replace(product, epilogue_bytes=STORED), machine)}
-    for parts in _divisors(product.run, least):
+    for parts in counts:
         whole = replace(product, batch=parts, depth=product.depth // parts,
                         run=product.run // parts, epilogue_bytes=SUM)
         times[parts] = _fastest(whole, machine) + _adding(product, parts, machine)
