@@ -121,6 +121,9 @@ class Facts:
     phases: bool = False
     """Whether the phases of a transposed convolution are faster as products of their own than as
     columns of one product, which shares what it reads among them."""
+    atomics: Collection[Attribute] = ()
+    """The element types to which many programs add values indivisibly, in less time than it takes
+    to sort what is added."""
     gathers: bool = False
     """Whether products read gathered factors as fast as contiguous ones."""
     selects: bool = False

@@ -92,7 +92,8 @@ def _load(programs: Programs, op: ops.LoadOp) -> None:
 
 
 def _store(programs: Programs, op: ops.StoreOp) -> None:
-    programs.access(op, tile_type(op.value).shape).write(programs.tile(op.value))
+    there = programs.access(op, tile_type(op.value).shape)
+    (there.write if op.combiner is None else there.add)(programs.tile(op.value))
 
 
 def _full(programs: Programs, op: ops.FullOp) -> None:

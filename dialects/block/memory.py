@@ -55,16 +55,24 @@ class Access:
         ):
             view[...] = value
             return
+        positions, values = self._placed(value)
+        self.memory.reshape(-1)[positions] = values
+
+    def add(self, value: Array) -> None:
+        """Add `value` to the elements, one after another. Raises IndexError like `read`."""
+        positions, values = self._placed(value)
+        np.add.at(self.memory.reshape(-1), positions, values)
+
+    def _placed(self, value: Array) -> tuple[Array, Array]:
+        """The positions in memory that are written, and the values that go there."""
         positions, inside = self._positions()
         arrays = (positions, value) if inside is None else (positions, value, inside)
         shape = np.broadcast_shapes(*(a.shape for a in arrays))
         positions, value = np.broadcast_to(positions, shape), np.broadcast_to(value, shape)
-        flat = self.memory.reshape(-1)
         if inside is None:
-            flat[positions] = value
-            return
+            return positions, value
         inside = np.broadcast_to(inside, shape)
-        flat[positions[inside]] = value[inside]
+        return positions[inside], value[inside]
 
     def _view(self) -> Array | None:
         """The elements as a strided view; None if an index is not linear or out of bounds."""

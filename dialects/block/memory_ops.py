@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import ArrayAttr
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -142,8 +142,10 @@ class StoreOp(_AccessOp):
 
     Symbols are as in `block.load`. Out of bounds in a checked dim, nothing is written. The
     positions that one store writes are distinct; several stores take effect in program order.
-    Constraints: (C1) and (C2) of `block.load`.
-    Source: vector.transfer_write, tl.store.
+    With the combiner `add`, the values are added to the elements instead, indivisibly and in no
+    particular order, also where positions are equal and programs are different.
+    Constraints: (C1) and (C2) of `block.load`; (C3) the combiner is add, and elements are numbers.
+    Source: vector.transfer_write, tl.store, tl.atomic_add.
     """
 
     name = "block.store"
@@ -154,6 +156,7 @@ class StoreOp(_AccessOp):
     index_dims = prop_def(ArrayAttr[SizesAttr])
     checks = prop_def(SizesAttr)
     assumed = opt_prop_def(SizesAttr)
+    combiner = opt_prop_def(StringAttr)
 
     @staticmethod
     def of(
@@ -169,20 +172,30 @@ class StoreOp(_AccessOp):
     def verify_(self) -> None:
         _verify_access(self, self.buffer, self.index_dims)
         _verify_inside(self, self.buffer, self.value)
+        assert isinstance(self.buffer.type, BufferType)
+        if self.combiner is not None and (
+                self.combiner.data != "add" or self.buffer.type.element == t.i1):
+            raise VerifyException(f"C3: {self.name} cannot combine elements of "
+                                  f"{self.buffer.type.element} by {self.combiner.data}")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
+        if self.combiner is not None:
+            printer.print_string(f"{self.combiner.data} ")
         printer.print_ssa_value(self.value)
         printer.print_string(", ")
         _print_access(printer, self, self.buffer, self.indices, self.index_dims)
 
     @classmethod
     def parse(cls, parser: Parser) -> StoreOp:
+        adds = parser.parse_optional_keyword("add")
         value = parse_value(parser)
         parser.parse_punctuation(",")
         buffer, reader, where, checks, assumed, dims = _parse_access(parser)
-        return StoreOp.of(value, buffer, where, reader.values, checks=checks, index_dims=dims,
-                          assumed=assumed)
+        store = StoreOp.of(value, buffer, where, reader.values, checks=checks, index_dims=dims,
+                           assumed=assumed)
+        store.combiner = StringAttr("add") if adds else None
+        return store
 
 
 def _verify_access(op: _AccessOp, buffer: SSAValue, dims: ArrayAttr[SizesAttr]) -> None:

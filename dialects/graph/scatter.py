@@ -32,6 +32,9 @@ COMBINERS: dict[str, np.ufunc] = {
 }
 """How an update is combined with the element; `none`, the default, replaces it."""
 
+ORDERS = ("fixed", "any")
+"""Whether sums add their updates in an order that only the indices determine, or in any order."""
+
 
 def _check_updates(updates: Array, wanted: Sequence[int]) -> None:
     """Check that run-time sizes agree, since NumPy would broadcast them."""
@@ -46,6 +49,8 @@ def _check(types: Sequence[TensorType], attributes: Attributes) -> None:
     combiner = text_of(attributes, "combiner", "none")
     if combiner != "none" and (combiner not in COMBINERS or x.element == i1):
         raise ShapeError(f"C2: elements of {x.element} have no combiner {combiner!r}")
+    if (order := text_of(attributes, "order", "fixed")) not in ORDERS:
+        raise ShapeError(f"C5: there is no order {order!r} of updates, only fixed and any")
 
 
 def _merge(x: Array, places: Any, updates: Array, combiner: str) -> Array:
@@ -64,11 +69,13 @@ class ScatterElementsOp(GraphOp):
 
     `combiner` add, mul, max or min combines the update with the element; none replaces it. If an
     element is updated several times, the last update wins, or all are combined. f16 and bf16 are
-    combined in f32 and rounded once. A negative index counts from the end. An index outside the
-    axis is an error.
+    combined in f32 and rounded once. With the `order` any, floating-point sums may be rounded
+    differently on each run. A negative index counts from the end. An index outside the axis is an
+    error.
     Constraints: (C1) indices are integers; (C2) x and updates have equal element types, numbers
     where they are combined; (C3) x, indices and updates have the same rank, with the axis inside;
-    (C4) indices and updates have the same shape, outside the axis not larger than x's.
+    (C4) indices and updates have the same shape, outside the axis not larger than x's; (C5) the
+    order is fixed, the default, or any.
     Source: ONNX ScatterElements.
     Example: %y = graph.scatter_elements %x, %i, %u {axis = 1, combiner = "add"} : f32[n, 5]
         given %x: f32[n, 5], %i: i64[n, 2], %u: f32[n, 2]
@@ -80,6 +87,7 @@ class ScatterElementsOp(GraphOp):
     updates = operand_def(TensorType)
     axis = prop_def(ExprAttr)
     combiner = opt_prop_def(StringAttr)
+    order = opt_prop_def(StringAttr)
     result = result_def(TensorType)
 
     @classmethod
@@ -111,12 +119,13 @@ class ScatterNdOp(GraphOp):
 
     `combiner` add, mul, max or min combines the update with the slice; none replaces it. If a
     slice is updated several times, the last update wins, or all are combined. f16 and bf16 are
-    combined in f32 and rounded once. Negative indices count from the end. An index outside its dim
-    is an error.
+    combined in f32 and rounded once. With the `order` any, floating-point sums may be rounded
+    differently on each run. Negative indices count from the end. An index outside its dim is an
+    error.
     Constraints: (C1) indices are integers of rank 1 or more; (C2) x and updates have equal element
     types, numbers where they are combined; (C3) the last dim of indices is a constant, at most x's
     rank; (C4) updates have all dims of indices except the last, then the dims of x that are not
-    indexed.
+    indexed; (C5) the order is fixed, the default, or any.
     Source: ONNX ScatterND.
     Example: %y = graph.scatter_nd %x, %i, %u {combiner = "none"} : f32[3, 4, 5]
         given %x: f32[3, 4, 5], %i: i64[n, 2], %u: f32[n, 5]
@@ -127,6 +136,7 @@ class ScatterNdOp(GraphOp):
     indices = operand_def(TensorType)
     updates = operand_def(TensorType)
     combiner = opt_prop_def(StringAttr)
+    order = opt_prop_def(StringAttr)
     result = result_def(TensorType)
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, IntAttr, IntegerType, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, IntAttr, IntegerType, StringAttr, UnitAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -77,7 +77,7 @@ class NestOp(IRDLOperation):
 
     `parts 32` requests that a long floating-point sum be computed as a sum of partial sums of
     about 32 terms each, because later operations amplify its rounding errors. It only affects
-    rounding.
+    rounding. `unordered` lets a scatter combine its points in any order.
 
     Constraints: (C1) there is one expression per dim of every tensor; (C2) result expressions use
     only parallel axes and gathered inputs (those of a scan also its single reduce axis), and
@@ -102,6 +102,7 @@ class NestOp(IRDLOperation):
     combiners = prop_def(ArrayAttr[StringAttr])
     result_maps = prop_def(ArrayAttr[SizesAttr])
     part = opt_prop_def(IntAttr)
+    unordered = opt_prop_def(UnitAttr)
     results_ = var_result_def(TensorType)
     body = region_def("single_block")
     traits = traits_def(Pure())
@@ -339,6 +340,8 @@ class NestOp(IRDLOperation):
             printer.print_string(") ")
         if self.part is not None:
             printer.print_string(f"parts {self.part.data} ")
+        if self.unordered is not None:
+            printer.print_string("unordered ")
         printer.print_region(self.body)
 
     @classmethod
@@ -354,12 +357,14 @@ class NestOp(IRDLOperation):
             with parser.in_parens():
                 into = parse_values(parser)
         part = parser.parse_integer() if parser.parse_optional_keyword("parts") else None
+        unordered = parser.parse_optional_keyword("unordered")
         nest = NestOp.of(
             axes, [v for v, _, _ in inputs], [m for _, m, _ in inputs],
             [type_ for _, type_, _ in outs], [m for _, _, m in outs],
             combiners=[k for k, _, _ in outs], pads=[p for _, _, p in inputs], into=into,
             body=parser.parse_region())
         nest.part = None if part is None else IntAttr(part)
+        nest.unordered = UnitAttr() if unordered else None
         return nest
 
 

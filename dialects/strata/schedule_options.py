@@ -141,11 +141,14 @@ DOT = FlagOption(
 PRECISION = ChoiceOption(
     "precision", "f32", "to what matrix instructions round f32 factors; tf32x3 adds three products "
     "of rounded parts", LOWERING, ("f32", "tf32", "tf32x3", "bf16", "fp16", "fp8", "fast"))
+ATOMIC = FlagOption(
+    "atomic", False, "adds the updates of an unordered scatter indivisibly, by many programs",
+    LOWERING)
 STREAM = FlagOption(
     "stream", False, "lets results, or what is read for the last time, bypass the caches, in "
     "kernels that move more than caches hold", "cpu, cuda, hip")
 
-SHARED = (TAILS, KEEP, ONLINE, WORDS, BRANCH, DOT, PRECISION, STREAM)
+SHARED = (TAILS, KEEP, ONLINE, WORDS, BRANCH, DOT, PRECISION, ATOMIC, STREAM)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute, SSAValue
 
 from dialects.graph.base import Build
@@ -79,7 +80,7 @@ class Read:
 def make_nest(
     at: Build, domain: Domain, reads: Sequence[Read], result: TensorType, formula: Formula, *,
     index: Sequence[Size] | None = None, combiner: str = "none",
-    into: SSAValue | None = None,
+    into: SSAValue | None = None, unordered: bool = False,
 ) -> SSAValue:
     """Insert a nest with one result, indexed by the parallel axes unless `index` is given.
 
@@ -90,6 +91,7 @@ def make_nest(
         domain.axes, [r.value for r in reads], [r.index for r in reads], [result],
         [domain.point if index is None else index], combiners=[combiner],
         pads=[r.pad for r in reads], into=[] if into is None else [into])
+    nest.unordered = UnitAttr() if unordered else None
     body = Body(nest.body.block)
     scalars = [Scalar(body, argument, type_of(r.value).element)
                for argument, r in zip(nest.body.block.args, reads, strict=True)]

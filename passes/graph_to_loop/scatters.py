@@ -14,7 +14,8 @@ updates one after another: every element looks for its updates among all of them
     last[p] = max over j of (j where places[j] == p, else -1)
     y[p]    = x[p] + sum over j of (updates[j] where places[j] == p, else 0)
 
-Very many updates are sorted by place (`sorted_scatters.py`).
+Very many updates are sorted by place (`sorted_scatters.py`). Where updates may be added in any
+order, and the target adds them indivisibly (`Facts.atomics`), all of them are added at once.
 
 Indices are clamped, so a wrong index changes some element but never writes out of bounds.
 """
@@ -80,7 +81,7 @@ Index = Callable[[Sequence[Expr], Expr], Sequence[Expr]]
 def scatter_elements(op: ScatterElementsOp, at: Rewriter) -> SSAValue:
     x, axis = type_of(op.x), int_of(op.properties, "axis")
     sizes = _agreed(at, type_of(op.updates).shape, type_of(op.indices).shape)
-    scatter = _Scatter(op.x, op.updates, text_of(op.properties, "combiner", "none"))
+    scatter = _Scatter.of(op, op.updates)
     table = _known_elements(op, at, scatter.combiner)
     if table is not None:
         return scatter.from_table(at, table, lambda point, j: [
@@ -127,7 +128,7 @@ def scatter_nd(op: ScatterNdOp, at: Rewriter) -> SSAValue:
     for own, size in zip(type_of(op.updates).shape, (*sizes[:-1], *x.shape[depth:]), strict=True):
         assume_equal(at, own, size)
     updates = at.insert(ViewOp.of(op.updates, [count, *x.shape[depth:]])).results[0]
-    scatter = _Scatter(op.x, updates, text_of(op.properties, "combiner", "none"))
+    scatter = _Scatter.of(op, updates)
     table = _known_slices(op, at, scatter.combiner)
     if table is not None:
         return scatter.from_table(at, table, lambda point, j: [j, *point[depth:]])
@@ -219,6 +220,18 @@ class _Scatter:
     x: SSAValue
     updates: SSAValue
     combiner: str
+    any_order: bool = False
+
+    @staticmethod
+    def of(op: ScatterElementsOp | ScatterNdOp, updates: SSAValue) -> _Scatter:
+        return _Scatter(op.x, updates, text_of(op.properties, "combiner", "none"),
+                        text_of(op.properties, "order", "fixed") == "any")
+
+    def is_unordered(self, at: Rewriter) -> bool:
+        """Whether many programs add the updates, each whenever it comes to it."""
+        if not self.any_order or self.combiner != "add":
+            return False
+        return held_element(type_of(self.x).element, self.combiner) in at.context.facts.atomics
 
     def is_faster_at_once(self, at: Rewriter, count: Expr, places: Sequence[Expr]) -> bool:
         """Whether all elements can look for their updates in less time than these take in order.
@@ -228,7 +241,8 @@ class _Scatter:
         x = type_of(self.x)
         elements, updates = product(x.shape).constant, count.constant or 0
         looking = elements if self.combiner != "none" else product(places).constant
-        if at.context.facts.programs == 1 or not elements or not looking or updates < LEAST:
+        if at.context.facts.programs == 1 or not elements or not looking or updates < LEAST or (
+                self.is_unordered(at)):
             return False
         return looking * updates / COMPARED + 2 * elements * x.dtype.itemsize / MOVED < (
             updates * STEP)
@@ -263,7 +277,8 @@ class _Scatter:
         """Whether updates are sorted and summed in less time than they take in order."""
         shape, elements = type_of(self.updates).shape, product(type_of(self.updates).shape).constant
         known = elements and all(s.constant for s in type_of(self.x).shape) and len(shape)
-        if at.context.facts.programs == 1 or not known or self.combiner == "none":
+        if at.context.facts.programs == 1 or not known or self.combiner == "none" or (
+                self.is_unordered(at)):
             return False
         width = t.byte_width(t.wide_element(type_of(self.x).element))
         return SORTED + PASSES * (elements or 0) * width / MOVED < (count.constant or 0) * STEP
@@ -330,7 +345,7 @@ class _Scatter:
         merged = make_nest(
             at, domain, [*places, Read(self.updates, update)], tensor(held, type_.shape),
             lambda body, read: recoded(read[-1], held), index=where, combiner=self.combiner,
-            into=_recoded(at, self.x, held))
+            into=_recoded(at, self.x, held), unordered=self.is_unordered(at))
         return _recoded(at, merged, type_.element)
 
 

@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 
 from dialects.loop import Axis, KernelOp, NestOp
 from dialects.strata.schedule import Level, Schedule
-from dialects.strata.schedule_options import ONLINE
+from dialects.strata.schedule_options import ATOMIC, ONLINE
 from dialects.strata.types import TensorType, format_symbols, is_float
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
@@ -254,7 +254,9 @@ def _recurrence_faults(nest: NestOp, schedule: Schedule) -> Iterator[Fault]:
 
 
 def _scatter_faults(nest: NestOp, schedule: Schedule) -> Iterator[Fault]:
-    """Points that may write the same element must run one after another."""
+    """Points that may write the same element must run one after another, or add indivisibly."""
+    if nest.unordered is not None and schedule.option(ATOMIC):
+        return
     names = [a.name for a in nest.reduce_axes]
     levels = [x for x in schedule.levels if x.axis in names]
     yield from (

@@ -1,12 +1,19 @@
-"""Tiles of updates, merged into the elements that gathered indices name."""
+"""Tiles of updates, merged into the elements that gathered indices name.
+
+Updates are merged one after another: an element is loaded, merged with its update, and stored.
+With the option `atomic` of a schedule, those of an unordered scatter are added indivisibly instead,
+by as many programs as there are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.loop import NestOp
+from dialects.strata.schedule_options import ATOMIC
 from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
@@ -25,10 +32,14 @@ def add_scatter(tiles: Tiles, nest: NestOp) -> None:
     places = {Symbol.gathered(k): tiles.symbols.gathered(inputs[k])
               for k in gathered_inputs(nest.output_maps[0])}
     map_ = tuple(e.substitute(places) for e in nest.output_maps[0])
+    atomic = nest.unordered is not None and tiles.schedule.option(ATOMIC)
     for buffer in tiles.outputs.get(nest.results[0], ()):
-        there = _there(tiles, nest, buffer, map_, dims)
+        there = [] if atomic else _there(tiles, nest, buffer, map_, dims)
         tile = _merged(tiles, nest, inputs, indices, there, dims)
-        tiles.add(store(tile, buffer, map_, tiles.states, tiles.symbols))
+        op = store(tile, buffer, map_, tiles.states, tiles.symbols)
+        tiles.add(op)
+        if atomic:
+            op.combiner = StringAttr(nest.combiner_names[0])
 
 
 def _there(

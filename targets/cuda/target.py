@@ -14,7 +14,7 @@ from dialects.host import host_functions
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
 from dialects.strata.schedule import Schedule
-from dialects.strata.types import Array, bf16, f8E4M3FN, f16, i8
+from dialects.strata.types import Array, bf16, f8E4M3FN, f16, f32, f64, i8, i32, i64
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
 from passes.contract import Facts, Packing
@@ -72,6 +72,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         short_rows=machine.fitted.rows.short,  # what a program can hold in registers
         scans=True,  # each thread scans its own elements, then threads exchange their sums
         phases=True,  # so that each step of a product reads one tap, in wide loads
+        atomics={f32, f64, i32, i64},
         selects=True, gathers=True)  # every thread computes its own addresses anyway
 
 

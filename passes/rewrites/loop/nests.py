@@ -165,9 +165,10 @@ def with_reads(
 
 
 def carry(old: NestOp, new: NestOp) -> NestOp:
-    """Keep the location, the value names, and how long sums are split into parts."""
+    """Keep the location, the value names, how long sums are split into parts, and whether a scatter
+    is unordered."""
     set_location(new, old)
-    new.part = old.part
+    new.part, new.unordered = old.part, old.unordered
     for a, b in zip(old.results, new.results, strict=True):
         b.name_hint = a.name_hint
     return new

@@ -232,6 +232,9 @@ class _KernelEmitter:
         return lambda position: self.memory.load_one(access, position, op.pad_value)
 
     def store(self, op: bl.StoreOp) -> None:
+        if op.combiner is not None:
+            raise ValueError(f"kernel @{self.name} adds indivisibly; the CPU target does not have "
+                             "the option atomic")
         tile = self.tiles[op.value]
         access = self._access(op, tile.type)
         if self.matrices and _is_matrix(op.value):

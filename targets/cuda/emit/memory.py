@@ -111,7 +111,10 @@ def emit_store(op: StoreOp, context: Context) -> None:
     arguments = [_address(context.values[op.buffer].text, offset, tile.shape), stored]
     if mask.text:
         arguments.append(f"mask={mask.text}")
-    context.writer.line(f"tl.store({', '.join(arguments)})")
+    if op.combiner is None:
+        context.writer.line(f"tl.store({', '.join(arguments)})")
+    else:
+        context.writer.line(f"tl.atomic_add({', '.join(arguments)}, sem='relaxed')")
 
 
 def emit_index(op: IndexOp, context: Context) -> None:

@@ -19,13 +19,13 @@ def scatter_elements(n: Node, x: Value, indices: Value, updates: Value) -> Value
     axis = n.axis(n.integer("axis"), x.rank)
     n.require_index(indices, x.shape[axis])
     return n(ScatterElementsOp, x, indices, updates, axis=axis,
-             combiner=n.text("reduction", "none"))
+             combiner=n.text("reduction", "none"), order="any")
 
 
 @onnx_op("ScatterND")
 def scatter_nd(n: Node, x: Value, indices: Value, updates: Value) -> Value:
     n.require_vectors(indices, x.shape)
-    return n(ScatterNdOp, x, indices, updates, combiner=n.text("reduction", "none"))
+    return n(ScatterNdOp, x, indices, updates, combiner=n.text("reduction", "none"), order="any")
 
 
 @onnx_op("TensorScatter")

@@ -1,4 +1,9 @@
-"""Operators that write elements at indices."""
+"""Operators that write elements at indices.
+
+As in eager mode, sums of `index_add` and of the operators along one axis come in any order on a
+GPU, unless `torch.use_deterministic_algorithms` asks for one, and those of `index_put` in a fixed
+one.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +94,15 @@ def _scatter(
                    steps=[1] * x.rank)
     axis = n.axis(axis, x.rank)
     n.require(0, indices, x.shape[axis])
-    return n(ScatterElementsOp, x, indices, source.cast(x.element), axis=axis, combiner=combiner)
+    return n(ScatterElementsOp, x, indices, source.cast(x.element), axis=axis, combiner=combiner,
+             **(_in_any_order() if combiner == "add" else {}))
+
+
+def _in_any_order() -> dict[str, str]:
+    """The order of a sum's updates, unless eager mode must keep to one, too."""
+    import torch
+
+    return {} if torch.are_deterministic_algorithms_enabled() else {"order": "any"}
 
 
 # ---------------------------------------------------------------------- x[indices] = values
@@ -109,14 +122,15 @@ def index_put(
 
 
 def put(
-    n: Node, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool
+    n: Node, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool,
+    **order: str,
 ) -> Value:
     """The same as `index_put`, for indices of consecutive dims that have been checked."""
     picks = [i for i in indices if i is not None]
     axes = [k for k, i in enumerate(indices) if i is not None]
     vectors = index_vectors(picks)
     others = [k for k in range(x.rank) if k not in axes]
-    order = [*axes, *others]
+    dims = [*axes, *others]
     count, before = vectors.rank - 1, axes[0]
     sizes = [*x.shape[:before], *vectors.shape[:-1], *x.shape[axes[-1] + 1:]]
     values = values.cast(x.element).broadcast(sizes)
@@ -125,9 +139,9 @@ def put(
         return _replaced(n, x, before, picks[0], values.reshape(one))
     updates = values.transpose([*range(before, before + count), *range(before),
                                 *range(before + count, len(sizes))])
-    moved = n(ScatterNdOp, x.transpose(order), vectors, updates,
-              combiner="add" if accumulate else "none")
-    return moved.transpose([order.index(k) for k in range(x.rank)])
+    moved = n(ScatterNdOp, x.transpose(dims), vectors, updates,
+              combiner="add" if accumulate else "none", **order)
+    return moved.transpose([dims.index(k) for k in range(x.rank)])
 
 
 def _under_mask(
@@ -168,7 +182,7 @@ def index_add(
     if x.rank:
         n.require(0, indices, x.shape[axis])
     added = operand(n, scaled(n, source, alpha), x.element)
-    return put(n, x, [*_no_picks(axis), indices], added, True)
+    return put(n, x, [*_no_picks(axis), indices], added, True, **_in_any_order())
 
 
 def _no_picks(count: int) -> list[Value | None]:
