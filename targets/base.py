@@ -17,7 +17,7 @@ import importlib
 import pkgutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import ClassVar
 
 from dialects.strata.schedule_options import AnyOption
@@ -130,10 +130,14 @@ def questions(kind: type[Part]) -> set[str]:
 
 def target_names() -> list[str]:
     """All targets: our own folders and those of installed packages."""
+    return sorted({*_own_targets(), *(e.name for e in entry_points("strata.targets"))})
+
+
+@cache
+def _own_targets() -> tuple[str, ...]:
     import targets
 
-    own = [m.name for m in pkgutil.iter_modules(targets.__path__) if m.ispkg]
-    return sorted({*own, *(e.name for e in entry_points("strata.targets"))})
+    return tuple(m.name for m in pkgutil.iter_modules(targets.__path__) if m.ispkg)
 
 
 def find_target(name: str) -> Target:

@@ -1,4 +1,4 @@
-"""A store of files on disk. A key is the hash of everything that its contents depend on.
+"""A store of files on disk. A key is the hash, in hex, of everything that its contents depend on.
 
     SHA-256 of the key and the contents | contents
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from targets.files import (
@@ -24,7 +25,9 @@ from targets.files import (
 )
 
 LIMIT = 1 << 30
-"""The most bytes that are kept in one folder."""
+"""The most bytes that are kept in one folder, but for a few files."""
+TRIMMING = 32
+"""Keys of which one leads to a look at the folder's size."""
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -57,9 +60,13 @@ class KeptFiles:
                 why = error.strerror or str(error)
         return warn_unkept(self.folder, why)
 
-    def trim(self) -> None:
-        """Remove the least recently used files beyond the limit."""
-        if self.folder is not None:
+    def trim(self, new: Iterable[str]) -> None:
+        """Remove the least recently used files beyond the limit.
+
+        `new`: the keys that were just kept. It takes milliseconds to look at a full folder, so only
+        one in `TRIMMING` of all keys, which are hashes, leads to that.
+        """
+        if self.folder is not None and any(int(key[:8], 16) % TRIMMING == 0 for key in new):
             trim(self.folder, LIMIT)
 
     def _path(self, folder: str, key: str) -> str:

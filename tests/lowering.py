@@ -16,6 +16,7 @@ from compiler.measuring.comparison import error_of, tolerance_of
 from compiler.pipeline.steps import PIPELINE
 from dialects.strata.types import Array
 from dialects.text.syntax import location, location_names
+from dialects.verifying import verify
 from passes.base import StrataContext
 from passes.registry import parse_passes
 from targets.reference.interpret import interpret
@@ -69,7 +70,7 @@ def lower(module: ModuleOp, context: StrataContext, steps: Sequence[str] = STEPS
         for pass_ in _passes(step):
             pass_.apply(context, module)
         if step in ("graph-to-loop", *STEPS[-6:]) and watched.changed(module):
-            module.verify()
+            verify(module)
         if step == STEPS[-1]:
             check_locations(module)
         yield step

@@ -40,6 +40,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -141,14 +142,19 @@ def frontends(plugins: Sequence[ModuleType] = ()) -> dict[str, Frontend]:
     """All frontends by name: the folders here, those of installed packages, and plugins that are
     frontends.
     """
-    found = {m.name: cast(Frontend, importlib.import_module(f"{__name__}.{m.name}"))
-             for m in pkgutil.iter_modules(__path__) if m.ispkg}
+    found = {name: cast(Frontend, importlib.import_module(f"{__name__}.{name}"))
+             for name in _own_frontends()}
     for entry in entry_points(ENTRY_POINTS):
         found.setdefault(entry.name, _checked(entry.name, entry.load()))
     for plugin in plugins:
         if all(hasattr(plugin, part) for part in _PARTS):
             found.setdefault(Path(str(plugin.__file__)).stem, cast(Frontend, plugin))
     return found
+
+
+@cache
+def _own_frontends() -> tuple[str, ...]:
+    return tuple(m.name for m in pkgutil.iter_modules(__path__) if m.ispkg)
 
 
 def _checked(name: str, found: Any) -> Frontend:

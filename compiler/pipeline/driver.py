@@ -39,6 +39,7 @@ from compiler.plugins.plugin_files import load_plugins
 from compiler.programs.collection import rare_collections
 from compiler.suggestions import guess
 from compiler.tuning.files import tuned_files
+from dialects.verifying import verify
 from passes.base import PassError, StrataContext
 from passes.contract import Facts
 from targets.base import Executable, TargetError
@@ -229,7 +230,7 @@ class Compiler:
 
     def check(self, state: State, item: PlannedStep, whole: bool) -> None:
         """Verify the module; `whole`: also that its level allows all of its operations."""
-        state.module.verify()
+        verify(state.module)
         check_functions(state.module, self.plugins.find_level(state.level))
         if whole:
             self.check_contract(state, item)
@@ -409,7 +410,7 @@ class Compiler:
             try:
                 item.pass_.apply(state.context, state.module)
                 state.moved(item.step.level, item.label)
-                state.module.verify()
+                verify(state.module)
             except Exception:  # the expected fault
                 return text, item, source.weights
         return text, ran[-1], source.weights

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from compiler.plugins.loading import Plugins
 
 if TYPE_CHECKING:
     from xdsl.passes import ModulePass
+    from xdsl.utils.arg_spec import ArgSpec
 
 
 @dataclass(frozen=True)
@@ -106,17 +108,24 @@ def label_steps(steps: Sequence[Step]) -> list[str]:
 def make_pass(spec: str, plugins: Plugins) -> ModulePass:
     """The pass of a spec such as `loop-fuse{limit=3}`. Raises StrataError."""
     try:
-        parsed = list(parse_pipeline(spec))
-        class_ = plugins.find_pass(parsed[0].name)
-        if faults := option_faults(class_, parsed[0]):
+        parsed = _parsed(spec)
+        class_ = plugins.find_pass(parsed.name)
+        if not parsed.parameters and not class_.required_fields():
+            return class_()  # without options, nothing is to be read from their types
+        if faults := option_faults(class_, parsed):
             raise StrataError(f"cannot read the pass '{spec}'",
                               [Problem(text, hint=hint) for text, hint in faults])
-        # without options, nothing is to be read from their types
-        return class_.from_spec(parsed[0]) if parsed[0].parameters else class_()
+        return class_.from_spec(parsed)
     except (ArgSpecParseError, ValueError) as error:
         hint = f"`list passes` shows the options of {spec.partition('{')[0]}"
         raise StrataError(f"cannot read the pass '{spec}'",
                           [Problem(str(error).strip(), hint=hint)]) from None
+
+
+@lru_cache(256)
+def _parsed(spec: str) -> ArgSpec:
+    """The first pass of a text, which is short and the same in every compilation."""
+    return next(iter(parse_pipeline(spec)))
 
 
 def _end(flow: Flow, steps: Sequence[Step], to: str) -> int:

@@ -19,6 +19,7 @@ from compiler.options import TEXT_SUFFIX, CompileOptions
 from compiler.plugins.loading import Plugins
 from dialects.strata.types import WeightAttr, WeightsAttr
 from dialects.strata.weights import WeightStore
+from dialects.verifying import verify
 from dialects.walking import walked
 from passes.base import PassError, StrataContext
 
@@ -75,7 +76,7 @@ class Snapshot:
         context = StrataContext.with_dialects()
         try:
             GraphFixSizes(tuple(self.sizes), tuple(self.sizes.values())).apply(context, module)
-            module.verify()
+            verify(module)
         except (PassError, VerifyException) as error:
             raise StrataError(f"{self.model} cannot have these sizes fixed",
                               [Problem(str(error).strip().split("\n")[0])]) from error
@@ -109,7 +110,7 @@ def read_model(
                           "its own", exit_status=2)
     found = load_model(model, ImportOptions(
         options.shapes, options.dims, options.constants, plugins.modules, options.outcomes))
-    found.module.verify()
+    verify(found.module)
     return Source(found.module, found.weights, found.name, "graph", files=found.files,
                   nodes=found.nodes)
 

@@ -86,6 +86,8 @@ def load_plugins(files: Sequence[Path]) -> Plugins:
     for module in modules:
         if not isinstance(module, ModuleType):
             raise StrataError(f"an entry point of {PLUGINS} must name a module, not {module!r}")
+    if not modules and not files:
+        return Plugins()
     loaded = {Path(str(m.__file__)).resolve() for m in modules}
     modules += [_run_file(f) for f in dict.fromkeys(files) if f.resolve() not in loaded]
     found = [item for module in modules for item in _defined(module)]

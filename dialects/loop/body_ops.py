@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from xdsl.irdl import (
     IRDLOperation,
-    irdl_op_definition,
     prop_def,
     result_def,
     traits_def,
@@ -14,6 +13,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, Pure
 
+from dialects.definition import irdl_op_definition
 from dialects.strata import types as t
 from dialects.strata.types import ExprAttr
 from dialects.symbolic.expr import Expr, Size

@@ -226,8 +226,9 @@ class CpuRunning(Running):
     ) -> CpuExecutable:
         """Compile each distinct kernel and the driver, or read them from the cache; link them."""
         self.check_machine()
-        code, files = _code(module, self.options, report), MappedFiles.now()
+        code = _code(module, self.options, report)
         constants = code.driver.constants
+        files = MappedFiles.around(constants)
         arrays = [placed(contents_of(op.value, op.type, weights), op.type.dtype, files)
                   for op in constants]
         sources = [Source(op.value.key.data, op.type.dtype) if isinstance(op.value, WeightAttr)

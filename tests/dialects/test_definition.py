@@ -6,18 +6,19 @@ time: operands, results, regions, properties and their types.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from xdsl.dialects.builtin import ArrayAttr, NoneAttr, StringAttr, i1
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, ErasedSSAValue, Operation, Region, SSAValue
 from xdsl.irdl import IRDLOperation
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.test_value import create_ssa_value
 
 from dialects.context import make_context
+from dialects.verifying import verify
 
 FILES = sorted(Path(__file__).parent.glob("*.mlir"))
 STRANGERS: tuple[Attribute, ...] = (NoneAttr(), StringAttr("x"), i1, ArrayAttr([NoneAttr()]))
@@ -102,3 +103,98 @@ def test_named_parts_are_those_of_xdsl() -> None:
                 assert getattr(op, first) is op.operands[0]
                 with pytest.raises((NotImplementedError, AttributeError)):
                     setattr(op, first, op.operands[0])
+
+
+# ---------------------------------------------------------------------- whole modules
+SCALARS = """
+builtin.module {
+  strata.func @main(%x: f32[n], %k: i64[n], %b: i1[n]) -> (f32[n])
+      inputs ["x", "k", "b"] outputs ["y"] {
+    %y = loop.nest (i0: n) ins(%x[i0], %k[i0], %b[i0]) outs(f32[n][i0]) {
+    ^bb0(%p: f32, %q: i64, %c: i1):
+      %two = arith.constant 2.000000e+00 : f32
+      %three = arith.constant 3 : i64
+      %a = arith.addf %p, %two : f32
+      %d = arith.divf %a, %p : f32
+      %e = math.exp %d : f32
+      %m = arith.addi %q, %three : i64
+      %s = arith.shli %m, %three : i64
+      %l = arith.cmpi slt, %m, %s : i64
+      %o = arith.cmpf olt, %a, %e : f32
+      %t = arith.andi %l, %o : i1
+      %u = arith.select %t, %e, %d : f32
+      %w = arith.extf %u : f32 to f64
+      %v = arith.truncf %w : f64 to f32
+      %i = arith.index_cast %m : i64 to index
+      %j = arith.index_cast %i : index to i64
+      %f = arith.sitofp %j : i64 to f32
+      %r = arith.mulf %v, %f : f32
+      loop.yield %r
+    }
+    strata.return %y
+  }
+}
+"""
+TEXTS = {file.stem: file.read_text() for file in FILES} | {"scalars": SCALARS}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_modules_are_verified_as_xdsl_verifies_them(text: str) -> None:
+    """Operations of every dialect, those of xDSL among them, where they stand in a module."""
+    module = Parser(make_context(), text).parse_module()
+    kinds = {(op.name, len(op.operands), tuple(op.properties)): op for op in module.walk()
+             if op is not module}
+    refused = 0
+    for op in kinds.values():
+        for changed in changes(op):
+            wanted = error_of(module.verify)
+            assert error_of(lambda: verify(module)) == wanted, changed
+            refused += wanted is not None
+    assert refused > 20
+    assert error_of(lambda: verify(module)) is None
+
+
+def error_of(verified: Callable[[], None]) -> str | None:
+    try:
+        verified()
+    except Exception as error:  # a stranger may also break the code of a verifier
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def changes(op: Operation) -> Iterator[str]:
+    """Change an operation in place, in one way after another; each is undone again."""
+    for name, value in list(op.properties.items()):
+        for stranger in STRANGERS:
+            op.properties[name] = stranger
+            yield f"{op.name}: another {name}"
+        del op.properties[name]
+        yield f"{op.name}: no {name}"
+        op.properties[name] = value
+    for k, operand in enumerate(op.operands):
+        for value in (create_ssa_value(NoneAttr()), create_ssa_value(i1), ErasedSSAValue(i1, None)):
+            op.operands[k] = value
+            yield f"{op.name}: another operand {k}"
+        op.operands[k] = operand
+    for result in op.results:
+        type_ = result.type
+        for stranger in STRANGERS:
+            result._type = stranger
+            yield f"{op.name}: another result"
+        result._type = type_
+    yield from misplacements(op)
+
+
+def misplacements(op: Operation) -> Iterator[str]:
+    """The operation at the end of its block, and in the block of another."""
+    block, following = op.parent, op.next_op
+    assert block is not None
+    if following is not None:
+        op.detach()
+        block.add_op(op)
+        yield f"{op.name}: at the end"
+        op.detach()
+        block.insert_op_before(op, following)
+    op.parent = Block()
+    yield f"{op.name}: with another parent"
+    op.parent = block

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from pathlib import Path
 
 import pytest
 
+from targets import kept
 from targets.files import mark_used, private_folder, read_private, trim, write_whole
 
 
@@ -88,3 +90,16 @@ def test_uses_are_marked_once_an_hour(tmp_path: Path) -> None:
         assert (path.stat().st_atime > now - 1) is is_marked
         assert abs(path.stat().st_mtime - (now - 9)) < 1e-3
     mark_used(str(tmp_path / "nothing"))
+
+
+def test_a_store_keeps_to_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if only some of its files lead to a look at all of them."""
+    monkeypatch.setattr(kept, "LIMIT", 40_000)
+    store, most = kept.KeptFiles(str(tmp_path / "kept"), ".o"), 0
+    for number in range(500):
+        key = hashlib.sha256(str(number).encode()).hexdigest()
+        store.put(key, bytes(1000))
+        store.trim([key])
+        most = max(most, len(list((tmp_path / "kept").iterdir())))
+    assert 38 < most < 38 + 10 * kept.TRIMMING
+    assert store.get(key) is not None

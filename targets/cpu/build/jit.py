@@ -67,7 +67,7 @@ def compile_texts(
                 crew.have()
         compiled = crew.finish()
     if compiled:
-        cache_.trim()
+        cache_.trim(compiled)
     return [compiled[key] if (code := found[key]) is None else code for key in keys]
 
 

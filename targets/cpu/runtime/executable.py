@@ -51,7 +51,7 @@ def with_open(
     constants: Sequence[Array], sources: Sequence[Source | None], weights: WeightStore
 ) -> list[Array]:
     """The constants, with those of a store's parameters in place of the others."""
-    files = MappedFiles.now()
+    files = MappedFiles.around(constants)
     return [own if source is None or not weights.is_open_key(source.key) else placed(
         weights.arrays[source.key], source.dtype, files)
         for own, source in zip(constants, sources, strict=True)]

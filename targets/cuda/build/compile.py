@@ -217,7 +217,7 @@ def _run_jobs(
                               finished)
     refused = [f"Triton cannot compile kernel @{job.source.name}: {error}"
                for (_, job), error in zip(ordered, errors, strict=True) if error]
-    kept.trim()
+    kept.trim(made)
     if refused:
         raise CudaError("\n".join(refused))
     return made
