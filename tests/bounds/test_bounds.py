@@ -21,6 +21,7 @@ from dialects.strata.assumptions import SizeError
 from dialects.strata.sizes import assumptions_of
 from dialects.strata.types import Array
 from dialects.symbolic.symbol import Symbol
+from dialects.verifying import verify
 from passes.base import StrataContext
 from passes.block.prove_bounds import BlockProveBounds
 
@@ -29,9 +30,9 @@ def checked(text: str) -> tuple[ModuleOp, StrataContext]:
     """The module as the pass leaves it; a second run must change nothing."""
     context = StrataContext.with_dialects()
     module = Parser(context, f"builtin.module {{{text}}}").parse_module()
-    module.verify()
+    verify(module)
     BlockProveBounds().apply(context, module)
-    module.verify()
+    verify(module)
     once = str(module)
     assert str(Parser(context, once).parse_module()) == once
     BlockProveBounds().apply(context, module)

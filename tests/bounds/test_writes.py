@@ -14,6 +14,7 @@ from dialects.loop import Axis, NestOp
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.inequalities import Prover
 from dialects.symbolic.symbol import Symbol
+from dialects.verifying import verify
 from passes.analyses.loop.coverage import Cover, box_of
 from passes.base import StrataContext
 from passes.loop.prove_writes import LoopProveWrites
@@ -50,9 +51,9 @@ def proven(text: str) -> tuple[ModuleOp, list[str]]:
     """The module as the pass leaves it, and its remarks; a second run must change nothing."""
     context = StrataContext.with_dialects()
     module = Parser(context, f"builtin.module {{{text}}}").parse_module()
-    module.verify()
+    verify(module)
     LoopProveWrites().apply(context, module)
-    module.verify()
+    verify(module)
     once = str(module)
     assert str(Parser(context, once).parse_module()) == once
     again = StrataContext.with_dialects()

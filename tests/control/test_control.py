@@ -17,6 +17,7 @@ from dialects.graph.interpret import EvaluationError
 from dialects.strata.assumptions import SizeError
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
+from dialects.verifying import verify
 from passes.base import StrataContext
 from targets.base import Executable, TargetOptions, find_target
 from targets.reference.interpret import interpret
@@ -38,7 +39,7 @@ each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name
 
 def parse(text: str) -> ModuleOp:
     module = Parser(make_context(), text).parse_module()
-    module.verify()
+    verify(module)
     return module
 
 
@@ -228,6 +229,6 @@ def test_a_kernel_waits_for_the_sizes_it_uses() -> None:
     """Nests before and behind a size may not become one kernel."""
     module = parse(PREFIX.text)
     for _ in lower(module, context("cpu"), STEPS[:-1]):
-        module.verify()
+        verify(module)
     text = str(module)
     assert text.index("strata.size m") < text.index("host.launch")

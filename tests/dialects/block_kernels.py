@@ -16,6 +16,7 @@ from dialects.block.dialect import Block
 from dialects.block.interpret import interpret_kernel
 from dialects.strata.dialect import Strata
 from dialects.strata.types import Array
+from dialects.verifying import verify
 from tests.symbols import by_symbol
 
 RANDOM = np.random.default_rng(0)
@@ -26,7 +27,7 @@ def parse(text: str) -> KernelOp:
     for dialect in (Builtin, Arith, Math, Strata, Block):
         context.load_dialect(dialect)
     kernel = Parser(context, text).parse_op()
-    kernel.verify()
+    verify(kernel)
     assert isinstance(kernel, KernelOp)
     return kernel
 

@@ -19,6 +19,7 @@ from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.numerics import erf
 from dialects.strata.func import main_function
 from dialects.strata.types import TensorType
+from dialects.verifying import verify
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
 
 OPS = list(Graph.operations)
@@ -67,7 +68,7 @@ def example_module(op: type[Operation]) -> str:
 def test_example_parses_verifies_and_prints_back(op: type[Operation]):
     text = example_module(op)
     module = parse(text)
-    module.verify()
+    verify(module)
     assert str(module) == text
     assert isinstance(the_op(module), op)
 
@@ -86,9 +87,9 @@ def test_every_op_has_samples():
 @pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
 def test_text_round_trip(sample: Sample, symbolic: bool):
     module, _, _ = build_module(sample, symbolic)
-    module.verify()
+    verify(module)
     parsed = parse(str(module))
-    parsed.verify()
+    verify(parsed)
     assert str(parsed) == str(module)
 
 
@@ -120,7 +121,7 @@ def test_decomposition_has_the_same_results(sample: Sample, symbolic: bool):
         old.replace_all_uses_with(new)
     op.detach()
     op.erase()
-    module.verify()
+    verify(module)
     for actual, wanted in zip(run(module, inputs, context), expected, strict=True):
         assert_close(actual, wanted, sample.allowed(wanted.dtype))
 

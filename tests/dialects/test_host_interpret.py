@@ -23,6 +23,7 @@ from dialects.strata.dialect import Strata
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
+from dialects.verifying import verify
 
 ADD = """{
     ^bb0(%left: f32, %right: f32):
@@ -60,7 +61,7 @@ def parse(body: str, head: str = "", arena: str = "", verifies: bool = True) -> 
         context.load_dialect(dialect)
     module = Parser(context, text).parse_module()
     if verifies:
-        module.verify()
+        verify(module)
     return module
 
 

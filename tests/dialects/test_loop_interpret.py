@@ -19,6 +19,7 @@ from dialects.semantics.scalar import evaluate_body
 from dialects.strata import types as t
 from dialects.strata.types import Array
 from dialects.symbolic.symbol import Symbol
+from dialects.verifying import verify
 from tests.symbols import by_symbol
 
 COMBINE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
@@ -181,7 +182,7 @@ def make_kernel(arguments: str, head: str, body: str) -> KernelOp:
     text = (f"loop.kernel @k({arguments}) -> () sizes(n, m) "
             f"{{ {values} = loop.nest {head} {BODIES[body]} loop.yield {values} }}")
     module = Parser(make_context(), f"builtin.module {{ {text} }}").parse_module()
-    module.verify()
+    verify(module)
     kernel = module.body.block.first_op
     assert isinstance(kernel, KernelOp)
     return kernel

@@ -23,6 +23,7 @@ from dialects.graph.interpret import evaluate_func
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata.func import main_function
 from dialects.strata.types import Array
+from dialects.verifying import verify
 from tests.byte_products import OPERATORS
 
 IR_VERSION = 8
@@ -179,7 +180,7 @@ def save(model: onnx.ModelProto, folder: Path, name: str = "model.onnx") -> Path
 # ---------------------------------------------------------------------- running
 def run_imported(imported: ImportedModel, inputs: Mapping[str, Array]) -> list[Array]:
     """The results of an imported model by our interpreter; the module is verified before."""
-    imported.module.verify()
+    verify(imported.module)
     function = main_function(imported.module)
     context = EvaluationContext(weights=imported.weights)
     return evaluate_func(function, [inputs[n] for n in function.input_names], context)

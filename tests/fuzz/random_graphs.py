@@ -22,6 +22,7 @@ from dialects.strata.func import FuncOp
 from dialects.strata.types import Array, TensorType, tensor
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr, Size
+from dialects.verifying import verify
 from tests.symbols import by_symbol
 
 SIZES = {"a": (1, 2, 3, 5), "b": (3, 7, 16, 17), "c": (0, 1, 4, 33), "d": (5, 6, 70)}
@@ -93,7 +94,7 @@ class Graph:
         results = self.values[-1:] + [self.value() for _ in range(self.integer(0, 2))]
         func.finish([f"y{k}" for k in range(len(results))], results)
         module = ModuleOp([func])
-        module.verify()
+        verify(module)
         return module, self.inputs
 
     def argument(self) -> TensorType:

@@ -31,6 +31,7 @@ from dialects.strata.schedule import parse_schedule
 from dialects.strata.types import Array, TensorType
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location, location_name
+from dialects.verifying import verify
 from passes.base import StrataContext
 from passes.contract import Choice
 from passes.registry import parse_passes
@@ -42,7 +43,7 @@ from tests.filecheck import filecheck
 def parse(text: str, context: StrataContext) -> ModuleOp:
     """The module of a text; every operation comes from a node of its own: `n0`, `n1` ..."""
     module = Parser(context, text).parse_module()
-    module.verify()
+    verify(module)
     for number, op in enumerate(module.walk()):
         op.location = location(f"n{number}")
     return module
@@ -52,7 +53,7 @@ def run_passes(module: ModuleOp, pipeline: str, context: StrataContext) -> str:
     """The text behind the passes, which must leave a valid module."""
     for pass_ in parse_passes(pipeline):
         pass_.apply(context, module)
-        module.verify()
+        verify(module)
     return str(module)
 
 

@@ -17,6 +17,7 @@ from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata import types as t
 from dialects.strata.func import main_function
 from dialects.strata.types import Array, LiteralAttr
+from dialects.verifying import verify
 from passes.base import PassError, StrataContext
 from passes.graph_to_loop.rules import lowering_rules
 from passes.registry import parse_passes
@@ -104,7 +105,7 @@ def lower(module: ModuleOp, context: EvaluationContext) -> StrataContext:
     strata = StrataContext.with_dialects(context.weights)
     for pass_ in parse_passes(PASSES):
         pass_.apply(strata, module)
-    module.verify()
+    verify(module)
     left = {op.name for op in module.walk() if isinstance(op, GraphOp)}
     assert left <= {g.ConstantOp.name}
     return strata

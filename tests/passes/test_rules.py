@@ -27,6 +27,7 @@ from dialects.graph.interpret import evaluate_func
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata.func import main_function
 from dialects.strata.types import Array, TensorType
+from dialects.verifying import verify
 from passes import rewriting
 from passes.base import StrataContext
 from passes.graph_to_loop.rules import lowering_rules
@@ -117,7 +118,7 @@ def check(instance: Instance, seed: int) -> None:
         wanted = [_run(module, run, context) for run in runs]
         for pass_ in parse_passes(instance.passes):
             pass_.apply(context, module)
-            module.verify()
+            verify(module)
         for run, before in zip(runs, wanted, strict=True):
             for a, b in zip(_run(module, run, context), before, strict=True):
                 exact = b.dtype.kind in "biu"

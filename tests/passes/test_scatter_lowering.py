@@ -19,6 +19,7 @@ from dialects.semantics.numerics import widen
 from dialects.strata.func import FuncOp, main_function
 from dialects.strata.types import Array, element_of, tensor
 from dialects.symbolic.expr import Expr, Size
+from dialects.verifying import verify
 from passes.base import Facts, StrataContext
 from passes.graph_to_loop import scatters
 from passes.registry import parse_passes
@@ -57,7 +58,7 @@ def test_constant_indices(
     expected = evaluate_func(main_function(module), [X, updates], context)
     for pass_ in parse_passes("graph-to-loop"):
         pass_.apply(StrataContext.with_dialects(context.weights), module)
-    module.verify()
+    verify(module)
     found = evaluate_func(main_function(module), [X, updates], context)
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-6)
     reductions = [o for o in module.walk() if isinstance(o, NestOp) and o.reduce_axes]
@@ -113,7 +114,7 @@ def test_many_programs_find_their_updates(
     [want] = evaluate_func(main_function(module), given, context)
     for pass_ in parse_passes("graph-to-loop"):
         pass_.apply(StrataContext.with_dialects(context.weights, PARALLEL), module)
-    module.verify()
+    verify(module)
     assert not any(o.is_scatter for o in module.walk() if isinstance(o, NestOp))
     [found] = evaluate_func(main_function(module), given, context)
     if kind in (np.int32, np.uint8, np.int64, np.bool_) or combiner == "none":
@@ -160,7 +161,7 @@ def test_sorted_updates(
         [want] = evaluate_func(main_function(module), given, context)
         for pass_ in parse_passes("graph-to-loop"):
             pass_.apply(StrataContext.with_dialects(context.weights, PARALLEL), module)
-        module.verify()
+        verify(module)
         [found] = evaluate_func(main_function(module), given, context)
     assert all(o.axes[-1].extent.constant != i[0] or not o.reduce_axes for o in module.walk()
                if isinstance(o, NestOp) and o.is_scatter and o.combiner_names == [combiner])

@@ -12,6 +12,7 @@ from dialects.loop import KernelOp
 from dialects.strata.schedule import Schedule, level_starts, parse_schedule
 from dialects.strata.schedule_options import KnownOptions
 from dialects.symbolic.symbol import Symbol
+from dialects.verifying import verify
 from passes.base import StrataContext
 from passes.loop.scheduling.apply_schedules import LoopApplySchedules
 from passes.scripts.fusion import fuse
@@ -210,11 +211,11 @@ MAP = "(i0: 8, i1: 9, i2: 5) ins(%x[i0, i1, i2]) outs(f32[8, 9, 5][i0, i1, i2])"
 def test_fusing_axes_rewrites_all_nests() -> None:
     kernel = kernel_of(MAP, MAP.replace("%x", "%a"))
     fuse(kernel, (Symbol.axis("i0"), Symbol.axis("i1")))
-    kernel.verify()
+    verify(kernel)
     assert {str(axis): str(extent) for axis, extent in kernel.axes.items()} == {
         "i0": "72", "i2": "5"}
     fuse(kernel, (Symbol.axis("i0"), Symbol.axis("i2")))
-    kernel.verify()
+    verify(kernel)
     assert [[str(e) for e in nest.input_maps[0]] for nest in kernel.nests] == 2 * [
         ["(i0 floordiv 45)", "((i0 floordiv 5) mod 9)", "(i0 mod 5)"]]
 

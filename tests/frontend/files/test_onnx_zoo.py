@@ -23,6 +23,7 @@ from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata.func import main_function
 from dialects.strata.types import Array
 from dialects.text.syntax import location_name
+from dialects.verifying import verify
 
 FOLDER = os.environ.get("STRATA_ZOO")
 pytestmark = pytest.mark.skipif(
@@ -43,7 +44,7 @@ def imported(name: str) -> ImportedModel:
 @pytest.mark.parametrize("name", SMALL + LARGE)
 def test_models_import(name: str):
     model = imported(name)
-    model.module.verify()
+    verify(model.module)
     assert model.name == name
     known: dict[object, Array] = {}
     for op in main_function(model.module).walk():

@@ -21,6 +21,7 @@ from dialects.strata.func import FuncOp
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr
+from dialects.verifying import verify
 
 A = np.array([[-2.0, -0.5, 0.25], [1.0, 3.0, 4.0]], np.float32)
 B = np.array([0.5, 2.0, -1.0], np.float32)
@@ -41,7 +42,7 @@ def built(formula: Callable[..., Any], *arrays: Array) -> tuple[FuncOp, Builder]
 
 def computed(formula: Callable[..., Any], *arrays: Array) -> Array:
     function, build = built(formula, *arrays)
-    function.verify()
+    verify(function)
     context = EvaluationContext(weights=build.weights)
     return evaluate_func(function, list(arrays), context)[0]
 

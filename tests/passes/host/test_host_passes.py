@@ -8,6 +8,7 @@ from xdsl.parser import Parser
 
 from dialects.host import LaunchOp, host_function
 from dialects.symbolic.expr_syntax import expr_of
+from dialects.verifying import verify
 from passes.analyses.host.in_place import can_share
 from passes.analyses.host.storage import kernels_of
 from passes.base import PassError, StrataContext
@@ -53,7 +54,7 @@ def nest(ins: str, body: str, outs: str = "f32[4, 4][i0, i1]", axes: str = "i0: 
 ])
 def test_in_place(body: str, shares: bool) -> None:
     module = kernel(body)
-    module.verify()
+    verify(module)
     assert can_share(kernels_of(module)["k"], 0, 0) == shares
 
 

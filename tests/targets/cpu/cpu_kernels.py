@@ -22,6 +22,7 @@ from dialects.host.dialect import Host
 from dialects.strata.dialect import Strata
 from dialects.strata.types import Array
 from dialects.symbolic.symbol import Symbol
+from dialects.verifying import verify
 from targets.cpu.build.cache import ObjectCache
 from targets.cpu.build.jit import compile_texts, link
 from targets.cpu.emit import emit_kernel
@@ -49,14 +50,14 @@ each_machine = pytest.mark.parametrize("features", available_features())
 
 def parse(text: str) -> KernelOp:
     kernel = _parser(text).parse_op()
-    kernel.verify()
+    verify(kernel)
     assert isinstance(kernel, KernelOp)
     return kernel
 
 
 def parse_module(text: str) -> ModuleOp:
     module = _parser(text).parse_module()
-    module.verify()
+    verify(module)
     return module
 
 

@@ -19,6 +19,7 @@ from dialects.strata import types as t
 from dialects.strata.types import Array, BufferType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
+from dialects.verifying import verify
 from tests.symbols import by_symbol
 
 
@@ -78,13 +79,13 @@ def as_model(kernel: KernelOp) -> ModuleOp:
                          [Expr.symbol(s) for s in kernel.size_names])
     main.body.block.add_ops([launch, ReturnOp.create()])
     module = ModuleOp([kernel.clone(), main])
-    module.verify()
+    verify(module)
     return module
 
 
 def parse(text: str) -> ModuleOp:
     module = Parser(make_context(), text).parse_module()
-    module.verify()
+    verify(module)
     return module
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from operator import getitem
-from typing import Any
+from typing import Any, NamedTuple
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.torch.core.encoder_layers import encoder_decompositions
@@ -40,9 +40,7 @@ def decompose(program: Any, known: Mapping[str, Any]) -> Any:
     torch = torch_module()
     if is_plain(program, known):
         return program
-    table = torch.export.default_decompositions()
-    for op, made in _more().items():
-        table[op] = made
+    table = {**_tables(_operator_count()).export, **_more()}
     for op in kept_whole(list(table), known):
         del table[op]
     try:
@@ -102,10 +100,28 @@ def decompositions(known: Collection[str] | None = None) -> dict[Any, Any]:
     `known`: the names of the operators with importers, if the caller has them; to list them loads
     all importers.
     """
-    made = torch_module("torch._decomp")
-    table = {**made.core_aten_decompositions(), **_more()}
+    table = {**_tables(_operator_count()).core, **_more()}
     kept = set(kept_whole(list(table), operator_names() if known is None else known))
     return {op: table[op] for op in list(table) if op not in kept}
+
+
+class _Tables(NamedTuple):
+    """PyTorch's tables of decompositions, for programs and for AOTAutograd."""
+
+    export: Mapping[Any, Any]
+    core: Mapping[Any, Any]
+
+
+@lru_cache(maxsize=1)
+def _tables(count: int) -> _Tables:
+    """The tables while PyTorch knows so many operators. It goes through all of them to make one."""
+    return _Tables(dict(torch_module().export.default_decompositions().items()),
+                   torch_module("torch._decomp").core_aten_decompositions())
+
+
+def _operator_count() -> int:
+    """How many operators are registered, those of the user's libraries among them."""
+    return len(torch_module()._C._dispatch_get_all_op_names())
 
 
 def operator_names() -> list[str]:

@@ -13,6 +13,7 @@ from xdsl.parser import Parser
 from dialects import block
 from dialects.loop import KernelOp
 from dialects.strata.types import Array, BufferType
+from dialects.verifying import verify
 from passes.analyses.loop.private import private_values
 from passes.base import StrataContext
 from targets.base import TargetOptions, find_target
@@ -72,7 +73,7 @@ class Attention:
                 f"%v: {e}[{b}, {g}, {t}, {d}]{masks[self.mask]}) -> ({e}[{b}, {h}, {s}, {d}]) "
                 f'inputs [{", ".join(names)}] outputs ["y"] {{\n' + "\n".join(lines) + "\n}")
         module = Parser(context, text).parse_module()
-        module.verify()
+        verify(module)
         return module
 
     @property
