@@ -48,9 +48,10 @@ class Buffer(NamedTuple):
 
 
 class Point(NamedTuple):
-    """An access at one position: the index per dim, the flat offset, and what differs per lane."""
+    """An access at one position: the index in each checked dim, the flat offset, and what differs
+    per lane."""
 
-    where: tuple[Expr, ...]
+    where: Mapping[int, Expr]
     flat: Expr
     vectors: Mapping[Symbol, tuple[Tile, tuple[int, ...]]]
 
@@ -81,6 +82,9 @@ class Access:
         self.flat = _rejoined(sum((w * s for w, s in pairs), Expr.of(0)))
         """The offset in elements from the buffer's start."""
         self._dims = unrolled_dims(self.type)
+        lanes = self.type.lanes
+        self.lane_symbol = _NO_LANES if lanes is None else Symbol.place(lanes)
+        """The place along the dim in lanes; without such a dim, a symbol that no expression has."""
         self._split = self._constant_distances()
         self._origins: dict[Expr, str] = {}
 
@@ -116,17 +120,12 @@ class Access:
         return replace(self, where=tuple(w.substitute(places) for w in self.where),
                        type=t.tile(type_.element, shape, len(self._dims)))
 
-    @property
-    def lane_symbol(self) -> Symbol:
-        """The place along the dim in lanes; without such a dim, a symbol that no expression has."""
-        return _NO_LANES if self.type.lanes is None else Symbol.place(self.type.lanes)
-
     # ------------------------------------------------------------------ one position
     def at(self, position: tuple[int, ...]) -> Point:
         """Fix the dims that are not in lanes, and the values of index tiles without lanes."""
         if self._split is not None and not self.checks:
             distances, rest = self._split
-            return Point((), rest + sum(map(mul, distances, position)), {})
+            return Point({}, rest + sum(map(mul, distances, position)), {})
         fixed: dict[Symbol, Expr] = {Symbol.place(d): Expr.of(p)
                                   for d, p in zip(self._dims, position, strict=True)}
         vectors: dict[Symbol, tuple[Tile, tuple[int, ...]]] = {}
@@ -137,7 +136,7 @@ class Access:
                 fixed[symbol] = self._scalar_index(reg)
             else:
                 vectors[symbol] = (tile, tuple(place[d] for d in dims if d in place))
-        where = tuple(w.substitute(fixed) for w in self.where)
+        where = {d: self.where[d].substitute(fixed) for d in self.checks}
         return Point(where, self.flat.substitute(fixed), vectors)
 
     def _scalar_index(self, reg: Reg) -> Expr:
@@ -255,7 +254,8 @@ class Access:
         return mask
 
     def _differs_per_lane(self, point: Point, index: Expr) -> bool:
-        return bool(index.symbols & {self.lane_symbol, *point.vectors})
+        symbols = index.symbols
+        return self.lane_symbol in symbols or not symbols.isdisjoint(point.vectors)
 
     def _inside(self, index: Expr, size: Expr) -> Mask:
         """0 <= index < size, as one unsigned comparison."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -86,6 +86,16 @@ def emit_kernel_text(
     return _KernelEmitter(kernel, machine, name or kernel.sym_name.data).emit()
 
 
+class _Site(NamedTuple):
+    """The operands and properties of a load or store."""
+
+    buffer: SSAValue
+    exprs: Sequence[Expr]
+    indices: Sequence[SSAValue]
+    dims: Sequence[Any]
+    checks: Sequence[int]
+
+
 class _KernelEmitter:
     """The state of one kernel's emission: the LLVM form of each IR value."""
 
@@ -107,6 +117,9 @@ class _KernelEmitter:
         self.buffers: dict[SSAValue, Buffer] = {}
         self.allocated: list[str] = []
         """Heap memory to be freed at the end."""
+        self._runs: dict[Block, list[list[Operation]]] = {}
+        self._sites: dict[Operation, _Site] = {}
+        """What is read off blocks and operations once; an unrolled loop repeats its body."""
 
     def _matrices(self) -> Matrices | None:
         """The emitter of matrix products, if the kernel has any and the machine supports them."""
@@ -180,7 +193,9 @@ class _KernelEmitter:
 
     # ------------------------------------------------------------------ operations
     def _walk(self, block: Block) -> None:
-        for run in runs_of(operations(block)):
+        if block not in self._runs:
+            self._runs[block] = [*runs_of(operations(block))]
+        for run in self._runs[block]:
             if len(run) == 1:
                 _EMITTERS[type(run[0])](self, run[0])
             else:
@@ -204,9 +219,13 @@ class _KernelEmitter:
     def _access(
         self, op: bl.LoadOp | bl.StoreOp, type_: TileType
     ) -> Access:
-        where = tuple(self._expr(e, op.indices) for e in op.exprs)
-        return Access(self.writer, self.indices, self.buffers[op.buffer], where, type_,
-                      op.checked_dims, self._index_tiles(op.indices, op.index_dims.data, type_))
+        site = self._sites.get(op)
+        if site is None:
+            site = self._sites[op] = _Site(op.buffer, op.exprs, op.indices, op.index_dims.data,
+                                           op.checked_dims)
+        where = tuple([self._expr(e, site.indices) for e in site.exprs])
+        return Access(self.writer, self.indices, self.buffers[site.buffer], where, type_,
+                      site.checks, self._index_tiles(site.indices, site.dims, type_))
 
     def _index_tiles(
         self, values: Sequence[SSAValue], dims: Sequence[Any], type_: TileType

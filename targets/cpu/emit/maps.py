@@ -8,7 +8,7 @@ loop over the tile's positions, with the operands that differ between positions 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
@@ -25,10 +25,12 @@ from targets.cpu.emit.values import (
     Chunk,
     Reg,
     Tile,
+    first_registers,
     lane_literal,
     positions,
     tile_chunks,
     unrolled_dims,
+    unrolled_shape,
 )
 
 EmitAt = Callable[[Sequence[int]], str]
@@ -43,8 +45,7 @@ _FUNCTION_LENGTH = 20
 """The approximate number of instructions of a transcendental function."""
 
 
-@dataclass(frozen=True)
-class _Source:
+class _Source(NamedTuple):
     """One operand's registers of one chunk: the same at every position, or in memory."""
 
     reg: Reg
@@ -58,29 +59,30 @@ class Maps:
     def __init__(self, compute: Compute, loops: Loops):
         self.compute, self.loops = compute, loops
         self.writer = compute.writer
+        self._bodies: dict[bl.MapOp, _Body] = {}
+        """Those of maps that were emitted; in an unrolled loop, a map is emitted many times."""
 
     def emit(self, op: bl.MapOp, inputs: Sequence[Tile | Reg]) -> list[Tile]:
         """The results; what several positions share is computed once."""
-        type_ = op.result_type
-        parts, places = tile_chunks(type_, self.compute.lanes), list(positions(type_))
+        body = self._body(op)
+        type_ = body.type
+        parts, places = tile_chunks(type_, self.compute.lanes), positions(type_)
         columns = [self._registers(self._fit(value, dims, type_), dims, type_, parts)
-                   for value, dims in zip(inputs, op.dim_lists, strict=True)]
+                   for value, dims in zip(inputs, body.dims, strict=True)]
         rows = [[[column[p][c] for column in columns] for c in range(len(parts))]
                 for p in range(len(places))]
-        body = _Body(op, self.compute.builder)
         if len(places) >= 4 and body.length * len(parts) * len(places) > _LONG:
             results = self._looped(body, rows, parts)
         else:
             results = self._written_out(body, rows, parts)
-        types = [r.type for r in op.results if isinstance(r.type, TileType)]
         return [Tile(type_, tuple(result), parts)
-                for type_, result in zip(types, results, strict=True)]
+                for type_, result in zip(body.types, results, strict=True)]
 
     def at(self, op: bl.MapOp, inputs: Sequence[Tile | Reg]) -> EmitAt:
         """Emits the only result at one position, for tiles that have no dim in lanes."""
-        body, type_ = _Body(op, self.compute.builder), op.result_type
-        sources = [(self._fit(value, dims, type_), dims)
-                   for value, dims in zip(inputs, op.dim_lists, strict=True)]
+        body = self._body(op)
+        sources = [(self._fit(value, dims, body.type), dims)
+                   for value, dims in zip(inputs, body.dims, strict=True)]
 
         def emit(position: Sequence[int]) -> str:
             operands = [value if isinstance(value, Reg) else value.reg([position[d] for d in dims])
@@ -88,6 +90,11 @@ class Maps:
             return body.emit(operands)[0].name
 
         return emit
+
+    def _body(self, op: bl.MapOp) -> _Body:
+        if op not in self._bodies:
+            self._bodies[op] = _Body(op, self.compute.builder)
+        return self._bodies[op]
 
     # ------------------------------------------------------------------ operands
     def _fit(self, value: Tile | Reg, dims: Sequence[int], type_: TileType) -> Tile | Reg:
@@ -104,13 +111,13 @@ class Maps:
     ) -> list[list[Reg]]:
         """An operand's registers, for each position and chunk of the result."""
         if isinstance(value, Reg):
-            return [[value] * len(parts)] * len(list(positions(type_)))
+            return [[value] * len(parts)] * len(positions(type_))
         order = unrolled_dims(type_)
-        source = [order.index(d) for d in dims if d in order]
+        source = tuple(order.index(d) for d in dims if d in order)
         numbers = range(len(parts)) if value.type.lanes is not None else [0] * len(parts)
-        return [[self._spread(value, value.reg([position[k] for k in source], number), chunk)
+        return [[self._spread(value, value.reg_after(first, number), chunk)
                  for number, chunk in zip(numbers, parts, strict=True)]
-                for position in positions(type_)]
+                for first in first_registers(value.strides, source, unrolled_shape(type_))]
 
     def _spread(self, value: Tile, reg: Reg, chunk: Chunk) -> Reg:
         """Widen a register to the chunk, if its tile has only one of the chunk's two dims.
@@ -197,6 +204,8 @@ class _Body:
 
     def __init__(self, op: bl.MapOp, builder: Builder):
         self.builder = builder
+        self.type, self.dims = op.result_type, op.dim_lists
+        self.types = [r.type for r in op.results if isinstance(r.type, TileType)]
         slots: dict[SSAValue, int] = {a: k for k, a in enumerate(op.body.block.args)}
         self.steps: list[tuple[Callable[[Builder, Sequence[Reg]], Reg], list[int]]] = []
         self.length = 0
@@ -207,7 +216,7 @@ class _Body:
             self.length += _length(inner)
             slots[inner.results[0]] = len(slots)
         self.yielded = [slots[v] for v in op.yielded]
-        self.results = [r.type.element for r in op.results if isinstance(r.type, TileType)]
+        self.results = [type_.element for type_ in self.types]
 
     def emit(self, operands: Sequence[Reg]) -> list[Reg]:
         """The results of the body on one register of each operand."""

@@ -115,13 +115,27 @@ class Tile:
 
     def reg(self, position: Sequence[int], chunk: int = 0) -> Reg:
         """The register at a position (over the unrolled dims) and chunk number."""
-        flat = sum(map(mul, self.strides, position), chunk)
-        return self.kinds[chunk].named(self.regs[flat])
+        return self.reg_after(sum(map(mul, self.strides, position)), chunk)
+
+    def reg_after(self, first: int, chunk: int) -> Reg:
+        """The register of a chunk at the position whose first register has a number."""
+        return self.kinds[chunk].named(self.regs[first + chunk])
 
 
 @cache
 def _kinds(element: Attribute, parts: tuple[Chunk, ...]) -> tuple[Reg, ...]:
     return tuple(Reg.of("", element, chunk.width) for chunk in parts)
+
+
+@cache
+def first_registers(
+    strides: tuple[int, ...], dims: tuple[int, ...], shape: tuple[int, ...]
+) -> tuple[int, ...]:
+    """For each position of `shape`, row-major, the number of a tile's first register there.
+
+    `dims`: the dims of `shape` along which the tile's registers have `strides`.
+    """
+    return tuple(sum(map(mul, strides, [p[d] for d in dims])) for p in _positions(shape))
 
 
 @cache
