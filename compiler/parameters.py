@@ -8,8 +8,7 @@ others.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from targets.interface import Executable as Program
 
 
-@dataclass(frozen=True)
-class Parameters:
+class Parameters(NamedTuple):
     """A program, and the weights with which it runs. `keys`: those that its code loads."""
 
     program: Program

@@ -19,7 +19,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compiler.diagnostics import StrataError
 from compiler.recompilation import TRIALS, Decisions, Recompiler
@@ -42,8 +42,7 @@ WATCHED = 256
 Shapes = tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True)
-class Specialization:
+class Specialization(NamedTuple):
     """Sizes with a program of their own, by the model's own names.
 
     `calls`: the number of calls that it has answered. `state`: "compiling", "ready", "dropped"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation
@@ -17,8 +18,7 @@ from xdsl.ir import Operation
 from dialects.text.syntax import location_names
 
 
-@dataclass(frozen=True)
-class Rewritten:
+class Rewritten(NamedTuple):
     """What a rewrite changes. `operation`: its kind and symbol; `nodes`: those of the model."""
 
     rule: str

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from xdsl.ir import Operation, SSAValue
 from xdsl.traits import Pure
@@ -22,8 +22,7 @@ UNUSED = "unused"
 """The rule that erases operations without effect and without users."""
 
 
-@dataclass(frozen=True)
-class Rewrite:
+class Rewrite(NamedTuple):
     """One rewrite.
 
     `old`: the operation that goes, then those that lose their last user with it. `values`: what is

@@ -17,8 +17,7 @@ of the context (`events.py`), the first of which keeps provenance: rules need no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -186,8 +185,7 @@ def _symbols_in(attribute: Attribute) -> set[Symbol]:
             return set()
 
 
-@dataclass(frozen=True)
-class SizeDefinitions:
+class SizeDefinitions(NamedTuple):
     """Which operations of a block define sizes; users of a size must stay after its definition."""
 
     by_name: Mapping[Symbol, Operation]

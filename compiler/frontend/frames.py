@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
@@ -30,8 +31,7 @@ from dialects.text.syntax import identifier
 from passes.rewriting import erase_unused, used_sizes
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """A snapshot: the names in use, the last function, and the problems."""
 
     sizes: frozenset[str]

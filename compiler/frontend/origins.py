@@ -8,8 +8,7 @@ from if the import built no operation for them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from xdsl.ir import Operation, SSAValue
 
@@ -19,8 +18,7 @@ SHOWN = 4
 """How many known elements a reason shows."""
 
 
-@dataclass(frozen=True)
-class ModelNode:
+class ModelNode(NamedTuple):
     """A node: its name, as in locations, and its operator.
 
     `gone`: why it has no operation after the import; empty if it has some.

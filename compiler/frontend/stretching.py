@@ -12,7 +12,7 @@ end of a dim of size 1 reads its only entry.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from compiler.frontend.choices import Chooses, choose, equal
 from compiler.frontend.values import Value, of_size
@@ -47,8 +47,7 @@ def fitted(
 
 
 # ---------------------------------------------------------------------- two sizes
-@dataclass(frozen=True)
-class Joint:
+class Joint(NamedTuple):
     """Two sizes that broadcast to `size`, and whether each is repeated: `never`, `always`, or `run`
     if a run decides."""
 

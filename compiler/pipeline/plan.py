@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from xdsl.utils.arg_spec import ArgSpec
 
 
-@dataclass(frozen=True)
-class PlannedStep:
+class PlannedStep(NamedTuple):
     """A step, its pass, and a label that distinguishes its occurrences: `graph-simplify@2`."""
 
     step: Step
@@ -38,8 +37,7 @@ class PlannedStep:
     label: str
 
 
-@dataclass(frozen=True)
-class Flow:
+class Flow(NamedTuple):
     """The default pipeline and the levels in order, including those of plugins."""
 
     steps: tuple[Step, ...]

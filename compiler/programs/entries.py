@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compiler.programs.entry import WHOLE, entry_size, read_entry, write_entry
@@ -26,8 +25,7 @@ class Found(NamedTuple):
     parameters: Parameters | None = None
 
 
-@dataclass(frozen=True)
-class Entries:
+class Entries(NamedTuple):
     """The programs of a target in a folder that holds at most `limit` bytes of them."""
 
     folder: str

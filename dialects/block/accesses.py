@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from xdsl.ir import Block, SSAValue
 
@@ -55,8 +55,7 @@ class Symbols:
         return Symbol.operand(f"{kind}{self.count - 1}")
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(NamedTuple):
     """A block in a kernel, with the ranges of the programs and of the enclosing loops."""
 
     symbols: Symbols

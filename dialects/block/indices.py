@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -54,8 +54,7 @@ def scale(x: Linear, factor: int) -> Linear:
     return Linear(x.base * factor, tuple(s * factor for s in x.strides))
 
 
-@dataclass(frozen=True)
-class Box:
+class Box(NamedTuple):
     """The positions of a product of axes with these extents, each at least 1."""
 
     extents: tuple[int, ...]

@@ -8,7 +8,7 @@ store writes nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from dialects.semantics.carriers import as_in
 from dialects.strata.types import Array
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(NamedTuple):
     """The place of a read or write: one index per dim of `memory`, over the axes of `box`.
 
     `memory` is C-contiguous. `checked` are the dims whose indices may be out of bounds. `active`

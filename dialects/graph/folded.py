@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -25,8 +24,7 @@ def evaluated(op: GraphOp, operands: Sequence[Array]) -> list[Array]:
     return [np.ascontiguousarray(a).reshape(np.shape(a)) for a in found]
 
 
-@dataclass(frozen=True)
-class Folded:
+class Folded(NamedTuple):
     """One result of an operation; a file has the text of a function around it."""
 
     op: GraphOp

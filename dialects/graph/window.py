@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,7 @@ from dialects.symbolic.expr import Expr, maximum, minimum
 from dialects.symbolic.ranges import least
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """Kernel sizes, strides, dilations and padding, one entry per spatial dim."""
 
     kernel: tuple[int, ...]

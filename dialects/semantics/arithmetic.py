@@ -6,8 +6,7 @@ A kept program computes with the weights of its caller anew, so nothing here imp
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +24,7 @@ FORMULAS: Mapping[str, Callable[..., Any]] = {
 """The functions by the names of the graph level's operations."""
 
 
-@dataclass(frozen=True)
-class Converted:
+class Converted(NamedTuple):
     """The same numbers in another of these types."""
 
     dtype: np.dtype[Any]
@@ -44,8 +42,7 @@ class Converted:
         return Converted(dtype_named(str(facts[0])))
 
 
-@dataclass(frozen=True)
-class Elementwise:
+class Elementwise(NamedTuple):
     """A function of `FORMULAS` of arrays of one type, which broadcast."""
 
     formula: str

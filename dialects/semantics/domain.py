@@ -8,8 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -27,8 +26,7 @@ Affine = tuple[dict[Symbol, int], int]
 """The coefficients of the axes, and the offset."""
 
 
-@dataclass(frozen=True)
-class Domain:
+class Domain(NamedTuple):
     """The axes of a nest with their extents, and the values of size symbols."""
 
     extents: dict[Symbol, int]

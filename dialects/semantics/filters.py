@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,7 @@ SLAB = 512
 """Filter rows that are multiplied at a time, so that they stay in cache in double precision."""
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """y * factor + shift, per channel of y: how both vectors follow from constants, in f64.
 
     `formula`: `batch norm` (of scale, bias, mean and variance), `times`, `over`, `plus` or `minus`
@@ -47,8 +46,7 @@ class Change:
             self.formula) or (1 / c, 0)
 
 
-@dataclass(frozen=True)
-class ChangedFilter:
+class ChangedFilter(NamedTuple):
     """A filter times one factor per result channel: [co, ci/group, k...], or [ci, co/group, k...]
     of a transposed convolution with so many `groups`. Takes the filter, then the constants."""
 
@@ -79,8 +77,7 @@ class ChangedFilter:
         return ChangedFilter(Change(formula, epsilon), channels, dtype_named(dtype), groups)
 
 
-@dataclass(frozen=True)
-class ChangedBias:
+class ChangedBias(NamedTuple):
     """A bias after the change, per result channel. Takes the bias if `has_bias`, else it is zero,
     then the constants."""
 
@@ -107,8 +104,7 @@ class ChangedBias:
         return ChangedBias(Change(formula, epsilon), channels, dtype_named(dtype), has_bias)
 
 
-@dataclass(frozen=True)
-class JoinedGroups:
+class JoinedGroups(NamedTuple):
     """Filters [co, c, k...] padded with zeros to [co, joined*c, k...], for fewer groups."""
 
     group: int

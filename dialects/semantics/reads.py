@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from dialects.strata.types import Array
 
 
-@dataclass(frozen=True)
-class Input:
+class Input(NamedTuple):
     """A tensor, its index expressions, and the pad value (None: reads outside are errors)."""
 
     array: Array

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dialects.semantics.domain import Domain, Ranges, cut
 from dialects.semantics.reads import Input
@@ -26,8 +25,7 @@ BLOCK_BYTES = 4 << 20
 """The bytes of the result that one thread copies at a time."""
 
 
-@dataclass(frozen=True)
-class Relayout:
+class Relayout(NamedTuple):
     """y[axes] = x[map], or `pad` where that is outside of x.
 
     `shape`: the sizes of x, whose elements are given in any shape. `axes`: the dims of y, each with
@@ -75,8 +73,7 @@ class Relayout:
                         tuple(map(expr_of, map_)), pad)
 
 
-@dataclass(frozen=True)
-class Transposed:
+class Transposed(NamedTuple):
     """The dims of a tensor in another order: a view, since what is packed from it is a copy."""
 
     shape: tuple[int, ...]
@@ -95,8 +92,7 @@ class Transposed:
         return Transposed(tuple(map(int, facts[0])), tuple(map(int, facts[1])))
 
 
-@dataclass(frozen=True)
-class Reshaped:
+class Reshaped(NamedTuple):
     """The same elements with other sizes."""
 
     shape: tuple[int, ...]

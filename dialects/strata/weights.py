@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 
@@ -46,8 +46,7 @@ DERIVED, PARAMETER = "x", "p"
 digits only."""
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(NamedTuple):
     """How an array is computed from the contents of others, given by their keys."""
 
     sources: tuple[str, ...]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
@@ -103,8 +104,7 @@ def _text(op: LoadOp | StoreOp, dim: int, kernel: KernelOp) -> str:
             f"@{kernel.sym_name.data}{f' at node {node!r}' if node else ''}")
 
 
-@dataclass(frozen=True)
-class _Check:
+class _Check(NamedTuple):
     """The check before one access, whose first unchecked dim has the number `first`."""
 
     op: LoadOp | StoreOp

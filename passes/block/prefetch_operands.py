@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
@@ -133,8 +134,7 @@ def _named(expr: Expr, indices: Sequence[SSAValue], axes: Sequence[_Axis]) -> Ex
 
 
 # ---------------------------------------------------------------------- prefetches
-@dataclass(frozen=True)
-class _Stream:
+class _Stream(NamedTuple):
     """The data that the next trip of an axis reads, and the steps over which to spread it."""
 
     load: LoadOp

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
@@ -86,8 +87,7 @@ class Scale:
     divides: bool = False
 
 
-@dataclass(frozen=True)
-class Factor:
+class Factor(NamedTuple):
     """One-byte floats and their scales."""
 
     x: SSAValue

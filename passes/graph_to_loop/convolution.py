@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
@@ -55,8 +55,7 @@ def zero_of(x: TensorType) -> Number:
     return 0.0 if is_float(x.element) else 0
 
 
-@dataclass(frozen=True)
-class Channels:
+class Channels(NamedTuple):
     """The channel axes of a convolution with groups, as few as possible.
 
     With one group: output and input channels. Depthwise, with one input and one output channel per

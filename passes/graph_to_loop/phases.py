@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
+from typing import NamedTuple
 
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import is_at_most
 
 
-@dataclass(frozen=True)
-class Spatial:
+class Spatial(NamedTuple):
     """One spatial dim: the source at i adds to the result at stride*i + dilation*tap - low.
 
     `size`: of the results; `sources`: of the data; `kernel`: the number of taps.

@@ -16,7 +16,7 @@ Rounds consist of reductions, which many programs share even if there is one row
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.ir import Attribute, SSAValue
 
@@ -56,8 +56,7 @@ def first_elements(
     return _found(rows, _running_counts(rows, keys, last), rank, count)
 
 
-@dataclass(frozen=True)
-class _Rows:
+class _Rows(NamedTuple):
     """Rows of `size` elements, one per point of `batch`."""
 
     at: Rewriter

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
+from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
@@ -49,8 +50,7 @@ def resize(op: ResizeOp, at: Rewriter) -> SSAValue:
     return converted(at, value, type_of(op.result).element)
 
 
-@dataclass(frozen=True)
-class _Dim:
+class _Dim(NamedTuple):
     """One dim: its sizes in x and in the result, its factor if one is given, and the formula."""
 
     number: int

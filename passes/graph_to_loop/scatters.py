@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
@@ -213,8 +214,7 @@ class _Updates:
         return j, [place for place, _ in entries], hit
 
 
-@dataclass(frozen=True)
-class _Scatter:
+class _Scatter(NamedTuple):
     """A scatter into x."""
 
     x: SSAValue

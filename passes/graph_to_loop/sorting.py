@@ -16,7 +16,7 @@ element type, not on the number of elements.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
@@ -121,8 +121,7 @@ def _float_key(x: Scalar) -> Scalar:
 
 
 # ---------------------------------------------------------------------- one round
-@dataclass(frozen=True)
-class _Rows:
+class _Rows(NamedTuple):
     """Rows of `size` elements, one per point of `batch`, as tensors [*batch, chunks, CHUNK]."""
 
     at: Rewriter

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -34,8 +34,7 @@ from passes.rewrites.graph.matching import constant_array, is_settled
 from passes.rewriting import Rewriter
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(NamedTuple):
     """Results of adjacent phases along one dim that sum the same number of taps.
 
     For stride s, a result at p has the phase v in p + low = s*u + v. It sums the sources at u - j
@@ -47,8 +46,7 @@ class _Part:
     taps: int
 
 
-@dataclass(frozen=True)
-class _Spread:
+class _Spread(NamedTuple):
     """One spatial dim of a transposed convolution, in the simplest of three forms.
 
     Stride 1: the result at p sums the sources at p + low - position*dilation.

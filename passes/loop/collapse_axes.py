@@ -11,7 +11,7 @@ among threads, and they turn a 1x1 convolution into the matrix product it is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
@@ -50,8 +50,7 @@ def _has_into(kernel: KernelOp) -> bool:
         not isinstance(op, (NestOp, YieldOp)) for op in kernel.body.block.ops)
 
 
-@dataclass(frozen=True)
-class _Walks:
+class _Walks(NamedTuple):
     """How a kernel's nests walk its tensors: collected once, queried for each pair of axes."""
 
     extents: Mapping[Symbol, Expr]

@@ -17,8 +17,7 @@ final, so that none is transformed again for each call.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -71,8 +70,7 @@ class _Layer:
         return _Names(call.names_of(self.first), self.nodes, self.known)
 
 
-@dataclass(frozen=True)
-class _Names:
+class _Names(NamedTuple):
     """The nodes of a call, by those of the first call; and those of all calls."""
 
     own: Mapping[str, str]

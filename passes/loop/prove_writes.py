@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
@@ -142,8 +142,7 @@ class _Proof:
                 return value
 
 
-@dataclass(frozen=True)
-class _Store:
+class _Store(NamedTuple):
     """A result of a nest, in a function or as a call runs it."""
 
     nest: NestOp

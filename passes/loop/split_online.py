@@ -17,7 +17,7 @@ Enters: kernels, as `loop-join-online` leaves them. Leaves: kernels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects import arith
@@ -62,8 +62,7 @@ class LoopSplitOnline(StrataPass):
                 _replace(call, _Split(kernel, work, parts))
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """An online kernel: the nests that walk the axis or feed those that do, and the rest."""
 
     axis: Axis
@@ -93,8 +92,7 @@ class Work:
         return Work(axis, finder, sums, walking, following) if fits else None
 
 
-@dataclass(frozen=True)
-class _Split:
+class _Split(NamedTuple):
     kernel: KernelOp
     work: Work
     parts: int

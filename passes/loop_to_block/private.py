@@ -14,7 +14,7 @@ where the new value is computed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
@@ -32,8 +32,7 @@ from passes.loop_to_block.state import AxisState, Symbols, Tile
 from passes.rewrites.loop.nests import Read, plain_axes
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(NamedTuple):
     """The memory of a value: which of the value's dims it has, and where the program's part starts.
     """
 

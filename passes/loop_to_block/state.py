@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from xdsl.ir import Attribute, SSAValue
 
@@ -37,16 +37,14 @@ class AxisState:
     masked: bool = False
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(NamedTuple):
     """A tile, and the axis of each of its dims."""
 
     value: SSAValue
     axes: tuple[Symbol, ...]
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """The axis that lies in vector lanes, and the axis whose groups share a lane; None if none."""
 
     lanes: Symbol | None
@@ -164,8 +162,7 @@ def tiled(
     return [a for a in order if a in wanted and states[a].tile > 1]
 
 
-@dataclass(frozen=True)
-class Sums:
+class Sums(NamedTuple):
     """Memory that holds a finished tile of sums: its axes, and the origin of each axis."""
 
     memory: SSAValue

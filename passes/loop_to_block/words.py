@@ -11,7 +11,7 @@ A schedule gives the word size in elements (`words`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dialects.loop import NestOp
 from dialects.strata.types import TensorType
@@ -22,8 +22,7 @@ from passes.loop_to_block.state import AxisState
 from passes.rewrites.loop.nests import Read, gathered_inputs, reads_of
 
 
-@dataclass(frozen=True)
-class Parts:
+class Parts(NamedTuple):
     """An axis in three parts. The first one ends at `head`. Then come `whole` elements in whole
     tiles, and the rest is in a tile of length `rest`."""
 

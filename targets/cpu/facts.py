@@ -5,11 +5,10 @@ A `Machine` holds what the hardware reports about itself. These numbers it does 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class WindowCosts:
+class WindowCosts(NamedTuple):
     """When Winograd's convolution pays (`scheduling/windows.py`). The unit is the time of one
     multiply-add of one element in registers."""
 
@@ -27,8 +26,7 @@ class WindowCosts:
     calls, so it comes from memory."""
 
 
-@dataclass(frozen=True)
-class MatrixCosts:
+class MatrixCosts(NamedTuple):
     """When to use matrix registers (`scheduling/matrices.py`)."""
 
     gain: float
@@ -38,8 +36,7 @@ class MatrixCosts:
     more than a half, because loads are hidden less well."""
 
 
-@dataclass(frozen=True)
-class CandidateCosts:
+class CandidateCosts(NamedTuple):
     """The rough cost model that orders the tuner's candidates (`scheduling/search.py`), in cycles.
     """
 
@@ -53,8 +50,7 @@ class CandidateCosts:
     """The share of the loads that delay multiply-adds."""
 
 
-@dataclass(frozen=True)
-class RecurrenceCosts:
+class RecurrenceCosts(NamedTuple):
     """How recurrences hide latency (`scheduling/recurrences.py`)."""
 
     states: int
@@ -63,8 +59,7 @@ class RecurrenceCosts:
     """The rows of one program, if it walks several rows at the same time."""
 
 
-@dataclass(frozen=True)
-class Costs:
+class Costs(NamedTuple):
     """All of these numbers. `on` names the processors on which they were fitted."""
 
     on: str

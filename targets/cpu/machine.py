@@ -16,6 +16,7 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import NamedTuple
 
 import llvmlite.binding as llvm
 from xdsl.ir import Attribute
@@ -37,8 +38,7 @@ _ALWAYS_FLUSHING = frozenset(("avx512bf16", "amx-bf16"))
 _MATRICES = frozenset(("avx512vnni", "avx512bf16", "amx-tile", "amx-int8", "amx-bf16"))
 
 
-@dataclass(frozen=True)
-class FeatureSet:
+class FeatureSet(NamedTuple):
     """LLVM's processor, the features that are added to it, and those that the compiler knows."""
 
     cpu: str
@@ -59,8 +59,7 @@ FEATURE_SETS = {
 """The feature sets that a user may name, from the least to the most."""
 
 
-@dataclass(frozen=True)
-class MatrixUnit:
+class MatrixUnit(NamedTuple):
     """Matrix registers: their number, and the rows and bytes per row of each."""
 
     registers: int = 8

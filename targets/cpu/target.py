@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 from platform import machine as architecture
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -146,8 +147,7 @@ class CpuEmission(Emission):
         return text
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(NamedTuple):
     """A module's driver, and the object code of its kernels and of the driver."""
 
     driver: DriverText

@@ -17,7 +17,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx
 from onnx import AttributeProto
@@ -123,8 +123,7 @@ def _defaults(model: onnx.ModelProto, given: Container[str]) -> dict[str, Sequen
             if t.name in inputs and t.name not in given}
 
 
-@dataclass(frozen=True)
-class Missing:
+class Missing(NamedTuple):
     """A missing value. Without a reason, its node has a recorded problem."""
 
     reason: str = ""

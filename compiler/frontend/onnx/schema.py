@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import onnx
 from onnx import AttributeProto, defs
@@ -41,8 +40,7 @@ class Definition(Protocol):
     ) -> bytes: ...
 
 
-@dataclass(frozen=True)
-class Schema:
+class Schema(NamedTuple):
     """One operator at one opset version."""
 
     since: int

@@ -9,6 +9,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import onnx
 
@@ -57,8 +58,7 @@ def labelled_subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphPr
             yield from ((label, graph) for graph in attribute.graphs)
 
 
-@dataclass(frozen=True)
-class Extent:
+class Extent(NamedTuple):
     """The number of nodes with all calls inlined, and their nesting depth."""
 
     nodes: int = 0

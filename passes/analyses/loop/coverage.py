@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from dialects.loop import Axis
 from dialects.symbolic.expr import Call, Expr
@@ -148,8 +148,7 @@ def _progression(expr: Expr, extents: Mapping[Symbol, Expr]) -> Progression | No
 
 
 # ---------------------------------------------------------------------- several boxes
-@dataclass(frozen=True)
-class Cover:
+class Cover(NamedTuple):
     """Proofs that boxes cover a tensor, from what is known about sizes."""
 
     prover: Prover

@@ -10,8 +10,8 @@ its weight rounds to 0 next to any computed score, provided that the row certain
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects import arith
@@ -33,8 +33,7 @@ LOW = -6e4
 _CASTS = (arith.IndexCastOp, arith.ExtSIOp, arith.TruncIOp)
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(NamedTuple):
     """Scores count where `begin` <= axis < `end`, expressions over the axes of the rows.
 
     None: from the beginning; to the end.
@@ -91,8 +90,7 @@ def _choosing(nest: NestOp) -> NestOp | None:
     return _choosing(maker) or maker if scales else maker
 
 
-@dataclass(frozen=True)
-class _Decision:
+class _Decision(NamedTuple):
     """A selection of `kept` from `begin` on or before `end`, whichever is given."""
 
     begin: Expr | None

@@ -16,7 +16,6 @@ of its own, which the call reports and which is compared with what the caller de
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
@@ -43,8 +42,7 @@ class Claim(NamedTuple):
     at: Operation
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """A function as one operation calls it."""
 
     op: ControlOp
@@ -92,8 +90,7 @@ class Call:
                     "number, element type or rank from those that it passes or expects")])
 
 
-@dataclass(frozen=True)
-class Calls:
+class Calls(NamedTuple):
     """All calls of a module."""
 
     by_op: Mapping[Operation, Sequence[Call]]

@@ -13,8 +13,8 @@ The same holds for transposed convolution. The convolution must have no other us
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -44,8 +44,7 @@ from passes.rewrites.graph.matching import (
 from passes.rewriting import Rewriter, Rule
 
 
-@dataclass(frozen=True)
-class PerChannel:
+class PerChannel(NamedTuple):
     """A change per channel, and the constants that it follows from."""
 
     constants: Sequence[ConstantOp]

@@ -19,7 +19,7 @@ by a rounding before they are quantized again: by one step at most. Moving eleme
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -60,8 +60,7 @@ LONGEST_SUM = 2**31 // (255 * 255)
 """The number of products of bytes that always fit in an i32 sum."""
 
 
-@dataclass(frozen=True)
-class Dequantized:
+class Dequantized(NamedTuple):
     """A tensor of floats in quantized form: integers with their scale and zero point.
 
     The parameters are single numbers, or one per index of `axis`.

@@ -12,7 +12,7 @@ joined kernel loads anyway, or no more bytes than it computes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects import arith
@@ -47,8 +47,7 @@ OPEN_SIZE = 512
 _COSTLY = (arith.DivfOp, arith.DivSIOp, arith.DivUIOp, arith.RemSIOp, arith.RemUIOp)
 
 
-@dataclass(frozen=True)
-class Count:
+class Count(NamedTuple):
     """The integers first, first + step ... along a dim."""
 
     dim: int

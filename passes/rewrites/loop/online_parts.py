@@ -14,7 +14,7 @@ finite number stands in for its maximum, so that its sum is 0 and not NaN.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects import arith
@@ -30,8 +30,7 @@ from passes.rewrites.loop.nests import Read, carry, divided, reads_of, result_ty
 from passes.rewriting import Rewriter
 
 
-@dataclass(frozen=True)
-class Powers:
+class Powers(NamedTuple):
     """A sum that computes its own powers, with its axis split: `part` is the axis over the parts.
 
     `place` is the number of the input that is the overall maximum.

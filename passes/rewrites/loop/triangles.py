@@ -8,7 +8,7 @@ Comparing indices costs less than loading the mask, and it tells how far rows re
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects import arith
@@ -27,8 +27,7 @@ MIN_ELEMENTS = 64
 """Smaller constants are loaded."""
 
 
-@dataclass(frozen=True)
-class Triangle:
+class Triangle(NamedTuple):
     """`below` where column <= row + offset, `above` elsewhere."""
 
     offset: int

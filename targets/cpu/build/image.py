@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from targets.cpu.build.native import Image
 
@@ -35,16 +36,14 @@ class LinkError(Exception):
     """An object contains something that images do not support."""
 
 
-@dataclass(frozen=True)
-class _Section:
+class _Section(NamedTuple):
     """A section of an object, and its position in the image."""
 
     place: int
     data: bytes
 
 
-@dataclass(frozen=True)
-class _Reference:
+class _Reference(NamedTuple):
     """Four bytes of the image at `place` that must be `symbol + addend - place`."""
 
     place: int
@@ -126,8 +125,7 @@ def link_image(objects: Iterable[bytes], entry: str) -> Image:
 
 
 # ---------------------------------------------------------------------- object files
-@dataclass(frozen=True)
-class _Header:
+class _Header(NamedTuple):
     """The header of a section."""
 
     name: int

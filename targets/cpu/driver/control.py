@@ -13,7 +13,7 @@ the caller provides. Every thread has its own words, with the same contents.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 
@@ -29,8 +29,7 @@ from targets.cpu.driver.interrupt import goes_on, poll
 from targets.cpu.runtime.checks import memory_check, signal_check, stack_check
 
 
-@dataclass(frozen=True)
-class _Words:
+class _Words(NamedTuple):
     """The words that hold the addresses and shapes of buffers, one after another from `base`."""
 
     base: str

@@ -4,8 +4,8 @@ them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from dialects import block as bl
 from dialects import host
@@ -15,8 +15,7 @@ from targets.cpu.scheduling.cost import PARALLEL_PAYS, program_cost
 from targets.cpu.scheduling.options import SERIAL
 
 
-@dataclass(frozen=True)
-class KernelInfo:
+class KernelInfo(NamedTuple):
     """The facts about a kernel that the driver needs."""
 
     function: str
@@ -28,8 +27,7 @@ class KernelInfo:
         return KernelInfo(function, op, program_cost(op, machine.lanes))
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One launch: its grid, and whether threads share it (None: known only at run time)."""
 
     op: host.LaunchOp

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
@@ -50,8 +51,7 @@ class Part:
     count: int
 
 
-@dataclass(frozen=True)
-class Shapes:
+class Shapes(NamedTuple):
     """How the tiles of a product are divided into registers."""
 
     rows: tuple[Part, ...]

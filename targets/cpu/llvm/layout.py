@@ -20,14 +20,23 @@ import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 T = TypeVar("T")
 
 
 # ---------------------------------------------------------------------- kinds of values
-@dataclass(frozen=True)
-class Integer:
+class Integer(NamedTuple):
     """A number of `bits` bits."""
 
     bits: int
@@ -143,20 +152,17 @@ class Atomic64(Struct):
         raise TypeError("only native functions write memory")
 
 
-@dataclass(frozen=True)
-class Inside:
+class Inside(NamedTuple):
     """Marks a field that is a structure, not a pointer to one."""
 
 
-@dataclass(frozen=True)
-class Count:
+class Count(NamedTuple):
     """Marks a field that is an array of `number` elements."""
 
     number: int
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     byte: int
 
 
@@ -201,8 +207,7 @@ def known_kind(annotation: Any) -> Kind:
 
 
 # ---------------------------------------------------------------------- structures
-@dataclass(frozen=True)
-class Field:
+class Field(NamedTuple):
     """A field of a structure: where it lies, and whether it is read as its own address."""
 
     kind: Kind

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from targets.cpu.llvm.native import Callee, Native, Setting, Settings
 from targets.cpu.llvm.translate import translate
 
 
-@dataclass(frozen=True)
-class ModuleText:
+class ModuleText(NamedTuple):
     """LLVM IR in parts, of which several fit into one module.
 
     `functions` are definitions, of constants as well. `declarations` are by name, so that each

@@ -14,7 +14,8 @@ This costs one more addition per register and PART steps.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from dialects.loop import KernelOp
 from dialects.strata.schedule import Level, Schedule
@@ -40,8 +41,7 @@ def add_partial_levels(kernel: KernelOp, schedule: Schedule) -> Schedule:
     return replace(schedule, levels=tuple(levels))
 
 
-@dataclass(frozen=True)
-class _Sum:
+class _Sum(NamedTuple):
     """The axes that a nest sums over, and the number of additions of a partial sum."""
 
     axes: set[Symbol]

@@ -9,7 +9,7 @@ Tile sizes follow from the kernel's own sizes and the machine's registers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dialects.loop import NestOp, extents_of
 from dialects.strata.schedule import Schedule
@@ -44,8 +44,7 @@ WASTE = 1.05
 """The most padded columns of such wide tiles, relative to the least that are possible."""
 
 
-@dataclass(frozen=True)
-class Tiling:
+class Tiling(NamedTuple):
     """How a contraction is divided into register tiles."""
 
     lanes: Symbol

@@ -12,9 +12,10 @@ limited to MAX_LOSS, which allows six points in one window, together with four i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations, product
 from math import inf, prod
+from typing import NamedTuple
 
 from dialects.loop import NestOp, extents_of
 from dialects.strata.types import TensorType
@@ -59,8 +60,7 @@ def _sizes(window: Window) -> list[Window]:
     return [window, fewer] if fewer.outputs > 1 else [window]
 
 
-@dataclass(frozen=True)
-class _Work:
+class _Work(NamedTuple):
     """The work of a convolution: its products, and the elements of its tensors."""
 
     extents: dict[Symbol, int]

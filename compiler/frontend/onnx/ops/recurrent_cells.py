@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
@@ -65,8 +66,7 @@ class Direction:
         return clip(self.n, x, self.n.scalar(-limit, x), self.n.scalar(limit, x))
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(NamedTuple):
     """The inputs of a recurrent layer. The first dim of x is the time, the second the batch."""
 
     n: Node

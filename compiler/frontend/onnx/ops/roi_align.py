@@ -10,8 +10,8 @@ then differs between regions, and only a run knows it:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,8 +33,7 @@ from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 
 
-@dataclass(frozen=True)
-class _Line:
+class _Line(NamedTuple):
     """The samples of each region along one dim.
 
     `places` [r, bins*most]: their coordinates. `counts` [r]: how many of the `most` samples of a

@@ -7,7 +7,7 @@ are found as in NonZero.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,7 @@ from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 
 
-@dataclass(frozen=True)
-class Corners:
+class Corners(NamedTuple):
     """Boxes as four tensors of equal shape, with low <= high."""
 
     low_y: Value
