@@ -8,8 +8,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 T = TypeVar("T")
 
@@ -85,33 +84,6 @@ class Executable(ABC):
         To be called before the first run.
         """
         return
-
-
-@dataclass(frozen=True)
-class Profile:
-    """A program that times its launches, in ticks of some counter.
-
-    `launches`: the launches that it times. `counts`: the counter's last value, a word of its own,
-    and then for what is outside of runs, for the host's work, and for each launch the ticks and how
-    often it ran, all as i64.
-    """
-
-    executable: Executable
-    launches: Sequence[Any]
-    counts: Array
-
-    @property
-    def last(self) -> int:
-        """The value of the counter when the last run ended."""
-        return int(self.counts[0])
-
-    def clear(self) -> None:
-        """Forget the runs so far."""
-        self.counts[2:] = 0
-
-    def rows(self) -> list[tuple[int, int]]:
-        """Ticks and number of runs: outside of runs, on the host, of each launch."""
-        return [(int(a), int(b)) for a, b in self.counts[2:].reshape(-1, 2)]
 
 
 Timer = Callable[[int], float]

@@ -24,8 +24,9 @@ from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
 from passes.contract import Rules
-from targets.interface import Executable, Profile, TargetError, Timer, cpu_seconds
+from targets.interface import Executable, TargetError, Timer, cpu_seconds
 from targets.options import TargetOptions
+from targets.profiles import Probe, Profile, mean_seconds
 from targets.shipping import Cargo
 
 ReportProgress = Callable[[int, int], None]
@@ -100,6 +101,8 @@ class Running(Part, ABC):
 
     measures_apart: ClassVar[bool] = False
     """Whether timings are unaffected by other work of the processors at the same time."""
+    probe: ClassVar[Probe] = Probe(1024, 1 << 24)
+    """The programs that show how fast the machine is."""
 
     def check_machine(self) -> None:
         """Raises TargetError if this machine cannot run what the options ask for."""
@@ -114,6 +117,11 @@ class Running(Part, ABC):
         """A program that times its launches. Raises TargetError if the target has none."""
         self.check_machine()
         raise TargetError(f"the target {self.name} cannot time the kernels of a running program")
+
+    def seconds(self, executable: Executable, inputs: Sequence[Array]) -> float:
+        """The least seconds of some runs, on inputs that lie where kernels read them."""
+        executable.run(inputs)
+        return min(mean_seconds(lambda: executable.run(inputs), 1) for _ in range(6))
 
     def timer(
         self, executable: Executable, inputs: Sequence[Array], footprint: int

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 NOW = "now"
 """Compare strategies now, instead of reading a file."""
 Failure = StrataError | CompilerFault
-_OF_PROFILES = ("wall_ms", "host_ms", "call_ms", "threads", "roofline", "kernels", "nodes")
+_OF_PROFILES = ("wall_ms", "host_ms", "call_ms", "where", "notes", "roofline", "kernels", "nodes")
 _OF_COMPARISONS = ("strategies", "ablation", "peers")
 
 

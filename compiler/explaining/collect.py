@@ -149,6 +149,11 @@ class Explanation(Origins):
         work = self.work.get(launch.kernel.data)
         return (work.bytes_of(launch, sizes), work.flops_of(launch, sizes)) if work else (0, 0)
 
+    def is_narrow(self, launch: host.LaunchOp) -> bool:
+        """Whether all products of a launch have factors narrower than f32."""
+        work = self.work.get(launch.kernel.data)
+        return work is not None and work.narrow
+
     def _launches(self, function: host.FuncOp) -> None:
         for op in function.walk():
             if isinstance(op, host.LaunchOp) and op.kernel.data in self.found:

@@ -29,11 +29,13 @@ _FREE = ("constant", "extf", "truncf", "cmpf", "select", "bitcast")
 @dataclass(frozen=True)
 class KernelWork:
     """The FLOPs of a launch of a kernel, and the bytes that it accesses of each buffer, as
-    expressions of its size parameters."""
+    expressions of its size parameters. `narrow`: whether it has products, all of whose factors are
+    floats narrower than f32."""
 
     parameters: tuple[Symbol, ...]
     flops: Expr
     accesses: Sequence[Expr]
+    narrow: bool = False
 
     def flops_of(self, launch: LaunchOp, sizes: Mapping[Symbol, int]) -> int:
         return value_of(self.flops, self._own(launch, sizes))
@@ -53,7 +55,20 @@ def work_of(module: ModuleOp) -> dict[str, KernelWork]:
     """The work of each kernel of nests."""
     kernels = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
     return {k.sym_name.data: KernelWork(tuple(k.size_names), sum(
-        (_of_nest(nest) for nest in k.nests), Expr.of(0)), accesses_of(k)) for k in kernels}
+        (_of_nest(nest) for nest in k.nests), Expr.of(0)), accesses_of(k), _is_narrow(k))
+        for k in kernels}
+
+
+def _is_narrow(kernel: KernelOp) -> bool:
+    """Whether sums of products are there, and all read floats narrower than f32."""
+    found = [_read_floats(nest) for nest in kernel.nests if nest.reduce_axes and any(
+        op.name == "arith.mulf" for op in nest.body.walk())]
+    return bool(found) and all(widths and max(widths) < 4 for widths in found)
+
+
+def _read_floats(nest: NestOp) -> list[int]:
+    """The bytes of each float that a point of a nest reads."""
+    return [byte_width(a.type) for a in nest.body.block.args if is_float(a.type)]
 
 
 def _of_nest(nest: NestOp) -> Expr:

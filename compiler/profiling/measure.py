@@ -1,14 +1,14 @@
-"""Runs a program with a driver that times launches, in turns with the plain one.
+"""Times the launches of a program, as its target can, and joins the times with nodes and work.
 
-Nothing of this is in programs that are not profiled. The driver reads a counter before each launch,
-on the thread that runs all of them; the counter's frequency follows from the clock of the run
-itself. `profile` is the Python interface.
+Nothing of this is in programs that are not profiled. On the CPU a driver reads a counter before
+each launch, on the thread that runs all of them; on a GPU events lie between launches, which run
+one after another. `profile` is the Python interface.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,13 +36,12 @@ if TYPE_CHECKING:
     from compiler.frontend import MemoryModel
     from compiler.instrument import Instrument
     from compiler.pipeline.state import State
+    from dialects.host import LaunchOp
     from dialects.strata.types import Array
-    from targets.interface import Executable as Loaded
-    from targets.interface import Profile
+    from targets.profiles import Profile, Timings
 
 SECONDS = 1.0
 """About how long each of the two programs is timed."""
-ROUNDS = 8
 
 
 def profile_model(
@@ -63,76 +62,50 @@ def profile_state(
     seconds: float = SECONDS,
 ) -> ProfileResult:
     """The profile of a lowered model that `found` has watched. Raises StrataError."""
-    options = compilation.options
     inputs = [np.ascontiguousarray(a) for a in given]
+    if compilation.parts.running.measures_apart:
+        _import_torch()
     with compilation.guard("profile", state=state):
-        running, weights = compilation.parts.running, state.context.weights
-        timed = running.profile(state.module, weights)
-        plain = running.load(state.module, weights)
+        profile = compilation.parts.running.profile(state.module, state.context.weights)
     compilation.report(f"timing {state.name}")
+    with compilation.guard("profile", state=state):
+        times = _times(profile, inputs, seconds)
     sizes = _sizes(state.module, inputs)
-    runs = _Runs(timed, plain, inputs, seconds)
     arena = value_of(host_function(state.module).arena_bytes or Expr.of(0), sizes)
-    return ProfileResult(
-        state.name, runs.wall * 1e3, runs.plain * 1e3, runs.host * 1e3, runs.calls,
-        getattr(plain, "threads", options.threads or 1), arena,
-        _launches(found, timed, runs, sizes), measured(options))
+    launches = _launches(found, profile.launches, times, sizes)
+    limits = measured(compilation.options, any(x.narrow for x in launches))
+    return ProfileResult(state.name, times, arena, launches, limits)
 
 
-class _Runs:
-    """The timed runs: mean seconds of a call of each program, and of each launch."""
+def _import_torch() -> None:
+    """A program on a device takes inputs that lie there only from PyTorch; without it, calls from
+    the host also copy them."""
+    from compiler.frontend.torch.library import torch_module
 
-    def __init__(self, timed: Profile, plain: Loaded, inputs: Sequence[Array], seconds: float):
-        self.timed, self.inputs = timed, inputs
-        count = self._count(plain, seconds)
-        self._start()
-        first, began = timed.last, time.perf_counter()
-        walls, plains = list[float](), list[float]()
-        for _ in range(ROUNDS):
-            walls.append(self._mean(timed.executable, count))
-            plains.append(self._mean(plain, count))
-        self.calls, rows = ROUNDS * count, timed.rows()
-        timed.executable.run(inputs)  # so that the counter and the clock are read together
-        frequency = (timed.last - first) / (time.perf_counter() - began)
-        _, host, *launches = [(ticks / frequency / self.calls, runs / self.calls)
-                              for ticks, runs in rows]
-        self.wall, self.plain = float(np.mean(walls)), float(np.mean(plains))
-        self.host, self.launches = host[0], launches
+    with suppress(ImportError):
+        torch_module()
 
-    def _start(self) -> None:
-        """Warm up, and end with a run, from whose end the counter's frequency is measured."""
-        for _ in range(3):
-            self.timed.executable.run(self.inputs)
-        self.timed.clear()
 
-    def _count(self, plain: Loaded, seconds: float) -> int:
-        """The calls of a round. Raises StrataError for inputs that the model refuses."""
-        try:
-            plain.run(self.inputs)
-        except (ValueError, IndexRangeError) as error:
-            raise StrataError("the model cannot run on these inputs", [
-                Problem(str(error))]) from error
-        once = self._mean(plain, 2)
-        return int(min(max(seconds / ROUNDS / max(once, 1e-7), 1), 1e5))
-
-    def _mean(self, executable: Loaded, count: int) -> float:
-        started = time.perf_counter()
-        for _ in range(count):
-            executable.run(self.inputs)
-        return (time.perf_counter() - started) / count
+def _times(profile: Profile, inputs: Sequence[Array], seconds: float) -> Timings:
+    """The times of runs. Raises StrataError for inputs that the model refuses."""
+    try:
+        return profile.measure(inputs, seconds)
+    except (ValueError, IndexRangeError) as error:
+        raise StrataError("the model cannot run on these inputs", [Problem(str(error))]) from error
 
 
 def _launches(
-    found: Explanation, timed: Profile, runs: _Runs, sizes: dict[Symbol, int]
+    found: Explanation, ops: Sequence[LaunchOp], times: Timings, sizes: dict[Symbol, int]
 ) -> list[Launch]:
     known = {n.name: n for n in found.nodes}
     live = {s.operation: s.live for s in timeline(found.functions, sizes).steps}
     result: list[Launch] = []
-    for op, (seconds, times) in zip(timed.launches, runs.launches, strict=True):
+    for op, time in zip(ops, times.launches, strict=True):
         moved, flops = found.work_of(op, sizes)
         names = [n for n in location_names(op) if n in known and known[n].op != CONSTANT]
-        result.append(Launch(op.kernel.data, names, seconds * 1e3, times, moved * times,
-                             flops * times, live.get(op, 0)))
+        result.append(Launch(
+            op.kernel.data, names, time.seconds * 1e3, time.runs, moved * time.runs,
+            flops * time.runs, live.get(op, 0), found.is_narrow(op), time.code))
     return result
 
 
@@ -147,24 +120,25 @@ def _sizes(module: Any, inputs: Sequence[Array]) -> dict[Symbol, int]:
 
 
 def profile(
-    fn: Any, *args: Any, target: str = "cpu", threads: int | None = None, **options: Any
+    fn: Any, *args: Any, target: str | None = None, threads: int | None = None, **options: Any
 ) -> ProfileResult:
     """How long each kernel of a program takes, and how far from this machine's limit it is.
 
     `fn`: an executable of `compile`, a model as `compile` takes it, or a PyTorch module or
     function, also one that `torch.compile` returned. `args`: its inputs, NumPy arrays or tensors.
-    A PyTorch program is exported, so it is timed as one graph, without guards. `options`: those of
-    `compile`. `result.lines()`, `result.json` and `result.trace` show the figures. Raises
-    StrataError.
+    A PyTorch program is exported, so it is timed as one graph, without guards. `target`: by default
+    where the inputs lie. `options`: those of `compile`. `result.lines()`, `result.json` and
+    `result.trace` show the figures. Raises StrataError.
     """
     from compiler.executable import Executable
-    from compiler.io.arrays import to_numpy
+    from compiler.io.arrays import is_on_gpu, to_numpy
 
     if isinstance(fn, Executable):
         model, chosen = fn.model, replace(fn.options, specialize=None)
     else:
         model = model_of(_exported(fn, args))
-        chosen = CompileOptions(target=target, threads=threads, **options)
+        there = "cuda" if any(map(is_on_gpu, args)) else "cpu"
+        chosen = CompileOptions(target=target or there, threads=threads, **options)
     arrays = [to_numpy(a) for a in args]
     return profile_model(model, chosen, lambda _: arrays)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
 from compiler.explaining.report import figure
 from compiler.profiling.roofline import Roofline
+from targets.profiles import Timings
 
 SHOWN = 3
 """How many nodes of a kernel are shown by name."""
@@ -18,7 +19,8 @@ SHOWN = 3
 class Launch:
     """A launch: mean milliseconds, bytes and FLOPs of a run, and how often a run makes it.
 
-    `live`: the bytes of intermediate values that memory holds at this launch.
+    `live`: the bytes of intermediate values that memory holds at this launch. `narrow`: whether its
+    products have narrow factors only. `code`: facts of its code, such as registers and spills.
     """
 
     kernel: str
@@ -28,26 +30,36 @@ class Launch:
     bytes: float
     flops: float
     live: int = 0
+    narrow: bool = False
+    code: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True)
 class ProfileResult:
     """A profile of a model. Milliseconds are means over the timed runs.
 
-    `wall_ms`: a call, from Python to Python, of the program that times launches; `plain_ms`: of the
-    program as it is compiled otherwise. `host_ms`: work of the host between launches. What is left
-    of `wall_ms` is the call itself: binding the arguments, and starting and ending the threads.
+    `wall_ms`: a run of the program that times launches; `plain_ms`: of the program as it is
+    compiled otherwise. `host_ms`: what lies between launches. What is left of `wall_ms` is the call
+    itself.
     """
 
     model: str
-    wall_ms: float
-    plain_ms: float
-    host_ms: float
-    calls: int
-    threads: int
+    times: Timings
     arena: int
     launches: Sequence[Launch]
     roofline: Roofline
+
+    @property
+    def wall_ms(self) -> float:
+        return self.times.wall * 1e3
+
+    @property
+    def plain_ms(self) -> float:
+        return self.times.plain * 1e3
+
+    @property
+    def host_ms(self) -> float:
+        return self.times.host * 1e3
 
     @property
     def overhead(self) -> float:
@@ -59,9 +71,9 @@ class ProfileResult:
         """What is neither in launches nor the host's work between them."""
         return self.wall_ms - self.host_ms - sum(x.ms for x in self.launches)
 
-    def of_roofline(self, ms: float, flops: float, moved: float) -> float:
+    def of_roofline(self, ms: float, flops: float, moved: float, narrow: bool = False) -> float:
         """The least time for the work, as a share of the time taken."""
-        return self.roofline.seconds(flops, moved) * 1e3 / ms if ms > 0 else 0.0
+        return self.roofline.seconds(flops, moved, narrow) * 1e3 / ms if ms > 0 else 0.0
 
     # ------------------------------------------------------------------ JSON
     @property
@@ -69,8 +81,10 @@ class ProfileResult:
         return {
             "model": self.model, "wall_ms": self.wall_ms, "plain_ms": self.plain_ms,
             "overhead": self.overhead, "host_ms": self.host_ms, "call_ms": self.call_ms,
-            "calls": self.calls, "threads": self.threads, "arena": self.arena,
-            "roofline": {"flops_per_s": self.roofline.flops, "bytes_per_s": self.roofline.bytes},
+            "calls": self.times.calls, "where": self.times.where, "notes": list(self.times.notes),
+            "arena": self.arena, "launches": sum(x.runs for x in self.launches),
+            "roofline": {"flops_per_s": self.roofline.flops, "bytes_per_s": self.roofline.bytes,
+                         "narrow_flops_per_s": self.roofline.narrow or None},
             "kernels": self._kernels(), "nodes": self._nodes(), "memory": self.memory}
 
     @property
@@ -92,9 +106,11 @@ class ProfileResult:
         ms, moved, flops = (sum(values) for values in zip(
             *((x.ms, x.bytes, x.flops) for x in launches), strict=True))
         return {"name": name, "ms": ms, "share": ms / self.wall_ms, "bytes": moved,
-                "flops": flops, "of_roofline": self.of_roofline(ms, flops, moved),
-                "launches": sum(x.runs for x in launches),
-                "nodes": list(dict.fromkeys(n for x in launches for n in x.nodes))}
+                "flops": flops,
+                "of_roofline": self.of_roofline(ms, flops, moved, launches[0].narrow),
+                "launches": sum(x.runs for x in launches), "narrow": launches[0].narrow,
+                "nodes": list(dict.fromkeys(n for x in launches for n in x.nodes)),
+                **{key: max(x.code.get(key, 0) for x in launches) for key in launches[0].code}}
 
     def _nodes(self) -> list[dict[str, Any]]:
         """The nodes: the time of the launches that compute them, and with how many others."""
@@ -113,7 +129,7 @@ class ProfileResult:
         """A run of mean times in Chrome's trace format: launches one after another."""
         events: list[dict[str, Any]] = [
             {"name": "process_name", "ph": "M", "pid": 0, "tid": 0,
-             "args": {"name": f"{self.model}: mean of {self.calls} runs"}},
+             "args": {"name": f"{self.model}: mean of {self.times.calls} runs"}},
             {"name": "call", "ph": "X", "pid": 0, "tid": 0, "ts": 0.0, "dur": self.wall_ms * 1e3,
              "args": {"host_ms": self.host_ms, "call_ms": self.call_ms}}]
         at = 0.0
@@ -121,9 +137,9 @@ class ProfileResult:
             events.append({"name": launch.kernel, "ph": "X", "pid": 0, "tid": 1, "ts": at * 1e3,
                            "dur": launch.ms * 1e3, "cat": "kernel", "args": {
                                "nodes": list(launch.nodes), "bytes": launch.bytes,
-                               "flops": launch.flops, "runs": launch.runs,
+                               "flops": launch.flops, "runs": launch.runs, **launch.code,
                                "of_roofline": self.of_roofline(
-                                   launch.ms, launch.flops, launch.bytes)}})
+                                   launch.ms, launch.flops, launch.bytes, launch.narrow)}})
             events.append({"name": "live bytes", "ph": "C", "pid": 0, "ts": at * 1e3,
                            "args": {"bytes": launch.live}})
             at += launch.ms
@@ -131,22 +147,30 @@ class ProfileResult:
 
     # ------------------------------------------------------------------ text
     def lines(self) -> list[str]:
+        times, roof = self.times, self.roofline
         rows = self._kernels()
+        coded = any("registers" in row for row in rows)
+        columns = f" {'regs':>4} {'spill':>6}" if coded else ""
+        narrow = f" ({figure(roof.narrow)}FLOP/s for narrow factors)" if roof.narrow else ""
         head = [
-            f"{self.model}: {self.wall_ms:.4g} ms a call on {self.threads} thread(s), mean of "
-            f"{self.calls}; without the clock {self.plain_ms:.4g} ms (overhead "
-            f"{100 * self.overhead:.1f}%)",
-            f"roofline: {figure(self.roofline.flops)}FLOP/s, {figure(self.roofline.bytes)}B/s; "
+            f"{self.model}: {self.wall_ms:.4g} ms a call on {times.where}, mean of "
+            f"{times.calls}; without the clock {self.plain_ms:.4g} ms (overhead "
+            f"{100 * self.overhead:.1f}%)", *times.notes,
+            f"roofline: {figure(roof.flops)}FLOP/s{narrow}, {figure(roof.bytes)}B/s; "
             "above 100% where data are in caches or numbers are narrow",
-            f"{'ms':>9} {'share':>6} {'limit':>6} {'bytes':>9} {'FLOP':>9} {'runs':>5}  kernel"]
-        table = [
-            f"{row['ms']:9.4f} {row['share']:6.1%} {row['of_roofline']:6.0%} "
-            f"{figure(row['bytes']):>9} {figure(row['flops']):>9} {row['launches']:5.4g}  "
-            f"{row['name']}: {_some(row['nodes'])}" for row in rows]
+            f"{'ms':>9} {'share':>6} {'limit':>6} {'bytes':>9} {'FLOP':>9} {'runs':>5}"
+            f"{columns}  kernel"]
+        table = [self._line(row, coded) for row in rows]
         rest = [f"{ms:9.4f} {ms / self.wall_ms:6.1%}  {what}" for ms, what in (
-            (self.host_ms, "the host's work between launches: sizes, copies, control flow"),
-            (self.call_ms, "the call: arguments, starting and ending threads"))]
+            (self.host_ms, times.between), (self.call_ms, times.outside))]
         return [*head, *table, *rest, self._memory_line()]
+
+    def _line(self, row: dict[str, Any], coded: bool) -> str:
+        code = (f" {row.get('registers', '?'):>4} {figure(row['spills']) + 'B':>6}"
+                if "registers" in row else " " * 12)
+        return (f"{row['ms']:9.4f} {row['share']:6.1%} {row['of_roofline']:6.0%} "
+                f"{figure(row['bytes']):>9} {figure(row['flops']):>9} {row['launches']:5.4g}"
+                f"{code if coded else ''}  {row['name']}: {_some(row['nodes'])}")
 
     def _memory_line(self) -> str:
         line = f"memory: an arena of {figure(self.arena)}B for all buffers"

@@ -1,38 +1,41 @@
 """The roofline of this machine, measured with compiled programs on the same number of threads.
 
 A large product of f32 matrices gives the FLOPs per second, and doubling an array larger than all
-caches the bytes per second. A kernel cannot be faster than its FLOPs at the first rate, nor than
-its bytes at the second one, unless its data are in a cache or its numbers are narrower than f32.
+caches the bytes per second. Where a machine multiplies narrower floats faster, as tensor cores do,
+a product of such matrices gives a second number, for kernels that multiply nothing wider. A kernel
+cannot be faster than its FLOPs at that rate, nor than its bytes, unless its data are in a cache.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from compiler.executable import compile_with
 from compiler.frontend import MemoryModel
+from compiler.io.signature import signature_of
+from compiler.pipeline.driver import Compiler
 
 if TYPE_CHECKING:
     from compiler.options import CompileOptions
 
-SIDE, LENGTH = 1024, 1 << 24
-"""The rows and columns of the matrices, and the elements of the array."""
-ROUNDS = 6
-_PRODUCT = f"""builtin.module {{
-  strata.func @main(%a: f32[{SIDE}, {SIDE}], %b: f32[{SIDE}, {SIDE}]) -> (f32[{SIDE}, {SIDE}])
-      inputs ["a", "b"] outputs ["y"] {{
-    %y = graph.matmul %a, %b : f32[{SIDE}, {SIDE}]
+
+def _product(side: int, element: str) -> str:
+    return f"""builtin.module {{
+  strata.func @main(%a: {element}[{side}, {side}], %b: {element}[{side}, {side}])
+      -> ({element}[{side}, {side}]) inputs ["a", "b"] outputs ["y"] {{
+    %y = graph.matmul %a, %b : {element}[{side}, {side}]
     strata.return %y
   }}
 }}
 """
-_DOUBLED = f"""builtin.module {{
-  strata.func @main(%x: f32[{LENGTH}]) -> (f32[{LENGTH}]) inputs ["x"] outputs ["y"] {{
-    %y = graph.add %x, %x : f32[{LENGTH}]
+
+
+def _doubled(length: int) -> str:
+    return f"""builtin.module {{
+  strata.func @main(%x: f32[{length}]) -> (f32[{length}]) inputs ["x"] outputs ["y"] {{
+    %y = graph.add %x, %x : f32[{length}]
     strata.return %y
   }}
 }}
@@ -41,32 +44,51 @@ _DOUBLED = f"""builtin.module {{
 
 @dataclass(frozen=True)
 class Roofline:
-    """FLOPs and bytes per second."""
+    """FLOPs and bytes per second. `narrow`: FLOPs per second of kernels whose products have narrow
+    factors only; 0 where that was not measured."""
 
     flops: float
     bytes: float
+    narrow: float = 0.0
 
-    def seconds(self, flops: float, moved: float) -> float:
+    def seconds(self, flops: float, moved: float, narrow: bool = False) -> float:
         """The least time for this work."""
-        return max(flops / self.flops, moved / self.bytes)
+        rate = self.narrow if narrow and self.narrow else self.flops
+        return max(flops / rate, moved / self.bytes)
 
 
-def measured(options: CompileOptions) -> Roofline:
-    """The roofline for programs that are compiled with these options."""
+def measured(options: CompileOptions, narrow: bool = False) -> Roofline:
+    """The roofline for programs that are compiled with these options. `narrow`: also for narrow
+    factors."""
     plain = replace(options, shapes={}, dims={}, constants={}, passes="default", schedule=None,
-                    weights=None, dump_dir=None, start=None, specialize=None, plugins=())
-    product = _best(plain, _PRODUCT, [np.ones((SIDE, SIDE), np.float32)] * 2)
-    doubled = _best(plain, _DOUBLED, [np.ones(LENGTH, np.float32)])
-    return Roofline(2 * SIDE**3 / product, 2 * 4 * LENGTH / doubled)
+                    weights=None, dump_dir=None, start=None, specialize=None, plugins=(),
+                    strategy="whole-graph", with_groups=(), without_groups=())
+    return _Limits(plain).roofline(narrow)
 
 
-def _best(options: CompileOptions, text: str, inputs: list[np.ndarray]) -> float:
-    """The least seconds of a run."""
-    program = compile_with(MemoryModel("roofline.mlir", text.encode()), options)
-    program.run(inputs)
-    times: list[float] = []
-    for _ in range(ROUNDS):
-        started = time.perf_counter()
-        program.run(inputs)
-        times.append(time.perf_counter() - started)
-    return min(times)
+class _Limits:
+    def __init__(self, options: CompileOptions) -> None:
+        self.options = options
+
+    def roofline(self, narrow: bool) -> Roofline:
+        parts = Compiler(MemoryModel("roofline.mlir", b""), self.options).parts
+        probe = parts.running.probe
+        wanted = probe.narrow if narrow else ""
+        doubled = self._seconds(_doubled(probe.length))
+        return Roofline(
+            self._rate(probe.side, "f32"), 2 * 4 * probe.length / doubled,
+            self._rate(probe.side, wanted) if wanted else 0.0)
+
+    def _rate(self, side: int, element: str) -> float:
+        return 2 * side**3 / self._seconds(_product(side, element))
+
+    def _seconds(self, text: str) -> float:
+        """The least seconds of a run on ones."""
+        compilation = Compiler(MemoryModel("roofline.mlir", text.encode()), self.options)
+        state = compilation.prepare()
+        with compilation.guard("roofline", state=state):
+            running = compilation.parts.running
+            program = running.load(state.module, state.context.weights)
+            inputs = [np.ones([s.constant or 1 for s in t.shape], t.dtype)
+                      for t in signature_of(state.module).input_types]
+            return running.seconds(program, inputs)

@@ -8,7 +8,7 @@
     kernels     [{"name", "nodes": [number], "bytes", "flops", "schedule", "origin", "launches",
                  "ms", "of_roofline"}]; the last two are null without a profile
     pairs, memory, host, coverage             as in `explain --json`
-    profile     null, or {"wall_ms", "host_ms", "call_ms", "threads", "roofline"}
+    profile     null, or {"wall_ms", "host_ms", "call_ms", "where", "notes", "roofline"}
     comparison  null, or as in `compare --json`
     notes       why something is missing
     passes      [{"name", "level", "seconds", "removed", "added", "moved", "kinds", "lines"}]
@@ -73,7 +73,7 @@ def facts_of(collected: Collected) -> Facts:
                      for level, (located, total) in found.levels.items()},
         "profile": collected.profile and {
             key: collected.profile[key]
-            for key in ("wall_ms", "host_ms", "call_ms", "threads", "roofline")},
+            for key in ("wall_ms", "host_ms", "call_ms", "where", "notes", "roofline")},
         "comparison": collected.comparison,
         "passes": [row.json for row in collected.history.passes],
         "listings": _listings(collected, index)})

@@ -26,7 +26,7 @@ def _head(facts: Facts) -> Iterator[str]:
            f"{figure(sum(k['bytes'] for k in kernels))}B moved, "
            f"{figure(sum(k['flops'] for k in kernels))}FLOP")
     if profile:
-        yield f"{profile['wall_ms']:.4g} ms a call on {profile['threads']} thread(s)"
+        yield f"{profile['wall_ms']:.4g} ms a call on {profile['where']}"
     yield from facts["notes"]
 
 

@@ -53,7 +53,7 @@ from targets.cpu.scheduling.row_blocks import copy_rows, schedule_rows
 from targets.cpu.scheduling.rules import schedule_kernel
 from targets.cpu.scheduling.windows import MAX_LOSS, shorten
 from targets.cpu.stored import needs as needed_sets
-from targets.interface import Executable, Profile, TargetError, Timer
+from targets.interface import Executable, TargetError, Timer
 from targets.naming import one_line
 from targets.options import TargetOptions
 from targets.parts import (
@@ -65,6 +65,7 @@ from targets.parts import (
     Tuning,
     ignore_progress,
 )
+from targets.profiles import CounterProfile
 from targets.walking import kernels_by_name, kernels_of
 
 MOST_APART = 64 << 20
@@ -237,7 +238,7 @@ class CpuRunning(Running):
         return CpuExecutable(plan, link(code.objects, ENTRY), arrays,
                              thread_count(self.options.threads), sources)
 
-    def profile(self, module: ModuleOp, weights: WeightStore) -> Profile:
+    def profile(self, module: ModuleOp, weights: WeightStore) -> CounterProfile:
         """The same program with a driver that times each launch."""
         self.check_machine()
         if architecture() not in ("x86_64", "AMD64"):
@@ -248,9 +249,11 @@ class CpuRunning(Running):
         constants = [placed(contents_of(op.value, op.type, weights), op.type.dtype, files)
                      for op in code.driver.constants]
         plan = RunPlan.of(host_function(module), code.driver.checks)
-        executable = CpuExecutable(plan, link(code.objects, ENTRY), [counts, *constants],
-                                   thread_count(self.options.threads))
-        return Profile(executable, code.driver.launches, counts)
+        threads = thread_count(self.options.threads)
+        executable = CpuExecutable(
+            plan, link(code.objects, ENTRY), [counts, *constants], threads)
+        return CounterProfile(executable, self.load(module, weights), code.driver.launches, counts,
+                              f"{threads} thread(s)")
 
     def timer(self, executable: Executable, inputs: Sequence[Array], footprint: int) -> Timer:
         assert isinstance(executable, CpuExecutable)

@@ -31,6 +31,7 @@ from targets.cuda.libraries.forms import library_form, library_notes, library_of
 from targets.cuda.machine import Machine, is_nvidia, machine_of, nvidia_machine
 from targets.cuda.planning.plan import host_notes
 from targets.cuda.planning.program import load_module
+from targets.cuda.profiling.profile import profile_module
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.executable import CudaExecutable
 from targets.cuda.runtime.stopwatch import NEAR
@@ -38,7 +39,7 @@ from targets.cuda.scheduling import attention, convolutions, rules, search
 from targets.cuda.scheduling.attention_parts import online_parts
 from targets.cuda.scheduling.options import OPTIONS
 from targets.cuda.scheduling.products.tiles import group_rows
-from targets.interface import Executable, Profile, Timer
+from targets.interface import Executable, Timer
 from targets.options import TargetOptions
 from targets.parts import (
     Building,
@@ -49,6 +50,7 @@ from targets.parts import (
     Tuning,
     ignore_progress,
 )
+from targets.profiles import Probe, Profile
 from targets.walking import kernels_of
 
 
@@ -158,6 +160,7 @@ class CudaRunning(Running):
     """Models on the device, or in Triton's interpreter."""
 
     measures_apart = True
+    probe = Probe(8192, 1 << 27, "f16")
 
     def load(
         self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress
@@ -169,11 +172,19 @@ class CudaRunning(Running):
                            self.options.one_launch)
 
     def profile(self, module: ModuleOp, weights: WeightStore) -> Profile:
-        """There is none yet. Raises CudaError, without a GPU that of the device."""
+        """Launches one after another. Raises CudaError without a GPU, and for the interpreter."""
+        if self.options.interpret:
+            raise CudaError("Triton's interpreter has no times that say anything about a GPU")
         driver.use_device()
-        raise CudaError("launches on a GPU cannot be timed one by one yet; Nsight Systems shows "
-                        "them under the names of the kernels, which `explain` lists with their "
-                        "nodes")
+        return profile_module(module, weights, compile_options(self.options),
+                              self.options.one_launch)
+
+    def seconds(self, executable: Executable, inputs: Sequence[Array]) -> float:
+        """Those of the device alone."""
+        assert isinstance(executable, CudaExecutable)
+        executable.run(inputs)
+        watch = executable.stopwatch(0)
+        return min(watch(1) for _ in range(5))
 
     def timer(self, executable: Executable, inputs: Sequence[Array], footprint: int) -> Timer:
         assert isinstance(executable, CudaExecutable)

@@ -86,7 +86,7 @@ function figuresOfModel() {
   const { kernels, profile } = facts, total = (key) => sum(kernels.map((k) => k[key]));
   return [`for ${facts.target}`, `${facts.nodes.length} nodes`, `${kernels.length} kernels`,
     `${total("launches")} launches`, `${figure(total("bytes"), "B")} moved`, `${figure(total("flops"), "FLOP")}`,
-    ...(profile ? [`${inMs(profile.wall_ms)} a call on ${profile.threads} thread(s)`] : []),
+    ...(profile ? [`${inMs(profile.wall_ms)} a call on ${profile.where}`] : []),
     ...Object.entries(facts.sizes).map(([name, value]) => `${name} = ${value}`)].join(", ");
 }
 

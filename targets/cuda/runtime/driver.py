@@ -293,6 +293,13 @@ def load_function(cubin: bytes, entry: str, shared: int) -> Function:
     return function
 
 
+def function_attribute(function: Function, number: int) -> int:
+    """A fact of a kernel's code, by its number among CUfunction_attribute."""
+    value = c_int()
+    call("cuFuncGetAttribute", byref(value), c_int(number), function)
+    return value.value
+
+
 class Cell(Protocol):
     """A launch parameter: its value, and the addresses from which the launch reads it."""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, TypeGuard
 
-from targets.cuda.runtime.driver import call, check, free_with, library, primary_context
+from targets.cuda.runtime.driver import Event, call, check, free_with, library, primary_context
 
 _DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
 _PROGRAMMATIC = 1  # CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
@@ -84,6 +84,13 @@ class CopyNode:
             self.source = address
 
 
+@dataclass(frozen=True)
+class RecordNode:
+    """Records an event, which then tells when the nodes before it have ended."""
+
+    event: Event
+
+
 class CallNode(ABC):
     """A library call."""
 
@@ -92,8 +99,8 @@ class CallNode(ABC):
         """The call captured as a graph, which the caller destroys."""
 
 
-Node = Launch | CopyNode | CallNode
-Packed = _LaunchParameters | _CopyParameters | CallNode
+Node = Launch | CopyNode | CallNode | RecordNode
+Packed = _LaunchParameters | _CopyParameters | CallNode | RecordNode
 
 
 class Graph:
@@ -140,13 +147,18 @@ class Graph:
             free()
 
 
+def chain(nodes: Sequence[Node]) -> Graph:
+    """A graph in which each node waits for the one before it."""
+    return Graph(nodes, [[k - 1] if k else [] for k in range(len(nodes))])
+
+
 def _packed(node: Node) -> Packed:
     """A node's parameters for the driver. Those of a launch stay valid when its values change."""
     if isinstance(node, CopyNode):
         source, target = (_End(kind=_DEVICE_MEMORY, device=address, pitch=node.size, height=1)
                           for address in (node.source, node.target))
         return _CopyParameters(source, target, node.size, 1, 1)
-    if isinstance(node, CallNode):
+    if isinstance(node, CallNode | RecordNode):
         return node
     return _LaunchParameters(node.function, (node.programs, 1, 1), (node.threads, 1, 1),
                              node.shared, ctypes.cast(node.parameters, c_void_p))
@@ -161,6 +173,9 @@ def _add(
         with _captured(packed) as child:
             call("cuGraphAddChildGraphNode", *first, child)
         return
+    if isinstance(packed, RecordNode):
+        call("cuGraphAddEventRecordNode", *first, packed.event.handle)
+        return
     place = *first, byref(packed)
     if isinstance(packed, _CopyParameters):
         call("cuGraphAddMemcpyNode", *place, primary_context())
@@ -173,6 +188,8 @@ def _set(packed: Packed, handle: c_void_p, executable: c_void_p) -> None:
     if isinstance(packed, CallNode):
         with _captured(packed) as child:
             call("cuGraphExecChildGraphNodeSetParams", executable, handle, child)
+    elif isinstance(packed, RecordNode):
+        call("cuGraphExecEventRecordNodeSetEvent", executable, handle, packed.event.handle)
     elif isinstance(packed, _CopyParameters):
         call("cuGraphExecMemcpyNodeSetParams", executable, handle, byref(packed),
              primary_context())
@@ -189,7 +206,7 @@ def _may_overlap(earlier: Node, node: Node) -> bool:
 
 
 def _is_launch(node: Node) -> TypeGuard[Launch]:
-    return not isinstance(node, (CopyNode, CallNode))
+    return not isinstance(node, (CopyNode, CallNode, RecordNode))
 
 
 def _wait_early(graph: c_void_p, earlier: c_void_p, node: c_void_p) -> None:

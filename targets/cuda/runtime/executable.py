@@ -153,16 +153,16 @@ class CudaExecutable(Executable):
 
     def replay(self, count: int) -> float:
         """Milliseconds per replay of the last graph alone, for benchmarks; inputs do not change."""
-        with self._last_state("replay") as (_, runner):
+        with self.last_state("replay") as (_, runner):
             return runner.replay(count)
 
     def stopwatch(self, spoiled: int) -> Stopwatch:
         """A timer of the last run alone; see `Stopwatch`. Raises CudaError if it has no graph."""
-        with self._last_state("time") as (state, runner):
+        with self.last_state("time") as (state, runner):
             return Stopwatch(runner, spoiled, state.order.own)
 
     @contextmanager
-    def _last_state(self, purpose: str) -> Generator[tuple[RunState, GraphRunner]]:
+    def last_state(self, purpose: str) -> Generator[tuple[RunState, GraphRunner]]:
         """The state of the last run, and the runner that holds its graph."""
         self._process.check()
         driver.use_device()

@@ -150,7 +150,12 @@ class GraphRunner:
         nodes = [node for memory in islice(cycle(copies or [program.constants]), count)
                  for step in program.plan.steps
                  if (node := self._pack(step, ready, memory)) is not None]
-        return driver_graph.Graph(nodes, [[k - 1] if k else [] for k in range(len(nodes))])
+        return driver_graph.chain(nodes)
+
+    def packed(self) -> list[tuple[Launch | Copy, Step | None]]:
+        """The steps of a run with the last sizes, in turn; None for one that has nothing to do."""
+        ready, program = next(reversed(self._ready.values())), self.program
+        return [(s, self._pack(s, ready, program.constants)) for s in program.plan.steps]
 
     # ------------------------------------------------------------------ memory of a run
     def _staged(self, number: int, size: int, ready: Ready) -> Memory:

@@ -22,6 +22,7 @@ from compiler.profiling.measure import profile_model
 from compiler.profiling.result import Launch, ProfileResult
 from compiler.profiling.roofline import Roofline
 from targets.cpu.driver.clock import stamp
+from targets.profiles import CounterProfile, Timings
 from tests.cli.conftest import Run
 from tests.counts import models
 from tests.counts.count import Subject
@@ -34,7 +35,7 @@ LIMIT = Roofline(1e11, 1e10)
 def fixed_roofline(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Measuring the machine takes a second; one test does."""
     if "roofline" not in request.node.name:
-        monkeypatch.setattr(measure, "measured", lambda options: LIMIT)
+        monkeypatch.setattr(measure, "measured", lambda options, narrow: LIMIT)
 
 
 def products(depth: int, side: int) -> onnx.ModelProto:
@@ -82,7 +83,8 @@ def test_the_program_with_a_clock_computes_the_same(
     state = compilation.prepare()
     running, weights = compilation.parts.running, state.context.weights
     timed = running.profile(state.module, weights)
-    plain = running.load(state.module, weights)
+    assert isinstance(timed, CounterProfile)
+    plain = timed.plain
     signature = signature_of(state.module)
     sizes = {s: 4 for s in signature.symbols()}
     inputs = [signature.random_input(n, 1, [int(e.evaluate(sizes)) for e in t.shape])
@@ -126,7 +128,8 @@ def test_the_command_writes_figures_and_a_trace(strata: Run, small_model: Path) 
 def test_shares_of_the_roofline() -> None:
     """1e8 FLOPs at 1e11 a second take 1 ms; 1e6 bytes at 1e10 a second 0.1 ms."""
     launches = [Launch("a", ["n"], 2.0, 1, 1e6, 1e8), Launch("a", ["m"], 2.0, 1, 1e6, 1e8)]
-    found = ProfileResult("m", 5.0, 4.0, 0.5, 10, 1, 0, launches, LIMIT)
+    times = Timings(5e-3, 4e-3, 5e-4, 10, [], "1 thread(s)", "between", "outside")
+    found = ProfileResult("m", times, 0, launches, LIMIT)
     [row] = found.json["kernels"]
     assert row["of_roofline"] == pytest.approx(0.5)
     assert row["share"] == pytest.approx(0.8)

@@ -31,7 +31,7 @@ from targets.cuda.libraries import calls as library
 from targets.cuda.libraries import cublas, cudnn
 from targets.cuda.libraries.calls import LibraryLaunch
 from targets.cuda.runtime import driver, driver_graph, kernels
-from targets.cuda.runtime.driver_graph import CopyNode
+from targets.cuda.runtime.driver_graph import CopyNode, RecordNode
 from targets.cuda.runtime.tensor_maps import Descriptor
 from tests.targets.cuda.fakes.fake_libraries import FakeCall, FakeConvolution, FakeProduct
 from tests.targets.cuda.fakes.fake_streams import FakeEvent, FakeStreams, Work
@@ -48,6 +48,8 @@ class FakeDriver:
     has_pools: bool = True
     limit: int = 1 << 30
     cache: int = 1 << 20
+    cost: float = 1.0
+    """The milliseconds of a kernel."""
     log: list[str] = field(default_factory=list[str])
     memory: dict[int, Array] = field(default_factory=dict[int, Array])
     """Blocks by address."""
@@ -75,7 +77,7 @@ class FakeDriver:
         patch.setattr(cudnn, "version", lambda: None)
         _forget_calls(patch)
         names = ("allocate", "free", "upload", "download", "copy", "launch", "load_function",
-                 "synchronize")
+                 "synchronize", "function_attribute")
         for name in names:
             patch.setattr(driver, name, getattr(self, name))
         patch.setattr(driver, "has_pools", lambda: self.has_pools)
@@ -84,6 +86,7 @@ class FakeDriver:
         patch.setattr(driver, "cache_size", lambda: self.cache)
         patch.setattr(driver, "make_stream", self.streams.make)
         patch.setattr(driver, "Event", partial(FakeEvent, self.streams))
+        patch.setattr(driver, "device_name", lambda: "a fake")
         patch.setattr(driver_graph, "Graph", partial(FakeGraph, self))
 
     def install_compiler(self, patch: pytest.MonkeyPatch) -> None:
@@ -187,7 +190,11 @@ class FakeDriver:
         buffers = [self._view(p, b.type, sizes)
                    for p, b in zip(pointers, kernel.buffers, strict=True)]
         interpret_kernel(kernel, buffers, sizes)
+        self.streams.clock += self.cost
         self.log.append(f"run {kernel.sym_name.data}")
+
+    def function_attribute(self, function: KernelOp, number: int) -> int:
+        return {1: 0, 3: 16, 4: len(function.buffers)}[number]
 
     def _view(self, address: int, type_: Any, sizes: dict[Symbol, int]) -> Array:
         """A buffer as an array over its memory."""
@@ -254,6 +261,8 @@ class FakeGraph:
         if isinstance(node, LibraryLaunch):
             addresses = [node.addresses[k] for k in node.order]
             return partial(cast(FakeCall, node.call).now, addresses)
+        if isinstance(node, RecordNode):
+            return cast(FakeEvent, node.event).reached
         if isinstance(node, CopyNode):
             return self.device.copied(node.target, node.source, node.size)
         return self.device.launched(node.function, node.programs, node.threads, node.parameters)

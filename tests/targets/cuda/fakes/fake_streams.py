@@ -14,10 +14,11 @@ Work = Callable[[], None]
 
 
 class FakeStreams:
-    """Work by stream. `lock`: the driver's own; threads may call it at once."""
+    """Work by stream. `lock`: the driver's own; threads may call it at once. `clock`: the device's,
+    in milliseconds, which kernels advance."""
 
     def __init__(self) -> None:
-        self.lock = RLock()
+        self.lock, self.clock = RLock(), 0.0
         self._waiting: defaultdict[int, deque[Work]] = defaultdict(deque)
         self._asked, self._done = Counter[int](), Counter[int]()
         self._made = 7
@@ -64,12 +65,17 @@ class FakeEvent:
     """A point in a stream's work."""
 
     def __init__(self, streams: FakeStreams, timing: bool = False) -> None:
-        self.streams = streams
+        self.streams, self.timing, self.at = streams, timing, 0.0
         self.recorded: tuple[int, int] | None = None
 
     def record(self, stream: int) -> None:
         with self.streams.lock:
+            if self.timing:
+                self.streams.later(self.reached, stream)
             self.recorded = stream, self.streams.point(stream)
+
+    def reached(self) -> None:
+        self.at = self.streams.clock
 
     def wait(self, stream: int) -> None:
         """As in the driver, it is the event's last point by now that the stream waits for."""
@@ -78,6 +84,7 @@ class FakeEvent:
         self.streams.later(lambda: self.streams.reach(other, point), stream)
 
     def milliseconds_since(self, earlier: FakeEvent) -> float:
-        assert self.recorded is not None and earlier.recorded is not None
-        self.streams.reach(*self.recorded)
-        return 1.0
+        assert self.timing and earlier.timing
+        if self.recorded is not None:  # else a graph records it, which the caller waits for
+            self.streams.reach(*self.recorded)
+        return self.at - earlier.at

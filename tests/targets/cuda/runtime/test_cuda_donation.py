@@ -106,7 +106,7 @@ def test_arrays_of_the_host_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) ->
     x, k = np.ones((5, 80), np.float32), np.full((5, 80), 3, np.float32)
     for _ in range(2):
         assert np.all(model.executable.run([x, k])[0] == 7) and np.all(k == 3)
-    assert model.executable.replay(2) == 0.5
+    assert model.executable.replay(2) == 3  # kernels of a millisecond
 
 
 @needs_triton

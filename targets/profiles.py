@@ -1,0 +1,144 @@
+"""How long the launches of a running program take: what `Running.profile` of a target returns.
+
+A `Profile` runs two programs in turns: one that times its launches, and the plain one. Nothing of
+this is in programs that are not profiled. `CounterProfile` serves targets whose programs count
+ticks themselves.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from dialects.strata.types import Array
+    from targets.interface import Executable
+
+ROUNDS = 8
+MOST_RUNS = 100_000
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a machine's limits are measured with: the rows and columns of two matrices that are
+    multiplied, and the f32 elements of an array that is doubled, which no cache should hold.
+
+    `narrow`: the type of narrower floats that the machine multiplies faster than f32, if any.
+    """
+
+    side: int
+    length: int
+    narrow: str = ""
+
+
+@dataclass(frozen=True)
+class LaunchTime:
+    """A launch: the seconds of a run in it, and how often a run makes it.
+
+    `code`: facts of the code that ran, such as `registers` of a thread and `spills`, its bytes of
+    memory for values that found no register.
+    """
+
+    seconds: float
+    runs: float
+    code: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Mean seconds of a run: `wall` of the program that times launches, `plain` of the other one.
+
+    `host`: of what lies between launches. `where`: what ran the programs, as `2 thread(s)`.
+    `between` and `outside`: in words, what lies between launches, and what is left of `wall`.
+    `notes`: sentences on how launches were timed.
+    """
+
+    wall: float
+    plain: float
+    host: float
+    calls: int
+    launches: Sequence[LaunchTime]
+    where: str
+    between: str
+    outside: str
+    notes: Sequence[str] = ()
+
+
+class Profile(ABC):
+    """Programs that are timed. `launches`: operations of the module, in the order of the times."""
+
+    launches: Sequence[Any]
+
+    @abstractmethod
+    def measure(self, inputs: Sequence[Array], seconds: float) -> Timings:
+        """The times of runs on these inputs, over about `seconds` for each program.
+
+        Raises as `Executable.run`.
+        """
+
+
+def runs_in(seconds: float, once: float) -> int:
+    """How many runs of `once` seconds fill some seconds."""
+    return int(min(max(seconds / max(once, 1e-7), 1), MOST_RUNS))
+
+
+def mean_seconds(run: Callable[[], object], count: int) -> float:
+    """The mean seconds of so many runs."""
+    started = time.perf_counter()
+    for _ in range(count):
+        run()
+    return (time.perf_counter() - started) / count
+
+
+class CounterProfile(Profile):
+    """A program that times its launches, in ticks of some counter, and the plain program.
+
+    `counts`: the counter's last value, a word of its own, and then for what is outside of runs, for
+    the host's work, and for each launch the ticks and how often it ran, all as i64. The counter's
+    frequency follows from the clock of the runs themselves.
+    """
+
+    def __init__(
+        self, executable: Executable, plain: Executable, launches: Sequence[Any], counts: Array,
+        where: str,
+    ) -> None:
+        self.executable, self.plain = executable, plain
+        self.launches, self.counts, self.where = launches, counts, where
+
+    @property
+    def last(self) -> int:
+        """The value of the counter when the last run ended."""
+        return int(self.counts[0])
+
+    def rows(self) -> list[tuple[int, int]]:
+        """Ticks and number of runs: outside of runs, on the host, of each launch."""
+        return [(int(a), int(b)) for a, b in self.counts[2:].reshape(-1, 2)]
+
+    def measure(self, inputs: Sequence[Array], seconds: float) -> Timings:
+        def timed() -> None:
+            self.executable.run(inputs)
+
+        def plain() -> None:
+            self.plain.run(inputs)
+
+        plain()
+        count = runs_in(seconds / ROUNDS, mean_seconds(plain, 2))
+        mean_seconds(timed, 3)  # ends with a run, from whose end the frequency is measured
+        self.counts[2:] = 0
+        first, began = self.last, time.perf_counter()
+        pairs = [(mean_seconds(timed, count), mean_seconds(plain, count)) for _ in range(ROUNDS)]
+        calls, rows = ROUNDS * count, self.rows()
+        timed()  # so that the counter and the clock are read together
+        tick = (time.perf_counter() - began) / (self.last - first)
+        _, host, *launches = [
+            LaunchTime(ticks * tick / calls, runs / calls) for ticks, runs in rows]
+        walls, plains = zip(*pairs, strict=True)
+        return Timings(
+            float(np.mean(walls)), float(np.mean(plains)), host.seconds, calls, launches,
+            self.where, "the host's work between launches: sizes, copies, control flow",
+            "the call: arguments, starting and ending threads")

@@ -1,0 +1,188 @@
+"""`profile` on CUDA: above the driver's calls without a GPU, and on one if it is there.
+
+A kernel of the fake device takes a millisecond by its clock, so all times are known.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import compiler
+from dialects.host import LaunchOp, host_functions
+from dialects.strata.weights import WeightStore
+from targets.cuda.build.compile import CompileOptions
+from targets.cuda.profiling import timed_graph
+from targets.cuda.profiling.profile import GraphProfile, profile_module
+from tests.cli.conftest import Run
+from tests.control.programs import PROGRAMS, Program
+from tests.targets.cuda.fakes.fake_driver import FakeDriver
+from tests.targets.cuda.runtime.control_programs import compare, lowered
+
+STRAIGHT = """
+strata.func @main(%x: f32[n, 40]) -> (f32[n, 40]) inputs ["x"] outputs ["y"] {
+  %s = graph.softmax %x {axis = 1} : f32[n, 40]
+  %t = graph.transpose %s {perm = [1, 0]} : f32[40, n]
+  %u = graph.softmax %t {axis = 1} : f32[40, n]
+  %y = graph.transpose %u {perm = [1, 0]} : f32[n, 40]
+  strata.return %y
+}
+"""
+MS = 1e-3
+
+
+@pytest.fixture(autouse=True)
+def short_rounds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.get_closest_marker("gpu") is None:
+        monkeypatch.setattr(timed_graph, "ROUND", 1e-3)
+
+
+@pytest.mark.parametrize("one_launch", [True, False])
+def test_launches_of_a_graph_have_their_own_times(
+    monkeypatch: pytest.MonkeyPatch, one_launch: bool
+) -> None:
+    module, weights = lowered(STRAIGHT)
+    device = FakeDriver.of(module)
+    device.install(monkeypatch)
+    device.install_compiler(monkeypatch)
+    found = profile_module(module, weights, CompileOptions(), one_launch)
+    assert isinstance(found, GraphProfile) and len(found.launches) > 1
+    times = found.measure([np.ones((3, 40), np.float32)], 1e-3)
+    assert [x.seconds for x in times.launches] == [pytest.approx(MS)] * len(found.launches)
+    assert all(x.runs == 1 for x in times.launches)
+    assert times.host == 0 and times.calls >= 1 and times.wall > 0 and times.plain > 0
+    for op, x in zip(found.launches, times.launches, strict=True):
+        assert x.code["registers"] == len(op.buffers) and x.code["spills"] == 16
+        assert x.code["warps"] > 0 and x.code["programs"] > 0
+    if one_launch:
+        assert times.plain == pytest.approx(MS * len(found.launches))
+
+
+def test_launches_of_no_programs_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, weights = lowered(STRAIGHT)
+    device = FakeDriver.of(module)
+    device.install(monkeypatch)
+    device.install_compiler(monkeypatch)
+    found = profile_module(module, weights, CompileOptions(), True)
+    times = found.measure([np.ones((0, 40), np.float32)], 1e-3)
+    assert {(x.seconds, x.runs) for x in times.launches} == {(0.0, 0.0), (MS, 1.0)}
+    device.log.clear()
+    found.timed.run([np.ones((0, 40), np.float32)])
+    ran = sum(line.startswith("run ") for line in device.log)
+    assert sum(x.runs for x in times.launches) == ran < len(found.launches)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+def test_launches_of_control_flow_are_counted(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The times of all launches are those of the kernels that ran, and no results change."""
+    module, weights = lowered(program.text)
+    device = FakeDriver.of(module)
+    device.install(monkeypatch)
+    device.install_compiler(monkeypatch)
+    found = profile_module(module, weights, CompileOptions(), True)
+    ops = [op for f in host_functions(module) for op in f.walk() if isinstance(op, LaunchOp)]
+    assert found.launches == ops
+    for inputs in program.inputs[:2]:
+        arrays = [np.asarray(a) for a in inputs]
+        times = found.measure(arrays, 1e-4)
+        compare(found.timed.run(inputs), program, inputs)
+        device.log.clear()
+        found.timed.run(inputs)
+        ran = sum(line.startswith("run ") for line in device.log)
+        assert sum(x.runs for x in times.launches) == ran
+        assert sum(x.seconds for x in times.launches) == pytest.approx(ran * MS)
+
+
+# ---------------------------------------------------------------------- on a device
+gpu = pytest.mark.gpu
+
+
+def perceptron(depth: int, side: int) -> str:
+    layers = "".join(
+        f"  %p{k} = graph.matmul %y{k}, %w : f16[{side}, {side}]\n"
+        f"  %y{k + 1} = graph.softmax %p{k} {{axis = 1}} : f16[{side}, {side}]\n"
+        for k in range(depth))
+    return f"""builtin.module {{
+  strata.func @main(%y0: f16[{side}, {side}], %w: f16[{side}, {side}]) -> (f16[{side}, {side}])
+      inputs ["x", "w"] outputs ["y"] {{
+{layers}    strata.return %y{depth}
+  }}
+}}
+"""
+
+
+@gpu
+@pytest.mark.parametrize("strategy", ["per-op", "whole-graph"])
+@pytest.mark.parametrize("side", [64, 2048])
+def test_times_add_up_to_the_run(
+    strata: Run, tmp_path: Path, strategy: str, side: int
+) -> None:
+    """Times of launches and clocks are within 5% of the host's clock around the whole."""
+    model = tmp_path / "m.mlir"
+    model.write_text(perceptron(8, side))
+    for _ in range(3):
+        done = strata("profile", model, "--target", "cuda", "--strategy", strategy, "--seconds",
+                      "0.5", "--json", "p.json", "--trace", "t.json")
+        assert done.status == 0, done.err
+        found = json.loads(Path("p.json").read_text())
+        inside = found["host_ms"] + sum(k["ms"] for k in found["kernels"])
+        if abs(inside / found["wall_ms"] - 1) <= 0.05:
+            break
+    else:
+        pytest.fail(f"{inside} ms of {found['wall_ms']} ms are in launches")
+    assert found["launches"] >= 16
+    for kernel in found["kernels"]:
+        assert kernel["ms"] > 0 and 0 < kernel["registers"] <= 255 and kernel["spills"] >= 0
+        assert 0 <= kernel["of_roofline"] < 3
+    assert found["roofline"]["narrow_flops_per_s"] > found["roofline"]["flops_per_s"]
+    if side == 2048:  # products on tensor cores come near the measured limit
+        products = [k for k in found["kernels"] if k["narrow"]]
+        assert products and max(k["of_roofline"] for k in products) > 0.3
+
+
+@gpu
+@pytest.mark.parametrize("program", PROGRAMS[:4], ids=lambda p: p.name)
+def test_control_flow_on_a_device(program: Program) -> None:
+    module, weights = lowered(program.text)
+    found = profile_module(module, weights, CompileOptions(arch=_arch()), True)
+    times = found.measure([np.asarray(a) for a in program.inputs[0]], 0.05)
+    assert times.wall >= sum(x.seconds for x in times.launches) > 0
+
+
+@gpu
+def test_a_compiled_module_is_profiled_where_it_is() -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.GELU()).cuda().half()
+    x = torch.randn(64, 256, device="cuda", dtype=torch.float16)
+    fast = torch.compile(model, backend="strata")
+    with torch.no_grad():
+        fast(x)
+    found = compiler.profile(fast, x)
+    assert found.launches and found.wall_ms > 0 and "NVIDIA" in found.times.where
+    assert {n for x in found.launches for n in x.nodes}
+
+
+def _arch() -> str:
+    from targets.cuda.machine import machine_of
+
+    return machine_of().arch
+
+
+def test_no_weights_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a profile puts on the device goes with it."""
+    module, _ = lowered(STRAIGHT)
+    device = FakeDriver.of(module)
+    device.install(monkeypatch)
+    device.install_compiler(monkeypatch)
+    before = len(device.memory)
+    found = profile_module(module, WeightStore(), CompileOptions(), True)
+    found.measure([np.ones((3, 40), np.float32)], 1e-3)
+    del found
+    gc.collect()
+    assert len(device.memory) == before
