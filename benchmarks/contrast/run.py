@@ -61,22 +61,27 @@ def page(figures: Mapping[str, Figures]) -> str:
              "well. Times are medians of rounds in turns, with 95% intervals. [What the tables "
              "teach](../../docs/contrast.md).", 120), "",
         "![Speed relative to per-op](speed.svg)", "", "## Strategies and peers", "",
-        *_table(_HEAD, [row for name, found in figures.items() for row in _rows(name, found)]),
-        "", "## What each group of passes buys", "",
-        fill(f"How many times as long `{WHOLE_GRAPH}` takes without the group, and how many times "
-             f"as fast `{PER_OP}` is with it. A dash: the program is the same, or the difference "
-             "is within 3% or the intervals.", 120), "",
-        *_table(["group", *(f"{name}: without, alone" for name in figures)],
-                [[f"`{group}`", *(_bought(found, group) for found in figures.values())]
-                 for group in GROUPS]), ""]
+        *table(HEAD, [row for name, found in figures.items() for row in rows_of(name, found)]),
+        "", *bought(figures)]
     return "\n".join(lines)
 
 
-_HEAD = ("model", "way", "launches", "bytes", "operations", "arena", "compile", "ms", "95%",
+def bought(figures: Mapping[str, Figures]) -> list[str]:
+    """The table of groups of passes."""
+    return ["## What each group of passes buys", "", fill(
+        f"How many times as long `{WHOLE_GRAPH}` takes without the group, and how many times as "
+        f"fast `{PER_OP}` is with it. A dash: the program is the same, or the difference is within "
+        "3% or the intervals.", 120), "",
+        *table(["group", *(f"{name}: without, alone" for name in figures)],
+               [[f"`{group}`", *(_bought(found, group) for found in figures.values())]
+                for group in GROUPS]), ""]
+
+
+HEAD = ("model", "way", "launches", "bytes", "operations", "arena", "compile", "ms", "95%",
          "speed-up", "pays after")
 
 
-def _rows(name: str, found: Figures) -> Iterator[list[str]]:
+def rows_of(name: str, found: Figures) -> Iterator[list[str]]:
     base = found["strategies"][PER_OP]["ms"]
     for strategy, row in found["strategies"].items():
         if "problem" in row:
@@ -113,7 +118,7 @@ def _factor(slow: Sequence[float] | None, fast: Sequence[float] | None, same: bo
     return f"{ratio:.2f}x" if apart and not 1 / CERTAIN < ratio < CERTAIN else "-"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}",
             *(f"| {' | '.join(row)} |" for row in rows)]
 

@@ -61,3 +61,39 @@ def test_every_model_is_made() -> None:
     for name in script("run").MODELS:
         module, inputs = getattr(models, name)()
         assert all(isinstance(x, torch.Tensor) for x in inputs) and not module.training
+
+
+# ---------------------------------------------------------------------- on a GPU
+def test_the_page_of_a_gpu_says_which_bars_are_reached(figures: dict[str, Any]) -> None:
+    """Of figures of a CPU: eager at 4 ms, per-op at 4 / 0.9, the whole graph at 2 or 3.2."""
+    cuda = script("cuda")
+    made: dict[str, Any] = {}
+    for name, busy, whole in (("encoder", 0.95, 2.0), ("mobile", 0.95, 3.2), ("decoder", 0.3, 2.0),
+                              ("chain", 0.3, 1.5)):
+        found = json.loads(json.dumps(figures[name]))
+        for way, ms in (("per-op", 4 / 0.9), ("block", 3.0), ("whole-graph", whole)):
+            found["strategies"][way]["ms"] = [ms, ms, ms]
+        found["peers"]["torch"]["ms"] = [4.0, 4.0, 4.0]
+        made[name] = {**found, "busy": busy, "machine": "a GPU", "seconds": 100.0}
+    rows = {row[0]: row for row in (cuda._against(name, found) for name, found in made.items())}
+    assert {name: (row[6], row[7]) for name, row in rows.items()} == {
+        "encoder": ("1.3x", "yes"), "mobile": ("1.3x", "no"), "decoder": ("2.2x", "no"),
+        "chain": ("2.2x", "yes")}
+    assert "| encoder | 95% | 4 | 0.90x | 1.33x | 2.00x |" in cuda.page(made)
+
+
+def test_the_page_of_a_gpu_is_made_of_its_figures() -> None:
+    cuda = script("cuda")
+    if not cuda.FIGURES.exists():
+        pytest.skip("no figures of a GPU are kept")
+    kept = json.loads(cuda.FIGURES.read_text(encoding="utf-8"))
+    assert cuda.page(kept) == (FOLDER / "CUDA.md").read_text(encoding="utf-8")
+    assert cuda.cpu.plot(kept) == (FOLDER / "cuda.svg").read_text(encoding="utf-8")
+
+
+def test_every_model_for_a_gpu_is_made() -> None:
+    torch: Any = pytest.importorskip("torch")
+    models = script("gpu_models")
+    for name in script("cuda").WAITING:
+        module, inputs = getattr(models, name)()
+        assert all(x.dtype is torch.float16 for x in (*inputs, *module.parameters()))

@@ -119,6 +119,32 @@ def test_eager_pytorch_stands_beside(strata: Run, tmp_path: Path) -> None:
     assert found["strategies"][PER_OP]["launches"] == 1
 
 
+@pytest.mark.gpu
+def test_strategies_and_peers_are_timed_on_a_gpu(strata: Run, tmp_path: Path) -> None:
+    """In fp16, beside eager PyTorch and Inductor."""
+    pytest.importorskip("torch")
+    file = tmp_path / "half.py"
+    file.write_text("""
+import torch
+
+def make():
+    torch.manual_seed(0)
+    layers = (torch.nn.Linear(128, 128), torch.nn.GELU(), torch.nn.LayerNorm(128))
+    return torch.nn.Sequential(*layers).half().eval(), (torch.randn(64, 128).half(),)
+""")
+    done = strata("compare", f"{file}:make", "--target", "cuda", "--against", "torch,inductor",
+                  "--groups", "fuse,one-launch", "--rounds", "7", "--json", "c.json")
+    assert done.status == 0, done.err
+    found = json.loads(Path("c.json").read_text())
+    rows = {**found["strategies"], **found["peers"]}
+    assert set(rows) == {"per-op", "block", "whole-graph", "torch", "inductor"}
+    for name, row in rows.items():
+        low, median, high = row["ms"]
+        assert 0 < low <= median <= high and row["difference"] < 1e-2, name
+    assert rows["whole-graph"]["launches"] < rows["per-op"]["launches"]
+    assert all(row["without_ms"] and row["alone_ms"] for row in found["ablation"])
+
+
 @pytest.mark.parametrize(("peer", "package", "install"), [
     ("tvm", "tvm", "apache-tvm"), ("xla", "torchax", "torchax")])
 def test_peers_that_are_missing(
