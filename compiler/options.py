@@ -88,7 +88,8 @@ class CompileOptions:
     "default". `tuned`: which of the schedules found by `tune` to use: "auto", "off", or a file.
     `outcomes`: of choices that depend on sizes, set when a model is compiled again for a call.
     `library`: whether kernels may be library calls where tuning has found these faster: "auto" or
-    "never". `debug`: verify between all passes, show tracebacks.
+    "never". `triple`: for the CPU, the architecture and system to compile for; None means this
+    machine. `debug`: verify between all passes, show tracebacks.
     """
 
     target: str = "cpu"
@@ -109,6 +110,7 @@ class CompileOptions:
     dump_weights: bool = False
     threads: int | None = None
     features: str | None = None
+    triple: str | None = None
     precision: str = "f32"
     exact: bool = False
     denormals: str = "flush"
@@ -137,7 +139,7 @@ class CompileOptions:
     def target_options(self) -> TargetOptions:
         from targets.options import TargetOptions
 
-        return TargetOptions(features=self.features, threads=self.threads,
+        return TargetOptions(features=self.features, triple=self.triple, threads=self.threads,
                              cache=cache_folder(self.cache), precision=self.precision,
                              exact=self.exact, denormals=self.denormals,
                              interpret=self.interpret, check=self.check,
@@ -186,7 +188,7 @@ def _texts(options: CompileOptions) -> Iterator[Problem]:
             yield Problem(f"{name} is {shown(value)}; it must be a text")
         elif not is_name(value):
             yield Problem(f"{name} is {shown(value)}, which has characters that no name has")
-    for name in ("features", "start"):
+    for name in ("features", "triple", "start"):
         value = getattr(options, name)
         if value is not None and (not isinstance(value, str) or not value):
             yield Problem(f"{name} is {shown(value)}; it must be a text, or None")

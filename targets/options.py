@@ -17,6 +17,8 @@ class TargetOptions:
     """
 
     features: str | None = None
+    triple: str | None = None
+    """CPU: the architecture and system for which code is made; None for this machine."""
     threads: int | None = None
     cache: Path | None = None
     precision: str = "f32"

@@ -9,7 +9,9 @@ from typing import Any
 
 SHARED, ARCHIVE, OBJECT, FOLDER = ".so", ".a", ".o", ""
 """The forms of a library, by the suffix of its path; a folder has all pieces."""
-FORMS = (SHARED, ARCHIVE, OBJECT, FOLDER)
+FOREIGN = (".dylib", ".dll", ".wasm")
+"""The suffixes of shared libraries of other systems."""
+FORMS = (SHARED, ARCHIVE, OBJECT, FOLDER, *FOREIGN)
 
 
 @dataclass(frozen=True)

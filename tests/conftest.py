@@ -75,8 +75,8 @@ def valid_code() -> Iterator[None]:
 
     parse = worker.parse
 
-    def checked(text: str, cpu: str, attributes: str) -> Any:
-        module = parse(text, cpu, attributes)
+    def checked(text: str, *generator: str) -> Any:
+        module = parse(text, *generator)
         module.verify()
         return module
 

@@ -47,6 +47,10 @@ def add_target(parser: argparse.ArgumentParser, checks: bool = True) -> None:
                        help="compile for these machine features instead of this machine's: "
                             "baseline, avx2, avx512, amx (default: $STRATA_CPU_FEATURES, or the "
                             "processor's); sm_90; gfx942")
+    group.add_argument("--triple", metavar="ARCH-SYSTEM",
+                       help="cpu: compile for another machine, such as aarch64-linux-gnu, "
+                            "riscv64-linux-gnu, wasm32 or arm64-apple-macos; --features then names "
+                            "a set of its architecture: baseline, dotprod, i8mm; v; simd128")
     group.add_argument("--precision", choices=PRECISIONS, default="f32",
                        help="the lowest precision allowed for products (default f32); "
                             "`run`, `bench` and `verify` report the error")
@@ -169,6 +173,7 @@ def options_from(
         schedule=given.get("schedule"), weights=given.get("weights"),
         dump_dir=given.get("dump_dir"), dump_weights=given.get("dump_weights", False),
         threads=given.get("threads") or threads, features=given.get("features"),
+        triple=given.get("triple"),
         precision=given.get("precision", "f32"), exact=given.get("exact", False),
         denormals=given.get("denormals", "flush"),
         check=given.get("check"),

@@ -15,6 +15,8 @@ def command_again(options: CompileOptions, command: str, *more: str) -> str:
         words += ["--plugin", str(plugin.resolve())]
     if options.features is not None:
         words += ["--features", options.features]
+    if options.triple is not None:
+        words += ["--triple", options.triple]
     if options.strategy != WHOLE_GRAPH:
         words += ["--strategy", options.strategy]
     for name, groups in (("--with", options.with_groups), ("--without", options.without_groups)):

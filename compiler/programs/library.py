@@ -74,7 +74,7 @@ def _cargo(compilation: Compiler) -> tuple[Cargo, dict[str, Any]]:
     if compilation.target.lowers:
         compilation.require_final(state)
     facts: dict[str, Any] = {
-        "system": system_name(), "target": compilation.options.target,
+        "system": compilation.options.triple or system_name(), "target": compilation.options.target,
         "signature": signature_of(state.module).facts(),
         "structures": dict(structures_of(state.module)), "model": os.path.basename(state.name),
         "model_files": {os.path.basename(f): _hash(f) for f in compilation.files},

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from compiler.reduction.verdict import Question
 
 FLAGS = ("exact", "interpret")
-VALUES = ("target", "features", "precision", "denormals", "library", "threads", "passes",
+VALUES = ("target", "features", "triple", "precision", "denormals", "library", "threads", "passes",
           "strategy", "schedule", "tuned", "tolerance", "seed")
 
 

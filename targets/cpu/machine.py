@@ -2,7 +2,8 @@
 
 They are detected from the hardware or the system. A user may instead name a feature set ("avx2" or
 "avx512"). Then no instruction outside that set is emitted, whatever the machine supports. Code for
-a set that this machine lacks can be made here, but not run.
+a set that this machine lacks can be made here, but not run; so can code for another architecture or
+system, whose facts are data (`architectures.py`).
 
 $STRATA_CPU_FEATURES names the set that this machine counts as having, so that the compiler, and
 what it refuses to run, is that of such a machine.
@@ -22,6 +23,14 @@ import llvmlite.binding as llvm
 from xdsl.ir import Attribute
 
 from dialects.strata import types as t
+from targets.cpu.architectures import (
+    ARCHITECTURES,
+    AVX512,
+    Architecture,
+    FeatureSet,
+    Platform,
+    platform_of,
+)
 from targets.cpu.facts import SERVERS, Costs
 from targets.cpu.runtime.processors import (
     FEATURES_VARIABLE,
@@ -31,32 +40,10 @@ from targets.cpu.runtime.processors import (
     usable_cores,
 )
 
-AVX512 = frozenset(("avx512f", "avx512bw", "avx512dq", "avx512vl"))
-_AVX2 = frozenset(("avx", "avx2", "fma", "f16c", "bmi", "bmi2"))
 _ALWAYS_FLUSHING = frozenset(("avx512bf16", "amx-bf16"))
 """Instructions on bf16 that count denormal floats as zeros, however the processor is set."""
-_MATRICES = frozenset(("avx512vnni", "avx512bf16", "amx-tile", "amx-int8", "amx-bf16"))
-
-
-class FeatureSet(NamedTuple):
-    """LLVM's processor, the features that are added to it, and those that the compiler knows."""
-
-    cpu: str
-    features: frozenset[str]
-    added: frozenset[str] = frozenset()
-
-    @property
-    def attributes(self) -> str:
-        return ",".join(f"+{name}" for name in sorted(self.added))
-
-
-FEATURE_SETS = {
-    "baseline": FeatureSet("x86-64", frozenset(("sse2",))),
-    "avx2": FeatureSet("x86-64-v3", _AVX2 | {"sse2"}),
-    "avx512": FeatureSet("x86-64-v4", AVX512 | _AVX2 | {"sse2"}),
-    "amx": FeatureSet("x86-64-v4", AVX512 | _AVX2 | _MATRICES | {"sse2"}, _MATRICES),
-}
-"""The feature sets that a user may name, from the least to the most."""
+FEATURE_SETS = ARCHITECTURES["x86_64"].sets
+"""The feature sets of x86-64 that a user may name, from the least to the most."""
 
 
 class MatrixUnit(NamedTuple):
@@ -67,6 +54,8 @@ class MatrixUnit(NamedTuple):
     row_bytes: int = 64
     latency: int = 52
     """Cycles until another product can be added to a result; one row starts every cycle."""
+    instructions: str = "llvm.x86"
+    """What LLVM's names of its instructions start with."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +77,17 @@ class Machine:
     """Whether code treats subnormal floats as zeros, as far as the processor does so itself."""
     contracts: bool = True
     """Whether products may be added without rounding them first (fused multiply-add)."""
+    abi: str = ""
+    """LLVM's name of the calling convention, where there are several."""
+    is_foreign: bool = False
+    """Whether it was made from a triple, so that this process cannot run its code."""
+
+    @property
+    def architecture(self) -> str:
+        """The name of the architecture, as `ARCHITECTURES` has it."""
+        first = self.triple.partition("-")[0]
+        found = ARCHITECTURES.get(first)
+        return first if found is None else found.name
 
     @property
     def vector_bytes(self) -> int:
@@ -110,7 +110,12 @@ class Machine:
         are faster, too.
         """
         _, second, third = self.caches
-        return min(third, 16 * second) // 2 if self.is_x86 else None
+        return min(third, 16 * second) // 2 if self.streams else None
+
+    @property
+    def streams(self) -> bool:
+        """Whether stores past the caches pay."""
+        return self.is_x86
 
     @property
     def costs(self) -> Costs:
@@ -128,7 +133,9 @@ class Machine:
 
     @property
     def vector_registers(self) -> int:
-        return 32 if self.vector_bytes == 64 or not self.is_x86 else 16
+        if self.vector_bytes == 64 or self.architecture not in ARCHITECTURES:
+            return 32
+        return ARCHITECTURES[self.architecture].vector_registers
 
     @property
     def line_bytes(self) -> int:
@@ -151,6 +158,8 @@ class Machine:
 
         For bytes, one factor is unsigned.
         """
+        if not self.is_x86:
+            return element == t.i8 and "i8mm" in self.features
         if element == t.bf16:
             return self.features >= AVX512 | {"avx512bf16"}
         short = element in (t.i8, t.i16)
@@ -173,7 +182,13 @@ class Machine:
 
     @property
     def is_x86(self) -> bool:
-        return self.triple.startswith("x86_64")
+        return self.architecture == "x86_64"
+
+    @property
+    def packs_groups(self) -> bool:
+        """Whether sums of products of short elements are computed in groups, rather than widened.
+        """
+        return self.is_x86 or bool(self.features & {"dotprod", "i8mm"})
 
     @property
     def name(self) -> str:
@@ -185,13 +200,21 @@ class Machine:
         """What compiled code depends on: equal keys may share object code."""
         return f"{self.triple} {self.cpu} {self.attributes}"
 
+    @property
+    def code_generator(self) -> tuple[str, str, str, str]:
+        """What LLVM is told: processor, features, triple ("" of this machine), convention."""
+        return self.cpu, self.attributes, self.triple if self.is_foreign else "", self.abi
 
-def machine_of(features: str | None = None) -> Machine:
+
+def machine_of(features: str | None = None, triple: str | None = None) -> Machine:
     """This machine, or the same machine with exactly the features of a named set.
 
-    Raises ValueError for an unknown set, and if $STRATA_CPU_FEATURES names one that is unknown or
-    that this processor lacks.
+    With a triple, a machine of that architecture and system, of which nothing else is known.
+    Raises ValueError for an unknown set or triple, and if $STRATA_CPU_FEATURES names a set that is
+    unknown or that this processor lacks.
     """
+    if triple is not None:
+        return _foreign(platform_of(triple), features)
     machine = _counted_as(_host(), assumed_features())
     return machine if features is None else _restricted(machine, features)
 
@@ -228,15 +251,26 @@ def _restricted(machine: Machine, features: str) -> Machine:
     chosen = _set_of(features)
     if not machine.is_x86:
         raise ValueError(f"{features!r} is a feature set of x86-64 processors, and this one is "
-                         f"{machine.cpu}")
+                         f"{machine.cpu}; with --triple, its own sets can be named")
     return replace(machine, cpu=chosen.cpu, attributes=chosen.attributes, features=chosen.features)
 
 
-def _set_of(features: str) -> FeatureSet:
-    if features not in FEATURE_SETS:
+@cache
+def _foreign(platform: Platform, features: str | None) -> Machine:
+    """A machine of a platform, with the features of a set of its architecture."""
+    known = platform.architecture
+    chosen = _set_of(features or known.default, known)
+    return Machine(
+        cpu=chosen.cpu, attributes=chosen.attributes, features=chosen.features,
+        triple=platform.triple, caches=known.caches, cores=1, flushes=known.flushes,
+        abi=known.abi, is_foreign=True)
+
+
+def _set_of(features: str, known: Architecture = ARCHITECTURES["x86_64"]) -> FeatureSet:
+    if features not in known.sets:
         raise ValueError(f"the CPU target has no feature set {features!r}; there are: "
-                         f"{', '.join(FEATURE_SETS)}")
-    return FEATURE_SETS[features]
+                         f"{', '.join(known.sets)}")
+    return known.sets[features]
 
 
 @cache

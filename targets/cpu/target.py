@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
 from platform import machine as architecture
 from typing import NamedTuple
@@ -28,8 +28,9 @@ from passes.analyses.loop.private import private_values
 from passes.analyses.loop.windows import Window
 from passes.contract import Caches, Facts, Panel
 from targets.base import Target
-from targets.cpu.artifact.instructions import unknown_sets
-from targets.cpu.artifact.pieces import Parts
+from targets.cpu.architectures import ARCHITECTURES, platform_of
+from targets.cpu.artifact.instructions import auxiliary_needs, unknown_sets
+from targets.cpu.artifact.pieces import Abroad, Parts
 from targets.cpu.build import worker
 from targets.cpu.build.cache import ObjectCache, llvm_version
 from targets.cpu.build.jit import compile_fixed, compile_quickly, compile_texts, foresee_texts, link
@@ -144,7 +145,7 @@ class CpuEmission(Emission):
         machine = _machine(self.options)
         text = module_text(module, machine, self.options.one_launch)
         if level == "asm":
-            return worker.assembly_text(text, machine.cpu, machine.attributes)
+            return worker.assembly_text(text, *machine.code_generator)
         return text
 
 
@@ -198,17 +199,58 @@ class CpuBuilding(Building):
     ) -> Parts:
         """The objects that would be loaded here, and the constants."""
         machine, features = _machine(self.options), self.options.features
+        if machine.is_foreign:
+            return _shipped_abroad(module, weights, self.options)
         code = _code(module, self.options, report)
         needs = needed_sets(features)
         if unknown := unknown_sets(needs) if machine.is_x86 else []:
             raise TargetError("a library cannot ask its processor for "
                               f"{', '.join(unknown)}; compile for a named feature set, such as "
                               "--features avx2")
-        arrays = [np.ascontiguousarray(contents_of(op.value, op.type, weights), op.type.dtype)
-                  for op in code.driver.constants]
-        plan = RunPlan.of(host_function(module), code.driver.checks, code.driver.steps)
-        return Parts(plan, code.objects, arrays, needs if machine.is_x86 else (), machine.is_x86,
-                     {"features": features, "processor": machine.cpu, "llvm": llvm_version()})
+        return Parts(_plan(module, code.driver), code.objects, _arrays(code.driver, weights),
+                     needs if machine.is_x86 else (), machine.architecture,
+                     _facts(machine, features))
+
+
+def _shipped_abroad(module: ModuleOp, weights: WeightStore, options: TargetOptions) -> Parts:
+    """A model for another machine: LLVM makes one object of all its code, under names of its own.
+    """
+    machine, driver, texts = _machine(options), *_texts(module, options)
+    platform, architecture = platform_of(machine.triple), machine.architecture
+    features = options.features or ARCHITECTURES[architecture].default
+    needs = needed_sets(features) if machine.is_x86 else auxiliary_needs(
+        machine.features, architecture)
+    whole = partial(worker.compile_whole, [*texts, driver.module.text])
+    return Parts(_plan(module, driver), (), _arrays(driver, weights), needs, architecture,
+                 _facts(machine, features) | {"triple": machine.triple},
+                 Abroad(platform, lambda names: whole(names, *machine.code_generator)))
+
+
+def _texts(module: ModuleOp, options: TargetOptions) -> tuple[DriverText, list[str]]:
+    """The text of the driver, and that of each distinct kernel, under a name of its contents."""
+    machine, infos, texts = _machine(options), dict[str, KernelInfo](), dict[str, str]()
+    for kernel in kernels_of(module):
+        text = emit_kernel_text(kernel, machine, "strata.kernel")
+        text = text.renamed(text.content_name)
+        infos[kernel.sym_name.data] = KernelInfo.of(text.name, kernel, machine)
+        texts[text.name] = text.module.text
+    return emit_driver(host_function(module), host_functions(module), infos, machine,
+                       options.one_launch), [*texts.values()]
+
+
+def _plan(module: ModuleOp, driver: DriverText) -> RunPlan:
+    return RunPlan.of(host_function(module), driver.checks, driver.steps)
+
+
+def _arrays(driver: DriverText, weights: WeightStore) -> list[Array]:
+    """The constants, in table order."""
+    return [np.ascontiguousarray(contents_of(op.value, op.type, weights), op.type.dtype)
+            for op in driver.constants]
+
+
+def _facts(machine: Machine, features: str | None) -> dict[str, str | None]:
+    """What a library says of the code in it."""
+    return {"features": features, "processor": machine.cpu, "llvm": llvm_version()}
 
 
 # ---------------------------------------------------------------------- running
@@ -216,7 +258,9 @@ class CpuRunning(Running):
     """Machine code in this process, timed with cold caches where a model's constants fill them."""
 
     def check_machine(self) -> None:
-        features = self.options.features
+        features, triple = self.options.features, self.options.triple
+        if triple is not None:
+            raise TargetError(f"code for {triple} can be shown and written here, but not run")
         if missing := lacking(features):
             raise TargetError(
                 f"this processor ({machine_of().cpu}) lacks {', '.join(sorted(missing))}, which "
@@ -265,7 +309,7 @@ class CpuTuning(Tuning):
     """Tuned schedules depend on the processor."""
 
     def key(self) -> str:
-        return f"cpu {search.VERSION} {machine_of(self.options.features).key}"
+        return f"cpu {search.VERSION} {machine_of(self.options.features, self.options.triple).key}"
 
 
 @dataclass(frozen=True)
@@ -278,7 +322,7 @@ class CpuTarget(Target):
 
     def check(self, options: TargetOptions) -> None:
         try:
-            machine_of(options.features)
+            machine_of(options.features, options.triple)
         except ValueError as error:
             raise TargetError(str(error)) from None
 
@@ -300,14 +344,15 @@ class CpuTarget(Target):
 
 def _allowed(options: TargetOptions) -> Machine:
     """The machine with the features that the options allow."""
-    machine = machine_of(options.features)
+    machine = machine_of(options.features, options.triple)
     return machine if options.denormals == "flush" else machine.keeping_denormals
 
 
 def _machine(options: TargetOptions) -> Machine:
     """The machine for which code is generated, with the options that affect it."""
-    return replace(_allowed(options), contracts=not options.exact,
-                   flushes=options.denormals == "flush")
+    machine = _allowed(options)
+    return replace(machine, contracts=not options.exact,
+                   flushes=machine.flushes and options.denormals == "flush")
 
 
 def module_text(module: ModuleOp, machine: Machine, one_launch: bool = True) -> str:

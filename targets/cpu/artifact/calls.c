@@ -82,7 +82,7 @@ static int bind_outputs(STATE *s, strata_tensor *given) {
     for (int32_t k = 0, place = FIRST_OUTPUT; k < OUTPUTS && status == 0; k++) {
         if (late_words[k] >= 0) continue;
         status = place_output(s, k, &given[k], bytes[k]);
-        s->table[place++] = given[k].data == NULL ? (void *)(uintptr_t)nothing : given[k].data;
+        s->table[place++].at = given[k].data == NULL ? (void *)(uintptr_t)nothing : given[k].data;
     }
     return status;
 }
@@ -106,7 +106,8 @@ static int bind_inputs(STATE *s, const strata_tensor *in, int32_t in_count,
     for (int32_t k = 0; k < INPUTS; k++) {
         int status = check_input(s, &inputs[k], &in[k], has_data);
         if (status != 0) return status;
-        s->table[FIRST_ARGUMENT + k] = in[k].data == NULL ? (void *)(uintptr_t)nothing : in[k].data;
+        s->table[FIRST_ARGUMENT + k].at =
+            in[k].data == NULL ? (void *)(uintptr_t)nothing : in[k].data;
     }
     int status = bind_sizes(s, in, s->sizes);
     return status == 0 ? check_assumptions(s) : status;
@@ -119,7 +120,7 @@ static int bind(STATE *s, const strata_tensor *in, int32_t in_count, strata_tens
     if (status != 0) return status;
     for (int32_t k = 0; k < ENTRY_SIZES; k++)
         s->words[k] = entry_sizes[k] < 0 ? 0 : s->sizes[entry_sizes[k]];
-    s->call.arena = s->arena;
+    s->call.arena.at = s->arena;
     s->outputs = out;
     return 0;
 }
@@ -270,7 +271,7 @@ static int replace(STATE *s, void *const *data) {
             return refuse(s, data[k] == NULL ? STRATA_BAD_ARGUMENT : STRATA_BAD_ALIGNMENT,
                           "the address of '%s' is null, or not aligned", port->name);
         if (!is_input) s->outputs[k - INPUTS].data = data[k];
-        s->table[place++] = data[k];
+        s->table[place++].at = data[k];
     }
     return 0;
 }

@@ -5,7 +5,7 @@ Sources: Intel's and AMD's manuals on the instruction CPUID.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 _EBX, _ECX, _EDX, _EAX = 1, 2, 3, 0
 _BITS: dict[str, tuple[int, int, int, int]] = {
@@ -37,10 +37,22 @@ def unknown_sets(needs: Sequence[str]) -> list[str]:
     return [name for name in needs if name not in _BITS]
 
 
-def features_text(needs: Sequence[str], is_x86: bool) -> list[str]:
+_AUXILIARY: Mapping[str, Mapping[str, tuple[str, int]]] = {
+    "aarch64": {"fullfp16": ("AT_HWCAP", 10), "dotprod": ("AT_HWCAP", 20),
+                "i8mm": ("AT_HWCAP2", 13), "bf16": ("AT_HWCAP2", 14)},
+    "riscv64": {"v": ("AT_HWCAP", ord("v") - ord("a"))}}
+"""For each architecture and feature the word of Linux's auxiliary vector, and the bit in it."""
+
+
+def auxiliary_needs(features: Collection[str], architecture: str) -> list[str]:
+    """The features of code for which a program asks the system, which are not on x86-64."""
+    return sorted(set(features) & set(_AUXILIARY.get(architecture, ())))
+
+
+def features_text(needs: Sequence[str], architecture: str) -> list[str]:
     """The C function that says whether the processor has the instruction sets."""
-    if not is_x86:
-        return ["static int has_features(void) { return 1; }"]
+    if architecture != "x86_64":
+        return _auxiliary_text(needs, _AUXILIARY.get(architecture, {}))
     state = _VECTORS * any(n.startswith(("avx", "f16c", "fma")) for n in needs) | _WIDE * any(
         n.startswith("avx512") for n in needs) | _MATRICES * any(
         n.startswith("amx") for n in needs)
@@ -49,3 +61,11 @@ def features_text(needs: Sequence[str], is_x86: bool) -> list[str]:
     return ["static int has_features(void) {", "    static const uint32_t wanted[][4] = {", *rows,
             "    };", "    return has_instructions(wanted, (int)(sizeof wanted / sizeof *wanted), "
             f"{state:#x});", "}"]
+
+
+def _auxiliary_text(needs: Sequence[str], bits: Mapping[str, tuple[str, int]]) -> list[str]:
+    """Only Linux is asked; code for other systems says nothing of its processor."""
+    rows = [f"    if (!(getauxval({word}) >> {bit} & 1)) return 0; /* {name} */"
+            for name in needs for word, bit in [bits[name]]]
+    return ["static int has_features(void) {", "#if defined(__linux__)", *rows, "#endif",
+            "    return 1;", "}"]

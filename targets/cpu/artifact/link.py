@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from targets.interface import TargetError
 
 CC_VARIABLE = "CC"
-_COMPILE = ("-c", "-O2", "-fPIC", "-std=gnu11", "-Wall", "-fno-ident", "-g0")
-_LIBRARIES = ("-lm", "-lpthread")
-_SHARED = ("-shared", "-Wl,-z,noexecstack", "-Wl,-z,defs", "-Wl,-z,relro", "-Wl,--build-id=none",
-           "-Wl,--hash-style=gnu", "-Wl,-O1", "-Wl,--as-needed")
+COMPILE = ("-c", "-O2", "-fPIC", "-std=gnu11", "-Wall", "-fno-ident", "-g0")
+LIBRARIES = ("-lm", "-lpthread")
+SHARED_FLAGS = ("-shared", "-Wl,-z,noexecstack", "-Wl,-z,defs", "-Wl,-z,relro",
+                "-Wl,--build-id=none", "-Wl,--hash-style=gnu", "-Wl,-O1", "-Wl,--as-needed")
 
 
 class Tools:
@@ -44,9 +44,9 @@ class Tools:
         """The C compiler and its version."""
         return self._run([*self.cc, "--version"]).splitlines()[0]
 
-    def compile(self, source: str, made: str) -> None:
+    def compile(self, source: str, made: str, *flags: str) -> None:
         """Compile C or assembly."""
-        self._run([*self.cc, *_COMPILE, source, "-o", made])
+        self._run([*self.cc, *COMPILE, *flags, source, "-o", made])
 
     def join(self, objects: Sequence[str], made: str, visible: Sequence[str] | None) -> None:
         """One object of several. `visible`: the symbols that others see; None: unchanged."""
@@ -59,9 +59,13 @@ class Tools:
         """A static library, without times and owners of files."""
         self._run([*self.ar, "rcsD", made, *objects])
 
-    def share(self, objects: Sequence[str], made: str, soname: str) -> None:
-        """A shared library, for which nothing may be missing but the C library."""
-        self._run([*self.cc, *_SHARED, f"-Wl,-soname,{soname}", "-o", made, *objects, *_LIBRARIES])
+    def share(
+        self, objects: Sequence[str], made: str, soname: str, visible: Sequence[str] = ()
+    ) -> None:
+        """A shared library, for which nothing may be missing but the C library. `visible`: what it
+        must show, where libraries do not show all that their objects do."""
+        self._run([*self.cc, *SHARED_FLAGS, f"-Wl,-soname,{soname}", "-o", made, *objects,
+                   *LIBRARIES])
 
     def _run(self, command: Sequence[str]) -> str:
         try:

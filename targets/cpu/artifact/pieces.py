@@ -15,16 +15,24 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from targets.cpu.architectures import Platform
+from targets.cpu.artifact.cross import (
+    SUFFIXES,
+    CrossTools,
+    constants_assembly,
+    cross_makefile,
+)
 from targets.cpu.artifact.dispatch import dispatch_text, makefile_text, variant_names
 from targets.cpu.artifact.example import example_text
 from targets.cpu.artifact.header import header_text
-from targets.cpu.artifact.link import Tools, weights_assembly
+from targets.cpu.artifact.javascript import javascript_text
+from targets.cpu.artifact.link import Tools
 from targets.cpu.artifact.ports import Ports
 from targets.cpu.artifact.python_text import python_text
 from targets.cpu.artifact.tables import (
@@ -34,10 +42,11 @@ from targets.cpu.artifact.tables import (
     Source,
     source_text,
 )
+from targets.cpu.driver.frame import ENTRY
 from targets.cpu.runtime.plan import RunPlan
 from targets.interface import TargetError
 from targets.library_file import API, MARK, sums_of, trailer
-from targets.shipping import ARCHIVE, FOLDER, OBJECT, SHARED, Cargo, Shipment
+from targets.shipping import ARCHIVE, FOLDER, FOREIGN, OBJECT, SHARED, Cargo, Shipment
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
@@ -52,6 +61,17 @@ _MOST_INSIDE = 1 << 30
 
 
 @dataclass(frozen=True)
+class Abroad:
+    """What code for another machine has besides: where it runs, and how its object is made.
+
+    `object`: of all code, in which functions have other names and no others are seen.
+    """
+
+    platform: Platform
+    object: Callable[[Mapping[str, str]], bytes]
+
+
+@dataclass(frozen=True)
 class Parts(Cargo):
     """A compiled model: objects of its code, and its constants in the order of the table."""
 
@@ -59,14 +79,35 @@ class Parts(Cargo):
     objects: Sequence[bytes]
     constants: Sequence[Array]
     needs: Sequence[str]
-    is_x86: bool
+    architecture: str
     facts: Mapping[str, Any]
+    abroad: Abroad | None = None
 
     def write(self, shipment: Shipment, others: Sequence[Cargo] = ()) -> None:
         variants = [self, *(o for o in others if isinstance(o, Parts))]
         with tempfile.TemporaryDirectory(prefix="strata-") as folder:
-            tools = Tools(folder)
+            tools = self._tools(folder, shipment)
             _Writer(tools, shipment, sorted(variants, key=lambda v: len(v.needs))).write()
+
+
+    def _tools(self, folder: str, shipment: Shipment) -> Tools:
+        """The programs that make the library. Raises TargetError if they cannot make this form."""
+        if self.abroad is None:
+            if shipment.form in FOREIGN:
+                raise TargetError(f"no library of this system is named {shipment.form}; those of "
+                                  "others are made with --triple")
+            return Tools(folder)
+        tools, platform = CrossTools(folder, self.abroad.platform), self.abroad.platform
+        own = SUFFIXES[platform.system.name]
+        if shipment.form not in (own, ARCHIVE, FOLDER):
+            raise TargetError(f"no library for {platform.name} is named {shipment.form or 'so'}; "
+                              f"write one that ends in {own} or {ARCHIVE}, or a folder")
+        if shipment.form != FOLDER:
+            tools.require()
+        if shipment.weights and platform.system.format in ("coff", "wasm"):
+            raise TargetError(f"libraries for {platform.name} have their constants inside; they "
+                              "do not map files (--weights)")
+        return tools
 
 
 class _Writer:
@@ -82,30 +123,36 @@ class _Writer:
         constants = _write_constants(tools, [v.constants for v in self.variants], self.shipment)
         about = _about(self.variants, self.shipment, tools, constants[0])
         weights = os.path.basename(self.shipment.weights) if self.shipment.weights else None
-        linked = [self._variant(k, about if k == 0 else {}, constants[k], weights)
-                  for k, _ in enumerate(self.variants)]
-        if len(linked) > 1:
+        linked = [file for k, _ in enumerate(self.variants)
+                  for file in self._variant(k, about if k == 0 else {}, constants[k], weights)]
+        if len(self.variants) > 1:
             tools.write(f"{self.name}.h", header_text(self.name, version, self.ports, weights))
             tools.write(f"{self.name}.c", dispatch_text(self.name, self.names, self.ports))
-            tools.compile(f"{self.name}.c", "dispatch.o")
-            linked.append("dispatch.o")
+            linked.append(self._compiled(f"{self.name}.c", "dispatch.o"))
         tools.write("main.c", example_text(self.name, self.ports, weights))
         library = os.path.basename(self.shipment.path) if self.shipment.form else f"{self.name}.so"
         tools.write(f"{self.name}_numpy.py", python_text(
             self.name, version, library, self.ports, weights))
-        tools.join(linked, f"{self.name}_code.o", _visible(self.name))
-        inside = [] if self.shipment.weights else [_constants_object(tools, self.name)]
-        _deliver(tools, [f"{self.name}_code.o", *inside], self.shipment, about, self.names)
+        if not isinstance(tools, CrossTools):
+            tools.join(linked, f"{self.name}_code.o", _visible(self.name))
+            linked = [f"{self.name}_code.o"]
+        inside = [] if self.shipment.weights else [self._constants_object()]
+        _deliver(tools, [*linked, *inside], self.shipment, about, self.names)
 
     def _variant(
         self, k: int, about: Mapping[str, Any], constants: Constants, weights: str | None
-    ) -> str:
-        """The object of a variant, of which only its functions are visible."""
+    ) -> list[str]:
+        """The objects of a variant, of which only its functions are visible."""
         tools, name, parts = self.tools, self.names[k], self.variants[k]
         tools.write(f"{name}.h", header_text(name, self.shipment.version, self.ports, weights))
         tools.write(f"{name}.c", source_text(Source(
             name, k, self.shipment.version, json.dumps(about), Ports.of(parts.plan), constants,
-            f"{self.name}_constants", parts.needs, parts.is_x86)))
+            f"{self.name}_constants", parts.needs, parts.architecture,
+            name if parts.abroad else "")))
+        if parts.abroad is not None:
+            tools.write(f"{name}_kernels.o", parts.abroad.object(_own_names(name)))
+            hidden = ("-fvisibility=hidden",) if len(self.variants) > 1 else ()
+            return [f"{name}_kernels.o", self._compiled(f"{name}.c", f"{name}.o", *hidden)]
         distinct = list(dict.fromkeys(parts.objects))
         kernels = [f"kernel{n}.o" for n, _ in enumerate(distinct)]
         for file, code in zip(kernels, distinct, strict=True):
@@ -114,19 +161,29 @@ class _Writer:
         tools.compile(f"{name}.c", "runtime.o")
         tools.write(f"{name}_visible", "".join(f"{s}\n" for s in _visible(name)))
         tools.join([f"{name}_kernels.o", "runtime.o"], f"{name}_variant.o", _visible(name))
-        return f"{name}_variant.o"
+        return [f"{name}_variant.o"]
+
+    def _compiled(self, source: str, made: str, *flags: str) -> str:
+        """An object of C; without a compiler for the machine, others make it of the folder."""
+        if not isinstance(self.tools, CrossTools) or self.tools.is_there:
+            self.tools.compile(source, made, *flags)
+        return made
+
+    def _constants_object(self) -> str:
+        """The object of the constants that are part of the library."""
+        symbol, tools = f"{self.name}_constants", self.tools
+        format_ = tools.platform.system.format if isinstance(tools, CrossTools) else "elf"
+        tools.write(f"{symbol}.S", constants_assembly(symbol, f"{symbol}.bin", format_))
+        return self._compiled(f"{symbol}.S", f"{symbol}.o")
+
+
+def _own_names(name: str) -> dict[str, str]:
+    """What the code of a variant for another machine calls its entry, and memory of its own."""
+    return {ENTRY: f"{name}_entry", "aligned_alloc": f"{name}_allocate", "free": f"{name}_release"}
 
 
 def _visible(name: str) -> list[str]:
     return [f"{name}_{function}" for function in INTERFACE]
-
-
-def _constants_object(tools: Tools, name: str) -> str:
-    """The object of the constants that are part of the library."""
-    symbol = f"{name}_constants"
-    tools.write(f"{symbol}.S", weights_assembly(symbol, f"{symbol}.bin"))
-    tools.compile(f"{symbol}.S", f"{symbol}.o")
-    return f"{symbol}.o"
 
 
 # ---------------------------------------------------------------------- constants
@@ -212,7 +269,7 @@ def _deliver(
     if shipment.form == FOLDER:
         folder = shipment.path
         os.makedirs(folder, exist_ok=True)
-        made = {f"{name}{form}": form for form in (ARCHIVE, SHARED)}
+        made = {f"{name}{form}": form for form in _forms(tools)}
         files = {file: os.path.join(folder, file)
                  for file in (*made, *_folder_files(tools, name, variants))}
     else:
@@ -220,6 +277,9 @@ def _deliver(
         files = {f"library{shipment.form}": shipment.path,
                  f"{name}.h": os.path.join(folder, f"{name}.h"),
                  "main.c": os.path.join(folder, f"{name}_main.c")}
+        if shipment.form == ".wasm":
+            tools.write(f"{name}.mjs", javascript_text(name))
+            files[f"{name}.mjs"] = os.path.join(folder, f"{name}.mjs")
         if shipment.form == SHARED:
             files[f"{name}_numpy.py"] = os.path.join(folder, f"{name}_numpy.py")
     for file, form in made.items():
@@ -230,16 +290,30 @@ def _deliver(
         _place(tools.path("weights"), shipment.weights)
 
 
+def _forms(tools: Tools) -> list[str]:
+    """The libraries that are made into a folder."""
+    if not isinstance(tools, CrossTools):
+        return [ARCHIVE, SHARED]
+    return [ARCHIVE, SUFFIXES[tools.platform.system.name]] if tools.is_there else []
+
+
 def _folder_files(tools: Tools, name: str, variants: Sequence[str]) -> list[str]:
     """The pieces of which others can make the library again."""
     inside = os.path.exists(tools.path(f"{name}_constants.bin"))
+    if isinstance(tools, CrossTools):
+        tools.write("Makefile", cross_makefile(name, variants, tools.platform, inside))
+        return ["main.c", "Makefile", *_sources(name, variants, inside)]
     tools.write("visible", "".join(f"{s}\n" for s in _visible(name)))
     tools.write("Makefile", makefile_text(name, variants, inside))
+    return ["main.c", f"{name}_numpy.py", "visible", "Makefile", *_sources(name, variants, inside),
+            *(f"{variant}_visible" for variant in variants)]
+
+
+def _sources(name: str, variants: Sequence[str], inside: bool) -> list[str]:
     own = [f"{name}.h", f"{name}.c"] if name not in variants else []
-    files = [*own, *(f"{v}{end}" for v in variants for end in (".h", ".c", "_kernels.o",
-                                                               "_visible"))]
     constants = [f"{name}_constants.S", f"{name}_constants.bin"] if inside else []
-    return ["main.c", f"{name}_numpy.py", "visible", "Makefile", *files, *constants]
+    return [*own, *(f"{v}{end}" for v in variants for end in (".h", ".c", "_kernels.o")),
+            *constants]
 
 
 def _link(
@@ -251,7 +325,9 @@ def _link(
     elif form == OBJECT:
         tools.join(linked, made, None)
     else:
-        tools.share(linked, made, soname)
+        tools.share(linked, made, soname, _visible(str(about["name"])))
+        if form != SHARED:  # formats that end where they say
+            return
         with open(tools.path(made), "r+b") as file:
             tail = trailer(file, about)
             file.seek(0, os.SEEK_END)

@@ -3,6 +3,17 @@
 static const int64_t nothing[ALIGNMENT / 8];
 
 /* ------------------------------------------------------------------ memory */
+#if defined(_WIN32)
+static void *default_allocate(void *context, size_t alignment, size_t bytes) {
+    (void)context;
+    return _aligned_malloc(bytes, alignment);
+}
+
+static void default_release(void *context, void *memory) {
+    (void)context;
+    _aligned_free(memory);
+}
+#else
 static void *default_allocate(void *context, size_t alignment, size_t bytes) {
     void *found = NULL;
     (void)context;
@@ -13,6 +24,18 @@ static void default_release(void *context, void *memory) {
     (void)context;
     free(memory);
 }
+#endif
+
+#if defined(KERNEL_ALLOCATE)
+/* What the kernels of code for another machine call for their own memory, on any thread. */
+__attribute__((visibility("hidden"))) void *KERNEL_ALLOCATE(uint64_t alignment, uint64_t bytes) {
+    return bytes > SIZE_MAX ? NULL : default_allocate(NULL, (size_t)alignment, (size_t)bytes);
+}
+
+__attribute__((visibility("hidden"))) void KERNEL_RELEASE(void *memory) {
+    default_release(NULL, memory);
+}
+#endif
 
 static void *allocate(STATE *s, size_t bytes) {
     size_t whole = (bytes | 1) + (ALIGNMENT - 1 - ((bytes | 1) - 1) % ALIGNMENT);
@@ -36,9 +59,9 @@ static int grow(STATE *s, void **memory, size_t *bytes, size_t wanted) {
 }
 
 /* What compiled code calls for sizes that only a run knows, on the calling thread. */
-static void *heap_allocate(size_t alignment, size_t bytes) {
+static void *heap_allocate(uint64_t alignment, uint64_t bytes) {
     strata_allocator *a = &own.state->allocator;
-    return a->allocate(a->context, alignment, bytes);
+    return bytes > SIZE_MAX ? NULL : a->allocate(a->context, (size_t)alignment, (size_t)bytes);
 }
 
 static void heap_release(void *memory) {
@@ -64,7 +87,11 @@ static int64_t bytes_of(int32_t rank, const int64_t *shape, int32_t dtype) {
 }
 
 static int check_memory(STATE *s, int64_t results, int64_t arena) {
+#if defined(_SC_PHYS_PAGES) && !defined(__wasm__)
     double there = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+#else
+    double there = (double)SIZE_MAX;
+#endif
     if (results >= 0 && arena >= 0 && (double)results + (double)arena <= there) return 0;
     return refuse(s, STRATA_NO_MEMORY, "a call needs %lld bytes for results and %lld bytes for "
                   "intermediate values; this machine has %.0f", (long long)results,
@@ -76,6 +103,19 @@ static int32_t take_lock(void) { return 0; }
 static int32_t is_cancelled(void) {
     STATE *s = own.state;
     return atomic_load(&s->cancels) || (s->interrupt != NULL && s->interrupt(s->interrupt_context));
+}
+/* The time in seconds and nanoseconds. Systems number their clocks in different ways. */
+static int32_t read_clock(int32_t number, int64_t *time) {
+    struct timespec now = {0, 0};
+    (void)number;
+#if defined(_WIN32)
+    timespec_get(&now, TIME_UTC);
+#else
+    clock_gettime(CLOCK_MONOTONIC, &now);
+#endif
+    time[0] = (int64_t)now.tv_sec;
+    time[1] = (int64_t)now.tv_nsec;
+    return 0;
 }
 static void fetch_raised(void *type, void *value, void *trace) {
     (void)type, (void)value, (void)trace;
@@ -100,7 +140,7 @@ static void set_word(int64_t *word, uintptr_t value) { *word = (int64_t)value; }
 static void fill_heap(STATE *s) {
     set_word(&s->heap[0], (uintptr_t)heap_allocate);
     set_word(&s->heap[1], (uintptr_t)heap_release);
-    set_word(&s->heap[HEAP_PYTHON], (uintptr_t)clock_gettime);
+    set_word(&s->heap[HEAP_PYTHON], (uintptr_t)read_clock);
     set_word(&s->heap[HEAP_PYTHON + 1], (uintptr_t)take_lock);
     set_word(&s->heap[HEAP_PYTHON + 2], (uintptr_t)is_cancelled);
     set_word(&s->heap[HEAP_PYTHON + 3], (uintptr_t)fetch_raised);
@@ -108,20 +148,22 @@ static void fill_heap(STATE *s) {
 }
 
 static void fill_table(STATE *s) {
-    s->table[0] = (void *)run_region;
-    s->table[1] = (void *)wait_for_all;
-    s->table[2] = (void *)thread_number;
-    s->table[3] = (void *)thread_count;
-    s->table[4] = s->heap;
+    s->table[0].at = (void *)run_region;
+    s->table[1].at = (void *)wait_for_all;
+    s->table[2].at = (void *)thread_number;
+    s->table[3].at = (void *)thread_count;
+    s->table[4].at = s->heap;
 #if defined(__linux__)
-    s->table[SCHEDULER_ENTRY] = (void *)sched_getcpu;
-    s->table[SCHEDULER_ENTRY + 1] = (void *)sched_getaffinity;
-    s->table[SCHEDULER_ENTRY + 2] = (void *)sched_setaffinity;
-    s->table[SCHEDULER_ENTRY + 3] = (void *)sched_yield;
+    s->table[SCHEDULER_ENTRY].at = (void *)sched_getcpu;
+    s->table[SCHEDULER_ENTRY + 1].at = (void *)sched_getaffinity;
+    s->table[SCHEDULER_ENTRY + 2].at = (void *)sched_setaffinity;
+    s->table[SCHEDULER_ENTRY + 3].at = (void *)sched_yield;
 #endif
     for (int32_t k = 0; k < CONSTANTS; k++)
-        s->table[FIRST_CONSTANT + k] = (void *)(uintptr_t)(s->weights + constants[k]);
-    s->call = (call){NULL, s->table, s->words, 1};
+        s->table[FIRST_CONSTANT + k].at = (void *)(uintptr_t)(s->weights + constants[k]);
+    s->call.table.at = s->table;
+    s->call.sizes.at = s->words;
+    s->call.threads = 1;
 }
 
 /* Threads start when they are needed, and end with the state, or if more are wanted later. */

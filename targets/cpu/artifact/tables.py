@@ -37,8 +37,9 @@ _HERE = Path(__file__).parent
 _KINDS = {"size": "CHECK_SIZE", "assumption": "CHECK_ASSUMPTION", "index": "CHECK_INDEX",
           "access": "CHECK_ACCESS", "memory": "CHECK_MEMORY", "stack": "CHECK_STACK",
           "signal": "CHECK_SIGNAL"}
-_INCLUDES = ("errno.h", "fcntl.h", "pthread.h", "sched.h", "signal.h", "stdarg.h", "stdatomic.h",
-             "stdio.h", "stdlib.h", "string.h", "sys/mman.h", "sys/stat.h", "time.h", "unistd.h")
+_INCLUDES = ("errno.h", "stdarg.h", "stdatomic.h", "stdio.h", "stdlib.h", "string.h", "time.h")
+_POSIX = ("fcntl.h", "pthread.h", "sched.h", "signal.h", "sys/mman.h", "sys/stat.h", "unistd.h")
+_HAS_POSIX = "!defined(__wasm__) && !defined(_WIN32)"
 
 
 class Constants(NamedTuple):
@@ -63,7 +64,9 @@ class Source(NamedTuple):
     constants: Constants
     symbol: str
     needs: Sequence[str]
-    is_x86: bool
+    architecture: str
+    entry: str = ""
+    """What the names of the code's own functions start with, in code for another machine."""
 
 
 def source_text(source: Source) -> str:
@@ -75,14 +78,24 @@ def source_text(source: Source) -> str:
     checks = _checks(ports.plan, assumptions)
     parts = [
         [f"/* {source.name}: what runs around its compiled code. Written by Strata. */"],
-        _defines(source, assumptions.most), [_file("threads.c")], [_file("types.c")],
+        _defines(source, assumptions.most), _threads_text(), [_file("types.c")],
         _ports_text(ports, source.about), [_file("checks.c")],
         binding_text(ports.plan.inputs, ports.symbols), functions,
         ["static const assumption assumptions[] = {", *(f"    {row}," for row in rows),
          "    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},", "};"], checks, _sizes_text(ports),
-        _constants_text(source.constants), features_text(source.needs, source.is_x86),
+        _constants_text(source.constants), features_text(source.needs, source.architecture),
         [_file("states.c")], [_file("calls.c")], run_text(source.name, ports)]
     return "\n".join(line for part in parts for line in (*part, ""))
+
+
+def _own_names(entry: str) -> list[str]:
+    """The names of the code's functions, if it has others than code for this machine."""
+    names = {"strata_entry": "entry", "KERNEL_ALLOCATE": "allocate", "KERNEL_RELEASE": "release"}
+    return [f"#define {k} {entry}_{name}" for k, name in names.items()] if entry else []
+
+
+def _threads_text() -> list[str]:
+    return [f"#if {_HAS_POSIX}", _file("threads.c"), "#else", _file("one_thread.c"), "#endif"]
 
 
 def _file(name: str) -> str:
@@ -105,7 +118,9 @@ def _defines(source: Source, symbols: int) -> list[str]:
         "HEAP_RESULTS": RESULTS, "HEAP_WORDS": RESULTS + sum(1 + t.rank for t in late),
         "HAS_WEIGHTS_FILE": int(constants.identity is not None), "WEIGHTS_HEAD": WEIGHTS_HEAD}
     return ["#define _GNU_SOURCE", *(f"#include <{file}>" for file in _INCLUDES),
-            "#if defined(__linux__)", "#include <sys/syscall.h>", "#endif",
+            f"#if {_HAS_POSIX}", *(f"#include <{file}>" for file in _POSIX), "#endif",
+            "#if defined(__linux__)", "#include <sys/syscall.h>", "#include <sys/auxv.h>", "#endif",
+            "#if defined(_WIN32)", "#include <malloc.h>", "#endif", *_own_names(source.entry),
             "#if defined(__x86_64__)", "#include <cpuid.h>", "#endif", f'#include "{name}.h"', "",
             "#if defined(__GNUC__)", '#pragma GCC diagnostic ignored "-Wunused-function"',
             "#endif", f"#define STATE {name}_state", f"#define MODEL(name) {name}_##name",

@@ -37,17 +37,21 @@ typedef struct check {
     const char *const *text;
 } check;
 
+/* An address, in eight bytes on every machine. */
+typedef union slot {
+    void *at;
+    int64_t word;
+} slot;
+
 typedef struct call {
-    void *arena;
-    void **table;
-    int64_t *sizes;
+    slot arena, table, sizes;
     int32_t threads;
 } call;
 
 struct STATE {
     int32_t variant; /* the first field, by which a library finds it */
     call call;
-    void *table[TABLE_WORDS + 1];
+    slot table[TABLE_WORDS + 1];
     int64_t heap[HEAP_WORDS];
     int64_t sizes[SIZES + 1];        /* of all symbols */
     int64_t words[ENTRY_SIZES + 1];  /* those that the code reads, and the step that runs */

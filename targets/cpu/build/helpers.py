@@ -33,7 +33,7 @@ class Helper:
         """The object code of a text. Raises one of `LOST` if the process has ended."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None
-        pickle.dump((text, machine.cpu, machine.attributes), stdin)
+        pickle.dump((text, *machine.code_generator), stdin)
         stdin.flush()
         return pickle.load(stdout)
 

@@ -76,7 +76,7 @@ def compile_fixed(text: str, machine: Machine, cache_: ObjectCache) -> bytes:
     key = object_key(text, machine.key)
     found = cache_.get(key)
     if found is None:
-        found = _compiled_once(text, machine.cpu, machine.attributes)
+        found = _compiled_once(text, machine)
         cache_.put(key, found)
     return found
 
@@ -86,14 +86,14 @@ def compile_quickly(text: str, machine: Machine, cache_: ObjectCache) -> bytes:
     key = object_key(text, f"{machine.key} quick")
     found = cache_.get(key)
     if found is None:
-        found = worker.compile_text(text, machine.cpu, machine.attributes, worker.QUICK)
+        found = worker.compile_text(text, *machine.code_generator, level=worker.QUICK)
         cache_.put(key, found)
     return found
 
 
 @cache
-def _compiled_once(text: str, cpu: str, attributes: str) -> bytes:
-    return worker.compile_text(text, cpu, attributes)
+def _compiled_once(text: str, machine: Machine) -> bytes:
+    return worker.compile_text(text, *machine.code_generator)
 
 
 class _Crew:
@@ -165,8 +165,7 @@ class _Crew:
                 if not self._waiting:
                     return
                 key, text = self._waiting.pop()
-            self._made(key, worker.compile_text(
-                text, self.machine.cpu, self.machine.attributes))
+            self._made(key, worker.compile_text(text, *self.machine.code_generator))
 
     def _help(self) -> None:
         """Pass one text after another to a process, until there are no more."""

@@ -35,7 +35,13 @@ PARALLEL, BODY = "strata_is_parallel", "strata_body"
 FLUSHED = 0x8040
 """Flush-to-zero and denormals-are-zero, in the register of SSE's modes."""
 
-FLUSHES, HAS_HEAP = Setting(), Setting()
+SSE, FPCR, HAS_HEAP = Setting(), Setting(), Setting()
+"""How floats are flushed: by SSE's modes, by ARM's control register; and whether there is a heap.
+"""
+
+
+CONTROLLED_BITS = 1 << 24
+"""Flush-to-zero, in ARM's control register of floats."""
 
 
 class Mode(Struct):
@@ -71,6 +77,18 @@ def read_mode(mode: Mode) -> None:
 @external("llvm.x86.sse.ldmxcsr")
 def set_mode(mode: Mode) -> None:
     """Copy the modes into the register."""
+    ...
+
+
+@external("llvm.aarch64.get.fpcr")
+def read_control() -> U64:
+    """ARM's control register."""
+    ...
+
+
+@external("llvm.aarch64.set.fpcr")
+def set_control(bits: U64) -> None:
+    """Set ARM's control register."""
     ...
 
 
@@ -114,7 +132,13 @@ def task(context: Context) -> None:
 @native
 def run(arena: Memory, table: Table, sizes: Array[U64], thread: U64, threads: U64) -> I32:
     """The main function, with denormal floats as zeros if the machine code flushes."""
-    if FLUSHES:
+    if FPCR:
+        control = read_control()
+        set_control(control | CONTROLLED_BITS)
+        found = body(arena, table, sizes, thread, threads)
+        set_control(control)
+        return found
+    if SSE:
         saved = local(Mode)
         flushing = local(Mode)
         read_mode(saved)
@@ -128,5 +152,6 @@ def run(arena: Memory, table: Table, sizes: Array[U64], thread: U64, threads: U6
 
 def frame(machine: Machine, used: Iterable[Native[..., Any]], has_heap: bool) -> ModuleText:
     """The fixed functions, and those of the runtime that are `used`, with what they call."""
-    settings = {FLUSHES: machine.is_x86 and machine.flushes, HAS_HEAP: has_heap}
+    settings = {SSE: machine.is_x86 and machine.flushes, HAS_HEAP: has_heap,
+                FPCR: machine.architecture == "aarch64" and machine.flushes}
     return definitions([entry, *used], settings)

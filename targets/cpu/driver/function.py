@@ -65,7 +65,7 @@ class FunctionText(Statements):
             self.arena = self.allocate(size.substitute(self.sizes), self.func)
 
     def _table_entry(self, k: int) -> str:
-        place = self.writer.assign(f"getelementptr ptr, ptr %table, i64 {k}")
+        place = self.writer.assign(f"getelementptr i64, ptr %table, i64 {k}")
         return self.writer.assign(f"load ptr, ptr {place}")
 
     # ------------------------------------------------------------------ operations
@@ -226,7 +226,7 @@ class FunctionText(Statements):
             alone = w.assign(self._mine(total))
             total = w.assign(f"select i1 {shared}, i64 {total}, i64 {alone}")
             threads = w.assign(f"select i1 {shared}, i64 %threads, i64 1")
-        place = w.hoist(f"getelementptr ptr, ptr %table, i64 {TURNS_ENTRY}")
+        place = w.hoist(f"getelementptr i64, ptr %table, i64 {TURNS_ENTRY}")
         turns, ask = w.hoist(f"load ptr, ptr {place}", place), w.fresh("ask")
         w.emit(self.native(begin, turns, "%thread"))
         w.emit(f"br label %{ask}")

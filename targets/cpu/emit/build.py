@@ -1,11 +1,16 @@
 """A small vocabulary of lane-wise instructions, for the scalar ops and the math functions.
 
+`Builder` uses what LLVM has for every processor. `targets/cpu/instructions` has a subclass for each
+architecture, with the instructions that only its processors have; where those are optional, a
+method returns None for a processor without them, and its caller computes the same in another way.
+
 Every method takes and returns `Reg`s. Operands may mix scalars and vectors. A scalar is broadcast
 when it meets a vector, so that values which are the same in all lanes are computed once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from xdsl.ir import Attribute
@@ -14,23 +19,74 @@ from dialects.strata import types as t
 from targets.cpu.emit.index import splat
 from targets.cpu.emit.values import Reg, literal, llvm_type
 from targets.cpu.llvm.writer import Writer
+from targets.cpu.machine import Machine
 
 
 class Builder:
     """Emits lane-wise instructions into a writer; equal ones in one scope are shared."""
 
-    def __init__(
-        self, writer: Writer, features: frozenset[str], contracts: bool = True,
-        flushes: bool = True,
-    ):
-        self.writer = writer
-        self.features = features
-        self.contracts, self.flushes = contracts, flushes
+    def __init__(self, writer: Writer, machine: Machine):
+        self.writer, self.machine = writer, machine
+        self.features = machine.features
+        self.contracts, self.flushes = machine.contracts, machine.flushes
 
+    # ------------------------------------------------------------------ what processors may have
     @property
     def rounds_once(self) -> bool:
-        """Whether `fma` rounds once: on all processors but x86-64 without FMA."""
-        return "fma" in self.features or "sse2" not in self.features
+        """Whether `fma` rounds once."""
+        return True
+
+    @property
+    def converts_f16(self) -> bool:
+        """Whether instructions convert f16 from and to f32."""
+        return True
+
+    @property
+    def narrows_bf16(self) -> bool:
+        """Whether an instruction rounds f32 to bf16."""
+        return False
+
+    def has_table(self, width: int) -> bool:
+        """Whether `looked_up`, `nearer_zero` and `scaled` are single instructions."""
+        return False
+
+    def looked_up(self, table: str, index: Reg, like: Reg) -> Reg:
+        """The lanes of a constant vector whose numbers are the low bits of `index`."""
+        raise NotImplementedError
+
+    def nearer_zero(self, x: Reg, bound: Reg) -> Reg:
+        """x, or the bound with the sign of x, whichever is nearer to 0; the bound for NaN."""
+        raise NotImplementedError
+
+    def scaled(self, value: Reg, n: Reg) -> Reg | None:
+        """value * 2^n for any n, also infinite and NaN, by one instruction."""
+        return None
+
+    def has_classes(self, width: int) -> bool:
+        """Whether `is_final` is one instruction."""
+        return False
+
+    def is_final(self, x: Reg) -> Reg:
+        """Whether each number is NaN, infinite or zero."""
+        raise NotImplementedError
+
+    def has_products(
+        self, element: Attribute, total: Attribute, width: int, unsigned: Sequence[bool]
+    ) -> bool:
+        """Whether few instructions do `add_products` for sums of a type in so many lanes."""
+        return False
+
+    def add_products(
+        self, element: Attribute, a: Reg, b: Reg, c: Reg, unsigned: Sequence[bool]
+    ) -> Reg:
+        """c + the products of the elements in the 32 bits of each lane of a and b.
+
+        `a` and `b` are registers of i32; `unsigned`: whether their elements are unsigned integers.
+        """
+        raise NotImplementedError
+
+    def fence(self) -> None:
+        """Other threads see the non-temporal stores so far before all later ones."""
 
     # ------------------------------------------------------------------ operands
     def align(self, *regs: Reg) -> list[Reg]:

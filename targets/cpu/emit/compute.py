@@ -41,7 +41,7 @@ class Compute:
         self.indices = indices
         self.builder = builder
         self.lanes = machine.lanes
-        self.products = Products(builder, machine)
+        self.products = Products(builder)
 
     def full(self, value: Any, type_: TileType) -> Tile:
         parts = tile_chunks(type_, self.lanes)

@@ -20,8 +20,6 @@ from targets.cpu.emit.build import Builder
 from targets.cpu.emit.values import Reg
 
 _HUGE, _SMALLER = 2.0 ** 120, 2.0 ** -8
-_FINAL = 0x9F
-"""Classes for vfpclass: quiet and signalling NaN, both infinities, both zeros."""
 
 
 def divide(b: Builder, x: Reg, y: Reg, summed: bool = False) -> Reg:
@@ -34,7 +32,7 @@ def divide(b: Builder, x: Reg, y: Reg, summed: bool = False) -> Reg:
         return b.div(x, y)
     if summed:
         return _times_reciprocal(b, x, y)[0]
-    return _by_reciprocal(b, x, y) if _pays(b, x.width) else b.div(x, y)
+    return _by_reciprocal(b, x, y)
 
 
 def is_summed(value: SSAValue) -> bool:
@@ -53,11 +51,6 @@ def _is_scalar(op: Operation) -> bool:
     return isinstance(op, MapOp) or op.dialect_name() in ("arith", "math")
 
 
-def _pays(b: Builder, width: int) -> bool:
-    """Whether one instruction can detect values that are not finite."""
-    return width in (4, 8, 16) and {"avx512dq", "avx512vl"} <= b.features
-
-
 def _times_reciprocal(b: Builder, x: Reg, y: Reg) -> tuple[Reg, Reg, Reg, Reg]:
     """The quotient, off by a little more than one ulp; the scaled x and y, and the reciprocal."""
     scale, y, reciprocal = _once(b, y)
@@ -66,10 +59,13 @@ def _times_reciprocal(b: Builder, x: Reg, y: Reg) -> tuple[Reg, Reg, Reg, Reg]:
 
 
 def _by_reciprocal(b: Builder, x: Reg, y: Reg) -> Reg:
+    """The correctly rounded quotient. `has_classes`: without that, a division takes less time."""
+    if not b.has_classes(x.width):
+        return b.div(x, y)
     quotient, x, y, reciprocal = _times_reciprocal(b, x, y)
     rest = b.intrinsic("fma", b.negative(quotient), y, x)
     better = b.intrinsic("fma", rest, reciprocal, quotient)
-    return b.select(_is_final(b, rest), quotient, better)
+    return b.select(b.is_final(rest), quotient, better)
 
 
 def _once(b: Builder, y: Reg) -> tuple[Reg, Reg, Reg]:
@@ -82,10 +78,3 @@ def _once(b: Builder, y: Reg) -> tuple[Reg, Reg, Reg]:
     scaled = hoist(f"fmul {y.typed}, {scale}", y.name, scale)
     reciprocal = hoist(f"fdiv {y.type} {one}, {scaled}", scaled)
     return y.named(scale), y.named(scaled), y.named(reciprocal)
-
-
-def _is_final(b: Builder, x: Reg) -> Reg:
-    """Whether the quotient with this remainder is not to be corrected."""
-    text = b.writer.call(f"llvm.x86.avx512.fpclass.ps.{32 * x.width}", f"<{x.width} x i1>",
-                         [(x.type, x.name), ("i32", str(_FINAL))])
-    return Reg.of(b.writer.local(text), t.i1, x.width)

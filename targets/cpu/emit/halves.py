@@ -19,7 +19,7 @@ def widen(b: Builder, value: Reg) -> Reg:
     if value.element == t.bf16:
         bits = b.convert("zext", value, t.i32)
         return b.bits(b.binary("shl", bits, b.constant(16, bits)), t.f32)
-    if value.element == t.f16 and not _converts_halves(b):
+    if value.element == t.f16 and not b.converts_f16:
         return _widen_by_integers(b, value)
     if value.element == t.f16:
         return Reg.of(_through(b, "fpext", f"bitcast {value.typed} to", "half", value.width,
@@ -29,20 +29,15 @@ def widen(b: Builder, value: Reg) -> Reg:
 
 def narrow(b: Builder, value: Reg, target: Attribute) -> Reg:
     """f32 narrowed to f16 or bf16, rounded to nearest even."""
-    if target == t.f16 and not _converts_halves(b):
+    if target == t.f16 and not b.converts_f16:
         return _half_by_integers(b, value)
     if target == t.f16:
         return Reg.of(_through(b, "bitcast", f"fptrunc {value.typed} to", "half", value.width,
                             "i16"), target, value.width)
-    if "avx512bf16" in b.features:
+    if b.narrows_bf16:
         return Reg.of(_through(b, "bitcast", f"fptrunc {value.typed} to", "bfloat", value.width,
                             "i16"), target, value.width)
     return _narrow_by_integers(b, value)
-
-
-def _converts_halves(b: Builder) -> bool:
-    """Whether instructions convert f16: on all processors but x86-64 without F16C."""
-    return "f16c" in b.features or "sse2" not in b.features
 
 
 def _through(

@@ -25,7 +25,6 @@ from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from dialects.walking import walked
 from targets.cpu.emit.access import Access, Buffer
-from targets.cpu.emit.build import Builder
 from targets.cpu.emit.compute import Compute
 from targets.cpu.emit.index import Indices
 from targets.cpu.emit.loops import Loops
@@ -34,6 +33,7 @@ from targets.cpu.emit.matrices import Matrices
 from targets.cpu.emit.memory import Memory
 from targets.cpu.emit.runs import runs_of
 from targets.cpu.emit.values import SCALAR, Reg, Tile, memory_type, positions
+from targets.cpu.instructions import builder_for
 from targets.cpu.llvm.modules import ModuleText
 from targets.cpu.llvm.operands import Number
 from targets.cpu.llvm.writer import Writer, size_arguments
@@ -103,8 +103,7 @@ class _KernelEmitter:
         self.kernel, self.machine, self.name = kernel, machine, name
         self.writer = Writer(name)
         self.indices = Indices(self.writer)
-        self.builder = Builder(self.writer, machine.features, machine.contracts,
-                               machine.flushes)
+        self.builder = builder_for(self.writer, machine)
         self.memory = Memory(self.writer, machine.lanes, machine.line_bytes)
         self.loops = Loops(self.writer, self.indices)
         self.compute = Compute(self.writer, self.indices, self.builder, machine)
@@ -146,7 +145,7 @@ class _KernelEmitter:
             self.loops.emit(*bounds, 1, count - 1, [], lambda program, _: self._program(
                 program, extents))
         if streams:  # other threads must see these stores before they see that the launch is done
-            self.writer.emit(self.writer.call("llvm.x86.sse.sfence", "void", []))
+            self.builder.fence()
         for memory in self.allocated:
             self.writer.emit(self.writer.call("free", "void", [("ptr", memory)]))
         if self.matrices:
@@ -157,7 +156,7 @@ class _KernelEmitter:
     def _streams(self) -> bool:
         """Make stores to large buffers bypass the caches, if the schedule says so."""
         schedule = self.kernel.schedule
-        if schedule is None or not schedule.data.option(STREAM) or not self.machine.is_x86:
+        if schedule is None or not schedule.data.option(STREAM) or not self.machine.streams:
             return False
         large = [b for b in self.buffers.values() if _is_large(b)]
         self.memory.streamed |= {b.pointer for b in large}

@@ -42,7 +42,7 @@ _EXP_SHORT = [0.16667015850543976, 0.5000166296958923, 1.0]
 
 def exp(b: Builder, x: Reg) -> Reg:
     """e^x = 2^n * e^r with n = round(x / ln 2), |r| <= ln(2)/2, and a polynomial for e^r."""
-    if x.width == 16 and {"avx512f", "avx512dq"} <= b.features:
+    if b.has_table(x.width):
         return _exp_by_table(b, x)
     x = b.clamp(x, -104.0, 89.0)
     n, r = _reduce_exponent(b, x)
@@ -53,29 +53,15 @@ def _exp_by_table(b: Builder, x: Reg) -> Reg:
     """The same with n in sixteenths, whose 2^(n - floor n) are in a register; this allows a shorter
     polynomial.
 
-    x is not clamped. If n is not exact, r is meaningless but kept small, and vscalefps with n
+    x is not clamped. If n is not exact, r is meaningless but kept small, and scaling by 2^n at once
     yields infinity, zero, or NaN as required.
     """
     shifted = b.fma(x, b.constant(1 / math.log(2), x), b.constant(_SIXTEENTH, x))
     n = b.binary("fsub", shifted, b.constant(_SIXTEENTH, x))
-    r = _least_magnitude(b, _rest(b, x, n), b.constant(1.0, x))
-    root = _root(b, b.bits(shifted, t.i32), x)
-    return _scale_at_once(b, b.fma(b.mul(root, r), b.polynomial(r, _EXP_SHORT), root), n)
-
-
-def _root(b: Builder, sixteenths: Reg, like: Reg) -> Reg:
-    """2^(k/16) for the last four bits k of each lane, by vpermps."""
+    r = b.nearer_zero(_rest(b, x, n), b.constant(1.0, x))
     table = lane_literal([literal(float(v), t.f32) for v in _ROOTS], "float")
-    return like.named(b.writer.local(b.writer.call(
-        "llvm.x86.avx512.permvar.sf.512", like.type,
-        [(like.type, table), (sixteenths.type, sixteenths.name)])))
-
-
-def _least_magnitude(b: Builder, x: Reg, bound: Reg) -> Reg:
-    """x, or the bound with the sign of x, whichever is nearer to 0; the bound for NaN. vrangeps."""
-    return x.named(b.writer.local(b.writer.call("llvm.x86.avx512.mask.range.ps.512", x.type, [
-        (x.type, x.name), (x.type, bound.name), ("i32", "2"), (x.type, "zeroinitializer"),
-        ("i16", "-1"), ("i32", "4")])))
+    root = b.looked_up(table, b.bits(shifted, t.i32), x)
+    return _scale(b, b.fma(b.mul(root, r), b.polynomial(r, _EXP_SHORT), root), n)
 
 
 def _reduce_exponent(b: Builder, x: Reg) -> tuple[Reg, Reg]:
@@ -98,23 +84,14 @@ def _exp_reduced(b: Builder, r: Reg) -> Reg:
 def _scale(b: Builder, value: Reg, n: Reg) -> Reg:
     """value * 2^n for -252 <= n <= 254, in two steps, so that each factor is a normal number.
 
-    AVX-512 has an instruction for it.
+    Some processors have an instruction for it.
     """
-    if {"avx512f", "avx512vl"} <= b.features and n.width in (4, 8, 16):
-        return _scale_at_once(b, *b.align(value, n))
+    if (at_once := b.scaled(value, n)) is not None:
+        return at_once
     whole = b.convert("fptosi", n, t.i32)
     half = b.binary("ashr", whole, b.constant(1, whole))
     return b.mul(b.mul(value, _power_of_two(b, half)),
                  _power_of_two(b, b.binary("sub", whole, half)))
-
-
-def _scale_at_once(b: Builder, value: Reg, n: Reg) -> Reg:
-    """vscalefps for all lanes, in the current rounding mode."""
-    mask = f"i{max(8, n.width)}"
-    arguments = [(n.type, value.name), (n.type, n.name), (n.type, "zeroinitializer"), (mask, "-1")]
-    rounding = [("i32", "4")] if n.width == 16 else []
-    name = f"llvm.x86.avx512.mask.scalef.ps.{32 * n.width}"
-    return value.named(b.writer.local(b.writer.call(name, n.type, [*arguments, *rounding])))
 
 
 def _power_of_two(b: Builder, n: Reg) -> Reg:

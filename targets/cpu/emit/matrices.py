@@ -137,7 +137,8 @@ class Matrices:
         self._call("ldtilecfg", ("ptr", constant))
 
     def _call(self, name: str, *arguments: tuple[str, str]) -> None:
-        self.writer.emit(self.writer.call(f"llvm.x86.{name}", "void", list(arguments)))
+        full = f"{self.unit.instructions}.{name}"
+        self.writer.emit(self.writer.call(full, "void", list(arguments)))
 
     # ------------------------------------------------------------------ operations
     def full(self, op: bl.FullOp, type_: TileType) -> Tile:

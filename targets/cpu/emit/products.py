@@ -2,8 +2,9 @@
 
     c[lane] + sum over k of a[k] * b[lane, k]         a: one group, the same for all lanes
 
-Bytes, 16-bit integers and bf16 have instructions for this (vpdpbusd, vpmaddwd, vdpbf16ps). Without
-one, each position of the group is widened and multiplied. All integer forms are exact modulo 2^32.
+Processors have instructions for bytes, 16-bit integers and bf16 (`targets/cpu/instructions`).
+Without one, each position of the group is widened and multiplied. All integer forms are exact
+modulo 2^32.
 """
 
 from __future__ import annotations
@@ -17,16 +18,13 @@ from targets.cpu.emit.build import Builder
 from targets.cpu.emit.halves import widen
 from targets.cpu.emit.index import splat
 from targets.cpu.emit.values import Reg, lane_literal
-from targets.cpu.machine import Machine
-
-_VECTOR_BITS = (128, 256, 512)
 
 
 class Products:
     """Emits grouped multiply-adds with the machine's best instruction."""
 
-    def __init__(self, builder: Builder, machine: Machine):
-        self.builder, self.writer, self.machine = builder, builder.writer, machine
+    def __init__(self, builder: Builder):
+        self.builder, self.writer = builder, builder.writer
 
     def multiply_add(self, a: Reg, b: Reg, c: Reg, unsigned: Sequence[bool]) -> Reg:
         """c + the products of group `a` with the groups in b's lanes, in c's element type.
@@ -34,20 +32,12 @@ class Products:
         `unsigned`: whether the integers of a and of b are unsigned.
         """
         word = a.width * t.bit_width(a.element) == 32 and a.element == b.element
-        if not self.machine.is_x86 or not word:
-            return self._one_by_one(a, b, c, unsigned)
         width = max(c.width, 4)
+        if not word or not self.builder.has_products(a.element, c.element, width, unsigned):
+            return self._one_by_one(a, b, c, unsigned)
         words, lanes = self._all_lanes(a, width), self._bits(self._padded(b, width * a.width))
         total = self._padded(c, width)
-        match a.element:
-            case t.bf16 if c.element == t.f32:
-                found = self._of_halves(words, lanes, total)
-            case t.i8 if c.element == t.i32:
-                found = self._of_bytes(words, lanes, total, unsigned)
-            case t.i16 if c.element == t.i32 and not any(unsigned):
-                found = self._of_shorts(words, lanes, total)
-            case _:
-                return self._one_by_one(a, b, c, unsigned)
+        found = self.builder.add_products(a.element, words, lanes, total, unsigned)
         return self._first(found, c.width)
 
     # ------------------------------------------------------------------ operands
@@ -82,63 +72,6 @@ class Products:
         return reg.resized(self.writer.local(
             f"shufflevector {reg.typed}, {reg.type} poison, <{len(lanes)} x i32> "
             f"{lane_literal(lanes, 'i32')}"), len(lanes))
-
-    # ------------------------------------------------------------------ instructions
-    def _call(self, names: Sequence[str], result: Reg, operands: Sequence[Reg]) -> Reg:
-        """An intrinsic with three widths, selected by the width of its result."""
-        bits = 32 * result.width
-        name = names[_VECTOR_BITS.index(bits)]
-        return result.named(self.writer.local(self.writer.call(
-            name, result.type, [(r.type, r.name) for r in operands])))
-
-    def _accumulate(self, name: str, total: Reg, a: Reg, b: Reg) -> Reg:
-        """total + a . b, by an instruction of AVX-VNNI or AVX512-VNNI."""
-        return self._call([f"llvm.x86.{name}.{bits}" for bits in _VECTOR_BITS], total,
-                          (total, a, b))
-
-    def _of_bytes(self, a: Reg, b: Reg, c: Reg, unsigned: Sequence[bool]) -> Reg:
-        if unsigned[0] != unsigned[1] and self.machine.multiplies_groups(t.i8):
-            first, second = (a, b) if unsigned[0] else (b, a)
-            return self._accumulate("avx512.vpdpbusd", c, first, second)
-        for part in (0, 1):  # the even-numbered bytes, then the odd ones, as 16 bits each
-            c = self._of_shorts(self._every_second(a, part, unsigned[0]),
-                                self._every_second(b, part, unsigned[1]), c)
-        return c
-
-    def _every_second(self, words: Reg, part: int, unsigned: bool) -> Reg:
-        """The even-numbered or odd-numbered bytes, widened in place."""
-        shorts = self._as_shorts(words)
-        eight = self.builder.constant(8, shorts)
-        raised = shorts if part else self.builder.binary("shl", shorts, eight)
-        shift = "lshr" if unsigned else "ashr"
-        return self._bits(self.builder.binary(shift, raised, eight))
-
-    def _of_shorts(self, a: Reg, b: Reg, c: Reg) -> Reg:
-        if self.machine.multiplies_groups(t.i16):
-            return self._accumulate("avx512.vpdpwssd", c, a, b)
-        names = ("llvm.x86.sse2.pmadd.wd", "llvm.x86.avx2.pmadd.wd", "llvm.x86.avx512.pmaddw.d.512")
-        product = self._call(names, c, [self._as_shorts(x) for x in (a, b)])
-        return self.builder.binary("add", c, product)
-
-    def _as_shorts(self, words: Reg) -> Reg:
-        return self.builder.reinterpret(words, t.i16, 2 * words.width)
-
-    def _of_halves(self, a: Reg, b: Reg, c: Reg) -> Reg:
-        if self.machine.multiplies_groups(t.bf16):
-            name, vector = "llvm.x86.avx512bf16.dpbf16ps", f"<{2 * c.width} x bfloat>"
-            parts = [self.writer.local(f"bitcast {x.typed} to {vector}") for x in (a, b)]
-            return c.named(self.writer.local(self.writer.call(f"{name}.{32 * c.width}", c.type, [
-                (c.type, c.name), *((vector, p) for p in parts)])))
-        for part in (0, 1):
-            c = self.builder.fma(self._half(a, part), self._half(b, part), c)
-        return c
-
-    def _half(self, words: Reg, part: int) -> Reg:
-        """One of two bf16 as f32: its bits are the upper half."""
-        b = self.builder
-        bits = (b.binary("and", words, b.constant(-1 << 16, words)) if part
-                else b.binary("shl", words, b.constant(16, words)))
-        return b.bits(bits, t.f32)
 
     # ------------------------------------------------------------------ without such instructions
     def _one_by_one(self, a: Reg, b: Reg, c: Reg, unsigned: Sequence[bool]) -> Reg:

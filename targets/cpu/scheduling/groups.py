@@ -35,7 +35,7 @@ def grouping_of(
 
     None unless the nest sums products of short elements. The same before and after packing.
     """
-    if not machine.is_x86 or not is_dot(nest):
+    if not machine.packs_groups or not is_dot(nest):
         return None
     elements = [scalar_type(v) for v in nest.inputs]
     group = _GROUPS.get((elements[0], scalar_type(nest.results[0])))

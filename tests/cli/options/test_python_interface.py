@@ -71,7 +71,7 @@ TUNE: Mapping[str, Sequence[Any]] = {
 }
 SPECIALIZE = {"after": COUNTS[:-1], "most": COUNTS[:-1], "background": FLAGS}
 OF_OPTIONS = {"start": [*NAMELESS, "grph"], "dump_weights": [*FLAGS, None],
-              "debug": [*FLAGS, None]}
+              "debug": [*FLAGS, None], "triple": [*NAMELESS, "sparc-plan9"]}
 """The options that only `CompileOptions` has."""
 
 
@@ -148,7 +148,7 @@ OPTIONS = {name: values for name, values in {**COMPILE, **OF_OPTIONS}.items()
     {k: [v for v in values if not isinstance(v, str | list | dict)] for k, values in
      OPTIONS.items()}))
 def test_options(name: str, value: Any) -> None:
-    if value is None and name in ("start", "check", "features"):
+    if value is None and name in ("start", "check", "features", "triple"):
         return
     assert name in refused(lambda: CompileOptions(**{name: value}))
 

@@ -1,0 +1,41 @@
+"""Instructions of 64-bit ARM: dot products of bytes, and of bf16."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Attribute
+
+from dialects.strata import types as t
+from targets.cpu.emit.build import Builder
+from targets.cpu.emit.values import Reg
+
+_LANES = 4
+"""The sums in a register of NEON."""
+
+
+class Aarch64(Builder):
+    """64-bit ARM with NEON; `dotprod`, `i8mm` and `bf16` where the machine has them."""
+
+    @property
+    def narrows_bf16(self) -> bool:
+        return "bf16" in self.features
+
+    def has_products(
+        self, element: Attribute, total: Attribute, width: int, unsigned: Sequence[bool]
+    ) -> bool:
+        if element != t.i8 or total != t.i32 or width % _LANES:
+            return False
+        return "i8mm" in self.features or (
+            "dotprod" in self.features and unsigned[0] == unsigned[1])
+
+    def add_products(
+        self, element: Attribute, a: Reg, b: Reg, c: Reg, unsigned: Sequence[bool]
+    ) -> Reg:
+        """By sdot and udot; by usdot for factors of which one is unsigned."""
+        name = "usdot" if unsigned[0] != unsigned[1] else "udot" if unsigned[0] else "sdot"
+        first, second = (b, a) if name == "usdot" and unsigned[1] else (a, b)
+        factors = [self.reinterpret(x, t.i8, 4 * x.width) for x in (first, second)]
+        return c.named(self.writer.local(self.writer.call(
+            f"llvm.aarch64.neon.{name}.v{c.width}i32.v{4 * c.width}i8", c.type,
+            [(c.type, c.name), *((x.type, x.name) for x in factors)])))

@@ -1,0 +1,69 @@
+"""Samples of all operations on other machines: they compute what this process computes.
+
+They run in QEMU and in Node. Roundings differ where one processor fuses a product with a sum.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler.io.signature import signature_of
+from targets.base import TargetOptions, find_target
+from targets.shipping import Shipment
+from tests.lowering import lower, without_subnormals
+from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
+from tests.op_samples.pipeline_samples import PIPELINE_SAMPLES
+from tests.targets.cpu.artifact.abroad import Abroad, each_machine, run_abroad
+
+FIRST = {s.op.name: s for s in reversed(SAMPLES) if s.operands}
+FEW = ("graph.conv", "graph.matmul_integer", "graph.softmax", "graph.top_k")
+
+
+def check(sample: Sample, symbolic: bool, machine: Abroad, folder: Path) -> None:
+    """Compile a sample for both machines, and compare."""
+    module, arrays, context = build_module(sample, symbolic)
+    inputs, here = without_subnormals(arrays), find_target("cpu").bind(TargetOptions(threads=1))
+    list(lower(module, here.context(context.weights)))
+    expected = here.running.load(module, context.weights).run(inputs)
+    module, _, context = build_module(sample, symbolic)
+    abroad = find_target("cpu").bind(TargetOptions(
+        triple=machine.triple, features=machine.features))
+    list(lower(module, abroad.context(context.weights)))
+    form = ".wasm" if machine.is_wasm else ".a"
+    abroad.building.ship(module, context.weights).write(Shipment(
+        "sample", str(folder / f"sample{form}"), form, "0",
+        facts={"signature": signature_of(module).facts()}))
+    found = run_abroad(machine, folder, "sample", inputs)
+    assert len(found) == len(expected)
+    for one, wanted in zip(found, map(np.asarray, expected), strict=True):
+        assert (one.dtype, one.shape) == (wanted.dtype, wanted.shape)
+        assert_close(one, wanted)
+
+
+def assert_close(found: np.ndarray, wanted: np.ndarray) -> None:
+    """Equal for integers but for one step of rounding, close for floats."""
+    if found.dtype.kind in "iub":
+        difference = np.abs(found.astype(np.float64) - wanted.astype(np.float64))
+        assert np.max(difference, initial=0) <= 1
+        assert np.mean(difference > 0) <= 0.05 if difference.size else True
+        return
+    wide, reference = found.astype(np.float64), wanted.astype(np.float64)
+    tolerance = {8: 1e-12, 4: 3e-5, 2: 1e-2, 1: 0.15}[found.dtype.itemsize]
+    np.testing.assert_allclose(wide, reference, rtol=tolerance, atol=tolerance)
+
+
+@each_machine
+@pytest.mark.parametrize("name", [name for name in FEW if name in FIRST])
+def test_a_few_samples_abroad(name: str, machine: Abroad, tmp_path: Path) -> None:
+    check(FIRST[name], True, machine, tmp_path)
+
+
+@pytest.mark.slow
+@each_machine
+@pytest.mark.parametrize("sample", [*SAMPLES, *PIPELINE_SAMPLES],
+                         ids=lambda s: s.label)
+def test_every_sample_abroad(sample: Sample, machine: Abroad, tmp_path: Path) -> None:
+    check(sample, False, machine, tmp_path)
