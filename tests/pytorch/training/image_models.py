@@ -47,3 +47,26 @@ class Unet(nn.Module):
     @staticmethod
     def inputs(count: int = 2) -> list[Tensor]:
         return [torch.randn(count, 1, 12, 14)]
+
+
+class ConvNext(nn.Module):
+    """Wide depthwise windows, layer norm in channels-last order, and a factor for each channel."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.stem, self.out = nn.Conv2d(3, width, 4, 4), nn.Linear(width, 5)
+        self.each = nn.Conv2d(width, width, 7, padding=3, groups=width)
+        self.norms = nn.ModuleList(nn.LayerNorm(width, eps=1e-6) for _ in range(2))
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.scale = nn.Parameter(torch.full((width,), 0.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        inner = self.norms[0](self.each(x).permute(0, 2, 3, 1))
+        inner = self.scale * self.down(F.gelu(self.up(inner)))
+        x = x + inner.permute(0, 3, 1, 2)
+        return self.out(self.norms[1](x.mean((2, 3))))
+
+    @staticmethod
+    def inputs(count: int = 3) -> list[Tensor]:
+        return [torch.randn(count, 3, 28, 24)]

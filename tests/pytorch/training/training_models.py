@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tests.pytorch.training.image_models import Convolutional, Unet
+from tests.pytorch.training.image_models import ConvNext, Convolutional, Unet
 
 
 class Mlp(nn.Module):
@@ -51,7 +51,7 @@ class Gpt(nn.Module):
         self.up, self.down, self.dropout = nn.Linear(16, 64), nn.Linear(64, 16), dropout
 
     def forward(self, ids: Tensor, wanted: Tensor) -> Tensor:
-        x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))
+        x = self.tokens(ids) + self.places(torch.arange(ids.shape[1], device=ids.device))
         x = F.dropout(x, self.dropout, self.training)
         x = x + self.out(self._attention(self.norms[0](x)))
         x = x + self.down(F.gelu(self.up(self.norms[1](x)), approximate="tanh"))
@@ -67,6 +67,25 @@ class Gpt(nn.Module):
     @staticmethod
     def inputs(count: int = 2) -> list[Tensor]:
         return [torch.randint(23, (count, 9)), torch.randint(23, (count, 9))]
+
+
+class Bert(nn.Module):
+    """An encoder of words, some of which are padding."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.tokens, self.norm = nn.Embedding(23, 16, padding_idx=0), nn.LayerNorm(16)
+        self.inner, self.out = Encoder(dropout), nn.Linear(16, 23)
+
+    def forward(self, ids: Tensor, wanted: Tensor) -> Tensor:
+        x = self.inner.layers(self.norm(self.tokens(ids)), src_key_padding_mask=ids == 0)
+        return F.cross_entropy(self.out(x).flatten(0, 1), wanted.flatten(), ignore_index=0)
+
+    @staticmethod
+    def inputs(count: int = 3) -> list[Tensor]:
+        ids = torch.randint(1, 23, (count, 10))
+        ids[0, 6:] = 0
+        return [ids, ids.roll(1, 1)]
 
 
 class Lstm(nn.Module):
@@ -127,8 +146,9 @@ class Vae(nn.Module):
 
 
 MODELS: dict[str, Callable[[], nn.Module]] = {
-    "mlp": Mlp, "encoder": Encoder, "gpt": Gpt, "lstm": Lstm, "recommender": Recommender,
-    "convolutional": Convolutional, "unet": Unet}
+    "mlp": Mlp, "encoder": Encoder, "bert": Bert, "gpt": Gpt, "lstm": Lstm,
+    "recommender": Recommender, "convolutional": Convolutional, "unet": Unet,
+    "convnext": ConvNext}
 RANDOM: dict[str, Callable[[], nn.Module]] = {
     "encoder": lambda: Encoder(0.1), "gpt": lambda: Gpt(0.1), "vae": Vae}
 
@@ -146,7 +166,7 @@ def gradients(run: Callable[..., Tensor], model: nn.Module, inputs: Sequence[Ten
     model.zero_grad()
     torch.manual_seed(3)
     result = run(*inputs)
-    weights = torch.linspace(0.5, 1.5, result.numel(), dtype=result.dtype)
+    weights = torch.linspace(0.5, 1.5, result.numel()).to(result)
     (result * weights.view(result.shape)).sum().backward()
     found = [p.grad for p in model.parameters() if p.grad is not None]
     return [result.detach(), *found, *(b.clone() for b in model.buffers())]
