@@ -104,8 +104,16 @@ def compiled_by(
         fw_compiler=forward, bw_compiler=backward, inference_compiler=infer,
         partition_fn=torch_module("functorch.compile").min_cut_rematerialization_partition,
         decompositions=decompositions(known), keep_inference_input_mutations=True)
-    with torch_module("torch._functorch.config").patch(view_replay_for_aliased_outputs=replays):
+    with torch_module("torch._functorch.config").patch(_tracing(replays)):
         return _or_eagerly(compiled, captured, example_inputs, known)
+
+
+def _tracing(replays: bool) -> dict[str, Any]:
+    """How AOTAutograd traces. Checkpoints keep the state of a generator as a tensor, also on a GPU,
+    where newer versions would otherwise pass generators to graphs."""
+    wanted = {"view_replay_for_aliased_outputs": replays, "graphsafe_rng_functionalization": False}
+    known = torch_module("torch._functorch.config")
+    return {name: value for name, value in wanted.items() if hasattr(known, name)}
 
 
 def _program(

@@ -22,6 +22,7 @@ from typing import Any, cast
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.library import torch_module
 from compiler.frontend.torch.sizes import Sizes
+from compiler.torch.dropouts import expand_dropouts, kept_by_dropout
 from compiler.torch.results import Bindings, Known
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
@@ -57,6 +58,7 @@ class Draws:
 
 def split_draws(graph: Any) -> Draws | None:
     """Separate the random numbers of a graph; None if it draws none that can be separated."""
+    expand_dropouts(graph)
     inputs = [n for n in graph.graph.nodes if n.op == "placeholder"]
     numbers = [(k, n.meta["val"].node.expr) for k, n in enumerate(inputs)
                if type(n.meta.get("val")).__name__ == "SymInt"]
@@ -94,7 +96,8 @@ def _drawn(
 def _draws(node: Any) -> bool:
     if node.op != "call_function":
         return False
-    return str(node.target) in OF_SHAPE or _name(node) in (SAVES_STATE, TAKES_STATE)
+    return node.target is kept_by_dropout or str(node.target) in OF_SHAPE or (
+        _name(node) in (SAVES_STATE, TAKES_STATE))
 
 
 def _name(node: Any) -> str:
