@@ -1,0 +1,312 @@
+"""Whole steps of training on a GPU, beside PyTorch's eager mode and compiler.
+
+    python benchmarks/cuda/training.py [--only BERT,GPT-2] [--jobs 3] [--budget 570]
+
+A step sets gradients to none, computes the loss under bf16 autocast, its gradients, and a fused
+AdamW, which is PyTorch's for all. Contestants are eager mode, `torch.compile` in its modes
+"default" and "reduce-overhead", and Strata; they have equal weights and inputs. A model has a
+process of its own. `--jobs` compile at a time and are measured one by one, in turns of contestants:
+the time is the median over turns of a few steps in a row, by the clock, so that what the host needs
+is in it.
+
+`loss`: how far a loss of the first steps is from eager's (dropout differs by seed). Memory: the
+most that PyTorch's allocator held for a contestant, parameters and states included. MFU is of the
+model's own FLOPs, as PyTorch counts them, at 989 TFLOP/s. Results gather in `--results`, so that a
+run can be made in parts. The page is TRAINING.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import geometric_mean
+from threading import Thread
+from typing import Any
+
+import torch
+from torch import nn
+from trained_models import MODELS
+
+from compiler.torch.backend import strata
+
+HERE = Path(__file__).parent
+EAGER, STRATA = "eager", "strata"
+PEAK = 989e12
+"""FLOPs in a second of an H100's tensor cores with bf16."""
+TURN, WARM = 4, 4
+Step = Callable[[], torch.Tensor]
+
+
+# ---------------------------------------------------------------------- one model
+class Contest:
+    """The contestants of a model, and what is measured of them."""
+
+    def __init__(self, name: str, options: argparse.Namespace):
+        self.options, self.device = options, "cpu" if options.smoke else "cuda"
+        torch.manual_seed(0)
+        torch.backends.cudnn.benchmark = True
+        made = MODELS[name](options.smoke)
+        self.order = torch.channels_last if made.channels_last else torch.contiguous_format
+        self.module = made.module.train()
+        self.inputs = [self._placed(v) for v in made.inputs]
+        self.steps: dict[str, Step] = {}
+        self.record: dict[str, Any] = {
+            "name": name, "seconds": {}, "losses": {}, "memory": {}, "notes": {},
+            "parameters": sum(p.numel() for p in self.module.parameters())}
+        for who in (EAGER, *filter(None, options.modes.split(",")), STRATA):
+            self._enter(who)
+
+    def _placed(self, value: torch.Tensor) -> torch.Tensor:
+        return value.to(self.device, memory_format=self.order if value.dim() == 4
+                        else torch.contiguous_format)
+
+    def _enter(self, who: str) -> None:
+        """Let someone take part; who cannot is told."""
+        before = 0 if self.options.smoke else torch.cuda.memory_allocated()
+        module = copy.deepcopy(self.module).to(self.device, memory_format=self.order)
+        try:
+            step = self._step(who, module)
+            torch.manual_seed(1)
+            started = time.perf_counter()
+            first = [step().item()]
+            self.record["seconds"][who] = time.perf_counter() - started
+            first += [step().item() for _ in range(WARM)]
+            self.record["losses"][who] = first
+            self.record["memory"][who] = self._memory(step) - before
+        except Exception as error:
+            said = str(error).strip().splitlines() or [""]
+            self.record["notes"][who] = f"{type(error).__name__}: {said[0]}"[:400]
+            return
+        self.steps[who] = step
+
+    def _step(self, who: str, module: nn.Module) -> Step:
+        optimizer = torch.optim.AdamW(module.parameters(), 1e-4, fused=True)
+        run = _compiled(who, module)
+
+        def step() -> torch.Tensor:
+            optimizer.zero_grad(set_to_none=True)
+            with torch.autocast(self.device, torch.bfloat16):
+                loss = run(*self.inputs)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        def marked() -> torch.Tensor:
+            torch.compiler.cudagraph_mark_step_begin()
+            return step().clone()
+
+        return step if who in (EAGER, STRATA) else marked
+
+    def _memory(self, step: Step) -> int:
+        """The most bytes that are allocated in a step."""
+        if self.options.smoke:
+            return 0
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        step()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated()
+
+    def flops(self) -> int:
+        from torch.utils.flop_counter import FlopCounterMode
+
+        with FlopCounterMode(display=False) as counter:
+            self.steps[EAGER]()
+        return counter.get_total_flops()
+
+    def measure(self) -> None:
+        """Medians of milliseconds, in turns."""
+        self.record["flops"] = self.flops() if EAGER in self.steps else 0
+        taken: dict[str, list[float]] = {who: [] for who in self.steps}
+        until = time.monotonic() + self.options.seconds
+        while time.monotonic() < until or len(next(iter(taken.values()))) < 3:
+            for who, step in self.steps.items():
+                taken[who].append(self._turn(step))
+        self.record["ms"] = {who: statistics.median(times) for who, times in taken.items()}
+        if self.options.kernels and not self.options.smoke:
+            self.record["kernels"] = {who: _kernels(s) for who, s in self.steps.items()}
+
+    def _turn(self, step: Step) -> float:
+        step()
+        self._wait()
+        started = time.perf_counter()
+        for _ in range(TURN):
+            step()
+        self._wait()
+        return (time.perf_counter() - started) * 1e3 / TURN
+
+    def _wait(self) -> None:
+        if not self.options.smoke:
+            torch.cuda.synchronize()
+
+
+def _compiled(who: str, module: nn.Module) -> Callable[..., torch.Tensor]:
+    torch._dynamo.reset()
+    if who == EAGER:
+        return module
+    if who == STRATA:
+        return torch.compile(module, backend=strata, dynamic=False, options={"cache": "off"})
+    return torch.compile(module, mode=who, dynamic=False)
+
+
+def _kernels(step: Step, count: int = 20) -> list[tuple[str, int, float]]:
+    """The slowest kernels of a step: name, number, microseconds in all; first the sum of all."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        step()
+        torch.cuda.synchronize()
+    rows = [(e.key, e.count, float(e.self_device_time_total)) for e in found.key_averages()]
+    rows.sort(key=lambda row: -row[2])
+    return [("all", sum(r[1] for r in rows), sum(r[2] for r in rows)), *rows[:count]]
+
+
+def row(name: str, options: argparse.Namespace) -> None:
+    """Compile, say so, wait for the turn, measure, and print the record."""
+    contest = Contest(name, options)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    contest.measure()
+    print(json.dumps(contest.record), flush=True)
+
+
+# ---------------------------------------------------------------------- all models
+def batch(names: Sequence[str], until: float) -> list[dict[str, Any]]:
+    """The records of models that compile side by side and are measured one by one."""
+    with tempfile.TemporaryDirectory() as folder:
+        logs = [Path(folder, str(k)) for k in range(len(names))]
+        started = [_start(name, log) for name, log in zip(names, logs, strict=True)]
+        waiting = [Thread(target=process.stdout.readline, daemon=True) for process in started
+                   if process.stdout]
+        for thread in waiting:
+            thread.start()
+        for thread in waiting:
+            thread.join(max(0.0, until - time.monotonic()))
+        for thread, process in zip(waiting, started, strict=True):
+            if thread.is_alive():
+                process.kill()
+        return [_record(name, process, log, until)
+                for name, process, log in zip(names, started, logs, strict=True)]
+
+
+def _start(name: str, log: Path) -> subprocess.Popen[str]:
+    with log.open("w") as errors:
+        return subprocess.Popen([sys.executable, __file__, *sys.argv[1:], "--row", name],
+                                text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                stderr=errors)
+
+
+def _record(name: str, process: Any, log: Path, until: float) -> dict[str, Any]:
+    try:
+        text, _ = process.communicate("go\n", timeout=max(5.0, until - time.monotonic()))
+        return {**json.loads(text.splitlines()[-1]), "eagerly": _eager_nodes(log)}
+    except (subprocess.TimeoutExpired, BrokenPipeError, IndexError, ValueError):
+        process.kill()
+        last = [x for x in log.read_text().splitlines() if "Error" in x][-1:]
+        return {"name": name, "problem": " ".join(last)[:400] or "no time was left"}
+
+
+def _eager_nodes(log: Path) -> list[str]:
+    """What Strata said runs eagerly."""
+    return sorted({line[:300] for line in log.read_text().splitlines()
+                   if line.startswith("strata:") and "eagerly" in line})
+
+
+# ---------------------------------------------------------------------- the page
+def page(records: Mapping[str, Mapping[str, Any]], machine: str) -> str:
+    done = [r for r in records.values() if r.get("ms")]
+    peers = list(dict.fromkeys(who for r in done for who in r["ms"] if who != STRATA))
+    columns = ["model", STRATA, *peers, "best / strata", "MFU", "of best", "memory / default",
+               "first step / default", "loss"]
+    lines = ["# Training on a GPU", "",
+             "Made by `python benchmarks/cuda/training.py`; do not edit. " + machine, "",
+             "Milliseconds of a whole step under bf16 autocast. Best: the fastest of PyTorch's "
+             "ways.", "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|",
+             *[_line(r, peers) for r in done]]
+    gains = [gain for r in done if (gain := _gain(r))]
+    if gains:
+        lines += ["", f"best / strata: geometric mean {geometric_mean(gains):.2f} of "
+                      f"{len(gains)}, least {min(gains):.2f}"]
+    notes = [f"- {r['name']}: {who}: {why}" for r in records.values()
+             for who, why in [*r.get("notes", {}).items(),
+                              *(("eager nodes", why) for why in r.get("eagerly", ())),
+                              *([("all", r["problem"])] if "problem" in r else [])]]
+    return "\n".join([*lines, "", *notes, ""])
+
+
+def _gain(record: Mapping[str, Any]) -> float | None:
+    times = record["ms"]
+    peers = [t for who, t in times.items() if who != STRATA]
+    return min(peers) / times[STRATA] if STRATA in times and peers else None
+
+
+def _line(record: Mapping[str, Any], peers: Sequence[str]) -> str:
+    times, gain = record["ms"], _gain(record)
+    best = min((t for who, t in times.items() if who != STRATA), default=0.0)
+    cells = [f"{times[who]:.3g}" if who in times else "" for who in (STRATA, *peers)]
+    cells.append(f"{gain:.2f}" if gain else "")
+    cells += [f"{record['flops'] / t / 1e-3 / PEAK:.0%}" if t else ""
+              for t in (times.get(STRATA), best)]
+    for key in ("memory", "seconds"):
+        found = record[key]
+        both = found.get(STRATA) and found.get("default")
+        cells.append(f"{found[STRATA] / found['default']:.2f}" if both else "")
+    cells.append(_loss(record["losses"]))
+    return f"| {record['name']} | " + " | ".join(cells) + " |"
+
+
+def _loss(losses: Mapping[str, Sequence[float]]) -> str:
+    """The largest relative difference of a loss from eager's."""
+    if STRATA not in losses or EAGER not in losses:
+        return ""
+    pairs = zip(losses[STRATA], losses[EAGER], strict=True)
+    return f"{max(abs(a - b) / abs(b) for a, b in pairs):.1e}"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="models whose names hold one of these")
+    parser.add_argument("--jobs", type=int, default=3, help="models that compile at a time")
+    parser.add_argument("--budget", type=float, default=570.0, help="seconds")
+    parser.add_argument("--seconds", type=float, default=6.0, help="of steps, for each model")
+    parser.add_argument("--modes", default="default,reduce-overhead", help="of torch.compile")
+    parser.add_argument("--kernels", action="store_true", help="keep the slowest kernels of all")
+    parser.add_argument("--smoke", action="store_true", help="tiny sizes on the CPU")
+    parser.add_argument("--again", action="store_true", help="also models that have results")
+    parser.add_argument("--results", type=Path, default=Path("build/cuda_training.json"))
+    parser.add_argument("-o", dest="output", type=Path, default=HERE / "TRAINING.md")
+    parser.add_argument("--row", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = arguments()
+    if options.row:
+        row(options.row, options)
+        return
+    until = time.monotonic() + options.budget
+    options.results.parent.mkdir(parents=True, exist_ok=True)
+    known = json.loads(options.results.read_text()) if options.results.exists() else {}
+    parts = [part for part in options.only.split(",") if part]
+    names = [n for n in MODELS if (not parts or any(part in n for part in parts))
+             and (options.again or "ms" not in known.get(n, {}))]
+    machine = "On the CPU." if options.smoke else f"On {torch.cuda.get_device_name()}."
+    for first in range(0, len(names), options.jobs):
+        for found in batch(names[first:first + options.jobs], until):
+            known[found["name"]] = found
+        options.results.write_text(json.dumps(known))
+        options.output.write_text(page(known, machine))
+    print(options.output.read_text())
+
+
+if __name__ == "__main__":
+    main()
