@@ -162,12 +162,12 @@ def _composites(
 ) -> AbstractContextManager[None]:
     """Composite operators are kept whole, unless gradients are recorded."""
     from compiler.frontend.torch.core.decompose import composites_whole
-    from compiler.frontend.torch.core.gradients import products_of_attention
+    from compiler.torch.attention import attention_whole
 
     tensors = (*example_inputs, *captured.parameters())
     recorded = torch_module().is_grad_enabled() and any(
         getattr(value, "requires_grad", False) for value in tensors)
-    return products_of_attention() if recorded else composites_whole(known)
+    return attention_whole() if recorded else composites_whole(known)
 
 
 def _arose_here(error: Exception) -> bool:

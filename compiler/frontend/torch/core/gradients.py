@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from typing import Any
 
 from compiler.frontend.torch.library import torch_module
-
-
-def products_of_attention() -> AbstractContextManager[Any]:
-    """While AOTAutograd traces inside, attention is products and a softmax, whose gradients are
-    products, too. PyTorch's fused kernels have gradients that only they can compute."""
-    attention = torch_module("torch.nn.attention")
-    return attention.sdpa_kernel(attention.SDPBackend.MATH)
 
 
 def gradient_decompositions() -> dict[Any, Any]:

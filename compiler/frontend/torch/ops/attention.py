@@ -16,7 +16,7 @@ from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 
 
-def _scale_of(n: Node, query: Value, element: Attribute) -> Value | float:
+def scale_of(n: Node, query: Value, element: Attribute) -> Value | float:
     """1 / sqrt(head size)"""
     size = query.shape[-1]
     if size.constant is not None:
@@ -38,11 +38,11 @@ def attention(
     if dropout:
         raise Fault("it is in training mode", "export the model with model.eval()")
     if grouped:
-        key, value = (_repeated(x, query.shape[-3]) for x in (key, value))
+        key, value = (repeated_heads(x, query) for x in (key, value))
     element = t.f32 if query.element in HALVES else query.element
     scores = query.cast(element) @ n.swap(key.cast(element))
-    scores = scores * (_scale_of(n, query, element) if scale is None else float(scale))
-    kept = [_causal(n, query.shape[-2], key.shape[-2])] if causal else list[Value]()
+    scores = scores * (scale_of(n, query, element) if scale is None else float(scale))
+    kept = [causal_mask(n, query.shape[-2], key.shape[-2])] if causal else list[Value]()
     if mask is not None and mask.element == t.i1:
         kept.append(mask)
     elif mask is not None:
@@ -59,16 +59,16 @@ def softmax_of_kept(x: Value, axis: int, keep: Value) -> Value:
     return f.where(keep, weights, 0.0)
 
 
-def _causal(n: Node, queries: Expr, keys: Expr) -> Value:
+def causal_mask(n: Node, queries: Expr, keys: Expr) -> Value:
     """The causal mask, bool [queries, keys]: query i sees the keys 0 to i."""
     return n.range(keys) <= n.range(queries).reshape([queries, 1])
 
 
-def _repeated(x: Value, heads: Expr) -> Value:
-    """Repeat each head of x so that there are `heads` heads."""
-    if x.shape[-3] == heads:
+def repeated_heads(x: Value, query: Value) -> Value:
+    """Repeat each head of x so that there are as many as of the query."""
+    if x.rank < 3 or x.shape[-3] == query.shape[-3]:
         return x
-    before, after = x.shape[:-2], x.shape[-2:]
+    heads, before, after = query.shape[-3], x.shape[:-2], x.shape[-2:]
     times = heads // x.shape[-3]
     wide = x.reshape([*before, 1, *after]).broadcast([*before, times, *after])
     return wide.reshape([*x.shape[:-3], heads, *after])

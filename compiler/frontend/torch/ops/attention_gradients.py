@@ -1,0 +1,114 @@
+"""Attention with what its gradients need, and these gradients (`compiler/torch/attention.py`).
+
+The backward pass computes scores again from the logarithms of their sums. No product is a sum over
+programs, so that results do not depend on an order.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from xdsl.ir import Attribute
+
+from compiler.frontend import formulas as f
+from compiler.frontend.torch.node import Node
+from compiler.frontend.torch.ops import aten_op
+from compiler.frontend.torch.ops.attention import causal_mask, repeated_heads, scale_of
+from compiler.frontend.torch.ops.elementwise import HALVES
+from compiler.frontend.values import Value
+from dialects.strata import types as t
+
+
+def _wide(x: Value) -> Attribute:
+    return t.f32 if x.element in HALVES else x.element
+
+
+def _scores(
+    n: Node, query: Value, key: Value, mask: Value | None, causal: bool, scale: float | None
+) -> tuple[Value, Value | None]:
+    """The scores, the lowest number where a mask excludes them; and where none does."""
+    element = _wide(query)
+    scores = query.cast(element) @ n.swap(repeated_heads(key, query).cast(element))
+    scores = scores * (scale_of(n, query, element) if scale is None else float(scale))
+    kept = [causal_mask(n, query.shape[-2], key.shape[-2])] if causal else list[Value]()
+    if mask is not None and mask.element == t.i1:
+        kept.append(mask)
+    elif mask is not None:
+        scores = scores + mask.cast(element)
+        kept.append(~f.equal(mask, -math.inf))
+    if not kept:
+        return scores, None
+    seen = f.all_of(kept)
+    return f.where(seen, scores, -t.largest(element)), seen
+
+
+def _dropped(x: Value, kept: Value | None, dropout: float) -> Value:
+    """x where dropout keeps it, and zero elsewhere."""
+    return x if kept is None else f.where(kept, x * (1 / (1 - dropout)), 0.0)
+
+
+@aten_op("strata.attention.default")
+def attention_with_sums(
+    n: Node, query: Value, key: Value, value: Value, mask: Value | None, kept: Value | None,
+    dropout: float, causal: bool, scale: float | None,
+) -> list[Value]:
+    """The result, and for each row the logarithm of its scores' sum of exponentials."""
+    element = _wide(query)
+    scores, seen = _scores(n, query, key, mask, causal, scale)
+    axis = scores.rank - 1
+    largest = f.reduce_max(scores, [axis], keepdims=True)
+    total = f.reduce_sum(f.exp(scores - largest), [axis], keepdims=True)
+    weights = f.softmax(scores, axis)
+    if seen is not None:
+        weights = f.where(seen, weights, 0.0)
+    weights = _dropped(weights, kept, dropout).cast(value.element).cast(element)
+    sums = (largest + f.log(total)).reshape(scores.shape[:-1])
+    return [weights @ repeated_heads(value, query).cast(element), sums]
+
+
+@aten_op("strata.attention_backward.default")
+def attention_backward(
+    n: Node, given: Value, query: Value, key: Value, value: Value, made: Value, sums: Value,
+    mask: Value | None, kept: Value | None, dropout: float, causal: bool, scale: float | None,
+    of_mask: bool,
+) -> list[Value]:
+    """The gradients of query, key, value and an additive mask."""
+    element = _wide(query)
+    scores, seen = _scores(n, query, key, mask, causal, scale)
+    weights = f.exp(scores - sums.reshape([*sums.shape, 1]))
+    if seen is not None:
+        weights = f.where(seen, weights, 0.0)
+    wide, axis = given.cast(element), scores.rank - 1
+    inner = wide @ n.swap(repeated_heads(value, query).cast(element))
+    shared = f.reduce_sum(wide * made.cast(element), [axis], keepdims=True)
+    outer = weights * (_dropped(inner, kept, dropout) - shared)
+    factor = scale_of(n, query, element) if scale is None else float(scale)
+    narrow = outer.cast(query.element).cast(element)
+    dropped = _dropped(weights, kept, dropout).cast(value.element).cast(element)
+    found = [(narrow @ repeated_heads(key, query).cast(element)) * factor,
+             _by_column(n, narrow, query.cast(element), key) * factor,
+             _by_column(n, dropped, wide, value)]
+    if mask is None or not of_mask:
+        return [*found, n.constant(np.zeros(0, np.float32))]
+    return [*found, _summed_to(outer, mask)]
+
+
+def _by_column(n: Node, weights: Value, rows: Value, like: Value) -> Value:
+    """weights^T @ rows, with sums over the heads that share one of `like`."""
+    if rows.rank < 3 or like.shape[-3] == rows.shape[-3]:
+        return n.swap(weights) @ rows
+    heads, times = like.shape[-3], rows.shape[-3] // like.shape[-3]
+
+    def joined(x: Value) -> Value:
+        return x.reshape([*x.shape[:-3], heads, times * x.shape[-2], x.shape[-1]])
+
+    return n.swap(joined(weights)) @ joined(rows)
+
+
+def _summed_to(x: Value, like: Value) -> Value:
+    """Sums of x over the dims in which `like` was stretched."""
+    first = x.rank - like.rank
+    axes = [k for k in range(x.rank) if k < first or (
+        like.shape[k - first] != x.shape[k] and like.shape[k - first].constant == 1)]
+    return f.reduce_sum(x, axes, keepdims=True).reshape(like.shape) if axes else x
