@@ -54,6 +54,10 @@ class Level:
 CONTROL = ("builtin.module", "strata.assume", "strata.require", "strata.size", "strata.if",
            "strata.loop", "strata.trap")
 FUNCTION = (*CONTROL, "strata.func", "strata.return", "strata.call")
+COLLECTIVES = tuple(f"graph.{kind}" for kind in (
+    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast_ranks",
+    "permute_ranks"))
+"""Operations of several ranks, which stay between kernels until buffers exist."""
 ENTRY_POINTS = ("strata.func", "host.func")
 """The functions of modules, on tensors and on buffers."""
 
@@ -61,7 +65,7 @@ LEVELS: tuple[Level, ...] = (
     Level("graph", "one operation is one tensor operator; tensors, sizes may be names",
           (*FUNCTION, "graph.*"), tensor_operators=True),
     Level("loop", "one operation is one nest: domain, index maps, scalar body; kernels of nests",
-          (*FUNCTION, "graph.constant", "loop.*", *SCALARS)),
+          (*FUNCTION, "graph.constant", *COLLECTIVES, "loop.*", *SCALARS)),
     Level("host", "buffers, constants and launches, around kernels of nests",
           (*CONTROL, "host.*", "loop.*", *SCALARS)),
     Level("block", "buffers and launches as before; a kernel is one program on tiles",

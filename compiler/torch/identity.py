@@ -15,6 +15,7 @@ from typing import Any, cast
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.contents import contents_of
 from compiler.frontend.torch.library import torch_module
+from compiler.frontend.torch.ops.collective import group_of
 from compiler.torch.weights import may_change
 from dialects.strata.weights import content_key
 
@@ -42,7 +43,7 @@ def _nodes(module: Any) -> Iterator[str]:
     """A line for each node of a graph module, and those of the graphs that it holds."""
     for node in module.graph.nodes:
         yield (f"{node.op} {node.name} {_target(node.target)} {_argument(node.args)} "
-               f"{_argument(node.kwargs)} {_type(node.meta.get('val'))}")
+               f"{_argument(node.kwargs)} {_type(node.meta.get('val'))}{_ranks(node)}")
         if node.op == "get_attr":
             value = getattr(module, node.target, None)
             if hasattr(value, "graph"):
@@ -51,6 +52,14 @@ def _nodes(module: Any) -> Iterator[str]:
                 yield f"{_type(value)} {_contents(node.target, value)}"
             else:
                 raise _Unknown(node.target)
+
+
+def _ranks(node: Any) -> str:
+    """The ranks of the process group that a collective operation names, which its name leaves open.
+    Raises Fault if there is no such group."""
+    if not str(node.target).startswith("_c10d_functional") or not node.args[1:]:
+        return ""
+    return f" {group_of(node.args[-1]).data.parts}"
 
 
 def _target(target: Any) -> str:

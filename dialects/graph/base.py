@@ -66,6 +66,9 @@ class GraphOp(IRDLOperation):
     """The number of last dims of operands that do not broadcast; None: no dim does. Matrix products
     (2) broadcast their first two operands."""
 
+    IS_LOCAL: ClassVar[bool] = True
+    """Whether the operands of this rank determine the results; not so for collective operations."""
+
     # ------------------------------------------------------------------ to be defined by each op
     @classmethod
     def infer(

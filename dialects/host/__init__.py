@@ -1,5 +1,6 @@
 """The `host` dialect: the program around the kernels, with buffers, constants and launches."""
 
+from dialects.host.collective import CollectiveOp
 from dialects.host.func import FuncOp, ReturnOp, host_function, host_functions
 from dialects.host.ops import (
     AllocOp,
@@ -14,7 +15,7 @@ from dialects.host.ops import (
 )
 
 __all__ = [
-    "AllocOp", "ConstantOp", "CopyOp", "FreeOp", "FuncOp", "LaunchOp",
+    "AllocOp", "CollectiveOp", "ConstantOp", "CopyOp", "FreeOp", "FuncOp", "LaunchOp",
     "Launches", "OtherOp",
     "ReturnOp", "ViewOp", "contents_of", "host_function", "host_functions",
 ]

@@ -15,9 +15,11 @@ from xdsl.ir import Operation, SSAValue
 
 from dialects import block, loop
 from dialects.block.interpret import interpret_kernel
+from dialects.host.collective import CollectiveOp
 from dialects.host.func import FuncOp, ReturnOp, host_function, host_functions
 from dialects.host.ops import AllocOp, ConstantOp, CopyOp, FreeOp, LaunchOp, OtherOp, ViewOp
 from dialects.loop.interpret import evaluate_kernel
+from dialects.ranks.peers import Peers, sole
 from dialects.semantics.carriers import Carrier, as_array, as_in, carrier_of
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata.binding import EvaluationError, bind_sizes
@@ -42,17 +44,18 @@ def _as_is(memory: Array) -> Array:
 
 def interpret_host(
     module: Operation, inputs: Sequence[Array], weights: WeightStore,
-    run_kernel: RunKernel | None = None, carry: Carry | None = None,
+    run_kernel: RunKernel | None = None, carry: Carry | None = None, peers: Peers | None = None,
 ) -> list[Array]:
     """Run the module's `host.func` and return its outputs, in order, as new arrays.
 
     `inputs` are in the function's order and of its dtypes; their shapes bind the size symbols.
     `run_kernel` replaces the NumPy interpretation of kernels; `carry` gives the arrays of buffers
-    another arithmetic (`dialects.semantics.carriers`). Raises EvaluationError for inputs
-    that do not fit, and for a failing operation, naming it and its model node.
+    another arithmetic (`dialects.semantics.carriers`); `peers` are the other ranks. Raises
+    EvaluationError for inputs that do not fit, and for a failing operation, naming it and its model
+    node.
     """
     function = host_function(module)
-    program = _Program.of(module, weights, run_kernel or execute_kernel, carry or _as_is)
+    program = _Program.of(module, weights, run_kernel or execute_kernel, carry or _as_is, peers)
     return program.call(function, inputs, _bind_inputs(function, inputs))
 
 
@@ -88,18 +91,20 @@ class _Program:
     weights: WeightStore
     run_kernel: RunKernel
     carry: Carry
+    peers: Peers | None
     kernels: dict[str, Operation]
     functions: dict[str, FuncOp]
 
     @staticmethod
     def of(
-        module: Operation, weights: WeightStore, run_kernel: RunKernel, carry: Carry
+        module: Operation, weights: WeightStore, run_kernel: RunKernel, carry: Carry,
+        peers: Peers | None,
     ) -> _Program:
         kernels: dict[str, Operation] = {
             op.sym_name.data: op for op in module.regions[0].block.ops
             if isinstance(op, (block.KernelOp, loop.KernelOp))}
         functions = {f.sym_name.data: f for f in host_functions(module)}
-        return _Program(weights, run_kernel, carry, kernels, functions)
+        return _Program(weights, run_kernel, carry, peers, kernels, functions)
 
     def call(
         self, function: FuncOp, inputs: Sequence[Array], sizes: dict[Symbol, int]
@@ -163,6 +168,8 @@ class _State:
             case CopyOp():
                 source, target = self.values[op.source], self.values[op.target]
                 target[...] = source.reshape(target.shape)
+            case CollectiveOp():
+                self._collect(op)
             case LaunchOp():
                 self.launch(op, op.kernel.data, op.buffers, op.sizes.data)
             case AssumeOp():
@@ -188,6 +195,13 @@ class _State:
                 pass
             case _:
                 raise EvaluationError(f"{op.name} has no meaning at the host level")
+
+    def _collect(self, op: CollectiveOp) -> None:
+        """Exchange with other ranks what a buffer holds, and write another one."""
+        source, target = self.values[op.source], self.values[op.target]
+        how, peers = op.collective, self.program.peers
+        found = sole([source], how) if peers is None else peers.run(how, np.array(source))
+        target[...] = found.reshape(target.shape)
 
     def _keep(self, op: ControlOp, results: Sequence[Array]) -> None:
         """Store copies of a call's results, and bind the sizes that they define."""

@@ -13,12 +13,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation
 
 from dialects.strata.types import Array, ExprAttr, SizesAttr, TensorType
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
+
+if TYPE_CHECKING:
+    from dialects.ranks.peers import Peers
 
 Evaluation = Callable[..., "Array | Sequence[Array]"]
 """Called with `(context, *operands)`; in tables, with `(operation, context, *operands)`."""
@@ -34,6 +38,9 @@ class EvaluationContext:
     """The number of the call that is evaluated (`strata.call`): which weights its constants are."""
     carry: Callable[[Array], Array] | None = None
     """Gives floats another arithmetic (`carriers.py`); None for that of NumPy."""
+
+    peers: Peers | None = None
+    """The other ranks of a distributed program; None if there are none."""
 
     def carried(self, results: Sequence[Array]) -> Sequence[Array]:
         """Results of an operation, in the arithmetic of this evaluation."""

@@ -2,6 +2,7 @@
 
 from xdsl.ir import Dialect
 
+from dialects.ranks.attributes import GroupAttr
 from dialects.strata.control import CONTROL_OPS
 from dialects.strata.func import FuncOp, ReturnOp
 from dialects.strata.requirements import REQUIREMENT_OPS
@@ -23,4 +24,4 @@ from dialects.strata.types import (
 Strata = Dialect(
     "strata", [FuncOp, ReturnOp, *SIZE_OPS, *REQUIREMENT_OPS, *CONTROL_OPS],
     [ExprAttr, SizesAttr, SymbolsAttr, TensorType, BufferType, ShapeAttr, TileType, WeightAttr,
-     WeightsAttr, LiteralAttr, ScheduleAttr])
+     WeightsAttr, LiteralAttr, ScheduleAttr, GroupAttr])

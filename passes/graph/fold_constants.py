@@ -151,7 +151,9 @@ def _computation(op: GraphOp, number: int) -> Callable[..., Array]:
 
 
 def _is_constant(op: GraphOp) -> bool:
-    if isinstance(op, ConstantOp) or not all(isinstance(v.owner, ConstantOp) for v in op.operands):
+    if isinstance(op, ConstantOp) or not op.IS_LOCAL:
+        return False
+    if not all(isinstance(v.owner, ConstantOp) for v in op.operands):
         return False
     if any(t.static_shape is None for t in op.result_tensors):
         return False

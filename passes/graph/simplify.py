@@ -21,6 +21,7 @@ from passes.rewrites.graph.arithmetic import ARITHMETIC_RULES
 from passes.rewrites.graph.attention import ATTENTION_RULES
 from passes.rewrites.graph.convolution import CONVOLUTION_RULES
 from passes.rewrites.graph.movement import MOVEMENT_RULES
+from passes.rewrites.graph.ranks import RANK_RULES
 from passes.rewrites.graph.repeated import REPEATED_RULES
 from passes.rewriting import Rule, functions, rewrite
 
@@ -38,6 +39,6 @@ class GraphSimplify(StrataPass):
 
 def _all_rules() -> dict[type[Operation], list[Rule]]:
     tables = (ARITHMETIC_RULES, MOVEMENT_RULES, CONVOLUTION_RULES, ATTENTION_RULES,
-              REPEATED_RULES)
+              REPEATED_RULES, RANK_RULES)
     classes = dict.fromkeys(class_ for table in tables for class_ in table)
     return {c: [rule for table in tables for rule in table.get(c, ())] for c in classes}

@@ -6,8 +6,9 @@
         outs(add f32[n, 8][i0, i1]) { ... arith.mulf ... }
 
 Enters: a function of graph operations. Composite ones are decomposed (`graph-decompose`), except
-those that the target claims, which stay. Leaves: `loop.nest`, `loop.view`, `loop.empty`, and
-`graph.constant`. Conventions that later passes may rely on:
+those that the target claims, which stay. Leaves: `loop.nest`, `loop.view`, `loop.empty`,
+`graph.constant`, and collective operations, in which other ranks take part. Conventions that later
+passes may rely on:
 
 - axes are named i0, i1 ...: first the parallel ones, in the order of the result's dims, then the
   reduce axes; a result is indexed by the parallel axes themselves wherever possible;
@@ -29,6 +30,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from dialects.graph.base import GraphOp
+from dialects.graph.collective import CollectiveOp
 from dialects.graph.constant import ConstantOp
 from dialects.text.syntax import location_name
 from dialects.walking import walked
@@ -72,6 +74,6 @@ def _definition(class_: type[Operation]) -> str:
 
 
 def _should_be_gone(op: Operation, context: StrataContext) -> bool:
-    if not isinstance(op, GraphOp) or isinstance(op, ConstantOp):
+    if not isinstance(op, GraphOp) or isinstance(op, (ConstantOp, CollectiveOp)):
         return False
     return op.name not in context.facts.claims

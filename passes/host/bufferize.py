@@ -5,8 +5,9 @@
       %y = loop.call @k1(%h) : f32[b, 8]    -->     host.launch @k0(%x, %h)
       strata.return %y                              host.launch @k1(%h, %y)
 
-Enters: a function of constants, calls, views and empties; no nest is left outside a kernel. Leaves:
-one buffer per tensor, without a place in memory, and launches in the order of the calls.
+Enters: a function of constants, calls, collectives, views and empties; no nest is left outside a
+kernel. Leaves: one buffer per tensor, without a place in memory, and launches in the order of the
+calls.
 
 A returned tensor is computed directly in the output argument. Where that is impossible (an input or
 constant that is returned, or a tensor that is returned twice), it is copied there at the end. An
@@ -24,6 +25,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from dialects import host
+from dialects.graph.collective import CollectiveOp
 from dialects.graph.constant import ConstantOp
 from dialects.loop import CallOp, EmptyOp, KernelOp, ViewOp
 from dialects.strata.control import ControlOp
@@ -38,7 +40,8 @@ from passes.analyses.host.storage import Storage, assign_storage, kernels_of, ro
 from passes.base import PassError, StrataContext, StrataPass
 from passes.rewriting import functions
 
-KNOWN = (ConstantOp, CallOp, ViewOp, EmptyOp, AssumeOp, RequireOp, SizeOp, ControlOp, ReturnOp)
+KNOWN = (ConstantOp, CallOp, CollectiveOp, ViewOp, EmptyOp, AssumeOp, RequireOp, SizeOp, ControlOp,
+         ReturnOp)
 
 
 class HostBufferize(StrataPass):
@@ -130,6 +133,10 @@ class _Bufferizer:
                 self._define(op.result, host.ConstantOp.of(op.value, _buffer_type(op.result)))
             case CallOp():
                 self._launch(op)
+            case CollectiveOp():
+                self._make(op.result)
+                self._add(host.CollectiveOp.of(
+                    op.KIND, self.buffers[op.x], self.buffers[op.result], op.properties))
             case ViewOp():
                 self.buffers[op.result] = self._shaped(self.buffers[op.source], op.result)
             case EmptyOp():

@@ -202,6 +202,9 @@ class CpuBuilding(Building):
         if machine.is_foreign:
             return _shipped_abroad(module, weights, self.options)
         code = _code(module, self.options, report)
+        if code.driver.exchanges:
+            raise TargetError("the model runs on several ranks, and a library has no "
+                              "communication: compile it in the process of each rank")
         needs = needed_sets(features)
         if unknown := unknown_sets(needs) if machine.is_x86 else []:
             raise TargetError("a library cannot ask its processor for "
@@ -239,7 +242,7 @@ def _texts(module: ModuleOp, options: TargetOptions) -> tuple[DriverText, list[s
 
 
 def _plan(module: ModuleOp, driver: DriverText) -> RunPlan:
-    return RunPlan.of(host_function(module), driver.checks, driver.steps)
+    return RunPlan.of(host_function(module), driver.checks, driver.steps, driver.exchanges)
 
 
 def _arrays(driver: DriverText, weights: WeightStore) -> list[Array]:
@@ -278,7 +281,8 @@ class CpuRunning(Running):
                   for op in constants]
         sources = [Source(op.value.key.data, op.type.dtype) if isinstance(op.value, WeightAttr)
                    and isinstance(op.value.key, StringAttr) else None for op in constants]
-        plan = RunPlan.of(host_function(module), code.driver.checks, code.driver.steps)
+        plan = RunPlan.of(host_function(module), code.driver.checks, code.driver.steps,
+                         code.driver.exchanges)
         return CpuExecutable(plan, link(code.objects, ENTRY), arrays,
                              thread_count(self.options.threads), sources)
 

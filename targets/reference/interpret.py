@@ -1,15 +1,24 @@
-"""Executes a module at any level: a function over tensors, or a host function with its kernels."""
+"""Executes a module at any level: a function over tensors, or a host function with its kernels.
+
+A module with collective operations is the program of several ranks. All of them are executed in
+threads of this process, so that a distributed program can be checked without devices. Each rank
+gets the same weights, but floats in another order (`inputs_of_rank`): results of collective
+operations then depend on which rank gave which operand.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.graph.interpret import evaluate_func
 from dialects.host import FuncOp as HostFuncOp
 from dialects.host import host_function
 from dialects.host.interpret import interpret_host
+from dialects.ranks.attributes import world_of
+from dialects.ranks.peers import Peers, run_ranks
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.ring import Ring
 from dialects.strata.func import FuncOp, main_function
@@ -20,13 +29,33 @@ from dialects.strata.weights import WeightStore
 def interpret(
     module: ModuleOp, weights: WeightStore, inputs: Sequence[Array], ring: Ring | None = None
 ) -> list[Array]:
-    """The outputs in model order. `ring`: compute in it instead of in floats, with residues as
-    inputs and outputs. Raises EvaluationError if the inputs do not fit.
+    """The outputs in model order; of a module of several ranks, those of the first. `ring`: compute
+    in it instead of in floats, with residues as inputs and outputs. Raises EvaluationError if the
+    inputs do not fit.
     """
+    count = world_of(module)
+    if count == 1:
+        return interpret_rank(module, weights, inputs, None, ring)
+    return run_ranks(count, lambda peers: interpret_rank(
+        module, weights, inputs_of_rank(inputs, peers.rank), peers, ring))[0]
+
+
+def interpret_rank(
+    module: ModuleOp, weights: WeightStore, inputs: Sequence[Array], peers: Peers | None,
+    ring: Ring | None = None,
+) -> list[Array]:
+    """The outputs of one rank, which exchanges operands with its peers."""
     if is_tensor_level(module):
-        context = EvaluationContext(weights=weights, carry=None if ring is None else ring.wrap)
+        context = EvaluationContext(
+            weights=weights, carry=None if ring is None else ring.wrap, peers=peers)
         return evaluate_func(main_function(module), inputs, context)
-    return interpret_host(module, inputs, weights, carry=None if ring is None else ring.view)
+    return interpret_host(module, inputs, weights, carry=None if ring is None else ring.view,
+                          peers=peers)
+
+
+def inputs_of_rank(inputs: Sequence[Array], rank: int) -> list[Array]:
+    """The inputs of a rank: those given, with all but integers moved on by `rank` elements."""
+    return [a if a.dtype.kind in "iub" else np.roll(a, rank) for a in inputs]
 
 
 def model_function(module: ModuleOp) -> FuncOp | HostFuncOp:

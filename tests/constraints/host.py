@@ -32,6 +32,10 @@ CASES = [
     ("host.func", "C2: host.return must return the outputs that have types",
      'host.func @main(%x: f32[4]) inputs ["x"] outputs ["y": f32[5]] sizes() { host.return %x }'),
     *((op, message, _DRIVER.replace("LINE", line)) for op, message, line in (
+        ("host.collective", "C1: 'all_mix' is not one of",
+         'host.collective all_mix %x, %x {group = #strata.group<"g", [[0, 1]]>}'),
+        ("host.collective", "C2: all_gather of 2 ranks",
+         'host.collective all_gather %x, %x {group = #strata.group<"g", [[0, 1]]>}'),
         ("host.view", "C1: host.view changes the element type of f32[4] to i64",
          "%v = host.view %x : i64[4]"),
         ("host.view", "C1: host.view of f32[4], which has 4 elements",

@@ -19,7 +19,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from dialects.block import KernelOp, StoreOp
 from dialects.block.accesses import Access, Scope, accesses_of
-from dialects.host import ConstantOp, CopyOp, FuncOp, LaunchOp, ViewOp
+from dialects.host import CollectiveOp, ConstantOp, CopyOp, FuncOp, LaunchOp, ViewOp
 from dialects.strata.types import BufferType
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr
@@ -64,7 +64,7 @@ class Contents:
     def __post_init__(self) -> None:
         self.writers: dict[SSAValue, list[Operation]] = defaultdict(list)
         for op in self.function.body.block.ops:
-            if isinstance(op, CopyOp):
+            if isinstance(op, CopyOp | CollectiveOp):
                 self.writers[_memory(op.target)].append(op)
             elif isinstance(op, LaunchOp):
                 for buffer in dict.fromkeys(map(_memory, op.buffers)):
@@ -104,6 +104,8 @@ class Contents:
         """The ranges that an operation writes to memory; None where data determine the position."""
         if isinstance(op, CopyOp):
             return [self.of(op.source)]
+        if isinstance(op, CollectiveOp):  # other ranks may hold anything
+            return [ANYTHING]
         assert isinstance(op, LaunchOp)
         kernel = self.kernels[op.kernel.data]
         sizes = kernel.sizes(op)

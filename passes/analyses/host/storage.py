@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, Operation, SSAValue, Use
 
+from dialects.graph.collective import CollectiveOp
 from dialects.loop import CallOp, EmptyOp, KernelOp, NestOp, ViewOp
 from dialects.strata.control import ControlOp
 from dialects.strata.func import FuncOp
@@ -47,8 +48,8 @@ def assign_storage(func: FuncOp, kernels: dict[str, KernelOp]) -> dict[SSAValue,
         elif isinstance(op, CallOp):
             _assign_call(op, kernels[op.kernel.data], storage, positions)
         else:
-            storage |= {r: Storage(isinstance(op, EmptyOp), isinstance(op, ControlOp))
-                        for r in op.results}
+            is_made = isinstance(op, EmptyOp | CollectiveOp)
+            storage |= {r: Storage(is_made, isinstance(op, ControlOp)) for r in op.results}
     return storage
 
 

@@ -13,7 +13,10 @@ from dialects.strata.sizes import AssumeOp, SizeOp, defined_sizes
 from dialects.strata.types import buffer_type
 from dialects.symbolic.expr import Expr, maximum
 from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import location_name
+from targets.communication import Exchange
 from targets.cpu.driver.clock import HOST, LAUNCHES, OUTSIDE, stamp
+from targets.cpu.driver.exchange import exchange, failed
 from targets.cpu.driver.frame import body
 from targets.cpu.driver.heap import heap
 from targets.cpu.driver.launches import Step
@@ -23,6 +26,7 @@ from targets.cpu.llvm.writer import Writer, size_arguments
 from targets.cpu.runtime.checks import (
     access_check,
     assume_check,
+    exchange_check,
     index_check,
     size_check,
 )
@@ -79,6 +83,8 @@ class FunctionText(Statements):
                 self.pointers[op.result] = self.pointers[op.source]
             case host.CopyOp():
                 self._copy(op)
+            case host.CollectiveOp():
+                self._exchange(op)
             case host.LaunchOp():
                 self._launch(self._step(op))
             case host.FreeOp():
@@ -113,6 +119,23 @@ class FunctionText(Statements):
         self._stamp(HOST)
         self.copy(self.pointers[op.target], self.pointers[op.source],
                   self.indices.scalar(self.byte_size(buffer_type(op.source))))
+
+    def _exchange(self, op: host.CollectiveOp) -> None:
+        """Perform a collective operation, on thread 0; end the run if it fails."""
+        self.wait(alone=True)
+        self._stamp(HOST)
+        self.uses_heap = True
+        number, exchanges = len(self.program.exchanges), self.program.exchanges
+        exchanges.append(Exchange(
+            op.collective, buffer_type(op.source).dtype.name, location_name(op)))
+        buffers = (op.source, op.target)
+        counts = [self.indices.scalar(self.product(buffer_type(b).shape)) for b in buffers]
+        self.writer.emit(self.native(
+            exchange, "%table", str(number), *(self.pointers[b] for b in buffers), *counts,
+            "%thread"))
+        self.sync()
+        status = self.writer.assign(self.native(failed, "%table"))
+        self.check(self.writer.assign(f"icmp eq i64 {status}, 0"), exchange_check(op), [])
 
     def _return(self, op: host.ReturnOp) -> None:
         """Store the address and shape of each returned buffer."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from dialects import host
 from dialects.symbolic.expr import Expr
+from targets.communication import Exchange
 from targets.cpu.driver.control import ControlText
 from targets.cpu.driver.frame import BODY, PARALLEL, frame, is_parallel
 from targets.cpu.driver.function import load_sizes
@@ -58,6 +59,8 @@ class DriverText:
     """The checks that may fail, by number."""
     launches: tuple[host.LaunchOp, ...] = ()
     """The launches, as a profile numbers them."""
+    exchanges: tuple[Exchange, ...] = ()
+    """The collective operations, by number."""
     steps: int = 0
     """How many calls run the model, one after another; 0 for one call that runs everything."""
 
@@ -92,7 +95,8 @@ def emit_driver(
              ModuleText(own, declarations | called))
     module = joined(parts, defined=(PARALLEL, BODY, *called))
     return DriverText(*parts, module, main.arena_bytes or Expr.of(0), tuple(program.constants),
-                      tuple(program.checks), tuple(program.launches), len(apart))
+                      tuple(program.checks), tuple(program.launches), tuple(program.exchanges),
+                      len(apart))
 
 
 def _conditions_of_steps(main: host.FuncOp, texts: Sequence[StepText]) -> list[str]:

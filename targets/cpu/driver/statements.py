@@ -14,6 +14,7 @@ from dialects.strata.elements import byte_width
 from dialects.strata.requirements import TrapOp
 from dialects.strata.types import BufferType
 from dialects.symbolic.expr import Expr
+from targets.communication import Exchange
 from targets.cpu.driver.frame import fill
 from targets.cpu.driver.heap import allocate, copy, heap, release
 from targets.cpu.driver.launches import KernelInfo, Step
@@ -50,6 +51,9 @@ class Program:
     """Whether launches are timed; the first constant of the table is then the clock's memory."""
     launches: list[host.LaunchOp] = field(default_factory=list[host.LaunchOp])
     """All launches, in the order of the text."""
+
+    exchanges: list[Exchange] = field(default_factory=list[Exchange])
+    """All collective operations, in the order of the text."""
 
     @cached_property
     def poisons(self) -> bool:

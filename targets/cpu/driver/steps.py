@@ -21,7 +21,7 @@ from targets.cpu.driver.control import ControlText
 from targets.cpu.driver.frame import body, is_parallel
 from targets.cpu.driver.statements import Program
 
-_STEPS = (host.LaunchOp, host.CopyOp, RequireOp, TrapOp)
+_STEPS = (host.LaunchOp, host.CopyOp, host.CollectiveOp, RequireOp, TrapOp)
 
 
 def step_operations(main: host.FuncOp) -> list[Operation]:

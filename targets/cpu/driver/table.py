@@ -22,7 +22,7 @@ from targets.cpu.llvm.layout import (
     place,
 )
 from targets.cpu.llvm.native import native
-from targets.cpu.runtime.heap import INTERRUPT_WORD, PYTHON_WORD, RAISED_WORD
+from targets.cpu.runtime.heap import EXCHANGE_WORD, INTERRUPT_WORD, PYTHON_WORD, RAISED_WORD
 from targets.cpu.runtime.threads import SCHEDULER_ENTRY, TURNS_ENTRY
 
 LINE_BYTES = 128
@@ -80,6 +80,9 @@ class Heap(Struct):
     check_signals: Callable[[], I32]
     fetch_raised: Callable[[Raised, Struct, Struct], None]
     release_lock: Callable[[I32], None]
+    exchange: Callable[[U64, Memory, Memory, U64, U64], I32] = place(8 * EXCHANGE_WORD)
+    exchanged: I32
+    """What `exchange` returned last: 0 unless it failed."""
 
 
 class Time(Struct):

@@ -11,6 +11,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from targets.cpu.runtime.exchanges import Exchanger
 from targets.cpu.runtime.heap import Heap
 from targets.cpu.runtime.processors import usable_cores
 from targets.cpu.runtime.results import Result
@@ -56,6 +57,9 @@ class CallState:
         arguments = [0] * (len(plan.inputs) + len(plan.outputs))
         entries = [*pool.addresses, self.heap.address, 0, *scheduler_addresses(), *arguments,
                    *(c.ctypes.data for c in constants)]
+        self.exchanger = Exchanger(plan.exchanges) if plan.exchanges else None
+        if self.exchanger is not None:
+            self.heap.exchange_by(self.exchanger.address)
         self.table = (ctypes.c_void_p * len(entries))(*entries)
         self.call = (ctypes.c_void_p * 4)(0, ctypes.addressof(self.table), 0, 1)
         self.address = ctypes.c_void_p(ctypes.addressof(self.call))

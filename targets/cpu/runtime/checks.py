@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from dialects.strata.sizes import AssumeOp
 
 
-SIGNAL = "signal"
+SIGNAL, EXCHANGE = "signal", "exchange"
 
 
 class Check(NamedTuple):
     """A check that belongs to a node of the model. `kind`: size, assumption, index, access, memory,
-    stack, or signal, which has no error of its own.
+    stack, or signal or exchange, which have no errors of their own.
 
     `label`: for an index check, the name of what is indexed; for an access check, its texts, one
     per line.
@@ -102,6 +102,11 @@ def stack_check(op: Operation) -> Check:
 def signal_check(op: Operation) -> Check:
     """The check of a loop that a signal ends; the heap holds the exception of its handler."""
     return Check(SIGNAL, _node(op))
+
+
+def exchange_check(op: Operation) -> Check:
+    """The check of a collective operation; the call's state holds what went wrong."""
+    return Check(EXCHANGE, _node(op))
 
 
 def _node(op: Operation) -> str:

@@ -21,7 +21,7 @@ from dialects.symbolic.symbol import Symbol
 from targets.call_states import CallStates
 from targets.cpu.build.address import address_of
 from targets.cpu.runtime.calls import Binding, CallState, Kind, Shapes, kinds, most_states
-from targets.cpu.runtime.checks import SIGNAL
+from targets.cpu.runtime.checks import EXCHANGE, SIGNAL
 from targets.cpu.runtime.results import LARGE, Result
 from targets.cpu.runtime.threads import FIRST_ARGUMENT, NO_POOL, thread_pool, torch_is_loaded
 from targets.interface import Executable, T
@@ -178,6 +178,8 @@ class CpuExecutable(Executable):
         check = self.plan.checks[number]
         if check.kind == SIGNAL:
             state.heap.raise_interruption()
+        if check.kind == EXCHANGE and state.exchanger is not None:
+            return state.exchanger.failure(check.node)
         return check.error(seen, self.plan.checks)
 
     def _share(self, state: CallState) -> None:

@@ -7,6 +7,7 @@ The heap is an array of 64-bit words that native code and Python share:
     6 the number of the check that failed   7 ... the values that it recorded
     INTERRUPT_WORD the iteration that a signal ended   RAISED_WORD ... type, value and traceback of
     what the signal's handler raised   PYTHON_WORD ... the addresses of `ASKING`
+    EXCHANGE_WORD the function that exchanges data with other ranks, and what it returned last
     RESULTS ... addresses and shapes
 
 A block starts with 64 bytes: two links and its size. When a call ends, even in an error, the list
@@ -36,7 +37,8 @@ RAISED_WORD, _RAISED_WORDS = INTERRUPT_WORD + 1, 3
 PYTHON_WORD = RAISED_WORD + _RAISED_WORDS
 ASKING = ("PyGILState_Ensure", "PyErr_CheckSignals", "PyErr_Fetch", "PyGILState_Release")
 """The Python functions with which loops check for signals; the C library's clock precedes them."""
-RESULTS = PYTHON_WORD + 1 + len(ASKING)
+EXCHANGE_WORD = PYTHON_WORD + 1 + len(ASKING)
+RESULTS = EXCHANGE_WORD + 2
 """The first word of the results: for each returned output its address and its shape."""
 
 
@@ -56,11 +58,15 @@ class Heap:
         words = RESULTS + sum(1 + type_.rank for type_ in returned)
         self._words = (ctypes.c_int64 * words)()
         self._words[0], self._words[1] = map(function_address, ("aligned_alloc", "free"))
-        self._words[PYTHON_WORD: RESULTS] = asking_addresses()
+        self._words[PYTHON_WORD: EXCHANGE_WORD] = asking_addresses()
 
     @property
     def address(self) -> int:
         return ctypes.addressof(self._words)
+
+    def exchange_by(self, address: int) -> None:
+        """Let native code call a function at this address to exchange data with other ranks."""
+        self._words[EXCHANGE_WORD] = address
 
     @property
     def has_blocks(self) -> bool:

@@ -13,6 +13,7 @@ from dialects.strata.assumptions import Assumption, choices_first
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.expr_syntax import symbol_of
 from dialects.symbolic.symbol import Symbol
+from targets.communication import Exchange
 from targets.cpu.runtime.checks import Check
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class RunPlan(NamedTuple):
     """The signature of a model, and what its native entry needs (see `driver/module.py`).
 
     `steps`: how many calls of the entry run the model; 0 for a single call without a number.
+    `exchanges`: its collective operations.
 
     `outputs`: those that the caller allocates. `returned`: for each output its type if the run
     allocates it, else None. `size_names`: in the order in which the entry expects the sizes.
@@ -42,9 +44,12 @@ class RunPlan(NamedTuple):
     assumptions: tuple[Assumption, ...]
     checks: tuple[Check, ...]
     steps: int = 0
+    exchanges: tuple[Exchange, ...] = ()
 
     @staticmethod
-    def of(func: FuncOp, checks: Sequence[Check], steps: int = 0) -> RunPlan:
+    def of(
+        func: FuncOp, checks: Sequence[Check], steps: int = 0, exchanges: Sequence[Exchange] = ()
+    ) -> RunPlan:
         """The plan of a model's host function, with the checks of its native driver."""
         from dialects.strata.sizes import assumptions_of
 
@@ -53,7 +58,7 @@ class RunPlan(NamedTuple):
             _types(func.input_arguments), _types(func.output_arguments),
             tuple(r and ArrayType.of(r) for r in func.returned_types), tuple(func.size_names),
             func.arena_bytes or Expr.of(0), tuple(choices_first(assumptions_of(func))),
-            tuple(checks), steps)
+            tuple(checks), steps, tuple(exchanges))
 
     @property
     def poisons(self) -> bool:
@@ -71,7 +76,8 @@ class RunPlan(NamedTuple):
             "size_names": [s.text for s in self.size_names],
             "arena_bytes": size_facts(self.arena_bytes),
             "assumptions": [a.facts() for a in self.assumptions],
-            "checks": [c.facts() for c in self.checks], "steps": self.steps}
+            "checks": [c.facts() for c in self.checks], "steps": self.steps,
+            "exchanges": [e.facts() for e in self.exchanges]}
 
     @staticmethod
     def read(facts: Mapping[str, Any]) -> RunPlan:
@@ -83,7 +89,8 @@ class RunPlan(NamedTuple):
             tuple(t and ArrayType.read(t) for t in facts["returned"]),
             tuple(map(symbol_of, facts["size_names"])), read_size(facts["arena_bytes"]),
             tuple(map(Assumption.read, facts["assumptions"])),
-            tuple(map(Check.read, facts["checks"])), int(facts["steps"]))
+            tuple(map(Check.read, facts["checks"])), int(facts["steps"]),
+            tuple(map(Exchange.read, facts["exchanges"])))
 
 
 def _types(values: Iterable[SSAValue]) -> tuple[ArrayType, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from operator import getitem
 from typing import Any, NamedTuple
 
@@ -78,12 +78,25 @@ def composites_whole(known: Collection[str]) -> Generator[None]:
     Otherwise it takes them apart before any table is asked: linear layers, convolutions, and
     attention, which becomes products in f32 where PyTorch has no kernel for the mask. Only for
     graphs without gradients.
+
+    Tensor subclasses, such as DTensor, know only the parts.
     """
     export = torch_module("torch.export.exported_program")
-    kept = dict.fromkeys(_composites(tuple(known)), export._special_op_to_preserve_cia)
+    kept = {op: partial(_whole_if_plain, op) for op in _composites(tuple(known))}
     dispatcher = torch_module("torch._dispatch.python").enable_python_dispatcher
     with export._override_composite_implicit_decomp(kept), dispatcher():
         yield
+
+
+def _whole_if_plain(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """What replaces the parts of a composite operator: nothing, so that it stays whole, unless a
+    tensor subclass is among the arguments."""
+    torch = torch_module()
+    is_subclass = torch_module("torch.utils._python_dispatch").is_traceable_wrapper_subclass
+    leaves = torch_module("torch.utils._pytree").tree_leaves((args, kwargs))
+    if not any(isinstance(v, torch.Tensor) and is_subclass(v) for v in leaves):
+        return NotImplemented
+    return op._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
 
 
 @cache

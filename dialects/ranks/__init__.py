@@ -1,0 +1,1 @@
+"""Programs of several ranks: what collective operations compute, and who takes part."""

@@ -1,0 +1,140 @@
+"""Collective operations of a running program, which torch.distributed performs.
+
+A program names its groups. A name that PyTorch knows is that process group; others, of programs
+that Strata has divided, are made of all parts of the group on first use, in the order of the
+program, which is the same on all ranks. Nothing here imports xDSL, and torch only when it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+from dialects.ranks.collectives import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    BROADCAST,
+    REDUCE_SCATTER,
+    Collective,
+    Group,
+)
+from targets.interface import TargetError
+
+_OPERATORS = {"sum": "SUM", "avg": "AVG", "product": "PRODUCT", "min": "MIN", "max": "MAX"}
+
+
+class Exchange(NamedTuple):
+    """A collective operation of a program, as data. `element`: the name of the dtype; `node`: the
+    model's node."""
+
+    how: Collective
+    element: str
+    node: str
+
+    def facts(self) -> list[Any]:
+        """All fields, as JSON can represent them."""
+        return [self.how.facts(), self.element, self.node]
+
+    @staticmethod
+    def read(facts: Any) -> Exchange:
+        """The inverse of `facts`."""
+        how, element, node = facts
+        return Exchange(Collective.read(how), str(element), str(node))
+
+
+def perform(how: Collective, source: Any, target: Any) -> None:
+    """Write the result of a collective operation on this rank. Both are contiguous torch tensors.
+
+    On a GPU the work is enqueued on the current stream. Raises TargetError without a process group
+    of these ranks, and what torch.distributed raises.
+    """
+    if how.group.size == 1 and how.group.parts == ((0,),):
+        target.copy_(source.reshape(target.shape))
+        return
+    d, group = _torch("torch.distributed"), process_group(how.group)
+    match how.kind:
+        case kind if kind == ALL_REDUCE:
+            target.copy_(source)
+            _reduced(how, group, target, partial(d.all_reduce, target, group=group))
+        case kind if kind == REDUCE_SCATTER:
+            scatter = _either(d, "reduce_scatter_single", "reduce_scatter_tensor")
+            _reduced(how, group, target, partial(scatter, target, source, group=group))
+        case kind if kind == ALL_GATHER:
+            _either(d, "all_gather_single", "all_gather_into_tensor")(target, source, group=group)
+        case kind if kind == ALL_TO_ALL:
+            d.all_to_all_single(target, source, group=group)
+        case kind if kind == BROADCAST:
+            target.copy_(source)
+            d.broadcast(target, group=group, group_src=how.root)
+        case _:
+            _permute(how, group, source, target)
+
+
+def _torch(module: str) -> Any:
+    return importlib.import_module(module)
+
+
+def _either(module: Any, name: str, former: str) -> Any:
+    """A function by its name, or by the name that it had before."""
+    return getattr(module, name, None) or getattr(module, former)
+
+
+def _reduced(how: Collective, group: Any, target: Any, run: Callable[..., Any]) -> None:
+    """Reduce; a backend without averages sums, and divides afterwards."""
+    d = _torch("torch.distributed")
+    average = how.reduction == "avg" and d.get_backend(group) != "nccl"
+    run(op=getattr(d.ReduceOp, "SUM" if average else _OPERATORS[how.reduction]))
+    if average:
+        target.div_(how.group.size)
+
+
+def _permute(how: Collective, group: Any, source: Any, target: Any) -> None:
+    d = _torch("torch.distributed")
+    own = d.get_rank(group)
+    sender = how.source_of(own)
+    sends = [receiver for s, receiver in how.pairs if s == own and receiver != own]
+    if sender is None:
+        target.zero_()
+    elif sender == own:
+        target.copy_(source)
+    steps = [d.P2POp(d.isend, source, group=group, group_peer=k) for k in sends]
+    if sender is not None and sender != own:
+        steps.append(d.P2POp(d.irecv, target, group=group, group_peer=sender))
+    for work in d.batch_isend_irecv(steps) if steps else ():
+        work.wait()
+
+
+def process_group(group: Group) -> Any:
+    """The process group of this rank.
+
+    Raises TargetError if there is none, or if it has other ranks than the program expects.
+    """
+    c10d = _torch("torch.distributed.distributed_c10d")
+    if not c10d.is_initialized():
+        raise TargetError(
+            f"the program runs on {group.world} ranks, and torch.distributed is not initialized: "
+            "start it with torchrun, or call torch.distributed.init_process_group first")
+    if group.world > c10d.get_world_size():
+        raise TargetError(f"the program needs {group.world} ranks, and only "
+                          f"{c10d.get_world_size()} are running")
+    try:
+        found = c10d._resolve_process_group(group.name)
+    except (RuntimeError, LookupError, ValueError):
+        return _made(group, c10d.GroupMember.WORLD)
+    if sorted(c10d.get_process_group_ranks(found)) not in map(sorted, group.parts):
+        raise TargetError(f"process group {group.name!r} has ranks "
+                          f"{c10d.get_process_group_ranks(found)}, and the program was made for "
+                          f"{list(group.parts)}")
+    return found
+
+
+@cache
+def _made(group: Group, world: Any) -> Any:
+    """Process groups for all parts of a group; the one of this rank. `world`: the group of all
+    ranks, so that a process that initializes anew makes new ones."""
+    d = _torch("torch.distributed")
+    own, made = d.get_rank(), [d.new_group(list(part)) for part in group.parts]
+    return next(g for g, part in zip(made, group.parts, strict=True) if own in part)
