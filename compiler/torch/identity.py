@@ -15,7 +15,7 @@ from typing import Any, cast
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.contents import contents_of
 from compiler.frontend.torch.library import torch_module
-from compiler.frontend.torch.ops.collective import group_of
+from compiler.frontend.torch.process_groups import ranks_of
 from compiler.torch.weights import may_change
 from dialects.strata.weights import content_key
 
@@ -59,7 +59,7 @@ def _ranks(node: Any) -> str:
     Raises Fault if there is no such group."""
     if not str(node.target).startswith("_c10d_functional") or not node.args[1:]:
         return ""
-    return f" {group_of(node.args[-1]).data.parts}"
+    return f" {ranks_of(node.args[-1])[1]}"
 
 
 def _target(target: Any) -> str:

@@ -1,11 +1,12 @@
 """Texts that violate the constraints of the block level."""
 
 _KERNEL = """
-block.kernel @k(%x: f32[4, 64], %i: i64[4], %y: f32[n]) grid(%p: 4) sizes(n) {
+block.kernel @k(%x: f32[4, 64], %i: i64[4], %y: f32[n], %z: i1[4]) grid(%p: 4) sizes(n) {
   %a = block.load %x[%p, t0] : tile<64xf32>
   %l = block.load %x[%p, t0] : tile<[64]xf32>
   %h = block.full 0.0 : tile<64xf16>
   %m = block.full 0.0 : tile<(32x32)xf32>
+  %o = block.load %z[t0] : tile<4xi1>
   %u = block.full 0.0 : tile<2x64xf32>
   LINE
   block.yield
@@ -30,6 +31,8 @@ _LINES = [
      "block.for %q = 0 to 4 step 1 { %r = block.load %x[%q, 64] : tile<f32> block.yield }"),
     ("block.store", "C1: block.store needs 2 index expressions", "block.store %a, %x[t0]"),
     ("block.store", "C2: block.store at t0 + 1 is outside dim 1", "block.store %a, %x[%p, t0 + 1]"),
+    ("block.store", "C3: block.store cannot combine elements of i1 by add",
+     "block.store add %o, %z[t0]"),
     ("block.prefetch", "C1: block.prefetch needs 2 index expressions", "block.prefetch %x[%p]"),
     ("block.map", "C1: block.map reads (64,) as dims (0,) of (32,)",
      f"%r = block.map (%a[0]) : tile<32xf32> {_BODY}"),

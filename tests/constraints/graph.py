@@ -43,7 +43,8 @@ CASES = [
     ("PermuteRanksOp", "C1: [0, 2] does not pair",
      'OP %x {pairs = [0, 2], group = #strata.group<"g", [[0, 1]]>} : f32[3] given %x: f32[3]'),
     ("PermuteRanksOp", "C1: [0, 1, 1, 1] does not pair",
-     'OP %x {pairs = [0, 1, 1, 1], group = #strata.group<"g", [[0, 1]]>} : f32[3] given %x: f32[3]'),
+     'OP %x {pairs = [0, 1, 1, 1], group = #strata.group<"g", [[0, 1]]>} : f32[3] '
+     "given %x: f32[3]"),
     ("SoftmaxFamilyOp", "C1: elements must be floats",
      "OP %x {axis = 0} : i64[3] given %x: i64[3]"),
     ("SoftmaxFamilyOp", "C2: axis 1", "OP %x {axis = 1} : f32[3] given %x: f32[3]"),
@@ -175,6 +176,9 @@ CASES = [
     ("graph.scatter_elements", "C4: indices and updates differ in shape",
      "graph.scatter_elements %x, %i, %u {axis = 0} : f32[3] given %x: f32[3], %i: i64[2], "
      "%u: f32[3]"),
+    ("graph.scatter_elements", "C5: there is no order 'some' of updates",
+     'graph.scatter_elements %x, %i, %u {axis = 0, order = "some"} : f32[3] given %x: f32[3], '
+     "%i: i64[2], %u: f32[2]"),
     ("graph.scatter_nd", "C1: indices must have at least one dim",
      "graph.scatter_nd %x, %i, %u : f32[3] given %x: f32[3], %i: i64[], %u: f32[]"),
     ("graph.scatter_nd", "C2: elements of f32 have no combiner 'or'",
@@ -184,6 +188,9 @@ CASES = [
      "graph.scatter_nd %x, %i, %u : f32[3] given %x: f32[3], %i: i64[4, 2], %u: f32[4]"),
     ("graph.scatter_nd", "C4: updates must have 2 dims",
      "graph.scatter_nd %x, %i, %u : f32[3, 5] given %x: f32[3, 5], %i: i64[4, 1], %u: f32[4]"),
+    ("graph.scatter_nd", "C5: there is no order 'some' of updates",
+     'graph.scatter_nd %x, %i, %u {order = "some"} : f32[3] given %x: f32[3], %i: i64[1], '
+     "%u: f32[]"),
     ("graph.resize", "C1: mode must be one of", "graph.resize %x {shape = [6], scales = literal[], "
      'mode = "area", coordinates = "half_pixel"} : f32[6] given %x: f32[3]'),
     ("graph.resize", "C2: shape and scales need 1 entries each", "graph.resize %x {shape = [6, 1], "

@@ -249,8 +249,11 @@ def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:
     if unordered or all(n.is_elementwise for n in kernel.nests):
         rows = [a.name for a in max(kernel.nests, key=lambda n: len(n.axes)).axes]
     along = [a for a in contiguous_axes(kernel) if a in rows]
+    if unordered:
+        stored = {a for n in kernel.nests for m in n.output_maps for a in running_axis(m, n.axes)}
+        along.sort(key=lambda a: a not in stored)
     crossing = [a for a in along[1:] if _crosses(kernel, along[0], a)][:1]
-    if crossing:
+    if crossing and not unordered:
         return _two_directions(kernel, rows, [along[0], *crossing], options)
     tiles: dict[Symbol, int] = {}
     for name in [*(along[:1] or rows[-1:]), *reversed(rows)]:

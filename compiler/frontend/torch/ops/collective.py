@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from compiler.frontend.faults import Fault
-from compiler.frontend.torch.library import torch_module
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
+from compiler.frontend.torch.process_groups import ranks_of
 from compiler.frontend.values import Value
 from dialects.graph.collective import (
     AllGatherOp,
@@ -31,14 +31,8 @@ _OWN = "_c10d_functional"
 
 def group_of(given: Any) -> GroupAttr:
     """The process group of a name, with its ranks. Raises Fault if there is none."""
-    c10d = torch_module("torch.distributed.distributed_c10d")
-    name = getattr(given, "group_name", given)
-    try:
-        ranks = c10d.get_process_group_ranks(c10d._resolve_process_group(name))
-    except (RuntimeError, LookupError, ValueError) as error:
-        raise Fault(f"the process group {name!r} does not exist: {error}",
-                    "call torch.distributed.init_process_group before compiling") from error
-    return GroupAttr(Group(str(name), (tuple(ranks),)))
+    name, ranks = ranks_of(given)
+    return GroupAttr(Group(name, (ranks,)))
 
 
 @aten_op(f"{_OWN}.wait_tensor.default", f"{_OWN}._wrap_tensor_autograd.default")
