@@ -25,7 +25,10 @@ from dialects.symbolic.symbol import Symbol
 
 
 class Mismatch(Fault):
-    """The results of the branches differ in rank."""
+    """The results of the branches differ in rank. `of_single_elements`: all that do are single
+    elements, so that they can be given the same rank."""
+
+    of_single_elements = False
 
 
 @dataclass
@@ -45,7 +48,8 @@ def flag(build: Builder, condition: Value) -> SSAValue:
 
 # ---------------------------------------------------------------------- branches
 def join(
-    build: Builder, condition: Value, then: Branch, otherwise: Branch, mark: Mark
+    build: Builder, condition: Value, then: Branch, otherwise: Branch, mark: Mark,
+    deepen: bool = False,
 ) -> list[Value]:
     """The results of one of two branches, which have equal element types and ranks.
 
@@ -53,9 +57,11 @@ def join(
     unnecessary, because results that both have in common need no operation. Raises Mismatch if
     they differ in type.
 
-    If single elements differ in rank, the result has the higher rank.
+    `deepen`: where single elements differ in rank, the result has the higher rank.
     """
-    then, otherwise = (_deepened(build, *pair) for pair in ((then, otherwise), (otherwise, then)))
+    if deepen:
+        then, otherwise = (
+            _deepened(build, *pair) for pair in ((then, otherwise), (otherwise, then)))
     branches = (then, otherwise)
     shared = [_shared(build, then, otherwise, k) for k in range(len(then.results))]
     open_ = [k for k, value in enumerate(shared) if value is None]
@@ -81,13 +87,16 @@ def _deepened(build: Builder, branch: Branch, other: Branch) -> Branch:
     """The branch with the ranks of single elements raised to those in the other branch."""
     results = list(branch.results)
     for k, (own, wanted) in enumerate(zip(results, other.results, strict=True)):
-        single = own.type.count.constant == wanted.type.count.constant == 1
-        if single and own.rank < wanted.rank:
+        if _single(own) and _single(wanted) and own.rank < wanted.rank:
             build.faults.warn(f"result {k} of node '{build.node}' is {own.type.short} in one "
                               f"branch and {wanted.type.short} in the other; the latter is used")
             with build.within(branch.frame):
                 results[k] = build(ReshapeOp, own, shape=list(wanted.shape))
     return Branch(branch.frame, results)
+
+
+def _single(value: Value) -> bool:
+    return value.type.count.constant == 1
 
 
 def untaken(
@@ -148,10 +157,15 @@ def _joined(
     a, b = then.results[k].type, otherwise.results[k].type
     if (a.element, a.rank) != (b.element, b.rank):
         kind = Mismatch if a.element == b.element else Fault
-        raise kind(f"its result {k} is {a.short} in one branch and {b.short} in the other",
-                   "both must have one element type, and one number of dims in all iterations, "
-                   "unless the condition is known: fix the sizes that it depends on with --dim or "
-                   "--shape")
+        fault = kind(
+            f"its result {k} is {a.short} in one branch and {b.short} in the other",
+            "both must have one element type, and one number of dims in all iterations, unless "
+            "the condition is known: fix the sizes that it depends on with --dim or --shape")
+        if isinstance(fault, Mismatch):
+            fault.of_single_elements = all(
+                x.rank == y.rank or (_single(x) and _single(y))
+                for x, y in zip(then.results, otherwise.results, strict=True))
+        raise fault
     sizes: list[Expr] = []
     for left, right in zip(a.shape, b.shape, strict=True):
         known = left == right and not then.frame.hides(left) and not otherwise.frame.hides(left)

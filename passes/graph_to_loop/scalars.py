@@ -10,7 +10,9 @@ is a constant.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -62,6 +64,13 @@ def _attribute(value: Number, element: Attribute) -> Any:
     low = -(1 << (width - 1)) if width > 1 else 0
     signless = cast(IntegerType, t.signless(element))
     return IntegerAttr((int(value) - low) % (1 << width) + low, signless)
+
+
+@cache
+def _defaults(op: OpClass) -> Mapping[str, Attribute]:
+    """The properties of a new operation, which xDSL's constructors otherwise look up each time."""
+    properties = op.get_irdl_definition().properties
+    return {name: found.default_value for name, found in properties.items() if found.default_value}
 
 
 @dataclass(frozen=True)
@@ -141,8 +150,10 @@ class Scalar:
 
     def apply(self, op: OpClass, *others: Operand) -> Scalar:
         """Append an operation whose operands and result have this type."""
-        values = [self.like(o).value for o in others]
-        return Scalar(self.body, self.body.append(op(self.value, *values)), self.element)
+        values = [self.value, *(self.like(o).value for o in others)]
+        made = op.create(operands=values, result_types=[self.value.type],
+                         properties=dict(_defaults(op)))
+        return Scalar(self.body, self.body.append(made), self.element)
 
     def maximum(self, other: Operand) -> Scalar:
         if self.is_float:

@@ -101,6 +101,44 @@ def test_ranks_that_change_within_a_run_are_refused_by_name() -> None:
         executable(x, np.array([True, False]))
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("second", [0, 1, 2])
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_single_elements_keep_the_rank_of_their_branch(
+    first: int, second: int, target: str
+) -> None:
+    """Each branch has its own, also where a reshape would make them equal."""
+    shapes = [f"Constant<value = int64[{rank}] {{{', '.join('1' * rank)}}}>()"
+              for rank in (first, second)]
+    check(onnx.parser.parse_model(HEADER + f"""
+        g (float[1] x, bool c) => (y, z) {{
+            r = If(c) <then_branch = t () => (a) {{ s = {shapes[0]} a = Reshape(x, s) }},
+                       else_branch = e () => (b) {{ s = {shapes[1]} u = Neg(x) b = Reshape(u, s) }}>
+            y = Neg(r)
+            z = Shape(r)
+        }}"""), target, *[{"x": numbers(1), "c": c} for c in (True, False, True)])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_single_elements_of_both_branches_in_one_run(target: str) -> None:
+    """The number is right; in a run that takes both branches it has the higher rank."""
+    executable = compiled(onnx.parser.parse_model(HEADER + """
+        g (float[1] x, bool[k] cs) => (y, ys) {
+            zero = Constant<value_float = 0.0>()
+            y, ys = Scan<num_scan_inputs = 1, body = b (float[] s, bool c) => (t, u) {
+                r = If(c) <then_branch = p () => (a) { a = ReduceSum<keepdims = 0>(x) },
+                           else_branch = q () => (d) { d = Neg(x) }>
+                v = ReduceSum<keepdims = 0>(r)
+                t = Add(s, v)
+                u = Identity(t)
+            }>(zero, cs)
+        }"""), target)
+    for cs in ([1], [0, 0], [1, 0, 1, 1], []):
+        y, ys = executable(np.array([3], np.float32), np.array(cs, np.bool_))
+        np.testing.assert_array_equal(ys, np.cumsum([3 if c else -3 for c in cs]))
+        assert y.shape == () and y == (ys[-1] if cs else 0)
+
+
 # ---------------------------------------------------------------------- loops
 PLACEHOLDERS = [(), (1,), (0,), (3,), (1, 1), (0, 5), (2, 5), (1, 2, 5)]
 REPLACED, GROWN = "replaced", "grown"

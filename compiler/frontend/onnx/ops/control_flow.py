@@ -56,7 +56,12 @@ def if_(n: Node, condition: Value) -> list[AnyValue]:
         return _joined(n, condition, mark, *_branches(n, condition, mark))
     except Mismatch as mismatch:
         n.build.restore(mark)
-        return _chosen(n, condition, equality, mismatch)
+        found = _chosen(n, condition, equality)
+        if found is not None:
+            return found
+        if not mismatch.of_single_elements:
+            raise
+    return _joined(n, condition, mark, *_branches(n, condition, mark), deepen=True)
 
 
 _Built = tuple[Frame, list[AnyValue]]
@@ -96,14 +101,15 @@ def _with_untaken(n: Node, condition: Value, wrong: str, reason: str) -> list[_B
 
 
 def _joined(
-    n: Node, condition: Value, mark: Mark, then: _Built, otherwise: _Built
+    n: Node, condition: Value, mark: Mark, then: _Built, otherwise: _Built, *,
+    deepen: bool = False,
 ) -> list[AnyValue]:
     if len(then[1]) != len(otherwise[1]):
         raise Fault("its branches have different numbers of results")
     forms = Forms.of(then[1])
     forms.learn(Forms.of(otherwise[1]))
     first, second = (_as_tensors(n, forms, *branch) for branch in (then, otherwise))
-    return forms.join(join(n.build, condition, first, second, mark))
+    return forms.join(join(n.build, condition, first, second, mark, deepen))
 
 
 def _as_tensors(n: Node, forms: Forms, frame: Frame, results: list[AnyValue]) -> Branch:
@@ -112,9 +118,9 @@ def _as_tensors(n: Node, forms: Forms, frame: Frame, results: list[AnyValue]) ->
 
 
 def _chosen(
-    n: Node, condition: Value, equality: tuple[Expr, Expr, str] | None, mismatch: Mismatch
-) -> list[AnyValue]:
-    """One of two branches whose results differ in rank, as a choice.
+    n: Node, condition: Value, equality: tuple[Expr, Expr, str] | None
+) -> list[AnyValue] | None:
+    """One of two branches whose results differ in rank, as a choice; None where runs take both.
 
     If the condition compares two sizes, it is the branch for equal sizes. Exporters write such
     conditions although they hold for all inputs that the model is made for: if this dim is 1,
@@ -127,13 +133,11 @@ def _chosen(
     else:
         sizes = n.build.bind(condition.reshape([]).cast(t.i64), "taken")
         if sizes is None:
-            raise mismatch
+            return None
         taken = Expr.of(sizes.reshape(-1)[0])
         outcomes = [equal(taken, 1 - k, name) for k, name in enumerate(_BRANCHES)]
     name = choose(n.build, outcomes)
-    if not name:
-        raise mismatch
-    return n.run(name, _BRANCHES[name])
+    return n.run(name, _BRANCHES[name]) if name else None
 
 
 def size_equality(n: Node, condition: Value) -> tuple[Expr, Expr, str] | None:
