@@ -14,11 +14,11 @@ from typing import TypeVar
 import numpy as np
 
 from compiler.frontend import formulas as f
-from compiler.frontend.faults import Fault, UnknownValue
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node, as_written
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.resize_lines import COORDINATES, Line
-from compiler.frontend.onnx.ops.resize_sums import Kernel, resize_by_sums
+from compiler.frontend.onnx.ops.resize_sums import SMALLER_UP, Kernel, resize_by_sums
 from compiler.frontend.values import Value
 from dialects.graph.resize import ResizeOp
 from dialects.strata import types as t
@@ -58,16 +58,15 @@ def _upsample(n: Node, x: Value, scales: Sequence[float | Value]) -> Value:
     mode = n.text("mode", "nearest")
     lines = _by_scales(n, x, range(x.rank), scales)
     smaller = [line for line in lines if isinstance(line.scale, float) and line.scale < 1]
-    unknown = next((line.scale for line in lines if isinstance(line.scale, Value)), None)
-    if mode == "nearest" and unknown is not None:
-        raise UnknownValue(unknown, "its scales are known only at run time",
-                           "convert the model to opset 11")
+    unknown = [line for line in lines if isinstance(line.scale, Value)]
     kernel = Kernel("linear" if mode == "bilinear" else mode, "asymmetric", "floor", -0.75,
                     antialias=False, exclude_outside=False)
-    if mode != "nearest" or not smaller:
+    if mode != "nearest":
         return _resample(n, x, lines, kernel)
-    others = [line for line in lines if line not in smaller]
-    return _resample(n, _resample(n, x, others, kernel), smaller, replace(kernel, nearest="ceil"))
+    larger = [line for line in lines if line not in smaller and line not in unknown]
+    for part, rule in ((larger, "floor"), (smaller, "ceil"), (unknown, SMALLER_UP)):
+        x = _resample(n, x, part, replace(kernel, nearest=rule))
+    return x
 
 
 @onnx_op("Resize", since=11)

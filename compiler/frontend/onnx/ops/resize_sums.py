@@ -28,6 +28,9 @@ from dialects.symbolic.expr import Expr, maximum
 LEAST = 1e-10
 """Smaller weights are rounding errors of coordinates, below the precision of f32; they become 0."""
 
+SMALLER_UP = "ceil_where_smaller"
+"""A rule for the nearest element, of old versions: up along dims that become smaller, else down."""
+
 TRUNCATED = (t.i8, t.ui8, t.i32)
 """The integers of which onnxruntime has linear interpolation."""
 
@@ -121,7 +124,9 @@ def _along(value: Value, line: Line, vector: Value) -> Value:
 # ---------------------------------------------------------------------- the nearest element
 def _nearest(n: Node, line: Line, where: Value, rule: str) -> Value:
     """The places [wanted] of the elements that are nearest to coordinates."""
-    if rule.startswith("round"):
+    if rule == SMALLER_UP and isinstance(line.scale, Value):
+        where = f.where(line.scale < 1, f.ceil(where), f.floor(where))
+    elif rule.startswith("round"):
         where = f.ceil(where - 0.5) if rule == "round_prefer_floor" else f.floor(where + 0.5)
     else:
         where = f.ceil(where) if rule == "ceil" else f.floor(where)
