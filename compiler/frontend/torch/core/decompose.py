@@ -148,8 +148,18 @@ def _more() -> dict[Any, Any]:
     """Decompositions that PyTorch does not use by default, or lacks."""
     known = torch_module("torch._decomp").decomposition_table
     found = {op: known[op] for op in list(known) if str(op) in ALSO_DECOMPOSED}
+    aten = torch_module().ops.aten
+    copies = dict.fromkeys((aten.channel_shuffle.default, aten.native_channel_shuffle.default),
+                           _channel_shuffle)
     return {**found, **encoder_decompositions(), **gradient_decompositions(),
-            **foreach_decompositions()}
+            **foreach_decompositions(), **copies}
+
+
+def _channel_shuffle(x: Any, groups: int) -> Any:
+    """Channels c of [n, c, ...] in another order. PyTorch's own decomposition returns its argument
+    for one group; the operator copies."""
+    parts = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    return parts.transpose(1, 2).reshape(x.shape).clone()
 
 
 def kept_whole(ops: list[Any], known: Collection[str]) -> list[Any]:
