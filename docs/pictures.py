@@ -88,22 +88,28 @@ def _model() -> bytes:
                              ir_version=8).SerializeToString()
 
 
-def _history(target: str, features: str, level: str) -> tuple[dict[str, Lines], str]:
-    """The model at every level, and the target's code."""
+def _history(target: str, features: str, level: str) -> tuple[dict[str, Lines], Lines]:
+    """The model at every level, and its kernels in the target's code."""
     from compiler.frontend import MemoryModel
     from compiler.options import CompileOptions
     from compiler.pipeline.driver import Compiler
     from compiler.reporting.history import History
-    from compiler.reporting.listings import listing
+    from compiler.reporting.listings import Part, code_listing, listing
+    from targets.walking import kernels_of
 
     history = History(changes=False)
     options = CompileOptions(target=target, features=features, threads=1, tuned="off", cache="off")
     compilation = Compiler(MemoryModel("m.onnx", _model()), options, [history])
-    code = compilation.emit(compilation.lower(), level)
-    index = {name: k for k, name in enumerate(NODES)}
-    return {title: [(line, nodes[-1] if nodes else None) for part in listing(text, index)
-                    for line, nodes in zip(part.lines, part.nodes, strict=True)]
-            for title, text in history.texts}, code
+    state = compilation.lower()
+    code, index = compilation.emit(state, level), {name: k for k, name in enumerate(NODES)}
+    names = [op.sym_name.data for op in kernels_of(state.module)]
+
+    def lines(parts: Iterable[Part]) -> Lines:
+        return [(line, nodes[-1] if nodes else None) for part in parts
+                for line, nodes in zip(part.lines, part.nodes, strict=True)]
+
+    return {title: lines(listing(text, index)) for title, text in history.texts}, lines(
+        part for part in code_listing(code, names, index) if part.symbol)
 
 
 def _between(lines: Lines, start: str, count: int) -> Lines:
@@ -111,10 +117,6 @@ def _between(lines: Lines, start: str, count: int) -> Lines:
     at = next(k for k, (line, _) in enumerate(lines) if start in line)
     shown = list(lines[at:at + count])
     return shown if len(lines) <= at + count else [*shown[:-1], ("…", None)]
-
-
-def _plain(code: str) -> Lines:
-    return [(line, None) for line in code.splitlines()]
 
 
 def levels_picture() -> str:
@@ -130,12 +132,12 @@ def levels_picture() -> str:
             ("loop: nests in kernels, with their schedule", _between(
                 levels["loop"], "loop.kernel", 16)),
             ("host: buffers and launches", _between(levels["host"], "host.func", 6)),
-            ("LLVM IR for AVX2", [*_plain(llvm)[:2], ("…", None), *_between(
-                _plain(llvm), "fmul contract", 7)])):
+            ("LLVM IR for AVX2", [*llvm[:2], ("…", None), *_between(
+                llvm, "fmul contract", 7)])):
         left = _panel(picture, left, title, lines)
     for title, lines in (
             ("block: tiles of one program", _between(levels["block"], "block.kernel", 23)),
-            ("or Triton, for an NVIDIA GPU", _between(_plain(triton), "@triton.jit", 15))):
+            ("or Triton, for an NVIDIA GPU", _between(triton, "@triton.jit", 15))):
         right = _panel(picture, right, title, lines)
     return picture.svg(max(left[1], right[1]))
 

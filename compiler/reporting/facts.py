@@ -125,7 +125,8 @@ def _listings(collected: Collected, index: Mapping[str, int]) -> list[Facts]:
         found.append(_packed(title, False, [part.json(before) for part in parts]))
         before = parts
     kernels = list(collected.explanation.found)
-    return found + [_packed(level, True, [part.json() for part in code_listing(text, kernels)])
+    return found + [_packed(level, True, [part.json() for part in code_listing(
+        text, kernels, index)])
                     for level, text in collected.code.items()]
 
 

@@ -14,12 +14,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from targets.origins import line_nodes
+
 _ALIAS = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
 _PLACE = re.compile(r" loc\((#loc\d*)\)$")
 _PARTS = re.compile(r"#loc\d*")
 _ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2})|\\(.)")
 _SYMBOL = re.compile(r"^[\w.]*(?:func|kernel) @([\w.$-]+)")
 _NOWHERE = " loc(unknown)"
+_TELLS = re.compile(r"^\s*\.(?:loc|file)\s|^!\S+ = ")
+"""Lines of target code that only say where other lines come from."""
+_LEADS = re.compile(r"^(?:[#;@]|//|$)")
+"""Lines before a function that belong to it."""
+_MARK = re.compile(r"(?:,? !dbg !\d+(?= \{$|$)|  # from .*$)")
 _MODULE = ("builtin.module", "// strata:")
 
 
@@ -71,27 +78,65 @@ def _close(part: Part, start: int, own: list[int]) -> None:
     part.nodes[start:end] = [nodes or own for nodes in part.nodes[start:end]]
 
 
-def code_listing(text: str, kernels: Sequence[str]) -> list[Part]:
+def code_listing(
+    text: str, kernels: Sequence[str], index: Mapping[str, int] | None = None
+) -> list[Part]:
     """The parts of target code: one for each kernel, and one for what comes before the first.
 
     What follows a kernel up to the next one belongs to it, except for the functions of the host,
-    which have no kernel's name.
+    which have no kernel's name. Lines that only say where code comes from are left out.
     """
+    lines = _with_nodes(text, {} if index is None else index)
     if not kernels:
-        return [Part("", text.splitlines())]
+        return [Part("", [line for line, _ in lines], [nodes for _, nodes in lines])]
     names = "|".join(sorted(map(re.escape, kernels), key=len, reverse=True))
-    start = re.compile(rf'^(?:define\b[^@]*@|def |\s*\.visible \.entry |\.globl\s+)?"?({names})"?'
-                       r"\s*(?:\(|:|$)")
-    other = re.compile(r"^(?:define\b|def |[A-Za-z_][\w.$]*:|\s*\.visible \.entry )")
+    start = re.compile(rf'^(?:define\b[^@]*@|def |\s*\.visible \.entry |\s*\.(?:globl|type)\s+)?'
+                       rf'"?({names})"?\s*(?:[(:,]|$)')
+    other = re.compile(r"^(?:define\b|def |\s*\.type\s|\s*\.visible \.entry )")
     parts = [Part("")]
-    for line in text.splitlines():
+    for line, nodes in lines:
         head = start.match(line)
         if head and head[1] != parts[-1].symbol:
-            parts.append(Part(head[1]))
+            parts.append(_taken(parts[-1], head[1]))
         elif not head and other.match(line) and parts[-1].symbol:
             parts.append(Part(""))
         parts[-1].lines.append(line)
+        parts[-1].nodes.append(nodes)
     return [p for p in parts if any(map(str.strip, p.lines))]
+
+
+def _taken(before: Part, symbol: str) -> Part:
+    """A new part, with the comments, decorators and constants at the end of the part before."""
+    count = next((k for k, line in enumerate(reversed(before.lines)) if not _LEADS.match(line)),
+                 len(before.lines))
+    at = len(before.lines) - count
+    part = Part(symbol, before.lines[at:], before.nodes[at:])
+    del before.lines[at:], before.nodes[at:]
+    return part
+
+
+def _with_nodes(text: str, index: Mapping[str, int]) -> list[tuple[str, list[int]]]:
+    """The lines of target code, each with its nodes."""
+    known: dict[str, list[int]] = {}
+    found: list[tuple[str, list[int]]] = []
+    for line, told in zip(text.splitlines(), line_nodes(text), strict=True):
+        if not _TELLS.match(line):
+            if told not in known:
+                known[told] = _numbers(told, index)
+            found.append((_MARK.sub("", line), known[told]))
+    return found
+
+
+def _numbers(told: str, index: Mapping[str, int]) -> list[int]:
+    """The nodes in a comment, which commas divide; a name may have commas of its own."""
+    found, waiting = list[int](), ""
+    for part in told.split(", ") if told else ():
+        waiting = f"{waiting}, {part}" if waiting else part
+        number = number_of(waiting, index)
+        if number is not None:
+            found.append(number)
+            waiting = ""
+    return list(dict.fromkeys(found))
 
 
 # ---------------------------------------------------------------------- locations

@@ -40,6 +40,7 @@ from targets.cpu.driver.module import DriverText, KernelInfo, emit_driver
 from targets.cpu.emit import emit_kernel_text
 from targets.cpu.llvm.modules import ModuleText, joined
 from targets.cpu.llvm.operands import kernel_names
+from targets.cpu.llvm.places import Places
 from targets.cpu.machine import Machine, is_supported, lacking, machine_of
 from targets.cpu.runtime.executable import CpuExecutable, Source, placed
 from targets.cpu.runtime.plan import RunPlan
@@ -57,6 +58,7 @@ from targets.cpu.stored import needs as needed_sets
 from targets.interface import Executable, TargetError, Timer
 from targets.naming import one_line
 from targets.options import TargetOptions
+from targets.origins import annotated_assembly
 from targets.parts import (
     Building,
     Emission,
@@ -145,7 +147,7 @@ class CpuEmission(Emission):
         machine = _machine(self.options)
         text = module_text(module, machine, self.options.one_launch)
         if level == "asm":
-            return worker.assembly_text(text, *machine.code_generator)
+            return annotated_assembly(worker.assembly_text(text, *machine.code_generator))
         return text
 
 
@@ -363,13 +365,15 @@ def module_text(module: ModuleOp, machine: Machine, one_launch: bool = True) -> 
     """The LLVM IR of a whole module at block level, with kernels under their own names."""
     kernels = kernels_by_name(module)
     names = dict(zip(kernels, kernel_names(kernels), strict=True))
-    texts = [emit_kernel_text(op, machine, names[name]) for name, op in kernels.items()]
+    places = Places()
+    texts = [emit_kernel_text(op, machine, names[name], places) for name, op in kernels.items()]
     driver = emit_driver(host_function(module), host_functions(module), {
         name: KernelInfo.of(names[name], op, machine) for name, op in kernels.items()}, machine,
         one_launch)
     parts = [part for op, text in zip(kernels.values(), texts, strict=True)
              for part in (_origin_of(op), text.module)]
-    return joined([*parts, driver.module], names.values()).text
+    metadata = ModuleText((), places.texts())
+    return joined([*parts, driver.module, metadata], names.values()).text
 
 
 def _origin_of(kernel: Operation) -> ModuleText:

@@ -41,6 +41,7 @@ from targets.cuda.scheduling.options import OPTIONS
 from targets.cuda.scheduling.products.tiles import group_rows
 from targets.interface import Executable, Timer
 from targets.options import TargetOptions
+from targets.origins import annotated_ptx
 from targets.parts import (
     Building,
     Emission,
@@ -273,5 +274,7 @@ def _assembly_text(module: ModuleOp, options: TargetOptions) -> str:
             for k in kernels]
     binaries = compile_kernels(jobs, compile_options(options))
     notes = [f"// {note}" for note in (*host_notes(module), *library_notes(kernels))]
-    return "\n".join([*notes, *(f"// kernel @{k.sym_name.data}\n{b.assembly}"
-                                for k, b in zip(kernels, binaries, strict=True))])
+    texts = [annotated_ptx(b.assembly, job.source.text, job.source.name)
+             for job, b in zip(jobs, binaries, strict=True)]
+    return "\n".join([*notes, *(f"// kernel @{k.sym_name.data}\n{text}"
+                                for k, text in zip(kernels, texts, strict=True))])

@@ -19,11 +19,20 @@ from compiler.instrument.provenance import Origins
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
 from compiler.pipeline.text import format_module, parse_module
+from compiler.reporting.listings import code_listing, number_of
+from dialects.block import KernelOp
 from dialects.graph import AbsOp, NegOp
 from dialects.text.syntax import location_names
 from passes.base import StrataContext
 from passes.events import UNUSED, Rewrite
 from passes.rewriting import Rewriter, rewrite
+from targets.cpu.build.worker import assembly_text
+from targets.cpu.emit.kernel import emit_kernel_text
+from targets.cpu.emit.marks import operation_lines
+from targets.cpu.llvm.modules import ModuleText, joined
+from targets.cpu.llvm.places import Places
+from targets.cpu.machine import machine_of
+from targets.origins import comment
 from tests.counts import models
 from tests.counts.count import Subject
 from tests.filecheck import filecheck
@@ -31,6 +40,12 @@ from tests.models.onnx_graph import OnnxGraph
 
 SUBJECTS = (models.transformer, models.cnn, models.lstm, models.quantized, models.halves,
             models.experts, models.attention, models.upsampling, models.groups, models.control)
+CODED = (models.control, models.halves, models.cnn, models.experts, *(
+    pytest.param(make, marks=pytest.mark.slow) for make in (
+        models.transformer, models.lstm, models.quantized, models.attention, models.upsampling)))
+"""Those whose target code is compiled; assembly takes seconds."""
+LEAST_LINES = 0.95
+"""The least share of lines of kernels in target code that name a node."""
 LEAST = 0.99
 """The least share of operations of a level that name a node."""
 
@@ -59,16 +74,97 @@ def test_there_are_no_holes(make: Callable[[], Subject], target: str) -> None:
     assert [n.name for n in origins.nodes if not origins.kernels_of(n) and not origins.why(n)] == []
 
 
-@pytest.mark.parametrize(("target", "features", "level", "comment"), [
+@pytest.mark.parametrize(("target", "level"), [
+    ("cpu", "llvm"), ("cpu", "asm"), ("cuda", "triton"), ("cuda", "ptx")])
+@pytest.mark.parametrize("make", CODED, ids=lambda make: make.__name__)
+def test_lines_of_target_code_have_nodes(
+    make: Callable[[], Subject], target: str, level: str
+) -> None:
+    """Nearly all lines of kernels, and each line only nodes of its own kernel."""
+    if level == "ptx":
+        pytest.importorskip("triton")
+    origins, options = Origins(), CompileOptions(
+        target, tuned="off", features={"cpu": "avx2", "cuda": "sm_90"}[target])
+    compiler = Compiler(onnx_model(make()), options, (origins,))
+    state = compiler.lower()
+    kernels = [op for op in state.module.body.block.ops if isinstance(op, KernelOp)]
+    index = {n.name: k for k, n in enumerate(origins.nodes)}
+    text = compiler.emit(state, level)
+    parts = code_listing(text, [k.sym_name.data for k in kernels], index)
+    lines = [nodes for part in parts if part.symbol
+             for line, nodes in zip(part.lines, part.nodes, strict=True) if is_code(line)]
+    located = sum(map(bool, lines))
+    assert located >= LEAST_LINES * len(lines), f"{len(lines) - located} of {len(lines)}"
+    for op in kernels:
+        allowed = {number_of(n, index) for inner in op.walk() for n in location_names(inner)}
+        told = {n for part in parts if part.symbol == op.sym_name.data
+                for nodes in part.nodes for n in nodes}
+        assert told and told <= allowed
+
+
+def is_code(line: str) -> bool:
+    """Whether a line of target code computes: no comment, label, directive, brace or head."""
+    plain = line.strip()
+    return bool(plain) and not plain.endswith((":", "{")) and not plain.startswith((
+        ";", "#", "//", ".", "@", "}", "{", ")", "(", "declare", "import"))
+
+
+@pytest.mark.parametrize("make", CODED[:3], ids=lambda make: make.__name__)
+def test_places_change_no_code(make: Callable[[], Subject]) -> None:
+    """Assembly with places has the instructions of the code that runs, which has none."""
+    compiler = Compiler(onnx_model(make()), CompileOptions("cpu", tuned="off", features="avx2"))
+    state = compiler.lower()
+    machine = machine_of("avx2")
+    for op in (k for k in state.module.body.block.ops if isinstance(k, KernelOp)):
+        places = Places()
+        located = emit_kernel_text(op, machine, "k", places).module
+        located = joined([located, ModuleText((), places.texts())])
+        plain = emit_kernel_text(op, machine, "k").module
+        assert "!dbg" in located.text and "!dbg" not in plain.text
+        found, wanted = ([line for line in assembly_text(
+            t.text, machine.cpu, machine.attributes).splitlines() if is_code(line)]
+            for t in (located, plain))
+        assert found == wanted
+
+
+def test_lines_of_operations_are_those_of_the_text() -> None:
+    compiler = Compiler(onnx_model(models.transformer()), CompileOptions(
+        "cpu", tuned="off", features="avx2"))
+    for op in compiler.lower().module.body.block.ops:
+        if isinstance(op, KernelOp):
+            text = str(op).splitlines()
+            lines = operation_lines(op)
+            assert all(inner.name in text[k - 1] for inner, k in lines.items())
+            assert len({*lines.values()}) == len(lines) > 1
+
+
+def test_names_of_any_kind_are_read_back() -> None:
+    """Commas, quotes, slashes and comments in names of nodes."""
+    names = ["a, b", 'q"uote\\', "/abs/x", "enc/layer.0/Add", "no # from here", "plain", "é"]
+    index = {name: k for k, name in enumerate(names)}
+    for k, name in enumerate(names):
+        places = Places()
+        mark = places.place(places.function("f"), [name, "plain"], 3)
+        text = "\n".join([f"define void @f() !dbg !13 {{\n  ret void, !dbg !{mark}\n}}",
+                          *places.texts().values()])
+        [part] = code_listing(text, ["f"], index)
+        assert part.nodes[1] == list(dict.fromkeys([k, 5])), name
+        assert part.lines[1] == "  ret void"
+        line = f"def f(x):\n    y = x{comment([name, 'plain'])}\n"
+        [part] = code_listing(line, ["f"], index)
+        assert part.nodes[1] == list(dict.fromkeys([k, 5])), name
+
+
+@pytest.mark.parametrize(("target", "features", "level", "sign"), [
     ("cpu", "avx2", "llvm", "; from "), ("cuda", "sm_90", "triton", "# from ")])
 def test_target_code_names_the_nodes(
-    target: str, features: str, level: str, comment: str
+    target: str, features: str, level: str, sign: str
 ) -> None:
     origins, options = Origins(), CompileOptions(target, features=features, tuned="off")
     compiler = Compiler(onnx_model(models.cnn()), options, (origins,))
     text = compiler.emit(compiler.lower(), level)
-    told = {name for line in text.splitlines() if comment in line
-            for name in line.partition(comment)[2].split(", ")}
+    told = {name for line in text.splitlines() if sign in line
+            for name in line.partition(sign)[2].split(", ")}
     assert {n.name for n in origins.nodes if origins.kernels_of(n)} <= told
 
 

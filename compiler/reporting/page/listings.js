@@ -27,7 +27,7 @@ async function linesOf(part, at) {
 /** Which lines of a part belong to a selection: {whole, lines}. */
 function matched(part, wanted, code) {
   if (wanted.kernels.has(part.symbol)) {
-    const lines = code ? [] : part.nodes.flatMap((nodes, k) => (nodes.some((n) => wanted.own.has(n)) ? [k] : []));
+    const lines = part.nodes.flatMap((nodes, k) => (nodes.some((n) => wanted.own.has(n)) ? [k] : []));
     return { whole: true, lines };
   }
   if (code) return { whole: false, lines: [] };

@@ -29,6 +29,7 @@ from targets.cpu.emit.compute import Compute
 from targets.cpu.emit.index import Indices
 from targets.cpu.emit.loops import Loops
 from targets.cpu.emit.maps import EmitAt, Maps
+from targets.cpu.emit.marks import Marks
 from targets.cpu.emit.matrices import Matrices
 from targets.cpu.emit.memory import Memory
 from targets.cpu.emit.runs import runs_of
@@ -36,6 +37,7 @@ from targets.cpu.emit.values import SCALAR, Reg, Tile, memory_type, positions
 from targets.cpu.instructions import builder_for
 from targets.cpu.llvm.modules import ModuleText
 from targets.cpu.llvm.operands import Number
+from targets.cpu.llvm.places import Places
 from targets.cpu.llvm.writer import Writer, size_arguments
 from targets.cpu.machine import Machine
 from targets.cpu.runtime.results import LARGE
@@ -79,11 +81,13 @@ def emit_kernel(kernel: bl.KernelOp, machine: Machine, name: str | None = None) 
 
 
 def emit_kernel_text(
-    kernel: bl.KernelOp, machine: Machine, name: str | None = None
+    kernel: bl.KernelOp, machine: Machine, name: str | None = None, places: Places | None = None
 ) -> KernelText:
     """The LLVM text of a kernel in parts. Raises ValueError for what the target does not support.
+
+    `places`: collects where instructions come from, which the text then names.
     """
-    return _KernelEmitter(kernel, machine, name or kernel.sym_name.data).emit()
+    return _KernelEmitter(kernel, machine, name or kernel.sym_name.data, places).emit()
 
 
 class _Site(NamedTuple):
@@ -99,9 +103,13 @@ class _Site(NamedTuple):
 class _KernelEmitter:
     """The state of one kernel's emission: the LLVM form of each IR value."""
 
-    def __init__(self, kernel: bl.KernelOp, machine: Machine, name: str):
+    def __init__(
+        self, kernel: bl.KernelOp, machine: Machine, name: str, places: Places | None
+    ) -> None:
         self.kernel, self.machine, self.name = kernel, machine, name
         self.writer = Writer(name)
+        self.marks = Marks(kernel, name, places)
+        self.writer.mark = self.marks.of(kernel)
         self.indices = Indices(self.writer)
         self.builder = builder_for(self.writer, machine)
         self.memory = Memory(self.writer, machine.lanes, machine.line_bytes)
@@ -168,7 +176,8 @@ class _KernelEmitter:
         sizes = [f"i64 {name}" for name in size_arguments(self.kernel.size_names)]
         arguments = ", ".join([*pointers, *sizes, "i64 %lo", "i64 %hi"])
         # without this, spilled vectors straddle cache lines in some processes
-        attributes = f"alignstack({self.machine.vector_bytes}) nounwind"
+        attributes = (f"alignstack({self.machine.vector_bytes}) nounwind"
+                      f"{self.marks.function}")
         lines = ["entry:", *self.writer.scopes[0].lines, "}"]
         return KernelText(self.name, f"({arguments}) {attributes}", "\n".join(lines),
                           tuple(self.writer.constant_lines()), self.writer.declarations)
@@ -195,21 +204,24 @@ class _KernelEmitter:
         if block not in self._runs:
             self._runs[block] = [*runs_of(operations(block))]
         for run in self._runs[block]:
+            before, self.writer.mark = self.writer.mark, self.marks.of(run[0])
             if len(run) == 1:
                 _EMITTERS[type(run[0])](self, run[0])
             else:
                 self._by_position(run)
+            self.writer.mark = before
 
     def _by_position(self, run: Sequence[Operation]) -> None:
         """Emit loads and maps position by position."""
-        found: list[tuple[list[str], EmitAt]] = []
+        found: list[tuple[str, list[str], EmitAt]] = []
         for op in run:
             assert isinstance(op, bl.LoadOp | bl.MapOp)
-            found.append((regs := [], self._load_at(op) if isinstance(op, bl.LoadOp) else
+            self.writer.mark = mark = self.marks.of(op)
+            found.append((mark, regs := [], self._load_at(op) if isinstance(op, bl.LoadOp) else
                           self.maps.at(op, self._inputs(op))))
             self.tiles[op.results[0]] = Tile(tile_type(op.results[0]), regs, (SCALAR,))
         for position in positions(tile_type(run[0].results[0])):
-            for regs, emit in found:
+            for self.writer.mark, regs, emit in found:
                 regs.append(emit(position))
 
     def _expr(self, expr: Expr, indices: Sequence[SSAValue]) -> Expr:

@@ -41,6 +41,8 @@ class Writer:
         self.constants: dict[str, str] = {}
         self.computed: dict[Hashable, str] = {}
         """The names of what others have computed with this writer, by their own keys."""
+        self.mark = ""
+        """What ends each line from now on, such as a place in the model."""
         self._count = 0
         self._hoisted: dict[str, str] = {}
 
@@ -55,12 +57,12 @@ class Writer:
     # ------------------------------------------------------------------ instructions
     def emit(self, line: str) -> None:
         """Append a line to the current scope."""
-        self.scopes[-1].lines.append(f"  {line}")
+        self.scopes[-1].lines.append(f"  {line}{self.mark}")
 
     def assign(self, text: str) -> str:
         """Append `%v = text` to the current scope; returns the name."""
         name = "%" + self.fresh()
-        self.scopes[-1].lines.append(f"  {name} = {text}")
+        self.scopes[-1].lines.append(f"  {name} = {text}{self.mark}")
         self.depths[name] = self.depth
         return name
 
@@ -81,7 +83,7 @@ class Writer:
             if operand in depths and depths[operand] > depth:
                 depth = depths[operand]
         name = "%" + self.fresh()
-        self.scopes[depth].lines.append(f"  {name} = {text}")
+        self.scopes[depth].lines.append(f"  {name} = {text}{self.mark}")
         self.depths[name] = depth
         self._hoisted[text] = name
         return name
@@ -89,7 +91,7 @@ class Writer:
     def at_entry(self, text: str) -> str:
         """Append `%v = text` at the function's start; returns the name."""
         name = "%" + self.fresh()
-        self.scopes[0].lines.append(f"  {name} = {text}")
+        self.scopes[0].lines.append(f"  {name} = {text}{self.mark}")
         self.depths[name] = 0
         return name
 

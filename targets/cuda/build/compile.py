@@ -31,6 +31,7 @@ from targets.cuda.errors import CudaError
 from targets.cuda.machine import is_nvidia, machine_of
 from targets.cuda.runtime.tensor_maps import Descriptor
 from targets.kept import KeptFiles
+from targets.origins import without_comments
 
 _FORMAT = 3  # part of every key: raise it when the meaning of the files changes
 
@@ -160,7 +161,7 @@ def _compiled(
 
 def _key(job: Job, options: CompileOptions, triton: str) -> str:
     source = job.source
-    code = re.sub(r"^# .*\n", "", source.text, flags=re.MULTILINE)
+    code = without_comments(source.text)
     code = re.sub(rf"^def {re.escape(source.name)}\(", "def kernel(", code, flags=re.MULTILINE)
     facts = [_FORMAT, triton, code, source.signature, job.divisible, source.warps, source.stages,
              source.registers, options.arch, options.fp_fusion]

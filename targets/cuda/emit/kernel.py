@@ -67,6 +67,7 @@ from targets.cuda.scheduling.options import (
     STRIP,
     WARPS,
 )
+from targets.origins import comment, once
 from targets.walking import operations
 
 T = TypeVar("T")
@@ -115,7 +116,7 @@ def _specialized(name: str, context: Context) -> KernelSource:
     kind = AttentionEmission if is_online(kernel) else ProductEmission
     emission = kind(
         kernel, context, groups, max(context.stages, 2), schedule_option(kernel, STRIP),
-        lambda op, context: _emitter_of(type(op))(op, context))
+        _emit_op)
     signature = _bind_parameters(context, emission.pointers)
     code = emission.text(name, signature)
     helpers = helper_texts(context.helpers, context.options.has_instructions)
@@ -140,6 +141,7 @@ def _code(name: str, signature: Sequence[tuple[str, str]], context: Context) -> 
         for product, product_name in context.products.items():
             writer.line(f"{product_name} = {product}")
     writer.lines += context.writer.lines
+    writer.lines = once(writer.lines)
     return writer.text
 
 
@@ -209,7 +211,16 @@ def emit_block(block: Block, context: Context) -> None:
     early: Collection[Operation] = () if context.early is None else context.early.loads
     for op in operations(block):
         if op not in early:
-            _emitter_of(type(op))(op, context)
+            _emit_op(op, context)
+
+
+def _emit_op(op: Operation, context: Context) -> None:
+    """Emit an operation; the first of its lines names its nodes."""
+    lines = context.writer.lines
+    before = len(lines)
+    _emitter_of(type(op))(op, context)
+    if len(lines) > before:
+        lines[before] += comment(location_names(op))
 
 
 def _emit_for(op: ForOp, context: Context) -> None:

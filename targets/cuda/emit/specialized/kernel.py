@@ -28,10 +28,12 @@ from dialects.block.programs import tile_type
 from dialects.strata import types as t
 from dialects.strata.types import buffer_type
 from dialects.symbolic.expr import Expr
+from dialects.text.syntax import location_names
 from targets.cuda.emit.context import Context
 from targets.cuda.emit.programs import bind_program_ids
 from targets.cuda.emit.specialized.copied import SWIZZLES, Copied, rectangle
 from targets.cuda.emit.values import Value
+from targets.origins import comment, once
 
 GROUP = 4
 """Consumer warps that compute one tile."""
@@ -158,7 +160,9 @@ class Emission(ABC):
             lines, writer.lines = writer.lines, []
             for product, name in self.context.products.items():
                 writer.line(f"{name} = {product}")
-        text = "\n".join(["@gluon.jit", f"def {head}:", *writer.lines, *lines, ""])
+        nodes = [n for op in self.kernel.walk() for n in location_names(op)]
+        text = "\n".join(["@gluon.jit", f"def {head}:{comment(nodes)}", *writer.lines,
+                          *once(lines), ""])
         return text.replace("tl.full(", "gl.full(")
 
     def _start(self, loads: str, sums: str, inner: str) -> None:
