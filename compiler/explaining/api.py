@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from compiler.api import model_of_argument
 from compiler.explaining import report
 from compiler.explaining.collect import Explanation
+from compiler.frontend.torch import in_memory
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
 
@@ -72,14 +73,22 @@ def _explained(model: str | MemoryModel, options: CompileOptions) -> Explanation
 def _is_program(fn: Any) -> bool:
     """Whether something is a module or a function, and not a model that is a file or exported."""
     torch = sys.modules.get("torch")
-    return torch is not None and callable(fn) and not isinstance(fn, type)
+    return (torch is not None and callable(fn) and not isinstance(fn, type)
+            and in_memory(fn) is None)
 
 
 def _of_program(fn: Any, args: Sequence[Any], options: dict[str, Any]) -> Explained:
-    from compiler.torch.backend import strata
+    from compiler.torch.backend import Program, compiled_by
+    from compiler.torch.graphs import compile_graph
+
+    class Anew(Program):
+        """A program whose graph is compiled even if the process has code of an equal one."""
+
+        def compiled(self, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+            return compile_graph(self.graph, weights, options)
 
     def backend(graph: Any, inputs: Sequence[Any]) -> Any:  # a new one, so that PyTorch asks it
-        return strata(graph, inputs, options=options)
+        return compiled_by(Anew, graph, inputs, options)
 
     torch = sys.modules["torch"]
     plain = getattr(fn, "_orig_mod", getattr(fn, "_torchdynamo_orig_callable", fn))

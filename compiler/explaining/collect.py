@@ -224,7 +224,8 @@ class Explanation(Origins):
     def node_json(self, node: ModelNode) -> dict[str, Any]:
         kernels = self.kernels_of(node)
         return {"name": node.name, "op": node.op, "kernels": kernels,
-                "gone": None if kernels else self.why(node)}
+                "gone": None if kernels else self.why(node), "scope": node.scope,
+                "source": node.source}
 
 
 def _edges(module: Operation) -> Iterator[tuple[str, str]]:

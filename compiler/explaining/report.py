@@ -34,7 +34,9 @@ def node(found: Explanation, name: str) -> list[str]:
     """What became of a node. Raises StrataError with the nearest names."""
     wanted = _find(found, "node", name, {n.name: n for n in found.nodes})
     kernels = found.kernels_of(wanted)
-    lines = [f"{wanted.name}: {wanted.op or 'a node'}"]
+    lines = [f"{wanted.name}: {wanted.op or 'a node'}",
+             *([f"  in {wanted.scope}"] if wanted.scope else []),
+             *([f"  from {wanted.source}"] if wanted.source else [])]
     lines += [f"  {level}: {', '.join(ops)}" for level, ops in _by_level(found, wanted)]
     if not kernels:
         return [*lines, f"  no kernel computes it: {found.why(wanted)}"]

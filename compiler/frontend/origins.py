@@ -7,6 +7,7 @@ from if the import built no operation for them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple, cast
 
@@ -14,6 +15,7 @@ from xdsl.ir import Operation, SSAValue
 
 from dialects.text.syntax import location_names
 
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)\s*\n\s*(.*)')
 SHOWN = 4
 """How many known elements a reason shows."""
 
@@ -21,21 +23,27 @@ SHOWN = 4
 class ModelNode(NamedTuple):
     """A node: its name, as in locations, and its operator.
 
-    `gone`: why it has no operation after the import; empty if it has some.
+    `gone`: why it has no operation after the import; empty if it has some. `scope`: the module that
+    it is part of, as `encoder.layer.3.attention`. `source`: the line of the user's code that makes
+    it, as `model.py:12 in forward: return x + y`. Both are empty where the model does not tell.
     """
 
     name: str
     op: str
     gone: str = ""
+    scope: str = ""
+    source: str = ""
 
 
-def node_of(name: str, op: str, results: Iterable[Any]) -> ModelNode:
+def node_of(
+    name: str, op: str, results: Iterable[Any], scope: str = "", source: str = ""
+) -> ModelNode:
     """The node with these results: values of the import, or what else an importer returns."""
     flat = list(_flattened(results))
     tensors = [value for value in flat if _is_value(value)]
     owners = [value.ssa.owner for value in tensors if value.ssa is not None]
     own = any(isinstance(o, Operation) and name in location_names(o) for o in owners)
-    return ModelNode(name, op, "" if own else _reason(tensors, len(flat)))
+    return ModelNode(name, op, "" if own else _reason(tensors, len(flat)), scope, source)
 
 
 def _flattened(results: Any) -> Iterable[Any]:
@@ -71,3 +79,13 @@ def _source(value: SSAValue) -> str:
         names = location_names(value.owner)
         return f"'{names[0]}'" if names else value.owner.name
     return f"the input '{value.name_hint or ''}'"
+
+
+def line_of(trace: str) -> str:
+    """The innermost line outside of torch itself in the text of a stack; empty without any."""
+    frames: list[tuple[str, str, str, str]] = _FRAME.findall(trace)
+    own = [f for f in frames if not re.search(r"[/\\]torch[/\\]|^<", f[0])] or frames
+    if not own:
+        return ""
+    file, line, function, code = own[-1]
+    return f"{file}:{line} in {function}: {code.strip()}"

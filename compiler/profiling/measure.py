@@ -19,6 +19,7 @@ from compiler.explaining.collect import CONSTANT, Explanation
 from compiler.explaining.memory import timeline
 from compiler.explaining.work import value_of
 from compiler.frontend import model_of
+from compiler.frontend.torch import in_memory
 from compiler.io.signature import Signature, signature_of
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
@@ -149,7 +150,7 @@ def _exported(fn: Any, args: Sequence[Any]) -> Any:
 
     torch = sys.modules.get("torch")
     fn = getattr(fn, "_orig_mod", getattr(fn, "_torchdynamo_orig_callable", fn))
-    if torch is None or not callable(fn) or isinstance(fn, (str, bytes)):
+    if torch is None or not callable(fn) or in_memory(fn) is not None:
         return fn
     module: Any = fn if isinstance(fn, torch.nn.Module) else _as_module(torch, fn)
     with torch.no_grad():

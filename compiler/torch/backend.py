@@ -315,7 +315,7 @@ class Program:
             if run is None:
                 count_recompilation(changed)
         if run is None:
-            run = self._compiled(fixed, self._options(inputs))
+            run = self.compiled(fixed, self._options(inputs))
         if isinstance(run, (Part, Reordered)):
             run.write_to(self.written)
         weights.watch(self.forget)
@@ -323,7 +323,7 @@ class Program:
             self.direct = run.direct
         return weights, run
 
-    def _compiled(self, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run:
+    def compiled(self, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run:
         """The code of an equal graph with these weights, or new code."""
         key = shared.key_of(self.graph, weights, options)
         found = shared.find(key, weights) if key else None

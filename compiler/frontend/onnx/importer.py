@@ -41,6 +41,7 @@ from compiler.frontend.onnx.inputs import Inputs
 from compiler.frontend.onnx.load import OnnxFile, load_file, parse
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import find_importer, takes_sequences
+from compiler.frontend.onnx.origin import origin_of
 from compiler.frontend.onnx.schema import find_schema, normalize
 from compiler.frontend.onnx.sequences import (
     VALUES,
@@ -210,7 +211,7 @@ class _Importer:
         for name, node in nodes:
             path = f"{scope.path}/{name}" if scope.path else name
             results = self._try_node(path, node, scope)
-            self.nodes.append(node_of(path, node.op_type, results))
+            self.nodes.append(node_of(path, node.op_type, results, *origin_of(node, path)))
             for k, output in enumerate(node.output):
                 if output:
                     scope.values[output] = results[k] if k < len(results) else Missing(

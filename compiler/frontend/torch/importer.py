@@ -40,7 +40,7 @@ from compiler.frontend.torch.inputs import (
 from compiler.frontend.torch.memory_order import Ordered, in_memory_order
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import argument_count, check_left_out, importers
-from compiler.frontend.torch.provenance import path_of, source_of
+from compiler.frontend.torch.provenance import path_of, scope_of, source_of
 from compiler.frontend.torch.reals import check_reals, is_real, real_of
 from compiler.frontend.torch.signature import Signature, signature_of
 from compiler.frontend.torch.sizes import Sizes, dim_names
@@ -225,7 +225,8 @@ class Importer:
                 self._attribute(module, node, values)
             elif node.op == "call_function":
                 found = values[node.name] = self._try(node, values)
-                self.nodes.append(node_of(path_of(node), _op_name(node), [found]))
+                self.nodes.append(node_of(path_of(node), _op_name(node), [found], scope_of(node),
+                                          source_of(node)))
         return outputs
 
     def _attribute(self, module: Any, node: Any, values: dict[str, Any]) -> None:

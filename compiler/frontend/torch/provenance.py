@@ -5,15 +5,27 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)\s*\n\s*(.*)')
+from compiler.frontend.origins import line_of
+
 
 
 def path_of(node: Any) -> str:
     """The innermost module in which the node runs, and its name: `encoder.layer.0/linear`."""
+    inner = scope_of(node)
+    return f"{inner}/{node.name}" if inner else str(node.name)
+
+
+def scope_of(node: Any) -> str:
+    """The innermost module in which the node runs: `encoder.layer.0`; empty for the whole."""
     stack: dict[str, tuple[str, Any]] = node.meta.get("nn_module_stack") or {}
     paths = [path for path, _ in stack.values() if not path.startswith("_empty")]
-    inner = re.sub(r"^L\['self'\]\.?", "", paths[-1]) if paths else ""
-    return f"{inner}/{node.name}" if inner else str(node.name)
+    return _plain(paths[-1]) if paths else ""
+
+
+def _plain(path: str) -> str:
+    """A module's path as users write it: `L['self'].layers[0].out` becomes `layers.0.out`."""
+    path = re.sub(r"^L\['\w+'\]\.?", "", path).replace("_modules.", "")
+    return re.sub(r"\['?([^\]']+)'?\]", r".\1", path).lstrip(".")
 
 
 def source_of(node: Any) -> str:
@@ -21,9 +33,4 @@ def source_of(node: Any) -> str:
 
     It is the innermost line outside of torch itself; empty if none is recorded.
     """
-    frames: list[tuple[str, str, str, str]] = _FRAME.findall(node.meta.get("stack_trace") or "")
-    own = [f for f in frames if not re.search(r"[/\\]torch[/\\]|^<", f[0])] or frames
-    if not own:
-        return ""
-    file, line, function, code = own[-1]
-    return f"{file}:{line} in {function}: {code.strip()}"
+    return line_of(node.meta.get("stack_trace") or "")

@@ -104,6 +104,7 @@ function aboutNode(number) {
   const readers = facts.edges.filter(([a]) => a === number).map(([, b]) => facts.nodes[b].name);
   return [
     element("h2", {}, `${node.name}: ${node.op || "a node"}`),
+    node.source ? element("p", {}, element("code", {}, node.source)) : "",
     kernels.length ? element("p", {}, "computed by ", links("kernel", kernels),
       node.ms === null ? "" : ` in ${inMs(node.ms)}, with all that these compute`)
       : element("p", {}, `no kernel computes it: ${node.gone || "compilation did not come so far"}`),
