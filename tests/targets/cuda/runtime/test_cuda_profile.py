@@ -135,12 +135,12 @@ def test_times_add_up_to_the_run(
             break
     else:
         pytest.fail(f"{inside} ms of {found['wall_ms']} ms are in launches")
-    assert found["launches"] >= 8
+    assert found["launches"] >= 2
     for kernel in found["kernels"]:
         assert kernel["ms"] > 0 and 0 < kernel["registers"] <= 255 and kernel["spills"] >= 0
         assert 0 <= kernel["of_roofline"] < 3
     assert found["roofline"]["narrow_flops_per_s"] > found["roofline"]["flops_per_s"]
-    if side == 2048:  # products on tensor cores come near the measured limit
+    if side == 2048 and strategy == "per-op":  # tensor cores come near the measured limit
         products = [k for k in found["kernels"] if k["narrow"]]
         assert products and max(k["of_roofline"] for k in products) > 0.3
 
