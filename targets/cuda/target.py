@@ -31,6 +31,7 @@ from targets.cuda.libraries.forms import library_form, library_notes, library_of
 from targets.cuda.machine import Machine, is_nvidia, machine_of, nvidia_machine
 from targets.cuda.planning.plan import host_notes
 from targets.cuda.planning.program import load_module
+from targets.cuda.planning.shipping import shipped
 from targets.cuda.profiling.profile import profile_module
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.executable import CudaExecutable
@@ -52,6 +53,7 @@ from targets.parts import (
     ignore_progress,
 )
 from targets.profiles import Probe, Profile
+from targets.shipping import Cargo
 from targets.walking import kernels_of
 
 
@@ -154,6 +156,14 @@ class CudaBuilding(Building):
         self, module: ModuleOp, weights: WeightStore, sizes: Mapping[Symbol, int]
     ) -> Sequence[str]:
         return self.builder.build(module, sizes)
+
+    def ship(
+        self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress
+    ) -> Cargo:
+        """The cubins of all kernels, and the launches; without a device."""
+        if not is_nvidia(machine_of(self.options.features).arch):
+            return super().ship(module, weights, report)
+        return shipped(module, weights, compile_options(self.options, report), self.name)
 
 
 # ---------------------------------------------------------------------- running

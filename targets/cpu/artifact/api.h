@@ -25,7 +25,8 @@ typedef enum strata_status {
     STRATA_NO_PROCESSOR = 13,  /* this processor lacks instructions that the code uses */
     STRATA_BUSY = 14,          /* another thread is using the state */
     STRATA_CANCELLED = 15,
-    STRATA_NOT_BOUND = 16
+    STRATA_NOT_BOUND = 16,
+    STRATA_DEVICE = 17         /* the GPU's driver reports an error */
 } strata_status;
 
 /* Element types. Types of less than a byte occupy one byte, of which the low bits count. */

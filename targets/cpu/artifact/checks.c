@@ -28,6 +28,7 @@ static const char *const status_texts[] = {
     "another thread is using the state",
     "the call was cancelled",
     "nothing is bound to the state",
+    "the GPU's driver reports an error",
 };
 
 const char *MODEL(error_text)(int status) {

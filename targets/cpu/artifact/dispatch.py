@@ -6,7 +6,8 @@ of its variant, by which the functions of the library find those of the variant.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from targets.cpu.artifact.ports import Parameters, Ports
 
@@ -38,8 +39,12 @@ def variant_names(name: str, count: int) -> list[str]:
     return [name] if count == 1 else [f"{name}_v{k}" for k in range(count)]
 
 
-def dispatch_text(name: str, variants: Sequence[str], ports: Ports) -> str:
-    """The C source of the functions that choose; the last variant is the best."""
+def dispatch_text(
+    name: str, variants: Sequence[str], ports: Ports,
+    more: Mapping[str, tuple[str, str, str, str]] = MappingProxyType({}),
+) -> str:
+    """The C source of the functions that choose; the last variant is the best. `more`: functions of
+    states that this kind of code has besides."""
     given = Parameters.of(ports)
     passed = ", ".join(p for group in given for one in group for p in (one.name, one.shape) if p)
     run = ("int", ", ".join(given.declarations), passed, "STRATA_BAD_ARGUMENT")
@@ -50,7 +55,7 @@ def dispatch_text(name: str, variants: Sequence[str], ports: Ports) -> str:
     for function, (result, parameters, names) in _OF_MODELS.items():
         lines.append(f"{result} {name}_{function}({parameters}) "
                      f"{{ return {variants[0]}_{function}({names}); }}")
-    for function, about in {**_OF_STATES, "run": run}.items():
+    for function, about in {**_OF_STATES, **more, "run": run}.items():
         lines += _forward(name, variants, function, "", *about)
     for function, about in _OF_CONST_STATES.items():
         lines += _forward(name, variants, function, "const ", *about)

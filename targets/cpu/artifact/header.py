@@ -13,8 +13,11 @@ _API = Path(__file__).parent / "api.h"
 _DTYPES_PLACE = "@DTYPES@"
 
 
-def header_text(name: str, version: str, ports: Ports, weights: str | None) -> str:
-    """`name.h`. `weights`: the name of the file of weights, if there is one."""
+def header_text(
+    name: str, version: str, ports: Ports, weights: str | None, more: Sequence[str] = ()
+) -> str:
+    """`name.h`. `weights`: the name of the file of weights, if there is one. `more`: declarations
+    of functions that this kind of code has besides, with MODEL for the name."""
     plan, given = ports.plan, Parameters.of(ports)
     guard = f"STRATA_MODEL_{name}_H"
     lines = [
@@ -28,7 +31,8 @@ def header_text(name: str, version: str, ports: Ports, weights: str | None) -> s
         "", "   Functions return a strata_status. There is no global state: several states may run",
         "   at the same time, each in one thread at a time. */", f"#ifndef {guard}",
         f"#define {guard}", "", _api_text(), "#ifdef __cplusplus", 'extern "C" {', "#endif", "",
-        *_functions(name), "", *_run_declaration(name, given), "", "#ifdef __cplusplus", "}",
+        *_functions(name), *(line.replace("MODEL", name) for line in more), "",
+        *_run_declaration(name, given), "", "#ifdef __cplusplus", "}",
         "#endif", f"#endif /* {guard} */", ""]
     return "\n".join(lines)
 

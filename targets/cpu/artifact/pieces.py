@@ -55,7 +55,7 @@ INTERFACE = ("about", "bind", "call", "cancel", "create", "destroy", "error_text
              "input_count", "message", "output", "output_count", "run", "run_at", "run_bound",
              "set_signals", "set_threads", "shapes", "size", "size_count", "size_name", "version")
 """The functions of every library, after its name."""
-_ALIGNMENT = 64
+ALIGNMENT = 64
 _MOST_INSIDE = 1 << 30
 """The most bytes of constants in a library: code reaches them by 32-bit distances."""
 
@@ -120,7 +120,7 @@ class _Writer:
 
     def write(self) -> None:
         tools, version = self.tools, self.shipment.version
-        constants = _write_constants(tools, [v.constants for v in self.variants], self.shipment)
+        constants = write_constants(tools, [v.constants for v in self.variants], self.shipment)
         about = _about(self.variants, self.shipment, tools, constants[0])
         weights = os.path.basename(self.shipment.weights) if self.shipment.weights else None
         linked = [file for k, _ in enumerate(self.variants)
@@ -134,7 +134,7 @@ class _Writer:
         tools.write(f"{self.name}_numpy.py", python_text(
             self.name, version, library, self.ports, weights))
         if not isinstance(tools, CrossTools):
-            tools.join(linked, f"{self.name}_code.o", _visible(self.name))
+            tools.join(linked, f"{self.name}_code.o", visible(self.name))
             linked = [f"{self.name}_code.o"]
         inside = [] if self.shipment.weights else [self._constants_object()]
         _deliver(tools, [*linked, *inside], self.shipment, about, self.names)
@@ -159,8 +159,8 @@ class _Writer:
             tools.write(file, code)
         tools.join(kernels, f"{name}_kernels.o", None)
         tools.compile(f"{name}.c", "runtime.o")
-        tools.write(f"{name}_visible", "".join(f"{s}\n" for s in _visible(name)))
-        tools.join([f"{name}_kernels.o", "runtime.o"], f"{name}_variant.o", _visible(name))
+        tools.write(f"{name}_visible", "".join(f"{s}\n" for s in visible(name)))
+        tools.join([f"{name}_kernels.o", "runtime.o"], f"{name}_variant.o", visible(name))
         return [f"{name}_variant.o"]
 
     def _compiled(self, source: str, made: str, *flags: str) -> str:
@@ -182,43 +182,46 @@ def _own_names(name: str) -> dict[str, str]:
     return {ENTRY: f"{name}_entry", "aligned_alloc": f"{name}_allocate", "free": f"{name}_release"}
 
 
-def _visible(name: str) -> list[str]:
+def visible(name: str) -> list[str]:
     return [f"{name}_{function}" for function in INTERFACE]
 
 
 # ---------------------------------------------------------------------- constants
-def _write_constants(
-    tools: Tools, groups: Sequence[Sequence[Array]], shipment: Shipment
+def write_constants(
+    tools: Tools, groups: Sequence[Sequence[Array]], shipment: Shipment,
+    alignment: int = ALIGNMENT,
 ) -> list[Constants]:
     """Put the constants of all variants one after another, equal ones once, into a file."""
     flat = [np.ascontiguousarray(a).reshape(-1).view(np.uint8) for group in groups for a in group]
-    start = WEIGHTS_HEAD if shipment.weights else 0
-    offsets, kept, end = _places(flat, start)
+    start = max(WEIGHTS_HEAD, alignment) if shipment.weights else 0
+    offsets, kept, end = _places(flat, start, alignment)
     identity = None
     if shipment.weights is None:
         if end > _MOST_INSIDE:
             raise TargetError(f"the constants have {end} bytes, and at most {_MOST_INSIDE} fit "
                               "into a library; write them to a file of their own, with --weights")
-        _write_file(tools.path(f"{shipment.name}_constants.bin"), b"", kept)
+        _write_file(tools.path(f"{shipment.name}_constants.bin"), b"", kept, alignment)
     else:
         digest = hashlib.sha256()
-        for piece in _pieces(kept):
+        for piece in _pieces(kept, alignment):
             digest.update(piece)
         head = WEIGHTS_MARK + end.to_bytes(8, "little") + (identity := digest.digest())
-        _write_file(tools.path("weights"), head + bytes(WEIGHTS_HEAD - len(head)), kept)
+        _write_file(tools.path("weights"), head + bytes(start - len(head)), kept, alignment)
     given = iter(offsets)
     return [Constants([next(given) for _ in group], end, identity) for group in groups]
 
 
-def _write_file(path: str, head: bytes, kept: Sequence[tuple[int, Array]]) -> None:
+def _write_file(
+    path: str, head: bytes, kept: Sequence[tuple[int, Array]], alignment: int
+) -> None:
     with open(path, "wb") as file:
         file.write(head)
-        for piece in _pieces(kept):
+        for piece in _pieces(kept, alignment):
             file.write(piece)
 
 
 def _places(
-    flat: Sequence[Array], start: int
+    flat: Sequence[Array], start: int, alignment: int
 ) -> tuple[list[int], list[tuple[int, Array]], int]:
     """Where each constant is, those that are kept with their places, and the end."""
     known: dict[bytes, int] = {}
@@ -230,16 +233,16 @@ def _places(
         if key not in known:
             known[key] = end
             kept.append((end, array))
-            end = -(-(end + array.size) // _ALIGNMENT) * _ALIGNMENT
+            end = -(-(end + array.size) // alignment) * alignment
         offsets.append(known[key])
     return offsets, kept, end
 
 
-def _pieces(kept: Sequence[tuple[int, Array]]) -> Iterator[bytes | memoryview]:
+def _pieces(kept: Sequence[tuple[int, Array]], alignment: int) -> Iterator[bytes | memoryview]:
     """The contents of a file of constants, with zeros between them."""
     for _, array in kept:
         yield array.data
-        yield bytes(-array.size % _ALIGNMENT)
+        yield bytes(-array.size % alignment)
 
 
 def _about(
@@ -285,9 +288,9 @@ def _deliver(
     for file, form in made.items():
         _link(tools, linked, form, file, os.path.basename(files[file]), about)
     for file, path in files.items():
-        _place(tools.path(file), path)
+        place_file(tools.path(file), path)
     if shipment.weights is not None:
-        _place(tools.path("weights"), shipment.weights)
+        place_file(tools.path("weights"), shipment.weights)
 
 
 def _forms(tools: Tools) -> list[str]:
@@ -303,7 +306,7 @@ def _folder_files(tools: Tools, name: str, variants: Sequence[str]) -> list[str]
     if isinstance(tools, CrossTools):
         tools.write("Makefile", cross_makefile(name, variants, tools.platform, inside))
         return ["main.c", "Makefile", *_sources(name, variants, inside)]
-    tools.write("visible", "".join(f"{s}\n" for s in _visible(name)))
+    tools.write("visible", "".join(f"{s}\n" for s in visible(name)))
     tools.write("Makefile", makefile_text(name, variants, inside))
     return ["main.c", f"{name}_numpy.py", "visible", "Makefile", *_sources(name, variants, inside),
             *(f"{variant}_visible" for variant in variants)]
@@ -325,7 +328,7 @@ def _link(
     elif form == OBJECT:
         tools.join(linked, made, None)
     else:
-        tools.share(linked, made, soname, _visible(str(about["name"])))
+        tools.share(linked, made, soname, visible(str(about["name"])))
         if form != SHARED:  # formats that end where they say
             return
         with open(tools.path(made), "r+b") as file:
@@ -334,7 +337,7 @@ def _link(
             file.write(tail)
 
 
-def _place(made: str, path: str) -> None:
+def place_file(made: str, path: str) -> None:
     """Put a file into its place, at once or not at all."""
     part = f"{path}.part"
     try:

@@ -69,23 +69,40 @@ class Source(NamedTuple):
     """What the names of the code's own functions start with, in code for another machine."""
 
 
-def source_text(source: Source) -> str:
-    """The C source of a model: all that runs around its compiled code."""
-    ports = source.ports
+class Runtime(NamedTuple):
+    """The C that differs between kinds of code: threads, what a state is, states, and runs."""
+
+    threads: Sequence[str]
+    state: Sequence[str]
+    states: Sequence[str]
+    runs: Sequence[str]
+
+
+def source_text(source: Source, runtime: Runtime | None = None) -> str:
+    """The C source of a model: all that runs around its compiled code. `runtime`: of code that does
+    not run on this machine's processor."""
+    ports, own = source.ports, runtime or _of_processors(source)
     assumptions = Assumptions(ports.symbols)
     rows = [assumptions.row(f"assumed_{k}", a) for k, a in enumerate(ports.plan.assumptions)]
     functions = assumptions.taken()
     checks = _checks(ports.plan, assumptions)
     parts = [
         [f"/* {source.name}: what runs around its compiled code. Written by Strata. */"],
-        _defines(source, assumptions.most), _threads_text(), [_file("types.c")],
-        _ports_text(ports, source.about), [_file("checks.c")],
+        _defines(source, assumptions.most), own.threads, [file_text("types.c")], own.state,
+        _ports_text(ports, source.about), [file_text("checks.c")],
         binding_text(ports.plan.inputs, ports.symbols), functions,
         ["static const assumption assumptions[] = {", *(f"    {row}," for row in rows),
          "    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},", "};"], checks, _sizes_text(ports),
-        _constants_text(source.constants), features_text(source.needs, source.architecture),
-        [_file("states.c")], [_file("calls.c")], run_text(source.name, ports)]
+        _constants_text(source.constants), own.states, [file_text("arguments.c")], own.runs,
+        [file_text("calls.c")], run_text(source.name, ports)]
     return "\n".join(line for part in parts for line in (*part, ""))
+
+
+def _of_processors(source: Source) -> Runtime:
+    return Runtime(_threads_text(), [file_text("state.c")], [
+        *features_text(source.needs, source.architecture), "", file_text("weights.c"),
+        file_text("states.c")],
+        [file_text("runs.c")])
 
 
 def _own_names(entry: str) -> list[str]:
@@ -95,10 +112,12 @@ def _own_names(entry: str) -> list[str]:
 
 
 def _threads_text() -> list[str]:
-    return [f"#if {_HAS_POSIX}", _file("threads.c"), "#else", _file("one_thread.c"), "#endif"]
+    return [f"#if {_HAS_POSIX}", file_text("threads.c"), "#else", file_text("one_thread.c"),
+            "#endif"]
 
 
-def _file(name: str) -> str:
+def file_text(name: str) -> str:
+    """The text of a file of C beside this one."""
     return (_HERE / name).read_text(encoding="utf-8")
 
 

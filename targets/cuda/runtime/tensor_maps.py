@@ -16,7 +16,7 @@ from typing import Any
 from targets.cuda.runtime.driver import call
 
 _BYTES, _ALIGNED = 128, 64
-_HOST_TYPES = {8: 10, 9: 8, 10: 9}
+HOST_TYPES = {8: 10, 9: 8, 10: 9}
 """CUtensorMapDataType by the element types of compiled code, where the two differ."""
 _LINE = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
 _PLAIN, _ZEROS = 0, 0  # CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE
@@ -48,7 +48,7 @@ class TensorMap:
         start = ctypes.addressof(self._memory)
         self._map = c_void_p(start + -start % _ALIGNED)
         self._address = address
-        rank, kind = len(shape), _HOST_TYPES.get(descriptor.element, descriptor.element)
+        rank, kind = len(shape), HOST_TYPES.get(descriptor.element, descriptor.element)
         pitches = [width * p for p in _strides(shape)[:-1]]
         call("cuTensorMapEncodeTiled", self._map, c_int(kind), c_uint32(rank), c_void_p(address),
              (c_uint64 * rank)(*reversed(shape)), (c_uint64 * rank)(*reversed(pitches)),

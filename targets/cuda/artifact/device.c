@@ -1,0 +1,256 @@
+/* States of a model on a GPU: the driver, device memory, kernels and constants. */
+
+static const int64_t nothing[ALIGNMENT / 8];
+
+static int failed_call(STATE *s, const char *what, int error) {
+    const char *name = "unknown";
+    if (s->driver.error_name != NULL) s->driver.error_name(error, &name);
+    return refuse(s, error == 2 ? STRATA_NO_MEMORY : STRATA_DEVICE, "%s failed on the GPU: %s (%d)",
+                  what, name == NULL ? "unknown" : name, error);
+}
+
+/* Make the state's context current; `leave_context` makes that of the caller current again. */
+static int use_context(STATE *s) {
+    s->before = NULL;
+    int error = s->driver.context_of(&s->before);
+    if (error == 0 && s->before != s->context) error = s->driver.set_context(s->context);
+    return error == 0 ? 0 : failed_call(s, "choosing the device", error);
+}
+
+static void leave_context(STATE *s) {
+    if (s->before != s->context) s->driver.set_context(s->before);
+}
+
+/* ------------------------------------------------------------------ memory */
+static void *default_allocate(void *context, size_t alignment, size_t bytes) {
+    void *found = NULL;
+    (void)context;
+    return posix_memalign(&found, alignment, bytes) ? NULL : found;
+}
+
+static void default_release(void *context, void *memory) {
+    (void)context;
+    free(memory);
+}
+
+static void release(STATE *s, void *memory) {
+    if (memory != NULL) s->driver.release((device_address)(uintptr_t)memory);
+}
+
+/* Memory of the device that grows when it must; its contents are not kept. Work on the stream may
+   still use what is released. */
+static int grow(STATE *s, void **memory, size_t *bytes, size_t wanted) {
+    device_address found = 0;
+    if (*memory != NULL && *bytes >= wanted) return 0;
+    if (*memory != NULL) s->driver.synchronize(s->stream);
+    release(s, *memory);
+    *memory = NULL;
+    *bytes = 0;
+    int error = s->driver.allocate(&found, wanted < 1 ? 1 : wanted);
+    if (error != 0) return failed_call(s, "allocating memory", error);
+    *memory = (void *)(uintptr_t)found;
+    *bytes = wanted;
+    return 0;
+}
+
+static int64_t bytes_of(int32_t rank, const int64_t *shape, int32_t dtype) {
+    int64_t total = dtype_bytes[dtype];
+    for (int32_t k = 0; k < rank; k++) total = product_of(total, shape[k]);
+    return total;
+}
+
+static int check_memory(STATE *s, int64_t results, int64_t arena) {
+    if (results >= 0 && arena >= 0 && sum_of(results, arena) < MOST_BYTES) return 0;
+    return refuse(s, STRATA_NO_MEMORY, "a call needs %lld bytes for results and %lld bytes for "
+                  "intermediate values; no device has that", (long long)results, (long long)arena);
+}
+
+int MODEL(allocate)(STATE *s, size_t bytes, void **memory) {
+    size_t none = 0;
+    if (s == NULL || memory == NULL) return STRATA_BAD_ARGUMENT;
+    *memory = NULL;
+    int status = use_context(s);
+    if (status == 0) status = grow(s, memory, &none, bytes);
+    leave_context(s);
+    return status;
+}
+
+void MODEL(release)(STATE *s, void *memory) {
+    if (s == NULL || use_context(s) != 0) return;
+    release(s, memory);
+    leave_context(s);
+}
+
+static int transferred(STATE *s, const char *what, int error) {
+    if (error == 0) error = s->driver.synchronize(s->stream);
+    leave_context(s);
+    return error == 0 ? 0 : failed_call(s, what, error);
+}
+
+int MODEL(upload)(STATE *s, void *target, const void *source, size_t bytes) {
+    if (s == NULL || (bytes > 0 && (target == NULL || source == NULL))) return STRATA_BAD_ARGUMENT;
+    if (use_context(s) != 0) return STRATA_DEVICE;
+    return transferred(s, "copying to the device", bytes == 0 ? 0 : s->driver.to_device(
+        (device_address)(uintptr_t)target, source, bytes, s->stream));
+}
+
+int MODEL(download)(STATE *s, void *target, const void *source, size_t bytes) {
+    if (s == NULL || (bytes > 0 && (target == NULL || source == NULL))) return STRATA_BAD_ARGUMENT;
+    if (use_context(s) != 0) return STRATA_DEVICE;
+    return transferred(s, "copying from the device", bytes == 0 ? 0 : s->driver.download(
+        target, (device_address)(uintptr_t)source, bytes, s->stream));
+}
+
+int MODEL(synchronize)(STATE *s) {
+    if (s == NULL) return STRATA_BAD_ARGUMENT;
+    if (use_context(s) != 0) return STRATA_DEVICE;
+    return transferred(s, "a kernel", 0);
+}
+
+int MODEL(set_stream)(STATE *s, void *stream) {
+    if (s == NULL) return STRATA_BAD_ARGUMENT;
+    s->stream = stream;
+    return STRATA_OK;
+}
+
+/* ------------------------------------------------------------------ states */
+static int load_driver(STATE *s) {
+    s->driver.library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (s->driver.library == NULL) return STRATA_NO_PROCESSOR;
+    void **places = &s->driver.library + 1;
+    for (size_t k = 0; k < DRIVER_FUNCTIONS; k++) {
+        places[k] = dlsym(s->driver.library, driver_names[k]);
+        if (places[k] == NULL && strcmp(driver_names[k], "cuTensorMapEncodeTiled") != 0)
+            return STRATA_NO_PROCESSOR;
+    }
+    return s->driver.init(0) == 0 ? 0 : STRATA_NO_PROCESSOR;
+}
+
+/* The caller's context, else that of the first device; and whether the code is for it. */
+static int choose_device(STATE *s) {
+    int major = 0, minor = 0, processors = 0;
+    void *context = NULL;
+    if (s->driver.device_get(&s->device, 0) != 0) return STRATA_NO_PROCESSOR;
+    if (s->driver.attribute(&major, 75, s->device) != 0 ||
+        s->driver.attribute(&minor, 76, s->device) != 0 ||
+        s->driver.attribute(&processors, 16, s->device) != 0)
+        return STRATA_NO_PROCESSOR;
+    if (major != ARCH_MAJOR || (ARCH_MAJOR >= 9 ? minor != ARCH_MINOR : minor < ARCH_MINOR))
+        return STRATA_NO_PROCESSOR;
+    s->processors = processors;
+    if (s->driver.retain(&context, s->device) != 0) return STRATA_DEVICE;
+    s->context = context;
+    return 0;
+}
+
+static int load_kernels(STATE *s) {
+    for (int32_t k = 0; k < MODULES; k++) {
+        int error = s->driver.load(&s->modules[k], KERNELS_SYMBOL + module_starts[k]);
+        if (error != 0) return failed_call(s, "loading a kernel", error);
+    }
+    for (int32_t k = 0; k < VARIANTS; k++) {
+        const variant *v = &variants[k];
+        int error = s->driver.function(&s->functions[k], s->modules[v->module], v->entry);
+        if (error == 0 && v->shared > 48 * 1024)
+            error = s->driver.set_function(s->functions[k], 8, v->shared);
+        if (error != 0) return failed_call(s, "loading a kernel", error);
+    }
+    return 0;
+}
+
+static int load_constants(STATE *s, const char *path) {
+    const unsigned char *start = NULL;
+    size_t mapped = 0;
+    int status = open_weights(path, &start, &mapped);
+    if (status == 0 && CONSTANTS_BYTES > 0) {
+        int error = s->driver.allocate(&s->constants, CONSTANTS_BYTES);
+        if (error == 0) error = s->driver.upload(s->constants, start, CONSTANTS_BYTES);
+        if (error != 0) status = failed_call(s, "copying constants", error);
+    }
+    if (start != NULL) close_weights(start, mapped);
+    return status;
+}
+
+static int start(STATE *s, const strata_options *options) {
+    int status = load_driver(s);
+    if (status == 0) status = choose_device(s);
+    if (status == 0) status = use_context(s);
+    if (status != 0) return status;
+    status = load_kernels(s);
+    if (status == 0) status = load_constants(s, options->weights);
+    if (status == 0 && s->driver.stream_create(&s->own, 1) != 0) status = STRATA_DEVICE;
+    leave_context(s);
+    for (int32_t k = 0; k < CONSTANTS; k++)
+        s->table[FIRST_CONSTANT + k].at = (void *)(uintptr_t)(s->constants + constants[k]);
+    return status;
+}
+
+int MODEL(create)(const strata_options *given, STATE **made) {
+    strata_options options = {0};
+    if (made == NULL) return STRATA_BAD_ARGUMENT;
+    *made = NULL;
+    if (given != NULL) {
+        if (given->size < sizeof options.size + sizeof options.threads) return STRATA_BAD_ARGUMENT;
+        memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
+    }
+    strata_allocator allocator = {default_allocate, default_release, NULL};
+    if (options.allocator != NULL) allocator = *options.allocator;
+    if (allocator.allocate == NULL || allocator.release == NULL) return STRATA_BAD_ARGUMENT;
+    size_t bytes = (sizeof(STATE) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    STATE *s = allocator.allocate(allocator.context, ALIGNMENT, bytes);
+    if (s == NULL) return STRATA_NO_MEMORY;
+    memset(s, 0, sizeof *s);
+    s->variant = VARIANT;
+    s->allocator = allocator;
+    int status = start(s, &options);
+    if (status != 0) {
+        MODEL(destroy)(s);
+        return status;
+    }
+    *made = s;
+    return 0;
+}
+
+static void drop_graph(STATE *s) {
+    if (s->graph != NULL) s->driver.exec_destroy(s->graph);
+    s->graph = NULL;
+    s->is_known = 0;
+}
+
+void MODEL(destroy)(STATE *s) {
+    if (s == NULL) return;
+    if (s->context != NULL && use_context(s) == 0) {
+        s->driver.synchronize(s->stream);
+        drop_graph(s);
+        for (int32_t k = 0; k < OUTPUTS; k++) release(s, s->owned[k]);
+        release(s, s->arena);
+        release(s, (void *)(uintptr_t)s->constants);
+        for (int32_t k = 0; k < MODULES; k++)
+            if (s->modules[k] != NULL) s->driver.unload(s->modules[k]);
+        if (s->own != NULL) s->driver.stream_destroy(s->own);
+        leave_context(s);
+        s->driver.release_context(s->device);
+    }
+    if (s->driver.library != NULL) dlclose(s->driver.library);
+    s->allocator.release(s->allocator.context, s);
+}
+
+static int enter(STATE *s) { return atomic_exchange(&s->busy, 1) ? STRATA_BUSY : 0; }
+
+static int leave(STATE *s, int status) {
+    if (status == 0) s->message[0] = 0;
+    atomic_store(&s->busy, 0);
+    return status;
+}
+
+/* Of code for processors; a GPU has no threads to choose, and its runs do not end early. */
+int MODEL(set_threads)(STATE *s, int32_t threads) {
+    return s == NULL || threads < 0 ? STRATA_BAD_ARGUMENT : STRATA_OK;
+}
+
+void MODEL(cancel)(STATE *s) { (void)s; }
+
+int64_t *MODEL(set_signals)(STATE *s, void *const *functions) {
+    (void)s, (void)functions;
+    return NULL;
+}

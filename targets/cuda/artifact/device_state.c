@@ -1,0 +1,105 @@
+/* What a state of a model on a GPU is. The CUDA driver is loaded with the first state: programs that
+   link a model do not link the driver. */
+
+typedef uint64_t device_address;
+
+/* The functions of the driver that are called, in the order of `driver_names`. */
+typedef struct driver {
+    void *library;
+    int (*init)(unsigned);
+    int (*device_get)(int *, int);
+    int (*attribute)(int *, int, int);
+    int (*context_of)(void **);
+    int (*set_context)(void *);
+    int (*retain)(void **, int);
+    int (*release_context)(int);
+    int (*load)(void **, const void *);
+    int (*unload)(void *);
+    int (*function)(void **, void *, const char *);
+    int (*set_function)(void *, int, int);
+    int (*allocate)(device_address *, size_t);
+    int (*release)(device_address);
+    int (*upload)(device_address, const void *, size_t);
+    int (*download)(void *, device_address, size_t, void *);
+    int (*to_device)(device_address, const void *, size_t, void *);
+    int (*copy)(device_address, device_address, size_t, void *);
+    int (*synchronize)(void *);
+    int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                  void *, void **, void **);
+    int (*error_name)(int, const char **);
+    int (*encode)(void *, int, uint32_t, void *, const uint64_t *, const uint64_t *,
+                  const uint32_t *, const uint32_t *, int, int, int, int);
+    int (*stream_create)(void **, unsigned);
+    int (*stream_destroy)(void *);
+    int (*is_capturing)(void *, int *);
+    int (*begin_capture)(void *, int);
+    int (*end_capture)(void *, void **);
+    int (*instantiate)(void **, void *, uint64_t);
+    int (*graph_destroy)(void *);
+    int (*exec_destroy)(void *);
+    int (*graph_launch)(void *, void *);
+} driver;
+
+static const char *const driver_names[] = {
+    "cuInit", "cuDeviceGet", "cuDeviceGetAttribute", "cuCtxGetCurrent", "cuCtxSetCurrent",
+    "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuModuleLoadData",
+    "cuModuleUnload", "cuModuleGetFunction", "cuFuncSetAttribute", "cuMemAlloc_v2", "cuMemFree_v2",
+    "cuMemcpyHtoD_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoDAsync_v2",
+    "cuStreamSynchronize", "cuLaunchKernel", "cuGetErrorName", "cuTensorMapEncodeTiled",
+    "cuStreamCreate", "cuStreamDestroy_v2", "cuStreamIsCapturing", "cuStreamBeginCapture_v2",
+    "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphDestroy", "cuGraphExecDestroy",
+    "cuGraphLaunch"};
+
+#define DRIVER_FUNCTIONS (sizeof driver_names / sizeof *driver_names)
+#define MOST_PARAMETERS 256
+#define MOST_MAPS 8
+
+/* A buffer that is passed as a tensor map: which one, where its sizes are among those of all buffers,
+   how many, bytes per element, and what the hardware is told of it. */
+typedef struct descriptor {
+    int32_t place, first, rank, item, kind, swizzle;
+    uint32_t box[5];
+} descriptor;
+
+/* A compiled kernel. `divisible`: the bits of the sizes that must be multiples of 16. `widths`: of
+   its parameters, in bytes. */
+typedef struct variant {
+    uint64_t start, divisible;
+    const char *entry;
+    int32_t module, shared, threads, groups, row_axis, stays, parameters, maps;
+    const unsigned char *widths;
+    const descriptor *descriptors;
+} variant;
+
+typedef struct kernel {
+    const char *name;
+    int32_t buffers, sizes, axes, first, variants;
+} kernel;
+
+struct STATE {
+    int32_t variant; /* the first field, by which a library finds it */
+    call call;
+    slot table[TABLE_WORDS + 1]; /* of addresses on the device */
+    int64_t sizes[SIZES + 1];
+    int64_t words[ENTRY_SIZES + 1];
+    strata_tensor *outputs;
+    void *owned[OUTPUTS + 1]; /* memory of outputs on the device, and its size */
+    size_t owned_bytes[OUTPUTS + 1];
+    char is_lent[OUTPUTS + 1];
+    void *arena;
+    size_t arena_bytes;
+    device_address constants;
+    strata_allocator allocator;
+    driver driver;
+    int32_t device, processors;
+    void *context, *before, *stream, *own;
+    void *modules[MODULES + 1];
+    void *functions[VARIANTS + 1];
+    void *graph;        /* of what is bound, from the second run on */
+    int32_t is_known;   /* whether what is bound has run before: these addresses and sizes */
+    slot known[TABLE_WORDS + 1];
+    int64_t known_sizes[SIZES + 1];
+    void *known_arena;
+    atomic_int busy, cancels;
+    char message[MESSAGE_BYTES];
+};

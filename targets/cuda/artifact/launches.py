@@ -1,0 +1,181 @@
+"""A CUDA program as C: its kernels as tables, and its launches as a function over its sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from targets.cpu.artifact.c_text import CExpressions, quoted
+from targets.cpu.artifact.tables import Runtime, file_text
+from targets.cuda.machine import WARP
+from targets.cuda.runtime.kernels import Compiled, Variant
+from targets.cuda.runtime.planned import ARENA, NUMBERED, Copy, HostPlan, Launch, Place
+from targets.cuda.runtime.tensor_maps import HOST_TYPES
+
+_HERE = Path(__file__).parent
+ALIGNMENT = 256
+"""Of constants, as kernels rely on it."""
+_MOST = 2**31 - 1
+
+DECLARATIONS = """
+/* Of models on a GPU. The data of inputs and outputs are addresses on the device. A call returns
+   when its work is on the stream; `synchronize` waits for that, and `upload` and `download` wait,
+   too. The stream is a CUstream; work of states on other streams is in no order with it. */
+int MODEL_set_stream(MODEL_state *state, void *stream);
+int MODEL_synchronize(MODEL_state *state);
+int MODEL_allocate(MODEL_state *state, size_t bytes, void **memory);
+void MODEL_release(MODEL_state *state, void *memory);
+int MODEL_upload(MODEL_state *state, void *device, const void *host, size_t bytes);
+int MODEL_download(MODEL_state *state, void *host, const void *device, size_t bytes);"""
+"""What the header of a model on a GPU declares besides."""
+FUNCTIONS = ("allocate", "download", "release", "set_stream", "synchronize", "upload")
+
+
+class Code(NamedTuple):
+    """The compiled variants of a plan's kernels, and all cubins in one text."""
+
+    variants: Mapping[Variant, Compiled]
+    cubins: Sequence[bytes]
+
+    @staticmethod
+    def of(variants: Mapping[Variant, Compiled]) -> Code:
+        return Code(variants, list(dict.fromkeys(c.binary.code for c in variants.values())))
+
+    @property
+    def starts(self) -> list[int]:
+        """Where each cubin begins: at multiples of 64 bytes."""
+        found = [0]
+        for cubin in self.cubins:
+            found.append(-(-(found[-1] + len(cubin)) // 64) * 64)
+        return found
+
+    @property
+    def blob(self) -> bytes:
+        return b"".join(cubin + bytes(-len(cubin) % 64) for cubin in self.cubins)
+
+
+def runtime_of(
+    plan: HostPlan, code: Code, symbols: Sequence[Symbol], arch: str, kernels_symbol: str
+) -> Runtime:
+    """The C of a program that runs on a GPU of an architecture. `symbols`: the sizes of inputs."""
+    number = arch.removeprefix("sm_")
+    defines = ["#include <dlfcn.h>", f"#define ARCH_MAJOR {number[:-1]}",
+               f"#define ARCH_MINOR {number[-1]}", f"#define MODULES {len(code.cubins)}",
+               f"#define VARIANTS {len(code.variants)}", f"#define KERNELS_SYMBOL {kernels_symbol}",
+               "extern const unsigned char KERNELS_SYMBOL[];"]
+    starts = ", ".join(f"{start}u" for start in code.starts)
+    tables = [f"static const uint64_t module_starts[] = {{{starts}}};", "",
+              *_kernel_tables(plan, code)]
+    return Runtime(
+        [], [*defines, "", _file("device_state.c"), *tables],
+        [file_text("weights.c"), _file("device.c")],
+        [_file("device_runs.c"), *_launches_text(plan, code, symbols)])
+
+
+def _file(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+# ---------------------------------------------------------------------- kernels
+def _kernel_tables(plan: HostPlan, code: Code) -> list[str]:
+    before: list[str] = []
+    rows: list[str] = []
+    kernels: list[str] = []
+    for kernel in plan.kernels:
+        own = [(v, c) for v, c in code.variants.items() if v[0] is kernel]
+        own.sort(key=lambda found: -len(found[0][1]))  # the one with most multiples of 16 first
+        kernels.append(f"    {{{quoted(kernel.name)}, {len(kernel.buffers)}, "
+                       f"{len(kernel.size_names)}, {len(kernel.grid)}, {len(rows)}, {len(own)}}},")
+        for variant, compiled in own:
+            before += _variant_arrays(len(rows), variant, compiled)
+            rows.append(_variant_row(len(rows), variant, compiled, code))
+    return [*before, "static const variant variants[] = {", *rows,
+            "    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},", "};", "",
+            "static const kernel kernels[] = {", *kernels, "    {0, 0, 0, 0, 0, 0},", "};"]
+
+
+def _variant_arrays(number: int, variant: Variant, compiled: Compiled) -> list[str]:
+    binary, kernel = compiled.binary, variant[0]
+    widths = ", ".join(map(str, [*binary.parameters, 0]))
+    rows: list[str] = []
+    for d in sorted(binary.descriptors, key=lambda d: d.place):
+        type_ = kernel.buffers[d.place]
+        kind = HOST_TYPES.get(d.element, d.element)
+        box = ", ".join(map(str, d.box))
+        first = sum(buffer.rank for buffer in kernel.buffers[:d.place])
+        rows.append(f"    {{{d.place}, {first}, {type_.rank}, {type_.dtype.itemsize}, {kind}, "
+                    f"{d.swizzle}, {{{box}}}}},")
+    return [f"static const unsigned char widths_{number}[] = {{{widths}}};",
+            f"static const descriptor descriptors_{number}[] = {{", *rows,
+            "    {0, 0, 0, 0, 0, 0, {0}},", "};"]
+
+
+def _variant_row(number: int, variant: Variant, compiled: Compiled, code: Code) -> str:
+    binary, source = compiled.binary, compiled.source
+    names = variant[0].size_names
+    divisible = sum(1 << k for k, name in enumerate(names) if name in variant[1])
+    module = code.cubins.index(binary.code)
+    return (f"    {{{code.starts[module]}u, UINT64_C({divisible}), {quoted(binary.entry)}, "
+            f"{module}, {binary.shared}, {WARP * binary.warps}, {source.groups}, "
+            f"{source.row_axis}, {int(source.stays)}, {len(binary.parameters)}, "
+            f"{len(binary.descriptors)}, widths_{number}, descriptors_{number}}},")
+
+
+# ---------------------------------------------------------------------- launches
+def _launches_text(plan: HostPlan, code: Code, symbols: Sequence[Symbol]) -> list[str]:
+    """The function that enqueues all steps."""
+    mapped = {variant[0] for variant, found in code.variants.items() if found.binary.descriptors}
+    c = CExpressions({s: f"n[{k}]" for k, s in enumerate(symbols)})
+    numbers = {kernel: k for k, kernel in enumerate(plan.kernels)}
+    lines = ["static int launch_all(STATE *s, void *stream) {", "    const int64_t *n = s->sizes;",
+             "    int status = 0;", "    (void)n;"]
+    for step in plan.steps:
+        lines += ["    if (status == 0) {", *(f"        {line}" for line in (
+            _copy(step, c) if isinstance(step, Copy) else
+            _launch(step, c, numbers[step.kernel], step.kernel in mapped))), "    }"]
+    return [*lines, "    return status;", "}"]
+
+
+def _address(place: Place, c: CExpressions) -> str:
+    """Where a buffer lies: among constants, in the arena, or in the caller's memory."""
+    if place.memory == NUMBERED:
+        return f"(uintptr_t)s->table[FIRST_CONSTANT + {c.value(place.offset)}].at"
+    start = "s->arena" if place.memory == ARENA else f"s->table[FIRST_ARGUMENT + {place.memory}].at"
+    offset = c.value(place.offset)
+    return f"(uintptr_t){start}{'' if offset == '0' else f' + (uint64_t){offset}'}"
+
+
+def _copy(step: Copy, c: CExpressions) -> list[str]:
+    source, target = step.places
+    return [f"status = copy(s, {_address(target, c)}, {_address(source, c)},",
+            f"              {c.value(source.size)}, stream);"]
+
+
+def _launch(step: Launch, c: CExpressions, number: int, is_mapped: bool) -> list[str]:
+    """`is_mapped`: whether buffers are passed as tensor maps, so that their shapes are needed."""
+    kernel = step.kernel
+    own = CExpressions({name: f"z[{k}]" for k, name in enumerate(kernel.size_names)})
+    shapes = [own.value(size) for buffer in kernel.buffers for size in buffer.shape] if (
+        is_mapped) else []
+    return [_array("z", "int64_t", map(c.value, step.sizes)),
+            _array("grid", "int64_t", map(own.value, kernel.grid)),
+            _array("a", "uint64_t", (_address(p, c) for p in step.buffers)),
+            _array("shapes", "int64_t", shapes), "(void)z;",
+            *_limits(kernel.counts, own, kernel.name),
+            f"if (status == 0) status = launch(s, &kernels[{number}], a, z, grid, shapes, stream);"]
+
+
+def _array(name: str, type_: str, values: Iterable[str]) -> str:
+    texts = ", ".join([*values, "0"])
+    return f"const {type_} {name}[] = {{{texts}}};"
+
+
+def _limits(counts: Sequence[Expr], own: CExpressions, kernel: str) -> list[str]:
+    """Buffers of more elements need code with wider offsets, which a library does not have."""
+    return [line for count in counts for line in (
+        f"if (status == 0 && {own.value(count)} > {_MOST})",
+        "    status = refuse(s, STRATA_OTHER_CODE, \"a buffer of kernel %s has more than 2^31 "
+        f'elements", {quoted(kernel)});')]

@@ -1,0 +1,165 @@
+/* A driver without a device: memory is the host's, and kernels are written down, not run.
+
+   FAKE_CUDA: the file that says what was called. FAKE_WIDTHS: for each kernel the widths of its
+   parameters, `entry:8,8,4;`. FAKE_ARCH: two digits. FAKE_FAILS: the function that fails. */
+#define _GNU_SOURCE
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef unsigned long long address;
+
+static void say(const char *format, ...) {
+    FILE *file = fopen(getenv("FAKE_CUDA"), "a");
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(file, format, arguments);
+    va_end(arguments);
+    fclose(file);
+}
+
+static int result(const char *name) {
+    const char *fails = getenv("FAKE_FAILS");
+    return fails != NULL && strcmp(fails, name) == 0 ? 2 : 0;
+}
+
+#define CHECKED(name) if (result(name)) return 2
+
+static int capturing;
+static void *current;
+
+int cuInit(unsigned flags) { return (int)flags; }
+int cuDeviceGet(int *device, int number) { return *device = number; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+    const char *arch = getenv("FAKE_ARCH");
+    (void)device;
+    *value = attribute == 75 ? arch[0] - '0' : attribute == 76 ? arch[1] - '0' : 7;
+    return 0;
+}
+int cuCtxGetCurrent(void **context) { *context = current; return 0; }
+int cuCtxSetCurrent(void *context) { current = context; return 0; }
+int cuDevicePrimaryCtxRetain(void **context, int device) {
+    (void)device;
+    *context = &capturing;
+    say("retain\n");
+    return 0;
+}
+int cuDevicePrimaryCtxRelease_v2(int device) { say("release context\n"); return device; }
+int cuModuleLoadData(void **module, const void *image) {
+    CHECKED("cuModuleLoadData");
+    if (memcmp(image, "\177ELF", 4) != 0) return 200;
+    *module = malloc(1);
+    say("module\n");
+    return 0;
+}
+int cuModuleUnload(void *module) { free(module); say("unload\n"); return 0; }
+int cuModuleGetFunction(void **function, void *module, const char *name) {
+    (void)module;
+    *function = (void *)(uintptr_t)name;
+    return 0;
+}
+int cuFuncSetAttribute(void *function, int attribute, int value) {
+    say("attribute %s %d %d\n", (char *)function, attribute, value);
+    return 0;
+}
+int cuMemAlloc_v2(address *found, size_t bytes) {
+    CHECKED("cuMemAlloc_v2");
+    void *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    *found = (address)(uintptr_t)memory;
+    say("allocate %llu %zu\n", *found, bytes);
+    return 0;
+}
+int cuMemFree_v2(address memory) {
+    say("free %llu\n", memory);
+    free((void *)(uintptr_t)memory);
+    return 0;
+}
+int cuMemcpyHtoD_v2(address target, const void *source, size_t bytes) {
+    memcpy((void *)(uintptr_t)target, source, bytes);
+    return 0;
+}
+int cuMemcpyDtoHAsync_v2(void *target, address source, size_t bytes, void *stream) {
+    (void)stream;
+    memcpy(target, (void *)(uintptr_t)source, bytes);
+    return 0;
+}
+int cuMemcpyHtoDAsync_v2(address target, const void *source, size_t bytes, void *stream) {
+    (void)stream;
+    return cuMemcpyHtoD_v2(target, source, bytes);
+}
+int cuMemcpyDtoDAsync_v2(address target, address source, size_t bytes, void *stream) {
+    say("copy %llu %llu %zu %llu\n", target, source, bytes, (address)(uintptr_t)stream);
+    return 0;
+}
+int cuStreamSynchronize(void *stream) { (void)stream; return result("cuStreamSynchronize"); }
+
+static void say_parameters(const char *entry, void **parameters) {
+    const char *widths = strstr(getenv("FAKE_WIDTHS"), entry);
+    if (widths == NULL) return;
+    widths += strlen(entry) + 1;
+    for (int k = 0; *widths >= '0' && *widths <= '9'; k++) {
+        long width = strtol(widths, (char **)&widths, 10);
+        uint64_t value = 0;
+        if (width <= 8) memcpy(&value, parameters[k], (size_t)width);
+        say(" %llu", (address)value);
+        if (*widths == ',') widths++;
+    }
+}
+
+int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b,
+                   unsigned c, unsigned shared, void *stream, void **parameters, void **extra) {
+    CHECKED("cuLaunchKernel");
+    if (y != 1 || z != 1 || b != 1 || c != 1 || extra != NULL) return 1;
+    say("launch %s %u %u %u %llu", (char *)function, x, a, shared, (address)(uintptr_t)stream);
+    say_parameters(function, parameters);
+    say("\n");
+    return 0;
+}
+int cuGetErrorName(int error, const char **name) {
+    *name = error == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_UNKNOWN";
+    return 0;
+}
+int cuTensorMapEncodeTiled(void *map, int kind, uint32_t rank, void *start, const uint64_t *sizes,
+                           const uint64_t *pitches, const uint32_t *box, const uint32_t *ones,
+                           int interleave, int swizzle, int promotion, int fill) {
+    (void)ones;
+    if ((uintptr_t)map % 64 != 0 || interleave != 0 || promotion != 2 || fill != 0) return 1;
+    say("map %llu %d %u %d", (address)(uintptr_t)start, kind, rank, swizzle);
+    for (uint32_t k = 0; k < rank; k++)
+        say(" %llu/%llu/%u", (address)sizes[k], k ? (address)pitches[k - 1] : 0ull, box[k]);
+    say("\n");
+    return 0;
+}
+int cuStreamCreate(void **stream, unsigned flags) {
+    *stream = malloc(1);
+    return flags == 1 ? 0 : 1;
+}
+int cuStreamDestroy_v2(void *stream) { free(stream); return 0; }
+int cuStreamIsCapturing(void *stream, int *found) { (void)stream; *found = 0; return 0; }
+int cuStreamBeginCapture_v2(void *stream, int mode) {
+    (void)stream;
+    capturing = 1;
+    say("begin\n");
+    return mode == 1 ? 0 : 1;
+}
+int cuStreamEndCapture(void *stream, void **graph) {
+    (void)stream;
+    capturing = 0;
+    *graph = malloc(1);
+    say("end\n");
+    return 0;
+}
+int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags) {
+    (void)graph;
+    *exec = malloc(1);
+    return (int)flags;
+}
+int cuGraphDestroy(void *graph) { free(graph); return 0; }
+int cuGraphExecDestroy(void *exec) { free(exec); say("drop\n"); return 0; }
+int cuGraphLaunch(void *exec, void *stream) {
+    (void)exec;
+    say("graph %llu\n", (address)(uintptr_t)stream);
+    return 0;
+}
