@@ -57,7 +57,7 @@ def perform(how: Collective, source: Any, target: Any) -> None:
     d, group = _torch("torch.distributed"), process_group(how.group)
     match how.kind:
         case kind if kind == ALL_REDUCE:
-            target.copy_(source)
+            _copy(source, target)
             _reduced(how, group, target, partial(d.all_reduce, target, group=group))
         case kind if kind == REDUCE_SCATTER:
             scatter = _either(d, "reduce_scatter_single", "reduce_scatter_tensor")
@@ -67,10 +67,16 @@ def perform(how: Collective, source: Any, target: Any) -> None:
         case kind if kind == ALL_TO_ALL:
             d.all_to_all_single(target, source, group=group)
         case kind if kind == BROADCAST:
-            target.copy_(source)
+            _copy(source, target)
             d.broadcast(target, group=group, group_src=how.root)
         case _:
             _permute(how, group, source, target)
+
+
+def _copy(source: Any, target: Any) -> None:
+    """Copy the operand, unless the operation is in place."""
+    if source.data_ptr() != target.data_ptr():
+        target.copy_(source)
 
 
 def _torch(module: str) -> Any:

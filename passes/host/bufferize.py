@@ -14,7 +14,8 @@ constant that is returned, or a tensor that is returned twice), it is copied the
 output whose size is not known on entry has no argument, and neither have outputs of functions that
 others call: their buffers are returned. A kernel that keeps the rest of a tensor (`into`) gets one
 buffer for that argument and for its result: the tensor's own buffer if it is not needed afterwards,
-otherwise a copy. Views share the memory of their source.
+otherwise a copy. Views share the memory of their source, and so does the
+result of an all-reduce or a broadcast whose operand is not needed afterwards.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue, Use
 
 from dialects.graph.collective import CollectiveOp
 from dialects.loop import CallOp, EmptyOp, KernelOp, NestOp, ViewOp
+from dialects.ranks.collectives import ALL_REDUCE, BROADCAST
 from dialects.strata.control import ControlOp
 from dialects.strata.func import FuncOp
 from passes.rewriting import functions
@@ -47,10 +48,22 @@ def assign_storage(func: FuncOp, kernels: dict[str, KernelOp]) -> dict[SSAValue,
             storage[op.result] = storage[op.source]
         elif isinstance(op, CallOp):
             _assign_call(op, kernels[op.kernel.data], storage, positions)
+        elif isinstance(op, CollectiveOp):
+            storage[op.result] = _of_collective(op, storage[op.x], positions)
         else:
-            is_made = isinstance(op, EmptyOp | CollectiveOp)
-            storage |= {r: Storage(is_made, isinstance(op, ControlOp)) for r in op.results}
+            storage |= {r: Storage(isinstance(op, EmptyOp), isinstance(op, ControlOp))
+                        for r in op.results}
     return storage
+
+
+def _of_collective(
+    op: CollectiveOp, source: Storage, positions: dict[Operation, int]
+) -> Storage:
+    """That of the operand if the result has its elements' places and nothing needs it afterwards.
+    """
+    is_last = _last_use(root(op.x), positions) <= positions[op]
+    in_place = op.KIND in (ALL_REDUCE, BROADCAST) and source.is_fresh and is_last
+    return source if in_place else Storage(is_fresh=True)
 
 
 def _assign_call(

@@ -6,7 +6,7 @@ is captured again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_int, c_void_p
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -61,15 +61,21 @@ class LibraryLaunch(CallNode):
 
     def captured(self) -> c_void_p:
         """See `CallNode`. Raises CudaError."""
-        graph = c_void_p()
-        with _turn:
-            stream = _capturing()
-            driver.call("cuStreamBeginCapture_v2", c_void_p(stream), c_int(_RELAXED))
-            try:
-                self(stream)
-            finally:
-                driver.call("cuStreamEndCapture", c_void_p(stream), byref(graph))
-        return graph
+        return captured(self)
+
+
+def captured(run: Callable[[int], None]) -> c_void_p:
+    """What a function enqueues on the stream that it is given, as a graph, which the caller
+    destroys. Raises CudaError."""
+    graph = c_void_p()
+    with _turn:
+        stream = _capturing()
+        driver.call("cuStreamBeginCapture_v2", c_void_p(stream), c_int(_RELAXED))
+        try:
+            run(stream)
+        finally:
+            driver.call("cuStreamEndCapture", c_void_p(stream), byref(graph))
+    return graph
 
 
 _turn = Turns("capturing a launch of a library", CudaError)

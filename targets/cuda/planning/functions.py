@@ -9,6 +9,7 @@ from xdsl.ir import Operation, SSAValue
 
 from dialects.host import (
     AllocOp,
+    CollectiveOp,
     ConstantOp,
     CopyOp,
     FreeOp,
@@ -26,10 +27,11 @@ from dialects.strata.types import buffer_type
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_name
-from targets.cuda.planning.plan import kernel_call, planned_constant
+from targets.cuda.planning.plan import exchange_of, kernel_call, planned_constant
 from targets.cuda.runtime.call_steps import (
     AllocStep,
     AssumeStep,
+    CollectStep,
     CopyStep,
     FreeStep,
     LaunchStep,
@@ -91,6 +93,9 @@ class _Planner:
         match op:
             case AllocOp() | ViewOp() | CopyOp() | FreeOp():
                 return self._memory(op)
+            case CollectiveOp():
+                return CollectStep(self._number(op.source), self._number(op.target),
+                                   exchange_of(op))
             case LaunchOp():
                 return LaunchStep.of(kernel_call(op, self._kernels), self._all(op.buffers))
             case SizeOp() | RequireOp() | TrapOp() | AssumeOp():

@@ -11,6 +11,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from dialects.block import KernelOp, LoadOp, StoreOp
 from dialects.host import (
     AllocOp,
+    CollectiveOp,
     ConstantOp,
     CopyOp,
     FreeOp,
@@ -28,6 +29,7 @@ from dialects.strata.types import LiteralAttr, TileType, WeightAttr, buffer_type
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_name
+from targets.communication import Exchange
 from targets.cuda.emit.kernel import schedule_option
 from targets.cuda.libraries.forms import form_of
 from targets.cuda.machine import WARP
@@ -35,6 +37,7 @@ from targets.cuda.runtime.constants import PlannedConstant, whole
 from targets.cuda.runtime.planned import (
     ARENA,
     NUMBERED,
+    Collect,
     Copy,
     HostPlan,
     KernelCall,
@@ -101,10 +104,17 @@ def _plan_operation(
             places[op.result] = places[op.source]
         case CopyOp():
             plan.steps.append(Copy(places[op.source], places[op.target]))
+        case CollectiveOp():
+            plan.steps.append(Collect(exchange_of(op), places[op.source], places[op.target]))
         case LaunchOp():
             plan.steps.append(_plan_launch(op, places, kernels))
         case _:
             pass
+
+
+def exchange_of(op: CollectiveOp) -> Exchange:
+    """A collective operation as data."""
+    return Exchange(op.collective, buffer_type(op.source).dtype.name, location_name(op))
 
 
 def planned_constant(op: ConstantOp) -> PlannedConstant:

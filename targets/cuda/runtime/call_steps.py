@@ -19,7 +19,9 @@ from dialects.strata.array_type import ArrayType, read_size, size_facts
 from dialects.strata.assumptions import Assumption, check_with_choices
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
+from targets.communication import Exchange
 from targets.cuda.libraries.calls import LibraryLaunch
+from targets.cuda.libraries.collectives import CollectiveLaunch
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.kernels import Kernels, PackedLaunch, Variant, variant_of
 from targets.cuda.runtime.memory import Heap
@@ -176,6 +178,23 @@ class CopyStep(StepFacts):
         source = frame.buffers[self.source]
         driver.copy(frame.buffers[self.target].address, source.address,
                     prod(source.shape) * self.item, frame.run.stream)
+
+
+@dataclass(frozen=True)
+class CollectStep(StepFacts):
+    """Exchanges a buffer with other ranks, and writes another one."""
+
+    source: int
+    target: int
+    exchange: Exchange
+
+    forms: ClassVar[Mapping[str, Form]] = {
+        "source": NUMBER, "target": NUMBER, "exchange": Form(Exchange.facts, Exchange.read)}
+
+    def run(self, frame: Frame) -> None:
+        buffers = [frame.buffers[self.source], frame.buffers[self.target]]
+        CollectiveLaunch(self.exchange, [b.address for b in buffers],
+                         [prod(b.shape) for b in buffers])(frame.run.stream)
 
 
 @dataclass(frozen=True)

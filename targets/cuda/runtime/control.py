@@ -24,6 +24,7 @@ from targets.cuda.runtime.call_steps import (
     AllocStep,
     AssumeStep,
     Buffer,
+    CollectStep,
     CopyStep,
     Frame,
     FreeStep,
@@ -376,6 +377,6 @@ class Stack:
 
 
 _STEPS: Mapping[str, Any] = {kind.__name__: kind for kind in (
-    AllocStep, ViewStep, CopyStep, FreeStep, AssumeStep, LaunchStep, SizeStep, RequireStep,
-    TrapStep, IfStep, LoopStep)}
+    AllocStep, ViewStep, CopyStep, CollectStep, FreeStep, AssumeStep, LaunchStep, SizeStep,
+    RequireStep, TrapStep, IfStep, LoopStep)}
 """The steps by the names that files have for them."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from targets.cuda.runtime.planned import Copy, HostPlan, Launch, Place
+from targets.cuda.runtime.planned import Copy, HostPlan, Launch, Place, PlannedStep
 
-Step = Launch | Copy
+Step = PlannedStep
 
 
 def donated(plan: HostPlan, pairs: Mapping[int, int]) -> dict[int, int]:
@@ -49,4 +49,6 @@ def _may_share(steps: Sequence[Step], given: int, output: int) -> bool:
     written = [k for k, p in enumerate(step.places) if p.memory == output]
     if len(written) > 1 or len(users[first]) > 1:
         return False
-    return isinstance(step, Copy) or (users[first][0], written[0]) in step.kernel.overwrites
+    if isinstance(step, Launch):
+        return (users[first][0], written[0]) in step.kernel.overwrites
+    return isinstance(step, Copy)

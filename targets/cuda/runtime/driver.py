@@ -6,6 +6,7 @@ Every call is checked. Errors that the user can fix are raised as CudaError with
 from __future__ import annotations
 
 import ctypes
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -113,10 +114,26 @@ def is_available() -> bool:
     return count.value > 0
 
 
-def attribute(device: int, number: int) -> int:
+@cache
+def own_device() -> int:
+    """The device of this process: PyTorch's current one when this is first asked, else the first.
+
+    Ranks of a distributed program choose theirs with torch.cuda.set_device.
+    """
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return 0
+    return int(torch.cuda.current_device())
+
+
+def attribute(device: int | None, number: int) -> int:
     value = c_int()
-    call("cuDeviceGetAttribute", byref(value), number, device)
+    call("cuDeviceGetAttribute", byref(value), number, _own(device))
     return value.value
+
+
+def _own(device: int | None) -> int:
+    return own_device() if device is None else device
 
 
 def version() -> int:
@@ -126,47 +143,47 @@ def version() -> int:
     return found.value
 
 
-def capability(device: int = 0) -> str:
+def capability(device: int | None = None) -> str:
     """`sm_90`."""
     return f"sm_{attribute(device, _MAJOR)}{attribute(device, _MINOR)}"
 
 
-def multiprocessors(device: int = 0) -> int:
+def multiprocessors(device: int | None = None) -> int:
     return attribute(device, _MULTIPROCESSORS)
 
 
-def shared_memory(device: int = 0) -> int:
+def shared_memory(device: int | None = None) -> int:
     """The most bytes of shared memory that one program may use."""
     return attribute(device, _SHARED_OPTIN)
 
 
-def cache_size(device: int = 0) -> int:
+def cache_size(device: int | None = None) -> int:
     """Bytes of the L2 cache, which all multiprocessors share."""
     return attribute(device, _CACHE)
 
 
-def device_name(device: int = 0) -> str:
+def device_name(device: int | None = None) -> str:
     text = ctypes.create_string_buffer(256)
-    call("cuDeviceGetName", text, 256, device)
+    call("cuDeviceGetName", text, 256, _own(device))
     return text.value.decode()
 
 
 @cache
-def primary_context(device: int = 0) -> c_void_p:
+def primary_context(device: int | None = None) -> c_void_p:
     """The device's primary context, which the CUDA runtime and torch use; retained for good."""
     context = c_void_p()
-    call("cuDevicePrimaryCtxRetain", byref(context), device)
+    call("cuDevicePrimaryCtxRetain", byref(context), _own(device))
     return context
 
 
-def use_device(device: int = 0) -> None:
+def use_device(device: int | None = None) -> None:
     """Make the device's primary context current in this thread."""
     set_current, context = _context_setter(device)
     check(set_current(context), "cuCtxSetCurrent")
 
 
 @cache
-def _context_setter(device: int) -> tuple[Callable[[Any], int], c_void_p]:
+def _context_setter(device: int | None) -> tuple[Callable[[Any], int], c_void_p]:
     return library().cuCtxSetCurrent, primary_context(device)
 
 
@@ -182,7 +199,7 @@ def free(address: int) -> None:
     call("cuMemFree_v2", c_uint64(address))
 
 
-def has_pools(device: int = 0) -> bool:
+def has_pools(device: int | None = None) -> bool:
     """Whether the device and its driver support `MemoryPool`."""
     return bool(attribute(device, _POOLS))
 
@@ -200,9 +217,9 @@ class MemoryPool:
     Freed memory is returned to the device only while the pool holds more than `kept` bytes.
     """
 
-    def __init__(self, kept: int, device: int = 0) -> None:
+    def __init__(self, kept: int, device: int | None = None) -> None:
         self.handle = c_void_p()
-        properties = _PoolProperties(kind=_PINNED, place=_ON_DEVICE, device=device)
+        properties = _PoolProperties(kind=_PINNED, place=_ON_DEVICE, device=_own(device))
         call("cuMemPoolCreate", byref(self.handle), byref(properties))
         threshold = c_uint64(kept)
         call("cuMemPoolSetAttribute", self.handle, c_int(_RELEASE_THRESHOLD), byref(threshold))

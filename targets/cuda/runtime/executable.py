@@ -26,7 +26,7 @@ from targets.cuda.runtime.constants import PlannedConstant
 from targets.cuda.runtime.control_runner import ControlProgram
 from targets.cuda.runtime.graph_cache import GraphProgram, GraphRunner
 from targets.cuda.runtime.kernels import Kernels
-from targets.cuda.runtime.memory import DEVICE, bytes_at, current_stream, is_on_device
+from targets.cuda.runtime.memory import bytes_at, current_stream, device_in_torch, is_on_device
 from targets.cuda.runtime.planned import HostPlan
 from targets.cuda.runtime.prepared_run import Call
 from targets.cuda.runtime.program import CudaProgram
@@ -202,8 +202,9 @@ class CudaExecutable(Executable):
                             f"({', '.join(self.input_names)}), not {len(values)}")
         types = self.signature.inputs
         for name, type_, value in zip(self.input_names, types, values, strict=True):
-            if is_on_device(value) and str(value.device) != DEVICE:
-                raise CudaError(f"input {name!r} is on {value.device}, the model on {DEVICE}")
+            if is_on_device(value) and str(value.device) != device_in_torch():
+                raise CudaError(f"input {name!r} is on {value.device}, the model on "
+                                f"{device_in_torch()}: torch.cuda.set_device chooses its device")
             found = str(value.dtype).removeprefix("torch.")
             if found != type_.dtype.name:
                 raise CudaError(f"input {name!r} must be {type_.dtype.name}, not {found}")

@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
+from dialects.strata.array_type import dtype_named
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.errors import CudaError
+from targets.cuda.libraries.collectives import CollectiveLaunch
 from targets.cuda.runtime import driver, driver_graph
 from targets.cuda.runtime.constants import ALIGNMENT
 from targets.cuda.runtime.dependencies import Access, waits_of
@@ -30,7 +32,15 @@ from targets.cuda.runtime.memory import (
     tensor_of,
     upload_constants,
 )
-from targets.cuda.runtime.planned import CONSTANTS, RESIDENT, Copy, HostPlan, Launch, Place
+from targets.cuda.runtime.planned import (
+    CONSTANTS,
+    RESIDENT,
+    Collect,
+    HostPlan,
+    Launch,
+    Place,
+    PlannedStep,
+)
 from targets.cuda.runtime.prepared_run import Call, Ready, Result, Step
 from targets.cuda.runtime.stream_order import RunOrder
 
@@ -38,6 +48,8 @@ if TYPE_CHECKING:
     from dialects.strata.types import Array
     from dialects.strata.weights import WeightStore
 
+_NETWORK = -5
+"""The memory that stands for what connects the ranks."""
 _GRAPHS = 16
 """For how many sets of sizes graphs and arenas are kept."""
 
@@ -228,13 +240,17 @@ class GraphRunner:
         return driver_graph.Graph(ready.steps, waits, overlap=True)
 
     def _pack(
-        self, step: Launch | Copy, ready: Ready, constants: Memory
+        self, step: PlannedStep, ready: Ready, constants: Memory
     ) -> Step | None:
         """A step with its addresses; None if there is nothing to do."""
         addresses = [_address_in(place, ready, constants) for place in step.places]
         if isinstance(step, Launch):
             return self.program.kernels.pack(step, ready.sizes, addresses)
         source, target = addresses
+        if isinstance(step, Collect):
+            item = dtype_named(step.exchange.element).itemsize
+            counts = [int(p.size.evaluate(ready.sizes)) // item for p in step.places]
+            return CollectiveLaunch(step.exchange, addresses, counts)
         size = int(step.source.size.evaluate(ready.sizes))
         return CopyNode(source, target, size) if size else None
 
@@ -248,9 +264,10 @@ def _address_in(place: Place, ready: Ready, constants: Memory) -> int:
     return memory.address + int(place.offset.evaluate(ready.sizes))
 
 
-def _accesses(step: Launch | Copy, sizes: Mapping[Symbol, int]) -> list[Access]:
-    """The bytes that a step accesses, except constants."""
-    found: list[Access] = []
+def _accesses(step: PlannedStep, sizes: Mapping[Symbol, int]) -> list[Access]:
+    """The bytes that a step accesses, except constants. Collective operations run in their order,
+    as if they wrote the same memory, because all ranks must execute them in the same order."""
+    found = [Access(_NETWORK, 0, 1, True)] if isinstance(step, Collect) else list[Access]()
     for k, place in enumerate(step.places):
         if place.memory not in (CONSTANTS, RESIDENT):
             start = int(place.offset.evaluate(sizes))

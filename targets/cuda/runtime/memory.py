@@ -28,9 +28,13 @@ if TYPE_CHECKING:
     from dialects.strata.types import Array
     from dialects.strata.weights import WeightStore
 
-DEVICE = "cuda:0"
 _KEPT = 1 << 30
 """The most bytes of freed memory that are kept."""
+
+
+def device_in_torch() -> str:
+    """What PyTorch calls the device of this process."""
+    return f"cuda:{driver.own_device()}"
 
 
 def torch_on_device() -> Any:
@@ -96,7 +100,8 @@ class TorchPool:
 
     def allocate(self, size: int, stream: int) -> int:
         try:
-            return self.torch.cuda.caching_allocator_alloc(size, 0, stream)
+            return self.torch.cuda.caching_allocator_alloc(
+                size, driver.own_device(), stream)
         except self.torch.cuda.OutOfMemoryError as error:
             raise _full(str(error)) from None
 
@@ -208,7 +213,7 @@ def is_on_device(value: Any) -> bool:
 
 def current_stream() -> int:
     """torch's current stream on the device."""
-    return sys.modules["torch"]._C._cuda_getCurrentRawStream(0)
+    return sys.modules["torch"]._C._cuda_getCurrentRawStream(driver.own_device())
 
 
 def readable(value: Any) -> Any:
@@ -244,7 +249,7 @@ def tensor_maker(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], A
     """A maker of uninitialized device tensors. It raises DeviceMemoryError if the device is full.
     """
     torch = sys.modules["torch"]
-    kind, device = getattr(torch, dtype.name), torch.device(DEVICE)
+    kind, device = getattr(torch, dtype.name), torch.device(device_in_torch())
     strides = tuple(prod(max(n, 1) for n in shape[k + 1:]) for k in range(len(shape)))
     make = partial(torch.empty_strided, shape, strides, dtype=kind, device=device)
 
@@ -273,7 +278,7 @@ def residents_of(weights: WeightStore) -> list[Resident]:
 
 def _is_readable(value: Any) -> bool:
     """Whether kernels can read a tensor of the caller where it lies."""
-    return (str(value.device) == DEVICE and value.is_contiguous()
+    return (str(value.device) == device_in_torch() and value.is_contiguous()
             and not value.data_ptr() % ALIGNMENT)
 
 

@@ -17,12 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from dialects.strata.array_type import ArrayType, read_size, size_facts
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.expr_syntax import symbol_of
 from dialects.symbolic.symbol import Symbol
+from targets.communication import Exchange
 from targets.cuda.errors import CudaError
 from targets.cuda.runtime.constants import ConstantLayout, PlannedConstant
 
@@ -191,6 +192,28 @@ class Copy:
         return Copy(at(self.source), at(self.target))
 
 
+@dataclass(frozen=True)
+class Collect:
+    """A collective operation of several ranks: reads a buffer and writes another one."""
+
+    exchange: Exchange
+    source: Place
+    target: Place
+    written: ClassVar[frozenset[int]] = frozenset([1])
+    """Positions of the written places."""
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        return self.source, self.target
+
+    def moved(self, at: Callable[[Place], Place]) -> Collect:
+        """The same operation on buffers at other places."""
+        return Collect(self.exchange, at(self.source), at(self.target))
+
+
+PlannedStep: TypeAlias = Launch | Copy | Collect
+
+
 @dataclass
 class HostPlan:
     """A module's host function: straight steps, on an arena of `arena` bytes, and its constants."""
@@ -198,7 +221,7 @@ class HostPlan:
     constants: list[PlannedConstant] = field(default_factory=list[PlannedConstant])
     inputs: list[ArrayType] = field(default_factory=list[ArrayType])
     outputs: list[ArrayType] = field(default_factory=list[ArrayType])
-    steps: list[Launch | Copy] = field(default_factory=list[Launch | Copy])
+    steps: list[PlannedStep] = field(default_factory=list[PlannedStep])
     arena: Expr = field(default_factory=lambda: Expr.of(0))
 
     @property
@@ -241,16 +264,20 @@ class HostPlan:
             [_read_step(step, kernels) for step in facts["steps"]], read_size(facts["arena"]))
 
 
-def _step_facts(step: Launch | Copy, kernels: Mapping[PlannedKernel, int]) -> list[Any]:
+def _step_facts(step: PlannedStep, kernels: Mapping[PlannedKernel, int]) -> list[Any]:
     places = [place.facts() for place in step.places]
     if isinstance(step, Copy):
         return places
+    if isinstance(step, Collect):
+        return [*places, step.exchange.facts()]
     return [places, kernels[step.kernel], list(map(size_facts, step.sizes)), step.node]
 
 
-def _read_step(facts: Sequence[Any], kernels: Sequence[PlannedKernel]) -> Launch | Copy:
+def _read_step(facts: Sequence[Any], kernels: Sequence[PlannedKernel]) -> PlannedStep:
     if len(facts) == 2:
         return Copy(*map(Place.read, facts))
+    if len(facts) == 3:
+        return Collect(Exchange.read(facts[2]), *map(Place.read, facts[:2]))
     places, kernel, sizes, node = facts
     return Launch(kernels[int(kernel)], tuple(map(read_size, sizes)), str(node),
                   tuple(map(Place.read, places)))

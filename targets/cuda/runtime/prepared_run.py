@@ -13,12 +13,13 @@ import numpy as np
 
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.libraries.calls import LibraryLaunch
+from targets.cuda.libraries.collectives import CollectiveLaunch
 from targets.cuda.runtime import driver_graph
 from targets.cuda.runtime.driver_graph import CopyNode
 from targets.cuda.runtime.kernels import PackedLaunch
 from targets.cuda.runtime.memory import Memory, tensor_maker
 
-Step = PackedLaunch | LibraryLaunch | CopyNode
+Step = PackedLaunch | LibraryLaunch | CollectiveLaunch | CopyNode
 _NOWHERE = -1
 """An address that no buffer has."""
 

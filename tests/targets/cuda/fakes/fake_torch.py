@@ -69,7 +69,8 @@ class FakeTorch:
     def __post_init__(self) -> None:
         self.pool = FakePool(self.fake, 0)
         self.cuda = SimpleNamespace(
-            is_available=lambda: True, OutOfMemoryError=OutOfMemoryError,
+            is_available=lambda: True, is_initialized=lambda: False,
+            OutOfMemoryError=OutOfMemoryError,
             is_current_stream_capturing=lambda: False,
             caching_allocator_alloc=self._allocate,
             caching_allocator_delete=lambda address: self.pool.free(
