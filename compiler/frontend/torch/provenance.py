@@ -8,7 +8,6 @@ from typing import Any
 from compiler.frontend.origins import line_of
 
 
-
 def path_of(node: Any) -> str:
     """The innermost module in which the node runs, and its name: `encoder.layer.0/linear`."""
     inner = scope_of(node)

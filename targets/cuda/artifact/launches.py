@@ -12,7 +12,15 @@ from targets.cpu.artifact.c_text import CExpressions, quoted
 from targets.cpu.artifact.tables import Runtime, file_text
 from targets.cuda.machine import WARP
 from targets.cuda.runtime.kernels import Compiled, Variant
-from targets.cuda.runtime.planned import ARENA, NUMBERED, Copy, HostPlan, Launch, Place
+from targets.cuda.runtime.planned import (
+    ARENA,
+    NUMBERED,
+    Collect,
+    Copy,
+    HostPlan,
+    Launch,
+    Place,
+)
 from targets.cuda.runtime.tensor_maps import HOST_TYPES
 
 _HERE = Path(__file__).parent
@@ -133,6 +141,7 @@ def _launches_text(plan: HostPlan, code: Code, symbols: Sequence[Symbol]) -> lis
     lines = ["static int launch_all(STATE *s, void *stream) {", "    const int64_t *n = s->sizes;",
              "    int status = 0;", "    (void)n;"]
     for step in plan.steps:
+        assert not isinstance(step, Collect), "a library has no communication"
         lines += ["    if (status == 0) {", *(f"        {line}" for line in (
             _copy(step, c) if isinstance(step, Copy) else
             _launch(step, c, numbers[step.kernel], step.kernel in mapped))), "    }"]

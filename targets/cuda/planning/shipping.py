@@ -13,7 +13,7 @@ from targets.cuda.build.compile import CompileOptions, compile_kernels, triton_v
 from targets.cuda.planning.program import program_of
 from targets.cuda.runtime.constants import PlannedConstant
 from targets.cuda.runtime.kernels import Compiled, Variant, job_of_source
-from targets.cuda.runtime.planned import HostPlan, PlannedKernel
+from targets.cuda.runtime.planned import Collect, HostPlan, PlannedKernel
 from targets.interface import TargetError
 
 
@@ -30,6 +30,9 @@ def shipped(
         raise TargetError(f"the target {target} writes libraries of models whose launches depend "
                           "on sizes alone; this one decides while it runs: "
                           f"{', '.join(program.signature.notes) or 'on data'}")
+    if any(isinstance(step, Collect) for step in host.steps):
+        raise TargetError("the model runs on several ranks, and a library has no communication: "
+                          "compile it in the process of each rank")
     if called := [kernel.name for kernel in host.kernels if kernel.library]:
         raise TargetError(f"kernels {', '.join(called)} are library calls, which a library of ours "
                           "cannot make; compile with --library never")

@@ -164,7 +164,7 @@ class GraphRunner:
                  if (node := self._pack(step, ready, memory)) is not None]
         return driver_graph.chain(nodes)
 
-    def packed(self) -> list[tuple[Launch | Copy, Step | None]]:
+    def packed(self) -> list[tuple[PlannedStep, Step | None]]:
         """The steps of a run with the last sizes, in turn; None for one that has nothing to do."""
         ready, program = next(reversed(self._ready.values())), self.program
         return [(s, self._pack(s, ready, program.constants)) for s in program.plan.steps]
