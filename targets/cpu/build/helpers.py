@@ -21,7 +21,7 @@ LOST = (OSError, EOFError, pickle.UnpicklingError)
 
 
 class Helper:
-    """A process that compiles, and exits when its input is closed."""
+    """A process that compiles, until `end` or the end of its input."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -37,15 +37,11 @@ class Helper:
         stdin.flush()
         return pickle.load(stdout)
 
-    def kill(self) -> None:
-        """End the process at once, whatever it does."""
-        self._process.kill()
-        self.close()
-
-    def close(self) -> None:
-        """End the process."""
+    def end(self) -> None:
+        """End the process at once, whatever it does: leaving on its own would take it 15 ms."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None
+        self._process.kill()
         with contextlib.suppress(OSError):
             stdin.close()
         stdout.close()
@@ -71,7 +67,7 @@ def are_foreseen() -> bool:
 def dismiss() -> None:
     """End the processes that were foreseen and got no work."""
     while (found := _taken()) is not None:
-        found.kill()
+        found.end()
 
 
 @contextlib.contextmanager
@@ -81,7 +77,7 @@ def helper() -> Generator[Helper]:
     try:
         yield found
     finally:
-        found.close()
+        found.end()
 
 
 def _taken() -> Helper | None:

@@ -242,7 +242,7 @@ def test_foreseen_helper_processes_compile_the_same_and_end() -> None:
     jit.foresee_texts(1000, machine)
     started = [h._process for h in helpers._foreseen]
     assert jit.compile_texts(texts, machine, ObjectCache(None)) == expected
-    assert [p.poll() for p in started] == [0, 0]
+    assert None not in [p.poll() for p in started]
 
 
 def test_a_fork_leaves_foreseen_processes_to_its_parent() -> None:
