@@ -5,10 +5,11 @@ A `Machine` holds what the hardware reports about itself. These numbers it does 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 
-class WindowCosts(NamedTuple):
+@dataclass(frozen=True)
+class WindowCosts:
     """When Winograd's convolution pays (`scheduling/windows.py`). The unit is the time of one
     multiply-add of one element in registers."""
 
@@ -26,7 +27,8 @@ class WindowCosts(NamedTuple):
     calls, so it comes from memory."""
 
 
-class MatrixCosts(NamedTuple):
+@dataclass(frozen=True)
+class MatrixCosts:
     """When to use matrix registers (`scheduling/matrices.py`)."""
 
     gain: float
@@ -36,7 +38,8 @@ class MatrixCosts(NamedTuple):
     more than a half, because loads are hidden less well."""
 
 
-class CandidateCosts(NamedTuple):
+@dataclass(frozen=True)
+class CandidateCosts:
     """The rough cost model that orders the tuner's candidates (`scheduling/search.py`), in cycles.
     """
 
@@ -50,7 +53,8 @@ class CandidateCosts(NamedTuple):
     """The share of the loads that delay multiply-adds."""
 
 
-class RecurrenceCosts(NamedTuple):
+@dataclass(frozen=True)
+class RecurrenceCosts:
     """How recurrences hide latency (`scheduling/recurrences.py`)."""
 
     states: int
@@ -59,7 +63,8 @@ class RecurrenceCosts(NamedTuple):
     """The rows of one program, if it walks several rows at the same time."""
 
 
-class Costs(NamedTuple):
+@dataclass(frozen=True)
+class Costs:
     """All of these numbers. `on` names the processors on which they were fitted."""
 
     on: str

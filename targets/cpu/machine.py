@@ -17,7 +17,6 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import NamedTuple
 
 import llvmlite.binding as llvm
 from xdsl.ir import Attribute
@@ -46,7 +45,8 @@ FEATURE_SETS = ARCHITECTURES["x86_64"].sets
 """The feature sets of x86-64 that a user may name, from the least to the most."""
 
 
-class MatrixUnit(NamedTuple):
+@dataclass(frozen=True)
+class MatrixUnit:
     """Matrix registers: their number, and the rows and bytes per row of each."""
 
     registers: int = 8
