@@ -10,16 +10,21 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from xdsl import irdl
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
+from xdsl.ir.core import SSAValues
 from xdsl.irdl import IRDLOperation, OpDef
-from xdsl.irdl.operations import BeforeVariadicSingleAccessor, VarIRConstruct
+from xdsl.irdl.operations import (
+    BeforeVariadicSingleAccessor,
+    UniqueVariadicAccessor,
+    VarIRConstruct,
+)
 
 from dialects.verifying import verifier
 
 Op = TypeVar("Op", bound=IRDLOperation)
 
 _NAMED = (VarIRConstruct.OPERAND, VarIRConstruct.RESULT, VarIRConstruct.REGION)
-_tuple_item: Callable[[Any, int], Any] = tuple.__getitem__  # pyright: ignore
+_tuple_item: Callable[[Any, int | slice], Any] = tuple.__getitem__  # pyright: ignore
 
 
 def irdl_op_definition(cls: type[Op]) -> type[Op]:
@@ -29,6 +34,9 @@ def irdl_op_definition(cls: type[Op]) -> type[Op]:
     for name, accessor in list(vars(made).items()):
         if type(accessor) is BeforeVariadicSingleAccessor and accessor.construct in _NAMED:
             setattr(made, name, _accessor(accessor.construct, accessor.idx))
+        elif type(accessor) is UniqueVariadicAccessor and (
+                accessor.construct is VarIRConstruct.OPERAND):
+            setattr(made, name, _operands_accessor(accessor.idx, accessor.num_defs - 1))
     definition = made.get_irdl_definition()
     accepts = verifier(definition)
     if accepts is not None:
@@ -44,6 +52,17 @@ def _accessor(construct: VarIRConstruct, place: int) -> property:
     if construct is VarIRConstruct.RESULT:
         return property(lambda op: at(op.results, place), _refuse)
     return property(lambda op: at(op.regions, place), _refuse)
+
+
+def _operands_accessor(place: int, others: int) -> property:
+    """The operands from a place on that are variadic, all but so many others."""
+    at = _tuple_item
+
+    def found(op: Any) -> SSAValues[SSAValue]:
+        operands = op._operands
+        return SSAValues(at(operands, slice(place, place + len(operands) - others)))
+
+    return property(found if others else lambda op: op._operands, _refuse)
 
 
 def _refuse(op: object, value: object) -> None:

@@ -132,14 +132,14 @@ class NestOp(IRDLOperation):
     @property
     def inputs(self) -> Sequence[SSAValue]:
         """The tensors that the nest reads: the first operands, one per map."""
-        return self.operands[:len(self.maps.data)]
+        return self.tensors[:len(self.maps.data)]
 
     @property
     def into(self) -> Sequence[SSAValue]:
         """The tensor whose unwritten elements the result keeps, if any: the operand after the
         inputs.
         """
-        return self.operands[len(self.maps.data):]
+        return self.tensors[len(self.maps.data):]
 
     @property
     def axes(self) -> tuple[Axis, ...]:

@@ -322,8 +322,9 @@ class Expr:
     # ------------------------------------------------------------------ use
     def substitute(self, values: Mapping[Symbol, Size]) -> Expr:
         """Replace symbols by expressions."""
-        given = tuple([(s, values[s]) for s in self.symbols if s in values])
-        return _substituted(self, given) if given else self
+        if values.keys().isdisjoint(self.symbols):
+            return self
+        return _substituted(self, tuple([(s, values[s]) for s in self.symbols if s in values]))
 
     def evaluate(self, values: Mapping[Symbol, Any]) -> Any:
         """The value, with each symbol an integer or a NumPy integer array (they broadcast).
