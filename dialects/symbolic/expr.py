@@ -160,7 +160,15 @@ class Expr:
     def linear(self, symbols: Iterable[Symbol]) -> tuple[Mapping[Symbol, Expr], Expr] | None:
         """Split into coefficients of `symbols` and a rest free of them; None if not linear."""
         wanted = self.symbols.intersection(symbols)
-        return _linear(self, wanted) if wanted else (dict[Symbol, Expr](), self)
+        if not wanted:
+            return dict[Symbol, Expr](), self
+        split, constant = _linear(self._without_constant(), wanted), self.offset
+        return split if split is None or not constant else (split[0], split[1] + constant)
+
+    def _without_constant(self) -> Expr:
+        """The other terms. Many expressions differ in their constants only, as those of unrolled
+        loops, so what is remembered of the others serves all."""
+        return Expr(self.terms[:-1]) if self.offset else self
 
     @computed_once
     def text(self) -> str:
@@ -324,7 +332,9 @@ class Expr:
         """Replace symbols by expressions."""
         if values.keys().isdisjoint(self.symbols):
             return self
-        return _substituted(self, tuple([(s, values[s]) for s in self.symbols if s in values]))
+        given = tuple([(s, values[s]) for s in self.symbols if s in values])
+        found, constant = _substituted(self._without_constant(), given), self.offset
+        return found + constant if constant else found
 
     def evaluate(self, values: Mapping[Symbol, Any]) -> Any:
         """The value, with each symbol an integer or a NumPy integer array (they broadcast).
