@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeAlias, cast
 
-from xdsl.dialects.builtin import ArrayAttr, ArrayOfConstraint
+from xdsl.dialects.builtin import ArrayAttr, ArrayOfConstraint, DenseArrayBase, i32
 from xdsl.ir import Attribute, Block, ErasedSSAValue, Operation, Region
 from xdsl.irdl import IRDLOperation, OpDef
 from xdsl.irdl.constraints import (
@@ -27,9 +27,17 @@ from xdsl.irdl.constraints import (
     RangeOf,
     VarConstraint,
 )
-from xdsl.irdl.operations import AttrSizedSegments, OptionalDef, OptPropertyDef, VariadicDef
-from xdsl.traits import IsTerminator, NoTerminator, OpTrait
+from xdsl.irdl.operations import (
+    AttrSizedOperandSegments,
+    AttrSizedSegments,
+    OptionalDef,
+    OptPropertyDef,
+    VariadicDef,
+)
+from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, OpTrait
 from xdsl.utils.exceptions import VerifyException
+
+from dialects.walking import walked
 
 Bound: TypeAlias = dict[str, Attribute]
 """What the variables of a definition's constraints stand for in an operation."""
@@ -129,16 +137,19 @@ def _own_check(kind: type[Operation]) -> Callable[[Any], None] | None:
 def verifier(definition: OpDef) -> Callable[[Operation], bool] | None:
     """Whether the definition certainly accepts an operation; None for definitions with more than
     one variadic, or with constraints that are not on one type each."""
-    if definition.successors or definition.attributes or any(
-            isinstance(option, AttrSizedSegments) for option in definition.options):
+    segmented = [o for o in definition.options if isinstance(o, AttrSizedSegments)]
+    if definition.successors or definition.attributes:
         return None
-    operands, results = _list(definition.operands), _list(definition.results)
+    operands = _segments(definition, segmented) if segmented else _operands(definition)
+    results = _list(definition.results)
     regions = _count_of_regions(definition)
     if operands is None or results is None or regions is None:
         return None
     properties = {name: (_accepts(d.constr), isinstance(d, OptPropertyDef))
                   for name, d in definition.properties.items()}
-    traits = [t for t in definition.traits if type(t).verify is not OpTrait.verify]
+    is_isolated = any(isinstance(t, IsolatedFromAbove) for t in definition.traits)
+    traits = [t for t in definition.traits if type(t).verify is not OpTrait.verify
+              and not isinstance(t, IsolatedFromAbove)]
 
     def accepts(op: Operation) -> bool:
         if op.successors or len(op.regions) != regions or any(
@@ -146,14 +157,57 @@ def verifier(definition: OpDef) -> Callable[[Operation], bool] | None:
                 for region in op.regions):
             return False
         bound: Bound = {}
-        if not operands([v.type for v in op._operands], bound) or not results(  # pyright: ignore[reportPrivateUsage]
-                [v.type for v in op.results], bound) or not _fit(op.properties, properties, bound):
+        if not operands(op, bound) or not results([v.type for v in op.results], bound) or not _fit(
+                op.properties, properties, bound):
+            return False
+        if is_isolated and not _uses_own_values(op):
             return False
         for trait in traits:
             trait.verify(op)
         return True
 
     return accepts
+
+
+def _uses_own_values(op: Operation) -> bool:
+    """Whether what is inside uses only values that are defined inside."""
+    every = walked(op)
+    inner = every[1:]
+    known = {id(v) for each in inner for v in each.results}
+    known.update(id(v) for each in every for region in each.regions for block in region.blocks
+                 for v in block.args)
+    return all(id(v) in known for each in inner
+               for v in each._operands)  # pyright: ignore[reportPrivateUsage]
+
+
+def _operands(definition: OpDef) -> Callable[[Operation, Bound], bool] | None:
+    """Whether an operation's operands satisfy the definition; None for definitions as above."""
+    accepts = _list(definition.operands)
+    return None if accepts is None else lambda op, bound: accepts(
+        [v.type for v in op._operands], bound)  # pyright: ignore[reportPrivateUsage]
+
+
+def _segments(
+    definition: OpDef, options: Sequence[AttrSizedSegments]
+) -> Callable[[Operation, Bound], bool] | None:
+    """Whether there are as many operands as a property says; None if more than their number is
+    defined, or if it says that of anything else."""
+    [option, *others] = options
+    if others or not isinstance(option, AttrSizedOperandSegments) or not option.as_property or any(
+            not isinstance(d, VariadicDef) or isinstance(d, OptionalDef)
+            or not isinstance(_of_range(d.constr, True), AnyAttr) for _, d in definition.operands):
+        return None
+    name, count = option.attribute_name, len(definition.operands)
+
+    def accept(op: Operation, bound: Bound) -> bool:
+        found = op.properties.get(name)
+        if not isinstance(found, DenseArrayBase) or cast(Any, found).elt_type != i32:
+            return False
+        sizes = cast(Any, found).get_values()
+        return len(sizes) == count and min(sizes) >= 0 and sum(sizes) == len(
+            op._operands)  # pyright: ignore[reportPrivateUsage]
+
+    return accept
 
 
 def _fit(
