@@ -19,6 +19,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.loop import KernelOp
+from dialects.semantics.ring import Ring
 from dialects.strata.schedule import Schedule
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
@@ -112,6 +113,13 @@ class Running(Part, ABC):
         self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress
     ) -> Executable:
         """Make a module at block level (a host function and block kernels) runnable."""
+
+    def load_in_ring(self, module: ModuleOp, weights: WeightStore, ring: Ring) -> Executable | None:
+        """The target's code in a ring, with residues as inputs and outputs; None if it has none.
+
+        Raises TargetError for a module that cannot be executed in the ring.
+        """
+        return None
 
     def profile(self, module: ModuleOp, weights: WeightStore) -> Profile:
         """A program that times its launches. Raises TargetError if the target has none."""

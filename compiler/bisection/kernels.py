@@ -23,11 +23,12 @@ from xdsl.ir import Operation
 
 from compiler.bisection.outcome import CODE, RIGHT, Outcome
 from compiler.diagnostics import StrataError
+from compiler.instrument.launches import program_of, type_of, written_buffers
 from compiler.measuring.comparison import worst
 from dialects import block, host
 from dialects.block.interpret import interpret_kernel
 from dialects.host.interpret import interpret_host
-from dialects.strata.types import Array, BufferType, buffer_of, element_of, tensor
+from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_names
@@ -65,7 +66,7 @@ def first_wrong(trials: Trials) -> Outcome:
 def _fault_of_copies(trials: Trials) -> str:
     """What is wrong with a program that copies an array; empty if nothing is."""
     array = np.arange(1, 8, dtype=np.float32)
-    func = host.FuncOp.of("main", ["x"], ["y"], [_type(array)] * 2, [])
+    func = host.FuncOp.of("main", ["x"], ["y"], [type_of(array)] * 2, [])
     func.body.block.add_op(host.CopyOp.of(*func.body.block.args))
     func.body.block.add_op(host.ReturnOp.create())
     trials.phases.tell(Outcome("crash", "", CODE, operation="host.func @main"))
@@ -106,11 +107,11 @@ class _Launches:
         sizes: dict[Symbol, int],
     ) -> str:
         """The kind of the fault and what is wrong; empty if the kernel's code is right."""
-        written = _written(kernel)
+        written = written_buffers(kernel)
         key = kernel.sym_name.data, str([(a.shape, *sizes.values()) for a in before])
         try:
             if key not in self.loaded:
-                module = _program(kernel, before, written, sizes)
+                module = program_of(kernel, before, written, sizes)
                 running = self.trials.compilation.parts.running
                 self.loaded[key] = running.load(module, WeightStore())
             got = self.loaded[key].run(before)
@@ -128,33 +129,3 @@ class _Launches:
 
 def _bits(array: Array) -> Array:
     return array.view(f"u{array.dtype.itemsize}")
-
-
-def _written(kernel: block.KernelOp) -> list[int]:
-    """The buffers that a kernel writes."""
-    return [k for k, b in enumerate(kernel.buffers) if any(
-        isinstance(use.operation, block.StoreOp) and use.operation.buffer is b for use in b.uses)]
-
-
-def _program(
-    kernel: block.KernelOp, before: Sequence[Array], written: Sequence[int],
-    sizes: dict[Symbol, int],
-) -> ModuleOp:
-    """A module that launches a kernel once, at these sizes."""
-    types = [_type(a) for a in before]
-    own = kernel.clone()
-    func = host.FuncOp.of("main", [f"x{k}" for k in range(len(types))],
-                          [f"y{k}" for k in written],
-                          [*types, *(types[k] for k in written)], [])
-    body, given = func.body.block, list(func.body.block.args[:len(types)])
-    for k, copy in zip(written, func.body.block.args[len(types):], strict=True):
-        body.add_op(host.CopyOp.of(given[k], copy))
-        given[k] = copy
-    values = [sizes[name] for name in kernel.size_names]
-    body.add_op(host.LaunchOp.of(own.sym_name.data, given, values))
-    body.add_op(host.ReturnOp.create())
-    return ModuleOp([func, own])
-
-
-def _type(array: Array) -> BufferType:
-    return buffer_of(tensor(element_of(array.dtype), array.shape))

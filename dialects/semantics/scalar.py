@@ -94,6 +94,12 @@ def _evaluate_distinct(
     return [each(compute, array.reshape((1,) * (rank - array.ndim) + array.shape))]
 
 
+def evaluate_operation(op: Operation, operands: Sequence[Array]) -> Sequence[Array]:
+    """The results of one operation on arrays. Raises KeyError for one that is not scalar."""
+    with np.errstate(all="ignore"):
+        return _evaluate(op, operands, None)
+
+
 def _evaluate(
     op: Operation, operands: Sequence[Array], other: OtherOps | None
 ) -> Sequence[Array]:

@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Operation
 from dialects.host import contents_of, host_function, host_functions
 from dialects.loop import KernelOp as LoopKernel
 from dialects.loop import NestOp, scalar_type
+from dialects.semantics.ring import Ring
 from dialects.strata.mapped import MappedFiles
 from dialects.strata.schedule import Schedule
 from dialects.strata.types import Array, WeightAttr, bf16, byte_width, f16, i8, ui8
@@ -42,6 +43,7 @@ from targets.cpu.llvm.modules import ModuleText, joined
 from targets.cpu.llvm.operands import kernel_names
 from targets.cpu.llvm.places import Places
 from targets.cpu.machine import Machine, is_supported, lacking, machine_of
+from targets.cpu.ring.program import load_in_ring
 from targets.cpu.runtime.executable import CpuExecutable, Source, placed
 from targets.cpu.runtime.plan import RunPlan
 from targets.cpu.runtime.processors import FEATURES_VARIABLE, assumed_features, thread_count
@@ -287,6 +289,11 @@ class CpuRunning(Running):
                          code.driver.exchanges)
         return CpuExecutable(plan, link(code.objects, ENTRY), arrays,
                              thread_count(self.options.threads), sources)
+
+    def load_in_ring(self, module: ModuleOp, weights: WeightStore, ring: Ring) -> Executable:
+        """The same kernels and driver, with instructions on residues."""
+        self.check_machine()
+        return load_in_ring(module, weights, _machine(self.options), ring)
 
     def profile(self, module: ModuleOp, weights: WeightStore) -> CounterProfile:
         """The same program with a driver that times each launch."""

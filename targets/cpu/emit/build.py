@@ -10,10 +10,10 @@ when it meets a vector, so that values which are the same in all lanes are compu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects.strata import types as t
 from targets.cpu.emit.index import splat
@@ -29,6 +29,25 @@ class Builder:
         self.writer, self.machine = writer, machine
         self.features = machine.features
         self.contracts, self.flushes = machine.contracts, machine.flushes
+        self.plain: Collection[SSAValue] = ()
+        """Values that are numbers in an arithmetic other than that of floats."""
+
+    # ------------------------------------------------------------------ another arithmetic
+    def replaced(self, op: Operation, operands: Sequence[Reg]) -> Reg | None:
+        """What stands for a scalar operation in an arithmetic other than that of floats."""
+        return None
+
+    def arithmetic(self, op: Operation) -> Builder:
+        """The builder of an operation that is not replaced."""
+        return self
+
+    def embedded(self, reg: Reg) -> Reg:
+        """What stands for numbers in memory."""
+        return reg
+
+    def number(self, value: Any, element: Attribute) -> Any:
+        """What stands for a literal."""
+        return value
 
     # ------------------------------------------------------------------ what processors may have
     @property

@@ -45,7 +45,8 @@ class Compute:
 
     def full(self, value: Any, type_: TileType) -> Tile:
         parts = tile_chunks(type_, self.lanes)
-        row = [literal(value, type_.element, chunk.width) for chunk in parts]
+        number = self.builder.number(value, type_.element)
+        row = [literal(number, type_.element, chunk.width) for chunk in parts]
         return Tile(type_, tuple(row * len(list(positions(type_)))), parts)
 
     # ------------------------------------------------------------------ reduce

@@ -81,13 +81,16 @@ def emit_kernel(kernel: bl.KernelOp, machine: Machine, name: str | None = None) 
 
 
 def emit_kernel_text(
-    kernel: bl.KernelOp, machine: Machine, name: str | None = None, places: Places | None = None
+    kernel: bl.KernelOp, machine: Machine, name: str | None = None, places: Places | None = None,
+    builder: Callable[[Writer], Builder] | None = None,
 ) -> KernelText:
     """The LLVM text of a kernel in parts. Raises ValueError for what the target does not support.
 
-    `places`: collects where instructions come from, which the text then names.
+    `places`: collects where instructions come from, which the text then names. `builder`: makes
+    the builder of instructions, for another arithmetic than that of floats.
     """
-    return _KernelEmitter(kernel, machine, name or kernel.sym_name.data, places).emit()
+    return _KernelEmitter(kernel, machine, name or kernel.sym_name.data, places, builder or (
+        lambda writer: builder_for(writer, machine))).emit()
 
 
 class _Site(NamedTuple):
@@ -104,14 +107,15 @@ class _KernelEmitter:
     """The state of one kernel's emission: the LLVM form of each IR value."""
 
     def __init__(
-        self, kernel: bl.KernelOp, machine: Machine, name: str, places: Places | None
+        self, kernel: bl.KernelOp, machine: Machine, name: str, places: Places | None,
+        builder: Callable[[Writer], Builder],
     ) -> None:
         self.kernel, self.machine, self.name = kernel, machine, name
         self.writer = Writer(name)
         self.marks = Marks(kernel, name, places)
         self.writer.mark = self.marks.of(kernel)
         self.indices = Indices(self.writer)
-        self.builder = builder_for(self.writer, machine)
+        self.builder = builder(self.writer)
         self.memory = Memory(self.writer, machine.lanes, machine.line_bytes)
         self.loops = Loops(self.writer, self.indices)
         self.compute = Compute(self.writer, self.indices, self.builder, machine)
@@ -255,11 +259,16 @@ class _KernelEmitter:
         access = self._access(op, type_)
         self.tiles[op.result] = self.matrices.load(op, access) if (
             self.matrices and _is_matrix(op.result)) else (
-            self.memory.load(access, type_, op.pad_value))
+            self.memory.load(access, type_, self._pad(op)))
+
+    def _pad(self, op: bl.LoadOp) -> Any:
+        """The value of elements outside the checked dims."""
+        return self.builder.number(op.pad_value, bl.element_type(op.result))
 
     def _load_at(self, op: bl.LoadOp) -> EmitAt:
         access = self._access(op, tile_type(op.result))
-        return lambda position: self.memory.load_one(access, position, op.pad_value)
+        pad = self._pad(op)
+        return lambda position: self.memory.load_one(access, position, pad)
 
     def store(self, op: bl.StoreOp) -> None:
         if op.combiner is not None:

@@ -1,0 +1,111 @@
+"""Instructions on residues in place of those on floats.
+
+    x + y, x * y    exact in f64 for residues of 25 bits, then r - M * rint(r / M)
+    exp, 1 / x      a call of NumPy's meaning (`calls.py`), on operands in the function's memory
+
+Maxima, comparisons, selections and conversions between floats are those of the numbers that stand
+for residues, so they stay. Infinities and NaN compute as in floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import FloatAttr
+from xdsl.ir import Operation
+
+from dialects.semantics.ring import Ring
+from dialects.strata import types as t
+from targets.cpu.emit.build import Builder
+from targets.cpu.emit.values import Reg, literal
+from targets.cpu.llvm.writer import Writer
+from targets.cpu.ring.calls import SLOT, Calls
+
+_AS_NUMBERS = (
+    arith.NegfOp, arith.MaximumfOp, arith.MinimumfOp, arith.MaxnumfOp, arith.MinnumfOp,
+    arith.CmpfOp, arith.SelectOp, arith.ExtFOp, arith.TruncFOp, arith.BitcastOp,
+    arith.FPToSIOp, arith.FPToUIOp, math.AbsFOp, math.FloorOp, math.CeilOp, math.TruncOp,
+    math.RoundOp, math.RoundEvenOp, math.CopySignOp)
+"""Operations that compute with the numbers that stand for residues."""
+_INSTRUCTIONS = (arith.AddfOp, arith.SubfOp, arith.MulfOp, math.FmaOp)
+_FUSED = ("fma", "fmuladd")
+
+
+class RingBuilder(Builder):
+    """A builder of instructions on residues. `calls`: what code calls back."""
+
+    def __init__(self, writer: Writer, features: frozenset[str], ring: Ring, calls: Calls) -> None:
+        super().__init__(writer, features, contracts=False, flushes=False)
+        self.ring, self.calls = ring, calls
+        self.is_exact = True
+
+    # ------------------------------------------------------------------ sums and products
+    def contracted(self, operation: str, a: Reg, b: Reg) -> Reg:
+        """A sum, difference or product of floats."""
+        x, y = (self._wide(r) for r in self.align(a, b))
+        return self._narrow(self._reduced(self.binary(operation, x, y)), a.element)
+
+    def intrinsic(self, name: str, *regs: Reg) -> Reg:
+        if name not in _FUSED or not t.is_float(regs[0].element):
+            return super().intrinsic(name, *regs)
+        a, b, c = regs
+        return self.add(self.mul(a, b), c)
+
+    def _wide(self, x: Reg) -> Reg:
+        return x if x.element == t.f64 else self.convert("fpext", x, t.f64)
+
+    def _narrow(self, x: Reg, element: Any) -> Reg:
+        return x if element == t.f64 else self.convert("fptrunc", x, element)
+
+    def _reduced(self, x: Reg) -> Reg:
+        """The residue of an exact number, or x itself if it is not finite.
+
+        The rounded quotient may be off by one, so the rest is moved by M where it is too large.
+        """
+        modulus, half = self.ring.modulus, float(self.ring.modulus // 2)
+        scaled = self.binary("fmul", x, self.constant(1.0 / modulus, x))
+        whole = self.intrinsic("rint", scaled)
+        rest = self.binary("fsub", x, self.binary("fmul", whole, self.constant(
+            float(modulus), x)))
+        for predicate, limit, move in (("fcmp ogt", half, "fsub"), ("fcmp olt", -half, "fadd")):
+            beyond = self.compare(predicate, rest, self.constant(limit, x))
+            moved = self.binary(move, rest, self.constant(float(modulus), x))
+            rest = self.select(beyond, moved, rest)
+        finite = self.compare("fcmp olt", super().intrinsic("fabs", x),
+                              self.constant(float("inf"), x))
+        return self.select(finite, rest, x)
+
+    # ------------------------------------------------------------------ scalar operations
+    def number(self, value: Any, element: Any) -> Any:
+        """The residue of a literal."""
+        if not t.is_float(element):
+            return value
+        return float(self.ring.embedded(t.dtype_of(element).type(value)))
+
+    def replaced(self, op: Operation, operands: Sequence[Reg]) -> Reg | None:
+        if isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr):
+            element = op.result.type
+            value = self.number(op.value.value.data, element)
+            return Reg.of(literal(value, element), element)
+        floats = any(t.is_float(v.type) for v in (*op.operands, *op.results))
+        if not floats or isinstance(op, (*_AS_NUMBERS, *_INSTRUCTIONS)):
+            return None
+        return self._called(op, operands)
+
+    def _called(self, op: Operation, operands: Sequence[Reg]) -> Reg:
+        """A call with all lanes of the operands in memory, where its results are then."""
+        w, given = self.writer, self.align(*operands)
+        width = given[0].width
+        memory = w.at_entry(f"alloca [{len(given) * SLOT} x i8], align 64")
+        for k, reg in enumerate(given):
+            w.emit(f"store {reg.typed}, ptr {self._slot(memory, k)}")
+        w.emit(f"call void inttoptr (i64 {self.calls.address} to ptr)(i64 {self.calls.number(op)}, "
+               f"ptr {memory}, i64 {max(width, 1)})")
+        result = Reg.of("", op.results[0].type, width)
+        return result.named(w.assign(f"load {result.type}, ptr {memory}"))
+
+    def _slot(self, memory: str, number: int) -> str:
+        return memory if not number else self.writer.local(
+            f"getelementptr i8, ptr {memory}, i64 {number * SLOT}")
