@@ -19,15 +19,17 @@ import numpy as np
 from compiler.diagnostics import Problem, StrataError
 from compiler.instrument import Instrument
 from compiler.instrument.preserved import blur_of
+from compiler.instrument.ring_code import fault_of_code
 from compiler.instrument.timing import count_operations
 from compiler.instrument.values import FAILURES, Program, first_change
 from compiler.instrument.verify import Check
 from compiler.io.signature import Signature, signature_of
 from compiler.io.structures import structures_of
-from dialects.semantics.ring import Ring
+from dialects.semantics.ring import Ring, RingError
 from dialects.strata.assumptions import ChoiceError, IndexRangeError, SizeError
 from dialects.strata.binding import EvaluationError
 from dialects.strata.types import element_of, is_float
+from targets.interface import TargetError
 from targets.reference.interpret import interpret
 
 if TYPE_CHECKING:
@@ -38,7 +40,9 @@ if TYPE_CHECKING:
     from compiler.pipeline.state import State
     from compiler.pipeline.steps import Step
     from dialects.strata.types import Array
+    from targets.parts import Running
 
+BLURRED = "bits differ: "
 MANTISSAS = {"float64": 24, "float32": 24, "float16": 11, "bfloat16": 8}
 """The largest mantissa that is used of each type, in bits."""
 PRECISIONS = {"f32": 24, "tf32": 11, "fp16": 11, "bf16": 8}
@@ -86,6 +90,22 @@ class RingVerify(Instrument):
             self._check(step, state)
             self._keep(state)
 
+    def check_code(self, state: State, running: Running, target: str) -> None:
+        """Execute the target's code, if it has any in the ring, and compare it with the blocks."""
+        if self.first_wrong is not None:
+            return
+        started, wrong, note = time.perf_counter(), "", ""
+        try:
+            found = fault_of_code(state, running, self.ring, self.inputs, self.expected)
+        except (TargetError, RingError) as error:
+            found, note = "", f"not executed: {error}"
+        if found is None:
+            return
+        if found:
+            wrong = f"output bits differ: {found}"
+        self._add(Check(target, "code", 0, inf if wrong else 0.0, time.perf_counter() - started,
+                        wrong, note))
+
     @property
     def first_wrong(self) -> Check | None:
         return next((row for row in self.rows if row.wrong), None)
@@ -97,7 +117,7 @@ class RingVerify(Instrument):
     @property
     def blurred(self) -> list[str]:
         """The passes after which bits differ for a reason."""
-        return [row.made_by for row in self.rows if row.note]
+        return [row.made_by for row in self.rows if row.note.startswith(BLURRED)]
 
     # ------------------------------------------------------------------ one execution
     def _begin(self, state: State, arrays: Sequence[Array]) -> None:
@@ -124,7 +144,7 @@ class RingVerify(Instrument):
                      if not _same([a], [b])]
         blur = blur_of(step.name, self.operations)
         if differing and blur is not None:
-            note = f"bits differ: {blur.reason}"
+            note = f"{BLURRED}{blur.reason}"
         elif differing:
             wrong = f"output '{differing[0]}' has other bits{self._where(state)}"
         self.expected = outputs

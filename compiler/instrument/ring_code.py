@@ -79,7 +79,7 @@ class _Launches:
         self, kernel: Operation, buffers: Sequence[Array], sizes: dict[Symbol, int]
     ) -> None:
         assert isinstance(kernel, block.KernelOp)
-        before = [np.array(b) for b in buffers]
+        before = [np.asarray(self.ring.wrap(np.array(b))) for b in buffers]
         interpret_kernel(kernel, buffers, sizes)
         written = written_buffers(kernel)
         key = kernel.sym_name.data, str([(a.shape, *sizes.values()) for a in before])
@@ -89,8 +89,9 @@ class _Launches:
             assert program is not None
             self.loaded[key] = program
         for k, got in zip(written, self.loaded[key].run(before), strict=True):
-            kept = _bits(buffers[k]) == _bits(before[k])
-            wrong = ~_alike(got, buffers[k]) & ~kept
+            want = self.ring.wrap(np.array(buffers[k]))
+            kept = _bits(want) == _bits(before[k])
+            wrong = ~_alike(got, want) & ~kept
             if np.any(wrong):
                 raise _Found(_told(kernel, k, wrong))
 

@@ -275,11 +275,21 @@ class _KernelEmitter:
             raise ValueError(f"kernel @{self.name} adds indivisibly; the CPU target does not have "
                              "the option atomic")
         tile = self.tiles[op.value]
+        if op.value in self.builder.plain and t.is_float(tile.type.element):
+            tile = self._embedded(tile)
         access = self._access(op, tile.type)
         if self.matrices and _is_matrix(op.value):
             self.matrices.store(access, tile.type)
         else:
             self.memory.store(access, tile)
+
+    def _embedded(self, tile: Tile) -> Tile:
+        """What stands for a tile of numbers in memory."""
+        count = len(tile.chunks)
+        regs = [self.builder.embedded(Reg.of(
+            name, tile.type.element, tile.chunks[k % count].width)).name
+            for k, name in enumerate(tile.regs)]
+        return replace(tile, regs=tuple(regs))
 
     def prefetch(self, op: bl.PrefetchOp) -> None:
         where = tuple(self._expr(e, op.indices) for e in op.where.data)

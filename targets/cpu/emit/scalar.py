@@ -306,16 +306,17 @@ def scalar_function(op: Operation) -> Callable[[Builder, Sequence[Reg]], Reg]:
 
     Raises ValueError for an operation that the CPU target lacks.
     """
-    plain = _in_floats(op)
+    plain = in_floats(op)
 
     def emitted(b: Builder, operands: Sequence[Reg]) -> Reg:
         found = b.replaced(op, operands)
-        return plain(b, operands) if found is None else found
+        return plain(b.arithmetic(op), operands) if found is None else found
 
     return emitted
 
 
-def _in_floats(op: Operation) -> Callable[[Builder, Sequence[Reg]], Reg]:
+def in_floats(op: Operation) -> Callable[[Builder, Sequence[Reg]], Reg]:
+    """The emitter of an operation as its row says."""
     row = SCALAR_ROWS.get(type(op))
     if row is None:
         raise ValueError(f"the CPU target has no scalar operation {op.name}; "

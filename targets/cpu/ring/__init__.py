@@ -1,6 +1,7 @@
-"""The CPU's code in the ring of docs/ring.md: the same kernels, loops, masks, vectors and addresses.
+"""The CPU's code in the ring of docs/ring.md: the same kernels, loops, masks and addresses.
 
     builder.py    instructions on residues in place of those on floats
+    plain.py      which values stay numbers
     calls.py      functions of residues, which the code calls back from NumPy
     program.py    a module at block level, loaded with such kernels
 

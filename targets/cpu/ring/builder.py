@@ -14,13 +14,16 @@ from typing import Any
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects.semantics.ring import Ring
 from dialects.strata import types as t
 from targets.cpu.emit.build import Builder
+from targets.cpu.emit.scalar import in_floats
 from targets.cpu.emit.values import Reg, literal
+from targets.cpu.instructions import builder_for
 from targets.cpu.llvm.writer import Writer
+from targets.cpu.machine import Machine
 from targets.cpu.ring.calls import SLOT, Calls
 
 _AS_NUMBERS = (
@@ -34,12 +37,36 @@ _FUSED = ("fma", "fmuladd")
 
 
 class RingBuilder(Builder):
-    """A builder of instructions on residues. `calls`: what code calls back."""
+    """A builder of instructions on residues. `calls`: what code calls back. `plain`: the values of
+    the kernel that are plain numbers, which are computed in floats."""
 
-    def __init__(self, writer: Writer, features: frozenset[str], ring: Ring, calls: Calls) -> None:
-        super().__init__(writer, features, contracts=False, flushes=False)
-        self.ring, self.calls = ring, calls
-        self.is_exact = True
+    def __init__(
+        self, writer: Writer, machine: Machine, ring: Ring, calls: Calls,
+        plain: frozenset[SSAValue],
+    ) -> None:
+        super().__init__(writer, machine)
+        self.ring, self.calls, self.plain = ring, calls, plain
+        self.floats = builder_for(writer, machine)
+
+    # ------------------------------------------------------------------ the processor's own
+    @property
+    def converts_f16(self) -> bool:
+        return self.floats.converts_f16
+
+    def has_products(
+        self, element: Attribute, total: Attribute, width: int, unsigned: Sequence[bool]
+    ) -> bool:
+        """Of integers only: those of floats round."""
+        return not t.is_float(element) and self.floats.has_products(
+            element, total, width, unsigned)
+
+    def add_products(
+        self, element: Attribute, a: Reg, b: Reg, c: Reg, unsigned: Sequence[bool]
+    ) -> Reg:
+        return self.floats.add_products(element, a, b, c, unsigned)
+
+    def fence(self) -> None:
+        self.floats.fence()
 
     # ------------------------------------------------------------------ sums and products
     def contracted(self, operation: str, a: Reg, b: Reg) -> Reg:
@@ -84,26 +111,50 @@ class RingBuilder(Builder):
             return value
         return float(self.ring.embedded(t.dtype_of(element).type(value)))
 
+    def arithmetic(self, op: Operation) -> Builder:
+        return self.floats if all(v in self.plain for v in op.results) else self
+
     def replaced(self, op: Operation, operands: Sequence[Reg]) -> Reg | None:
-        if isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr):
-            element = op.result.type
-            value = self.number(op.value.value.data, element)
-            return Reg.of(literal(value, element), element)
-        floats = any(t.is_float(v.type) for v in (*op.operands, *op.results))
-        if not floats or isinstance(op, (*_AS_NUMBERS, *_INSTRUCTIONS)):
+        floats = [v for v in (*op.operands, *op.results) if t.is_float(v.type)]
+        if not floats or (all(v in self.plain for v in op.results) and op.results):
             return None
+        given = [self._residue(v, r) for v, r in zip(op.operands, operands, strict=True)]
+        mixed = any(r is None for r in given)
+        if isinstance(op, (*_AS_NUMBERS, *_INSTRUCTIONS)) and not mixed:
+            return None if given == [*operands] else self.again(op, [r for r in given if r])
         return self._called(op, operands)
 
+    def _residue(self, value: SSAValue, reg: Reg) -> Reg | None:
+        """An operand as a residue; None for a plain number that only a call can convert."""
+        if value not in self.plain or not t.is_float(value.type):
+            return reg
+        if not isinstance(value.owner, arith.ConstantOp):
+            return None
+        assert isinstance(value.owner.value, FloatAttr)
+        number = self.number(value.owner.value.value.data, reg.element)
+        return Reg.of(literal(number, reg.element, reg.width), reg.element, reg.width)
+
+    def again(self, op: Operation, operands: Sequence[Reg]) -> Reg:
+        """The operation on other operands."""
+        return in_floats(op)(self, operands)
+
+    def embedded(self, reg: Reg) -> Reg:
+        """Numbers as residues."""
+        return self._call(self.calls.embedding(reg.element), [reg], reg.element)
+
     def _called(self, op: Operation, operands: Sequence[Reg]) -> Reg:
+        return self._call(self.calls.operation(op), operands, op.results[0].type)
+
+    def _call(self, number: int, operands: Sequence[Reg], element: Attribute) -> Reg:
         """A call with all lanes of the operands in memory, where its results are then."""
         w, given = self.writer, self.align(*operands)
         width = given[0].width
         memory = w.at_entry(f"alloca [{len(given) * SLOT} x i8], align 64")
         for k, reg in enumerate(given):
             w.emit(f"store {reg.typed}, ptr {self._slot(memory, k)}")
-        w.emit(f"call void inttoptr (i64 {self.calls.address} to ptr)(i64 {self.calls.number(op)}, "
+        w.emit(f"call void inttoptr (i64 {self.calls.address} to ptr)(i64 {number}, "
                f"ptr {memory}, i64 {max(width, 1)})")
-        result = Reg.of("", op.results[0].type, width)
+        result = Reg.of("", element, width)
         return result.named(w.assign(f"load {result.type}, ptr {memory}"))
 
     def _slot(self, memory: str, number: int) -> str:
