@@ -25,6 +25,7 @@ from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from dialects.walking import walked
 from targets.cpu.emit.access import Access, Buffer
+from targets.cpu.emit.build import Builder
 from targets.cpu.emit.compute import Compute
 from targets.cpu.emit.index import Indices
 from targets.cpu.emit.loops import Loops
