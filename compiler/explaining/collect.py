@@ -172,16 +172,21 @@ class Explanation(Origins):
         for (first, second), reason in apart.items():
             for name in second:
                 by_reader.setdefault(name, []).append(({*first}, reason))
-        for first, second, between in dict.fromkeys(p for f in functions
-                                                   for p in _adjacent(f, kernels)):
-            reason = between or self._reason(first, second, by_reader)
+        found = list(dict.fromkeys(p for f in functions for p in _adjacent(f, kernels)))
+        readers: dict[str, list[str]] = {}
+        for first, second, _ in found:
+            readers.setdefault(first, []).append(second)
+        for first, second, between in found:
+            reason = between or self._reason(first, second, by_reader) or self._from_places(
+                first, second, readers)
             self.pairs.append(Pair(first, second, False, reason))
         self.pairs += self._fused()
 
     def _reason(
         self, first: str, second: str, by_reader: dict[str, list[tuple[set[str], str]]]
     ) -> str:
-        """Why two kernels are two: what the grouping of nests said, and what joins said."""
+        """Why two kernels are two: what the grouping of nests said, and what joins said; empty if
+        neither said anything."""
         if first not in self.found or second not in self.found:
             return "a pass after the grouping of nests made one of them"
         makers = {n for n, ks in self.kernels.items() if first in ks}
@@ -194,9 +199,21 @@ class Explanation(Origins):
             return "; ".join(found)
         if "_pack" in first:
             return "it puts an operand into the order that the kernel reads"
-        return "one computation, divided into kernels by a pass (loop-split-*, loop-winograd)" if (
-            {*self.found[first].nodes} & {*self.found[second].nodes}) else (
-            "neither reads what the other computes point by point")
+        return ""
+
+    def _from_places(
+        self, first: str, second: str, readers: Mapping[str, Sequence[str]]
+    ) -> str:
+        """Why two kernels are two, from where they are launched."""
+        a, b = self.found[first], self.found[second]
+        if waits_between(first, second, readers):
+            return "another input of it waits for that kernel"
+        if a.launches != b.launches:
+            return ("one is part of equal layers, which share their kernels, and the other is not "
+                    "(--without share)")
+        if {*a.nodes} & {*b.nodes}:
+            return "one computation, divided into kernels by a pass (loop-split-*, loop-winograd)"
+        return "neither reads what the other computes point by point"
 
     def _fused(self) -> Iterator[Pair]:
         """The nodes that read each other and are computed by one kernel."""
@@ -226,6 +243,21 @@ class Explanation(Origins):
         return {"name": node.name, "op": node.op, "kernels": kernels,
                 "gone": None if kernels else self.why(node), "scope": node.scope,
                 "source": node.source}
+
+
+def waits_between(first: str, second: str, readers: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a third kernel reads what the first one computes, and the second one needs it."""
+    known, waiting = {first, second}, [k for k in readers.get(first, ()) if k != second]
+    while waiting:
+        kernel = waiting.pop()
+        if kernel in known:
+            continue
+        known.add(kernel)
+        after = readers.get(kernel, ())
+        if second in after:
+            return True
+        waiting += after
+    return False
 
 
 def _edges(module: Operation) -> Iterator[tuple[str, str]]:

@@ -108,6 +108,7 @@ class ProfileResult:
         return {"name": name, "ms": ms, "share": ms / self.wall_ms, "bytes": moved,
                 "flops": flops,
                 "of_roofline": self.of_roofline(ms, flops, moved, launches[0].narrow),
+                "bound": self.roofline.bound(flops, moved, launches[0].narrow),
                 "launches": sum(x.runs for x in launches), "narrow": launches[0].narrow,
                 "nodes": list(dict.fromkeys(n for x in launches for n in x.nodes)),
                 **{key: max(x.code.get(key, 0) for x in launches) for key in launches[0].code}}
@@ -158,7 +159,7 @@ class ProfileResult:
             f"{100 * self.overhead:.1f}%)", *times.notes,
             f"roofline: {figure(roof.flops)}FLOP/s{narrow}, {figure(roof.bytes)}B/s; "
             "above 100% where data are in caches or numbers are narrow",
-            f"{'ms':>9} {'share':>6} {'limit':>6} {'bytes':>9} {'FLOP':>9} {'runs':>5}"
+            f"{'ms':>9} {'share':>6} {'limit by':>11} {'bytes':>9} {'FLOP':>9} {'runs':>5}"
             f"{columns}  kernel"]
         table = [self._line(row, coded) for row in rows]
         rest = [f"{ms:9.4f} {ms / self.wall_ms:6.1%}  {what}" for ms, what in (
@@ -168,7 +169,7 @@ class ProfileResult:
     def _line(self, row: dict[str, Any], coded: bool) -> str:
         code = (f" {row.get('registers', '?'):>4} {figure(row['spills']) + 'B':>6}"
                 if "registers" in row else " " * 12)
-        return (f"{row['ms']:9.4f} {row['share']:6.1%} {row['of_roofline']:6.0%} "
+        return (f"{row['ms']:9.4f} {row['share']:6.1%} {row['of_roofline']:5.0%} {row['bound']} "
                 f"{figure(row['bytes']):>9} {figure(row['flops']):>9} {row['launches']:5.4g}"
                 f"{code if coded else ''}  {row['name']}: {_some(row['nodes'])}")
 

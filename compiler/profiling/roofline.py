@@ -53,8 +53,14 @@ class Roofline:
 
     def seconds(self, flops: float, moved: float, narrow: bool = False) -> float:
         """The least time for this work."""
-        rate = self.narrow if narrow and self.narrow else self.flops
-        return max(flops / rate, moved / self.bytes)
+        return max(flops / self._rate(narrow), moved / self.bytes)
+
+    def bound(self, flops: float, moved: float, narrow: bool = False) -> str:
+        """What limits this work: `flops` or `bytes`."""
+        return "flops" if flops / self._rate(narrow) >= moved / self.bytes else "bytes"
+
+    def _rate(self, narrow: bool) -> float:
+        return self.narrow if narrow and self.narrow else self.flops
 
 
 def measured(options: CompileOptions, narrow: bool = False) -> Roofline:

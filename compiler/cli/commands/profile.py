@@ -3,8 +3,8 @@
 The model runs with a clock between launches, in turns with the plain program; the first line tells
 what the clock costs. On a GPU kernels then run one after another, and the second line tells what
 the plain program gains by letting them overlap, or loses between them. Then come the kernels, the
-slowest first: milliseconds of a call, share of the call, share of the measured roofline, bytes,
-FLOPs, launches, on a GPU a thread's registers and spilled bytes, and nodes.
+slowest first: milliseconds of a call, share of the call, share of the limit and what sets it,
+bytes, FLOPs, launches, on a GPU a thread's registers and spilled bytes, and nodes.
 """
 
 from __future__ import annotations

@@ -6,12 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
+import compiler
+from compiler.explaining.collect import waits_between
 from tests.cli.conftest import Run
 from tests.counts import models
 from tests.filecheck import filecheck
+from tests.models.onnx_graph import OnnxGraph
 
 
 @pytest.fixture(scope="module")
@@ -115,3 +119,12 @@ def test_unknown_names_are_told_with_the_nearest(
 def test_an_unwritable_file_is_told_first(strata: Run, network: Path) -> None:
     done = strata("explain", network, "--json", "nowhere/found.json")
     assert done.status == 1 and "nowhere" in done.err
+
+
+@pytest.mark.parametrize(("readers", "wanted"), [
+    ({"a": ["b"]}, False), ({"a": ["b", "c"]}, False), ({"a": ["b", "c"], "c": ["b"]}, True),
+    ({"a": ["b", "c"], "c": ["d"], "d": ["b"]}, True), ({"a": ["b", "c"], "c": ["a"]}, False),
+    ({"a": ["b"], "b": ["a"]}, False)])
+def test_kernels_that_wait_for_each_other(readers: dict[str, list[str]], wanted: bool) -> None:
+    """Whether b also needs what a third kernel computes from a."""
+    assert waits_between("a", "b", readers) is wanted

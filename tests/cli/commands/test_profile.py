@@ -131,7 +131,11 @@ def test_shares_of_the_roofline() -> None:
     times = Timings(5e-3, 4e-3, 5e-4, 10, [], "1 thread(s)", "between", "outside")
     found = ProfileResult("m", times, 0, launches, LIMIT)
     [row] = found.json["kernels"]
-    assert row["of_roofline"] == pytest.approx(0.5)
+    assert row["of_roofline"] == pytest.approx(0.5) and row["bound"] == "flops"
+    assert LIMIT.bound(1e6, 1e6) == "bytes"
+    narrow = Roofline(1e11, 1e10, 1e12)
+    assert narrow.seconds(1e8, 1e6, True) == pytest.approx(1e-4)
+    assert narrow.bound(1e8, 1e7, True) == "bytes" and LIMIT.bound(1e8, 1e6, True) == "flops"
     assert row["share"] == pytest.approx(0.8)
     assert (found.call_ms, found.overhead) == (pytest.approx(0.5), pytest.approx(0.25))
 
