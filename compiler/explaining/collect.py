@@ -209,7 +209,7 @@ class Explanation(Origins):
         if waits_between(first, second, readers):
             return "another input of it waits for that kernel"
         if a.launches != b.launches:
-            return ("one is part of equal layers, which share their kernels, and the other is not "
+            return ("they are formed apart: equal layers are functions, which share kernels "
                     "(--without share)")
         if {*a.nodes} & {*b.nodes}:
             return "one computation, divided into kernels by a pass (loop-split-*, loop-winograd)"

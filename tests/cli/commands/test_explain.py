@@ -6,16 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import pytest
 
-import compiler
 from compiler.explaining.collect import waits_between
 from tests.cli.conftest import Run
 from tests.counts import models
 from tests.filecheck import filecheck
-from tests.models.onnx_graph import OnnxGraph
 
 
 @pytest.fixture(scope="module")
