@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import gc
 import time
+import weakref
+from collections.abc import Callable
 
 import pytest
 
 from compiler.programs import collection
-from compiler.programs.collection import LEAVES, MOST_LEAVES, PAUSE
+from compiler.programs.collection import (
+    LEAVES,
+    MOST_LEAVES,
+    PAUSE,
+    THRESHOLDS,
+    rare_collections,
+)
 
 
 @pytest.fixture
@@ -44,3 +52,34 @@ def test_costly_collections_are_rare_but_come(
         collector.enter()
         collector.leave()
     assert len(found) == 5
+
+
+def test_the_collector_is_set_back_whoever_is_last() -> None:
+    before = gc.get_threshold()
+    first, second = rare_collections(), rare_collections()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert gc.get_threshold() >= THRESHOLDS
+    second.__exit__(None, None, None)
+    assert gc.get_threshold() == before
+
+
+def test_what_compilations_leave_behind_is_collected_in_the_end(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a process that has compiled nothing before."""
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    fresh = collection._Collector()  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(collection, "_COLLECTOR", fresh)
+    left = [_left_behind(Cycle) for _ in range(LEAVES)]
+    assert left[0]() is None
+
+
+def _left_behind(make: Callable[[], object]) -> weakref.ref[object]:
+    """A reference to garbage of a context with rare collections."""
+    with rare_collections():
+        return weakref.ref(make())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,16 @@ MOST = 20
 FAMILIES = {"dialects/graph", "passes/graph_to_loop", "compiler/frontend/onnx/ops",
             "compiler/frontend/torch/ops"}
 """Folders with a file for each family of operators."""
+LONGEST = 400
+LONG = {
+    "benchmarks/claims.py", "compiler/frontend/torch/importer.py", "compiler/pipeline/driver.py",
+    "dialects/graph/unary.py", "dialects/symbolic/expr.py", "passes/analyses/loop/grouping.py",
+    "passes/loop/fuse.py", "passes/rewrites/loop/nests.py", "targets/cpu/emit/kernel.py",
+    "tests/frontend/operators/onnx_contrib_samples.py", "tests/programs/test_program_cache.py",
+    "tests/targets/cpu/emit/test_cpu_compute.py", "tests/targets/cuda/runtime/test_cuda_calls.py",
+    "tests/targets/cuda/samples.py"}
+"""Files that are longer. `expr.py` is one class with its normal form, whose parts need each other;
+the others wait to be parted by subject."""
 
 
 def test_imports_have_no_circle() -> None:
@@ -54,3 +65,25 @@ def test_crowded_rooms_are_found(tmp_path: Path) -> None:
         for name in ("__init__", *(f"m{i}" for i in range(count))):
             (tmp_path / room / f"{name}.py").touch()
     assert crowded(tmp_path, "p") == {"p/crowded": MOST + 1}
+
+
+def lengths(root: Path, tops: Sequence[str]) -> dict[str, int]:
+    """File -> number of lines, where these are too many for one file."""
+    found = {path.relative_to(root).as_posix(): len(path.read_bytes().splitlines())
+             for top in tops for path in (root / top).rglob("*.py")}
+    return {file: count for file, count in found.items() if count > LONGEST}
+
+
+def test_files_are_short() -> None:
+    assert lengths(ROOT, TOPS).keys() - LONG == set()
+
+
+def test_files_that_became_short_leave_the_list() -> None:
+    assert LONG - lengths(ROOT, TOPS).keys() == set()
+
+
+def test_long_files_are_found(tmp_path: Path) -> None:
+    (tmp_path / "p" / "q").mkdir(parents=True)
+    for name, count in (("short", LONGEST), ("q/long", LONGEST + 1)):
+        (tmp_path / "p" / f"{name}.py").write_text("\n" * count)
+    assert lengths(tmp_path, ["p"]) == {"p/q/long.py": LONGEST + 1}
