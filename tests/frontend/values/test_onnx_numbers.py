@@ -155,6 +155,21 @@ def test_pads_of_an_empty_dim(mode: str, tmp_path: Path):
         executable(f32())
 
 
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+@pytest.mark.parametrize("pads", [(2, 0), (0, 3), (5, 4)])
+@pytest.mark.parametrize("mode", ["reflect", "wrap"])
+def test_pads_beyond_an_open_size(mode: str, pads: tuple[int, int], target: str, tmp_path: Path):
+    """One executable takes elements as often as the size of a call asks for, as NumPy does."""
+    before, after = pads
+    _, path = build([node("Pad", "x p", mode=mode)], {"x": f32(1).reshape(1, 1)}, tmp_path,
+                    {"p": np.array([before, 1, after, 0])})
+    executable = compiler.compile(path, target=target, cache="off", tuned="off")
+    for rows in (7, 1, 2, 3, 6, 4):
+        x = np.arange(4.0 * rows, dtype=np.float32).reshape(rows, 4)
+        want = np.pad(x, ((before, after), (1, 0)), mode=mode)
+        np.testing.assert_array_equal(executable(x)[0], want)
+
+
 @pytest.mark.parametrize("trips", [0, 2])
 def test_a_loop_that_collects_what_is_empty(trips: int, tmp_path: Path):
     body = helper.make_graph(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.frontend import formulas as f
+from compiler.frontend.choices import choose
 from compiler.frontend.elements import Element, constant_of
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
@@ -20,6 +21,8 @@ from compiler.frontend.onnx.ops.run_slices import (
 from compiler.frontend.slices import FARTHEST, at_least_zero, is_certain, slice_bounds
 from compiler.frontend.values import Value
 from dialects.graph.shape import PadOp, SliceOp
+from dialects.strata import types as t
+from dialects.strata.assumptions import Outcome
 from dialects.strata.types import Array
 from dialects.symbolic.expr import Expr, Size, maximum, minimum
 
@@ -184,20 +187,39 @@ def _pad(n: Node, x: Value, pads: Sequence[Expr], axes: Sequence[int], fill: Val
 def _repeat_often(n: Node, x: Value, low: list[Expr], high: list[Expr]) -> Value:
     """Do the pads that reflect or wrap elements of an axis more than once, and set them to 0.
 
-    They take elements at indices, so all sizes of the axis must be known.
+    They take elements at indices. Whether an open size needs that is a choice; pads must be known.
     """
     mode = n.text("mode", "constant")
     for axis, size in enumerate(x.shape):
         known, pads = size.constant, (low[axis].constant, high[axis].constant)
-        if mode not in ("reflect", "wrap") or not known or None in pads or (
-                mode == "reflect" and known == 1):
+        if mode not in ("reflect", "wrap") or known == 0 or None in pads:
             continue
         before, after = (p or 0 for p in pads)
-        if max(before, after) > (known - 1 if mode == "reflect" else known):
-            places = np.pad(np.arange(known), (before, after), mode=mode)
-            x, low[axis], high[axis] = (
-                f.gather(x, n.constant(places), axis), Expr.of(0), Expr.of(0))
+        if _is_often(n, size - 1 if mode == "reflect" else size, max(before, after)):
+            places = _places(n, size, before, after, mode) if known is None else n.constant(
+                np.pad(np.arange(known), (before, after), mode=mode))
+            x, low[axis], high[axis] = f.gather(x, places, axis), Expr.of(0), Expr.of(0)
     return x
+
+
+def _is_often(n: Node, most: Expr, pad: int) -> bool:
+    """Whether a pad may take elements more than once, of which there are `most`."""
+    if most.constant is not None:
+        return pad > most.constant
+    return pad > 1 and choose(n.build, [
+        Outcome("once", Expr.of(pad), "<=", most), Outcome("often", most, "<=", Expr.of(pad - 1)),
+    ]) != "once"
+
+
+def _places(n: Node, size: Expr, before: int, after: int, mode: str) -> Value:
+    """The places [before + size + after] of the elements that a pad takes of a run-time size."""
+    n.build.assume(1, "<=", size)
+    place = n.range(size + before + after, t.i64, start=Expr.of(-before))
+    if mode == "wrap":
+        return place % n.of_size(size)
+    turn = n.of_size(maximum(size * 2 - 2, 1))  # there and back; a single element reflects itself
+    there = place % turn
+    return f.minimum(there, turn - there)
 
 
 def _cut(n: Node, x: Value, low: Sequence[Expr], high: Sequence[Expr]) -> Value:
