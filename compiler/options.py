@@ -168,7 +168,7 @@ def _problems(options: CompileOptions) -> Iterator[Problem]:
 
 def _one_of(option: str, value: object, known: Sequence[str]) -> Iterator[Problem]:
     if not isinstance(value, str) or value not in known:
-        yield Problem(f"{option} is {shown(value)}, which there is not",
+        yield Problem(f"{option} is {shown(value)}, which is none of its values",
                       hint=hint_for(value if isinstance(value, str) else "", known))
 
 

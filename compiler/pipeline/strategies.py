@@ -62,7 +62,7 @@ def groups_of(
 def strategy_problems(strategy: object, with_: object, without: object) -> Iterator[Problem]:
     """What is wrong with the options: unknown names, with the nearest, and contradictions."""
     if not isinstance(strategy, str) or strategy not in STRATEGIES:
-        yield Problem(f"strategy is {shown(strategy)}, which there is not",
+        yield Problem(f"strategy is {shown(strategy)}, which is none of its values",
                       hint=hint_for(strategy if isinstance(strategy, str) else "", STRATEGIES))
     for option, names in (("with_groups", with_), ("without_groups", without)):
         yield from _group_problems(option, names)
