@@ -67,18 +67,16 @@ def run_abroad(machine: Abroad, folder: Path, name: str, inputs: Sequence[Array]
                  str(folder / f"{name}.wasm")]
     else:
         words = [*machine.runner, str(_program(machine, folder, name))]
-    done = processes.run(words, input=_packed(inputs), capture_output=True, limit=300)
+    done = processes.run(words, input=pack(inputs), capture_output=True, limit=300)
     text = done.stderr.decode(errors="replace")
     if "translate.c" in text and "Assertion" in text:
         pytest.skip(f"QEMU failed an assertion of its own: {text.splitlines()[-1]}")
     assert done.returncode == 0, text
-    return _unpacked(done.stdout)
+    return unpack(done.stdout)
 
 
 def _program(machine: Abroad, folder: Path, name: str) -> Path:
-    sizes = ", ".join(str(BYTES.get(k, 1)) for k in range(max(BYTES) + 1))
-    (folder / "bytes.h").write_text(f"static const int BYTES[] = {{{sizes}}};\n")
-    (folder / "own.h").write_text(f'#include "{name}.h"\n#include "bytes.h"\n')
+    write_headers(folder, name)
     program = folder / f"{name}_program"
     done = processes.run(
         [*zig_command(), "cc", "-target", machine.triple, "-static", "-O1",
@@ -87,6 +85,13 @@ def _program(machine: Abroad, folder: Path, name: str) -> Path:
         capture_output=True, text=True, limit=600, env=dict(os.environ))
     assert done.returncode == 0, done.stderr
     return program
+
+
+def write_headers(folder: Path, name: str) -> None:
+    """The header that `feed.c` includes: a model's own, and the bytes of each dtype."""
+    sizes = ", ".join(str(BYTES.get(k, 1)) for k in range(max(BYTES) + 1))
+    (folder / "own.h").write_text(
+        f'#include "{name}.h"\nstatic const int BYTES[] = {{{sizes}}};\n')
 
 
 def name_of(element: str) -> str:
@@ -99,7 +104,8 @@ def name_of(element: str) -> str:
     return kind + element.removeprefix("ui").removeprefix("i").removeprefix("f")
 
 
-def _packed(arrays: Sequence[Array]) -> bytes:
+def pack(arrays: Sequence[Array]) -> bytes:
+    """Arrays as `feed.c` reads them."""
     file = io.BytesIO()
     for array in arrays:
         element = next(e for e in DTYPES if name_of(e) == array.dtype.name)
@@ -109,7 +115,8 @@ def _packed(arrays: Sequence[Array]) -> bytes:
     return file.getvalue()
 
 
-def _unpacked(content: bytes) -> list[Array]:
+def unpack(content: bytes) -> list[Array]:
+    """Arrays that `feed.c` has written."""
     elements = {number: element for element, (number, _, _) in DTYPES.items()
                 if element != "index"}
     found: list[Array] = []
