@@ -186,6 +186,37 @@ print(*sorted({"compiler", "xdsl", "targets"} & set(sys.modules)))
     assert lines[6] == "" and path.exists()
 
 
+def test_views_need_no_numpy(tmp_path: Path) -> None:
+    """Inputs of memory that can be written, or not, and outputs of sizes that only the run knows."""
+    ship(model_of(SIZED), tmp_path / "sized.so", "sized")
+    code = """
+import array, sys
+sys.path.insert(0, sys.argv[1])
+import sized_numpy
+model = sized_numpy.Model(threads=1)
+for values, k in ([1, 0, 2, 0, 3, 4], 2), ([0, 0], 1):
+    x = memoryview(array.array("f", values))
+    for given in x, memoryview(x.tobytes()).cast("f"):
+        y, z = model(given, memoryview(array.array("q", [k])))
+        print(y.tolist(), z.tolist(), y.format, z.shape)
+for bad in memoryview(b"abcd"), memoryview(array.array("d", [1.0])):
+    try:
+        model(bad, memoryview(array.array("q", [1])))
+    except ValueError as error:
+        print(error)
+print("numpy" in sys.modules)
+"""
+    done = processes.run([sys.executable, "-c", code, tmp_path], cwd=tmp_path, text=True,
+                         capture_output=True, limit=120)
+    first = "[[0, 2, 4, 5]] [[1.0, 0.0, 2.0], [0.0, 3.0, 4.0]] q (2, 3)"
+    second = "[] [[0.0, 0.0]] q (1, 2)"
+    assert done.stdout.splitlines() == [
+        first, first, second, second,
+        "input 'x' must be a view of float32 (f), of at most 16 dims; it is B, of 1",
+        "input 'x' must be a view of float32 (f), of at most 16 dims; it is d, of 1",
+        "False"], done.stderr
+
+
 def test_a_path_may_get_another_model(tmp_path: Path) -> None:
     path = tmp_path / "model.so"
     models = [model_of(LINEAR), model_of(LINEAR.replace("Relu", "Neg"))]
@@ -330,7 +361,7 @@ def test_the_command_line_writes_and_describes_libraries(
 
 
 @pytest.mark.parametrize(("words", "status", "reason"), [
-    (["-o", "m.dll"], 2, "no library is named so"),
+    (["-o", "m.lib"], 2, "no library is named so"),
     (["-o", "nowhere/m.so"], 1, "there is no such folder"),
     (["-o", "m.so", "--name", "1m"], 2, "functions of C cannot start with that"),
     (["-o", "m.so", "--target", "reference"], 1, "writes no libraries"),

@@ -42,12 +42,11 @@ _TEXT = '''"""@NAME@: a model compiled by Strata @VERSION@. Needs NumPy, and the
     model = Model(threads=4)
     outputs = model(x, y)          a list of arrays; inputs also by name: model(x=x, y=y)
 
-Inputs are arrays of NumPy, or of any library with DLPack. A model is for one thread at a time.
+Inputs are arrays of NumPy, or of any library with DLPack; or all of them memoryviews: outputs are
+memoryviews, too, and NumPy is not imported. A model is for one thread at a time.
 """
 import ctypes
 import os
-
-import numpy as np
 
 INPUTS = @INPUTS@
 OUTPUTS = @OUTPUTS@
@@ -99,19 +98,21 @@ class Model:
         given = dict(zip((name for name, _, _ in INPUTS), inputs), **named)
         if len(given) != len(INPUTS) or len(inputs) > len(INPUTS):
             raise ValueError("the model takes " + ", ".join(name for name, _, _ in INPUTS))
-        arrays = [_array(given[name], name, dtype) for name, dtype, _ in INPUTS]
+        are_views = given and all(isinstance(value, memoryview) for value in given.values())
+        kind = _Views if are_views else _Arrays
+        arrays = [kind.taken(given[name], name, dtype) for name, dtype, _ in INPUTS]
         for tensor, array, (_, _, code) in zip(self._ins, arrays, INPUTS):
-            tensor.data, tensor.bytes, tensor.dtype = array.ctypes.data, array.nbytes, code
+            tensor.data, tensor.bytes, tensor.dtype = kind.address(array), array.nbytes, code
             tensor.rank = array.ndim
             tensor.shape[:array.ndim] = array.shape
         call = self._state, self._ins, len(INPUTS), self._outs, len(OUTPUTS)
         self._check(self._shapes(*call))
-        outputs = [None if t.bytes == _LATE else np.empty(tuple(t.shape[:t.rank]), dtype)
+        outputs = [None if t.bytes == _LATE else kind.empty(tuple(t.shape[:t.rank]), dtype)
                    for t, (_, dtype, _) in zip(self._outs, OUTPUTS)]
         for tensor, array in zip(self._outs, outputs):
-            tensor.data = None if array is None else array.ctypes.data
+            tensor.data = None if array is None else kind.address(array)
         self._check(self._call(*call))
-        return [_copied(tensor, dtype) if array is None else array
+        return [_copied(kind, tensor, dtype) if array is None else array
                 for array, tensor, (_, dtype, _) in zip(outputs, self._outs, OUTPUTS)]
 
     def close(self):
@@ -124,20 +125,84 @@ class Model:
             self.close()
 
 
-def _array(value, name, dtype):
-    """A C-contiguous array of an input."""
-    is_foreign = hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)
-    array = np.from_dlpack(value) if is_foreign else np.asarray(value)
-    if array.dtype != dtype or array.ndim > @DIMS@:
-        raise ValueError(f"input {name!r} must be {dtype}, of at most @DIMS@ dims; it is "
-                         f"{array.dtype}, of {array.ndim}")
-    return np.ascontiguousarray(array).reshape(array.shape)
+class _Arrays:
+    """Inputs and outputs as arrays of NumPy."""
+
+    @staticmethod
+    def taken(value, name, dtype):
+        """A C-contiguous array of an input."""
+        import numpy as np
+
+        is_foreign = hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)
+        array = np.from_dlpack(value) if is_foreign else np.asarray(value)
+        if array.dtype != dtype or array.ndim > @DIMS@:
+            raise ValueError(f"input {name!r} must be {dtype}, of at most @DIMS@ dims; it is "
+                             f"{array.dtype}, of {array.ndim}")
+        return np.ascontiguousarray(array).reshape(array.shape)
+
+    @staticmethod
+    def empty(shape, dtype):
+        import numpy as np
+
+        return np.empty(shape, dtype)
+
+    @staticmethod
+    def address(array):
+        return array.ctypes.data
 
 
-def _copied(tensor, dtype):
+class _Views:
+    """Inputs and outputs as memoryviews."""
+
+    formats = {"float32": "f", "float64": "d", "float16": "e", "bool": "?", "int8": "b",
+               "int16": "h", "int32": "i", "int64": "q", "uint8": "B", "uint16": "H",
+               "uint32": "I", "uint64": "Q"}
+
+    @classmethod
+    def taken(cls, value, name, dtype):
+        """A C-contiguous view of an input, of memory that can be written."""
+        wanted = cls.formats[dtype]
+        same = {"q": "ql", "Q": "QL"}[wanted] if wanted in "qQ" and _LONG == 8 else wanted
+        if value.format.lstrip("@") not in same or value.ndim > @DIMS@:
+            raise ValueError(f"input {name!r} must be a view of {dtype} ({wanted}), of at most "
+                             f"@DIMS@ dims; it is {value.format}, of {value.ndim}")
+        if value.c_contiguous and not value.readonly:
+            return value
+        return cls._shaped(bytearray(value.tobytes()), value.shape, dtype)
+
+    @classmethod
+    def empty(cls, shape, dtype):
+        size = ctypes.sizeof(_TYPES[dtype])
+        for extent in shape:
+            size *= extent
+        return cls._shaped(bytearray(size), shape, dtype)
+
+    @classmethod
+    def _shaped(cls, memory, shape, dtype):
+        """Views cannot have dims of 0 elements; then there is nothing to see."""
+        view = memoryview(memory)
+        if 0 in shape:
+            return view.cast(cls.formats[dtype])
+        return view.cast(cls.formats[dtype], shape)
+
+    @staticmethod
+    def address(view):
+        if view.nbytes == 0:
+            return None
+        return ctypes.addressof(ctypes.c_char.from_buffer(view))
+
+
+_LONG = ctypes.sizeof(ctypes.c_long)
+_TYPES = {"float32": ctypes.c_float, "float64": ctypes.c_double, "float16": ctypes.c_uint16,
+          "bool": ctypes.c_bool, "int8": ctypes.c_int8, "int16": ctypes.c_int16,
+          "int32": ctypes.c_int32, "int64": ctypes.c_int64, "uint8": ctypes.c_uint8,
+          "uint16": ctypes.c_uint16, "uint32": ctypes.c_uint32, "uint64": ctypes.c_uint64}
+
+
+def _copied(kind, tensor, dtype):
     """An output whose size only the run knows, as memory of its own."""
-    array = np.empty(tuple(tensor.shape[:tensor.rank]), dtype)
+    array = kind.empty(tuple(tensor.shape[:tensor.rank]), dtype)
     if array.nbytes:
-        ctypes.memmove(array.ctypes.data, tensor.data, array.nbytes)
+        ctypes.memmove(kind.address(array), tensor.data, array.nbytes)
     return array
 '''
