@@ -187,7 +187,7 @@ print(*sorted({"compiler", "xdsl", "targets"} & set(sys.modules)))
 
 
 def test_views_need_no_numpy(tmp_path: Path) -> None:
-    """Inputs of memory that can be written, or not, and outputs of sizes that only the run knows."""
+    """Inputs in memory that can be written or not; outputs of sizes that only the run knows."""
     ship(model_of(SIZED), tmp_path / "sized.so", "sized")
     code = """
 import array, sys
