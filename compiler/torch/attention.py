@@ -72,8 +72,8 @@ def _kept(query: Any, key: Any, p: float) -> Any:
     """What dropout keeps of the weights, drawn as eager mode draws it on the CPU."""
     torch = torch_module()
     shape = (*query.shape[:-1], key.shape[-2])
-    noise = torch.empty(shape, dtype=query.dtype, device=query.device)
-    return torch.ops.aten.bernoulli.p(noise, 1 - p) != 0
+    return torch.ops.aten.bernoulli.p(torch.empty(
+        shape, dtype=torch.bool, device=query.device), 1 - p)
 
 
 @cache

@@ -21,16 +21,19 @@ the factors of the last contraction are rounded: they get the type of what they 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
-from dialects.loop import CallOp, KernelOp, NestOp
+from dialects.loop import CallOp, KernelOp, NestOp, ViewOp
 from dialects.strata.weights import WeightStore
-from passes.analyses.loop.online import running_maximum, waits_for
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.online import adds_logarithm, running_maximum, waits_for
 from passes.analyses.loop.private import private_values
+from passes.analyses.loop.runs import common_rows
 from passes.base import StrataContext, StrataPass
 from passes.loop.join_rows import Chain, Program, calls_in
 from passes.rewrites.loop.arrange_online import arrange_online, is_widening
@@ -115,6 +118,28 @@ class OnlineChain(Chain):
             not closed and self._walks(call))
         return fits and super().accepts(call)
 
+    def may_leave(self, value: SSAValue) -> bool:
+        """Whether it has one element for a row, and others read it after the last call."""
+        call = value.owner
+        assert isinstance(call, CallOp)
+        kernel, block = self.kernel_of(call), call.parent_block()
+        made = kernel.yielded[next(k for k, r in enumerate(call.results) if r is value)]
+        if not isinstance(made.owner, NestOp) or block is None or not (
+                self.program.is_reduction(call)):
+            return False
+        axes = {s for e in made.owner.stored_at(made) for s in e.symbols}
+        return axes <= set(common_rows(kernel)) and all(
+            self._is_later(use.operation) for use in value.uses)
+
+    def _is_later(self, reader: Operation) -> bool:
+        """Whether a reader of a result is in the chain or follows its last call, through views."""
+        if isinstance(reader, ViewOp):
+            return all(self._is_later(use.operation) for r in reader.results for use in r.uses)
+        if isinstance(reader, CallOp):
+            places = self.program.places
+            return reader in self.calls or places.get(reader, -1) > places[self.last]
+        return reader.next_op is None
+
     def _walks(self, call: CallOp) -> bool:
         """Whether a producer iterates over the axis that the last call sums over."""
         summed = {self.names[self.last, a.name] for nest in self.kernel_of(self.last).nests
@@ -188,6 +213,8 @@ class OnlineChain(Chain):
         return {v: nest.results[0] for v, nest in nests.items()}
 
     def replace(self, kernel: KernelOp) -> None:
+        for value in (r for call in self.calls for r in call.results if call is not self.last):
+            _move_views(value, self.last)
         super().replace(kernel)
         for call in reversed(self.masks):
             if not any(r.uses for r in call.results):
@@ -197,6 +224,27 @@ class OnlineChain(Chain):
     def arrange(self, kernel: KernelOp, *, exact: bool) -> None:
         arrange_online(kernel, self.rows)
         share_heads(kernel)
+        _put_last(kernel, self.rows)
+
+
+def _put_last(kernel: KernelOp, rows: Collection[Symbol]) -> None:
+    """Let nests over rows that only the caller reads follow the sums that they read."""
+    for nest in kernel.nests:
+        if nest.is_elementwise and {a.name for a in nest.axes} <= set(rows) and not any(
+                isinstance(use.operation, NestOp) for r in nest.results for use in r.uses):
+            nest.detach()
+            kernel.body.block.insert_op_after(nest, kernel.nests[-1])
+
+
+def _move_views(value: SSAValue, after: Operation) -> None:
+    """Let the views of a value follow a call, as what reads them does."""
+    block = after.parent_block()
+    assert block is not None
+    for view in [use.operation for use in value.uses if isinstance(use.operation, ViewOp)]:
+        view.detach()
+        block.insert_op_after(view, after)
+        for result in view.results:
+            _move_views(result, view)
 
 
 def misfit(kernel: KernelOp) -> str | None:
@@ -209,7 +257,7 @@ def misfit(kernel: KernelOp) -> str | None:
     for nest in kernel.nests:
         if not walked & {a.name for a in nest.axes}:
             if any(isinstance(v.owner, NestOp) and v.owner.combiner_names == ["max"]
-                   for v in nest.inputs):
+                   and not adds_logarithm(nest, v) for v in nest.inputs):
                 return "the maximum itself is needed"
             continue
         running = running_maximum(nest)

@@ -257,9 +257,7 @@ class Chain:
 
     def accepts(self, call: CallOp) -> bool:
         """Add a producer if only the chain reads it and it walks all of the chain's rows."""
-        if any(use.operation not in self.calls for r in call.results for use in r.uses):
-            return False
-        if not self.program.may_join(call):
+        if not self.program.may_join(call) or not all(map(self.may_leave, self.left(call))):
             return False
         kernel = self.kernel_of(call)
         shared = self.shared_axes(call, kernel)
@@ -271,6 +269,20 @@ class Chain:
         self.rows = rows
         self.admit(call, shared)
         return True
+
+    def left(self, call: CallOp) -> list[SSAValue]:
+        """The results of a call that others than the chain read."""
+        return [r for r in call.results if any(u.operation not in self.calls for u in r.uses)]
+
+    def may_leave(self, value: SSAValue) -> bool:
+        """Whether the joined kernel may return what a call before the last one computes."""
+        del value
+        return False
+
+    def returned(self) -> list[SSAValue]:
+        """What the joined kernel returns: the last results, and those that others read."""
+        return [*self.last.results, *(r for c in self.calls if c is not self.last
+                                      for r in self.left(c))]
 
     def admit(self, call: CallOp, shared: Mapping[Symbol, Symbol]) -> None:
         """Add a call; its kernel's axes get their joint name, or a fresh one if not shared."""
@@ -336,7 +348,7 @@ class Chain:
         values |= self.constants(block)
         for call in self.parts():
             values |= self._inline(call, block, values)
-        block.add_op(YieldOp.of(*(values[r] for r in self.last.results)))
+        block.add_op(YieldOp.of(*(values[r] for r in self.returned())))
         merge_locations(kernel, [last, *map(self.kernel_of, self.parts()), *kernel.nests])
         set_location(kernel, kernel)
         self.arrange(kernel, exact=exact)
@@ -383,14 +395,15 @@ class Chain:
         module = last.parent_block()
         assert module is not None
         module.insert_op_before(kernel, last)
-        types = [r.type for r in self.last.results if isinstance(r.type, TensorType)]
+        results = self.returned()
+        types = [r.type for r in results if isinstance(r.type, TensorType)]
         call = CallOp.of(kernel.sym_name.data, self.inputs(),
                          [Expr.symbol(s) for s in kernel.size_names], types)
         call.location = kernel.location
         block = self.last.parent_block()
         assert block is not None
         block.insert_op_before(call, self.last)
-        for old, new in zip(self.last.results, call.results, strict=True):
+        for old, new in zip(results, call.results, strict=True):
             new.name_hint = old.name_hint
             old.replace_all_uses_with(new)
         for old_call in reversed(self.calls):

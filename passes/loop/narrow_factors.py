@@ -12,18 +12,22 @@ the product.
     %p = nest (i, k) ins(..) {.. truncf to f16; extf to f32; yield f32}      likewise, only for %y
     ->  %p = nest (i, k) ins(..) {.. truncf to f16; yield f16}
 
+What several products or other nests read is stored narrow, too, and each of them widens it:
+
+    ->  %p = nest (i, k) ins(..) {.. truncf to f16; yield f16}     %z = nest ins(%p, ..) {extf; ..}
+
 Enters: fused nests. Leaves: nests. Only sums in f32 qualify; no instruction supports others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from dialects.loop import NestOp, YieldOp
+from dialects.loop import NestOp, YieldOp, scalar_type
 from dialects.strata.types import TensorType, f32, holds, tensor, tensor_type
 from dialects.symbolic.expr import Size
 from dialects.symbolic.symbol import Symbol
@@ -34,8 +38,10 @@ from passes.rewrites.loop.nests import (
     Read,
     carry,
     drop_unused,
+    elementwise_on,
     gathered_inputs,
     has_remainders,
+    inline_everywhere,
     plain_axes,
     reads_of,
     result_types,
@@ -65,6 +71,9 @@ class LoopNarrowFactors(StrataPass):
             return at.insert(_product(nest, reads)).results[0]
 
         for func in functions(module):
+            for nest in [op for op in func.body.block.ops if isinstance(op, NestOp)]:
+                if _is_shared(nest, multiplied) and context.allowance.take(nest, self.name):
+                    _store_narrow(nest)
             rewrite(func, {NestOp: [narrow]}, context)
 
 
@@ -122,12 +131,24 @@ def _only_widens(maker: NestOp) -> bool:
         _source(yielded) is maker.body.block.args[0])
 
 
-def _rounded(nest: NestOp, read: Read) -> Attribute | None:
-    """The type that a factor was rounded to before it was widened, by a nest that computes it for
-    this product alone; None otherwise."""
-    maker = read.value.owner
+def _is_shared(maker: NestOp, multiplied: Collection[Attribute]) -> bool:
+    """Whether a nest rounds what several others read, and products among them could read it
+    narrow."""
+    type_ = rounded_to(maker)
+    readers = {use.operation for use in maker.results[0].uses}
+    if type_ not in multiplied or len(readers) < 2 or any(
+            not isinstance(r, NestOp) or r.parent != maker.parent or r.into for r in readers):
+        return False
+    products = [r for r in readers if isinstance(r, NestOp) and is_contraction(r)]
+    return bool(products) and all(_is_candidate(nest) and {
+        rounded_to(read.value.owner) or _element(narrow_read(read).value)
+        for read in reads_of(nest)} == {type_} for nest in products)
+
+
+def rounded_to(maker: Operation | Block) -> Attribute | None:
+    """The type to which a nest rounds its only result, which it widens again; None for others."""
     if not isinstance(maker, NestOp) or not maker.is_elementwise or maker.into or (
-            len(maker.results) != 1 or not read.value.has_one_use() or maker.parent != nest.parent):
+            len(maker.results) != 1):
         return None
     wide = maker.yielded[0].owner
     if not isinstance(wide, arith.ExtFOp) or not isinstance(wide.input.owner, arith.TruncFOp):
@@ -135,13 +156,40 @@ def _rounded(nest: NestOp, read: Read) -> Attribute | None:
     return wide.input.type if maker.pad_values[0] is None else None
 
 
+def _store_narrow(maker: NestOp) -> None:
+    """Let a nest store what it rounds, and its readers widen that."""
+    narrow, wide = _narrow_nest(maker), scalar_type(maker.results[0])
+    block = maker.parent_block()
+    assert block is not None
+    block.insert_op_before(narrow, maker)
+    widened = elementwise_on(narrow.results[0], wide, lambda x: [arith.ExtFOp(x, wide)])
+    maker.results[0].replace_all_uses_with(widened.results[0])
+    maker.detach()
+    maker.erase()
+    inline_everywhere(widened)
+
+
+def _rounded(nest: NestOp, read: Read) -> Attribute | None:
+    """The type that a factor was rounded to before it was widened, by a nest that computes it for
+    this product alone; None otherwise."""
+    maker = read.value.owner
+    if not isinstance(maker, NestOp) or maker.parent != nest.parent:
+        return None
+    return rounded_to(maker) if read.value.has_one_use() else None
+
+
 def _narrowed(read: Read, at: Rewriter) -> Read:
     """A read of the rounded factor, which is stored before it is widened."""
     maker = read.value.owner
     assert isinstance(maker, NestOp)
+    return Read(at.insert(_narrow_nest(maker)).results[0], read.map, read.pad)
+
+
+def _narrow_nest(maker: NestOp) -> NestOp:
+    """A nest that stores what another one widens last."""
     wide = maker.yielded[0].owner
     assert isinstance(wide, arith.ExtFOp)
-    type_ = tensor(wide.input.type, tensor_type(read.value).shape)
+    type_ = tensor(wide.input.type, tensor_type(maker.results[0]).shape)
     narrow = with_reads(maker, reads_of(maker), [type_])
     last = narrow.body.block.last_op
     assert last is not None
@@ -149,7 +197,7 @@ def _narrowed(read: Read, at: Rewriter) -> Read:
     assert isinstance(widened, arith.ExtFOp)
     last.operands[0] = widened.input
     drop_unused(narrow)
-    return Read(at.insert(narrow).results[0], read.map, read.pad)
+    return narrow
 
 
 def _product(nest: NestOp, reads: Sequence[Read]) -> NestOp:

@@ -51,6 +51,19 @@ def running_maximum(nest: NestOp) -> Running | None:
     return found if _summed(maker) == _summed(nest) else None
 
 
+def adds_logarithm(nest: NestOp, maximum: SSAValue) -> bool:
+    """Whether a nest computes m + log(l) from a maximum m and a sum l that is online on it.
+
+    A running maximum begins at the lowest finite number, which is not that of a row of -inf. But
+    the sum of such a row is 0, so that this is -inf.
+    """
+    sums = [v for v in nest.inputs if isinstance(v.owner, NestOp)
+            and (running := running_maximum(v.owner)) and running.maximum is maximum]
+    made = nest.yielded[0].owner
+    return bool(sums) and len(nest.results) == 1 and isinstance(made, arith.AddfOp) and any(
+        isinstance(v.owner, math.LogOp) for v in made.operands)
+
+
 def waits_for(nest: NestOp, axes: Collection[Symbol], running: Running | None) -> set[SSAValue]:
     """The reductions over the given axes that a nest needs finished, directly or indirectly."""
     found = {v for v in sources_of(nest) if isinstance(v.owner, NestOp) and not v.owner.is_scan

@@ -23,7 +23,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from dialects.loop import NestOp, scalar_type
 from dialects.strata import types as t
 from passes.analyses.loop.kinds import is_contraction
-from passes.analyses.loop.online import argument_read, exponential
+from passes.analyses.loop.online import adds_logarithm, argument_read, exponential
 from passes.rewrites.loop.nests import drop_unused, elementwise_on
 
 FACTOR = log2(e)
@@ -37,9 +37,13 @@ def use_base_two(nest: NestOp) -> None:
             continue
         lhs = op.operand.owner.lhs
         read = argument_read(nest, lhs) if isinstance(lhs.owner, Block) else None
-        if read is not None and _is_only_for(read.value, nest, running.maximum) and (
-                _scale(read.value)):
+        if read is None or not _is_only_for(read.value, nest, running.maximum):
+            continue
+        logarithms = [use.operation for use in running.maximum.uses if use.operation is not nest]
+        if _scale(read.value):
             _replace(op, math.Exp2Op(op.operand))
+            for other in logarithms:
+                _unscale(other, running.maximum)
 
 
 def _replace(op: Operation, new: Operation) -> None:
@@ -52,14 +56,42 @@ def _replace(op: Operation, new: Operation) -> None:
     op.erase()
 
 
+def _unscale(nest: Operation, maximum: SSAValue) -> None:
+    """Divide a maximum by log2(e) where a nest reads it, unless it is the lowest number, which has
+    been clamped."""
+    assert isinstance(nest, NestOp)
+    for argument, value in zip(nest.body.block.args, nest.inputs, strict=False):
+        if value is maximum:
+            ops = _unscaled(argument)
+            first = nest.body.block.first_op
+            assert first is not None
+            for op in ops:
+                op.location = first.location
+                nest.body.block.insert_op_before(op, first)
+            argument.replace_uses_with_if(
+                ops[-1].results[0], lambda use, own=ops: use.operation not in own)
+
+
+def _unscaled(value: SSAValue) -> list[Operation]:
+    """select(x == lowest, x, x / log2(e))."""
+    assert isinstance(value.type, Float32Type | Float64Type)
+    product = _product(value, 1 / FACTOR)
+    lowest = _constant(-float(np.finfo(t.dtype_of(value.type)).max), value.type)
+    is_lowest = arith.CmpfOp(value, lowest.result, "oeq")
+    return [*product, lowest, is_lowest,
+            arith.SelectOp(is_lowest.result, value, product[-1].results[0])]
+
+
 def _is_only_for(value: SSAValue, nest: NestOp, maximum: SSAValue) -> bool:
-    """Whether a value has no readers but the nest that finds its maximum, and `nest`."""
+    """Whether a value has no readers but the nest that finds its maximum, and `nest`; the maximum
+    may also be that of a logarithm of the sum."""
     finder = maximum.owner
     assert isinstance(finder, NestOp)
     return (list(finder.inputs) == [value]
             and finder.yielded[0] is finder.body.block.args[0]
             and {use.operation for use in value.uses} == {finder, nest}
-            and {use.operation for use in maximum.uses} == {nest})
+            and all(use.operation is nest or (isinstance(use.operation, NestOp) and adds_logarithm(
+                use.operation, maximum)) for use in maximum.uses))
 
 
 def _scale(value: SSAValue) -> bool:

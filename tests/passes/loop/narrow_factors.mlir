@@ -55,4 +55,26 @@ builtin.module {
     %z = graph.conv %w, %q {group = 1, pads = [1, 1], strides = [1]} : f32[1, 8, 9]
     strata.return %y, %z
   }
+  // What two products and a sum read is stored as it was rounded.
+  // CHECK: strata.func @shared
+  // CHECK-NEXT: %{{.*}} = loop.nest (i0: 8, i1: 16) ins(%x[i0, i1]) outs(f16[8, 16]
+  // CHECK: outs(add f32[8, 8][i0, i1]) {
+  // CHECK-NEXT: ^bb0(%{{.*}}: f16, %{{.*}}: f16):
+  // CHECK: outs(add f32[16, 4][i0, i1]) {
+  // CHECK-NEXT: ^bb0(%{{.*}}: f16, %{{.*}}: f16):
+  // CHECK: loop.nest (i0: 8, i1: 16) {{.*}} outs(f32[8, 16]
+  // CHECK: arith.extf
+  strata.func @shared(%x: f32[8, 16], %a: f16[16, 8], %b: f16[8, 4]) -> (f32[8, 8], f32[16, 4], f32[8, 16])
+      inputs ["x", "a", "b"] outputs ["y", "z", "w"] {
+    %s = graph.sin %x : f32[8, 16]
+    %n = graph.cast %s {to = f16} : f16[8, 16]
+    %r = graph.cast %n {to = f32} : f32[8, 16]
+    %p = graph.cast %a {to = f32} : f32[16, 8]
+    %q = graph.cast %b {to = f32} : f32[8, 4]
+    %y = graph.matmul %r, %p : f32[8, 8]
+    %t = graph.transpose %r {perm = [1, 0]} : f32[16, 8]
+    %z = graph.matmul %t, %q : f32[16, 4]
+    %w = graph.add %r, %x : f32[8, 16]
+    strata.return %y, %z, %w
+  }
 }

@@ -107,7 +107,31 @@ def test_five_steps_on_a_gpu(name: str, kind: str, whole: bool) -> None:
             losses[-1].append(loss.item())
     assert losses[0][-1] < losses[0][0]
     assert losses[0] == pytest.approx(losses[1], rel=2e-4)
-    assert distance([*model.parameters()], [*twin.parameters()]) < 1e-4
+    # AdamW divides by the size of gradients, also where these are nothing but rounding.
+    most = 1e-3 if kind == "AdamW" else 1e-4
+    assert distance([*model.parameters()], [*twin.parameters()]) < most
+
+
+@pytest.mark.usefixtures("_whole")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("causal", [False, True], ids=["all keys", "causal"])
+@pytest.mark.parametrize("sizes", [
+    (2, 3, 200, 64), (1, 4, 1024, 80), (2, 2, 1000, 128), (1, 2, 130, 40)], ids=str)
+def test_gradients_of_attention_on_a_gpu(
+    sizes: tuple[int, ...], causal: bool, dtype: torch.dtype
+) -> None:
+    def call(*heads: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(*heads, is_causal=causal)
+
+    given = [torch.randn(sizes, device="cuda", dtype=dtype) for _ in range(3)]
+    found: list[list[Tensor]] = []
+    for run, kind in ((compiled(call), dtype), (call, dtype), (call, torch.float64)):
+        heads = [v.to(kind).requires_grad_() for v in given]
+        result = run(*heads)
+        result.backward(torch.linspace(-1, 2, result.numel(), device="cuda").view(sizes).to(kind))
+        found.append([result.detach(), *(v.grad for v in heads)])  # type: ignore
+    for ours, eager, true in zip(*found, strict=True):
+        assert distance([ours], [true]) <= 1.5 * distance([eager], [true]) + 2e-6
 
 
 class Dropped(nn.Module):

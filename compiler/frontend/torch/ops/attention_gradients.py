@@ -58,13 +58,16 @@ def attention_with_sums(
     scores, seen = _scores(n, query, key, mask, causal, scale)
     axis = scores.rank - 1
     largest = f.reduce_max(scores, [axis], keepdims=True)
-    total = f.reduce_sum(f.exp(scores - largest), [axis], keepdims=True)
-    weights = f.softmax(scores, axis)
-    if seen is not None:
-        weights = f.where(seen, weights, 0.0)
-    weights = _dropped(weights, kept, dropout).cast(value.element).cast(element)
-    sums = (largest + f.log(total)).reshape(scores.shape[:-1])
-    return [weights @ repeated_heads(value, query).cast(element), sums]
+    powers = f.exp(scores - largest)
+    total = f.reduce_sum(powers, [axis], keepdims=True)
+    weights = f.softmax(scores, axis) if kept is None else powers
+    used = [v for v in (seen, kept) if v is not None]
+    if used:
+        weights = f.where(f.all_of(used), weights, 0.0)
+    made = weights.cast(value.element).cast(element) @ repeated_heads(value, query).cast(element)
+    if kept is not None:  # one division of each sum, and none of the weights
+        made = made * ((1 / (1 - dropout)) / total)
+    return [made, (largest + f.log(total)).reshape(scores.shape[:-1])]
 
 
 @aten_op("strata.attention_backward.default")
@@ -79,13 +82,15 @@ def attention_backward(
     weights = f.exp(scores - sums.reshape([*sums.shape, 1]))
     if seen is not None:
         weights = f.where(seen, weights, 0.0)
+    rounded = weights.cast(value.element).cast(element)  # as the forward pass multiplies them
     wide, axis = given.cast(element), scores.rank - 1
-    inner = wide @ n.swap(repeated_heads(value, query).cast(element))
     shared = f.reduce_sum(wide * made.cast(element), [axis], keepdims=True)
-    outer = weights * (_dropped(inner, kept, dropout) - shared)
+    inner = wide @ n.swap(repeated_heads(value, query).cast(element))
+    outer = rounded * (_dropped(inner, kept, dropout) - shared)
     factor = scale_of(n, query, element) if scale is None else float(scale)
     narrow = outer.cast(query.element).cast(element)
-    dropped = _dropped(weights, kept, dropout).cast(value.element).cast(element)
+    dropped = rounded if kept is None else _dropped(weights, kept, dropout).cast(
+        value.element).cast(element)
     found = [(narrow @ repeated_heads(key, query).cast(element)) * factor,
              _by_column(n, narrow, query.cast(element), key) * factor,
              _by_column(n, dropped, wide, value)]
