@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any
 
@@ -57,6 +57,12 @@ def attention_whole() -> Generator[None]:
         op.py_kernels.clear()
         op.py_kernels.update(before)
         op._dispatch_cache.clear()
+
+
+def attention_in_parts() -> AbstractContextManager[Any]:
+    """While AOTAutograd traces inside, attention is products and a softmax."""
+    attention = torch_module("torch.nn.attention")
+    return attention.sdpa_kernel(attention.SDPBackend.MATH)
 
 
 def _fits(query: Any, key: Any, value: Any, mask: Any, grouped: bool) -> bool:

@@ -39,7 +39,13 @@ from compiler.torch import shared
 from compiler.torch.graphs import compile_graph
 from compiler.torch.parts import Part, Run, Viewed, name_eager
 from compiler.torch.reordered import Reordered
-from compiler.torch.training import compiled_step, first_result, keep_saved, metadata
+from compiler.torch.training import (
+    compiled_step,
+    first_result,
+    has_transforms,
+    keep_saved,
+    metadata,
+)
 from compiler.torch.views import base_of, split_views
 from compiler.torch.weights import Weights, is_weight
 from compiler.torch.writes import (
@@ -160,10 +166,12 @@ def _or_eagerly(
 def _composites(
     captured: Any, example_inputs: Sequence[Any], known: Collection[str]
 ) -> AbstractContextManager[None]:
-    """Composite operators are kept whole, unless gradients are recorded."""
+    """Composite operators are kept whole, unless gradients are recorded or computed inside."""
     from compiler.frontend.torch.core.decompose import composites_whole
-    from compiler.torch.attention import attention_whole
+    from compiler.torch.attention import attention_in_parts, attention_whole
 
+    if has_transforms(captured):
+        return attention_in_parts()
     tensors = (*example_inputs, *captured.parameters())
     recorded = torch_module().is_grad_enabled() and any(
         getattr(value, "requires_grad", False) for value in tensors)

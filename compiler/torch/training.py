@@ -34,6 +34,17 @@ def first_result() -> int:
     return metadata().num_mutated_inp_runtime_indices
 
 
+def has_transforms(captured: Any) -> bool:
+    """Whether a captured graph computes gradients or maps itself, as `torch.func` does.
+
+    Such transforms need rules for every operator that is traced, which composite operators lack.
+    """
+    nodes = [n for module in captured.modules() for n in getattr(
+        getattr(module, "graph", None), "nodes", ()) if n.op == "call_function"]
+    modules = {str(getattr(n.target, "__module__", "")) for n in nodes}
+    return any(name.startswith(("torch._functorch", "torch._C._functorch")) for name in modules)
+
+
 def compiled_step(graph: Any, compile_inner: Callable[[Any], Run]) -> Run:
     """A forward or backward graph whose random numbers are drawn before it runs."""
     draws = split_draws(graph)

@@ -116,7 +116,8 @@ def test_five_steps_on_a_gpu(name: str, kind: str, whole: bool) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("causal", [False, True], ids=["all keys", "causal"])
 @pytest.mark.parametrize("sizes", [
-    (2, 3, 200, 64), (1, 4, 1024, 80), (2, 2, 1000, 128), (1, 2, 130, 40)], ids=str)
+    (2, 3, 200, 64), (1, 4, 1024, 80), (2, 2, 1000, 128), (1, 8, 2048, 128),
+    (1, 2, 130, 40)], ids=str)
 def test_gradients_of_attention_on_a_gpu(
     sizes: tuple[int, ...], causal: bool, dtype: torch.dtype
 ) -> None:
