@@ -1,4 +1,4 @@
-"""Arguments for ATen operators that only graphs with gradients have, by full name."""
+"""Arguments for operators that only graphs with gradients have, by full name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch.nn import functional as F
 
-from tests.pytorch.op_samples import IMAGE, STATISTICS, Arguments, floats
+from compiler.torch.attention import operators
+from tests.pytorch.op_samples import IMAGE, STATISTICS, Arguments, bools, floats
 
 VOLUME = floats(1, 2, 5, 6, 7)
 
@@ -48,7 +49,30 @@ def _avg_pools(x: torch.Tensor) -> Iterator[Arguments]:
                include, divisor)
 
 
+ATTENTION, ATTENTION_BACKWARD = operators()
+HEADS = (floats(2, 4, 5, 8), floats(2, 2, 6, 8), floats(2, 2, 6, 3))
+KEPT = bools(2, 4, 5, 6)
+
+
+def _attentions() -> Iterator[Arguments]:
+    """Arguments of attention, without and with masks, dropout, causal order and a scale."""
+    yield (*HEADS, None, None, 0.0, False, None)
+    yield (*HEADS, KEPT | (torch.arange(6) == 0), None, 0.0, False, 0.3)
+    yield (*HEADS, floats(4, 1, 6), None, 0.0, True, None)
+    yield (*HEADS, None, KEPT, 0.25, True, None)
+    yield (HEADS[0], HEADS[0] + 1, HEADS[0] * 2, None, None, 0.0, True, None)
+
+
+def _attention_gradients() -> Iterator[Arguments]:
+    for given in _attentions():
+        made, sums = ATTENTION(*given)
+        is_bias = given[3] is not None and given[3].is_floating_point()
+        yield (floats(*made.shape), *given[:3], made, sums, *given[3:], is_bias)
+
+
 GRADIENT_SAMPLES: dict[str, list[Arguments]] = {
+    "strata.attention.default": [*_attentions()],
+    "strata.attention_backward.default": [*_attention_gradients()],
     "aten.convolution_backward.default": [
         _convolution(IMAGE, [6, 4, 3, 3], [1, 1], [1, 1], [1, 1]),
         _convolution(IMAGE, [6, 4, 3, 2], [2, 3], [1, 0], [1, 2]),

@@ -13,6 +13,7 @@ from operator import getitem
 from typing import Any, NamedTuple
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.frontend.torch.core.backward import backward_decompositions
 from compiler.frontend.torch.core.encoder_layers import encoder_decompositions
 from compiler.frontend.torch.core.foreach import foreach_decompositions
 from compiler.frontend.torch.core.gradients import gradient_decompositions
@@ -152,7 +153,7 @@ def _more() -> dict[Any, Any]:
     copies = dict.fromkeys((aten.channel_shuffle.default, aten.native_channel_shuffle.default),
                            _channel_shuffle)
     return {**found, **encoder_decompositions(), **gradient_decompositions(),
-            **foreach_decompositions(), **copies}
+            **backward_decompositions(), **foreach_decompositions(), **copies}
 
 
 def _channel_shuffle(x: Any, groups: int) -> Any:
