@@ -41,7 +41,7 @@ def attention_whole() -> Generator[None]:
         query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
         is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
     ) -> Any:
-        if not _fits(query, key, value, attn_mask, enable_gqa):
+        if dropout_p >= 1 or not _fits(query, key, value, attn_mask, enable_gqa):
             return torch.ops.aten._scaled_dot_product_attention_math(
                 query, key, value, attn_mask, dropout_p, is_causal, scale=scale,
                 enable_gqa=enable_gqa)[0]

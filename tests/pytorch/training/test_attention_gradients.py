@@ -63,6 +63,7 @@ FORMS: dict[str, Form] = {
     "grouped": Form((2, 6, 9, 4), (2, 2, 9, 4), causal=True, grouped=True),
     "one head of keys": Form((1, 4, 5, 4), (1, 1, 6, 4), 3, grouped=True),
     "dropout": Form((2, 3, 7, 8), (2, 3, 5, 8), dropout=0.3),
+    "nothing is kept": Form((1, 2, 3, 4), (1, 2, 5, 4), dropout=1.0),
     "dropout and mask": Form((2, 4, 7, 8), (2, 2, 7, 8), mask=(7, 7), dropout=0.2, grouped=True),
 }
 

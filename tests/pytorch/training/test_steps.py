@@ -156,6 +156,26 @@ def test_open_batches(build: Callable[[], nn.Module]) -> None:
         assert distance(gradients(step, model, inputs), true) < 2e-6
 
 
+@pytest.mark.usefixtures("_whole")
+@pytest.mark.parametrize("factor", [1.0, float("inf"), float("nan")])
+def test_scaled_losses(factor: float) -> None:
+    """GradScaler skips the steps that it skips in eager mode."""
+    model, inputs = made(Mlp)
+    twin, scales = copy.deepcopy(model), list[float]()
+    for run, trained in ((compiled(model), model), (twin, twin)):
+        optimizer = torch.optim.SGD(trained.parameters(), 0.02)
+        scaler = torch.amp.GradScaler("cpu", 2.0 ** 10, growth_interval=2)
+        for k in range(4):
+            optimizer.zero_grad()
+            loss = run(*inputs).square().mean() * (factor if k == 1 else 1.0)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        scales.append(scaler.get_scale())
+    assert scales[0] == scales[1] and (scales[0] > 2 ** 10) == (factor == 1)
+    assert distance([*model.parameters()], [*twin.parameters()]) < 1e-6
+
+
 def test_a_second_derivative_is_refused() -> None:
     x = torch.randn(4, requires_grad=True)
     result = compiled(lambda v: (v ** 3).sum())(x)
