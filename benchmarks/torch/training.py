@@ -5,7 +5,7 @@
 A row is a model: its forward and backward passes, and with `--optimizer` a step of SGD or another
 optimizer, all in f32 on the CPU. Eager, Inductor and Strata run in turns; medians of milliseconds.
 `error` is how far our gradients are from those of eager mode in f64, and eager's f32 beside it.
-The page is TRAINING.md beside this file.
+The page is written to `-o` (`build/TRAINING.md`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -285,16 +287,35 @@ def _in_turns(steps: dict[str, Any], rounds: int) -> dict[str, float]:
     return {f"{name} ms": statistics.median(found) for name, found in times.items()}
 
 
+def page(rows: list[dict[str, Any]], threads: int) -> str:
+    """The table of all rows, with geometric means of speed."""
+    columns = [c for c in rows[0] if c != "model"]
+    lines = ["# Training on the CPU", "",
+             f"Made by `python benchmarks/torch/training.py`; do not edit. {threads} threads, "
+             f"torch {torch.__version__}, load {os.getloadavg()[0]:.1f}.", "",
+             f"| model | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
+    lines += [f"| {r['model']} | {' | '.join(f'{r[c]:.3g}' for c in columns)} |" for r in rows]
+    for peer in ("eager", "inductor"):
+        gain = statistics.geometric_mean(r[f"{peer} ms"] / r["strata ms"] for r in rows)
+        lines += ["", f"{peer} / strata: geometric mean {gain:.2f}"]
+    return "\n".join([*lines, ""])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--only", default=",".join(MODELS))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--optimizer", default="", help="such as SGD or AdamW")
+    parser.add_argument("-o", dest="output", type=Path, default=Path("build/TRAINING.md"))
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    rows: list[dict[str, Any]] = []
+    options.output.parent.mkdir(parents=True, exist_ok=True)
     for name in options.only.split(","):
-        print(json.dumps(row(name, options.rounds, options.optimizer)), flush=True)
+        rows.append(row(name, options.rounds, options.optimizer))
+        print(json.dumps(rows[-1]), flush=True)
+        options.output.write_text(page(rows, options.threads))
     return 0
 
 
