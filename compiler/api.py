@@ -24,6 +24,7 @@ from compiler.option_values import (
     threads_of,
 )
 from compiler.options import CompileOptions, Specialize
+from compiler.ranks import check_agreement, own_rank
 
 if TYPE_CHECKING:
     from compiler.frontend import MemoryModel
@@ -43,6 +44,7 @@ def compile(
     denormals: str = "flush", check: bool | None = None, interpret: bool = False,
     specialize: Specialize | None = None,
     tuned: str | Path | None = "auto", mode: str = "default", library: str = "never",
+    mesh: str = "",
 ) -> Executable:
     """Compile a model for a target.
 
@@ -61,7 +63,8 @@ def compile(
     imported model stays in memory for this. `tuned`: which of the schedules found by `tune` to use:
     "auto", "off" (also None), or a file. `mode`: "default", "reduce-overhead" (the same), or
     "max-autotune", which tunes the model first. `library`: "auto" or "never", as on the command
-    line.
+    line. `mesh`: divide the model among the processes of torch.distributed, such as "dp=2,tp=2"
+    for data and tensor parallelism; each must compile it. Inputs and outputs are whole on all.
 
     Raises StrataError for an error in the model or the options, and CompilerFault, with a
     reproducer, for a fault of the compiler.
@@ -78,13 +81,16 @@ def compile(
         weights=path_of("weights", weights),
         features=features, cache=setting_of("cache", cache), precision=precision,
         exact=exact, denormals=denormals, check=check, interpret=interpret, specialize=specialize,
-        tuned=schedules if mode == "default" else "off", library=library)
+        tuned=schedules if mode == "default" else "off", library=library,
+        mesh=mesh, rank=own_rank(mesh))
     source = model_of_argument(model)
     if mode != "default":
         from compiler.modes import prepared
 
         options = prepared(mode, source, options, schedules)
-    return compile_with(source, options)
+    made = compile_with(source, options)
+    check_agreement(made)
+    return made
 
 
 def load(path: str | Path, *, threads: int | None = None) -> Executable:

@@ -87,6 +87,8 @@ class CompileOptions:
     checks indices if the target can afford it, and False checks none. `cache`: a folder, "off", or
     "default". `tuned`: which of the schedules found by `tune` to use: "auto", "off", or a file.
     `outcomes`: of choices that depend on sizes, set when a model is compiled again for a call.
+    `mesh`: the axes of the ranks among which the model is divided, such as "dp=2,tp=2"; empty for
+    one rank. `rank`: the one for which a program is made; None for a program that all can run.
     `library`: whether kernels may be library calls where tuning has found these faster: "auto" or
     "never". `triple`: for the CPU, the architecture and system to compile for; None means this
     machine. `debug`: verify between all passes, show tracebacks.
@@ -120,6 +122,8 @@ class CompileOptions:
     tuned: str = AUTO
     library: str = "never"
     interpret: bool = False
+    mesh: str = ""
+    rank: int | None = None
     debug: bool = field(default_factory=lambda: bool(os.environ.get(DEBUG_VARIABLE)))
 
     def __post_init__(self) -> None:
@@ -152,6 +156,7 @@ def _problems(options: CompileOptions) -> Iterator[Problem]:
     yield from _one_of("precision", options.precision, PRECISIONS)
     yield from _one_of("denormals", options.denormals, DENORMALS)
     yield from _one_of("library", options.library, LIBRARIES)
+    yield from _mesh_problems(options)
     yield from strategy_problems(options.strategy, options.with_groups, options.without_groups)
     yield from _flags(options)
     yield from _texts(options)
@@ -170,6 +175,20 @@ def _one_of(option: str, value: object, known: Sequence[str]) -> Iterator[Proble
     if not isinstance(value, str) or value not in known:
         yield Problem(f"{option} is {shown(value)}, which is none of its values",
                       hint=hint_for(value if isinstance(value, str) else "", known))
+
+
+def _mesh_problems(options: CompileOptions) -> Iterator[Problem]:
+    if not options.mesh:
+        return
+    from dialects.ranks.mesh import Mesh
+
+    try:
+        world = Mesh.parse(options.mesh).world
+    except (AttributeError, ValueError) as error:
+        yield Problem(f"mesh is {shown(options.mesh)}: {error}")
+        return
+    if options.rank is not None and not 0 <= options.rank < world:
+        yield Problem(f"rank {options.rank} is not on the mesh {options.mesh}, which has {world}")
 
 
 def _flags(options: CompileOptions) -> Iterator[Problem]:

@@ -25,6 +25,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
+from dialects.ranks.mesh import Mesh
 from dialects.strata.schedule_options import OptionContext
 from dialects.strata.weights import WeightStore
 from dialects.text.syntax import location_name, location_names
@@ -80,6 +81,10 @@ class StrataContext(OptionContext):
     choices: Mapping[str, Choice] = field(default_factory=dict[str, Choice])
     """Schedules that were found by measuring, for this target and its options."""
     limits: Limits = field(default_factory=Limits)
+    mesh: Mesh | None = None
+    """The ranks among which the program is to be divided; None for one rank."""
+    rank: int | None = None
+    """The rank for which the program is made; None for a program that is the same on all."""
     plugins: tuple[ModuleType, ...] = ()
     """Modules of plugins, whose lowerings of graph operations are used like our own."""
     noted: dict[Remark, None] = field(default_factory=dict[Remark, None])

@@ -46,6 +46,16 @@ class Border:
     padded: bool = True
 
 
+@dataclass(frozen=True)
+class Rates:
+    """What a rank does in a second: operations of products, bytes that it reads from memory, and
+    bytes that it exchanges with other ranks of the same host."""
+
+    products: float
+    reads: float
+    exchanges: float
+
+
 Packing = Panel | Border | None
 
 
@@ -80,6 +90,8 @@ class Facts:
     target: str = ""
     """The target's name, for messages."""
 
+    rates: Rates = Rates(products=1e11, reads=2e10, exchanges=1e10)
+    """Rates, whose ratios decide which products are divided among ranks."""
     claims: Collection[str] = ()
     """The names of composite graph operations for which the target provides its own nests."""
     checks_indices: bool = True

@@ -18,10 +18,11 @@ from dialects.ranks.collectives import (
     ALL_TO_ALL,
     BROADCAST,
     REDUCE_SCATTER,
+    SHARD,
     Collective,
     Group,
 )
-from targets.interface import TargetError
+from targets.interface import RankError
 
 _OPERATORS = {"sum": "SUM", "avg": "AVG", "product": "PRODUCT", "min": "MIN", "max": "MAX"}
 
@@ -45,14 +46,24 @@ class Exchange(NamedTuple):
         return Exchange(Collective.read(how), str(element), str(node))
 
 
-def perform(how: Collective, source: Any, target: Any) -> None:
+def perform(exchange: Exchange, source: Any, target: Any) -> None:
     """Write the result of a collective operation on this rank. Both are contiguous torch tensors.
 
-    On a GPU the work is enqueued on the current stream. Raises TargetError without a process group
-    of these ranks, and what torch.distributed raises.
+    On a GPU the work is enqueued on the current stream. Raises RankError if there is no process
+    group of these ranks, and if others do not take part.
     """
-    if how.group.size == 1 and how.group.parts == ((0,),):
-        target.copy_(source.reshape(target.shape))
+    try:
+        _perform(exchange.how, source, target)
+    except RuntimeError as error:
+        own = _torch("torch.distributed").get_rank()
+        at = f" at node {exchange.node!r}" if exchange.node else ""
+        raise RankError(f"rank {own}: {exchange.how}{at} failed: "
+                        f"{str(error).strip().splitlines()[0]}") from error
+
+
+def _perform(how: Collective, source: Any, target: Any) -> None:
+    if how.group.parts == ((0,),):
+        target.copy_(source)
         return
     d, group = _torch("torch.distributed"), process_group(how.group)
     match how.kind:
@@ -66,6 +77,8 @@ def perform(how: Collective, source: Any, target: Any) -> None:
             _either(d, "all_gather_single", "all_gather_into_tensor")(target, source, group=group)
         case kind if kind == ALL_TO_ALL:
             d.all_to_all_single(target, source, group=group)
+        case kind if kind == SHARD:
+            target.copy_(source.chunk(how.group.size)[d.get_rank(group)])
         case kind if kind == BROADCAST:
             _copy(source, target)
             d.broadcast(target, group=group, group_src=how.root)
@@ -116,22 +129,22 @@ def _permute(how: Collective, group: Any, source: Any, target: Any) -> None:
 def process_group(group: Group) -> Any:
     """The process group of this rank.
 
-    Raises TargetError if there is none, or if it has other ranks than the program expects.
+    Raises RankError if there is none, or if it has other ranks than the program expects.
     """
     c10d = _torch("torch.distributed.distributed_c10d")
     if not c10d.is_initialized():
-        raise TargetError(
+        raise RankError(
             f"the program runs on {group.world} ranks, and torch.distributed is not initialized: "
             "start it with torchrun, or call torch.distributed.init_process_group first")
     if group.world > c10d.get_world_size():
-        raise TargetError(f"the program needs {group.world} ranks, and only "
+        raise RankError(f"the program needs {group.world} ranks, and only "
                           f"{c10d.get_world_size()} are running")
     try:
         found = c10d._resolve_process_group(group.name)
     except (RuntimeError, LookupError, ValueError):
         return _made(group, c10d.GroupMember.WORLD)
     if sorted(c10d.get_process_group_ranks(found)) not in map(sorted, group.parts):
-        raise TargetError(f"process group {group.name!r} has ranks "
+        raise RankError(f"process group {group.name!r} has ranks "
                           f"{c10d.get_process_group_ranks(found)}, and the program was made for "
                           f"{list(group.parts)}")
     return found

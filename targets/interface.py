@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 T = TypeVar("T")
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 class TargetError(Exception):
     """The machine or the options do not allow a request to a target; says what to do."""
+
+
+class RankError(TargetError):
+    """Ranks could not exchange data; says which operation failed on which rank."""
 
 
 class Executable(ABC):
@@ -32,6 +36,11 @@ class Executable(ABC):
     """Whether there is `run_at`."""
     notes: Sequence[str] = ()
     """What a user should know about how the model runs, such as decisions made on the host."""
+
+    @property
+    def exchanges(self) -> Sequence[Any]:
+        """The collective operations, in the order of the program; empty for one rank."""
+        return ()
 
     @property
     def general(self) -> Executable:

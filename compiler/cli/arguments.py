@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from compiler.options import DENORMALS, LIBRARIES, PRECISIONS, CompileOptions, Specialize
 from compiler.pipeline.strategies import STRATEGIES, WHOLE_GRAPH
+from compiler.ranks import own_rank
 
 
 class Arguments(Protocol):
@@ -54,6 +55,9 @@ def add_target(parser: argparse.ArgumentParser, checks: bool = True) -> None:
     group.add_argument("--precision", choices=PRECISIONS, default="f32",
                        help="the lowest precision allowed for products (default f32); "
                             "`run`, `bench` and `verify` report the error")
+    group.add_argument("--mesh", metavar="AXIS=N,...", default="",
+                       help="divide the model among processes that torchrun starts: dp=2,tp=2 "
+                            "divides rows of inputs by two (dp) and weights by two (tp)")
     group.add_argument("--library", choices=LIBRARIES, default="never",
                        help="auto: `tune` also tries library calls for products and convolutions, "
                             "which are used where they were faster; never (default)")
@@ -179,6 +183,7 @@ def options_from(
         check=given.get("check"),
         cache=given.get("cache", "default"), interpret=given.get("interpret", False),
         tuned=given.get("tuned", "auto"), library=given.get("library", "never"),
+        mesh=given.get("mesh", ""), rank=own_rank(given.get("mesh", "")),
         specialize=Specialize() if given.get("specialize") else None)
 
 

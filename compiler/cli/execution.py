@@ -19,6 +19,7 @@ from compiler.io.arrays import contiguous, is_foreign
 from compiler.io.signature import DEFAULT_SIZE, Signature, signature_of
 from dialects.strata.assumptions import IndexRangeError
 from dialects.symbolic.symbol import Symbol
+from targets.interface import RankError
 
 if TYPE_CHECKING:
     from compiler.executable import Executable
@@ -121,6 +122,9 @@ def run_loaded(exe: Executable, inputs: Sequence[Array]) -> list[Array]:
     except IndexRangeError as error:
         raise StrataError("the model cannot run on these inputs", [Problem(
             str(error), hint="--inputs FILE.npz gives arrays")]) from error
+    except RankError as error:
+        raise StrataError("the ranks did not finish a run together", [Problem(str(error))]
+                          ) from error
     except MemoryError as error:
         raise StrataError("the memory does not suffice for a run", [Problem(
             str(error) or "out of memory", hint="--dim NAME=N sets sizes")]) from error

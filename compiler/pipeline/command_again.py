@@ -23,6 +23,8 @@ def command_again(options: CompileOptions, command: str, *more: str) -> str:
         words += [name, ",".join(groups)] if groups else []
     if options.precision != "f32":
         words += ["--precision", options.precision]
+    if options.mesh:
+        words += ["--mesh", options.mesh]
     if options.exact:
         words.append("--exact")
     if options.denormals != "flush":

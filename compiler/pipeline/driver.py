@@ -39,6 +39,7 @@ from compiler.plugins.plugin_files import load_plugins
 from compiler.programs.collection import rare_collections
 from compiler.suggestions import guess
 from compiler.tuning.files import tuned_files
+from dialects.ranks.mesh import Mesh
 from dialects.verifying import verify
 from passes.base import PassError, StrataContext
 from passes.contract import Facts
@@ -118,6 +119,8 @@ class Compiler:
         context = self.parts.context(source.weights)
         context.exact = self.options.exact
         context.choices = self.choices
+        context.mesh = Mesh.parse(self.options.mesh) if self.options.mesh else None
+        context.rank = self.options.rank
         context.plugins = self.plugins.modules
         context.schedule_options = self.plugins.schedule_options(self.target)
         self.plugins.register_dialects(context)

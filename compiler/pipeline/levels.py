@@ -56,7 +56,7 @@ CONTROL = ("builtin.module", "strata.assume", "strata.require", "strata.size", "
 FUNCTION = (*CONTROL, "strata.func", "strata.return", "strata.call")
 COLLECTIVES = tuple(f"graph.{kind}" for kind in (
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast_ranks",
-    "permute_ranks"))
+    "permute_ranks", "shard"))
 """Operations of several ranks, which stay between kernels until buffers exist."""
 ENTRY_POINTS = ("strata.func", "host.func")
 """The functions of modules, on tensors and on buffers."""

@@ -47,6 +47,8 @@ PIPELINE: tuple[Step, ...] = (
     Step("graph", "graph-sink-constants",  # so that functions can fold and pack their constants
          "fold"),
     Step("graph", "graph-simplify", "simplify"),  # on whole operators: rules may know softmax
+    Step("graph", "graph-annotate-shards"),  # with --mesh; on few, whole operators with constants
+    Step("graph", "graph-partition"),  # at once: all later passes see the program of one rank
     Step("graph", "graph-decompose",  # after all rules that match composite operators
          needed="composite operators, such as softmax, have no nests of their own"),
     Step("graph", "graph-tile-groups",  # before its tables' constants are folded and merged

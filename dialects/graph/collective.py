@@ -189,6 +189,65 @@ class BroadcastRanksOp(CollectiveOp):
 
 
 @irdl_op_definition
+class ShardOp(CollectiveOp):
+    """This rank's part, along the first dim, of its own operand; nothing is exchanged.
+
+    Constraints: (C1) there is a first dim, which the number of ranks divides as far as it is known.
+    Source: Shardy, where a tensor gets a sharding.
+    Example: %y = graph.shard %x {group = #strata.group<"g", [[0]]>} : f32[n, 3]
+        given %x: f32[n, 3]
+    """
+
+    name = "graph.shard"
+    KIND: ClassVar[str] = c.SHARD
+
+    @classmethod
+    def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
+        x, size = types[0], _size(attributes)
+        _check_parts(x, size, "C1")
+        return [tensor(x.element, [x.shape[0] // size, *x.shape[1:]])]
+
+
+@irdl_op_definition
+class ShardAsOp(GraphOp):
+    """The operand. Says along which axes of a mesh its dims are to be divided among ranks.
+
+    `axes` has an entry for each dim: the name of an axis, or `_`. `graph-partition` divides the
+    tensor so, and what is computed from it as follows.
+    Constraints: (C1) there is an entry for each dim, and no axis occurs twice.
+    Source: Shardy sharding_constraint; GSPMD.
+    Example: %y = graph.shard_as %x {axes = "_,tp"} : f32[n, 8] given %x: f32[n, 8]
+    """
+
+    name = "graph.shard_as"
+    x = operand_def(TensorType)
+    axes = prop_def(StringAttr)
+    result = result_def(TensorType)
+
+    @property
+    def sharding(self) -> tuple[str, ...]:
+        """The axis of each dim; empty for a dim that is not divided."""
+        return sharding_of(self.axes.data)
+
+    @classmethod
+    def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
+        found = sharding_of(text_of(attributes, "axes"))
+        used = [axis for axis in found if axis]
+        if len(found) != types[0].rank or len({*used}) < len(used):
+            raise ShapeError(f"C1: {text_of(attributes, 'axes')!r} does not divide the dims of "
+                             f"{types[0].short}")
+        return [types[0]]
+
+    def evaluate(self, context: EvaluationContext, *operands: Array) -> Array:
+        return operands[0]
+
+
+def sharding_of(text: str) -> tuple[str, ...]:
+    """`_,tp` as the axis of each dim, empty where there is none."""
+    return tuple("" if word == "_" else word for word in text.split(",")) if text else ()
+
+
+@irdl_op_definition
 class PermuteRanksOp(CollectiveOp):
     """The operand of the rank that sends to this one: send and receive in one operation.
 

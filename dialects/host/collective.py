@@ -19,7 +19,13 @@ from xdsl.utils.exceptions import VerifyException
 
 from dialects.definition import irdl_op_definition
 from dialects.ranks.attributes import GroupAttr, collective_of
-from dialects.ranks.collectives import ALL_GATHER, KINDS, REDUCE_SCATTER, Collective
+from dialects.ranks.collectives import (
+    ALL_GATHER,
+    KINDS,
+    REDUCE_SCATTER,
+    SHARD,
+    Collective,
+)
 from dialects.strata.types import BufferType, ExprAttr, SizesAttr, buffer_type
 from dialects.text.syntax import parse_attributes, parse_value, print_attributes, print_values
 
@@ -60,10 +66,10 @@ class CollectiveOp(IRDLOperation):
             raise VerifyException(f"C1: {kind!r} is not one of {', '.join(KINDS)}")
         source, target = buffer_type(self.source), buffer_type(self.target)
         more = source.count * (size if kind == ALL_GATHER else 1)
-        there = target.count * (size if kind == REDUCE_SCATTER else 1)
-        differs = (more - there).constant if kind != REDUCE_SCATTER else (
-            None if there.constant is None or more.constant is None else more.constant
-            - there.constant)
+        divides = kind in (REDUCE_SCATTER, SHARD)
+        there = target.count * (size if divides else 1)
+        is_open = divides and more.constant is None  # n floordiv 2, twice, is not n for algebra
+        differs = None if is_open else (more - there).constant
         if source.element != target.element or differs:
             raise VerifyException(f"C2: {kind} of {size} ranks from {source} to {target}")
 

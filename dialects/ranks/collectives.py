@@ -10,6 +10,7 @@ Operands are tensors of the same type on all ranks of a group.
 | all_to_all | of the operands of all ranks the parts for this rank, one after another |
 | broadcast | the operand of the rank at position `root` of the group |
 | permute | the operand of the rank that sends to this one; zeros if there is none |
+| shard | this rank's part, along the first dim, of its own operand |
 
 Combining begins with the first rank of the group. f16 and bf16 are combined in f32 and rounded
 once. Nothing here imports xDSL.
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all_reduce", "all_gather", "reduce_scatter"
 ALL_TO_ALL, BROADCAST, PERMUTE = "all_to_all", "broadcast", "permute"
-KINDS = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BROADCAST, PERMUTE)
+SHARD = "shard"
+KINDS = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BROADCAST, PERMUTE, SHARD)
 REDUCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "sum": np.add, "avg": np.add, "product": np.multiply, "min": np.minimum, "max": np.maximum}
 
@@ -91,6 +93,8 @@ class Collective:
                 return np.concatenate([np.split(a, self.group.size)[place] for a in arrays])
             case "broadcast":
                 return arrays[self.root]
+            case "shard":
+                return np.split(arrays[place], self.group.size)[place]
             case _:
                 source = self.source_of(place)
                 return np.zeros_like(arrays[place]) if source is None else arrays[source]

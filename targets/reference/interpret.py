@@ -1,9 +1,10 @@
 """Executes a module at any level: a function over tensors, or a host function with its kernels.
 
 A module with collective operations is the program of several ranks. All of them are executed in
-threads of this process, so that a distributed program can be checked without devices. Each rank
-gets the same weights, but floats in another order (`inputs_of_rank`): results of collective
-operations then depend on which rank gave which operand.
+threads of this process, so that a distributed program can be checked without devices. A program
+that divides its inputs itself gets the same ones on all ranks. In others, each rank gets floats in
+another order (`inputs_of_rank`): results of collective operations then depend on which rank gave
+which operand.
 """
 
 from __future__ import annotations
@@ -11,19 +12,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 
+from dialects.graph.collective import ShardOp
 from dialects.graph.interpret import evaluate_func
 from dialects.host import FuncOp as HostFuncOp
 from dialects.host import host_function
 from dialects.host.interpret import interpret_host
 from dialects.ranks.attributes import world_of
+from dialects.ranks.collectives import SHARD
 from dialects.ranks.peers import Peers, run_ranks
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.ring import Ring
 from dialects.strata.func import FuncOp, main_function
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
+
+_SHARD = StringAttr(SHARD)
 
 
 def interpret(
@@ -36,8 +41,11 @@ def interpret(
     count = world_of(module)
     if count == 1:
         return interpret_rank(module, weights, inputs, None, ring)
+    divides = any(op.properties.get("kind") == _SHARD or isinstance(op, ShardOp)
+                  for op in module.walk())
     return run_ranks(count, lambda peers: interpret_rank(
-        module, weights, inputs_of_rank(inputs, peers.rank), peers, ring))[0]
+        module, weights, inputs if divides else inputs_of_rank(inputs, peers.rank), peers,
+        ring))[0]
 
 
 def interpret_rank(

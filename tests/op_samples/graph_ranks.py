@@ -18,5 +18,7 @@ RANKS: list[Sample] = [
     S(c.ReduceScatterOp, BF16(3, 5), dims="n m", reduce="sum", group=_ALONE),
     S(c.AllToAllOp, F32(3, 5), dims="n m", group=_ALONE),
     S(c.BroadcastRanksOp, F32(3, 5), dims="n m", root=0, group=_ALONE),
+    S(c.ShardOp, F32(3, 5), dims="n m", group=_ALONE),
+    S(c.ShardAsOp, F32(3, 5), dims="n m", axes="_,tp"),
     S(c.PermuteRanksOp, F32(3, 5), dims="n m", pairs=[0, 0], group=_ALONE),
 ]

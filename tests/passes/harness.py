@@ -24,6 +24,8 @@ from xdsl.parser import Parser
 
 from dialects.graph.interpret import evaluate_func
 from dialects.host.interpret import interpret_host
+from dialects.ranks.attributes import world_of
+from dialects.ranks.peers import Peers, run_ranks
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata.control import ControlOp
 from dialects.strata.func import FuncOp
@@ -110,7 +112,13 @@ class Run:
         return Run([_random(t, sizes, rng) for t in types])
 
     def results(self, func: FuncOp, context: StrataContext) -> list[Array]:
-        return evaluate_func(func, self.inputs, EvaluationContext(weights=context.weights))
+        """What the first rank computes, if the function is that of several."""
+        def on_rank(peers: Peers | None) -> list[Array]:
+            known = EvaluationContext(weights=context.weights, peers=peers)
+            return evaluate_func(func, self.inputs, known)
+
+        count = world_of(func)
+        return on_rank(None) if count == 1 else run_ranks(count, on_rank)[0]
 
 
 def _random(type_: TensorType, sizes: Mapping[Symbol, int], rng: np.random.Generator) -> Array:

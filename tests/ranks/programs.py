@@ -37,7 +37,7 @@ class Case:
     def text(self) -> str:
         """A module with symbolic sizes: each rank has size * n rows of 3."""
         name, count = _OPERATION.get(self.kind, self.kind), self.size
-        rows = {"all_gather": f"{count ** 2}*n", "reduce_scatter": "n"}.get(
+        rows = {"all_gather": f"{count ** 2}*n", "reduce_scatter": "n", "shard": "n"}.get(
             self.kind, f"{count}*n")
         given, got = f"{self.element}[{count}*n, 3]", f"{self.element}[{rows}, 3]"
         attributes = f"{{{self.attributes}group = {self.group}}}"
@@ -79,8 +79,9 @@ def cases(parts: tuple[tuple[int, ...], ...], elements: Sequence[str]) -> list[C
     """Every kind and reduction, on all elements that allow it."""
     size = len(parts[0])
     ring = ", ".join(f"{k}, {(k + 1) % size}" for k in range(size))
-    kinds = [("all_gather", ""), ("all_to_all", ""), ("broadcast", f"root = {size - 1}, "),
-             ("permute", f"pairs = [{ring}], "), ("permute", "pairs = [0, 1], ")]
+    kinds = [("all_gather", ""), ("shard", ""), ("all_to_all", ""),
+             ("broadcast", f"root = {size - 1}, "), ("permute", f"pairs = [{ring}], "),
+             ("permute", "pairs = [0, 1], ")]
     found = [Case(kind, e, attributes, parts) for kind, attributes in kinds for e in elements]
     for kind in ("all_reduce", "reduce_scatter"):
         found += [Case(kind, e, f'reduce = "{r}", ', parts) for r in REDUCTIONS for e in elements

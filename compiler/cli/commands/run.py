@@ -5,6 +5,11 @@ that the model leaves open, and that neither --dim nor --shape fixes, are 2. The
 are the model's own names of inputs and outputs. A warning is printed if outputs are NaN, infinite
 or empty and the inputs do not explain it. With a --precision other than f32, a note gives the
 resulting error.
+
+With --mesh, the model is divided among processes. Start as many as the mesh has ranks; the first
+one tells and writes the outputs:
+
+    torchrun --nproc-per-node 2 -m compiler run model.onnx --mesh tp=2
 """
 
 from __future__ import annotations
@@ -41,15 +46,19 @@ def run(arguments: argparse.Namespace) -> int:
     from compiler.cli.session import session
     from compiler.cli.standard_streams import is_standard_output
     from compiler.io.output import check_output, check_writable, write_arrays
+    from compiler.ranks import among_ranks, check_agreement
 
     check_writable(arguments.output)
     wanted = WantedInputs(arguments)
-    with session(arguments) as started:
+    with among_ranks(arguments.mesh, arguments.target) as is_first, session(arguments) as started:
         exe = started.compile(arguments.model, wanted)
         check_output(arguments.output, exe.output_names)
+        check_agreement(exe)
         inputs = wanted.arrays(exe.signature)
         started.progress.report(f"running {arguments.model}")
         outputs = run_loaded(exe, inputs)
+    if not is_first:
+        return 0
     tell_notes(exe.loaded.notes)
     tell_precision_error(exe, inputs)
     tell_oddities(exe, inputs, outputs)

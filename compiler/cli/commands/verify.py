@@ -64,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     from compiler.instrument.remarks import Remarks
     from compiler.instrument.verify import Check, Verify
     from compiler.recompilation import fitting, fixable_sizes
+    from dialects.ranks.attributes import world_of
 
     def tell_row(row: Check) -> None:
         if len(verify.rows) == 1:
@@ -82,7 +83,11 @@ def run(arguments: argparse.Namespace) -> int:
     with session(arguments) as started:
         compilation, state = fitting(lowered, started.options,
                                      lambda: fixable_sizes(verify.signature, verify.structures))
-        if compilation.target.lowers and compilation.is_final(state):
+        count = world_of(state.module)
+        if count > 1:
+            tell_notes([f"the levels were executed on {count} ranks in this process; `torchrun "
+                        f"--nproc-per-node {count} -m compiler run` executes native code"])
+        elif compilation.target.lowers and compilation.is_final(state):
             loaded = compilation.load(state)
             verify.check_outputs(compilation.target.name, loaded.run)
             tell_notes(loaded.notes)

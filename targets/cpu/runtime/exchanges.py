@@ -20,9 +20,10 @@ class Exchanger:
         self.raised: BaseException | None = None
 
         def call(number: int, source: int, target: int, given: int, got: int) -> int:
-            how, element, _ = exchanges[number]
+            exchange = exchanges[number]
             try:
-                perform(how, _tensor(source, given, element), _tensor(target, got, element))
+                perform(exchange, _tensor(source, given, exchange.element),
+                        _tensor(target, got, exchange.element))
             except BaseException as error:  # native code cannot let it pass
                 self.raised = error
                 return 1
@@ -34,14 +35,13 @@ class Exchanger:
     def address(self) -> int:
         return ctypes.cast(self._function, ctypes.c_void_p).value or 0
 
-    def failure(self, node: str) -> Exception:
-        """The error of the operation that failed, with its node. Raises what is no error, such as
+    def failure(self) -> Exception:
+        """The error of the operation that failed. Raises what is no error, such as
         KeyboardInterrupt."""
         raised, self.raised = self.raised, None
-        if not isinstance(raised, Exception):
-            raise raised or AssertionError("a collective operation failed, and nothing was raised")
-        raised.add_note(f"in the collective operation at node {node!r}")
-        return raised
+        if isinstance(raised, Exception):
+            return raised
+        raise raised or AssertionError("a collective operation failed, and nothing was raised")
 
 
 def _tensor(address: int, count: int, element: str) -> Any:

@@ -78,6 +78,10 @@ class CpuExecutable(Executable):
         self._large = set[Shapes]()
         self.calls = CallStates(partial(CallState, plan, self.constants, self._pool), most_states)
 
+    @property
+    def exchanges(self) -> Sequence[Any]:
+        return self.plan.exchanges
+
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Outputs in model order; see `Executable.run`."""
         state = self.calls.take()
@@ -179,7 +183,7 @@ class CpuExecutable(Executable):
         if check.kind == SIGNAL:
             state.heap.raise_interruption()
         if check.kind == EXCHANGE and state.exchanger is not None:
-            return state.exchanger.failure(check.node)
+            return state.exchanger.failure()
         return check.error(seen, self.plan.checks)
 
     def _share(self, state: CallState) -> None:

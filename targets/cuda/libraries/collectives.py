@@ -40,7 +40,7 @@ class CollectiveLaunch(CallNode):
     def __call__(self, stream: int) -> None:
         source, target = self._tensors()
         with on_stream(stream):
-            perform(self.exchange.how, source, target)
+            perform(self.exchange, source, target)
 
     def point(self, place: int, address: int) -> None:
         """Set the address that it reads (place 0) or writes (place 1)."""
@@ -53,7 +53,7 @@ class CollectiveLaunch(CallNode):
 
         def run(stream: int) -> None:
             with on_stream(stream):
-                perform(self.exchange.how, source, target)
+                perform(self.exchange, source, target)
 
         own = captured(run)
         self._graphs.append(Captured(own))
@@ -89,7 +89,8 @@ def prepare(group: Group) -> None:
 def _prepared(group: Group, connected: Any) -> None:
     torch = _torch()
     given, got = (torch.zeros(1, device="cuda") for _ in range(2))
-    perform(Collective(ALL_REDUCE, group, "sum"), given, got)
+    first = Exchange(Collective(ALL_REDUCE, group, "sum"), "float32", "")
+    perform(first, given, got)
     torch.cuda.synchronize()
 
 

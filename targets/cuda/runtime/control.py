@@ -19,6 +19,7 @@ from dialects.strata.assumptions import Assumption, IndexRange, check_fault, nam
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.expr_syntax import symbol_of
 from dialects.symbolic.symbol import Symbol
+from targets.communication import Exchange
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.call_steps import (
     AllocStep,
@@ -124,6 +125,11 @@ class ControlPlan:
     def kernels(self) -> list[PlannedKernel]:
         """The launched kernels, each once."""
         return list(dict.fromkeys(s.call.kernel for f in self.functions for s in f.launches))
+
+    @property
+    def exchanges(self) -> list[Exchange]:
+        """The collective operations of all functions."""
+        return [s.exchange for f in self.functions for s in f.steps if isinstance(s, CollectStep)]
 
     @property
     def constants(self) -> list[PlannedConstant]:

@@ -78,6 +78,10 @@ class CudaExecutable(Executable):
         """The same kernels with other constants."""
         return CudaExecutable(self.program, weights, self.kernels.options, self.kernels)
 
+    @property
+    def exchanges(self) -> Sequence[Any]:
+        return self.program.host.exchanges
+
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Outputs in model order, as torch tensors on the device if any input is one, else arrays.
 

@@ -229,6 +229,11 @@ class HostPlan:
         """The launched kernels, each once."""
         return list(dict.fromkeys(s.kernel for s in self.steps if isinstance(s, Launch)))
 
+    @property
+    def exchanges(self) -> list[Exchange]:
+        """The collective operations, in order."""
+        return [s.exchange for s in self.steps if isinstance(s, Collect)]
+
     def placed(self, layout: ConstantLayout) -> HostPlan:
         """The plan with places for its constants."""
         places = list(map(layout.place, self.constants))

@@ -1,0 +1,211 @@
+"""graph-annotate-shards: say which tensors are to be divided among the ranks of a mesh.
+
+    %y = graph.matmul %x, %w             %w1 = graph.shard_as %w {axes = "_,tp"} : f32[64, 128]
+                                   -->   %y = graph.matmul %x, %w1
+
+Along the axis `dp`, the first dim of inputs is divided, as far as it is that of the first input.
+Along `tp`, columns of weights are: those that make a step of a rank shortest, by the bytes that it
+reads, the products that it computes, and what it exchanges (`Facts.rates`). Rows of the weights of
+following products are then divided, too, because shardings propagate. All products are tried with
+columns; then each is left out that is better left whole. Only constant sizes are divided.
+
+Annotations that are already there stay, and no others are added. Does nothing without a mesh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from dialects.graph import CastOp, ConstantOp, MatmulOp, ReshapeOp, TransposeOp
+from dialects.graph.base import Build, GraphOp
+from dialects.graph.collective import ShardAsOp
+from dialects.ranks.mesh import Mesh
+from dialects.strata.func import FuncOp, main_function
+from dialects.strata.types import TensorType, tensor_type
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
+from dialects.text.syntax import location_name
+from passes.analyses.graph.shardings import Answer, Asked, Sharding, answer, local_shape, whole
+from passes.analyses.host.arena import hint
+from passes.base import PassError, StrataContext, StrataPass
+from passes.contract import Rates
+from passes.rewriting import functions
+
+ROWS, COLUMNS = "dp", "tp"
+MOST_TRIALS = 64
+"""Products beyond this number are kept as they are tried first."""
+
+
+@dataclass(frozen=True)
+class GraphAnnotateShards(StrataPass):
+    """Choose what is divided among ranks. `mesh`: instead of the compilation's."""
+
+    name = "graph-annotate-shards"
+
+    mesh: str = ""
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        mesh = Mesh.parse(self.mesh) if self.mesh else context.mesh
+        if mesh is None or any(isinstance(op, ShardAsOp) for op in module.walk()):
+            return
+        faults = _annotate_inputs(main_function(module), mesh) if mesh.size(ROWS) > 1 else []
+        if mesh.size(COLUMNS) > 1:
+            faults += _annotate_weights(module, mesh, context.facts.rates)
+        if faults:
+            raise PassError(self.name, faults)
+
+
+# ---------------------------------------------------------------------- rows of inputs
+def _annotate_inputs(func: FuncOp, mesh: Mesh) -> list[tuple[str, str]]:
+    """Annotate inputs; returns faults."""
+    count = mesh.size(ROWS)
+    arguments = [a for a in func.body.block.args if isinstance(a.type, TensorType) and a.type.rank]
+    rows = tensor_type(arguments[0]).shape[0] if arguments else Expr.of(1)
+    if rows.constant is None:
+        return [(func.input_names[0], f"the mesh {mesh} divides dim 0, whose size {rows} is open: "
+                 f"fix it, for instance with --dim {rows}={count}")]
+    if rows.constant % count:
+        return [(func.input_names[0], f"the mesh {mesh} divides dim 0, and its size {rows} is not "
+                 f"a multiple of {count}")]
+    first = func.body.block.first_op
+    assert first is not None
+    for argument in arguments:
+        if tensor_type(argument).shape[0] == rows:
+            axes = [ROWS, *("_" for _ in tensor_type(argument).shape[1:])]
+            _annotate(argument, axes, first)
+    return []
+
+
+def _annotate(value: SSAValue, axes: Sequence[str], before: Operation) -> SSAValue:
+    """Use an annotated value instead."""
+    users = list(value.uses)
+    made = Build(before)(ShardAsOp, value, axes=",".join(axes))
+    for use in users:
+        use.operation.operands[use.index] = made
+    made.name_hint = value.name_hint
+    return made
+
+
+# ---------------------------------------------------------------------- columns of weights
+def _annotate_weights(module: ModuleOp, mesh: Mesh, rates: Rates) -> list[tuple[str, str]]:
+    """Annotate weights of products; returns faults."""
+    count, funcs = mesh.size(COLUMNS), functions(module)
+    products = [op for f in funcs for op in f.body.block.ops if _is_linear(op)]
+    fitting = [op for op in products if isinstance(op, MatmulOp) and _divides(op, count)]
+    chosen = _best(funcs, fitting, mesh, rates)
+    for op in chosen:
+        rank = tensor_type(op.b).rank
+        axes = ["_"] * (rank - 1) + [COLUMNS]
+        op.operands[1] = Build(op)(ShardAsOp, op.b, axes=",".join(axes))
+    if chosen:
+        return []
+    shown = [(location_name(op), f"its weight {tensor_type(op.operands[1]).short} has columns that "
+              f"are no multiple of {count}") for op in products if op not in fitting]
+    return shown[:8] or [("", f"the mesh {mesh} divides weights of products, and no product of the "
+                          "model is faster so")]
+
+
+def _is_linear(op: Operation) -> bool:
+    """Whether it is a product with a weight."""
+    return isinstance(op, MatmulOp) and _is_weight(op.b) and tensor_type(op.b).rank >= 2
+
+
+def _is_weight(value: SSAValue) -> bool:
+    owner = value.owner
+    if isinstance(owner, TransposeOp | CastOp | ReshapeOp):
+        return _is_weight(owner.operands[0])
+    return isinstance(owner, ConstantOp)
+
+
+def _divides(op: MatmulOp, count: int) -> bool:
+    columns = tensor_type(op.b).shape[-1].constant
+    return columns is not None and columns > 0 and columns % count == 0
+
+
+def _best(
+    funcs: Sequence[FuncOp], fitting: Sequence[MatmulOp], mesh: Mesh, rates: Rates
+) -> list[MatmulOp]:
+    """The products whose columns are worth dividing."""
+    chosen = set(fitting)
+    best = _seconds(funcs, chosen, mesh, rates)
+    for op in fitting[:MOST_TRIALS]:
+        found = _seconds(funcs, chosen - {op}, mesh, rates)
+        if found <= best:
+            chosen, best = chosen - {op}, found
+    alone = _seconds(funcs, set(), mesh, rates)
+    return [op for op in fitting if op in chosen] if best < alone else []
+
+
+def _seconds(
+    funcs: Sequence[FuncOp], columns: set[MatmulOp], mesh: Mesh, rates: Rates
+) -> float:
+    """An estimate of a rank's time for a step, if these products have divided columns."""
+    return sum(_Trial(dict(mesh.axes), columns, rates).seconds(func) for func in funcs)
+
+
+@dataclass
+class _Trial:
+    """Propagation without any change of the program."""
+
+    axes: Mapping[str, int]
+    columns: set[MatmulOp]
+    rates: Rates
+    shardings: dict[SSAValue, Sharding] = field(default_factory=dict[SSAValue, Sharding])
+    moved: set[tuple[SSAValue, Sharding]] = field(default_factory=set[tuple[SSAValue, Sharding]])
+    time: float = 0.0
+
+    def seconds(self, func: FuncOp) -> float:
+        for argument in func.body.block.args:
+            self.shardings[argument] = _whole(argument)
+        for op in func.body.block.ops:
+            self._follow(op)
+        return self.time
+
+    def _follow(self, op: Operation) -> None:
+        given = [self.shardings[v] for v in op.operands]
+        if isinstance(op, MatmulOp) and op in self.columns:
+            given[1] = (*given[1][:-1], COLUMNS)
+        found = answer(Asked(op, tuple(given), self.axes)) if isinstance(op, GraphOp) else None
+        if found is None:
+            found = Answer(tuple(map(_whole, op.operands)), ())
+            results = list(map(_whole, op.results))
+        else:
+            results = [found.result]
+        for value, sharding in zip(op.operands, found.operands, strict=True):
+            self._move(value, sharding)
+        for result, sharding in zip(op.results, results, strict=True):
+            self.shardings[result] = sharding
+            if found.reduced:
+                self.time += 2 * self._bytes(result, sharding) / self.rates.exchanges
+        if isinstance(op, MatmulOp):
+            self._multiply(op, found)
+
+    def _move(self, value: SSAValue, wanted: Sharding) -> None:
+        """Gather a value whose dims are divided otherwise; to cut it costs nothing."""
+        given = self.shardings[value]
+        gathered = any(old and old != new for old, new in zip(given, wanted, strict=True))
+        if gathered and (value, wanted) not in self.moved:
+            self.moved.add((value, wanted))
+            self.time += self._bytes(value, _whole(value)) / self.rates.exchanges
+
+    def _multiply(self, op: MatmulOp, found: Answer) -> None:
+        a, b = found.operands or (_whole(op.a), _whole(op.b))
+        rows = self._count(op.results[0], found.result or _whole(op.results[0]))
+        summed = local_shape(tensor_type(op.a).shape[-1:], a[-1:], self.axes)
+        self.time += 2 * rows * hint(summed[0]) / self.rates.products
+        if _is_weight(op.b):
+            self.time += self._bytes(op.b, b) / self.rates.reads
+
+    def _bytes(self, value: SSAValue, sharding: Sharding) -> float:
+        return self._count(value, sharding) * tensor_type(value).dtype.itemsize
+
+    def _count(self, value: SSAValue, sharding: Sharding) -> float:
+        return hint(product(local_shape(tensor_type(value).shape, sharding, self.axes)))
+
+
+def _whole(value: SSAValue) -> Sharding:
+    return whole(value.type) if isinstance(value.type, TensorType) else ()

@@ -1,0 +1,168 @@
+"""Models that are divided for a mesh: at every level, with all ranks in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.graph import AddOp, ConstantOp, MatmulOp, ReluOp, SoftmaxOp, TransposeOp
+from dialects.graph.collective import AllReduceOp, CollectiveOp
+from dialects.graph.shape import ReshapeOp
+from dialects.host import CollectiveOp as HostCollectiveOp
+from dialects.ranks.mesh import Mesh
+from dialects.ranks.peers import run_ranks
+from dialects.strata.func import FuncOp
+from dialects.strata.types import Array, f32, tensor
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr_syntax import expr_of
+from passes.base import PassError, StrataContext
+from passes.graph.annotate_shards import GraphAnnotateShards
+from passes.graph.partition import GraphPartition
+from targets.cpu import TARGET
+from targets.options import TargetOptions
+from targets.reference.interpret import interpret_rank
+from tests.lowering import lower
+
+WIDTH, HEADS, ROWS = 24, 4, 6
+CHECKED = ("import", "graph-annotate-shards", "graph-partition", "graph-dce", "graph-to-loop",
+           "loop-schedule", "host-plan-buffers", "block-prove-bounds")
+
+
+class Building:
+    """A function under construction."""
+
+    def __init__(self, shape: Sequence[int | str]) -> None:
+        sizes = [expr_of(s) if isinstance(s, str) else s for s in shape]
+        self.store, self.rng = WeightStore(), np.random.default_rng(0)
+        self.func = FuncOp.of("main", ["x"], [tensor(f32, sizes)])
+        self.x = self.func.body.block.args[0]
+
+    def __call__(self, op: type, *operands: object, **attributes: object) -> object:
+        made = op.of(*operands, **attributes)
+        self.func.body.block.add_op(made)
+        return made.results[0]
+
+    def weight(self, *shape: int) -> object:
+        array = self.rng.standard_normal(shape).astype(np.float32) / 4
+        made = ConstantOp.of_array(array, self.store, "w")
+        self.func.body.block.add_op(made)
+        return made.result
+
+    def finish(self, result: object) -> tuple[ModuleOp, WeightStore]:
+        self.func.finish(["y"], [result])
+        return ModuleOp([self.func]), self.store
+
+
+def perceptron(width: int = 64, rows: int | str = ROWS) -> tuple[ModuleOp, WeightStore]:
+    b = Building([rows, WIDTH])
+    h = b(ReluOp, b(AddOp, b(MatmulOp, b.x, b.weight(WIDTH, width)), b.weight(width)))
+    return b.finish(b(MatmulOp, h, b.weight(width, WIDTH)))
+
+
+def attention() -> tuple[ModuleOp, WeightStore]:
+    b = Building([2, ROWS, WIDTH])
+
+    def heads(order: list[int]) -> object:
+        made = b(MatmulOp, b.x, b.weight(WIDTH, WIDTH))
+        split = b(ReshapeOp, made, shape=[2, ROWS, HEADS, WIDTH // HEADS])
+        return b(TransposeOp, split, perm=order)
+
+    q, k, v = heads([0, 2, 1, 3]), heads([0, 2, 3, 1]), heads([0, 2, 1, 3])
+    a = b(MatmulOp, b(SoftmaxOp, b(MatmulOp, q, k), axis=3), v)
+    joined = b(ReshapeOp, b(TransposeOp, a, perm=[0, 2, 1, 3]), shape=[2, ROWS, WIDTH])
+    return b.finish(b(AddOp, b.x, b(MatmulOp, joined, b.weight(WIDTH, WIDTH))))
+
+
+MODELS = {"perceptron": perceptron, "attention": attention}
+MESHES = ("tp=2", "dp=2", "dp=2,tp=2", "tp=2,dp=2", "tp=4")
+
+
+def context_of(store: WeightStore, mesh: str, rank: int | None = None) -> StrataContext:
+    context = TARGET.bind(TargetOptions()).context(store)
+    context.mesh, context.rank = Mesh.parse(mesh), rank
+    return context
+
+
+def given(module: ModuleOp) -> Array:
+    func = next(op for op in module.body.block.ops if isinstance(op, FuncOp))
+    shape = func.body.block.args[0].type.static_shape
+    return np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize("model", MODELS)
+def test_all_ranks_compute_the_whole_model_at_every_level(model: str, mesh: str) -> None:
+    module, store = MODELS[model]()
+    x, context = given(module), context_of(store, mesh)
+    [wanted] = interpret_rank(module, store, [x], None)
+    count = Mesh.parse(mesh).world
+    for step in chain(["import"], lower(module, context)):
+        if step in CHECKED:
+            for [found] in run_ranks(count, lambda peers: interpret_rank(
+                    module, context.weights, [x], peers)):
+                np.testing.assert_allclose(found, wanted, 1e-4, 1e-4)
+    assert any(isinstance(op, HostCollectiveOp) for op in module.walk())
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize("model", MODELS)
+def test_each_rank_holds_its_parts_of_weights(model: str, mesh: str) -> None:
+    count, tp = Mesh.parse(mesh).world, Mesh.parse(mesh).size("tp")
+    module, store = MODELS[model]()
+    x = given(module)
+    [wanted] = interpret_rank(module, store, [x], None)
+    whole = sum(array.size for array in store.arrays.values())
+    made: list[tuple[ModuleOp, StrataContext]] = []
+    for rank in range(count):
+        own, weights = MODELS[model]()
+        context = context_of(weights, mesh, rank)
+        list(lower(own, context))
+        made.append((own, context))
+        held = {op.value: op.type.count.constant for op in own.walk()
+                if op.name == "host.constant"}
+        assert sum(held.values()) <= whole / tp + 64
+    for [found] in run_ranks(count, lambda peers: interpret_rank(
+            made[peers.rank][0], made[peers.rank][1].weights, [x], peers)):
+        np.testing.assert_allclose(found, wanted, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(("model", "count"), [("perceptron", 1), ("attention", 1)])
+def test_one_all_reduce_is_enough(model: str, count: int) -> None:
+    """Columns of first products and rows of last ones are divided; nothing is gathered between."""
+    module, store = MODELS[model]()
+    context = context_of(store, "tp=2")
+    for pass_ in (GraphAnnotateShards(), GraphPartition()):
+        pass_.apply(context, module)
+    exchanges = [op for op in module.walk() if isinstance(op, CollectiveOp)
+                 and op.KIND != "shard"]
+    assert [type(op) for op in exchanges] == [AllReduceOp] * count
+
+
+@pytest.mark.parametrize(("made", "mesh", "message"), [
+    (lambda: perceptron(rows=5), "dp=2", "dim 0, and its size 5 is not a multiple of 2"),
+    (lambda: perceptron(rows="n"), "dp=2", "whose size n is open: fix it"),
+    (lambda: perceptron(width=63), "tp=5", "has columns that are no multiple of 5"),
+])
+def test_what_cannot_be_divided_is_named(made: object, mesh: str, message: str) -> None:
+    module, store = made()
+    with pytest.raises(PassError, match=message):
+        GraphAnnotateShards().apply(context_of(store, mesh), module)
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("pp=2", "'pp' is no axis"), ("tp", "the size of axis tp is ''"), ("tp=0", "'0', not a number"),
+    ("tp=2,tp=2", "twice"), ("", "'' is no axis")])
+def test_a_wrong_mesh_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Mesh.parse(text)
+
+
+def test_groups_of_a_mesh() -> None:
+    mesh = Mesh.parse("dp=2, tp=3")
+    assert mesh.world == 6 and str(mesh) == "dp=2,tp=3"
+    assert mesh.group("tp").parts == ((0, 1, 2), (3, 4, 5))
+    assert mesh.group("dp").parts == ((0, 3), (1, 4), (2, 5))
