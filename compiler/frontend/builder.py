@@ -303,7 +303,7 @@ def _evaluate(op: GraphOp, operands: tuple[Value, ...]) -> Array | None:
     numbers = [v.array for v in operands if v.array is not None]
     if len(numbers) < len(operands):
         return fold_sizes(op, [v.expressions for v in operands], EvaluationContext())
-    if count is None or count > MAX_ELEMENTS or not (op.IS_LOCAL and _is_settled(op)):
+    if count is None or count > MAX_ELEMENTS or not (op.MAY_FOLD and _is_settled(op)):
         return None
     return _compute(op, numbers)
 

@@ -66,8 +66,9 @@ class GraphOp(IRDLOperation):
     """The number of last dims of operands that do not broadcast; None: no dim does. Matrix products
     (2) broadcast their first two operands."""
 
-    IS_LOCAL: ClassVar[bool] = True
-    """Whether the operands of this rank determine the results; not so for collective operations."""
+    MAY_FOLD: ClassVar[bool] = True
+    """Whether an operation on constants may become a constant. Not so if other ranks take part, or
+    if it says something about its operand."""
 
     # ------------------------------------------------------------------ to be defined by each op
     @classmethod

@@ -35,7 +35,7 @@ from dialects.strata.types import (
 class CollectiveOp(GraphOp):
     """An operation of all ranks of a group."""
 
-    IS_LOCAL: ClassVar[bool] = False
+    MAY_FOLD: ClassVar[bool] = False
     KIND: ClassVar[str]
     x = operand_def(TensorType)
     group = prop_def(GroupAttr)
@@ -220,6 +220,7 @@ class ShardAsOp(GraphOp):
     """
 
     name = "graph.shard_as"
+    MAY_FOLD: ClassVar[bool] = False
     x = operand_def(TensorType)
     axes = prop_def(StringAttr)
     result = result_def(TensorType)

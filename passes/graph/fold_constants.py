@@ -151,7 +151,7 @@ def _computation(op: GraphOp, number: int) -> Callable[..., Array]:
 
 
 def _is_constant(op: GraphOp) -> bool:
-    if isinstance(op, ConstantOp) or not op.IS_LOCAL:
+    if isinstance(op, ConstantOp) or not op.MAY_FOLD:
         return False
     if not all(isinstance(v.owner, ConstantOp) for v in op.operands):
         return False

@@ -1,0 +1,118 @@
+"""`run --mesh` in several processes, and what goes wrong there: errors on all ranks, soon."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests import processes
+
+ROOT = Path(__file__).parents[2]
+SOON = 30.0
+"""Seconds within which all ranks must end if one fails."""
+
+
+def model(scale: float, rows: int = 4) -> str:
+    """A perceptron whose first weight is annotated by hand."""
+    numbers = ", ".join(str(scale * (k % 5 - 2.0)) for k in range(16))
+    return f"""builtin.module {{
+  strata.func @main(%x: f32[{rows}, 4]) -> (f32[{rows}, 4]) inputs ["x"] outputs ["y"] {{
+    %w0 = graph.constant {{value = literal[{numbers}]}} : f32[4, 4]
+    %w = graph.shard_as %w0 {{axes = "_,tp"}} : f32[4, 4]
+    %d = graph.shard_as %x {{axes = "dp,_"}} : f32[{rows}, 4]
+    %h = graph.matmul %d, %w : f32[{rows}, 4]
+    %r = graph.relu %h : f32[{rows}, 4]
+    %y = graph.matmul %r, %w0 : f32[{rows}, 4]
+    strata.return %y
+  }}
+}}
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def start(words: Sequence[Sequence[object]], cache: Path) -> list[processes.Child]:
+    """A process per rank, as torchrun starts them; `words` of each."""
+    pytest.importorskip("torch")
+    variables = {**os.environ, "WORLD_SIZE": str(len(words)), "MASTER_ADDR": "127.0.0.1",
+                 "MASTER_PORT": str(free_port()), "STRATA_CACHE": str(cache),
+                 "OMP_NUM_THREADS": "1"}
+    return [processes.start([sys.executable, "-m", "compiler", "run", *own], 120.0, text=True,
+                            env={**variables, "RANK": str(k), "LOCAL_RANK": str(k)}, cwd=ROOT,
+                            stdout=-1, stderr=-1) for k, own in enumerate(words)]
+
+
+@pytest.mark.parametrize("mesh", ["tp=2", pytest.param("dp=2,tp=2", marks=pytest.mark.slow)])
+def test_ranks_give_what_one_process_gives(mesh: str, tmp_path: Path) -> None:
+    file, one, all_ = tmp_path / "model.mlir", tmp_path / "one.npz", tmp_path / "all.npz"
+    file.write_text(model(1.0))
+    processes.run([sys.executable, "-m", "compiler", "run", file, "-o", one], check=True, cwd=ROOT,
+                  env={**os.environ, "STRATA_CACHE": str(tmp_path)}, capture_output=True)
+    count = 4 if "dp" in mesh else 2
+    children = start([[file, "--mesh", mesh, "-o", all_]] * count, tmp_path)
+    found = [child.communicate() for child in children]
+    assert [child.returncode for child in children] == [0] * count, found
+    np.testing.assert_allclose(np.load(all_)["y"], np.load(one)["y"], 1e-5)
+    assert found[0][0].startswith("y  float32[4, 4]")
+    assert [output for output, _ in found[1:]] == [""] * (count - 1)  # the first rank speaks
+
+
+def test_a_mesh_needs_its_processes(tmp_path: Path) -> None:
+    file = tmp_path / "model.mlir"
+    file.write_text(model(1.0))
+    done = processes.run([sys.executable, "-m", "compiler", "run", file, "--mesh", "tp=2"],
+                         cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "the mesh tp=2 has 2 ranks, and 1 process is running" in done.stderr
+    assert "torchrun --nproc-per-node 2" in done.stderr
+
+
+@pytest.mark.slow
+def test_other_programs_are_refused_before_they_hang(tmp_path: Path) -> None:
+    files = [tmp_path / f"model{k}.mlir" for k in range(2)]
+    for k, file in enumerate(files):
+        file.write_text(model(1.0 + k, rows=4 + 4 * k))
+    children = start([[file, "--mesh", "tp=2"] for file in files], tmp_path)
+    for child in children:
+        _, errors = child.communicate()
+        assert child.returncode == 1
+        assert "the ranks have different programs" in errors and "inputs and outputs" in errors
+
+
+@pytest.mark.slow
+def test_a_lost_rank_ends_the_others_with_the_name_of_a_collective(tmp_path: Path) -> None:
+    file, script = tmp_path / "model.mlir", tmp_path / "rank.py"
+    file.write_text(model(1.0))
+    script.write_text(
+        "import os, sys\n"
+        "import numpy as np, torch.distributed as dist\n"
+        "import compiler\n"
+        "from datetime import timedelta\n"
+        "dist.init_process_group('gloo', timeout=timedelta(seconds=20))\n"
+        "exe = compiler.compile(sys.argv[1], mesh='tp=2', threads=1)\n"
+        "exe(np.ones((4, 4), np.float32))\n"
+        "if dist.get_rank() == 1: os.kill(os.getpid(), 9)\n"
+        "exe(np.ones((4, 4), np.float32))\n")
+    pytest.importorskip("torch")
+    variables = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                 "MASTER_PORT": str(free_port()), "STRATA_CACHE": str(tmp_path)}
+    children = [processes.start([sys.executable, script, file], 120.0, text=True, cwd=ROOT,
+                                env={**variables, "RANK": str(k)}, stdout=-1, stderr=-1)
+                for k in range(2)]
+    children[1].wait()
+    started = time.perf_counter()
+    _, errors = children[0].communicate()
+    assert time.perf_counter() - started < SOON
+    assert children[0].returncode == 1
+    assert "rank 0: all_reduce in group 'tp'" in errors and "failed" in errors
