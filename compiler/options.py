@@ -178,17 +178,19 @@ def _one_of(option: str, value: object, known: Sequence[str]) -> Iterator[Proble
 
 
 def _mesh_problems(options: CompileOptions) -> Iterator[Problem]:
-    if not options.mesh:
-        return
-    from dialects.ranks.mesh import Mesh
+    mesh, rank, world = cast(object, options.mesh), integer_of(options.rank), 0
+    if not isinstance(mesh, str):
+        yield Problem(f"mesh is {shown(mesh)}; it must be a text such as 'dp=2,tp=2'")
+    elif mesh:
+        from dialects.ranks.mesh import Mesh
 
-    try:
-        world = Mesh.parse(options.mesh).world
-    except (AttributeError, ValueError) as error:
-        yield Problem(f"mesh is {shown(options.mesh)}: {error}")
-        return
-    if options.rank is not None and not 0 <= options.rank < world:
-        yield Problem(f"rank {options.rank} is not on the mesh {options.mesh}, which has {world}")
+        try:
+            world = Mesh.parse(mesh).world
+        except ValueError as error:
+            yield Problem(f"mesh is {shown(mesh)}: {error}")
+    if options.rank is not None and not (rank is not None and 0 <= rank < world):
+        yield Problem(f"rank is {shown(options.rank)}; it must be None, or that of one of the "
+                      f"{world} ranks of the mesh")
 
 
 def _flags(options: CompileOptions) -> Iterator[Problem]:

@@ -29,10 +29,11 @@ class Mesh:
         for part in text.split(","):
             name, _, size = (word.strip() for word in part.partition("="))
             if name not in AXES:
-                raise ValueError(f"{name!r} is no axis of a mesh: write {' or '.join(AXES)}, as in "
-                                 "dp=2,tp=4")
+                raise ValueError(f"{name[:40]!r} is no axis of a mesh: write "
+                                 f"{' or '.join(AXES)}, as in dp=2,tp=4")
             if not size.isdecimal() or not 1 <= int(size) <= 1 << 16:
-                raise ValueError(f"the size of axis {name} is {size!r}, not a number from 1 on")
+                raise ValueError(
+                    f"the size of axis {name} is {size[:40]!r}, not a number from 1 on")
             if name in found:
                 raise ValueError(f"axis {name} is there twice")
             found[name] = int(size)

@@ -61,6 +61,7 @@ COMPILE: Mapping[str, Sequence[Any]] = {
     "passes": [5, None, True, "", [], ["default"], "defalt", "default,nopass", "a\0b", LONG],
     "schedule": [*PATHS, "missing", "."], "weights": [*PATHS, "missing.npz"],
     "denormals": [*NAMELESS, None, "keeps"], "check": FLAGS, "interpret": [*FLAGS, None],
+    "mesh": [5, True, None, ["tp=2"], b"tp=2", "tp", "pp=2", "tp=0", "tp=2,tp=2", LONG, Stranger()],
     "specialize": [5, True, "yes", {"after": 2}, Specialize],
     "tuned": [5, True, "", ["auto"], "missing", ".", "a\0b", LONG, Stranger()],
 }
@@ -70,7 +71,8 @@ TUNE: Mapping[str, Sequence[Any]] = {
     "sizes": NUMBERS, "again": [*FLAGS, None],
 }
 SPECIALIZE = {"after": COUNTS[:-1], "most": COUNTS[:-1], "background": FLAGS}
-OF_OPTIONS = {"start": [*NAMELESS, "grph"], "dump_weights": [*FLAGS, None],
+OF_OPTIONS = {"rank": [0, -1, 1.5, "1", [1]],
+              "start": [*NAMELESS, "grph"], "dump_weights": [*FLAGS, None],
               "debug": [*FLAGS, None], "triple": [*NAMELESS, "sparc-plan9"]}
 """The options that only `CompileOptions` has."""
 
