@@ -216,12 +216,14 @@ def test_writers_at_the_same_time(tmp_path: Path) -> None:
 
 
 def test_equal_kernels_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = TARGET.bind(TargetOptions(threads=1)).running.load
+    load(parse_module(MODEL), WeightStore())  # also compiles what all models share
     texts: list[str] = []
     compile_text = worker.compile_text
-    monkeypatch.setattr(worker, "compile_text", lambda text, *rest: (
-        texts.append(text), compile_text(text, *rest))[1])
+    monkeypatch.setattr(worker, "compile_text", lambda text, *rest, **options: (
+        texts.append(text), compile_text(text, *rest, **options))[1])
     module = parse_module(MODEL.replace("%W[2]", "%W[1]"))
-    executable = TARGET.bind(TargetOptions(threads=1)).running.load(module, WeightStore())
+    executable = load(module, WeightStore())
     assert len(texts) == 2  # the driver and one kernel
     assert (executable.run([np.zeros((1, 2, 100), np.float32)])[1] == 3).all()
 
