@@ -33,7 +33,7 @@ from dialects.symbolic.expr import Size
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.base import StrataContext, StrataPass
-from passes.loop.fuse import is_outside_likewise
+from passes.rewrites.loop.inlining import is_outside_likewise
 from passes.rewrites.loop.nests import (
     Read,
     carry,

@@ -33,7 +33,8 @@ from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Kind, Symbol
 from dialects.text.syntax import merge_locations, set_location
-from passes.analyses.loop.grouping import Group, Grouping
+from passes.analyses.loop.grouping import Grouping
+from passes.analyses.loop.groups import Group
 from passes.analyses.loop.kinds import kind_of
 from passes.base import StrataContext, StrataPass
 from passes.rewrites.loop.nests import index_exprs, rename_axes

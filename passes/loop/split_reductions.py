@@ -32,7 +32,7 @@ from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.online import is_between_products
 from passes.analyses.loop.runs import memory_order, running_axis
 from passes.base import StrataContext, StrataPass
-from passes.loop.fuse import can_inline
+from passes.rewrites.loop.inlining import can_inline
 from passes.rewrites.loop.nests import (
     carry,
     divided,

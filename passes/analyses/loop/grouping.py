@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
@@ -11,147 +10,23 @@ from dialects.loop import Axis, NestOp
 from dialects.strata.func import FuncOp
 from dialects.strata.types import shape_of
 from dialects.symbolic.expr import Expr
-from dialects.symbolic.ranges import is_at_most
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
-from passes.analyses.loop.kinds import is_contraction, is_plain_reduction
+from passes.analyses.loop.groups import Group, latest, wide
+from passes.analyses.loop.kinds import is_plain_reduction
 from passes.analyses.loop.nodes import of_one_node
-from passes.base import Facts, StrataContext, StrataPass
+from passes.analyses.loop.refusals import refusal
+from passes.base import StrataContext, StrataPass
 from passes.rewrites.loop.nests import (
-    body_size,
     digits_of,
-    gathered_inputs,
     reads_of,
-    rename_axes,
     replace_nest,
     substitute_axes,
 )
 from passes.rewriting import SizeDefinitions
 
-_UNMATCHED = Symbol.counter("@unmatched")
-"""A stand-in for an axis that matches no axis of a group."""
-
 Digits = list[tuple[Symbol, int, Expr]]
 """The axes of an expression such as 4*i + j, as (name, step, extent); see `digits_of`."""
-
-MIN_ROWS = 4
-"""With fewer rows than this, a kernel would have too little to do in parallel."""
-
-MAX_ALONE = 1 << 14
-"""The most elements that a single program computes besides its reductions: in a reduction without
-rows, in a row whose reductions walk another axis, or in a row with an axis of its own where there
-are too few rows to keep the machine busy."""
-
-MAX_REDUCED = 64
-"""The most results per row to which the last states of recurrences are reduced as they arrive."""
-
-MAX_OPERATIONS = 256
-"""More operations than this in one kernel would compile slowly and gain nothing."""
-
-
-@dataclass(eq=False)
-class Group:
-    """Nests that one kernel computes, with joint names for their axes."""
-
-    nests: list[NestOp] = field(default_factory=list[NestOp])
-    renamed: list[NestOp] = field(default_factory=list[NestOp])
-    extents: dict[Symbol, Expr] = field(default_factory=dict[Symbol, Expr])
-    before: set[Group] = field(default_factory=set["Group"])
-    """Groups whose results this one reads."""
-    after: set[Group] = field(default_factory=set["Group"])
-    """Groups that read results of this one."""
-    number: int = 0
-    """Groups are numbered as they are created."""
-    operations: int = 0
-    """The number of operations in the bodies of the nests."""
-    between: Operation | None = None
-    """The view or call that a group without nests stands for."""
-    rank: int = 0
-    """Larger than the rank of every group that comes before this one."""
-
-    @property
-    def has_contraction(self) -> bool:
-        return any(is_contraction(n) for n in self.renamed)
-
-    def produced(self, value: SSAValue) -> tuple[Expr, ...] | None:
-        """Where the group stores `value`, in its own axis names; None if it does not compute it."""
-        for nest, renamed in zip(self.nests, self.renamed, strict=True):
-            for k, result in enumerate(nest.results):
-                if result is value:
-                    return renamed.output_maps[k]
-        return None
-
-    def add(self, nest: NestOp, names: dict[Symbol, Symbol]) -> None:
-        renamed = rename_axes(nest, names)
-        self.nests.append(nest)
-        self.renamed.append(renamed)
-        self.extents |= {a.name: a.extent for a in renamed.axes}
-        self.operations += body_size(nest)
-
-    def wait_for(self, groups: Iterable[Group]) -> None:
-        """Order this group after others, and update the ranks of all groups after it."""
-        for other in groups:
-            self.before.add(other)
-            other.after.add(self)
-        raised: list[Group] = [self]
-        while raised:
-            group = raised.pop()
-            least = 1 + max((b.rank for b in group.before), default=-1)
-            if group.rank < least:
-                group.rank = least
-                raised += group.after
-
-    def waits_for(self, other: Group) -> bool:
-        """Whether this group depends on a result of the other, directly or indirectly."""
-        todo: list[Group] = [self]
-        seen: set[Group] = {self}
-        while todo:
-            current = todo.pop()
-            if current is other:
-                return True
-            new = {b for b in current.before - seen if b.rank >= other.rank}
-            seen |= new
-            todo += new
-        return False
-
-    def takes(self, source: Group) -> bool:
-        """Whether another group computes nothing but elements, and this one could, too."""
-        nests = [*self.nests, *source.nests]
-        return bool(self.nests and source.nests) and all(
-            n.is_elementwise for n in source.nests) and not any(
-            n.is_scatter or n.is_recurrence or n.is_scan or n.into for n in nests)
-
-    def take(self, source: Group, names: dict[Symbol, Symbol]) -> None:
-        """Compute the nests of another group, which this one reads, before its own."""
-        self.nests = [*source.nests, *self.nests]
-        self.renamed = [*(rename_axes(n, names) for n in source.renamed), *self.renamed]
-        for nest in source.renamed:
-            nest.erase()
-        self.extents |= {names[n]: extent for n, extent in source.extents.items()}
-        self.operations += source.operations
-        readers = source.after - {self}
-        for other in [*source.before, *source.after]:
-            other.before.discard(source)
-            other.after.discard(source)
-        self.before.discard(source)
-        self.wait_for(source.before)
-        for reader in readers:
-            reader.wait_for([self])
-        source.nests, source.renamed, source.before, source.after = [], [], set(), set()
-
-    def rows(self) -> set[Symbol] | None:
-        """The parallel axes that all of its reductions have; None if it has no reductions."""
-        found = [_wide(n.parallel_axes) for n in self.renamed if n.reduce_axes]
-        return set[Symbol].intersection(*found) if found else None
-
-
-def _latest(groups: Iterable[Group]) -> list[Group]:
-    return sorted(groups, key=lambda g: g.number, reverse=True)
-
-
-def _wide(axes: Iterable[Axis]) -> set[Symbol]:
-    """The names of axes longer than 1."""
-    return {a.name for a in axes if a.extent.constant != 1}
 
 
 class Grouping:
@@ -196,7 +71,7 @@ class Grouping:
 
     def place(self, nest: NestOp) -> None:
         sources = self.sources(nest)
-        for group in [*_latest(sources), *_latest(self.siblings(nest) - sources)]:
+        for group in [*latest(sources), *latest(self.siblings(nest) - sources)]:
             aligned, others = in_digits(group, nest), sources - {group}
             names = self.fit(group, aligned)
             waits = names is not None and any(o.waits_for(group) for o in others)
@@ -217,7 +92,7 @@ class Grouping:
 
     def take_sources(self, group: Group) -> None:
         """Let a group compute what it reads at the same points, if other groups computed it."""
-        for source in _latest(group.before):
+        for source in latest(group.before):
             names = self.inverse(group, source) if group.takes(source) else None
             if names is not None and not any(
                     b.waits_for(source) for b in group.before - {source}) and not any(
@@ -251,7 +126,7 @@ class Grouping:
         groups = {self.group_of[r] for r in readers
                   if isinstance(r, NestOp) and is_plain_reduction(r)}
         return {g for g in groups if not g.has_contraction
-                and _wide(nest.axes) <= (self.match_axes(g, nest) or {}).keys()}
+                and wide(nest.axes) <= (self.match_axes(g, nest) or {}).keys()}
 
     def computed_with(self, value: SSAValue) -> list[SSAValue]:
         """The tensors, this one included, that its kernel computes at the same points."""
@@ -387,109 +262,3 @@ def _digits(expr: Expr, extents: Mapping[Symbol, Expr]) -> Digits | None:
 
 def _is_unit(expr: Expr, extents: dict[Symbol, Expr]) -> bool:
     return expr.as_symbol in extents and extents[expr.as_symbol].constant == 1
-
-
-def refusal(
-    group: Group, nest: NestOp, names: dict[Symbol, Symbol], facts: Facts
-) -> str | None:
-    """Why a nest whose axes match must not join, or None."""
-    if is_contraction(nest):
-        return "a contraction starts a kernel"
-    if any(n.is_scatter for n in group.renamed) or (
-            nest.is_scatter and not _says_only_where(group, nest)):
-        return "a scatter is a kernel of its own"
-    if nest.reduce_axes and any(n.is_scan for n in [nest, *group.renamed]) and group.rows() is not (
-            None):
-        return "a scan and another reduction need kernels of their own"
-    if group.operations + body_size(nest) > MAX_OPERATIONS:
-        return "the kernel would be too large"
-    parallel = {names.get(a.name, _UNMATCHED) for a in nest.parallel_axes if a.extent.constant != 1}
-    if group.has_contraction:
-        main = next(n for n in group.renamed if is_contraction(n))
-        same = not nest.reduce_axes and parallel == _wide(main.parallel_axes)
-        return None if same else "an epilogue must work on the elements of its contraction"
-    rows = group.rows()
-    if nest.is_recurrence:
-        return "a recurrence starts a kernel"
-    if nest.reduce_axes and any(n.is_recurrence for n in group.renamed):
-        return _refusal_of_states(group, nest, names)
-    if nest.reduce_axes:
-        rows = parallel if rows is None else rows
-        if parallel != rows:
-            return "it reduces over other axes"
-        few_suffice = _are_at_most(facts.short_rows, group)
-        if not (rows or few_suffice) or any(rows - _wide(n.axes) for n in group.renamed):
-            return "no rows in common"
-        return None if few_suffice or _enough(rows, group) else "too few rows"
-    if rows is not None:
-        count = product(a.extent for a in nest.parallel_axes)
-        if not rows and not is_at_most(count, Expr.of(MAX_ALONE)):
-            return "a single program would compute all of it"
-        own = _own_elements(nest, names).constant or 0
-        if own > MAX_ALONE:
-            return "its rows are long, and no reduction of it runs along them"
-        if own > 1 and _few_would_compute_it(rows, group, count, facts.programs):
-            return "few programs would compute all of it"
-        return None if rows <= parallel else "it does not keep the rows of the reduction"
-    alike = parallel == _wide(group.renamed[0].axes) or _says_only_where_to_read(group, nest)
-    return None if alike else "it works on other axes"
-
-
-def _refusal_of_states(
-    group: Group, nest: NestOp, names: dict[Symbol, Symbol]
-) -> str | None:
-    """Why a reduction must not join recurrences, whose last states it reduces, or None."""
-    states = {a.name for n in group.renamed if n.is_recurrence for a in n.parallel_axes}
-    others = {a.name for n in group.renamed if n.reduce_axes and not n.is_recurrence
-              for a in n.reduce_axes}
-    summed = {names.get(a.name, _UNMATCHED) for a in nest.reduce_axes}
-    if not summed <= states or others not in (set(), summed):
-        return "it reduces over other axes"
-    if not is_at_most(_own_elements(nest, names), Expr.of(MAX_REDUCED)):
-        return "each recurrence would wait for many sums"
-    return None
-
-
-def _says_only_where(group: Group, nest: NestOp) -> bool:
-    """Whether a group only computes positions for a scatter whose updates never collide."""
-    names = gathered_inputs(nest.output_maps[0])
-    places = [nest.inputs[k] for k in names]
-    made = [r for n in group.nests for r in n.results]
-    in_order = nest.reduce_axes and not nest.unordered
-    return not in_order and all(n.is_elementwise for n in group.nests) and all(
-        r in places and r.has_one_use() for r in made)
-
-
-def _says_only_where_to_read(group: Group, nest: NestOp) -> bool:
-    """Whether a group only computes, for each row, places from which nobody but the nest reads."""
-    places = gathered_inputs([e for m in nest.input_maps for e in m])
-    made = {r for n in group.nests for r in n.results}
-    readers = {(use.operation, use.index) for r in made for use in r.uses}
-    return all(n.is_elementwise for n in group.nests) and all(
-        op in group.nests or op in group.renamed or (op is nest and k in places)
-        for op, k in readers) and any(op is nest for op, _ in readers)
-
-
-def _own_elements(nest: NestOp, names: dict[Symbol, Symbol]) -> Expr:
-    """The number of elements that a nest has per point of the axes that it shares."""
-    return product(a.extent for a in nest.parallel_axes if a.name not in names)
-
-
-def _enough(rows: set[Symbol], group: Group) -> bool:
-    count = product(group.extents[r] for r in sorted(rows)).constant
-    return count is None or count >= MIN_ROWS
-
-
-def _few_would_compute_it(
-    rows: set[Symbol], group: Group, elements: Expr, programs: int
-) -> bool:
-    """Whether rows are too few to keep the machine busy, and each has many elements."""
-    count, total = product(group.extents[r] for r in rows).constant, elements.constant
-    if not count or total is None:
-        return False
-    return count < programs and total > count * MAX_ALONE
-
-
-def _are_at_most(most: int, group: Group) -> bool:
-    """Whether a group walks at most `most` points."""
-    return is_at_most(product(group.extents.values()), Expr.of(most))
