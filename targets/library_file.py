@@ -23,7 +23,8 @@ API = 1
 """The version of the C interface, STRATA_API_VERSION of `api.h`."""
 _TAIL = struct.Struct("<QQI4x8s")
 _MAGIC = b"strataL1"
-_PIECE = 1 << 24
+_PIECE, _BLOCK = 1 << 24, 1 << 18
+"""The bytes of a checksum, and those that are read at a time: the C library keeps larger ones."""
 _MOST_FACTS = 64 << 20
 
 
@@ -99,6 +100,9 @@ def check_sums(descriptor: int, size: int, sums: object) -> None:
 def sums_of(descriptor: int, size: int) -> list[int]:
     """The checksums of the pieces of a file."""
     def checksum(start: int) -> int:
-        return zlib.crc32(os.pread(descriptor, min(_PIECE, size - start), start))
+        total, end = 0, min(start + _PIECE, size)
+        for at in range(start, end, _BLOCK):
+            total = zlib.crc32(os.pread(descriptor, min(_BLOCK, end - at), at), total)
+        return total
 
     return in_threads(checksum, range(0, size, _PIECE))

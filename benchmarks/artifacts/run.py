@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -58,6 +59,7 @@ def row(model: Path, options: argparse.Namespace) -> str:
     library = options.folder / f"{model.stem}.so"
     dims = [word for dim in options.dim for word in ("--dim", dim)]
     _run([sys.executable, "-m", "compiler", "compile", model, "-o", library, *dims])
+    os.sync()  # pages of a new file count as memory of a process until they are written
     from targets.library_file import read_facts
 
     facts = read_facts(str(library))
