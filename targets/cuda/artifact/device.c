@@ -38,15 +38,18 @@ static void release(STATE *s, void *memory) {
 }
 
 /* Memory of the device that grows when it must; its contents are not kept. Work on the stream may
-   still use what is released. */
+   still use what is released. Callers need not have chosen the device. */
 static int grow(STATE *s, void **memory, size_t *bytes, size_t wanted) {
     device_address found = 0;
     if (*memory != NULL && *bytes >= wanted) return 0;
+    int status = use_context(s);
+    if (status != 0) return status;
     if (*memory != NULL) s->driver.synchronize(s->stream);
     release(s, *memory);
     *memory = NULL;
     *bytes = 0;
     int error = s->driver.allocate(&found, wanted < 1 ? 1 : wanted);
+    leave_context(s);
     if (error != 0) return failed_call(s, "allocating memory", error);
     *memory = (void *)(uintptr_t)found;
     *bytes = wanted;
@@ -69,10 +72,7 @@ int MODEL(allocate)(STATE *s, size_t bytes, void **memory) {
     size_t none = 0;
     if (s == NULL || memory == NULL) return STRATA_BAD_ARGUMENT;
     *memory = NULL;
-    int status = use_context(s);
-    if (status == 0) status = grow(s, memory, &none, bytes);
-    leave_context(s);
-    return status;
+    return grow(s, memory, &none, bytes);
 }
 
 void MODEL(release)(STATE *s, void *memory) {

@@ -20,15 +20,16 @@ static void say(const char *format, ...) {
     fclose(file);
 }
 
+static int capturing;
+static void *current;
+
 static int result(const char *name) {
     const char *fails = getenv("FAKE_FAILS");
     return fails != NULL && strcmp(fails, name) == 0 ? 2 : 0;
 }
 
-#define CHECKED(name) if (result(name)) return 2
-
-static int capturing;
-static void *current;
+/* Most functions need a context, and some are to fail. */
+#define CHECKED(name) if (current == NULL) return 201; if (result(name)) return 2
 
 int cuInit(unsigned flags) { return (int)flags; }
 int cuDeviceGet(int *device, int number) { return *device = number; }
@@ -72,16 +73,19 @@ int cuMemAlloc_v2(address *found, size_t bytes) {
     return 0;
 }
 int cuMemFree_v2(address memory) {
+    CHECKED("cuMemFree_v2");
     say("free %llu\n", memory);
     free((void *)(uintptr_t)memory);
     return 0;
 }
 int cuMemcpyHtoD_v2(address target, const void *source, size_t bytes) {
+    CHECKED("cuMemcpyHtoD_v2");
     memcpy((void *)(uintptr_t)target, source, bytes);
     return 0;
 }
 int cuMemcpyDtoHAsync_v2(void *target, address source, size_t bytes, void *stream) {
     (void)stream;
+    CHECKED("cuMemcpyDtoHAsync_v2");
     memcpy(target, (void *)(uintptr_t)source, bytes);
     return 0;
 }
@@ -90,10 +94,15 @@ int cuMemcpyHtoDAsync_v2(address target, const void *source, size_t bytes, void 
     return cuMemcpyHtoD_v2(target, source, bytes);
 }
 int cuMemcpyDtoDAsync_v2(address target, address source, size_t bytes, void *stream) {
+    CHECKED("cuMemcpyDtoDAsync_v2");
     say("copy %llu %llu %zu %llu\n", target, source, bytes, (address)(uintptr_t)stream);
     return 0;
 }
-int cuStreamSynchronize(void *stream) { (void)stream; return result("cuStreamSynchronize"); }
+int cuStreamSynchronize(void *stream) {
+    (void)stream;
+    CHECKED("cuStreamSynchronize");
+    return 0;
+}
 
 static void say_parameters(const char *entry, void **parameters) {
     const char *widths = strstr(getenv("FAKE_WIDTHS"), entry);
@@ -133,6 +142,7 @@ int cuTensorMapEncodeTiled(void *map, int kind, uint32_t rank, void *start, cons
     return 0;
 }
 int cuStreamCreate(void **stream, unsigned flags) {
+    CHECKED("cuStreamCreate");
     *stream = malloc(1);
     return flags == 1 ? 0 : 1;
 }
@@ -140,6 +150,7 @@ int cuStreamDestroy_v2(void *stream) { free(stream); return 0; }
 int cuStreamIsCapturing(void *stream, int *found) { (void)stream; *found = 0; return 0; }
 int cuStreamBeginCapture_v2(void *stream, int mode) {
     (void)stream;
+    CHECKED("cuStreamBeginCapture_v2");
     capturing = 1;
     say("begin\n");
     return mode == 1 ? 0 : 1;
@@ -160,6 +171,7 @@ int cuGraphDestroy(void *graph) { free(graph); return 0; }
 int cuGraphExecDestroy(void *exec) { free(exec); say("drop\n"); return 0; }
 int cuGraphLaunch(void *exec, void *stream) {
     (void)exec;
+    CHECKED("cuGraphLaunch");
     say("graph %llu\n", (address)(uintptr_t)stream);
     return 0;
 }
