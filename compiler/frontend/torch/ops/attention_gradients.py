@@ -18,6 +18,7 @@ from compiler.frontend.torch.ops.attention import causal_mask, repeated_heads, s
 from compiler.frontend.torch.ops.elementwise import HALVES
 from compiler.frontend.values import Value
 from dialects.strata import types as t
+from dialects.symbolic.expr import Expr
 
 
 def _wide(x: Value) -> Attribute:
@@ -29,7 +30,7 @@ def _scores(
 ) -> tuple[Value, Value | None]:
     """The scores, the lowest number where a mask excludes them; and where none does."""
     element = _wide(query)
-    scores = query.cast(element) @ n.swap(repeated_heads(key, query).cast(element))
+    scores = query.cast(element) @ n.swap(key.cast(element))
     scores = scores * (scale_of(n, query, element) if scale is None else float(scale))
     kept = [causal_mask(n, query.shape[-2], key.shape[-2])] if causal else list[Value]()
     if mask is not None and mask.element == t.i1:
@@ -55,7 +56,7 @@ def attention_with_sums(
 ) -> list[Value]:
     """The result, and for each row the logarithm of its scores' sum of exponentials."""
     element = _wide(query)
-    scores, seen = _scores(n, query, key, mask, causal, scale)
+    scores, seen = _scores(n, query, repeated_heads(key, query), mask, causal, scale)
     axis = scores.rank - 1
     largest = f.reduce_max(scores, [axis], keepdims=True)
     powers = f.exp(scores - largest)
@@ -77,38 +78,58 @@ def attention_backward(
     of_mask: bool,
 ) -> list[Value]:
     """The gradients of query, key, value and an additive mask."""
-    element = _wide(query)
-    scores, seen = _scores(n, query, key, mask, causal, scale)
-    weights = f.exp(scores - sums.reshape([*sums.shape, 1]))
-    if seen is not None:
-        weights = f.where(seen, weights, 0.0)
-    rounded = weights.cast(value.element).cast(element)  # as the forward pass multiplies them
-    wide, axis = given.cast(element), scores.rank - 1
-    shared = f.reduce_sum(wide * made.cast(element), [axis], keepdims=True)
-    inner = wide @ n.swap(repeated_heads(value, query).cast(element))
-    outer = rounded * (_dropped(inner, kept, dropout) - shared)
-    factor = scale_of(n, query, element) if scale is None else float(scale)
-    narrow = outer.cast(query.element).cast(element)
-    dropped = rounded if kept is None else _dropped(weights, kept, dropout).cast(
-        value.element).cast(element)
-    found = [(narrow @ repeated_heads(key, query).cast(element)) * factor,
-             _by_column(n, narrow, query.cast(element), key) * factor,
-             _by_column(n, dropped, wide, value)]
+    heads, sums = key.shape[-3] if query.rank > 2 else None, sums.reshape([*sums.shape, 1])
+    if heads is None or heads == query.shape[-3]:
+        *found, outer = _gradients(
+            n, given, query, key, value, made, sums, mask, kept, dropout, causal, scale)
+    else:
+        rows = [_in_groups(x, heads) for x in (given, query, made, sums)]
+        wide = mask if mask is None or mask.rank < 3 else (
+            _alone(mask) if mask.shape[-3].constant == 1 else _in_groups(mask, heads))
+        *found, outer = _gradients(
+            n, rows[0], rows[1], _alone(key), _alone(value), rows[2], rows[3], wide,
+            kept and _in_groups(kept, heads), dropout, causal, scale)
+        found = [found[0].reshape(query.shape),
+                 *(f.reduce_sum(x, [key.rank - 2]) for x in found[1:])]
+        outer = outer.reshape([*query.shape[:-1], key.shape[-2]])
     if mask is None or not of_mask:
         return [*found, n.constant(np.zeros(0, np.float32))]
     return [*found, _summed_to(outer, mask)]
 
 
-def _by_column(n: Node, weights: Value, rows: Value, like: Value) -> Value:
-    """weights^T @ rows, with sums over the heads that share one of `like`."""
-    if rows.rank < 3 or like.shape[-3] == rows.shape[-3]:
-        return n.swap(weights) @ rows
-    heads, times = like.shape[-3], rows.shape[-3] // like.shape[-3]
+def _in_groups(x: Value, heads: Expr) -> Value:
+    """[..., heads, groups, rows, columns] of [..., heads * groups, rows, columns]."""
+    return x.reshape([*x.shape[:-3], heads, x.shape[-3] // heads, *x.shape[-2:]])
 
-    def joined(x: Value) -> Value:
-        return x.reshape([*x.shape[:-3], heads, times * x.shape[-2], x.shape[-1]])
 
-    return n.swap(joined(weights)) @ joined(rows)
+def _alone(x: Value) -> Value:
+    """[..., heads, 1, rows, columns], which all of a group read."""
+    return x.reshape([*x.shape[:-2], 1, *x.shape[-2:]])
+
+
+def _gradients(
+    n: Node, given: Value, query: Value, key: Value, value: Value, made: Value, sums: Value,
+    mask: Value | None, kept: Value | None, dropout: float, causal: bool, scale: float | None,
+) -> list[Value]:
+    """The gradients of query, key, value and scores. Keys and values may have one head where
+    queries have several; each of these has its own gradient."""
+    element = _wide(query)
+    scores, seen = _scores(n, query, key, mask, causal, scale)
+    weights = f.exp(scores - sums)
+    if seen is not None:
+        weights = f.where(seen, weights, 0.0)
+    rounded = weights.cast(value.element).cast(element)  # as the forward pass multiplies them
+    wide, axis = given.cast(element), scores.rank - 1
+    shared = f.reduce_sum(wide * made.cast(element), [axis], keepdims=True)
+    inner = wide @ n.swap(value.cast(element))
+    outer = rounded * (_dropped(inner, kept, dropout) - shared)
+    factor = scale_of(n, query, element) if scale is None else float(scale)
+    narrow = outer.cast(query.element).cast(element)
+    dropped = rounded if kept is None else _dropped(weights, kept, dropout).cast(
+        value.element).cast(element)
+    found = [(narrow @ key.cast(element)) * factor,
+             (n.swap(narrow) @ query.cast(element)) * factor, n.swap(dropped) @ wide]
+    return [*found, outer]
 
 
 def _summed_to(x: Value, like: Value) -> Value:
