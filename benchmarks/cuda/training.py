@@ -1,6 +1,6 @@
 """Whole steps of training on a GPU, beside PyTorch's eager mode and compiler.
 
-    python benchmarks/cuda/training.py [--only BERT,GPT-2] [--jobs 3] [--budget 570]
+    python benchmarks/cuda/training.py [--only BERT,GPT-2] [--jobs 2] [--budget 570]
 
 A step sets gradients to none, computes the loss under bf16 autocast, its gradients, and a fused
 AdamW, which is PyTorch's for all. Contestants are eager mode, `torch.compile` in its modes
@@ -85,6 +85,9 @@ class Contest:
             said = str(error).strip().splitlines() or [""]
             self.record["notes"][who] = f"{type(error).__name__}: {said[0]}"[:400]
             return
+        finally:
+            if not self.options.smoke:  # others compile beside this process
+                torch.cuda.empty_cache()
         self.steps[who] = step
 
     def _step(self, who: str, module: nn.Module) -> Step:
@@ -118,8 +121,11 @@ class Contest:
     def flops(self) -> int:
         from torch.utils.flop_counter import FlopCounterMode
 
-        with FlopCounterMode(display=False) as counter:
-            self.steps[EAGER]()
+        try:
+            with FlopCounterMode(display=False) as counter:
+                self.steps[EAGER]()
+        except AssertionError:  # it does not know attention whose heads share keys
+            return 0
         return counter.get_total_flops()
 
     def measure(self) -> None:
@@ -132,7 +138,8 @@ class Contest:
                 taken[who].append(self._turn(step))
         self.record["ms"] = {who: statistics.median(times) for who, times in taken.items()}
         if self.options.kernels and not self.options.smoke:
-            self.record["kernels"] = {who: _kernels(s) for who, s in self.steps.items()}
+            self.record["kernels"] = {who: _kernels(self.steps[who])
+                                      for who in (STRATA, "default") if who in self.steps}
 
     def _turn(self, step: Step) -> float:
         step()
@@ -164,7 +171,7 @@ def _kernels(step: Step, count: int = 20) -> list[tuple[str, int, float]]:
     with profile(activities=[ProfilerActivity.CUDA]) as found:
         step()
         torch.cuda.synchronize()
-    rows = [(e.key, e.count, float(e.self_device_time_total)) for e in found.key_averages()]
+    rows = [(e.key[:60], e.count, float(e.self_device_time_total)) for e in found.key_averages()]
     rows.sort(key=lambda row: -row[2])
     return [("all", sum(r[1] for r in rows), sum(r[2] for r in rows)), *rows[:count]]
 
@@ -253,7 +260,7 @@ def _line(record: Mapping[str, Any], peers: Sequence[str]) -> str:
     best = min((t for who, t in times.items() if who != STRATA), default=0.0)
     cells = [f"{times[who]:.3g}" if who in times else "" for who in (STRATA, *peers)]
     cells.append(f"{gain:.2f}" if gain else "")
-    cells += [f"{record['flops'] / t / 1e-3 / PEAK:.0%}" if t else ""
+    cells += [f"{record['flops'] / t / 1e-3 / PEAK:.0%}" if t and record["flops"] else ""
               for t in (times.get(STRATA), best)]
     for key in ("memory", "seconds"):
         found = record[key]
@@ -275,7 +282,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="models whose names hold one of these")
-    parser.add_argument("--jobs", type=int, default=3, help="models that compile at a time")
+    parser.add_argument("--jobs", type=int, default=2, help="models that compile at a time")
     parser.add_argument("--budget", type=float, default=570.0, help="seconds")
     parser.add_argument("--seconds", type=float, default=6.0, help="of steps, for each model")
     parser.add_argument("--modes", default="default,reduce-overhead", help="of torch.compile")
