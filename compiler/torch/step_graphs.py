@@ -55,7 +55,7 @@ def step_graphs(module: Any, inputs: Sequence[Any], named: Mapping[str, Any]) ->
     torch, found, kinds = torch_module(), list[StepGraph](), ["forward"]
 
     class Recorded(Program):
-        def _compiled(self, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+        def compiled(self, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
             return partial(_recorded, found, kinds, self.graph)
 
     def backend(graph: Any, examples: Sequence[Any]) -> Callable[..., Any]:
