@@ -128,7 +128,8 @@ class Explanation(Origins):
                         if isinstance(op, host.ConstantOp))
         self.memory = plan_json(functions, self.sizes, constants)
         self.host = [(f"{op.name}: {_told(op)}", list(location_names(op))) for f in functions
-                     for op in f.walk() if isinstance(op, ControlOp | host.CopyOp | SizeOp)]
+                     for op in f.walk() if isinstance(
+                         op, ControlOp | host.CopyOp | host.CollectiveOp | SizeOp)]
         self._add_pairs(functions, kernels, state.context.apart)
 
     def _kernel(self, op: KernelOp) -> Kernel:
@@ -283,6 +284,10 @@ def _adjacent(
         if isinstance(op, host.CopyOp):
             source = writers.get(_source(op.source))
             writers[_source(op.target)] = (source[0] if source else "", "a copy lies between them")
+        if isinstance(op, host.CollectiveOp):
+            source = writers.get(_source(op.source))
+            writers[_source(op.target)] = (
+                source[0] if source else "", "an exchange with other ranks lies between them")
         if not isinstance(op, host.LaunchOp):
             continue
         for buffer in map(_source, op.buffers):
@@ -306,6 +311,8 @@ def _told(op: Operation) -> str:
     match op:
         case host.CopyOp():
             return "copies a buffer"
+        case host.CollectiveOp():
+            return str(op.collective)
         case SizeOp():
             return "reads sizes from a tensor"
         case _:

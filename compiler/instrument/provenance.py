@@ -145,6 +145,8 @@ def _role(op: Operation) -> str:
             return "memory of a buffer"
         case host.CopyOp():
             return "a copy on the host"
+        case host.CollectiveOp():
+            return "data exchanged with other ranks"
         case host.ReturnOp():
             return "returned as it is"
         case SizeOp():

@@ -166,3 +166,16 @@ def test_groups_of_a_mesh() -> None:
     assert mesh.world == 6 and str(mesh) == "dp=2,tp=3"
     assert mesh.group("tp").parts == ((0, 1, 2), (3, 4, 5))
     assert mesh.group("dp").parts == ((0, 3), (1, 4), (2, 5))
+
+
+def test_explain_names_exchanges() -> None:
+    """What lies between kernels is told, with the nodes it comes from."""
+    from compiler.explaining.collect import _adjacent
+    from dialects.block import KernelOp
+    from dialects.host import host_function
+
+    module, store = attention()
+    list(lower(module, context_of(store, "tp=2")))
+    kernels = {op.sym_name.data: op for op in module.walk() if isinstance(op, KernelOp)}
+    reasons = [why for _, _, why in _adjacent(host_function(module), kernels)]
+    assert "an exchange with other ranks lies between them" in reasons
