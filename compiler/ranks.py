@@ -52,7 +52,8 @@ def among_ranks(mesh: str, target: str) -> Generator[bool]:
     try:
         yield dist.get_rank() == 0
     finally:
-        dist.destroy_process_group()
+        if not on_gpu:  # NCCL would wait for graphs that hold its kernels
+            dist.destroy_process_group()
 
 
 def _distributed() -> tuple[Any, Any]:

@@ -12,6 +12,7 @@ the CPU, to find mistakes of this script.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import statistics
@@ -284,6 +285,8 @@ def main() -> None:
                 options.output.write_text(page(rows, machine))
                 options.output.with_suffix(".json").write_text(json.dumps(rows, indent=1))
         del measured
+        torch._dynamo.reset()
+        gc.collect()  # NCCL waits for graphs that hold its kernels
     dist.destroy_process_group()
 
 

@@ -7,6 +7,7 @@ Every job returns what the test compares. The results go to the standard output 
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -119,7 +120,7 @@ def tensor_parallel_training() -> dict[str, Any]:
 
     models, seen = _models(), Compiled()
     one, divided = models.divided_block()
-    x = torch.randn(2, 5, models.WIDTH, generator=torch.Generator().manual_seed(1))
+    x = torch.randn(2, 5, models.WIDTH, generator=torch.Generator().manual_seed(1)).to(device())
     step = torch.compile(divided, backend="strata", fullgraph=True)
     for model in (one, step):
         model(x).square().mean().backward()
@@ -224,6 +225,8 @@ def main(store: str, kind: str, names: Sequence[str]) -> None:
         except Exception:
             results[name] = {"failed": traceback.format_exc()}
     print(json.dumps(results))
+    torch._dynamo.reset()
+    gc.collect()  # NCCL waits for graphs that hold its kernels
     dist.destroy_process_group()
 
 
