@@ -6,7 +6,6 @@ model is divided among ranks.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from collections.abc import Generator
@@ -107,7 +106,7 @@ def digest_of(exe: Any) -> dict[str, str]:
                                   f"{signature.output_names}",
             "collective operations": str([e.facts() for e in exe.loaded.general.exchanges]),
             "the model's file": _file_text(str(exe.model))}
-    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in said.items()}
+    return {name: _hash(text.encode()) for name, text in said.items()}
 
 
 def _file_text(model: str) -> str:
@@ -121,4 +120,10 @@ def _file_text(model: str) -> str:
             ends += file.read()
     except OSError:
         return ""
-    return f"{size} {hashlib.sha256(ends).hexdigest()}"
+    return f"{size} {_hash(ends)}"
+
+
+def _hash(data: bytes) -> str:
+    import hashlib  # only ranks need it
+
+    return hashlib.sha256(data).hexdigest()

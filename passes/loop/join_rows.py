@@ -276,7 +276,6 @@ class Chain:
 
     def may_leave(self, value: SSAValue) -> bool:
         """Whether the joined kernel may return what a call before the last one computes."""
-        del value
         return False
 
     def returned(self) -> list[SSAValue]:

@@ -100,7 +100,7 @@ def test_fast_rounds_only_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) 
     vectors = replace(machine_of(), features=AVX512 | {"avx512bf16"}, cpu="sapphirerapids")
     for machine, factors in ((vectors, None), (with_matrices(vectors), bf16),
                              (replace(vectors, cpu="znver4"), bf16)):
-        monkeypatch.setattr(target, "machine_of", lambda _=None, machine=machine: machine)
+        monkeypatch.setattr(target, "machine_of", lambda *_, machine=machine: machine)
         cpu = find_target("cpu")
         assert cpu.bind(TargetOptions(precision="fast")).facts.narrow_factors == factors
         assert cpu.bind(TargetOptions(precision="bf16")).facts.narrow_factors == bf16

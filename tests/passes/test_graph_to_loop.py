@@ -97,7 +97,7 @@ TRICKY: list[Sample] = [
     S(g.CastOp, np.array([0, -0.0, np.nan, 1, 0.25], ml_dtypes.bfloat16), dims="n", to=t.i1),
 ]
 
-COLLECTIVES = {op.name for op in Graph.operations if op.__module__ == collective.__name__}
+COLLECTIVES = {op.name for op in Graph.operations if issubclass(op, collective.CollectiveOp)}
 """They remain, as operations between kernels."""
 
 ALL = [*SAMPLES, *TRICKY]

@@ -70,4 +70,6 @@ def test_operator_on_the_cpu(name: str, k: int) -> None:
 
 
 def test_every_importer_has_a_sample() -> None:
-    assert not set(importers()) - set(SAMPLES) - UNSAMPLED
+    """But for collectives: `tests/ranks` has samples of those."""
+    known = {name for name in importers() if not name.startswith("_c10d_functional")}
+    assert not known - set(SAMPLES) - UNSAMPLED

@@ -138,7 +138,7 @@ def test_no_number_of_the_h200_reaches_another_device(
     assert not {*dict(leaves(broken)).values()} & {None, "H200"}
     monkeypatch.setitem(facts.FITTED, "sm_90", broken)
     assert machine_of("sm_90").fitted is broken
-    assert list(schedules(target, arch)) == expected and len(expected) > 10
+    assert list(schedules(target, arch)) == expected and len(expected) >= 10
 
 
 def test_schedules_of_the_h200_do_follow_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from dialects.graph import ConstantOp
 from dialects.loop import NestOp
 from dialects.loop.interpret import evaluate_nest
 from dialects.semantics.evaluation import EvaluationContext
-from passes.rewrites.loop.nests import body_size
+from passes.rewrites.loop.nests import body_size, index_exprs
 from passes.rewriting import Rewriter
 
 MOST, LEAST = 1 << 12, 8
@@ -27,6 +27,8 @@ MOST, LEAST = 1 << 12, 8
 def fold_table(nest: NestOp, at: Rewriter) -> Sequence[SSAValue] | None:
     """Replace a short nest of one axis that reads no tensor by its elements."""
     extents = [a.extent.constant for a in nest.axes]
+    if {s for e in index_exprs(nest) for s in e.symbols} - {a.name for a in nest.axes}:
+        return None  # it depends on sizes
     if nest.inputs or not nest.is_elementwise or len(extents) != 1 or (
             not 0 < (extents[0] or 0) <= MOST or body_size(nest) < LEAST):
         return None

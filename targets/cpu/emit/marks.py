@@ -61,6 +61,6 @@ def _count(block: Block, line: int, found: dict[Operation, int]) -> int:
     for op in operations(block):
         found[op] = line
         inner = op.body.block if isinstance(op, bl.ForOp) else None
-        line = line + len(str(op).splitlines()) if inner is None else (
+        line = line + 1 + str(op).count("\n") if inner is None else (
             _count(inner, line + 1, found) + 2)  # its yield, and the brace
     return line

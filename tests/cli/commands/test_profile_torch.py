@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 def test_compiled_programs_are_profiled(
     monkeypatch: pytest.MonkeyPatch, kind: str, compiled: bool
 ) -> None:
-    monkeypatch.setattr(measure, "measured", lambda options: Roofline(1e11, 1e10))
+    monkeypatch.setattr(measure, "measured", lambda options, narrow: Roofline(1e11, 1e10))
     module = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU())
     fn = module if kind == "module" else lambda x: torch.softmax(x @ x.T, -1)
     found = compiler.profile(torch.compile(fn, backend="strata") if compiled else fn,

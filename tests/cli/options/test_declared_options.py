@@ -45,7 +45,7 @@ def test_each_option_reads_what_it_declares(option: IntegerOption) -> None:
     ("<| warps = 0>", "warps of a schedule is an integer from 1 to 64, not 0"),
     ("<| keep = -1>", "keep of a schedule is an integer from 0 on, not -1"),
     ("<| online = 2>", "online of a schedule is 0 or 1, not 2"),
-    ("<| qqqq = 2>", "no option 'qqqq'; there are: branch"),
+    ("<| qqqq = 2>", "no option 'qqqq'; there are: atomic, branch"),
 ])
 def test_wrong_options_are_refused(text: str, message: str) -> None:
     with pytest.raises(ParseError, match=re.escape(message)):

