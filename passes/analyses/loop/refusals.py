@@ -42,6 +42,8 @@ def refusal(
     if any(n.is_scatter for n in group.renamed) or (
             nest.is_scatter and not _says_only_where(group, nest)):
         return "a scatter is a kernel of its own"
+    if nest.unordered is not None:
+        return None  # whose group says only where it adds
     if nest.reduce_axes and any(n.is_scan for n in [nest, *group.renamed]) and group.rows() is not (
             None):
         return "a scan and another reduction need kernels of their own"

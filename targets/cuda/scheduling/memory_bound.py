@@ -250,7 +250,8 @@ def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:
         rows = [a.name for a in max(kernel.nests, key=lambda n: len(n.axes)).axes]
     along = [a for a in contiguous_axes(kernel) if a in rows]
     if unordered:
-        stored = {a for n in kernel.nests for m in n.output_maps for a in running_axis(m, n.axes)}
+        stored = {a for n in kernel.nests if n.unordered for a in running_axis(
+            n.output_maps[0], n.axes)}
         along.sort(key=lambda a: a not in stored)
     crossing = [a for a in along[1:] if _crosses(kernel, along[0], a)][:1]
     if crossing and not unordered:

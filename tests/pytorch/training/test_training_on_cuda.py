@@ -127,7 +127,7 @@ def test_gradients_of_attention_on_a_gpu(
     given = [torch.randn(sizes, device="cuda", dtype=dtype) for _ in range(3)]
     found: list[list[Tensor]] = []
     for run, kind in ((compiled(call), dtype), (call, dtype), (call, torch.float64)):
-        heads = [v.to(kind).requires_grad_() for v in given]
+        heads = [v.detach().clone().to(kind).requires_grad_() for v in given]
         result = run(*heads)
         result.backward(torch.linspace(-1, 2, result.numel(), device="cuda").view(sizes).to(kind))
         found.append([result.detach(), *(v.grad for v in heads)])  # type: ignore
