@@ -295,7 +295,9 @@ def main() -> None:
     known = json.loads(options.results.read_text()) if options.results.exists() else {}
     known |= {f"{options.seed}/{key}": found for key, found in measured(keys, options).items()}
     options.results.write_text(json.dumps(known))
-    machine = "" if options.smoke else f"On {torch.cuda.get_device_name()}, {options.dtype}."
+    seeds = ", ".join(dict.fromkeys(key.split("/")[0] for key in known))
+    machine = "" if options.smoke else (
+        f"On {torch.cuda.get_device_name()}, {options.dtype}, seeds {seeds}.")
     options.output.write_text(page(known, machine))
     print(options.output.read_text())
 

@@ -29,7 +29,7 @@ def _registers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registers]:
     registers = Registers()
     if not has_matrices():
         machine = with_matrices(machine_of())
-        monkeypatch.setattr(target, "machine_of", lambda _=None: machine)
+        monkeypatch.setattr(target, "machine_of", lambda *_: machine)
         monkeypatch.setattr(target, "compile_texts", lambda texts, _, cache, report: compile_texts(
             [registers.redirected(text) for text in texts], machine_of(), cache, report))
     yield registers

@@ -27,6 +27,7 @@ from compiler.pipeline.strategies import (
     steps_of,
 )
 from dialects.block import KernelOp as BlockKernel
+from dialects.graph.collective import CollectiveOp
 from dialects.host.interpret import interpret_host
 from dialects.loop import CallOp, KernelOp
 from dialects.strata.types import Array
@@ -94,7 +95,8 @@ def check_sample(sample: Sample, symbolic: bool, strategy: str) -> None:
 @each_strategy
 def test_some_samples_on_the_cpu(strategy: str) -> None:
     for number, sample in enumerate(FIRST[LESS.index(strategy)::4]):
-        check_sample(sample, bool(number % 2), strategy)
+        if find_spec("torch") or not issubclass(sample.op, CollectiveOp):
+            check_sample(sample, bool(number % 2), strategy)
 
 
 @pytest.mark.slow
