@@ -11,6 +11,9 @@ until that number is reached. Axes of unknown size become parallel as long as kn
 be summed over inside. Floats are added in another order, which is the more accurate one. Sums of
 powers that follow a maximum are split in the same way (`passes/rewrites/loop/online_parts.py`).
 
+If the size of an axis has no fitting divisor, the last part of a sum is shorter: what it reads
+beyond the end is not added.
+
 Enters: fused nests, in their final layouts. Leaves: nests. Contractions stay as they are, because
 they read their operands repeatedly; sums in half precision do, because they would be rounded twice.
 """
@@ -20,10 +23,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isqrt
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, ModuleOp, i64
 from xdsl.ir import Block, Region, SSAValue
 
-from dialects.loop import Axis, NestOp, YieldOp, scalar_type
+from dialects.loop import Axis, IndexOp, NestOp, YieldOp, scalar_type
 from dialects.strata.types import TensorType, bf16, byte_width, f16, tensor
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
@@ -34,11 +38,14 @@ from passes.analyses.loop.runs import memory_order, running_axis
 from passes.base import StrataContext, StrataPass
 from passes.rewrites.loop.inlining import can_inline
 from passes.rewrites.loop.nests import (
+    Read,
     carry,
     divided,
     inline_producer,
     reads_of,
     result_types,
+    substitute_axes,
+    with_reads,
 )
 from passes.rewrites.loop.online_parts import powers_in_parts, sum_parts
 from passes.rewriting import Rewriter, functions, rewrite
@@ -163,7 +170,7 @@ def _known_cut(
 ) -> tuple[NestOp, Sequence[Symbol]] | None:
     """Take the slowest axes until there are `wanted` parts, each of at least `least` elements."""
     total = product(a.extent for a in axes).constant or 1
-    outer, parts = list[Symbol](), 1
+    original, outer, parts = nest, list[Symbol](), 1
     for axis in axes:
         size = axis.extent.constant or 1
         count = _share(size, -(-wanted // parts), total // parts // least)
@@ -172,6 +179,8 @@ def _known_cut(
         outer, parts = [*outer, *([axis.name] if count > 1 else [])], parts * count
         if parts >= wanted or count < size:
             break
+    if 4 * parts < wanted and len(axes) == 1 and nest.combiner_names == ["add"]:
+        return unevenly_divided(original, axes[0], wanted), [axes[0].name]
     return (nest, outer) if outer else None
 
 
@@ -188,6 +197,44 @@ def _open_cut(nest: NestOp, axes: Sequence[Axis]) -> tuple[NestOp, Sequence[Symb
     last = max(k for k, a in enumerate(axes) if a.extent.constant is None)
     inner = product(a.extent for a in axes[last + 1:]).constant or 1
     return (nest, [a.name for a in axes[:last + 1]]) if inner >= MIN_OPEN_PART else None
+
+
+def unevenly_divided(nest: NestOp, axis: Axis, wanted: int) -> NestOp:
+    """The sum with an axis of known size n in about so many equal parts, which exceed it.
+
+        nest (reduce i: 1000) ins(%x[i]) {f}
+        ->  nest (reduce i: 4, reduce j: 256) ins(%x[256*i + j] pad 0) {256*i + j < 1000 ? f : 0}
+    """
+    length = axis.extent.constant or 0
+    size = -(-length // wanted // MIN_PART) * MIN_PART
+    inner = axis.name.followed_by("_part")
+    axes = [new for a in nest.axes for new in (
+        (Axis(a.name, Expr.of(-(-length // size)), True), Axis(inner, Expr.of(size), True))
+        if a == axis else (a,))]
+    place = Expr.symbol(axis.name) * size + Expr.symbol(inner)
+    moved = substitute_axes(nest, axes, {axis.name: place})
+    reads = [Read(r.value, r.map, 0 if r.pad is None and inner in {
+        s for e in r.map for s in e.symbols} else r.pad) for r in reads_of(moved)]
+    new = with_reads(moved, reads)
+    moved.erase()
+    _add_inside(new.body.block, length - place)
+    return new
+
+
+def _add_inside(block: Block, room: Expr) -> None:
+    """Yield 0 where there is no room left."""
+    last = block.last_op
+    assert isinstance(last, YieldOp)
+    value = last.operands[0]
+    left = IndexOp.of(room - 1)
+    place = arith.IndexCastOp(left.result, i64)
+    zero = arith.ConstantOp.from_int_and_width(0, i64)
+    inside = arith.CmpiOp(place.result, zero.result, "sge")
+    nothing = arith.ConstantOp(FloatAttr(0.0, value.type) if isinstance(
+        value.type, AnyFloat) else IntegerAttr(0, value.type))  # type: ignore[arg-type]
+    chosen = arith.SelectOp(inside.result, value, nothing.result)
+    block.insert_ops_before([left, place, zero, inside, nothing, chosen], last)
+    last.operands[0] = chosen.result
 
 
 # ---------------------------------------------------------------------- two steps

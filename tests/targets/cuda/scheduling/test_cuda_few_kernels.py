@@ -63,6 +63,15 @@ CASES = [
     %r = graph.resize %a {shape = [2, 7, 14, 11], scales = literal[], mode = "linear",
                           coordinates = "half_pixel"} : f32[2, 7, 14, 11]
     strata.return %r"""),
+    Case("a sum of a prime number of elements, in parts", 2, ["f32[99991]", "f32[99991]"], "f32[1]",
+         """
+    %d = graph.sub %a, %b : f32[99991]
+    %e = graph.exp %d : f32[99991]
+    %r = graph.reduce_sum %e {axes = [0], keepdims = true} : f32[1]
+    strata.return %r""", "grid(%i0: 196)"),
+    Case("whole numbers, a prime number of them", 2, ["i32[99991]"], "i32[1]", """
+    %r = graph.reduce_sum %a {axes = [0], keepdims = true} : i32[1]
+    strata.return %r""", "grid(%i0: 196)"),
     Case("sums in any order", 1, ["f32[300, 70]", "i64[2000, 1]", "f32[2000, 70]"], "f32[300, 70]",
          """
     %r = graph.scatter_nd %a, %b, %c {combiner = "add", order = "any"} : f32[300, 70]
