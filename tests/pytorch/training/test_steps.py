@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from tests.pytorch.training.image_models import Convolutional
 from tests.pytorch.training.training_models import (
+    Checkpointed,
     Encoder,
     Gpt,
     Mlp,
@@ -122,21 +122,6 @@ def test_results_of_a_step_outlive_the_next() -> None:
         twin(x).square().sum().backward()
     ours, eager = ([p.grad for p in m.parameters()] for m in (model, twin))
     assert distance(ours, eager) < 1e-6
-
-
-class Checkpointed(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner, self.first = Encoder(0.2), nn.Linear(16, 16)
-
-    def forward(self, x: Tensor) -> Tensor:
-        result = checkpoint(self.inner, self.first(x), use_reentrant=False)
-        assert isinstance(result, Tensor)
-        return result
-
-    @staticmethod
-    def inputs() -> list[Tensor]:
-        return Encoder.inputs()
 
 
 @pytest.mark.usefixtures("_whole")

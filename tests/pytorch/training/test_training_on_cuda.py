@@ -11,12 +11,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from tests.pytorch.training.training_models import (
     MODELS,
     RANDOM,
-    Encoder,
+    Checkpointed,
     Gpt,
     Mlp,
     distance,
@@ -168,21 +167,6 @@ def test_a_seed_repeats_a_step(name: str) -> None:
     again = gradients(step, model, inputs)
     assert all(map(torch.equal, first, again))
     assert not torch.equal(step(*inputs), step(*inputs))
-
-
-class Checkpointed(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner, self.first = Encoder(0.2), nn.Linear(16, 16)
-
-    def forward(self, x: Tensor) -> Tensor:
-        result = checkpoint(self.inner, self.first(x), use_reentrant=False)
-        assert isinstance(result, Tensor)
-        return result
-
-    @staticmethod
-    def inputs() -> list[Tensor]:
-        return Encoder.inputs()
 
 
 class Kept(Checkpointed):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from tests.pytorch.training.image_models import ConvNext, Convolutional, Unet
 
@@ -38,6 +39,23 @@ class Encoder(nn.Module):
     @staticmethod
     def inputs(count: int = 3) -> list[Tensor]:
         return [torch.randn(count, 7, 16)]
+
+
+class Checkpointed(nn.Module):
+    """Dropout inside a checkpoint."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.first = Encoder(0.2), nn.Linear(16, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result = checkpoint(self.inner, self.first(x), use_reentrant=False)
+        assert isinstance(result, Tensor)
+        return result
+
+    @staticmethod
+    def inputs() -> list[Tensor]:
+        return Encoder.inputs()
 
 
 class Gpt(nn.Module):

@@ -39,6 +39,16 @@ def attention(
         raise Fault("it is in training mode", "export the model with model.eval()")
     if grouped:
         key, value = (repeated_heads(x, query) for x in (key, value))
+    scores, kept = scores_and_kept(n, query, key, mask, causal, scale)
+    element, axis = scores.element, scores.rank - 1
+    weights = softmax_of_kept(scores, axis, f.all_of(kept)) if kept else f.softmax(scores, axis)
+    return weights.cast(value.element).cast(element) @ value.cast(element)
+
+
+def scores_and_kept(
+    n: Node, query: Value, key: Value, mask: Value | None, causal: bool, scale: float | None
+) -> tuple[Value, list[Value]]:
+    """The scores, of halves in f32, with an additive mask; and where each mask keeps one."""
     element = t.f32 if query.element in HALVES else query.element
     scores = query.cast(element) @ n.swap(key.cast(element))
     scores = scores * (scale_of(n, query, element) if scale is None else float(scale))
@@ -48,9 +58,7 @@ def attention(
     elif mask is not None:
         scores = scores + mask.cast(element)
         kept.append(~f.equal(mask, -math.inf))
-    axis = scores.rank - 1
-    weights = softmax_of_kept(scores, axis, f.all_of(kept)) if kept else f.softmax(scores, axis)
-    return weights.cast(value.element).cast(element) @ value.cast(element)
+    return scores, kept
 
 
 def softmax_of_kept(x: Value, axis: int, keep: Value) -> Value:

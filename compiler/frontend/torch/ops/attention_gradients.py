@@ -6,15 +6,17 @@ programs, so that results do not depend on an order.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from xdsl.ir import Attribute
 
 from compiler.frontend import formulas as f
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
-from compiler.frontend.torch.ops.attention import causal_mask, repeated_heads, scale_of
+from compiler.frontend.torch.ops.attention import (
+    repeated_heads,
+    scale_of,
+    scores_and_kept,
+)
 from compiler.frontend.torch.ops.elementwise import HALVES
 from compiler.frontend.values import Value
 from dialects.strata import types as t
@@ -29,19 +31,11 @@ def _scores(
     n: Node, query: Value, key: Value, mask: Value | None, causal: bool, scale: float | None
 ) -> tuple[Value, Value | None]:
     """The scores, the lowest number where a mask excludes them; and where none does."""
-    element = _wide(query)
-    scores = query.cast(element) @ n.swap(key.cast(element))
-    scores = scores * (scale_of(n, query, element) if scale is None else float(scale))
-    kept = [causal_mask(n, query.shape[-2], key.shape[-2])] if causal else list[Value]()
-    if mask is not None and mask.element == t.i1:
-        kept.append(mask)
-    elif mask is not None:
-        scores = scores + mask.cast(element)
-        kept.append(~f.equal(mask, -math.inf))
+    scores, kept = scores_and_kept(n, query, key, mask, causal, scale)
     if not kept:
         return scores, None
     seen = f.all_of(kept)
-    return f.where(seen, scores, -t.largest(element)), seen
+    return f.where(seen, scores, -t.largest(scores.element)), seen
 
 
 def _dropped(x: Value, kept: Value | None, dropout: float) -> Value:
