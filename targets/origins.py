@@ -3,6 +3,7 @@
     vmovups %ymm1, (%rsi)      .loc 1 7 0  # from conv, relu        assembly of the CPU
     x = tl.load(x + r16)  # from conv                               Triton
     .loc 1 13 24  // from conv                                      PTX
+    /*0090*/  LDG.E.128 R8, desc[UR4][R2.64] ;  // from conv        SASS
     %v = fadd float %a, %b, !dbg !20                                LLVM, whose metadata name nodes
 
 A comment counts for its line and those that follow, up to the next one; a function or kernel starts
@@ -19,6 +20,8 @@ from targets.naming import one_line
 COMMENT = re.compile(r"(?:^|\s)(?:#|//|;) from (.*)$")
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"(.*?)"(?:\s+"(.*)")?\s*$')
 _LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*?inlined_at\s+\d+\s+(\d+))?")
+_SASS_PLACE = re.compile(r'^\s*//## File ".*?", line (\d+)( inlined at )?')
+_SASS_KEPT = re.compile(r"^\s*\.type\s+[A-Za-z]|^(?!\.text)\S+:$")
 _UNWINDING = re.compile(r"^\s*\.cfi_|^\.Ltmp\d+:$")
 _METADATA = re.compile(r"^!(\d+) = (?:distinct )?!(DI\w+)\((.*)\)$")
 _MARKED = re.compile(r", !dbg !(\d+)$")
@@ -70,20 +73,46 @@ def _joined(folder: str, name: str | None) -> str:
 
 def annotated_ptx(text: str, source: str, name: str) -> str:
     """PTX in which `.loc` names nodes, as the lines of its Triton source do."""
-    nodes, lines = line_nodes(source), list[str]()
-    head = next((k for k, line in enumerate(source.splitlines(), 1)
-                 if line.startswith(f"def {name}(")), 0)
-    shift: int | None = None
+    nodes, lines = _Lines(source, name, text), list[str]()
     for line in text.splitlines():
         place = _LOC.match(line)
         if place:
-            number = int(place[3] or place[2])
-            shift = head - number if shift is None else shift  # the first place is the head's
-            at = number + shift - 1
-            line = line.partition("//")[0].rstrip()
-            line += comment([nodes[at]], "//") if 0 <= at < len(nodes) and nodes[at] else ""
+            line = line.partition("//")[0].rstrip() + nodes.comment(int(place[3] or place[2]))
         lines.append(line)
     return "\n".join([*lines, ""])
+
+
+def annotated_sass(text: str, ptx: str, source: str, name: str) -> str:
+    """SASS whose instructions name nodes, as the lines of its Triton source do; few directives.
+
+    An instruction of an inlined function belongs to the line that calls it, the last of its places.
+    """
+    nodes, lines, told = _Lines(source, name, ptx), list[str](), ""
+    for line in filter(str.strip, text.splitlines()):
+        place = _SASS_PLACE.match(line)
+        if place:
+            told = told if place[2] else nodes.comment(int(place[1]))
+        elif line.lstrip().startswith("/*"):
+            lines.append(line.rstrip() + told)
+        elif _SASS_KEPT.match(line):
+            lines.append(line)
+    return "\n".join([*once(lines), ""])
+
+
+class _Lines:
+    """The nodes of a kernel's lines in Triton, by the numbers that lines had in compilation."""
+
+    def __init__(self, source: str, name: str, ptx: str) -> None:
+        self.nodes = line_nodes(source)
+        head = next((k for k, line in enumerate(source.splitlines(), 1)
+                     if line.startswith(f"def {name}(")), 0)
+        first = next(filter(None, map(_LOC.match, ptx.splitlines())), None)  # that of the head
+        self.shift = head - int(first[3] or first[2]) if first else 0
+
+    def comment(self, number: int) -> str:
+        at = number + self.shift - 1
+        named = 0 <= at < len(self.nodes) and self.nodes[at]
+        return comment([self.nodes[at]], "//") if named else ""
 
 
 # ---------------------------------------------------------------------- back

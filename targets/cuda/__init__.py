@@ -32,5 +32,5 @@ def __getattr__(name: str) -> Any:
     from targets.cuda.target import CudaTarget
 
     globals()["TARGET"] = CudaTarget(
-        "cuda", ("triton", "ptx"), "NVIDIA GPUs (sm_80 and newer), through Triton")
+        "cuda", ("triton", "ptx", "sass"), "NVIDIA GPUs (sm_80 and newer), through Triton")
     return globals()["TARGET"]

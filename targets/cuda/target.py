@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -20,8 +20,16 @@ from dialects.symbolic.symbol import Symbol
 from passes.contract import Facts, Packing
 from targets.base import Target
 from targets.cuda.build.ahead import Builder
-from targets.cuda.build.compile import CompileOptions, Job, compile_kernels, triton_version
+from targets.cuda.build.compile import (
+    Binary,
+    CompileOptions,
+    Job,
+    compile_kernels,
+    triton_version,
+)
 from targets.cuda.build.interpreter import InterpretedExecutable
+from targets.cuda.build.sass import disassembled
+from targets.cuda.build.source import KernelSource
 from targets.cuda.build.worker import foresee
 from targets.cuda.emit import EmitOptions, emit_kernel, module_text
 from targets.cuda.emit.scalar import NATIVE_FLOATS
@@ -42,7 +50,7 @@ from targets.cuda.scheduling.options import OPTIONS
 from targets.cuda.scheduling.products.tiles import group_rows
 from targets.interface import Executable, Timer
 from targets.options import TargetOptions
-from targets.origins import annotated_ptx
+from targets.origins import annotated_ptx, annotated_sass
 from targets.parts import (
     Building,
     Emission,
@@ -129,15 +137,17 @@ class CudaEmission(Emission):
     """Triton source, and the assembly that Triton makes of it."""
 
     def emit(self, module: ModuleOp, level: str) -> str:
-        """The Triton source of all kernels, with the host function as comments; or their assembly.
+        """The Triton source of all kernels, with the host function as comments; or their assembly,
+        or their instructions (SASS).
 
         Raises CudaError for a kernel without a form in Triton, and for an unknown level.
         """
         if level not in self.levels:
             raise CudaError(f"target {self.name} has no level {level!r}; it has "
                             f"{' and '.join(self.levels)}")
-        text = _triton_text if level == "triton" else _assembly_text
-        return text(module, self.options)
+        if level == "triton":
+            return _triton_text(module, self.options)
+        return _assembly_text(module, self.options, _sass if level == "sass" else _ptx)
 
 
 class CudaBuilding(Building):
@@ -278,13 +288,25 @@ def _triton_text(module: ModuleOp, options: TargetOptions) -> str:
                      ) if plan else text
 
 
-def _assembly_text(module: ModuleOp, options: TargetOptions) -> str:
+def _assembly_text(
+    module: ModuleOp, options: TargetOptions, printed: Callable[[KernelSource, Binary], str]
+) -> str:
+    """All kernels, each as `printed`."""
     kernels = kernels_of(module)
     jobs = [Job(emit_kernel(k, _emit_options(options)), tuple(range(len(k.buffers))))
             for k in kernels]
     binaries = compile_kernels(jobs, compile_options(options))
     notes = [f"// {note}" for note in (*host_notes(module), *library_notes(kernels))]
-    texts = [annotated_ptx(b.assembly, job.source.text, job.source.name)
-             for job, b in zip(jobs, binaries, strict=True)]
+    texts = [printed(job.source, b) for job, b in zip(jobs, binaries, strict=True)]
     return "\n".join([*notes, *(f"// kernel @{k.sym_name.data}\n{text}"
                                 for k, text in zip(kernels, texts, strict=True))])
+
+
+def _ptx(source: KernelSource, binary: Binary) -> str:
+    """The assembly of a kernel."""
+    return annotated_ptx(binary.assembly, source.text, source.name)
+
+
+def _sass(source: KernelSource, binary: Binary) -> str:
+    """The instructions of a kernel. Raises CudaError without a disassembler."""
+    return annotated_sass(disassembled(binary), binary.ptx, source.text, source.name)

@@ -75,13 +75,14 @@ def test_there_are_no_holes(make: Callable[[], Subject], target: str) -> None:
 
 
 @pytest.mark.parametrize(("target", "level"), [
-    ("cpu", "llvm"), ("cpu", "asm"), ("cuda", "triton"), ("cuda", "ptx")])
+    ("cpu", "llvm"), ("cpu", "asm"), ("cuda", "triton"), ("cuda", "ptx"),
+    ("cuda", "sass")])
 @pytest.mark.parametrize("make", CODED, ids=lambda make: make.__name__)
 def test_lines_of_target_code_have_nodes(
     make: Callable[[], Subject], target: str, level: str
 ) -> None:
     """Nearly all lines of kernels, and each line only nodes of its own kernel."""
-    if level == "ptx":
+    if level in ("ptx", "sass"):
         pytest.importorskip("triton")
     origins, options = Origins(), CompileOptions(
         target, tuned="off", features={"cpu": "avx2", "cuda": "sm_90"}[target])

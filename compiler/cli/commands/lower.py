@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the result")
     group.add_argument("--to", metavar="LEVEL",
                        help="graph, loop, host, block, or one of the target's: llvm, asm; "
-                            "triton, ptx, amdgcn")
+                            "triton, ptx, sass, amdgcn")
     group.add_argument("--from", metavar="LEVEL", dest="start", choices=shared.TEXT_LEVELS,
                        help="start at the first pass of this level")
     shared.add_output(group, "-o", text="write to a file instead of printing")

@@ -178,7 +178,7 @@ def triton_version() -> str:
                         "pip install 'triton>=3.6,<3.10'") from None
 
 
-def _backends() -> Path:
+def backends() -> Path:
     """The folder of Triton's back ends."""
     spec = find_spec("triton")
     return Path("" if spec is None or spec.origin is None else spec.origin).parent / "backends"
@@ -186,7 +186,7 @@ def _backends() -> Path:
 
 def check_toolchain(toolchain: Toolchain) -> None:
     """Raises CudaError if the installed Triton lacks the back end."""
-    if not (_backends() / toolchain.folder / "compiler.py").is_file():
+    if not (backends() / toolchain.folder / "compiler.py").is_file():
         raise CudaError(f"Triton {triton_version()} is installed without its back end "
                         f"'{toolchain.folder}': install a wheel that has it, "
                         "pip install 'triton>=3.6,<3.10'")
@@ -286,7 +286,7 @@ class Resources:
 
 def resources(binary: Binary) -> Resources | None:
     """The resources, according to the `cuobjdump` in Triton's wheel; None without that tool."""
-    tool = _backends() / NVIDIA.folder / "bin" / "cuobjdump"
+    tool = backends() / NVIDIA.folder / "bin" / "cuobjdump"
     if not tool.exists():
         return None
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:

@@ -17,7 +17,8 @@ from tests.cli.conftest import Run
     ("ops", {"graph.add", "loop.nest", "host.launch", "block.load", "strata.func"}),
     ("passes", {step.name for step in PIPELINE}),
     ("targets", {"cpu", "cuda", "hip", "reference"}),
-    ("levels", {"graph", "loop", "host", "block", "llvm", "asm", "triton", "ptx", "amdgcn"}),
+    ("levels", {"graph", "loop", "host", "block", "llvm", "asm", "triton", "ptx", "sass",
+                "amdgcn"}),
     ("frontends", {"onnx"}),
 ])
 def test_list(strata: Run, kind: str, names: set[str]) -> None:

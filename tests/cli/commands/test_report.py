@@ -111,7 +111,7 @@ def test_a_node_is_found_at_every_level(report: Any, small_model: Path, target: 
     words = ("--target", "cuda", "--features", "sm_90") if target == "cuda" else ()
     facts = report(small_model, "--dim", "n=16", *words)[0].facts
     assert {t["title"] for t in facts["listings"] if t["code"]} == (
-        {"llvm", "asm"} if target == "cpu" else {"triton", "ptx"})
+        {"llvm", "asm"} if target == "cpu" else {"triton", "ptx", "sass"})
     for number, node in enumerate(facts["nodes"]):
         kernels = {facts["kernels"][k]["name"] for k in node["kernels"]}
         assert kernels

@@ -140,6 +140,17 @@ def test_ptx_level_and_unknown_architecture() -> None:
         TARGET.bind(TargetOptions(features="sm_1")).emission.emit(module, "ptx")
 
 
+def test_sass_wants_a_disassembler(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    emission = TARGET.bind(TargetOptions(features="sm_90")).emission
+    text = emission.emit(parse(samples.SWAP), "sass")
+    assert "// kernel @" in text and "EXIT ;" in text
+    monkeypatch.setattr("targets.cuda.build.sass.backends", lambda: tmp_path)
+    with pytest.raises(CudaError, match=r"has no SASS.*brings no nvdisasm"):
+        emission.emit(parse(samples.SWAP), "sass")
+
+
 def test_parameter_widths_of_ptx() -> None:
     ptx = """.visible .entry k(
 \t.param .u64 .ptr .global .align 1 k_param_0,

@@ -106,7 +106,7 @@ def test_running_says_what_to_do() -> None:
 
 @needs_triton
 def test_a_triton_without_the_back_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(cuda_compile, "_backends", lambda: tmp_path)
+    monkeypatch.setattr(cuda_compile, "backends", lambda: tmp_path)
     with pytest.raises(CudaError, match="without its back end 'amd': install a wheel"):
         compiled([samples.SWAP], "gfx942")
     assert "without its back end 'amd'" in TARGET.report()[0]
