@@ -138,6 +138,13 @@ def line_nodes(text: str) -> list[str]:
     return found
 
 
+def is_code(line: str) -> bool:
+    """Whether a line of target code computes: no comment, label, directive, brace or head."""
+    plain = line.strip()
+    return bool(plain) and not plain.endswith((":", "{")) and not plain.startswith((
+        ";", "#", "//", ".", "@", "}", "{", ")", "(", "declare", "import"))
+
+
 def _llvm_places(text: str) -> Mapping[str, str]:
     """The nodes of each `!dbg` location of a text of LLVM."""
     parts = {m[1]: (m[2], m[3]) for line in text.splitlines() if (m := _METADATA.match(line))}

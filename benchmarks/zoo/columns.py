@@ -219,16 +219,57 @@ def to_graph(model: Path, entry: Entry) -> Cell:
 # ---------------------------------------------------------------------- every level
 def verify(model: Path, entry: Entry) -> Cell:
     """`verify` after every pass, at every level, on the first case."""
+    return _verified(model, entry)
+
+
+def ring(model: Path, entry: Entry) -> Cell:
+    """The same bits at every level and in the CPU's code, in a ring; on the first case."""
+    return _verified(model, entry, "--ring")
+
+
+def _verified(model: Path, entry: Entry, *how: str) -> Cell:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "inputs.npz"
         np.savez(file, **make_inputs(entry["cases"][0]))  # pyright: ignore
         status, out, errors = _command("verify", model, "--target", "cpu", "--threads", THREADS,
-                                       "--inputs", file, "--cache", "off")
+                                       "--inputs", file, "--cache", "off", *how)
     seconds = time.perf_counter() - started
     if status:
-        return Cell(False, errors)
+        return Cell(False, errors or out)
     return Cell(True, f"{out.splitlines()[-1].split()[0]} agree, {seconds:.0f} s")
+
+
+def provenance(model: Path, entry: Entry) -> Cell:
+    """The nodes without a kernel or a reason, and the least shares of operations of a level and of
+    lines of a kernel's code that name a node, for both targets."""
+    told = [_origins(model, target, code, features) for target, code, features in (
+        ("cpu", "llvm", "avx2"), ("cuda", "triton", ARCH))]
+    lost = sum(nodes for nodes, _, _ in told)
+    operations, lines = min(t[1] for t in told), min(t[2] for t in told)
+    text = f"{lost} lost, {operations:.1%} of operations, {lines:.1%} of lines"
+    return Cell(not lost and operations >= 0.99 and lines >= 0.95, text)
+
+
+def _origins(model: Path, target: str, level: str, features: str) -> tuple[int, float, float]:
+    from compiler.instrument.provenance import Origins
+    from compiler.options import CompileOptions
+    from compiler.pipeline.driver import Compiler
+    from compiler.reporting.listings import code_listing
+    from targets.origins import is_code
+
+    origins, options = Origins(), CompileOptions(target, tuned="off", cache="off",
+                                                 features=features)
+    compiler = Compiler(str(model), options, (origins,))
+    state = compiler.lower()
+    lost = [n for n in origins.nodes if not origins.kernels_of(n) and not origins.why(n)]
+    index = {n.name: k for k, n in enumerate(origins.nodes)}
+    names = list(dict.fromkeys(k for kernels in origins.kernels.values() for k in kernels))
+    named = [bool(nodes) for part in code_listing(compiler.emit(state, level), names, index)
+             if part.symbol for line, nodes in zip(part.lines, part.nodes, strict=True)
+             if is_code(line)]
+    shares = [located / total for located, total in origins.levels.values() if total]
+    return len(lost), min(shares, default=1.0), sum(named) / (len(named) or 1)
 
 
 def cubins(model: Path, entry: Entry) -> Cell:
@@ -252,7 +293,8 @@ def _command(*words: object) -> tuple[int, str, str]:
 
 
 COLUMNS: dict[str, Callable[[Path, Entry], Cell]] = {
-    "cpu": cpu, "checked": checked, "reference": reference, "verify": verify, "cubins": cubins,
+    "cpu": cpu, "checked": checked, "reference": reference, "verify": verify, "ring": ring,
+    "provenance": provenance, "cubins": cubins,
     "interpret": interpret, "gpu": gpu, "speed": speed, "memory": memory, "compile": compile_cold,
     "graph": to_graph,
 }

@@ -32,7 +32,9 @@ INTERPRETED = ("ppocr_v2_cls", "magika", "silero_v6_no_if")
 HEADINGS = {
     "cpu": "cpu: cases, error", "checked": "cpu with `--check`",
     "reference": "reference: cases, error",
-    "verify": "verify: executions", "cubins": "cuda: cubins", "interpret": "Triton's interpreter",
+    "verify": "verify: executions", "ring": "in a ring: executions",
+    "provenance": "nodes, operations and lines with their origin", "cubins": "cuda: cubins",
+    "interpret": "Triton's interpreter",
     "gpu": "GPU: cases, error, time of a graph replay",
     "speed": "strata / onnxruntime", "memory": "memory: compile, run / onnxruntime",
     "compile": "cold compile", "graph": "`lower --to graph`",
@@ -46,6 +48,9 @@ NOTES = """\
 - cpu with `--check`: as cpu, compiled so that each access looks whether it stays inside its buffer.
 - verify: `verify --target cpu` on the first case; how many executions there were, one after every
   pass that changed something and one of the native code.
+- in a ring: `verify --ring`, where all levels and the CPU's code must agree bit for bit.
+- origins: nodes of the model without a kernel or a reason why none is left; the least share of
+  operations of a level, and of lines of LLVM or Triton, that name their nodes.
 - GPU: as cpu, on the first NVIDIA GPU; the time is that of the last case, from a CUDA graph.
 - cubins: kernels compiled for sm_90 with Triton, on a machine without a GPU, without a cache.
 - strata / onnxruntime: median CPU time of a call on one thread each, in turns; below 1 Strata is

@@ -32,7 +32,7 @@ from targets.cpu.emit.marks import operation_lines
 from targets.cpu.llvm.modules import ModuleText, joined
 from targets.cpu.llvm.places import Places
 from targets.cpu.machine import machine_of
-from targets.origins import comment
+from targets.origins import comment, is_code
 from tests.counts import models
 from tests.counts.count import Subject
 from tests.filecheck import filecheck
@@ -101,13 +101,6 @@ def test_lines_of_target_code_have_nodes(
         told = {n for part in parts if part.symbol == op.sym_name.data
                 for nodes in part.nodes for n in nodes}
         assert told and told <= allowed
-
-
-def is_code(line: str) -> bool:
-    """Whether a line of target code computes: no comment, label, directive, brace or head."""
-    plain = line.strip()
-    return bool(plain) and not plain.endswith((":", "{")) and not plain.startswith((
-        ";", "#", "//", ".", "@", "}", "{", ")", "(", "declare", "import"))
 
 
 @pytest.mark.parametrize("make", CODED[:3], ids=lambda make: make.__name__)
