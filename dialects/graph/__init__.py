@@ -28,6 +28,7 @@ from dialects.graph.elementwise import (
     SubOp,
 )
 from dialects.graph.exponential import Exp2Op, Expm1Op, Log1pOp, Log2Op, Log10Op
+from dialects.graph.filter_gradient import ConvFilterGradientOp
 from dialects.graph.gather import GatherElementsOp, GatherNdOp, GatherOp
 from dialects.graph.grouped import GroupedMatmulOp
 from dialects.graph.integer_contraction import ConvIntegerOp, MatmulIntegerOp
@@ -115,6 +116,7 @@ __all__ = [
     "ClipOp",
     "ConcatOp",
     "ConstantOp",
+    "ConvFilterGradientOp",
     "ConvIntegerOp",
     "ConvOp",
     "ConvTransposeOp",

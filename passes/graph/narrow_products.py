@@ -23,7 +23,14 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from dialects.graph import AddOp, ConstantOp, ConvOp, MatmulOp, TransposeOp
+from dialects.graph import (
+    AddOp,
+    ConstantOp,
+    ConvFilterGradientOp,
+    ConvOp,
+    MatmulOp,
+    TransposeOp,
+)
 from dialects.graph.composite import cast, reshaped
 from dialects.strata.types import f32
 from passes.base import StrataContext, StrataPass
@@ -65,6 +72,13 @@ def narrow_conv(op: ConvOp, at: Rewriter) -> SSAValue | None:
     return at(AddOp, total, bias)
 
 
+def narrow_filter_gradient(op: ConvFilterGradientOp, at: Rewriter) -> SSAValue | None:
+    # the gradient of x and y ~= that of bf16(x) and bf16(y), summed in f32
+    if op.to is not None or type_of(op.x).element != f32:
+        return None
+    return at(ConvFilterGradientOp, *_narrow(at, op.x, op.y), **{**op.properties, "to": f32})
+
+
 def _narrow(at: Rewriter, *factors: SSAValue) -> list[SSAValue]:
     element = at.context.facts.narrow_factors
     assert element is not None
@@ -86,4 +100,5 @@ def _rounded(at: Rewriter, x: SSAValue, element: Attribute) -> SSAValue:
 NARROWING_RULES: dict[type[Operation], list[Rule]] = {
     MatmulOp: [scaled_matmul, narrow_matmul],
     ConvOp: [narrow_conv],
+    ConvFilterGradientOp: [narrow_filter_gradient],
 }

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
+from dialects.graph.filter_gradient import ConvFilterGradientOp
 from dialects.host import host_functions
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
@@ -73,6 +74,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
     precision = options.precision
     return replace(
         default,
+        claims=(ConvFilterGradientOp.name,),  # one product, which reads its windows in place
         checks_indices=options.check is True,  # otherwise the host would wait for the device
         narrow_factors={"bf16": bf16, "fp16": f16, "fast": bf16, "fp8": bf16}.get(precision),
         scaled_factors=f8E4M3FN if precision == "fp8" and f8E4M3FN in decoded else None,

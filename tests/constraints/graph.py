@@ -262,6 +262,19 @@ CASES = [
      "%b : f32[1, 4, 8] given %x: f32[1, 3, 8], %w: f32[3, 4, 1], %b: f32[5]"),
     ("graph.conv_transpose", "C6: the pads 2 of spatial dim 0", "graph.conv_transpose %x, %w "
      "{pads = [1, 1]} : f32[1, 1, 1] given %x: f32[1, 3, 1], %w: f32[3, 1, 1]"),
+    *(("graph.conv_filter_gradient", message, f"graph.conv_filter_gradient %x, %y {attributes} : "
+       f"f32[4, 3, 3] given %x: {x}, %y: {y}") for message, attributes, x, y in (
+        ("C1: element types differ", "{kernel = [3]}", "f32[1, 3, 8]", "f16[1, 4, 6]"),
+        ("C2: f32[1, 3] has no spatial dims", "{kernel = [3]}", "f32[1, 3]", "f32[1, 4]"),
+        ("C2: the gradient", "{kernel = [3]}", "f32[1, 3, 8]", "f32[1, 4, 6, 1]"),
+        ("C3: kernel [3, 3] must be 1 numbers", "{kernel = [3, 3]}", "f32[1, 3, 8]",
+         "f32[1, 4, 6]"),
+        ("C3: kernel [0]", "{kernel = [0]}", "f32[1, 3, 8]", "f32[1, 4, 6]"),
+        ("C4: group 2 does not divide 3 channels", "{kernel = [3], group = 2}", "f32[1, 3, 8]",
+         "f32[1, 4, 6]"),
+        ("C5: batches of", "{kernel = [3]}", "f32[1, 3, 8]", "f32[2, 4, 6]"),
+        ("C6: 6 windows fit into spatial dim 0", "{kernel = [3]}", "f32[1, 3, 8]",
+         "f32[1, 4, 7]"))),
     ("graph.conv_integer", "C1: elements of i32[1, 3, 8] have more than 16 bits",
      "graph.conv_integer %x, %w, %s, %t : i32[1, 4, 6] given %x: i32[1, 3, 8], %w: i8[4, 3, 3], "
      "%s: i32[], %t: i8[]"),

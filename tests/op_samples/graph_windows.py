@@ -191,10 +191,45 @@ _PLACES = [
     _places(U8(1, 2, 9), "1 c 9", "1 c 5", kernel=[2], strides=[2], ceil_mode=True),
 ]
 
+def _filter_gradient(
+    x: Sequence[int], y: Sequence[int], dims: str, kernel: Sequence[int], pads: Sequence[int],
+    make: Any = F32, strides: Sequence[int] | None = None, dilations: Sequence[int] | None = None,
+    group: int = 1, known: bool = True
+) -> Sample:
+    """`pads` are the same at both ends."""
+    ones, shape = [1] * len(kernel), [y[1], x[1] // group, *kernel]
+
+    def gradient(m: Any, x: Any, y: Any) -> Any:
+        return m.ops.aten.convolution_backward(
+            y, x, x.new_zeros(shape), None, strides or ones, pads, dilations or ones, False,
+            [0] * len(kernel), group, [False, True, False])[1]
+
+    return S(g.ConvFilterGradientOp, make(*x), make(*y), dims=dims,
+             reference=torch(gradient) if known else None, kernel=list(kernel), group=group,
+             pads=[*pads, *pads], strides=strides, dilations=dilations)
+
+
+_FILTER_GRADIENTS = [
+    _filter_gradient((2, 3, 7, 9), (2, 5, 7, 9), "n 3 h w; n 5 h w", (3, 3), (1, 1)),
+    _filter_gradient((3, 17, 7, 6), (3, 19, 3, 3), "n 17 h w; n 19 p q", (3, 2), (0, 1),
+                     strides=[2, 3]),
+    _filter_gradient((2, 16, 9), (2, 18, 7), "n 16 h; n 18 p", (2,), (1,), dilations=[4]),
+    _filter_gradient((2, 6, 8, 5), (2, 4, 6, 5), "n 6 8 5; n 4 6 5", (3, 1), (0, 0), group=2),
+    _filter_gradient((2, 6, 8), (2, 4, 3), "n 6 h; n 4 p", (3,), (0,), strides=[2], group=2),
+    _filter_gradient((2, 5, 6, 7), (2, 5, 6, 7), "n 5 h w; n 5 h w", (3, 3), (1, 1), group=5),
+    _filter_gradient((1, 2, 4, 5, 3), (1, 3, 4, 5, 3), "n 2 d h w; n 3 d h w", (3, 3, 1),
+                     (1, 1, 0)),
+    _filter_gradient((2, 16, 4), (2, 16, 4), "n 16 h; n 16 h", (1,), (0,)),
+    _filter_gradient((0, 3, 5), (0, 2, 3), "n 3 h; n 2 p", (3,), (0,), known=False),
+    *(_filter_gradient((2, 16, 6), (2, 17, 6), "n 16 h; n 17 h", (3,), (1,), make, known=False)
+      for make in (F16, BF16, F64, I32)),
+]
+
+
 _INTEGERS = [
     S(g.ConvOp, I32(2, 3, 7, 5), I32(4, 3, 3, 3), dims="n 3 h w; 4 3 3 3", pads=[1, 1, 1, 1]),
     S(g.ConvOp, I32(1, 4, 9), I32(6, 2, 2), I32(6), dims="n 4 h; 6 2 2; 6", group=2, strides=[2]),
     S(g.ConvTransposeOp, I32(1, 2, 5), I32(2, 3, 3), dims="n 2 h; 2 3 3", strides=[2]),
 ]
 
-WINDOWS = [*_CONVS, *_TRANSPOSED, *_POOLS, *_PLACES, *_INTEGERS, *_RESIZES]
+WINDOWS = [*_CONVS, *_TRANSPOSED, *_FILTER_GRADIENTS, *_POOLS, *_PLACES, *_INTEGERS, *_RESIZES]

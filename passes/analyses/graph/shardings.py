@@ -18,6 +18,7 @@ from dialects.graph import (
     BroadcastOp,
     CastOp,
     ConcatOp,
+    ConvFilterGradientOp,
     ConvOp,
     GatherOp,
     LayerNormOp,
@@ -270,13 +271,26 @@ def _batched(asked: Asked) -> Answer:
                   (first, *("",) * (asked.result.rank - 1)))
 
 
+def _filter_gradient(asked: Asked) -> Answer:
+    """Channels stay divided if they are one group; if the items are divided, each rank sums its
+    part."""
+    x, y = asked.given
+    alone, rest = int_of(asked.op.properties, "group", 1) == 1, ("",) * (len(x) - 2)
+    summed = x[0] or y[0]
+    outer = y[1] if alone and y[1] != summed else ""
+    inner = x[1] if alone and x[1] not in (summed, outer) else ""
+    return Answer(((summed, inner, *rest), (summed, outer, *rest)), (outer, inner, *rest),
+                  {summed: "sum"} if summed else {})
+
+
 Rule = Callable[[Asked], Answer | None]
 
 _RULES: Mapping[type[Operation], Rule] = {
     MatmulOp: _product, TransposeOp: _transposed, ReshapeOp: _reshaped, BroadcastOp: _broadcast,
     SliceOp: _sliced, ConcatOp: _concatenated, GatherOp: _gathered, SoftmaxOp: _along_axis,
     LogSoftmaxOp: _along_axis, LayerNormOp: _from_axis, ConvOp: _batched, MaxPoolOp: _batched,
-    AvgPoolOp: _batched, CastOp: _same, ShardAsOp: _as_annotated,
+    AvgPoolOp: _batched, ConvFilterGradientOp: _filter_gradient, CastOp: _same,
+    ShardAsOp: _as_annotated,
     **dict.fromkeys(_REDUCTIONS, _reduced)}
 
 

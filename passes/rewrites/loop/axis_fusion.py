@@ -18,8 +18,11 @@ from passes.rewrites.loop.nests import substitute_axes
 
 
 def can_fuse(kernel: KernelOp, names: Sequence[Symbol]) -> bool:
-    """Whether every nest walks all of these axes or none, and all parallel or all reduced."""
-    wanted = set(names)
+    """Whether every nest walks all of these axes or none, all parallel or all reduced, and none is
+    empty."""
+    wanted, extents = set(names), kernel.axes
+    if any(name in extents and extents[name].constant == 0 for name in names):
+        return False
     for nest in kernel.nests:
         found = [a for a in nest.axes if a.name in wanted]
         if len(found) not in (0, len(wanted)) or len({a.reduce for a in found}) > 1:

@@ -124,7 +124,7 @@ def prepare_convolution(kernel: KernelOp, nest: NestOp) -> None:
     nest = _whole_words(nest)
     roles, data = convolution_roles(nest), data_of(nest)
     assert roles is not None and data is not None
-    channels = set[Symbol]() if _rows_run(nest) else _channel_axes(nest.input_maps[data], roles)
+    channels = {a for a in _innermost(nest, data, roles) if kernel.axes[a].constant is not None}
     place = {s: d for d, e in enumerate(nest.input_maps[data]) for s in e.symbols}
     for names in (roles.rows, roles.columns, roles.reduce):
         names = sorted(names, key=lambda a: (a in channels, place.get(a, -1)))
@@ -132,13 +132,45 @@ def prepare_convolution(kernel: KernelOp, nest: NestOp) -> None:
             fuse_axes(kernel, names)
 
 
+def _innermost(nest: NestOp, data: int, roles: Roles) -> set[Symbol]:
+    """The rows or the summed axes that are to be contiguous in the data."""
+    map_ = nest.input_maps[data]
+    if _rows_run(nest):
+        return {s for d in _dims_of(nest, data, roles.rows) for s in map_[d].symbols}
+    return _channel_axes(map_, roles)
+
+
 def _rows_run(nest: NestOp) -> bool:
-    """Whether rows and columns, rather than summed axes, are contiguous in the two factors."""
+    """Whether rows and columns, rather than summed axes, are contiguous in the two factors, or are
+    to be: in a gradient, most of what is summed are positions, and rows are channels."""
     roles, data = convolution_roles(nest), data_of(nest)
     assert roles is not None and data is not None
     last = [nest.input_maps[k][-1].symbols for k in (data, 1 - data)]
-    return all(found and found <= {*own} for found, own in zip(
-        last, (roles.rows, roles.columns), strict=True))
+    if all(found and found <= {*own} for found, own in zip(
+            last, (roles.rows, roles.columns), strict=True)):
+        return True
+    rows, summed = (prod(_size(nest, data, d) for d in _dims_of(nest, data, axes))
+                    for axes in (roles.rows, roles.reduce))
+    sizes = _sizes(nest)
+    places, taps = (prod(sizes[a] for a in axes) // own for axes, own in (
+        (roles.rows, rows), (roles.reduce, summed)))
+    is_gradient = places < taps and rows >= min(summed, SIZES[0])
+    return is_gradient and bool(last[0] & {*roles.rows})
+
+
+def _dims_of(nest: NestOp, position: int, axes: Sequence[Symbol]) -> list[int]:
+    """The dims of an input that, besides groups, only these axes index."""
+    roles = convolution_roles(nest)
+    assert roles is not None
+    own = [e.symbols - {*roles.batch} for e in nest.input_maps[position]]
+    return [d for d, symbols in enumerate(own) if symbols and symbols <= {*axes}]
+
+
+def _size(nest: NestOp, position: int, dim: int) -> int:
+    """The size of an input's dim."""
+    type_ = nest.inputs[position].type
+    assert isinstance(type_, TensorType)
+    return type_.shape[dim].constant or OPEN
 
 
 def _channel_axes(map_: Sequence[Expr], roles: Roles) -> set[Symbol]:
@@ -176,7 +208,8 @@ def convolution_panels(
     if roles is None or data is None or not _is_plain(roles):
         return None
     if _rows_run(nest):
-        return {data: None, 1 - data: None}
+        return {data: _dims_last(nest, data, roles.rows, not is_guarded_dot(nest)),
+                1 - data: _dims_last(nest, 1 - data, roles.columns)}
     [column], [summed] = roles.columns, roles.reduce
     packed = nest.input_maps[1 - data][-1].symbols <= {column}
     tile = Panel(column, _panel_width(kernel, nest, roles, options), (summed,))
@@ -196,6 +229,15 @@ def _channels_last(nest: NestOp, data: int, roles: Roles) -> Border | None:
         return None
     order = (*(d for d in range(len(map_)) if d not in channels), *channels)
     return Border(order, padded=not is_guarded_dot(nest))  # whose reads outside must be seen
+
+
+def _dims_last(
+    nest: NestOp, position: int, axes: Sequence[Symbol], padded: bool = False
+) -> Border | None:
+    """An input's dims in order, with those that only some axes index last; None if they are."""
+    own, rank = _dims_of(nest, position, axes), len(nest.input_maps[position])
+    order = (*(d for d in range(rank) if d not in own), *own)
+    return None if order == tuple(range(rank)) else Border(order, padded)
 
 
 def _panel_width(

@@ -2,8 +2,7 @@
 
 For y = conv(x, w), the gradient of x is the transposed convolution of that of y by the same filter:
 for each phase of the stride, a convolution by every stride-th tap of the turned filter. The
-gradient of w is a product for each tap: of that of y, and of the elements of x that the tap meets.
-For a transposed convolution, x and y trade places.
+gradient of w is an operation of its own. For a transposed convolution, x and y trade places.
 """
 
 from __future__ import annotations
@@ -18,11 +17,8 @@ from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.torch.ops.convolution import spread
 from compiler.frontend.values import Value
 from dialects.graph.convolution import ConvOp, ConvTransposeOp
-from dialects.graph.shape import PadOp
+from dialects.graph.filter_gradient import ConvFilterGradientOp
 from dialects.symbolic.expr import Expr, Size
-
-WIDE = 16
-"""The number of channels from which products for single taps pay."""
 
 
 @aten_op("aten.convolution_backward.default", ignored=("output_padding",))
@@ -134,36 +130,9 @@ class _Form:
     # ------------------------------------------------------------------ filters
     def filters(self, x: Value, y: Value, shape: Sequence[Expr]) -> Value:
         """The gradient [o, i, ...] of a filter that convolves x to something with gradient y."""
-        few = any(s.constant is not None and s.constant < WIDE for s in shape[:2])
-        if self.group > 1 or few:
-            return self._filters_at_once(x, y, shape)
-        return self._filters_by_taps(x, y, self.n.integers(shape[2:], "filter sizes"))
-
-    def _filters_by_taps(self, x: Value, y: Value, kernel: Sequence[int]) -> Value:
-        """A product for each tap."""
-        pads = [0, 0, *self.pads]
-        if any(pads):
-            x = self.n(PadOp, x, low=pads, high=pads, mode="constant", value=0.0)
-        rows, found = _by_channel(y), list[Value]()
-        for tap in product(*map(range, kernel)):
-            met = x
-            for axis, (k, d, s) in enumerate(zip(
-                    tap, self.dilations, self.strides, strict=True), start=2):
-                met = met.part(axis, k * d, y.shape[axis], s)
-            made = rows @ self.n.swap(_by_channel(met))
-            found.append(made.reshape([*made.shape, 1]))
-        return f.concat(found, axis=2).reshape([y.shape[1], x.shape[1], *kernel])
-
-    def _filters_at_once(self, x: Value, y: Value, shape: Sequence[Expr]) -> Value:
-        """A convolution of x by y, with strides and dilations exchanged, and batch as channels."""
-        batch, depth = x.shape[0], shape[1]
-        rows = x.reshape([batch, self.group, depth, *x.shape[2:]])
-        others = list(range(3, rows.rank))
-        rows = rows.transpose([2, 1, 0, *others]).reshape(
-            [depth, self.group * batch, *x.shape[2:]])
-        found = self.n(ConvOp, rows, self.n.swap(y, 0, 1), strides=self.dilations,
-                       dilations=self.strides, pads=[*self.pads] * 2, group=self.group)
-        return self.n.swap(_cut(found, shape[2:]), 0, 1)
+        kernel = self.n.integers(shape[2:], "filter sizes")
+        return self.n(ConvFilterGradientOp, x, y, kernel=kernel, strides=self.strides,
+                      dilations=self.dilations, pads=[*self.pads] * 2, group=self.group)
 
 
 def _turned(x: Value, axes: Sequence[int]) -> Value:
@@ -171,12 +140,6 @@ def _turned(x: Value, axes: Sequence[int]) -> Value:
     for axis in axes:
         x = x.part(axis, x.shape[axis] - 1, x.shape[axis], -1)
     return x
-
-
-def _by_channel(x: Value) -> Value:
-    """x [n, c, ...] as [c, n * ...]."""
-    count = x.type.count // x.shape[1]
-    return x.transpose([1, 0, *range(2, x.rank)]).reshape([x.shape[1], count])
 
 
 def _interleaved(phases: Sequence[Value], strides: Sequence[int]) -> Value:
