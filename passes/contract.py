@@ -127,6 +127,8 @@ class Facts:
     another kernel; 0: none."""
     row_memory: int = 0
     """How many bytes of a row a program may keep between nests of a kernel; 0: none."""
+    sorted_bytes: int = 0
+    """The bytes of a row of keys that a program sorts at once, in a tile; 0: none."""
     scans: bool = False
     """Whether a sequential scan, which keeps a running result, is faster than a parallel scan in
     logarithmically many steps."""

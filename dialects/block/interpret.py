@@ -127,7 +127,8 @@ def _reduce(programs: Programs, op: ops.ReduceOp) -> None:
 def _scan(programs: Programs, op: ops.ScanOp) -> None:
     axis, wide = _along(programs, op)
     with np.errstate(all="ignore"):
-        found = _COMBINERS[op.combiner.data].accumulate(wide, axis, wide.dtype)
+        found = np.sort(wide, axis) if op.sorts else _COMBINERS[op.combiner.data].accumulate(
+            wide, axis, wide.dtype)
     programs.values[op.result] = found.astype(programs.tile(op.value).dtype)
 
 

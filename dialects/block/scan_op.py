@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -15,8 +16,10 @@ class ScanOp(AlongDimOp):
     """Inclusive scan along a dim: `%y = block.scan add %x dim 1 : tile<2x8xf32>`.
 
     The order of combination is unspecified, so floating-point sums may differ in rounding.
+    `block.scan sort` is the values along the dim in ascending order, as signed integers.
     Constraints: (C1) the result has the operand's type; (C2) `dim` is a dim of the operand that
-    lies neither in lanes nor in a group; (C3) the combiner is one of COMBINERS.
+    lies neither in lanes nor in a group; (C3) the combiner is one of COMBINERS, or `sort`
+    for integers.
     """
 
     name = "block.scan"
@@ -25,10 +28,15 @@ class ScanOp(AlongDimOp):
     def of(combiner: str, value: SSAValue, dim: int) -> ScanOp:
         return ScanOp.typed(combiner, value, dim, value.type)
 
+    @property
+    def sorts(self) -> bool:
+        return self.combiner.data == "sort"
+
     def verify_(self) -> None:
-        self.check_combiner("C3")
         type_ = self.value.type
         assert isinstance(type_, TileType)
+        if not self.sorts or not isinstance(type_.element, IntegerType):
+            self.check_combiner("C3")
         if self.result.type != type_:
             raise VerifyException("C1: block.scan must keep the type of its operand")
         if not 0 <= self.axis < type_.rank or self.axis in (type_.lanes, type_.group):

@@ -55,10 +55,15 @@ class Output:
         value = value.view(self.array.dtype)
         if axes:
             full = np.broadcast_to(value, [len(r) for r in ranges.values()])
-            merge = REDUCERS[self.kind]
-            value = (merge.accumulate(full, axes[0], value.dtype) if self.is_scan
-                     else reduced(merge, full, axes, value.dtype))
+            value = (self._scanned(full, axes[0]) if self.is_scan
+                     else reduced(REDUCERS[self.kind], full, axes, value.dtype))
         self.write(ranges, value)
+
+    def _scanned(self, values: Array, axis: int) -> Array:
+        """The running values along an axis, or the sorted ones."""
+        if self.kind == "sort":
+            return np.sort(values, axis)
+        return REDUCERS[self.kind].accumulate(values, axis, values.dtype)
 
     def write(self, ranges: Ranges, value: Array) -> None:
         """Store values that have, or broadcast to, one dim per axis of the output."""
@@ -107,5 +112,6 @@ def identity_of(kind: str, dtype: np.dtype[Any]) -> Array:
     """The identity of a combiner."""
     if kind == "and":
         return np.asarray(-1).astype(dtype) if dtype != np.bool_ else np.asarray(True)
-    start = {"max": lowest(dtype), "min": highest(dtype), "mul": 1}.get(kind, 0)
+    start = {"max": lowest(dtype), "min": highest(dtype), "sort": highest(dtype), "mul": 1}.get(
+        kind, 0)
     return np.asarray(start).astype(dtype)

@@ -31,9 +31,9 @@ from dialects.symbolic.ranges import is_at_most, is_nonnegative, lower_bound, up
 from dialects.symbolic.symbol import Kind, Symbol
 from dialects.text.syntax import parse_values, print_values
 
-COMBINERS = ("none", "add", "mul", "max", "min", "and", "or", "next")
-"""How the value of a point is combined into the result. `none` stores it, and `next` makes it the
-state in which a recurrence reaches the next point."""
+COMBINERS = ("none", "add", "mul", "max", "min", "and", "or", "next", "sort")
+"""How the value of a point is combined into the result. `none` stores it, `next` makes it the state
+in which a recurrence reaches the next point, and `sort` orders the values of all points."""
 
 
 @irdl_op_definition
@@ -75,6 +75,10 @@ class NestOp(IRDLOperation):
         %y = loop.nest (i0: n, reduce i1: 8) ins(%first[i0], %follower[in0])
             outs(next i64[n][i0]) { ^bb0(%at: i64, %to: i64): loop.yield %to }
 
+    A scan with the combiner `sort` stores its integers in ascending order:
+
+        %y = loop.nest (i0: 64, reduce i1: n) ins(%x[i0, i1]) outs(sort i64[64, n][i0, i1]) { ... }
+
     `parts 32` requests that a long floating-point sum be computed as a sum of partial sums of
     about 32 terms each, because later operations amplify its rounding errors. It only affects
     rounding. `unordered` lets a scatter combine its points in any order.
@@ -89,7 +93,7 @@ class NestOp(IRDLOperation):
     (C8) there is at most one `into` tensor, of the type of the only result; (C9) a combiner is
     `none` or one of COMBINERS; (C10) a recurrence has one reduce axis, one result, which that axis
     does not index, and a first input of the result's element type, whose read uses parallel axes
-    only and has no pad.
+    only and has no pad; (C11) a nest that sorts is a scan of signed integers.
     Source: linalg.generic, extended with padding, gathers, partial results, scans, scatters and
     recurrences.
     """
@@ -303,6 +307,9 @@ class NestOp(IRDLOperation):
             raise VerifyException("C7: a loop.nest that scatters must write into a tensor")
         if self.is_recurrence:
             self._verify_recurrence()
+        if "sort" in self.combiner_names and not (
+                self.is_scan and isinstance(scalar_type(self.results[0]), IntegerType)):
+            raise VerifyException("C11: a loop.nest that sorts must be a scan of integers")
 
     def _verify_recurrence(self) -> None:
         if len(self.reduce_axes) != 1 or len(self.results) != 1 or self.is_scan or self.into:

@@ -7,6 +7,7 @@ Counting is quadratic in the size of the axis, but parallel and without a tempor
 ranks. A machine that runs many programs at once counts along longer axes, too, and scatters the
 indices to their ranks. If it needs only part of a longer axis, it selects that first. Other long
 axes, and those that may be long, are sorted, and the result takes the first of the sorted indices.
+A target that sorts tiles (`sorted_bytes` of the facts) does so for all axes of a known size.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Scalar
 from passes.graph_to_loop.selecting import can_select, selected_indices
 from passes.graph_to_loop.sorting import sorted_indices
+from passes.graph_to_loop.tile_sorts import can_sort_in_tiles, indices_by_tiles
 from passes.rewriting import Rewriter
 
 SHORT = 256
@@ -36,6 +38,9 @@ SHORT = 256
 
 COUNTED = 1 << 12
 """The same, if many programs count at the same time."""
+
+SELECTED = 4
+"""Fewer elements of long rows are selected, even if tiles can be sorted."""
 
 COMPARISONS = 1 << 30
 """The most comparisons of all rows together for which those programs are faster than sorting."""
@@ -54,11 +59,13 @@ def top_k(op: TopKOp, at: Rewriter) -> Sequence[SSAValue]:
 
 def _indices(op: TopKOp, at: Rewriter, axis: int) -> SSAValue:
     x, result = type_of(op.x), type_of(op.indices)
-    count = result.shape[axis].constant
+    count, size = result.shape[axis].constant, x.shape[axis].constant
+    if _sorts_in_tiles(op, at, axis, count):
+        return _first(op, at, indices_by_tiles(
+            at, op.x, axis, count or 1, flag_of(op.properties, "largest")))
     if can_select(x, count):
         largest = flag_of(op.properties, "largest")
         return selected_indices(at, op.x, axis, result, descending=largest)
-    size = x.shape[axis].constant
     if size is not None and size <= SHORT:
         return _places(op, at, _ranks(op, at))
     if at.context.facts.programs > 1:
@@ -67,6 +74,15 @@ def _indices(op: TopKOp, at: Rewriter, axis: int) -> SSAValue:
         if count is not None and _can_count(result.shape, count):
             return _sorted_selection(op, at, axis, count)
     return _first(op, at, sorted_indices(at, op.x, axis, flag_of(op.properties, "largest")))
+
+
+def _sorts_in_tiles(op: TopKOp, at: Rewriter, axis: int, count: int | None) -> bool:
+    """Whether tiles are sorted. A few elements of many rows are found sooner one by one."""
+    shape = type_of(op.x).shape
+    if not count or not can_sort_in_tiles(at, op.x, shape[axis].constant):
+        return False
+    long = (shape[axis].constant or 0) > at.context.facts.sorted_bytes // 4
+    return count > 1 and not (long and count < SELECTED)
 
 
 def _can_count(shape: Sequence[Expr], size: int | None) -> bool:

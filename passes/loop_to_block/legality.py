@@ -243,6 +243,11 @@ def _scan_faults(nest: NestOp, schedule: Schedule) -> Iterator[Fault]:
         yield Fault(f"axis {axis} is scanned, so it cannot have several levels", levels[1])
     if wide := [x for x in levels if x.lanes or x.group or x.matrix]:
         yield Fault(f"axis {axis} is scanned, so it cannot lie in lanes", wide[0])
+    [extent] = [a.extent.constant for a in nest.reduce_axes]
+    held = len(levels) == 1 and levels[0].kind == "whole" and (extent or 0) <= levels[0].tile
+    if nest.combiner_names == ["sort"] and not (held and extent is not None):
+        yield Fault(f"axis {axis} is sorted, so it must be `whole` in a single tile",
+                    levels[0] if levels else None)
 
 
 def _recurrence_faults(nest: NestOp, schedule: Schedule) -> Iterator[Fault]:

@@ -49,6 +49,7 @@ from targets.cuda.scheduling import attention, convolutions, rules, search
 from targets.cuda.scheduling.attention_parts import online_parts
 from targets.cuda.scheduling.options import OPTIONS
 from targets.cuda.scheduling.products.tiles import group_rows
+from targets.cuda.scheduling.sorts import sorted_bytes
 from targets.interface import Executable, Timer
 from targets.options import TargetOptions
 from targets.origins import annotated_ptx, annotated_sass
@@ -85,6 +86,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         encodes=decoded & {f8E4M3FN},  # saturates; the emitter turns what is larger into NaN
         programs=4 * machine.multiprocessors,
         short_rows=machine.fitted.rows.short,  # what a program can hold in registers
+        sorted_bytes=sorted_bytes(machine),
         scans=True,  # each thread scans its own elements, then threads exchange their sums
         phases=True,  # so that each step of a product reads one tap, in wide loads
         atomics=frozenset((f32, f64, i32, i64)),

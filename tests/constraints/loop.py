@@ -78,6 +78,8 @@ _LINES = [
     ("loop.nest", "C10: the first input of a recurrence of loop.nest must be its state",
      _nest("reduce i0: 4", "%i[0], %d[i0]", "next f32[][]",
            "{ ^bb0(%p: i64, %q: f32): loop.yield %q }")),
+    ("loop.nest", "C11: a loop.nest that sorts must be a scan of integers",
+     _nest("reduce i0: 4", "%d[i0]", "sort f32[4][i0]")),
     ("loop.nest", "C8: loop.nest must write into one tensor of its result's type",
      _nest("i0: 4", "%d[i0]", "f32[4][i0]", "into(%x) " + _BODY)),
     ("loop.nest", "C7: a loop.nest that scatters must have one result",

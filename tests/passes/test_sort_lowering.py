@@ -89,6 +89,25 @@ def test_radix_select(
         assert_same(evaluate_func(main_function(module), [x], given), expected)
 
 
+@pytest.mark.parametrize("tile", [128, 8192])
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("k", [4, 7, 40, 347])
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+def test_sorts_in_tiles(dtype: Any, k: int, largest: bool, tile: int) -> None:
+    """Rows that fit into a tile, runs that are merged, and the first few of runs."""
+    x, context = numbers(dtype, 2, 347, 3), EvaluationContext()
+    module = top_k(x, 1, k, largest)
+    expected = evaluate_func(main_function(module), [x], context)
+    facts = Facts(programs=528, sorted_bytes=tile)
+    for pass_ in parse_passes("graph-to-loop"):
+        pass_.apply(StrataContext.with_dialects(context.weights, facts), module)
+    verify(module)
+    sorts = [o for o in module.walk() if isinstance(o, NestOp) and o.combiner_names == ["sort"]]
+    assert bool(sorts) == (x.dtype.itemsize <= 4)
+    assert all(4 * (o.reduce_axes[0].extent.constant or 0) <= tile for o in sorts)
+    assert_same(evaluate_func(main_function(module), [x], context), expected)
+
+
 def test_every_size() -> None:
     """One compiled model."""
     cpu, context, options = find_target("cpu"), EvaluationContext(), TargetOptions(threads=2)

@@ -72,6 +72,8 @@ class Compute:
         """Combine each value with all earlier ones along a dim that is not in lanes."""
         tile = self.convert(tile, tile.type.lanes)
         place = unrolled_dims(tile.type).index(axis)
+        if combiner == "sort":
+            return self._sorted(tile, place)
         found: dict[tuple[tuple[int, ...], int], Reg] = {}
         for position in positions(tile.type):
             before = (*position[:place], position[place] - 1, *position[place + 1:])
@@ -81,6 +83,21 @@ class Compute:
                 found[position, number] = reg if known is None else self.combine(
                     combiner, known, reg)
         return Tile(tile.type, tuple(reg.name for reg in found.values()), tile.chunks)
+
+    def _sorted(self, tile: Tile, place: int) -> Tile:
+        """Compare neighbours along an unrolled dim, and exchange them, in as many rounds as it has
+        elements."""
+        regs = {(position, number): tile.reg(position, number)
+                for position in positions(tile.type) for number in range(len(tile.chunks))}
+        size = 1 + max(position[place] for position, _ in regs)
+        for turn in range(size):
+            for (position, number), reg in list(regs.items()):
+                if position[place] % 2 == turn % 2 and position[place] + 1 < size:
+                    after = (*position[:place], position[place] + 1, *position[place + 1:]), number
+                    other = regs[after]
+                    regs[position, number] = self.combine("min", reg, other)
+                    regs[after] = self.combine("max", reg, other)
+        return Tile(tile.type, tuple(reg.name for reg in regs.values()), tile.chunks)
 
     def _laid_out(self, tile: Tile, type_: TileType) -> Tile:
         return tile if tile.type.lanes == type_.lanes else self.convert(tile, type_.lanes)

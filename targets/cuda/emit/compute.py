@@ -234,8 +234,11 @@ def _extremum(
 
 
 def emit_scan(op: ScanOp, context: Context) -> None:
-    """Like `emit_reduce`, for scans, which are sums and products only."""
+    """Like `emit_reduce`, for scans, which are sums, products and sorts only."""
     tile = tile_type(op.value)
+    if op.sorts:
+        context.bind(op.result, Value(_sorted(op, context), tile.shape), "sorted")
+        return
     text, element = _computed(context.values[op.value].text, tile.element, op.combiner.data)
     if op.combiner.data not in _SCANS:
         raise EmitError(f"block.scan {op.combiner.data} has no form in Triton")
@@ -243,6 +246,15 @@ def emit_scan(op: ScanOp, context: Context) -> None:
     if element != tile.element:
         text = f"{text}.to({dtype_text(tile.element)})"
     context.bind(op.result, Value(text, tile.shape), "scan")
+
+
+def _sorted(op: ScanOp, context: Context) -> str:
+    """Triton sorts along the last dim: bitonic, in registers."""
+    text, last = context.values[op.value].text, tile_type(op.value).rank - 1
+    if op.axis == last:
+        return f"tl.sort({text})"
+    order = ", ".join(str({op.axis: last, last: op.axis}.get(k, k)) for k in range(last + 1))
+    return f"tl.permute(tl.sort(tl.permute({text}, ({order}))), ({order}))"
 
 
 _SCANS = {"add": "tl.cumsum", "mul": "tl.cumprod"}

@@ -65,7 +65,7 @@ def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
     least = 1 if unaligned else 4  # a warp that has a whole row waits for no other
     sharing = not unaligned and facts.shared[0] <= _shared_bytes(kernel) <= facts.shared[1]
     most = facts.held_sharing * facts.sharing_warps if sharing else facts.held * least
-    height = _height(kernel, rows, width, (most * WARP, facts.least_held * least * WARP), options)
+    height = height_of(kernel, rows, width, (most * WARP, facts.least_held * least * WARP), options)
     levels = [Level("grid", a) for a in rows[:-1]]
     levels += [Level("grid", a, power(extents[a], height)) for a in rows[-1:]]
     held = facts.held_sharing if sharing else facts.held if unaligned else _held(kernel, options)
@@ -149,7 +149,7 @@ def _types(kernel: KernelOp) -> list[TensorType]:
     return [v.type for v in values if isinstance(v.type, TensorType)]
 
 
-def _height(
+def height_of(
     kernel: KernelOp, rows: Sequence[Symbol], width: int, bounds: Sequence[int],
     options: TargetOptions,
 ) -> int:

@@ -10,6 +10,7 @@ choices by measured ones.
     windows.py         other depthwise windows
     recurrences.py     recurrences, and reductions of their last states
     attention.py       products with an online softmax
+    sorts.py           rows that are sorted in a tile
     sums.py            sums of a few parts      memory_bound.py   other reductions, elementwise
 """
 
@@ -38,6 +39,7 @@ from targets.cuda.scheduling.products.fma import fma_parts, schedule_fma_product
 from targets.cuda.scheduling.products.parts import product_parts
 from targets.cuda.scheduling.products.rules import panels, prepare_product, schedule_product
 from targets.cuda.scheduling.recurrences import schedule_recurrence
+from targets.cuda.scheduling.sorts import schedule_sort, sorting_nest
 from targets.cuda.scheduling.strips import (
     prepare_strips,
     schedule_strips,
@@ -90,6 +92,8 @@ def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
         return schedule
     if nest is not None:
         return schedule_product(kernel, nest, options)
+    if (sorting := sorting_nest(kernel)) is not None:
+        return schedule_sort(kernel, sorting, options)
     if any(n.is_recurrence for n in kernel.nests):
         return schedule_recurrence(kernel)
     if any(n.is_reduction for n in kernel.nests):

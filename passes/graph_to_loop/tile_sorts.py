@@ -1,0 +1,248 @@
+"""Sort rows whose keys fit into a tile of a program, and rows that are cut into such runs.
+
+    code[i]   = the key of x[i], followed by the bits of i: all codes differ, so order is stable
+    sorted    = the codes of a run in ascending order (a nest that sorts)
+    index[p]  = the low bits of sorted[p]
+
+All elements of a longer row are sorted by merging pairs of sorted runs until one is left. Position
+p of a merged pair takes its element from where a binary search says how many of the first p come
+from the first run. If only the first few elements of a longer row are wanted, only the first few of
+each run can be among them: these are a shorter row.
+
+    merged:   [2 5 8 | 1 3 9]  ->  [1 2 3 5 8 9]
+    first 2:  [2 5 8 | 1 3 9]  ->  [2 5 | 1 3]  ->  [1 2]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from xdsl.ir import Attribute, SSAValue
+
+from dialects.loop import ViewOp
+from dialects.strata import types as t
+from dialects.strata.types import tensor
+from dialects.symbolic.expr import Expr, minimum
+from dialects.symbolic.size_products import product
+from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
+from passes.graph_to_loop.scalars import Body, Scalar
+from passes.graph_to_loop.sorting import order_key
+from passes.rewriting import Rewriter
+
+_WORD = 32
+
+FEWER = 4
+"""How many times as many elements as are wanted of a run it has at least."""
+
+RUN = 1024
+"""The shortest run of which the first few are taken."""
+
+
+def can_sort_in_tiles(at: Rewriter, x: SSAValue, size: int | None) -> bool:
+    """Whether the target sorts in tiles, and the elements' keys leave room for an index."""
+    return at.context.facts.sorted_bytes > 0 and size is not None and 1 < size < 1 << 30 and (
+        type_of(x).dtype.itemsize <= _WORD // 8)
+
+
+def indices_by_tiles(
+    at: Rewriter, x: SSAValue, axis: int, count: int, descending: bool
+) -> SSAValue:
+    """The indices of the `count` first elements of x along an axis, as i64; ties keep their order.
+
+    The axis becomes the last one. NaN is greater than all numbers.
+    """
+    shape = type_of(x).shape
+    size, bits = shape[axis].constant or 0, key_bits(type_of(x).element)
+    batch = [s for dim, s in enumerate(shape) if dim != axis]
+    greatest = (1 << bits) - 1
+    wide = t.i32 if bits < _WORD else t.i64
+
+    def key(body: Body, read: Sequence[Scalar]) -> Scalar:
+        found = order_key(read[0], t.i32)
+        found = (found >> 1 if type_of(x).element == t.f16 else found).to(wide) & greatest
+        return found ^ greatest if descending else found
+
+    def read(point: Sequence[Expr], i: Expr) -> Read:
+        return Read(x, [*point[:axis], i, *point[axis:]])
+
+    return _Row(at, batch, size, bits, read, key).first(count)
+
+
+def key_bits(element: Attribute) -> int:
+    """The number of bits that distinguish keys: 16 of bf16, 19 of f16, which is widened to f32."""
+    floats: dict[Attribute, int] = {t.bf16: 16, t.f16: 19}
+    return floats.get(element) or (
+        _WORD if t.is_float(element) else 8 * t.byte_width(element))
+
+
+class _Row(NamedTuple):
+    """Rows of `size` elements, one per point of `batch`, whose keys have `bits` bits.
+
+    `read` says where element i of a row lies, and `key` makes its key of what is read.
+    """
+
+    at: Rewriter
+    batch: Sequence[Expr]
+    size: int
+    bits: int
+    read: Callable[[Sequence[Expr], Expr], Read]
+    key: Callable[[Body, Sequence[Scalar]], Scalar]
+
+    def first(self, count: int) -> SSAValue:
+        """The positions of the `count` first elements, [*batch, count]."""
+        longest = self.longest(self.size)
+        if self.size <= longest:
+            return self.positions(self.sorted_runs(self.size), count)
+        if FEWER * count <= longest:
+            return self.of_runs(self.run_length(count), count)
+        return self.positions(self.merged(self.sorted_runs(longest, merged=True), longest), count)
+
+    # ------------------------------------------------------------------ sizes
+    def shift(self, length: int) -> int:
+        """The bits of a position in a run of that length."""
+        return max(1, (length - 1).bit_length())
+
+    def code_type(self, length: int) -> Attribute:
+        return t.i32 if self.bits + self.shift(length) <= _WORD else t.i64
+
+    def longest(self, positions: int) -> int:
+        """The longest run that is sorted at once, if codes tell so many positions apart."""
+        return self.at.context.facts.sorted_bytes // t.byte_width(self.code_type(positions))
+
+    def run_length(self, count: int) -> int:
+        """The shortest run so that one more sort finds the first elements."""
+        most = self.longest(1 << (_WORD - self.bits) if self.bits < _WORD else self.size)
+        enough = most // 2
+        length = max(RUN, FEWER * (1 << (count - 1).bit_length()))
+        while length < enough and -(-self.size // length) * count > enough:
+            length *= 2
+        return min(length, most)
+
+    # ------------------------------------------------------------------ runs
+    def sorted_runs(self, length: int, merged: bool = False) -> SSAValue:
+        """Codes in ascending order within runs, [*batch, runs, length].
+
+        Positions count from the start of a run, or of the row if its runs are `merged` later.
+        """
+        runs = -(-self.size // length)
+        whole = runs * length if merged else length
+        element, shift = self.code_type(whole), self.shift(whole)
+        domain = Domain()
+        *batch, run = domain.parallel(*self.batch, runs)
+        [i] = domain.reduce(length)
+        place, beyond = run * length + i, runs * length > self.size
+        read = self.read(batch, place)
+        read = Read(read.value, read.index, 0) if beyond else read
+
+        def code(body: Body, read: Sequence[Scalar]) -> Scalar:
+            found = self.key(body, read)
+            if beyond:
+                inside = body.index(place - self.size).compare("lt", 0)
+                found = inside.where(found, (1 << self.bits) - 1)
+            found = (found.to(element) << shift) | body.index(
+                place if merged else i, element)
+            full = self.bits + shift == t.bit_width(element)
+            return found ^ (1 << (self.bits + shift - 1)) if full else found
+
+        return make_nest(self.at, domain, [read],
+                         tensor(element, [*self.batch, runs, length]), code,
+                         index=[*batch, run, i], combiner="sort")
+
+    def positions(self, codes: SSAValue, count: int) -> SSAValue:
+        """The positions in the first codes of a row whose runs are merged.
+
+        The minimum bounds what a tile holds beyond the end of its row.
+        """
+        length = product(type_of(codes).shape[len(self.batch):]).constant or 0
+        low = (1 << self.shift(length)) - 1
+        domain = Domain()
+        point = domain.parallel(*self.batch, count)
+        flat = self.at.insert(ViewOp.of(codes, [*self.batch, Expr.of(length)])).results[0]
+        return make_nest(self.at, domain, [Read(flat, point)],
+                         tensor(t.i64, [*self.batch, Expr.of(count)]),
+                         lambda body, read: (read[0] & low).minimum(self.size - 1).to(t.i64))
+
+    def of_runs(self, length: int, count: int) -> SSAValue:
+        """The positions of the first elements, of which each run holds at most `count`."""
+        codes, shift, runs = self.sorted_runs(length), self.shift(length), -(-self.size // length)
+        low, greatest = (1 << shift) - 1, (1 << self.bits) - 1
+        wide = t.i32 if self.bits < _WORD else t.i64
+
+        def key(body: Body, read: Sequence[Scalar]) -> Scalar:
+            full = self.bits + shift == read[0].bits
+            code = read[0] ^ (1 << (read[0].bits - 1)) if full else read[0]
+            return (code >> shift).to(wide) & greatest
+
+        def read(point: Sequence[Expr], i: Expr) -> Read:
+            return Read(codes, [*point, minimum(i // count, runs - 1), i % count])
+
+        chosen = _Row(self.at, self.batch, runs * count, self.bits, read, key).first(count)
+        domain = Domain()
+        point = domain.parallel(*self.batch, count)
+        held = Expr.gathered(0)
+        return make_nest(
+            self.at, domain,
+            [Read(chosen, point), Read(codes, [*point[:-1], held // count, held % count])],
+            type_of(chosen), lambda body, read: body.index(held // count * length) + (
+                read[1] & low).to(t.i64))
+
+    # ------------------------------------------------------------------ merging
+    def merged(self, codes: SSAValue, length: int) -> SSAValue:
+        """The codes of whole rows, of which runs of that length are sorted."""
+        total = product(type_of(codes).shape[len(self.batch):]).constant or 0
+        shape = [*self.batch, Expr.of(total)]
+        flat = self.at.insert(ViewOp.of(codes, shape)).results[0]
+        while length < total:
+            flat = self.merged_pairs(flat, length)
+            length *= 2
+        return flat
+
+    def merged_pairs(self, codes: SSAValue, length: int) -> SSAValue:
+        """The codes where runs of twice the length are sorted."""
+        taken = self.taken(codes, length)
+        domain = Domain()
+        *batch, p = point = domain.parallel(*type_of(codes).shape)
+        start, inside, mine = p // (2 * length) * (2 * length), p % (2 * length), Expr.gathered(0)
+        size = type_of(codes).shape[-1]
+        reads = [Read(taken, point), Read(codes, [*batch, start + mine], 0),
+                 Read(codes, [*batch, start + length + inside - mine], 0)]
+
+        def least(body: Body, read: Sequence[Scalar]) -> Scalar:
+            number, first, second = read
+            rest = body.index(inside, t.i32) - number
+            ends = body.index(size - start - length, t.i32)
+            alone = rest.compare("ge", length) | rest.compare("ge", ends)
+            own = alone | first.compare("lt", second)
+            return (number.compare("lt", length) & own).where(first, second)
+
+        return make_nest(self.at, domain, reads, type_of(codes), least)
+
+    def taken(self, codes: SSAValue, length: int) -> SSAValue:
+        """How many elements of the first run of a pair are among those before each position."""
+        domain = Domain()
+        domain.parallel(*type_of(codes).shape)
+        type_ = tensor(t.i32, type_of(codes).shape)
+        found = make_nest(self.at, domain, [], type_, lambda body, read: body.constant(0, t.i32))
+        for bit in reversed(range(length.bit_length())):
+            found = self.with_bit(codes, found, length, 1 << bit)
+        return found
+
+    def with_bit(self, codes: SSAValue, found: SSAValue, length: int, step: int) -> SSAValue:
+        """`found` + `step` if that many elements of the first run are before this position."""
+        domain = Domain()
+        *batch, p = point = domain.parallel(*type_of(codes).shape)
+        start, inside, more = p // (2 * length) * (2 * length), p % (2 * length), Expr.gathered(0)
+        size = type_of(codes).shape[-1]
+        reads = [Read(found, point), Read(codes, [*batch, start + more + (step - 1)], 0),
+                 Read(codes, [*batch, start + length + inside - more - step], 0)]
+
+        def compute(body: Body, read: Sequence[Scalar]) -> Scalar:
+            number, first, second = read
+            rest = body.index(inside - step, t.i32) - number
+            ends = body.index(size - start - length, t.i32)
+            fits = rest.compare("ge", 0) & number.compare("le", length - step)
+            alone = rest.compare("ge", length) | rest.compare("ge", ends)
+            return (fits & (alone | first.compare("lt", second))).where(number + step, number)
+
+        return make_nest(self.at, domain, reads, type_of(found), compute)

@@ -1,0 +1,47 @@
+"""Schedule rules of the CUDA target for kernels that sort rows.
+
+A row of keys is one tile, and short rows share a tile. Each stage of a sort compares the elements
+of a thread, of a warp, or of all warps. The first kind costs least, so a thread holds several.
+"""
+
+from __future__ import annotations
+
+from dialects.loop import KernelOp, NestOp
+from dialects.strata.schedule import Level, Schedule
+from passes.analyses.loop.runs import common_rows
+from targets.cuda.machine import WARP, Machine
+from targets.cuda.scheduling.memory_bound import height_of
+from targets.cuda.scheduling.tiles import finish, floor_power, power
+from targets.options import TargetOptions
+
+HELD = 8
+"""The elements of each thread: so few that they stay in registers even with 32 warps."""
+
+MOST_WARPS = 32
+
+LEAST = 512
+"""The elements of a program, if there are enough short rows."""
+
+
+def sorted_bytes(machine: Machine) -> int:
+    """The bytes of the longest row of 32-bit keys that a program sorts: HELD for each thread."""
+    return 4 * HELD * WARP * min(MOST_WARPS, machine.registers // (64 * WARP))
+
+
+def sorting_nest(kernel: KernelOp) -> NestOp | None:
+    """The nest of a kernel that sorts; None if there is none."""
+    return next((n for n in kernel.nests if n.combiner_names == ["sort"]), None)
+
+
+def schedule_sort(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Schedule:
+    """Rows in parallel, each in a tile."""
+    [sorted_] = nest.reduce_axes
+    width = 1 << max(0, (sorted_.extent.constant or 1) - 1).bit_length()
+    rows = [a for a in common_rows(kernel) if a != sorted_.name]
+    height = height_of(kernel, rows, width, (LEAST, 1), options)
+    levels = [Level("grid", a) for a in rows[:-1]]
+    levels += [Level("grid", a, power(kernel.axes[a], height)) for a in rows[-1:]]
+    levels += [Level("loop", a) for a in kernel.axes if a not in rows and a != sorted_.name]
+    levels.append(Level("whole", sorted_.name, width))
+    warps = max(1, min(MOST_WARPS, width * floor_power(height) // (HELD * WARP)))
+    return finish(kernel, levels, tails="mask", warps=warps)
