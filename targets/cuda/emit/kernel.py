@@ -24,6 +24,7 @@ from dialects.block import (
     StoreOp,
     ValidOp,
 )
+from dialects.block.branches import branch_of, is_single
 from dialects.strata.schedule_options import BRANCH, STREAM, ScheduleOption
 from dialects.strata.types import TileType, buffer_type
 from dialects.symbolic.expr import Expr
@@ -227,6 +228,9 @@ def _emit_for(op: ForOp, context: Context) -> None:
     if context.early is not None and op in context.early.loops:
         emit_trips(op, context.early.loops[op], emit_block, context)
         return
+    if is_single(op) or branch_of(op) is not None:
+        _emit_branch(op, context)
+        return
     carried = [_carry(argument, value, context)
                for argument, value in zip(op.body.block.args[1:], op.carried, strict=True)]
     sums = begin_partial_sums(op, carried, context)
@@ -254,6 +258,23 @@ def _emit_for(op: ForOp, context: Context) -> None:
     end_partial_sums(sums, context)
     for argument, result, name in zip(op.body.block.args[1:], op.results, carried, strict=True):
         context.values[result] = Value(name, context.values[argument].shape)
+
+
+def _emit_branch(op: ForOp, context: Context) -> None:
+    """A loop of one trip or none: the name of an index, in a branch if it may have none."""
+    branch = branch_of(op)
+    index = op.lower.data if branch is None else branch.index
+    [value] = context.indices([index], (), op.indices)
+    if branch is None:
+        context.bind(op.counter, value, "i")
+        emit_block(op.body.block, context)
+        return
+    ends = Expr.of(0), Expr.of(branch.count - 1)
+    context.bind(op.counter, Value(value.text, (), *ends), "i")
+    name = context.values[op.counter].text
+    context.writer.line(f"if ({name} >= 0) & ({name} < {branch.count}):")
+    with context.writer.indented():
+        emit_block(op.body.block, context)
 
 
 def _loop_bound(expr: Expr, value: Value, op: ForOp, context: Context) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
-from dialects.block import KernelOp, LoadOp, StoreOp
+from dialects.block import ForOp, KernelOp, LoadOp, StoreOp
+from dialects.block.branches import branch_of
 from dialects.host import (
     AllocOp,
     CollectiveOp,
@@ -175,8 +176,7 @@ def can_overwrite(kernel: KernelOp, source: int, target: int) -> bool:
     users = [use.operation for k in (source, target) for use in kernel.buffers[k].uses]
     match users:
         case [LoadOp() as load, StoreOp() as store]:
-            body = kernel.body.block
-            return (load.parent is store.parent is body and _same_tile(load, store)
+            return (load.parent is store.parent is not None and _same_tile(load, store)
                     and load.is_before_in_block(store) and _are_apart(kernel, store)
                     and (_is_divided(kernel, load) or not _feeds_others(load, store)))
         case _:
@@ -214,7 +214,8 @@ def _are_apart(kernel: KernelOp, store: StoreOp) -> bool:
     ids: dict[Symbol, SSAValue] = {Symbol.operand(k): v for k, v in enumerate(store.indices)}
     type_ = store.value.type
     assert isinstance(type_, TileType)
-    if not all(_is_id(v, kernel.body.block) for v in ids.values()):
+    grid = _ids_around(kernel, store)
+    if grid is None or not all(v in grid for v in ids.values()):
         return False
     extents = {Symbol.place(k): n for k, n in enumerate(type_.shape)}
     moved: set[SSAValue] = set()
@@ -226,8 +227,20 @@ def _are_apart(kernel: KernelOp, store: StoreOp) -> bool:
         if used and not _steps_over(parts[0], used, extents):
             return False
         moved |= {ids[name] for name in used}
-    return all(v in moved or extent == Expr.of(1)
-               for v, extent in zip(kernel.program_ids, kernel.grid.data, strict=True))
+    return all(v in moved or extent == Expr.of(1) for v, extent in grid.items())
+
+
+def _ids_around(kernel: KernelOp, store: StoreOp) -> Mapping[SSAValue, Expr] | None:
+    """The program ids with their extents: those of the part to which a store in a joined kernel
+    belongs; None if it is in another loop."""
+    ids: Mapping[SSAValue, Expr] = dict(zip(kernel.program_ids, kernel.grid.data, strict=True))
+    loop = store.parent_op()
+    if loop is kernel:
+        return ids
+    branch = branch_of(loop) if isinstance(loop, ForOp) else None
+    if branch is None or not isinstance(loop, ForOp) or loop.parent_op() is not kernel:
+        return None
+    return {loop.counter: Expr.of(branch.count)}
 
 
 def _steps_over(
@@ -242,7 +255,3 @@ def _steps_over(
         reach += factor * (extents[name] - 1)
     step = factors[used[0]].constant
     return len(used) == 1 and step is not None and step >= reach
-
-
-def _is_id(value: SSAValue, body: Block) -> bool:
-    return value.owner is body

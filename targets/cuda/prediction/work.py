@@ -25,6 +25,7 @@ from dialects.block import (
     ScanOp,
     StoreOp,
 )
+from dialects.block.branches import branch_of
 from dialects.block.programs import tile_type
 from dialects.strata.schedule_options import ScheduleOption
 from dialects.strata.types import TileType, byte_width, is_float
@@ -146,6 +147,10 @@ class Work:
         return ACROSS * log2(max(2, WARP * self.warps)) / (self.machine.clock * 1e9)
 
     def loop(self, op: ForOp, times: float) -> Cost:
+        if (branch := branch_of(op)) is not None:  # of as many programs as its part has
+            self.values[op.counter] = branch.count // 2
+            share = branch.count / self.programs
+            return self.block(op.body.block, times * share) * share
         ends = [evaluate(e.data, op.indices, self.values, self.sizes)
                 for e in (op.lower, op.upper)]
         if None in ends:  # as often as data say: mostly never

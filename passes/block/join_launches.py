@@ -1,0 +1,255 @@
+"""block-join-launches: one launch for neighbouring launches that do not depend on each other.
+
+    host.launch @map_0(%a, %x)           host.launch @join_0(%a, %b, %x, %y)
+    host.launch @map_1(%b, %y)    -->    block.kernel @join_0(...) grid(%p: 63) {
+                                           block.for %i = max(%p, 0) to min(%p + 1, 54) {...}
+                                           block.for %i = max(%p - 54, 0) to min(%p - 53, 9) {...}
+                                         }
+
+A step of an optimizer computes the same of dozens of tensors, and a launch takes longer than most
+of them. Each program of the joined kernel belongs to one part (`dialects/block/branches.py`).
+
+Enters: final kernels with proven accesses, and planned memory. Joined are kernels of static grids
+that load, compute and store tiles, with the same options, and with so few programs that a machine
+finishes each of them soon. No part touches memory that another one writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from dialects.block import (
+    ConvertOp,
+    ForOp,
+    FullOp,
+    IndexOp,
+    KernelOp,
+    LoadOp,
+    MapOp,
+    ReduceOp,
+    StoreOp,
+    ValidOp,
+    YieldOp,
+)
+from dialects.block.branches import branch_bounds
+from dialects.host import AllocOp, ConstantOp, FuncOp, LaunchOp, ViewOp, host_functions
+from dialects.strata.schedule import Schedule, ScheduleAttr
+from dialects.strata.types import BufferType
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import merge_locations, set_location
+from passes.base import StrataContext, StrataPass
+
+MOST_BUFFERS = 256
+"""The most buffers of a joined kernel; their addresses are its arguments, of at most 4 KiB."""
+
+MOST_OPERATIONS = 2048
+"""The most operations of a joined kernel, which bounds its code."""
+
+SOON = 4
+"""How many times the programs that fill the machine are finished soon."""
+
+_PLAIN = (LoadOp, StoreOp, MapOp, IndexOp, ValidOp, FullOp, ReduceOp, ConvertOp, YieldOp)
+
+
+class BlockJoinLaunches(StrataPass):
+    """Join launches that do not depend on each other."""
+
+    name = "block-join-launches"
+
+    def run(self, context: StrataContext, module: ModuleOp) -> None:
+        programs = context.facts.programs
+        if programs == 1:
+            return
+        kernels = {op.sym_name.data: op for op in module.body.block.ops
+                   if isinstance(op, KernelOp)}
+        joinable = {n: k for n, k in kernels.items() if _is_joinable(k, SOON * programs)}
+        for function in host_functions(module):
+            for group in [*_groups(function, kernels, joinable)]:
+                if len(group.launches) > 1 and context.allowance.take(
+                        group.launches[-1], self.name):
+                    _join(module, kernels, group)
+        _erase_unused(module, kernels)
+
+
+def _is_joinable(kernel: KernelOp, most: int) -> bool:
+    grid = [e.constant for e in kernel.grid.data]
+    inner = [op for op in kernel.body.block.ops if not isinstance(op, _PLAIN)]
+    if inner or kernel.size_names or kernel.schedule is None or None in grid:
+        return False
+    return 0 < prod(n or 0 for n in grid) <= most and all(
+        _stores_in_order(kernel, op) for op in kernel.body.block.ops if isinstance(op, StoreOp))
+
+
+def _stores_in_order(kernel: KernelOp, store: StoreOp) -> bool:
+    """Whether data do not decide where a store writes."""
+    return all(v in kernel.program_ids for v in store.indices)
+
+
+# ---------------------------------------------------------------------- groups
+@dataclass
+class _Group:
+    """Launches that can run in any order."""
+
+    options: tuple[tuple[str, object], ...] = ()
+    launches: list[LaunchOp] = field(default_factory=list[LaunchOp])
+    read: list[SSAValue] = field(default_factory=list[SSAValue])
+    written: list[SSAValue] = field(default_factory=list[SSAValue])
+    operations: int = 0
+
+    def takes(self, launch: LaunchOp, kernel: KernelOp) -> bool:
+        assert kernel.schedule is not None
+        if kernel.schedule.data.options != self.options or (
+                len(self.read) + len(self.written) + len(launch.buffers) > MOST_BUFFERS) or (
+                self.operations + _length(kernel) > MOST_OPERATIONS):
+            return False
+        reads, writes = _roles(launch, kernel)
+        return not any(_may_overlap(a, b) for a in writes for b in self.read) and not any(
+            _may_overlap(a, b) for a in (*reads, *writes) for b in self.written)
+
+    def add(self, launch: LaunchOp, kernel: KernelOp) -> None:
+        reads, writes = _roles(launch, kernel)
+        self.launches.append(launch)
+        self.read += reads
+        self.written += writes
+        self.operations += _length(kernel)
+
+
+def _length(kernel: KernelOp) -> int:
+    return sum(1 for _ in kernel.walk())
+
+
+def _groups(
+    function: FuncOp, kernels: Mapping[str, KernelOp], joinable: Mapping[str, KernelOp]
+) -> Iterator[_Group]:
+    """Runs of launches with nothing between them but names of memory, and launches of nothing."""
+    group = _Group()
+    for op in function.body.block.ops:
+        kernel = joinable.get(op.kernel.data) if isinstance(op, LaunchOp) else None
+        if isinstance(op, LaunchOp) and op.kernel.data in kernels and any(
+                e.constant == 0 for e in kernels[op.kernel.data].grid.data):
+            continue
+        if isinstance(op, LaunchOp) and kernel is not None:
+            if not group.takes(op, kernel):
+                yield group
+                assert kernel.schedule is not None
+                group = _Group(kernel.schedule.data.options)
+            group.add(op, kernel)
+        elif not isinstance(op, ViewOp | ConstantOp) and not (
+                isinstance(op, AllocOp) and op.offset is not None):
+            yield group
+            group = _Group()
+    yield group
+
+
+def _roles(launch: LaunchOp, kernel: KernelOp) -> tuple[list[SSAValue], list[SSAValue]]:
+    """The buffers that a launch reads, and those that it writes."""
+    stored = {op.buffer for op in kernel.body.block.ops if isinstance(op, StoreOp)}
+    rows = list(zip(launch.buffers, kernel.buffers, strict=True))
+    return [v for v, b in rows if b not in stored], [v for v, b in rows if b in stored]
+
+
+def _may_overlap(a: SSAValue, b: SSAValue) -> bool:
+    """Whether two buffers may share memory. What a caller passes is apart from all else."""
+    a, b = _memory(a), _memory(b)
+    if a is b or not (isinstance(a.owner, AllocOp) and isinstance(b.owner, AllocOp)):
+        return a is b
+    first, second = _range(a.owner), _range(b.owner)
+    return first is None or second is None or (
+        first.start < second.stop and second.start < first.stop)
+
+
+def _memory(buffer: SSAValue) -> SSAValue:
+    return _memory(buffer.owner.operands[0]) if isinstance(buffer.owner, ViewOp) else buffer
+
+
+def _range(op: AllocOp) -> range | None:
+    """The bytes of the arena; None if only a run knows."""
+    type_ = op.result.type
+    assert isinstance(type_, BufferType)
+    first = None if op.offset is None else op.offset.data.constant
+    size = type_.byte_size.constant
+    return None if first is None or size is None else range(first, first + size)
+
+
+# ---------------------------------------------------------------------- joining
+def _join(module: ModuleOp, kernels: dict[str, KernelOp], group: _Group) -> None:
+    """Replace the launches of a group by one of a new kernel."""
+    parts = [kernels[op.kernel.data] for op in group.launches]
+    counts = [prod(e.constant or 0 for e in k.grid.data) for k in parts]
+    name = next(n for n in (f"join_{k}" for k in range(len(kernels) + 1)) if n not in kernels)
+    types = [b.type for k in parts for b in k.buffers]
+    assert parts[0].schedule is not None
+    joined = KernelOp.of(name, [t for t in types if isinstance(t, BufferType)], [sum(counts)], [],
+                         ScheduleAttr(Schedule((), parts[0].schedule.data.options)))
+    _fill(joined, parts, counts)
+    merge_locations(joined, parts)
+    module.body.block.add_op(joined)
+    kernels[name] = joined
+    last = group.launches[-1]
+    launch = LaunchOp.of(name, [b for op in group.launches for b in op.buffers], [])
+    merge_locations(launch, group.launches)
+    assert last.parent is not None
+    last.parent.insert_op_before(launch, last)
+    for op in group.launches:
+        op.detach()
+        op.erase()
+
+
+def _fill(joined: KernelOp, parts: Sequence[KernelOp], counts: Sequence[int]) -> None:
+    """The parts as branches over the program id."""
+    body, buffers, first = joined.body.block, list(joined.buffers), 0
+    for part, count in zip(parts, counts, strict=True):
+        own, buffers = buffers[:len(part.buffers)], buffers[len(part.buffers):]
+        for buffer, old in zip(own, part.buffers, strict=True):
+            buffer.name_hint = old.name_hint
+        index = Expr.symbol(Symbol.operand(0)) - first
+        branch = ForOp.of(*branch_bounds(index, count), 1, joined.program_ids)
+        body.add_op(branch)
+        _copy(part, branch, dict(zip(part.buffers, own, strict=True)))
+        first += count
+    end = YieldOp.create()
+    body.add_op(end)
+    merge_locations(end, [op for op in body.ops if isinstance(op, ForOp)])
+
+
+def _copy(part: KernelOp, branch: ForOp, values: dict[SSAValue, SSAValue]) -> None:
+    """The body of a kernel in a branch whose counter is its program."""
+    inside = _bind_ids(part, branch, values)
+    for op in part.body.block.ops:
+        inside.add_op(op.clone(values))
+        set_location(branch, op)
+
+
+def _bind_ids(part: KernelOp, branch: ForOp, values: dict[SSAValue, SSAValue]) -> Block:
+    """The block for the body; loops of one trip name the ids of a grid of several axes."""
+    block = branch.body.block
+    live = [k for k, e in enumerate(part.grid.data) if e.constant != 1]
+    rest = 1
+    for k in reversed(range(len(part.grid.data))):
+        extent = part.grid.data[k].constant or 1
+        if live == [k]:
+            values[part.program_ids[k]] = branch.counter
+            continue
+        place = Expr.symbol(Symbol.operand(0)) // rest if k in live else Expr.of(0)
+        place = place % extent if k in live[1:] else place
+        loop = ForOp.of(place, place + 1, 1, [branch.counter] if place.symbols else [])
+        block.add_ops([loop, YieldOp.create()])
+        values[part.program_ids[k]] = loop.counter
+        block, rest = loop.body.block, rest * extent
+    return block
+
+
+def _erase_unused(module: ModuleOp, kernels: Mapping[str, KernelOp]) -> None:
+    called = {op.kernel.data for f in host_functions(module) for op in f.body.block.ops
+              if isinstance(op, LaunchOp)}
+    unused: list[Operation] = [k for n, k in kernels.items() if n not in called]
+    joined = any(n.startswith("join_") for n in kernels)
+    for kernel in unused if joined else ():
+        kernel.detach()
+        kernel.erase()
