@@ -212,6 +212,11 @@ class Rules(ABC):
         maximum (online softmax), is faster than the kernels from which it was fused."""
         return False
 
+    def joins_recomputed(self, kernel: KernelOp) -> bool:
+        """Whether a kernel of products and of all products that compute their factors, which it
+        computes for itself, is faster than kernels that write and read these factors."""
+        return False
+
     def online_parts(self, kernel: KernelOp) -> int:
         """Into how many equal parts to split the reduction of such a kernel; 1: do not split."""
         return 1

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from compiler.pipeline.state import State
     from compiler.pipeline.steps import Step
 
-_JOINS = ("loop-join-rows", "loop-join-online")
+_JOINS = ("loop-join-rows", "loop-join-online", "loop-join-recomputed")
 CONSTANT = "Constant"
 """The operator of nodes that only hold a constant, which come last in lists."""
 _TUNED = "has a tuned schedule, "

@@ -91,6 +91,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("loop", "loop-join-rows",  # on kernels: a program keeps the intermediates of its rows
          "chain"),
     Step("loop", "loop-join-online", "chain"),  # likewise, but without materializing intermediates
+    Step("loop", "loop-join-recomputed", "chain"),  # on what is left: a matrix with several readers
     Step("loop", "loop-split-online", "chain"),  # joined kernels of few rows: parts become kernels
     Step("loop", "loop-collapse-axes",  # before axes get tiles: long axes are tiled better
          "schedule"),

@@ -129,12 +129,12 @@ class OnlineChain(Chain):
             return False
         axes = {s for e in made.owner.stored_at(made) for s in e.symbols}
         return axes <= set(common_rows(kernel)) and all(
-            self._is_later(use.operation) for use in value.uses)
+            self.is_later(use.operation) for use in value.uses)
 
-    def _is_later(self, reader: Operation) -> bool:
+    def is_later(self, reader: Operation) -> bool:
         """Whether a reader of a result is in the chain or follows its last call, through views."""
         if isinstance(reader, ViewOp):
-            return all(self._is_later(use.operation) for r in reader.results for use in r.uses)
+            return all(self.is_later(use.operation) for r in reader.results for use in r.uses)
         if isinstance(reader, CallOp):
             places = self.program.places
             return reader in self.calls or places.get(reader, -1) > places[self.last]
@@ -214,7 +214,7 @@ class OnlineChain(Chain):
 
     def replace(self, kernel: KernelOp) -> None:
         for value in (r for call in self.calls for r in call.results if call is not self.last):
-            _move_views(value, self.last)
+            move_views(value, self.last)
         super().replace(kernel)
         for call in reversed(self.masks):
             if not any(r.uses for r in call.results):
@@ -236,7 +236,7 @@ def _put_last(kernel: KernelOp, rows: Collection[Symbol]) -> None:
             kernel.body.block.insert_op_after(nest, kernel.nests[-1])
 
 
-def _move_views(value: SSAValue, after: Operation) -> None:
+def move_views(value: SSAValue, after: Operation) -> None:
     """Let the views of a value follow a call, as what reads them does."""
     block = after.parent_block()
     assert block is not None
@@ -244,7 +244,7 @@ def _move_views(value: SSAValue, after: Operation) -> None:
         view.detach()
         block.insert_op_after(view, after)
         for result in view.results:
-            _move_views(result, view)
+            move_views(result, view)
 
 
 def misfit(kernel: KernelOp) -> str | None:

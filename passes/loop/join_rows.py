@@ -390,6 +390,13 @@ class Chain:
 
     def replace(self, kernel: KernelOp) -> None:
         """Call the new kernel in place of the chain, and erase the chain's kernels."""
+        self.insert(kernel)
+        for call in reversed(self.calls):
+            erase(call)
+            erase(self.kernel_of(call))
+
+    def insert(self, kernel: KernelOp) -> None:
+        """Call the new kernel before the last call, for all readers of the chain's results."""
         last = self.kernel_of(self.last)
         module = last.parent_block()
         assert module is not None
@@ -405,6 +412,3 @@ class Chain:
         for old, new in zip(results, call.results, strict=True):
             new.name_hint = old.name_hint
             old.replace_all_uses_with(new)
-        for old_call in reversed(self.calls):
-            erase(old_call)
-            erase(self.kernel_of(old_call))

@@ -45,7 +45,7 @@ from targets.cuda.profiling.profile import profile_module
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.executable import CudaExecutable
 from targets.cuda.runtime.stopwatch import NEAR
-from targets.cuda.scheduling import attention, convolutions, rules, search
+from targets.cuda.scheduling import attention, convolutions, recomputed, rules, search
 from targets.cuda.scheduling.attention_parts import online_parts
 from targets.cuda.scheduling.options import OPTIONS
 from targets.cuda.scheduling.products.tiles import group_rows
@@ -131,6 +131,9 @@ class CudaScheduling(Scheduling):
 
     def joins_online(self, kernel: LoopKernelOp) -> bool:
         return attention.joins(kernel, self.options)
+
+    def joins_recomputed(self, kernel: LoopKernelOp) -> bool:
+        return recomputed.joins(kernel, self.options)
 
     def online_parts(self, kernel: LoopKernelOp) -> int:
         return online_parts(kernel, self.options)

@@ -51,8 +51,7 @@ from passes.rewrites.loop.nests import (
 def arrange_online(kernel: KernelOp, rows: Collection[Symbol]) -> None:
     """Rewrite the nests of a kernel in place."""
     delay_factors(kernel, rows)
-    while (nest := next((n for n in kernel.nests[::-1] if _is_inlined(n, rows)), None)):
-        inline_everywhere(nest)
+    inline_masks(kernel, rows)
     while (nest := next(filter(_rounds_for_readers, kernel.nests), None)):
         round_in_readers(nest)
     for nest in kernel.nests:
@@ -67,6 +66,12 @@ def arrange_online(kernel: KernelOp, rows: Collection[Symbol]) -> None:
 
 
 # ---------------------------------------------------------------------- inputs
+def inline_masks(kernel: KernelOp, rows: Collection[Symbol]) -> None:
+    """Let readers compute what only widens or repeats elements, and masks over none of the rows."""
+    while (nest := next((n for n in kernel.nests[::-1] if _is_inlined(n, rows)), None)):
+        inline_everywhere(nest)
+
+
 def _is_inlined(nest: NestOp, rows: Collection[Symbol]) -> bool:
     """Whether readers compute what a nest computes: it only widens or repeats elements, or it is a
     mask over none of the rows."""

@@ -11,6 +11,7 @@ choices by measured ones.
     recurrences.py     recurrences, and reductions of their last states
     attention.py       products with an online softmax
     sorts.py           rows that are sorted in a tile
+    recomputed.py      products with the products of their factors
     sums.py            sums of a few parts      memory_bound.py   other reductions, elementwise
 """
 
@@ -38,6 +39,7 @@ from targets.cuda.scheduling.memory_bound import elementwise, reduction, walked_
 from targets.cuda.scheduling.products.fma import fma_parts, schedule_fma_product
 from targets.cuda.scheduling.products.parts import product_parts
 from targets.cuda.scheduling.products.rules import panels, prepare_product, schedule_product
+from targets.cuda.scheduling.recomputed import is_recomputed, schedule_recomputed
 from targets.cuda.scheduling.recurrences import schedule_recurrence
 from targets.cuda.scheduling.sorts import schedule_sort, sorting_nest
 from targets.cuda.scheduling.strips import (
@@ -62,7 +64,7 @@ def prepare_kernel(kernel: KernelOp) -> None:
     nest = next((n for n in kernel.nests if is_contraction(n)), None)
     if is_attention(kernel):
         prepare_attention(kernel)
-    elif prepare_strips(kernel):
+    elif is_recomputed(kernel) or prepare_strips(kernel):
         pass
     elif (windowed := windowed_nest(kernel)) is not None:
         prepare_windows(kernel, windowed)
@@ -82,6 +84,8 @@ def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
     nest = next((n for n in kernel.nests if is_contraction(n)), None)
     if is_attention(kernel):
         return schedule_attention(kernel, options)
+    if is_recomputed(kernel):
+        return schedule_recomputed(kernel, options)
     if (filtered := strips_nest(kernel)) is not None:
         return schedule_strips(kernel, filtered, options)
     if (windowed := windowed_nest(kernel)) is not None:

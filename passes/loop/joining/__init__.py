@@ -1,0 +1,1 @@
+"""Passes that join kernels with those that compute what they read."""
