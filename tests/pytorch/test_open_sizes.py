@@ -46,3 +46,25 @@ def test_a_compiled_function(function: Callable[[Any], Any], marked: bool) -> No
             torch._dynamo.decorators.mark_unbacked(x, 0)
         with torch.no_grad():
             check_outputs([compiled(x)], function(x))
+
+
+@pytest.mark.parametrize("shape", [lambda b, n: (b, n), lambda b, n: (1, n)], ids=["own", "1"])
+def test_sizes_that_tracing_found_to_be_equal_stay_open(
+    shape: Callable[[Any, Any], tuple[Any, Any]]
+) -> None:
+    """Conditions on a size that turned out to be another one fix neither to the example's."""
+    def masked(ids: Any, mask: Any) -> Any:
+        b, n = ids.shape
+        return ids[:, None, :] + mask[:, None, :].expand(b, 2, n)
+
+    b, n = torch.export.Dim("b", min=1, max=64), torch.export.Dim("n", min=1, max=64)
+    dynamic = {0: b, 1: n}
+    inputs = [torch.randn(5, 6), torch.randn(shape(5, 6))]
+    program = export(masked, inputs, (dynamic, dynamic if len(inputs[1]) == 5 else {1: n}))
+    executable = compiler.compile(program, cache="off", threads=1)
+    for b, n in ((5, 6), (3, 7), (1, 1), (2, 6)):
+        x, mask = torch.randn(b, n), torch.randn(shape(b, n))
+        check_outputs(executable(x, mask), masked(x, mask))
+    fixed = compiler.compile(program, cache="off", threads=1, dims={"b": 3, "n": 2})
+    x, mask = torch.randn(3, 2), torch.randn(shape(3, 2))
+    check_outputs(fixed(x, mask), masked(x, mask))

@@ -52,14 +52,16 @@ def check_guards(found: Sequence[Relation], faults: Faults) -> list[Relation]:
 
 
 def guards_of(graph: Any) -> list[Any]:
-    """The guards in the ShapeEnv that a program's inputs share.
+    """The guards in the ShapeEnv that a program's inputs share, in the sizes that remain.
 
-    This must be called before the program is decomposed. Decomposition adds guards of PyTorch's own
+    Sizes that turned out to be equal after a guard was recorded have one name in the graph. This
+    must be called before the program is decomposed. Decomposition adds guards of PyTorch's own
     decompositions, which the importers do not rely on, and which PyTorch does not check either.
     """
     for size in _input_sizes(graph):
         if not isinstance(size, int):
-            return [g.expr for g in size.node.shape_env.guards]
+            shape_env = size.node.shape_env
+            return [shape_env.replace(g.expr) for g in shape_env.guards]
     return []
 
 
