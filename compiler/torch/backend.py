@@ -46,7 +46,7 @@ from compiler.torch.training import (
     keep_saved,
     metadata,
 )
-from compiler.torch.views import base_of, split_views
+from compiler.torch.views import base_of, split_views, with_arguments
 from compiler.torch.weights import Weights, is_weight
 from compiler.torch.writes import (
     RunsEagerly,
@@ -151,7 +151,8 @@ def _or_eagerly(
     try:
         check_captured(captured)
         with rare_collections(), _composites(captured, example_inputs, known):
-            return compiled(captured, example_inputs)
+            made = compiled(captured, example_inputs)
+        return with_arguments(made, captured) if share_memory(example_inputs) else made
     except (StrataError, CompilerFault, torch_module("torch._dynamo.exc").TorchDynamoException):
         raise
     except RunsEagerly as why:

@@ -17,7 +17,7 @@ The module can be imported without torch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +60,31 @@ def split_views(
     for is_view, node in roles:
         splitter.need(node, is_view)
     return Views(splitter.inner(), splitter.outer([node for _, node in roles]))
+
+
+def with_arguments(compiled: Callable[..., Any], captured: Any) -> Callable[..., Any]:
+    """Compiled code that returns arguments themselves where a captured graph does.
+
+    If arguments share memory, AOTAutograd returns a view of it in place of an argument, and up to
+    PyTorch 2.11 the whole memory, in its own shape.
+    """
+    returned = _returned_arguments(captured)
+
+    def call(*arguments: Any) -> list[Any]:
+        results = list(compiled(*arguments))
+        for number, argument in returned.items():
+            results[number] = arguments[argument]
+        return results
+
+    return call if returned else compiled
+
+
+def _returned_arguments(captured: Any) -> dict[int, int]:
+    """The numbers of results that are arguments, also written in place -> these arguments."""
+    values = [n.meta.get("example_value") for n in captured.graph.nodes if n.op == "placeholder"]
+    numbers = {id(value): k for k, value in enumerate(values) if value is not None}
+    results = [getattr(n, "meta", {}).get("example_value") for n in output_nodes(captured)]
+    return {k: numbers[id(value)] for k, value in enumerate(results) if id(value) in numbers}
 
 
 def base_of(node: Any) -> Any:
