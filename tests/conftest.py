@@ -49,12 +49,20 @@ def _check_features() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect without the garbage collector, which would visit a million objects ten times."""
+    """Collect without the garbage collector, which would visit a million objects ten times; later
+    it passes over them, as they live until the end.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    """Let all be collected: libraries complain about what is left."""
+    gc.unfreeze()
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
