@@ -8,7 +8,7 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.traits import SymbolOpInterface
 
@@ -17,6 +17,7 @@ from compiler.pipeline.steps import PIPELINE
 from dialects.strata.types import Array
 from dialects.text.syntax import location, location_names
 from dialects.verifying import verify
+from dialects.walking import walked
 from passes.base import StrataContext
 from passes.registry import parse_passes
 from targets.reference.interpret import interpret
@@ -40,21 +41,43 @@ class Watched:
         self._parts: list[object] = []
 
     def changed(self, module: ModuleOp) -> bool:
-        parts = [part for op in module.walk() for part in _parts_of(op)]
+        parts = _parts_of(module)
         before, self._parts = self._parts, parts
         return len(parts) != len(before) or any(
             a is not b for a, b in zip(parts, before, strict=True))
 
 
-def _parts_of(op: Operation) -> Iterator[object]:
-    """All that an operation's text is made of, but for the operations inside."""
-    yield op
-    yield from op.operands
-    yield from op.attributes.values()
-    yield from op.properties.values()
-    for value in (*op.results, *(a for r in op.regions for b in r.blocks for a in b.args)):
-        yield value
-        yield value.type
+def _parts_of(module: ModuleOp) -> list[object]:
+    """All that a module's text is made of."""
+    parts: list[object] = []
+    for op in walked(module):
+        parts.append(op)
+        parts += op.operands
+        parts += op.attributes.values()
+        parts += op.properties.values()
+        _add_values(op.results, parts)
+        for region in op.regions:
+            for block in region.blocks:
+                _add_values(block.args, parts)
+    return parts
+
+
+def _add_values(values: Sequence[SSAValue], parts: list[object]) -> None:
+    for value in values:
+        parts += (value, value.type)
+
+
+def form_of(module: ModuleOp) -> tuple[object, ...]:
+    """What a module's text says, but for the names of values. Equal for equal modules."""
+    parts, numbers = list[object](), dict[SSAValue, int]()
+    for op in walked(module):
+        parts += (op.name, len(op.regions), len(op.results), *map(numbers.get, op.operands))
+        parts += (*op.attributes.items(), *op.properties.items())
+        values = [*op.results, *(a for r in op.regions for b in r.blocks for a in b.args)]
+        parts += (value.type for value in values)
+        parts += (len(b.ops) for r in op.regions for b in r.blocks)
+        numbers.update(zip(values, range(len(numbers), len(numbers) + len(values)), strict=True))
+    return tuple(parts)
 
 
 def lower(module: ModuleOp, context: StrataContext, steps: Sequence[str] = STEPS) -> Iterator[str]:
@@ -85,20 +108,20 @@ def check_locations(module: ModuleOp) -> None:
 
 def check_levels(
     module: ModuleOp, context: StrataContext, inputs: Sequence[Array], expected: Sequence[Array],
-    tolerance: float, known: set[str],
+    tolerance: float, known: set[tuple[object, ...]],
 ) -> None:
     """Lower a module, and execute it after every pass of the loop level and below.
 
-    `known`: texts that were executed before, here or on the way to another target.
+    `known`: forms that were executed before, here or on the way to another target.
     """
     target, watched = context.facts.target or "no target", Watched()
     for step in lower(module, context):
         if (step.startswith("graph-") and step != "graph-to-loop") or not watched.changed(module):
             continue
-        text = str(module)
-        if text in known:
+        form = form_of(module)
+        if form in known:
             continue
-        known.add(text)
+        known.add(form)
         outputs = interpret(module, context.weights, inputs)
         assert_close(outputs, expected, tolerance, f"{target}, after {step}")
 

@@ -22,7 +22,7 @@ def check(data: st.DataObject) -> None:
     graph = Graph(data.draw)
     module, inputs = graph.build()
     expected = interpret(module, graph.weights, inputs)
-    known = set[str]()
+    known = set[tuple[object, ...]]()
     for name in ("cuda", "cpu"):
         lowered, target = module.clone(), find_target(name)
         context = target.bind(TargetOptions()).context(graph.weights)

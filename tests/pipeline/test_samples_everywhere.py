@@ -72,7 +72,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @each_size
 @each_sample
 def test_every_level_computes_the_same(sample: Sample, symbolic: bool, objects: Path) -> None:
-    known, tolerance = set[str](), sample.tolerance or 0
+    known, tolerance = set[tuple[object, ...]](), sample.tolerance or 0
     module, inputs, context = build_module(sample, symbolic)
     expected = interpret(module, context.weights, inputs)
     cuda = context_for("cuda", context.weights, TargetOptions())
