@@ -350,6 +350,9 @@ UNSAMPLED = frozenset((
     "prims.fma.default",  # only Dynamo makes it, for optimizers
     "aten._to_copy.default", "aten.to.dtype_layout", "aten.detach_.default",
     "aten.lift.default",  # torch 2.11 exports no call of it by a program
+    "prims.signbit.default",  # PyTorch gives its result the type of the operand
+    "aten.special_ndtr.default",  # taken apart before
+    "prims.empty.default", "prims.empty_permuted.default", "prims.empty_strided.default",
     "aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default",
     "aten.empty_permuted.default", "aten.empty_strided.default",
     "aten.new_empty_strided.default",  # their contents are anything

@@ -10,10 +10,11 @@ import torch
 from compiler.frontend.torch.ops import importers
 from tests.pytorch import op_samples
 from tests.pytorch.op_samples import FIRST_ONLY, UNSAMPLED
+from tests.pytorch.operators.special_samples import SPECIAL_SAMPLES
 from tests.pytorch.programs import check_outputs, export, run
 from tests.pytorch.training.gradient_samples import GRADIENT_SAMPLES
 
-SAMPLES = op_samples.SAMPLES | GRADIENT_SAMPLES
+SAMPLES = op_samples.SAMPLES | GRADIENT_SAMPLES | SPECIAL_SAMPLES
 CASES = [(name, k) for name, samples in SAMPLES.items() for k in range(len(samples))]
 
 

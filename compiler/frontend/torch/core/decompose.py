@@ -148,12 +148,22 @@ def operator_names() -> list[str]:
 def _more() -> dict[Any, Any]:
     """Decompositions that PyTorch does not use by default, or lacks."""
     known = torch_module("torch._decomp").decomposition_table
-    found = {op: known[op] for op in list(known) if str(op) in ALSO_DECOMPOSED}
+    found = {op: known[op] for op in list(known) if _also_decomposed(op)}
     aten = torch_module().ops.aten
     copies = dict.fromkeys((aten.channel_shuffle.default, aten.native_channel_shuffle.default),
                            _channel_shuffle)
     return {**found, **encoder_decompositions(), **gradient_decompositions(),
             **backward_decompositions(), **foreach_decompositions(), **copies}
+
+
+def _also_decomposed(op: Any) -> bool:
+    """Whether PyTorch's own decomposition of an operator is used: those of operators outside Core
+    ATen give operators that have importers. Operators that write or draw stay what they are."""
+    tag, tags = torch_module().Tag, getattr(op, "tags", ())
+    if str(op) in ALSO_DECOMPOSED:
+        return True
+    writes = getattr(op, "_schema", None) and op._schema.is_mutable
+    return not writes and tag.core not in tags and tag.nondeterministic_seeded not in tags
 
 
 def _channel_shuffle(x: Any, groups: int) -> Any:

@@ -1,0 +1,339 @@
+"""PyTorch's own samples of its operators, through `torch.compile(backend="strata")`.
+
+    python benchmarks/torch/opinfo.py [--count 1] [--dtypes float32,int64,bool,bfloat16]
+        [--only NAME,...] [--kept FOLDER] [--seconds 30] [--page]
+
+OpInfo is the table with which PyTorch tests its operators (`torch.testing._internal`). Each sample
+is compiled with `fullgraph=True` on the CPU and compared with eager mode:
+
+    native  every node is compiled, and the results are equal.
+    split   some nodes run eagerly; the reason is what the warning says.
+    wrong   the results differ, in numbers, types or shapes.
+    failed  PyTorch or the backend raises, crashes, or needs more than `--seconds`.
+
+The operators are divided among processes, each of which runs many; one that crashes or hangs costs
+only its operator. Results are kept in a folder, one file per dtype, and a second run continues
+there. `--page` only writes the page, OPINFO.md beside this file, from what is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+HERE = Path(__file__).parent
+DTYPES = "float32,int64,bool,bfloat16"
+MOST_DRAWN = 60
+"""Samples of an operator among which `--count` are chosen."""
+NOT_COMPARED = ("empty", "empty_like", "new_empty", "new_empty_strided", "empty_permuted",
+                "empty_strided")
+"""Operators whose results hold anything."""
+LIMITS = {"float32": (1e-4, 2e-5), "bfloat16": (3e-2, 2e-2)}
+
+
+# ---------------------------------------------------------------------- one process: some operators
+def operators(dtype: str) -> list[Any]:
+    """The operators of OpInfo that have samples of a dtype on the CPU, by name."""
+    import torch
+
+    _stand_in("expecttest")
+    from torch.testing._internal import common_methods_invocations as table
+
+    table.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)  # we set it
+    kind = getattr(torch, dtype)
+    return sorted((op for op in table.op_db if op.supports_dtype(kind, "cpu")), key=full_name)
+
+
+def _stand_in(library: str) -> None:
+    """Let the table's module import a library of test cases, which the samples do not need."""
+    if importlib.util.find_spec(library) is None:
+        module: Any = ModuleType(library)
+        module.TestCase, module.__spec__ = unittest.TestCase, ModuleSpec(library, None)
+        sys.modules.setdefault(library, module)
+
+
+def full_name(op: Any) -> str:
+    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
+
+
+def work(dtype: str, names: Sequence[str], count: int, kept: Path) -> None:
+    """Run the samples of operators, and add a line for each operator to a file."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch._logging.set_logs(all=logging.ERROR)
+    known = {full_name(op): op for op in operators(dtype)}
+    with kept.open("a") as file:
+        for name in names:
+            file.write(json.dumps({"started": name}) + "\n")
+            file.flush()
+            samples = list(_verdicts(known[name], dtype, count))
+            file.write(json.dumps({"name": name, "samples": samples}) + "\n")
+            file.flush()
+
+
+def _verdicts(op: Any, dtype: str, count: int) -> Iterator[tuple[str, str]]:
+    import torch
+
+    try:
+        drawn = list(islice(op.sample_inputs("cpu", getattr(torch, dtype)), MOST_DRAWN))
+    except Exception as error:
+        yield "failed", f"no samples: {_first_line(error)}"
+        return
+    step = max(1, len(drawn) // count)
+    for sample in drawn[::step][:count]:
+        found = _verdict(op, dtype, sample)
+        if found is not None:
+            yield found
+
+
+def _verdict(op: Any, dtype: str, sample: Any) -> tuple[str, str] | None:
+    """What becomes of one sample, and why; None if eager mode raises, too."""
+    import torch
+
+    def call(value: Any, args: Any, kwargs: Any) -> Any:
+        return op(value, *args, **kwargs)
+
+    def arguments() -> Any:
+        return _copied((sample.input, sample.args, sample.kwargs))
+
+    try:
+        torch.manual_seed(0)
+        want = call(*arguments())
+    except Exception:
+        return None
+    torch._dynamo.reset()
+    split = _Eager()
+    logging.getLogger("strata").addHandler(split)
+    try:
+        torch.manual_seed(0)
+        with torch.no_grad():
+            got = torch.compile(call, backend="strata", fullgraph=True)(*arguments())
+    except Exception as error:
+        return "failed", _first_line(error)
+    finally:
+        logging.getLogger("strata").removeHandler(split)
+    wrong = "" if op.name in NOT_COMPARED else difference(got, want, dtype)
+    if wrong:
+        return "wrong", wrong
+    return ("split", split.why[0]) if split.why else ("native", "")
+
+
+def _copied(value: Any) -> Any:
+    """Arguments whose tensors are copies, so that operators may write to them."""
+    import torch
+
+    return torch.utils._pytree.tree_map_only(
+        torch.Tensor, lambda t: t.detach().clone(memory_format=torch.preserve_format), value)
+
+
+class _Eager(logging.Handler):
+    """Collects the reasons for which nodes run eagerly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.why: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING:
+            found = getattr(record, "strata_eager", ((), record.getMessage()))
+            self.why.append(_without_places(str(found[1]).splitlines()[0])[:200])
+
+
+def _without_places(why: str) -> str:
+    """A reason without the lines of the user's code."""
+    return re.sub(r" \(/.*?\)(?=;|$)", "", why)
+
+
+def difference(got: Any, want: Any, dtype: str) -> str:
+    """What differs between results; empty if nothing does."""
+    import torch
+
+    ours, theirs = (torch.utils._pytree.tree_leaves(v) for v in (got, want))
+    if len(ours) != len(theirs):
+        return f"{len(ours)} results instead of {len(theirs)}"
+    for a, b in zip(ours, theirs, strict=True):
+        if not isinstance(b, torch.Tensor):
+            if a != b and not (a != a and b != b):
+                return f"{a} instead of {b}"
+        elif a.dtype != b.dtype or a.shape != b.shape:
+            return f"{a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
+        elif found := _in_numbers(a, b, dtype):
+            return found
+    return ""
+
+
+def _in_numbers(a: Any, b: Any, dtype: str) -> str:
+    import torch
+
+    relative, absolute = LIMITS.get(dtype, (1e-4, 2e-5)) if b.is_floating_point() else (0.0, 0.0)
+    try:
+        torch.testing.assert_close(a, b, rtol=relative, atol=absolute, equal_nan=True,
+                                   check_stride=False, check_layout=False)
+    except Exception as error:
+        return " ".join(str(error).split())[:160]
+    return ""
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:200]
+
+
+# ---------------------------------------------------------------------- all processes
+def run(dtype: str, only: Sequence[str], count: int, seconds: float, kept: Path,
+        chunk: int = 60) -> None:
+    """Run what a dtype's file lacks, with as many processes as crashes and hangs require."""
+    while todo := [n for n in _names(dtype, only) if n not in results_of(kept)][:chunk]:
+        command = [sys.executable, __file__, "--worker", dtype, "--only", ",".join(todo),
+                   "--count", str(count), "--kept", str(kept)]
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(command, stdout=output, stderr=output, env={
+                **os.environ, "STRATA_CACHE": os.environ.get("STRATA_CACHE", str(kept.parent))})
+            hung = _wait(process, kept, seconds)
+        if process.returncode:
+            _note_failure(kept, "it takes too long" if hung else
+                          f"the process ends with {process.returncode}")
+
+
+def _names(dtype: str, only: Sequence[str]) -> list[str]:
+    found = [full_name(op) for op in operators(dtype)]
+    return [n for n in found if not only or n in only]
+
+
+def _wait(process: subprocess.Popen[bytes], kept: Path, seconds: float) -> bool:
+    """Wait for a process; stop one that adds nothing to the file for so long."""
+    while process.poll() is None:
+        time.sleep(0.2)
+        last = kept.stat().st_mtime if kept.exists() else 0.0
+        started = Path(f"/proc/{process.pid}").stat().st_mtime if process.poll() is None else 0.0
+        if last and time.time() - max(last, started) > seconds:
+            process.kill()
+            process.wait()
+            return True
+    return False
+
+
+def _note_failure(kept: Path, why: str) -> None:
+    lines = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    done = {line["name"] for line in lines if "name" in line}
+    started = [line["started"] for line in lines if "started" in line]
+    if not started or started[-1] in done:
+        sys.exit(f"a process of {kept.name} ends before it runs anything")
+    with kept.open("a") as file:
+        file.write(json.dumps({"name": started[-1], "samples": [("failed", why)]}) + "\n")
+
+
+def results_of(kept: Path) -> dict[str, list[tuple[str, str]]]:
+    """The verdicts in a file, by operator."""
+    if not kept.exists():
+        return {}
+    lines = [json.loads(line) for line in kept.read_text().splitlines()]
+    return {line["name"]: [(a, b) for a, b in line["samples"]] for line in lines if "name" in line}
+
+
+# ---------------------------------------------------------------------- operators by their tags
+def missing_operators() -> tuple[int, list[str]]:
+    """How many operators are tagged `core` or are PrimTorch's, and those of them that have neither
+    an importer nor a decomposition. Variants that write into an argument are not counted."""
+    import torch
+    import torch._prims
+
+    from compiler.frontend.torch.core.decompose import decompositions
+    from compiler.frontend.torch.ops import importers
+
+    known = {*importers(), *map(str, decompositions(list(importers())))}
+    found = [op for space in ("aten", "prims") for op in _overloads(space)
+             if not op._schema.is_mutable and (space == "prims" or torch.Tag.core in op.tags)]
+    return len(found), sorted(str(op) for op in found if str(op) not in known)
+
+
+def _overloads(space: str) -> Iterator[Any]:
+    import torch
+
+    for name in sorted(torch._C._dispatch_get_all_op_names()):
+        namespace, _, rest = name.partition("::")
+        if namespace == space:
+            packet, _, overload = rest.partition(".")
+            yield getattr(getattr(getattr(torch.ops, space), packet), overload or "default")
+
+
+# ---------------------------------------------------------------------- the page
+def page(folder: Path, dtypes: Sequence[str], count: int) -> str:
+    import torch
+
+    tables = {d: results_of(folder / f"{d}.jsonl") for d in dtypes}
+    total, missing = missing_operators()
+    lines = ["# PyTorch's operators", "", "```",
+             f"python benchmarks/torch/opinfo.py --count {count}", "```", "",
+             f"PyTorch {torch.__version__}, CPU. Samples are OpInfo's, at most {count} of an "
+             "operator, spread over its samples. What the words mean is in the script's text.", "",
+             "| dtype | operators | samples | native | split | wrong | failed |",
+             "|---|---|---|---|---|---|---|"]
+    lines += [_summary(dtype, table) for dtype, table in tables.items()]
+    lines += ["", f"Of {total} operators tagged `core` or of PrimTorch, {len(missing)} have "
+              "neither an importer nor a decomposition" + (":" if missing else "."), ""]
+    lines += [f"- `{name}`" for name in missing]
+    lines += ["", "## Reasons", "", "| samples | reason |", "|---|---|"]
+    reasons = Counter(why for table in tables.values() for found in table.values()
+                      for state, why in found if state == "split")
+    lines += [f"| {n} | {_cell(why)} |" for why, n in reasons.most_common(120)]
+    lines += ["", "## Wrong and failed", "", "| operator | dtype | | |", "|---|---|---|---|"]
+    lines += [f"| {name} | {dtype} | {state} | {_cell(why)} |" for dtype, table in tables.items()
+              for name, found in table.items() for state, why in dict.fromkeys(found)
+              if state in ("wrong", "failed")]
+    return "\n".join(lines) + "\n"
+
+
+def _summary(dtype: str, table: dict[str, list[tuple[str, str]]]) -> str:
+    states = Counter(state for found in table.values() for state, _ in found)
+    samples = sum(states.values())
+    cells = [f"{states[s]} ({states[s] / max(samples, 1):.0%})"
+             for s in ("native", "split", "wrong", "failed")]
+    return f"| {dtype} | {len(table)} | {samples} | {' | '.join(cells)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--dtypes", default=DTYPES)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--kept", type=Path, default=Path(tempfile.gettempdir()) / "strata-opinfo")
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--page", action="store_true")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    only = [name for name in given.only.split(",") if name]
+    if given.worker:
+        work(given.worker, only, given.count, given.kept)
+        return
+    given.kept.mkdir(parents=True, exist_ok=True)
+    dtypes = given.dtypes.split(",")
+    for dtype in [] if given.page else dtypes:
+        run(dtype, only, given.count, given.seconds, given.kept / f"{dtype}.jsonl")
+    (HERE / "OPINFO.md").write_text(page(given.kept, dtypes, given.count))
+
+
+if __name__ == "__main__":
+    main()
