@@ -92,7 +92,8 @@ def compiled_by(
         expand_flex_attention(graph)
         written, aliases = _take_writes(graph), _aliases()
         check_writes(graph, written, aliases, examples, replays)
-        return _boxed_program(_program(kind, graph, chosen, written, aliases))
+        return compiled_step(graph, lambda inner: _boxed_program(
+            _program(kind, inner, chosen, written, aliases)))
 
     def forward(graph: Any, inputs: Sequence[Any]) -> Run:
         written, aliases = _take_writes(graph), _aliases()
