@@ -37,6 +37,8 @@ class Step:
 PIPELINE: tuple[Step, ...] = (
     # ------------------------------------------------------------------ graph: what is computed
     Step("graph", "graph-fold-sizes"),  # first: known sizes let all later passes decide more
+    Step("graph", "graph-call-layers",  # before any pass that rewrites: each layer is seen once
+         "share"),
     Step("graph", "graph-quantize-contractions",  # before dequantized weights fold into floats
          "quantize"),
     Step("graph", "graph-sign-products", "quantize"),  # before zero points are folded into weights
@@ -56,6 +58,8 @@ PIPELINE: tuple[Step, ...] = (
     Step("graph", "graph-fold-constants",  # again: parts of batch norm have constant operands
          "fold"),
     Step("graph", "graph-simplify", "simplify"),  # again: the parts meet their new neighbours
+    Step("graph", "graph-inline-layers",  # after the last rules, which show what borders cost
+         "share", apart="graph-inline-layers"),
     Step("graph", "graph-narrow-products", "precision"),  # once scales are folded into weights
     Step("graph", "graph-fold-constants", "fold"),  # once more: weights are rounded now
     Step("graph", "graph-join-groups", "split"),  # on constant filters in their final type

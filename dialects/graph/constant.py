@@ -83,14 +83,32 @@ class ConstantOp(GraphOp):
     ) -> ConstantOp:
         """The constant for an array that is computed from others, completely as the text says.
 
-        It is a parameter if one of them is. None of them may vary from call to call.
+        It is a parameter if one of them is, and another array in each call if one of them is.
         """
-        handles = [h for source in sources for h in source.weights]
-        if not any(map(store.is_open, handles)):
+        varying = [source for source in sources if source.varies]
+        if varying:
+            return ConstantOp._per_call(sources, len(varying[0].weights), store, label, computation,
+                                        compute)
+        if not any(source.is_open(store) for source in sources):
             return ConstantOp.of_array(compute(*(s.contents(store) for s in sources)), store, label)
         keys = [s.handle(store) for s in sources]
         handle, array = store.derive(label, keys, computation, compute)
         return ConstantOp.of_value(handle, tensor(element_of(array.dtype), array.shape))
+
+    @staticmethod
+    def _per_call(
+        sources: Sequence[ConstantOp], calls: int, store: WeightStore, label: str,
+        computation: str, compute: Callable[..., Array],
+    ) -> ConstantOp:
+        """The constant for an array that is computed from others in each of several calls."""
+        keys = [s.weights if s.varies else [s.handle(store)] * calls for s in sources]
+        names = next(map(label_of, s.weights) for s in sources if s.varies)
+        made = [store.derive(f"{name}.{label}", own, computation, compute)
+                for name, own in zip(names, zip(*keys, strict=True), strict=True)]
+        array, handles = made[0][1], [handle for handle, _ in made]
+        is_one = all(handle.key == handles[0].key for handle in handles)
+        value: Attribute = handles[0] if is_one else WeightsAttr(ArrayAttr(handles))
+        return ConstantOp.of_value(value, tensor(element_of(array.dtype), array.shape))
 
     def derived(
         self, store: WeightStore, suffix: str, computation: str, compute: Callable[[Array], Array]

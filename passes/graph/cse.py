@@ -28,17 +28,21 @@ class GraphCse(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         for func in functions(module):
-            _merge_equal(func.body.block, context)
+            merge_equal(func.body.block, context)
 
 
-def _merge_equal(block: Block, context: StrataContext) -> None:
+def merge_equal(block: Block, context: StrataContext) -> list[Operation]:
+    """Merge equal operations of a block; those that others have replaced."""
     first: dict[Hashable, Operation] = {}
+    gone: list[Operation] = []
     for op in list(block.ops):
         if op.regions or not op.results or not op.has_trait(Pure):
             continue
         known = first.setdefault(_key(op), op)
         if known is not op:
             replace(op, known.results, context, "equal")
+            gone.append(op)
+    return gone
 
 
 def _key(op: Operation) -> Hashable:

@@ -31,7 +31,7 @@ from dialects.strata.assumptions import IndexRangeError
 from dialects.strata.func import FuncOp
 from dialects.strata.mapped import release
 from dialects.strata.requirements import RequireOp
-from dialects.strata.types import Array, ExprAttr, SizesAttr, TensorType, WeightAttr
+from dialects.strata.types import Array, ExprAttr, SizesAttr, TensorType
 from dialects.text.syntax import location_name
 from passes.base import StrataContext, StrataPass
 from passes.rewriting import erase, erase_unused, functions, replace
@@ -86,7 +86,9 @@ class _Folding:
         size = _bytes(op.result_tensors)
         if size > max(GROWTH * _bytes(op.operand_tensors), SMALL):
             return False
-        if isinstance(op, TransposeOp) and size > SMALL and self._is_read_both_ways(op):
+        size *= _calls(op)
+        if isinstance(op, TransposeOp) and _bytes(op.result_tensors) > SMALL and (
+                self._is_read_both_ways(op)):
             return False
         if size > self.bytes_left:
             self._remark(op, f"{size} bytes exceed the budget for folded constants")
@@ -106,12 +108,12 @@ class _Folding:
         operands = [v.owner for v in op.operands if isinstance(v.owner, ConstantOp)]
         try:
             made = self._parameters(op, operands) if any(
-                c.is_open(store) for c in operands) else self._constants(op, operands)
+                c.varies or c.is_open(store) for c in operands) else self._constants(op, operands)
         except (ArithmeticError, IndexError, KeyError, ValueError) as error:
             self._remark(op, str(error.args[0] if error.args else error))
             return
         build = Build(op)
-        self.bytes_left -= _bytes(op.result_tensors)
+        self.bytes_left -= _bytes(op.result_tensors) * _calls(op)
         replace(op, [build.insert(c).results[0] for c in made], self.context, "constant")
 
     def _constants(self, op: GraphOp, operands: Sequence[ConstantOp]) -> list[ConstantOp]:
@@ -122,9 +124,12 @@ class _Folding:
         return [ConstantOp.of_array(a, self.context.weights, _label(op)) for a in made]
 
     def _parameters(self, op: GraphOp, operands: Sequence[ConstantOp]) -> list[ConstantOp]:
-        """Results that are computed anew when parameters have other values."""
+        """Results that are computed anew when parameters have other values, or for each call."""
+        label = _label(op)
+        if any(c.varies for c in operands):
+            label = op.name.removeprefix("graph.")
         return [ConstantOp.of_computed(
-            operands, self.context.weights, _label(op),
+            operands, self.context.weights, label,
             f"{op.name} {dict(op.properties)} {[*map(str, op.operand_types)]} {k}",
             _computation(op, k)) for k in range(len(op.results))]
 
@@ -176,6 +181,12 @@ def _bytes(types: Sequence[TensorType]) -> int:
     return sum(t.byte_size.constant or 0 for t in types)
 
 
+def _calls(op: GraphOp) -> int:
+    """How many arrays each result becomes: one, or one for each call of its function."""
+    return max((len(v.owner.weights) for v in op.operands
+                if isinstance(v.owner, ConstantOp) and v.owner.varies), default=1)
+
+
 def _label(op: GraphOp) -> str:
     """The node's name; if it has none, the name of a constant operand and the operation."""
     labels = [v.owner.label for v in op.operands if isinstance(v.owner, ConstantOp)]
@@ -185,8 +196,8 @@ def _label(op: GraphOp) -> str:
 
 def _forget_unused(context: StrataContext, module: ModuleOp, before: set[str]) -> None:
     """Drop arrays that this run added to the store and that no constant refers to any more."""
-    used = {op.value.key.data for op in module.walk() if isinstance(op, ConstantOp)
-            and isinstance(op.value, WeightAttr) and isinstance(op.value.key, StringAttr)}
+    used = {weight.key.data for op in module.walk() if isinstance(op, ConstantOp)
+            for weight in op.weights if isinstance(weight.key, StringAttr)}
     sources = {key for recipe in context.weights.recipes.values() for key in recipe.sources}
     for key in set(context.weights.arrays) - before - used - sources:
         del context.weights.arrays[key]

@@ -12,7 +12,8 @@
 
 Layers of a model are equal but for their weights. The passes on nests and kernels then transform
 one of them, whatever their number, until `loop-inline-layers` puts its kernels in the place of
-each call. This pass comes after all passes that look at the contents of constants.
+each call. This pass comes after all passes that look at the contents of constants; it finds the
+layers that only they have made equal, or that are too few for `graph-call-layers`.
 
 `passes/analyses/graph/repetition.py` finds the parts. They are cut where nothing would be fused
 anyway. Parts with windows are left alone, since a function's arguments fix layouts. Assumes
@@ -23,28 +24,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import count
 
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
-from dialects.graph.base import GraphOp
 from dialects.graph.constant import ConstantOp
 from dialects.graph.contraction import MatmulOp
-from dialects.graph.convolution import ConvOp, ConvTransposeOp
-from dialects.graph.pooling import AvgPoolOp, MaxPoolIndicesOp, MaxPoolOp
-from dialects.graph.resize import ResizeOp
-from dialects.strata.control import CallOp
 from dialects.strata.func import FuncOp
-from dialects.strata.sizes import defined_sizes
-from dialects.strata.types import Shaped, SymbolsAttr, WeightAttr, WeightsAttr
-from dialects.strata.weights import WeightStore
-from dialects.text.syntax import distinct_identifiers, location_names, merge_locations, set_location
-from passes.analyses.graph.repetition import Repetition, Steps, kind_of
+from passes.analyses.graph.repetition import Steps, kind_of
 from passes.base import StrataContext, StrataPass
-from passes.rewriting import erase, erase_unused, functions, used_sizes
-
-WINDOWS = (ConvOp, ConvTransposeOp, MaxPoolOp, MaxPoolIndicesOp, AvgPoolOp, ResizeOp)
+from passes.rewrites.calls import called
+from passes.rewrites.graph.sharing import Sharing, is_movable
+from passes.rewriting import functions
 
 
 @dataclass(frozen=True)
@@ -55,146 +46,26 @@ class GraphShareLayers(StrataPass):
     least: int = 48
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
+        shared = called(module)
         for func in functions(module):
-            while (found := _repetition(func, self.least)) is not None and (
+            if func.sym_name.data in shared:
+                continue
+            while (parts := _repetition(func, self.least)) and (
                     context.allowance.take(func, self.name)):
-                _Sharing(module, func, *found, context.weights).run()
+                Sharing(module, func, parts, context.weights).run()
 
 
-def _repetition(func: FuncOp, least: int) -> tuple[Steps, Repetition] | None:
-    """The repetition in a function that is worth most."""
+def _repetition(func: FuncOp, least: int) -> Sequence[Sequence[Operation]]:
+    """The repetition in a function that is worth most; no parts if there is none."""
     ops = [op for op in func.body.block.ops if not isinstance(op, ConstantOp)]
     if len(ops) < 2 * least // 3:
-        return None
-    steps = Steps(ops, [_kind(op) for op in ops])
-    found = steps.best(least)
+        return []
+    found = Steps(ops, [_kind(op) for op in ops]).best(least)
     if found is None or not any(isinstance(ops[k], MatmulOp) for k in found.part(0)):
-        return None
-    return steps, found
+        return []
+    return [[ops[k] for k in found.part(n)] for n in range(found.count)]
 
 
 def _kind(op: Operation) -> Hashable:
     """What operations must share to be equal; None for those that stay where they are."""
-    is_movable = isinstance(op, GraphOp) and not op.regions and not defined_sizes(op)
-    return kind_of(op) if is_movable and not isinstance(op, WINDOWS) else None
-
-
-class _Sharing:
-    """One repetition that becomes a function and its calls."""
-
-    def __init__(
-        self, module: ModuleOp, func: FuncOp, steps: Steps, found: Repetition, store: WeightStore
-    ):
-        self.module, self.block, self.store = module, func.body.block, store
-        self.parts = [[steps.ops[k] for k in found.part(n)] for n in range(found.count)]
-        self.outside = [_outside(part) for part in self.parts]
-        """What each part uses from outside, in the same order."""
-        self.arguments = [k for k, value in enumerate(self.outside[0])
-                          if not isinstance(value.owner, ConstantOp)]
-
-    def run(self) -> None:
-        results = self._results()
-        function = self._function(results)
-        self.module.body.block.add_op(function)
-        for number, part in enumerate(self.parts):
-            values = _outside(part)  # by now results of the calls before
-            call = CallOp.of(function.sym_name.data, number, self._nodes(number),
-                             [values[k] for k in self.arguments], _types(part, results))
-            merge_locations(call, self._located(number))
-            self.block.insert_op_before(call, part[0])
-            _replace(part, results, call)
-        erase_unused(self.block)
-
-    def _results(self) -> list[tuple[int, int]]:
-        """The numbers of operation and result of what is used outside of its part, in any part."""
-        found: dict[tuple[int, int], None] = {}
-        for part in self.parts:
-            own = set(part)
-            found |= {(k, r.index): None for k, op in enumerate(part) for r in op.results
-                      if any(use.operation not in own for use in r.uses)}
-        return sorted(found)
-
-    # ------------------------------------------------------------------ the function
-    def _function(self, results: Sequence[tuple[int, int]]) -> FuncOp:
-        """The function of the first part, with constants for all of them."""
-        first = self.outside[0]
-        names = distinct_identifiers(first[k].name_hint or "x" for k in self.arguments)
-        func = FuncOp.of(self._fresh_name(), names, [first[k].type for k in self.arguments])
-        block = func.body.block
-        values: dict[SSAValue, SSAValue] = dict(
-            zip((first[k] for k in self.arguments), block.args, strict=True))
-        for name, argument in zip(names, block.args, strict=True):
-            argument.name_hint = name
-        for k, value in enumerate(first):
-            if isinstance(value.owner, ConstantOp):
-                values[value] = self._constant(k, block)
-        copies = [op.clone(values) for op in self.parts[0]]  # adds their results to `values`
-        block.add_ops(copies)
-        func.finish([str(k) for k in range(len(results))],
-                    [copies[k].results[r] for k, r in results])
-        func.properties["sizes"] = SymbolsAttr(tuple(sorted(used_sizes(func))))
-        set_location(func, self.parts[0][0])
-        return func
-
-    def _constant(self, number: int, block: Block) -> SSAValue:
-        """A constant of the function: the same in all parts, or another one in each."""
-        owners = [values[number].owner for values in self.outside]
-        constants = [owner for owner in owners if isinstance(owner, ConstantOp)]
-        value: Attribute = constants[0].value
-        if any(constant.value != value for constant in constants):
-            value = WeightsAttr(ArrayAttr(map(self._weight, constants)))
-        copy = ConstantOp.of_value(value, constants[0].type)
-        copy.location = constants[0].location
-        copy.result.name_hint = constants[0].result.name_hint
-        block.add_op(copy)
-        return copy.result
-
-    def _weight(self, constant: ConstantOp) -> WeightAttr:
-        """The handle of a constant, whose few elements may not be in the store yet."""
-        return constant.handle(self.store)
-
-    def _fresh_name(self) -> str:
-        taken = {f.sym_name.data for f in functions(self.module)}
-        names = (f"layer_{k}" for k in count())
-        return next(name for name in names if name not in taken)
-
-    # ------------------------------------------------------------------ the calls
-    def _nodes(self, number: int) -> list[str]:
-        """The model's nodes of a part, one for each that is named in the first part.
-
-        An operation may stand for more or for fewer nodes than that of the first part. The call
-        itself stands for all nodes of its part.
-        """
-        places: dict[str, str] = {}
-        for first, own in zip(self._located(0), self._located(number), strict=True):
-            theirs = location_names(own)
-            for k, name in enumerate(location_names(first)):
-                places.setdefault(name, theirs[min(k, len(theirs) - 1)] if theirs else "")
-        return list(places.values())
-
-    def _located(self, number: int) -> list[Operation]:
-        """The operations of a part and the constants that are its own, in the same order for all.
-        """
-        owners = [values[number].owner for values in zip(*self.outside, strict=True)
-                  if any(value is not values[0] for value in values)]
-        return [*self.parts[number], *(o for o in owners if isinstance(o, ConstantOp))]
-
-
-def _outside(part: Sequence[Operation]) -> list[SSAValue]:
-    """What a part uses from outside, in the order of first use."""
-    own = set(part)
-    return list(dict.fromkeys(v for op in part for v in op.operands if v.owner not in own))
-
-
-def _types(part: Sequence[Operation], results: Sequence[tuple[int, int]]) -> list[Shaped]:
-    types = [part[k].results[r].type for k, r in results]
-    return [type_ for type_ in types if isinstance(type_, Shaped)]
-
-
-def _replace(part: Sequence[Operation], results: Sequence[tuple[int, int]], call: CallOp) -> None:
-    """Use the results of a call instead of those of the part, which is erased."""
-    for (k, r), new in zip(results, call.results, strict=True):
-        part[k].results[r].replace_all_uses_with(new)
-        new.name_hint = part[k].results[r].name_hint
-    for op in reversed(part):
-        erase(op)
+    return kind_of(op) if is_movable(op) else None

@@ -13,9 +13,12 @@ value of a weight does nothing if the store lacks it.
 
 from __future__ import annotations
 
+from functools import cache
+
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from dialects.strata.func import FuncOp
 from passes.base import StrataContext, StrataPass
 from passes.rewrites.graph.arithmetic import ARITHMETIC_RULES
 from passes.rewrites.graph.attention import ATTENTION_RULES
@@ -32,11 +35,16 @@ class GraphSimplify(StrataPass):
     name = "graph-simplify"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        rules = _all_rules()
         for func in functions(module):
-            rewrite(func, rules, context)
+            simplify(func, context)
 
 
+def simplify(func: FuncOp, context: StrataContext) -> bool:
+    """Apply the rules to a function until none fits; whether any did."""
+    return rewrite(func, _all_rules(), context)
+
+
+@cache
 def _all_rules() -> dict[type[Operation], list[Rule]]:
     tables = (ARITHMETIC_RULES, MOVEMENT_RULES, CONVOLUTION_RULES, ATTENTION_RULES,
               REPEATED_RULES, RANK_RULES)

@@ -26,8 +26,8 @@ from targets.reference.interpret import interpret
 from tests.models.onnx_graph import OnnxGraph
 
 WIDTH, HEADS, LAYERS = 64, 4, 4
-SHARED = "default,graph-share-layers{least=6}"
-UNSHARED = "default,without(graph-share-layers)"
+SHARED = "default,graph-call-layers{least=6 calls=2},graph-share-layers{least=6}"
+UNSHARED = "default,without(graph-call-layers),without(graph-share-layers)"
 Block = Callable[[OnnxGraph, str], str]
 
 

@@ -16,15 +16,19 @@ from itertools import groupby
 import numpy as np
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 
+from dialects.graph.base import CompositeOp
 from dialects.graph.constant import ConstantOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import ElementwiseOp
 from dialects.graph.grouped import GroupedMatmulOp
-from dialects.graph.reduce import ReduceOp
+from dialects.graph.normalization import LayerNormOp, SoftmaxFamilyOp
+from dialects.graph.reduce import ReduceMeanOp, ReduceOp
 from dialects.strata.types import Array, LiteralAttr, format_literal, format_number, is_float
 
 LONGEST = 4096
 """The most operations of a part."""
+REDUCTIONS = (ReduceOp, ReduceMeanOp, SoftmaxFamilyOp, LayerNormOp)
+"""Operators that begin with a reduction of what they read."""
 PRODUCT, REDUCTION, OTHER = range(3)
 """What reads a value."""
 
@@ -86,6 +90,15 @@ class Steps:
         edges = np.flatnonzero(equal[1:] != equal[:-1]).tolist()
         return zip(edges[::2], edges[1::2], strict=True)
 
+    def is_best_border(self, border: int, length: int) -> bool:
+        """Whether a border between equal parts of a length is as good as any inside of them."""
+        crossing = self._crossing(length)
+        places = [p for p in range(border, border + length) if crossing[p] == crossing[border]]
+        rank = self._rank(border, length)
+        fewest = crossing[border: border + length].min() == crossing[border]
+        return bool(fewest) and rank <= REDUCTION and all(
+            rank <= self._rank(place, length) for place in places)
+
     def _cut(self, first: int, end: int, length: int) -> Repetition | None:
         """The parts of a run; None if they are not equal, or cannot be cut without a loss.
 
@@ -109,8 +122,8 @@ class Steps:
         which a reduction at its beginning would be fused."""
         first = found.part(0)
         values = (v for k in first for v in self.ops[k].operands)
-        return any(isinstance(v.owner, ElementwiseOp) and self.places[v.owner] < first.start
-                   for v in values)
+        return any(isinstance(v.owner, ElementwiseOp | CompositeOp)
+                   and self.places[v.owner] < first.start for v in values)
 
     def _crossing(self, length: int) -> Array:
         """For each place, how many results of the `length` operations before it are used later."""
@@ -174,16 +187,16 @@ def _rank(op: Operation) -> int:
     """Whether an operation is a product, a reduction, or feeds a reduction alone."""
     if isinstance(op, MatmulOp | GroupedMatmulOp):
         return PRODUCT
-    if isinstance(op, ReduceOp):
+    if isinstance(op, REDUCTIONS):
         return REDUCTION
     users = [use.operation for result in op.results for use in result.uses]
-    feeds = isinstance(op, ElementwiseOp) and len(users) == 1 and isinstance(users[0], ReduceOp)
+    feeds = isinstance(op, ElementwiseOp) and len(users) == 1 and isinstance(users[0], REDUCTIONS)
     return REDUCTION if feeds else OTHER
 
 
 def kind_of(op: Operation) -> Hashable:
     """What operations must share, apart from operands that are results of others, to be equal."""
-    properties = tuple((name, _key(value)) for name, value in sorted(op.properties.items()))
+    properties = tuple((n, attribute_key(value)) for n, value in sorted(op.properties.items()))
     operands = tuple(_operand_key(v) for v in op.operands)
     return type(op), properties, operands, tuple(r.type for r in op.results)
 
@@ -193,7 +206,7 @@ def _operand_key(value: SSAValue) -> Hashable:
     owner = value.owner
     if not isinstance(owner, ConstantOp):
         return value.type
-    return "weight" if is_weight(owner) else _key(owner.value), value.type
+    return "weight" if is_weight(owner) else attribute_key(owner.value), value.type
 
 
 def is_weight(constant: ConstantOp) -> bool:
@@ -203,6 +216,6 @@ def is_weight(constant: ConstantOp) -> bool:
     return several and is_float(constant.type.element)
 
 
-def _key(attribute: Attribute) -> Hashable:
+def attribute_key(attribute: Attribute) -> Hashable:
     """An attribute; of a literal, the text, in which 0.0 and -0.0 differ."""
     return format_literal(attribute.data) if isinstance(attribute, LiteralAttr) else attribute

@@ -24,12 +24,13 @@ def type_of(value: SSAValue) -> TensorType:
 
 
 def constant_array(value: SSAValue, context: StrataContext) -> Array | None:
-    """The value of a constant; None for other operations, and if the store lacks the weight.
+    """The value of a constant; None for other operations, for one that is another array in each
+    call of its function, and if the store lacks the weight.
 
     If it is a parameter, the code is for these values of it only. See `is_settled`.
     """
     owner = value.owner
-    if not isinstance(owner, ConstantOp):
+    if not isinstance(owner, ConstantOp) or owner.varies:
         return None
     try:
         return owner.array(context.weights)
@@ -50,9 +51,9 @@ def known_constant(value: SSAValue, context: StrataContext) -> ConstantOp | None
 
 
 def is_settled(value: SSAValue, context: StrataContext) -> bool:
-    """Whether a value is a constant, and always will be: no parameter."""
+    """Whether a value is a constant, and always and everywhere the same: no parameter."""
     owner = value.owner
-    return isinstance(owner, ConstantOp) and not owner.is_open(context.weights)
+    return isinstance(owner, ConstantOp) and not (owner.varies or owner.is_open(context.weights))
 
 
 def uniform(value: SSAValue, context: StrataContext) -> Any:
