@@ -1,0 +1,16 @@
+"""An operator that no compiler knows, for tests of what is left to eager PyTorch."""
+
+from __future__ import annotations
+
+import torch
+
+
+@torch.library.custom_op("strata_tests::foreign", mutates_args=())
+def foreign(x: torch.Tensor) -> torch.Tensor:
+    """The sine of each element, as a contiguous tensor."""
+    return x.sin().contiguous()
+
+
+@foreign.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
