@@ -11,8 +11,8 @@
 
 All passes of the graph level then see one layer, whatever their number. They compute with each
 call's constants, but never decide by them: parts are equal only if their constants agree in what
-rules may ask for. These are all integers, literals, and weights whose elements are all the same
-number, such as a bias of zeros. What all layers compute from the same values, such as a mask, is
+rules may ask for. These are integers, and floats that are all the same number, such as a scale or a
+bias of zeros. What all layers compute from the same values, such as a mask, is
 computed once before them.
 
 `passes/analyses/graph/repetition.py` finds the parts, and `graph-inline-layers` undoes calls whose
@@ -33,7 +33,6 @@ from dialects.graph.constant import ConstantOp
 from dialects.graph.contraction import MatmulOp
 from dialects.strata.control import ControlOp
 from dialects.strata.func import FuncOp
-from dialects.strata.types import LiteralAttr, format_literal
 from passes.analyses.graph.repetition import Steps, attribute_key, kind_of
 from passes.base import StrataContext, StrataPass
 from passes.rewrites.graph.matching import uniform
@@ -95,9 +94,7 @@ def _kind(op: Operation, asked: dict[ConstantOp, Hashable], context: StrataConte
 
 
 def _asked(constant: ConstantOp, context: StrataContext) -> Hashable:
-    """What rules may ask of a constant, beside its type."""
-    if isinstance(constant.value, LiteralAttr):
-        return format_literal(constant.value.data)
+    """What rules may ask of a constant of floats, beside its type."""
     return None if uniform(constant.result, context) is None else attribute_key(constant.value)
 
 

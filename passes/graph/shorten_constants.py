@@ -18,22 +18,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute
 
 from dialects.graph import CastOp, ConstantOp
 from dialects.graph.base import Build
 from dialects.graph.composite import cast
+from dialects.graph.constant import label_of
 from dialects.graph.elementwise import ElementwiseOp
 from dialects.strata.elements import dtype_of
 from dialects.strata.func import FuncOp
-from dialects.strata.types import Array, bf16, f16, f32
+from dialects.strata.types import Array, WeightsAttr, bf16, f16, f32
 from passes.base import StrataContext, StrataPass
 from passes.rewrites.graph.matching import (
     MAX_COMPARED,
     PROBED,
-    constant_array,
-    is_settled,
     type_of,
 )
 from passes.rewriting import functions, replace
@@ -58,16 +57,23 @@ class GraphShortenConstants(StrataPass):
     def _shorten(
         self, op: ConstantOp, halves: Sequence[Attribute], context: StrataContext
     ) -> None:
-        is_one = _is_candidate(op) and is_settled(op.result, context)
-        array = constant_array(op.result, context) if is_one else None
-        if array is None:
+        if not _is_candidate(op) or op.is_open(context.weights):
             return
-        element = next((e for e in halves if _holds(e, array)), None)
+        try:
+            arrays = op.arrays(context.weights)
+        except KeyError:  # text that was read without its weights
+            return
+        element = next((e for e in halves if all(_holds(e, a) for a in arrays)), None)
         if element is None:
             return
-        build, short = Build(op), array.astype(dtype_of(element))
-        constant = build.insert(ConstantOp.of_array(short, context.weights, op.label))
-        replace(op, [cast(build, constant.results[0], f32)], context, "shorter")
+        build, store = Build(op), context.weights
+        short = [a.astype(dtype_of(element)) for a in arrays]
+        constant = ConstantOp.of_array(short[0], store, op.label)
+        if op.varies:
+            constant.value = WeightsAttr(ArrayAttr([
+                store.add(label_of(w), a) for w, a in zip(op.weights, short, strict=True)]))
+        build.insert(constant)
+        replace(op, [cast(build, constant.result, f32)], context, "shorter")
 
 
 def _converted(func: FuncOp) -> list[Attribute]:
