@@ -247,5 +247,6 @@ def looks(count: int, inner: Inner, target: str, monkeypatch: pytest.MonkeyPatch
 def test_passes_see_one_of_many_layers(
     inner: Inner, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A further layer is a call, at which each set of rules looks once."""
     few, many = (looks(count, inner, target, monkeypatch) for count in (12, 48))
-    assert many <= 1.5 * few
+    assert few / 12 > 20 > (many - few) / 36
