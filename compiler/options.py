@@ -208,7 +208,7 @@ def _texts(options: CompileOptions) -> Iterator[Problem]:
         if not isinstance(value, str) or not value:
             yield Problem(f"{name} is {shown(value)}; it must be a text")
         elif not is_name(value):
-            yield Problem(f"{name} is {shown(value)}, which has characters that no name has")
+            yield Problem(f"{name} is {shown(value)}, which has characters that a name cannot have")
     for name in ("features", "triple", "start"):
         value = getattr(options, name)
         if value is not None and (not isinstance(value, str) or not value):
