@@ -29,6 +29,7 @@ from targets.cpu.emit import emit_kernel
 from targets.cpu.machine import Machine, lacking, machine_of
 from tests.symbols import by_symbol
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
 RANDOM = np.random.default_rng(0)
 
 
@@ -105,9 +106,8 @@ class Guarded:
 
 
 def _protect(address: int, size: int, access: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
     pointer = ctypes.c_void_p(address)
-    assert libc.mprotect(pointer, ctypes.c_size_t(size), ctypes.c_int(access)) == 0
+    assert _LIBC.mprotect(pointer, ctypes.c_size_t(size), ctypes.c_int(access)) == 0
 
 
 # ---------------------------------------------------------------------- running
@@ -123,11 +123,10 @@ def native(kernel: KernelOp, machine: Machine) -> Any:
 
 
 def run_native(
-    kernel: KernelOp, machine: Machine, buffers: Sequence[Array], sizes: Mapping[Symbol, int],
-    at_end: bool = True,
+    function: Any, kernel: KernelOp, buffers: Sequence[Array], sizes: Mapping[Symbol, int],
+    at_end: bool,
 ) -> list[Array]:
     """All buffers after all programs, in two parts as if by two threads."""
-    function = native(kernel, machine)
     total = int(np.prod([e.evaluate(sizes) for e in kernel.grid.data], dtype=np.int64))
     guarded = [Guarded(np.ascontiguousarray(b), at_end) for b in buffers]
     integers = [sizes[name] for name in kernel.size_names]
@@ -147,9 +146,9 @@ def check(
     expected = [b.copy() for b in buffers]
     values = by_symbol(sizes)
     interpret_kernel(kernel, expected, values)
-    actual: list[Array] = []
+    actual, function = list[Array](), native(kernel, machine)
     for at_end in (True, False):
-        actual = run_native(kernel, machine, buffers, values, at_end)
+        actual = run_native(function, kernel, buffers, values, at_end)
         for a, e in zip(actual, expected, strict=True):
             assert_same(a, e, tolerance)
     return actual
