@@ -38,8 +38,8 @@ CONVOLUTION = """
     strata.return %y
   }"""
 MODELS = {"product": PRODUCT, "convolution": CONVOLUTION, "attention": attention("f32", 8), **ANY}
-SOME = 12
-"""Candidates that are executed, evenly among all."""
+SOME, MANY = 6, 24
+"""Candidates that are executed, evenly among all; the second in the slow tests."""
 
 
 def options_of(features: str) -> CompileOptions:
@@ -59,7 +59,10 @@ def rules_schedule(task: Task, features: str) -> Schedule:
 
 @each_machine
 @pytest.mark.parametrize("name", MODELS)
-def test_candidates_compute_the_same(name: str, features: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("some", [SOME, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_candidates_compute_the_same(
+    some: int, name: str, features: str, tmp_path: Path
+) -> None:
     for task in tasks_of_text(MODELS[name], tmp_path, options_of(features)):
         rules = rules_schedule(task, features)
         found = candidates(task.kernel, rules, machine_of(features))
@@ -67,7 +70,7 @@ def test_candidates_compute_the_same(name: str, features: str, tmp_path: Path) -
         executable, signature = job(task, None, tmp_path, features).load()
         inputs = random_inputs(signature, task.sizes, task.indices)
         wanted = executable.run(inputs)
-        for schedule in found[:: max(1, len(found) // SOME)]:
+        for schedule in found[:: max(1, len(found) // some)]:
             assert {x.axis for x in schedule.levels} == set(task.kernel.axes), schedule
             got = job(task, schedule, tmp_path, features).load()[0].run(inputs)
             assert worst(got, wanted)[1] is None, f"{task.name} {schedule}"

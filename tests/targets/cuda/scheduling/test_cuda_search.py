@@ -62,8 +62,8 @@ COLUMNS = """
 MODELS = {"product": PRODUCT, "vector": VECTOR, "convolution": CONVOLUTION, "strips": STRIPS,
           "columns": COLUMNS,
           "attention": attention("f16", 16), **ANY}
-SOME = 8
-"""Candidates that are executed, evenly among all."""
+SOME, MANY = 5, 20
+"""Candidates that are executed, evenly among all; the second in the slow tests."""
 OPTIONS = CompileOptions(target="cuda", features="sm_90", cache="off", tuned="off")
 
 
@@ -86,13 +86,14 @@ def schedule_of(state: State, name: str) -> Schedule:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_candidates_compute_the_same(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("some", [SOME, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_candidates_compute_the_same(some: int, name: str, tmp_path: Path) -> None:
     for task in tasks_of_text(MODELS[name], tmp_path, OPTIONS):
         state, _ = lowered(task, None, tmp_path)
         rules, wanted = schedule_of(state, task.name), computed(state, task)
         found = candidates(task.kernel, rules, OPTIONS.target_options())
         assert found and rules not in found and len(set(found)) == len(found)
-        for schedule in found[:: max(1, len(found) // SOME)]:
+        for schedule in found[:: max(1, len(found) // some)]:
             assert {x.axis for x in schedule.levels} == {x.axis for x in rules.levels}
             state, text = lowered(task, schedule, tmp_path)
             assert "@triton.jit" in text
