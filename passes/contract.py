@@ -39,11 +39,12 @@ class Panel:
 
 @dataclass(frozen=True)
 class Border:
-    """How to copy an operand: the order of its dims, slowest first, and whether with its padding.
-    """
+    """How to copy an operand: the order of its dims, slowest first, whether with its padding, and
+    of how many elements the last dim is to be a multiple; zeros fill it up."""
 
     order: tuple[int, ...]
     padded: bool = True
+    multiple: int = 1
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,16 @@ class Choice:
 
     schedule: Schedule | None
     gain: float = 1.0
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Into how many parts to split a summed axis, and the size of each, of which the last may have
+    less to sum; 0: equal parts."""
+
+    axis: Symbol
+    count: int
+    size: int = 0
 
 
 Choices = Mapping[str, Choice]
@@ -194,10 +205,10 @@ class Rules(ABC):
         """
         return ()
 
-    def product_parts(self, nest: NestOp) -> tuple[Symbol, int] | None:
-        """A summed axis of a contraction, and into how many equal parts to split it (split-K): the
-        partial sums are computed in parallel, then added. Each part is longer than one element.
-        None: do not split.
+    def product_parts(self, nest: NestOp) -> Parts | None:
+        """A summed axis of a contraction, and into how many parts to split it (split-K): the
+        partial sums are computed in parallel, then added. The last part may be shorter if both
+        factors read the axis, as 0 beyond the end. None: do not split.
 
         Asked again about one of the parts, it returns None.
         """

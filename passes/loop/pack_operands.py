@@ -100,8 +100,8 @@ class _Packer:
         match panels[position]:
             case Panel() as panel:
                 return self.panel(position, panel)
-            case Border(order, padded):
-                return (self.border if padded else self.reordered)(position, order)
+            case Border(order, padded, multiple):
+                return (self.border if padded else self.reordered)(position, order, multiple)
             case None:
                 return None
 
@@ -131,7 +131,7 @@ class _Packer:
         return copy, tuple(e.substitute(at) for e in kept)
 
     def border(
-        self, position: int, order: Sequence[int] | None = None
+        self, position: int, order: Sequence[int] | None = None, multiple: int = 1
     ) -> tuple[NestOp, tuple[Expr, ...]] | None:
         """The copy with its border, and where the kernel reads it; None if its range is unknown."""
         read = reads_of(self.nest)[position]
@@ -152,19 +152,21 @@ class _Packer:
             axes.append(Axis(Symbol.axis(f"i{d}d"), extent))
             map_.append(Expr.symbol(axes[-1].name) + start)
             at.append(expr - start)
-        axes = [axes[d] for d in order or range(len(axes))]
+        axes = _filled_up([axes[d] for d in order or range(len(axes))], multiple)
         kept = [Expr.symbol(a.name) for a in axes]
         copy = _copy(read.value, map_, read.pad or 0, axes, kept)
         return copy, tuple(at[d] for d in order or range(len(at)))
 
     def reordered(
-        self, position: int, order: Sequence[int]
+        self, position: int, order: Sequence[int], multiple: int = 1
     ) -> tuple[NestOp, tuple[Expr, ...]]:
         """The copy with its dims in another order, and where the kernel reads it."""
         read = reads_of(self.nest)[position]
         axes = [Axis(Symbol.axis(f"i{d}d"), size) for d, size in enumerate(shape_of(read.value))]
         point = [Expr.symbol(a.name) for a in axes]
-        copy = _copy(read.value, point, None, [axes[d] for d in order], [point[d] for d in order])
+        filled = _filled_up([axes[d] for d in order], multiple)
+        pad = None if multiple == 1 else read.pad or 0
+        copy = _copy(read.value, point, pad, filled, [point[d] for d in order])
         return copy, tuple(read.map[d] for d in order)
 
     # ------------------------------------------------------------------ doing it
@@ -255,6 +257,13 @@ def _copy(
     nest = NestOp.of(axes, [value], [map_], [type_], [kept], pads=[pad], body=None)
     nest.body.block.add_op(YieldOp.of(nest.body.block.args[0]))
     return nest
+
+
+def _filled_up(axes: Sequence[Axis], multiple: int) -> list[Axis]:
+    """The axes, the last one longer if its extent is no multiple."""
+    last = axes[-1]
+    return [*axes[:-1], Axis(last.name, last.extent.ceildiv(multiple) * multiple)] if (
+        multiple > 1) else [*axes]
 
 
 def _renamed(copy: NestOp, map_: Sequence[Expr]) -> list[Expr]:

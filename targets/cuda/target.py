@@ -18,7 +18,7 @@ from dialects.strata.schedule import Schedule
 from dialects.strata.types import Array, bf16, f8E4M3FN, f16, f32, f64, i8, i32, i64
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
-from passes.contract import Facts, Packing
+from passes.contract import Facts, Packing, Parts
 from targets.base import Target
 from targets.cuda.build.ahead import Builder
 from targets.cuda.build.compile import (
@@ -110,7 +110,7 @@ class CudaScheduling(Scheduling):
         return search.candidates(kernel, around, self.options)
 
     def prepare(self, kernel: LoopKernelOp) -> None:
-        rules.prepare_kernel(kernel)
+        rules.prepare_kernel(kernel, self.options)
 
     def panels(
         self, kernel: LoopKernelOp, nest: NestOp, constants: Collection[int]
@@ -126,7 +126,7 @@ class CudaScheduling(Scheduling):
     def group_rows(self, rows: int | None, groups: int | None) -> int:
         return group_rows(rows, groups)
 
-    def product_parts(self, nest: NestOp) -> tuple[Symbol, int] | None:
+    def product_parts(self, nest: NestOp) -> Parts | None:
         return rules.sum_parts(nest, self.options)
 
     def joins_online(self, kernel: LoopKernelOp) -> bool:

@@ -6,6 +6,7 @@ powers of two, and the rest is masked. Sizes come from the kernel's own axes. Tu
 choices by measured ones.
 
     products/          contractions             convolutions.py   contractions that read by windows
+    convolution_roles.py, convolution_layouts.py    their axes, and their operands in memory
     strips.py          depthwise windows, in strips of rows
     windows.py         other depthwise windows
     recurrences.py     recurrences, and reductions of their last states
@@ -21,20 +22,15 @@ from collections.abc import Collection, Mapping
 
 from dialects.loop import KernelOp, NestOp
 from dialects.strata.schedule import Schedule
-from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
-from passes.contract import Packing
+from passes.contract import Packing, Parts
 from passes.rewrites.loop.axis_fusion import fuse_axes
 from targets.cuda.libraries.forms import CUDNN, form_of, library_of
 from targets.cuda.scheduling.attention import is_attention, prepare_attention, schedule_attention
 from targets.cuda.scheduling.convolution_forms import packing
-from targets.cuda.scheduling.convolutions import (
-    convolution_panels,
-    convolution_parts,
-    is_convolution,
-    prepare_convolution,
-    schedule_convolution,
-)
+from targets.cuda.scheduling.convolution_layouts import convolution_panels, prepare_convolution
+from targets.cuda.scheduling.convolution_roles import is_convolution
+from targets.cuda.scheduling.convolutions import convolution_parts, schedule_convolution
 from targets.cuda.scheduling.memory_bound import elementwise, reduction, walked_alike
 from targets.cuda.scheduling.products.fma import fma_parts, schedule_fma_product
 from targets.cuda.scheduling.products.parts import product_parts
@@ -58,7 +54,7 @@ from targets.cuda.scheduling.windows import (
 from targets.options import TargetOptions
 
 
-def prepare_kernel(kernel: KernelOp) -> None:
+def prepare_kernel(kernel: KernelOp, options: TargetOptions) -> None:
     """Fuse the axes of each role of a matrix product, and the axes that a reduction sums over. In
     attention, move the mask of the scores before their scaling."""
     nest = next((n for n in kernel.nests if is_contraction(n)), None)
@@ -69,7 +65,7 @@ def prepare_kernel(kernel: KernelOp) -> None:
     elif (windowed := windowed_nest(kernel)) is not None:
         prepare_windows(kernel, windowed)
     elif nest is not None and is_convolution(nest):
-        prepare_convolution(kernel, nest)
+        prepare_convolution(kernel, nest, options)
     elif nest is not None:
         prepare_product(kernel, nest)
     elif any(n.is_recurrence for n in kernel.nests):
@@ -121,7 +117,7 @@ def operand_panels(
     return panels(kernel, constants)
 
 
-def sum_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None:
+def sum_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
     """Which summed axis of a contraction to split, and into how many parts; None: none."""
     if is_convolution(nest):
         return convolution_parts(nest, options)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from dialects.loop import KernelOp, NestOp
 from dialects.strata.schedule import Schedule
 from dialects.strata.types import TensorType, f32
-from dialects.symbolic.symbol import Symbol
+from passes.contract import Parts
 from passes.loop_to_block.compute import is_dot
 from targets.cuda.machine import machine_of
 from targets.cuda.scheduling.convolutions import factors_of, tiled_product
@@ -45,7 +45,7 @@ def schedule_fma_product(
     return replace(schedule, options=(*schedule.options, ("promote", PART)))
 
 
-def fma_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None:
+def fma_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
     """The summed axis and into how many parts to split it, if the grid would be too small."""
     roles = roles_of(nest)
     open_ = any(a.extent.constant is None for a in nest.axes)
@@ -55,7 +55,7 @@ def fma_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None
         return None
     product = factors_of(nest, roles, narrow=False)
     count = parts_of(product, machine_of(options.features), LEAST)
-    return (roles.reduce[0], count) if count > 1 else None
+    return Parts(roles.reduce[0], count) if count > 1 else None
 
 
 def _on_fma_units(nest: NestOp, options: TargetOptions) -> bool:

@@ -8,12 +8,12 @@ one product. A batched product already has enough programs, or consists of anoth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from dialects.loop import NestOp
-from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.constants import constant_source
+from passes.contract import Parts
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.scheduling.products.rules import is_dot, is_plain, on_tensor_cores, product_of
 from targets.cuda.scheduling.products.tiles import LINE, SIZES, tiles
@@ -27,7 +27,7 @@ SUM, STORED = 4, 2
 """Bytes per element of a partial sum, and of a typical stored result."""
 
 
-def product_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | None:
+def product_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
     """The axis and the number of parts; None: compute whole sums."""
     roles = roles_of(nest)
     is_open = any(a.extent.constant is None for a in nest.axes)
@@ -41,25 +41,24 @@ def product_parts(nest: NestOp, options: TargetOptions) -> tuple[Symbol, int] | 
         parts = parts_of(product, machine, least) if suits else 1
     else:
         parts = _parts_of_columns(nest, roles, product, machine, least)
-    return (roles.reduce[0], parts) if parts > 1 else None
+    return Parts(roles.reduce[0], parts) if parts > 1 else None
 
 
 def parts_of(product: Product, machine: Machine, least: int) -> int:
     """Into how many equal parts to split the sums, each of at least `least` elements; mostly 1."""
-    return fastest_parts(product, machine, _divisors(product.run, least))
+    return fastest_parts(product, machine, {
+        n: replace(product, depth=product.depth // n, run=product.run // n)
+        for n in _divisors(product.run, least)})
 
 
-def fastest_parts(product: Product, machine: Machine, counts: Iterable[int]) -> int:
-    """Into how many of these numbers of parts to split the sums; mostly 1.
+def fastest_parts(product: Product, machine: Machine, choices: Mapping[int, Product]) -> int:
+    """Into which number of parts, given one of each, to split the sums; mostly 1.
 
     Another kernel adds the parts, so splitting must pay clearly.
     """
-    if product.batch > 1:
-        return 1
     times = {1: _fastest(replace(product, epilogue_bytes=STORED), machine)}
-    for parts in counts:
-        whole = replace(product, batch=parts, depth=product.depth // parts,
-                        run=product.run // parts, epilogue_bytes=SUM)
+    for parts, part in choices.items():
+        whole = replace(part, batch=parts * product.batch, epilogue_bytes=SUM)
         times[parts] = _fastest(whole, machine) + _adding(product, parts, machine)
     best = min(times, key=lambda parts: times[parts])
     return best if times[best] < machine.fitted.parts.gain * times[1] else 1
@@ -71,7 +70,7 @@ def _fastest(product: Product, machine: Machine) -> float:
 
 def _adding(product: Product, parts: int, machine: Machine) -> float:
     """The seconds of the kernel that adds the parts."""
-    read = SUM * parts * product.rows * product.columns
+    read = SUM * parts * product.batch * product.rows * product.columns
     facts = machine.fitted
     return facts.parts.adding + read / (facts.products.memory * machine.bandwidth * 1e9)
 

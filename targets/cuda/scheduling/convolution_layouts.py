@@ -1,0 +1,164 @@
+"""The axes of a convolution's kernel, and how its operands lie in memory.
+
+Lanes load whole words only where rows of memory begin at multiples of a word, and where masks end
+there. Tensor cores are so fast that a copy with padded rows pays for itself. So channels that are
+summed are padded with zeros in the sum (`_whole_words`), and the rows of a gradient, which are not
+summed, in memory alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dialects.loop import Axis, KernelOp, NestOp, extents_of
+from dialects.strata.types import TensorType
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.ranges import upper_bound
+from dialects.symbolic.symbol import Symbol
+from passes.contract import Border, Packing, Panel
+from passes.loop_to_block.compute import is_guarded_dot
+from passes.rewrites.loop.axis_fusion import can_fuse, fuse_axes
+from passes.rewrites.loop.nests import carry, replace_nest, result_types
+from targets.cuda.scheduling.convolution_roles import (
+    channel_axes,
+    dims_of,
+    innermost,
+    is_narrow,
+    rows_run,
+    size_of,
+    taps_apart,
+    tiled_roles,
+    windowed,
+    word_of,
+)
+from targets.cuda.scheduling.convolutions import is_plain, scheduled
+from targets.cuda.scheduling.roles import Roles
+from targets.cuda.scheduling.tiles import width_of
+from targets.options import TargetOptions
+
+FEW, QUAD = 8, 4
+"""Fewer channels than FEW are padded to a multiple of QUAD."""
+STEPS = (64, 32)
+"""Numbers of channels of a step that stays at one tap."""
+WASTED = 1 / 7
+"""The share of zeros that such steps are worth."""
+
+
+# ---------------------------------------------------------------------- axes
+def prepare_convolution(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> None:
+    """Fuse the rows, the columns, and the summed axes: window outside, padded channels inside."""
+    nest = _whole_words(nest, options)
+    data, roles = windowed(nest)
+    inner = innermost(nest)
+    channels = {a for a in inner if kernel.axes[a].constant is not None}
+    place = {s: d for d, e in enumerate(nest.input_maps[data]) for s in e.symbols}
+    rows = [roles.rows]
+    if taps_apart(nest, options):
+        rows = [tuple(a for a in roles.rows if (a in inner) == inside) for inside in (False, True)]
+    for names in (*rows, roles.columns, roles.reduce):
+        names = sorted(names, key=lambda a: (a in channels, place.get(a, -1)))
+        if can_fuse(kernel, names):
+            fuse_axes(kernel, names)
+
+
+def _whole_words(nest: NestOp, options: TargetOptions) -> NestOp:
+    """The nest with its channels padded with zeros to whole words, if they fill none."""
+    data, roles = windowed(nest)
+    word = word_of(nest, data) if is_narrow(nest, options) else 0
+    extents = extents_of(nest.axes)
+    padded = {a: _padded(extents[a].constant, word) for a in channel_axes(nest)}
+    if not any(padded.values()) or roles.batch or rows_run(nest):
+        return nest
+    axes = [Axis(a.name, Expr.of(padded[a.name]), a.reduce) if padded.get(a.name) else a
+            for a in nest.axes]
+    new = carry(nest, NestOp.of(
+        axes, list(nest.inputs), nest.input_maps, result_types(nest), nest.output_maps,
+        combiners=nest.combiner_names, pads=[0.0, 0.0], body=nest.body.clone()))
+    replace_nest(nest, new)
+    return new
+
+
+def _padded(channels: int | None, word: int) -> int:
+    """To how many channels to pad; 0: leave them. A word of 0 elements: single channels are loaded
+    as fast."""
+    if channels is None or channels == 1:
+        return 0
+    if channels < FEW:
+        return _rounded(channels, QUAD) if channels % QUAD else 0
+    if not word or channels % word == 0:
+        return 0
+    inside = [n for n in (_rounded(channels, step) for step in STEPS)
+              if n - channels <= WASTED * channels]
+    return inside[0] if inside else _rounded(channels, word)
+
+
+def _rounded(size: int, step: int) -> int:
+    return -(-size // step) * step
+
+
+# ---------------------------------------------------------------------- memory
+def convolution_panels(
+    kernel: KernelOp, nest: NestOp, options: TargetOptions
+) -> Mapping[int, Packing] | None:
+    """Pack the filter, whoever produced it; and the data only where channels are not contiguous, or
+    rows of memory not whole words."""
+    roles = tiled_roles(nest)
+    if roles is None or not is_plain(roles):
+        return None
+    data, all_roles = windowed(nest)
+    if rows_run(nest):
+        return {data: _dims_last(nest, data, roles.rows, options, not is_guarded_dot(nest)),
+                1 - data: _dims_last(nest, 1 - data, all_roles.columns, options)}
+    [column], [summed] = roles.columns, roles.reduce
+    packed = nest.input_maps[1 - data][-1].symbols <= {column}
+    tile = Panel(column, _panel_width(kernel, nest, roles, options), (summed,))
+    return {data: _channels_last(nest, data, roles), 1 - data: None if packed else tile}
+
+
+def _channels_last(nest: NestOp, data: int, roles: Roles) -> Border | None:
+    """The data's dims in order, with channels, padded if need be, last; None if they already are.
+    """
+    summed = frozenset(roles.reduce)
+    map_ = nest.input_maps[data]
+    channels = [d for d, e in enumerate(map_) if e.symbols - {*roles.batch} == summed]
+    if not channels or (channels == [len(map_) - 1] and not _exceeds(nest, data, channels[0])):
+        return None
+    order = (*(d for d in range(len(map_)) if d not in channels), *channels)
+    return Border(order, padded=not is_guarded_dot(nest))  # whose reads outside must be seen
+
+
+def _exceeds(nest: NestOp, position: int, dim: int) -> bool:
+    """Whether the nest reads an input beyond the end of a dim."""
+    type_ = nest.inputs[position].type
+    assert isinstance(type_, TensorType)
+    last = upper_bound(nest.input_maps[position][dim], extents_of(nest.axes))
+    beyond = None if last is None else (last - type_.shape[dim]).constant
+    return beyond is not None and beyond >= 0
+
+
+def _dims_last(
+    nest: NestOp, position: int, axes: Sequence[Symbol], options: TargetOptions,
+    padded: bool = False,
+) -> Border | None:
+    """An input's dims in order, with those that only some axes index last, and whole words; None if
+    they are."""
+    own, rank = dims_of(nest, position, axes), len(nest.input_maps[position])
+    order = (*(d for d in range(rank) if d not in own), *own)
+    word = word_of(nest, position) if is_narrow(nest, options) else 1
+    whole = size_of(nest, position, order[-1]) % word == 0
+    if whole and order == tuple(range(rank)):
+        return None
+    return Border(order, padded, 1 if whole else word)
+
+
+def _panel_width(
+    kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions
+) -> int:
+    """All columns, rounded up to whole tiles; or 1."""
+    extent = kernel.axes[roles.columns[0]].constant
+    if extent is None or (width_of(nest.inputs[0]) == 4 and options.precision == "tf32"):
+        return 1
+    schedule = kernel.schedule.data if kernel.schedule else scheduled(kernel, nest, roles, options)
+    level = schedule.level(roles.columns[0])
+    tile = 1 if level is None else level.tile
+    return -(-extent // tile) * tile
