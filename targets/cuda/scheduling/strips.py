@@ -4,8 +4,9 @@
     ->  nest (n, i, e, reduce p, q) ins(%x[n, i + p, e floordiv C + q, e mod C], %w'[p, q, e mod C])
 
 The windows of neighbouring rows overlap. A program therefore computes several rows, and reads each
-row of the data once for every column of the window. Columns and channels are one axis, so that
-tiles allow aligned vector loads for any number of channels.
+row of the data once for every column of the window. Columns and channels are one axis, whichever
+run along memory: with channels last, tiles allow aligned vector loads for any number of channels;
+with columns last, tiles are full even where rows are short.
 """
 
 from __future__ import annotations
@@ -37,13 +38,15 @@ EACH = 4
 @dataclass(frozen=True)
 class Strips:
     """The axes of such a nest: rows, and the summed axis that moves windows along them; columns,
-    and channels. `data`: the position of the data among the inputs."""
+    and channels. `data`: the position of the data among the inputs. `last`: columns or channels,
+    whichever are contiguous in the data."""
 
     data: int
     rows: Symbol
     taps: Symbol
     columns: Symbol
     channels: Symbol
+    last: Symbol
 
 
 # ---------------------------------------------------------------------- which kernels
@@ -53,19 +56,17 @@ def strips_of(nest: NestOp) -> Strips | None:
     data = [k for k, m in enumerate(nest.input_maps) if parallel <= symbols_of(m)]
     if len(nest.inputs) != 2 or len(data) != 1 or nest.combiner_names != ["add"] or nest.is_scan:
         return None
-    *_, channel = map_ = nest.input_maps[data[0]]
+    map_, filtered = nest.input_maps[data[0]], symbols_of(nest.input_maps[1 - data[0]])
     windows = [e for e in map_ if e.symbols & parallel and e.symbols & summed]
-    if len(windows) != 2 or not channel.symbols <= parallel or any(
-            len(w.symbols & parallel) != 1 or len(w.symbols & summed) != 1 for w in windows):
+    if len(windows) != 2 or len(filtered & parallel) != 1 or not filtered <= parallel | summed or (
+            any(len(w.symbols & parallel) != 1 or len(w.symbols & summed) != 1 for w in windows)):
         return None
     (rows,), (columns,) = (w.symbols & parallel for w in windows)
     (taps,), (across,) = (w.symbols & summed for w in windows)
-    if not channel.symbols:
+    [channels], last = filtered & parallel, {*map_[-1].symbols} & parallel
+    if last not in ({columns}, {channels}) or rows in (columns, channels) or taps == across:
         return None
-    found = Strips(data[0], rows, taps, columns, min(channel.symbols))
-    is_filter = symbols_of(nest.input_maps[1 - data[0]]) <= {found.channels, *summed}
-    distinct = rows != columns and taps != across and rows != found.channels
-    return found if is_filter and distinct else None
+    return Strips(data[0], rows, taps, columns, channels, min(last))
 
 
 def strips_nest(kernel: KernelOp) -> NestOp | None:
@@ -101,22 +102,30 @@ def prepare_strips(kernel: KernelOp) -> bool:
     found = strips_of(nest) if nest is not None else None
     if nest is None or found is None or found.columns == found.channels:
         return found is not None
-    names = [found.columns, found.channels]
-    if not _ends_in(kernel, found.channels) or not can_fuse(kernel, names):
+    names = sorted((found.columns, found.channels), key=lambda a: a == found.last)
+    if not _ends_in(kernel, found.last) or not can_fuse(kernel, names):
         return False
     fuse_axes(kernel, names)
     return True
 
 
 def strip_panels(nest: NestOp) -> Mapping[int, Border | None]:
-    """The filter's packing makes channels contiguous; the data keeps its layout."""
+    """The filter's packing makes channels contiguous where they are in the data, which keeps its
+    layout."""
     found = strips_of(nest)
     assert found is not None
+    if not _channels_run(nest, found):
+        return {found.data: None, 1 - found.data: None}
     map_ = nest.input_maps[1 - found.data]
     channel = [d for d, e in enumerate(map_) if found.channels in e.symbols]
     others = [d for d in range(len(map_)) if d not in channel]
     packed = channel == [len(map_) - 1]
     return {found.data: None, 1 - found.data: None if packed else Border((*others, *channel))}
+
+
+def _channels_run(nest: NestOp, found: Strips) -> bool:
+    """Whether channels, rather than columns, are contiguous in the data."""
+    return not nest.input_maps[found.data][-1].symbols & {a.name for a in nest.reduce_axes}
 
 
 # ---------------------------------------------------------------------- schedules

@@ -129,6 +129,7 @@ CASES: Sequence[Case] = [
         **_same(), "group": 2, "strides": [2, 1]}, joined=2),
     Case("groups in single precision", (1, 32, 7, 7), (16, 8, 3, 3), "f4", {
         **_same(), "group": 4}, joined=2),
+    Case("channels of no whole words", (2, 45, 5, 6), (9, 45, 3, 3), attributes=_same()),
     Case("one dim", (2, 20, 31), (18, 20, 5), attributes={"pads": [2, 2]}),
     Case("depthwise", (2, 37, 9, 13), (37, 1, 3, 3), attributes={**_same(), "group": 37},
          expects="tails = mask"),
