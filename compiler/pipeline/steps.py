@@ -124,6 +124,6 @@ PIPELINE: tuple[Step, ...] = (
     Step("block", "block-expand-floats"),  # late, so that earlier dumps show plain casts
     Step("block", "block-prove-bounds"),  # on all accesses as they become code
     Step("block", "block-join-launches",  # on proven kernels, once memory and launches are final
-         "fuse"),
+         "one-launch"),
     Step("block", "block-check-accesses"),  # last, and only on demand: on the code that runs
 )

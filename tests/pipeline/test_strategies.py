@@ -228,7 +228,7 @@ def test_a_block_has_at_most_one_product(tiny: Any, target: str) -> None:
 
 def test_the_default_is_the_whole_pipeline() -> None:
     assert steps_of(PIPELINE, CompileOptions().groups) == PIPELINE
-    assert {s.group for s in PIPELINE} - {""} == GROUPS.keys() - {ONE_LAUNCH}
+    assert {s.group for s in PIPELINE} - {""} == GROUPS.keys()
     assert all(not s.needed or s.apart or not s.group for s in PIPELINE), "what is needed stays"
 
 
