@@ -77,12 +77,13 @@ def _indices(op: TopKOp, at: Rewriter, axis: int) -> SSAValue:
 
 
 def _sorts_in_tiles(op: TopKOp, at: Rewriter, axis: int, count: int | None) -> bool:
-    """Whether tiles are sorted. A few elements of many rows are found sooner one by one."""
-    shape = type_of(op.x).shape
-    if not count or not can_sort_in_tiles(at, op.x, shape[axis].constant):
+    """Whether tiles are sorted. A program finds a few elements of a row sooner one by one; only in
+    long rows, each of them is a walk of its own."""
+    size = type_of(op.x).shape[axis].constant
+    if not count or not can_sort_in_tiles(at, op.x, size):
         return False
-    long = (shape[axis].constant or 0) > at.context.facts.sorted_bytes // 4
-    return count > 1 and not (long and count < SELECTED)
+    long = (size or 0) > at.context.facts.sorted_bytes // 4
+    return count >= SELECTED if long else not can_select(type_of(op.x), count)
 
 
 def _can_count(shape: Sequence[Expr], size: int | None) -> bool:
