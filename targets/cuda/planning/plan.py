@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation, SSAValue
 
 from dialects.block import ForOp, KernelOp, LoadOp, StoreOp
-from dialects.block.branches import branch_of
+from dialects.block.branches import branch_of, is_single
 from dialects.host import (
     AllocOp,
     CollectiveOp,
@@ -233,14 +233,27 @@ def _are_apart(kernel: KernelOp, store: StoreOp) -> bool:
 def _ids_around(kernel: KernelOp, store: StoreOp) -> Mapping[SSAValue, Expr] | None:
     """The program ids with their extents: those of the part to which a store in a joined kernel
     belongs; None if it is in another loop."""
-    ids: Mapping[SSAValue, Expr] = dict(zip(kernel.program_ids, kernel.grid.data, strict=True))
+    names: dict[SSAValue, Expr] = {}
     loop = store.parent_op()
-    if loop is kernel:
-        return ids
+    while isinstance(loop, ForOp) and is_single(loop):
+        names[loop.counter] = loop.lower.data
+        loop = loop.parent_op()
+    if loop is kernel and not names:
+        return dict(zip(kernel.program_ids, kernel.grid.data, strict=True))
     branch = branch_of(loop) if isinstance(loop, ForOp) else None
     if branch is None or not isinstance(loop, ForOp) or loop.parent_op() is not kernel:
         return None
-    return {loop.counter: Expr.of(branch.count)}
+    return _extents(names, branch.count) if names else {loop.counter: Expr.of(branch.count)}
+
+
+def _extents(names: Mapping[SSAValue, Expr], count: int) -> Mapping[SSAValue, Expr] | None:
+    """How many values each index has that a number from 0 to `count` determines; None if several
+    numbers determine the same indices."""
+    number = Symbol.operand(0)
+    values = [[int(e.evaluate({number: k})) for k in range(count)] for e in names.values()]
+    if len(set(zip(*values, strict=True))) != count:
+        return None
+    return {name: Expr.of(len(set(own))) for name, own in zip(names, values, strict=True)}
 
 
 def _steps_over(

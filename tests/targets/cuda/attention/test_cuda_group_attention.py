@@ -61,14 +61,14 @@ def values_of(length: int, past: int) -> list[Array]:
 
 @pytest.mark.parametrize("length", [1, 48])
 def test_kernels_of_a_layer(tmp_path: Path, length: int) -> None:
-    """Two rotations, two caches, and attention; what lengths decide is computed once for all."""
+    """Two rotations in a launch, two caches in a launch, and attention; what lengths decide is computed once for all."""
     counts: list[Counter[str]] = []
     for layers in (1, 2):
         module = compiled(model_of(tmp_path, length, layers)).lower().module
         launches = [op for op in host_function(module).walk() if op.name == "host.launch"]
         names = [str(op.properties["kernel"]).partition("_")[0].strip('@"') for op in launches]
         counts.append(Counter(names))
-    assert counts[1] - counts[0] == {"map": 4, "online": 1}
+    assert counts[1] - counts[0] == {"join": 2, "online": 1}
 
 
 @pytest.mark.parametrize(("length", "past"), [(1, 70), (48, 0)])
