@@ -42,6 +42,8 @@ BLURS: Mapping[str, tuple[Blur, ...]] = {
         "sums of products -> fewer products of transforms", "the filter's transform is rounded"),),
     "loop-join-online": (Blur(
         "exp(c*x - m) -> exp2((c*log2(e))*x - m)", "c*log2(e) is rounded, unless c is 2**n"),),
+    "loop-join-recomputed": (Blur(
+        "exp(c*x - l) -> exp2((c*log2(e))*x - l*log2(e))", "c*log2(e) and l*log2(e) are rounded"),),
 }
 """Pass -> its blurs. All other passes keep every bit."""
 

@@ -88,7 +88,17 @@ def _factor(tiles: Tiles, nest: NestOp, number: int, dims: Sequence[Symbol]) -> 
     if loaded is not None and loaded.axes == tuple(dims):
         return loaded
     made = tiles.made_here(read)
-    return _load(tiles, nest, read, dims) if made is None else _spread(tiles, nest, made, dims)
+    return _operand(tiles, nest, read, dims) if made is None else _spread(tiles, nest, made, dims)
+
+
+def _operand(tiles: Tiles, nest: NestOp, read: Read, dims: Sequence[Symbol]) -> Tile:
+    """A factor that is loaded now, or that another product of the same step has loaded."""
+    if not tiles.schedule.option(DOT) or gathered_inputs(read.map):
+        return _load(tiles, nest, read, dims)
+    known = tiles.scopes[-1].operands
+    if read.key() not in known:
+        known[read.key()] = _load(tiles, nest, read, dims)
+    return _spread(tiles, nest, known[read.key()], dims)
 
 
 def _loaded(tiles: Tiles, nest: NestOp, number: int) -> Tile | None:

@@ -181,7 +181,8 @@ class _Lowering:
         before = self.states[axis]
         summed = [n for n in run if axis in reduces_over(n)]
         whole = any(not self.schedule.lanes or axis not in self.tiles.folded(n) for n in summed)
-        limit, words = self._limit(axis, summed), self._words(level, run, summed)
+        limit = self._limit(axis, run, summed)
+        words = self._words(level, run, summed)
         if limit is not None:
             self._walk_up_to(limit, depth, level, run)
         elif words is not None:
@@ -198,11 +199,15 @@ class _Lowering:
             if nest.results[0] in self.tiles.outputs:
                 self.generate(depth + 1, [nest])
 
-    def _limit(self, axis: Symbol, summed: Sequence[NestOp]) -> Limit | None:
-        """Where the current rows begin and end, if an online sum walks the axis and that is known.
-        """
+    def _limit(
+        self, axis: Symbol, run: Sequence[NestOp], summed: Sequence[NestOp]
+    ) -> Limit | None:
+        """Where the current rows begin and end, if sums alone need a walk and that is known."""
         online = any(n in self.tiles.online for n in summed)
-        limit = limit_of(self.kernel, axis) if online else None
+        rest = {r for n in run if n not in summed for r in n.results}
+        alone = self.schedule.lanes is None and summed and not any(
+            r in self.tiles.outputs or r in self.private for r in rest)
+        limit = limit_of(self.kernel, axis) if online or alone else None
         placed = {a for a, s in self.states.items() if s.origin is not None}
         if limit is None or not limit.symbols & self.states.keys() <= placed:
             return None

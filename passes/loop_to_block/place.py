@@ -41,6 +41,8 @@ class Scope:
         default_factory=dict[tuple[NestOp, int], Tile])
     """Inputs of products, by number, that were loaded before the loops that use them: factors, and
     the indices that say where factors are."""
+    operands: dict[object, Tile] = field(default_factory=dict[object, Tile])
+    """Per read, a tile that was loaded as a factor of a product of whole tiles."""
 
 
 class Place:

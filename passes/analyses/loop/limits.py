@@ -3,13 +3,16 @@
     %x = nest (i, j) {select(j <= i, s, -inf)}       row i ends before j = i + 1
     %x = nest (i, j) {select(j > i - 8, s, -inf)}    row i begins at j = i - 7
 
+    %p = nest (i, j) {select(j <= i, p, 0)}          sums of products with %p end there, too
+
 A score of -inf has no weight, so a program need not walk it. Neither has a finite score so low that
-its weight rounds to 0 next to any computed score, provided that the row certainly has one.
+its weight rounds to 0 next to any computed score, provided that the row certainly has one. A
+product with a factor that is selected to be zero counts as zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -17,14 +20,20 @@ import numpy as np
 from xdsl.dialects import arith
 from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
 from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.loop import IndexOp, KernelOp, NestOp
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import is_nonnegative, lower_bound
 from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.numbers import float_of
-from passes.analyses.loop.online import elementwise_maker, running_maximum
+from passes.analyses.loop.online import (
+    argument_read,
+    elementwise_maker,
+    is_zero,
+    running_maximum,
+)
 from passes.rewrites.loop.nests import reads_of
 
 LOW = -6e4
@@ -51,17 +60,13 @@ class Limit(NamedTuple):
 
 
 def limit_of(kernel: KernelOp, axis: Symbol) -> Limit | None:
-    """The limit of the scores whose maximum the sums along an axis follow, or None."""
+    """The limit of the scores whose maximum the sums along an axis follow, or of the factors that
+    are not zero in sums of products; None if there is none."""
     maxima = {r.maximum for n in kernel.nests if (r := running_maximum(n))
               and axis in {a.name for a in n.reduce_axes}}
-    if len(maxima) != 1:
+    if len(maxima) > 1:
         return None
-    [finder] = (m.owner for m in maxima)
-    assert isinstance(finder, NestOp)
-    scores = _choosing(finder)
-    if scores is None or finder.yielded[0] is not finder.body.block.args[0]:
-        return None
-    decisions = _decisions(scores, axis)
+    decisions = _of_maximum(*maxima, axis=axis) if maxima else _of_sums(kernel, axis)
     begin, end = (_of_rows([e for d in decisions if (e := of(d)) is not None], kernel)
                   for of in (attrgetter("begin"), attrgetter("end")))
     if begin is None and end is None:
@@ -71,6 +76,41 @@ def limit_of(kernel: KernelOp, axis: Symbol) -> Limit | None:
         if end is not None and isinstance(op, arith.SelectOp) and (d := _decided(op, axis))
         and d.end == end}
     return Limit(axis, begin, end, chosen)
+
+
+def _of_maximum(maximum: SSAValue, axis: Symbol) -> list[_Decision]:
+    finder = maximum.owner
+    assert isinstance(finder, NestOp)
+    scores = _choosing(finder)
+    plain = finder.yielded[0] is finder.body.block.args[0]
+    return _decisions(scores, axis) if scores is not None and plain else []
+
+
+def _of_sums(kernel: KernelOp, axis: Symbol) -> list[_Decision]:
+    """The selections outside of which all sums along an axis add products with zero."""
+    sums = [n for n in kernel.nests if axis in {a.name for a in n.reduce_axes}]
+    found = [_zeros(n, n.yielded[0], axis) if is_contraction(n) else [] for n in sums]
+    return [d for d in found[0] if all(any(d.bounds == other.bounds for other in more)
+                                       for more in found)] if found else []
+
+
+def _zeros(nest: NestOp, value: SSAValue, axis: Symbol) -> list[_Decision]:
+    """The selections that make a value of a body zero outside of their bounds."""
+    op = value.owner
+    if isinstance(op, Block):
+        made = elementwise_maker(argument_read(nest, value))
+        return [] if made is None else _zeros(*made, axis)
+    match op:
+        case arith.ExtFOp() | arith.TruncFOp():
+            return _zeros(nest, op.operands[0], axis)
+        case arith.MulfOp():
+            return [*_zeros(nest, op.lhs, axis), *_zeros(nest, op.rhs, axis)]
+        case arith.SelectOp():
+            decision = _selected(op, axis, is_zero)
+            return [*([decision] if decision else []), *(
+                _zeros(nest, op.lhs, axis) if is_zero(op.rhs) else [])]
+        case _:
+            return []
 
 
 def _of_rows(bounds: Sequence[Expr], kernel: KernelOp) -> Expr | None:
@@ -97,6 +137,10 @@ class _Decision(NamedTuple):
     end: Expr | None
     kept: SSAValue
     other: SSAValue
+
+    @property
+    def bounds(self) -> tuple[Expr | None, Expr | None]:
+        return self.begin, self.end
 
 
 def _decisions(scores: NestOp, axis: Symbol) -> list[_Decision]:
@@ -140,12 +184,19 @@ def _is_low(value: SSAValue, certain: bool) -> bool:
 
 def _decided(op: arith.SelectOp, axis: Symbol) -> _Decision | None:
     """The bounds outside of which a selection selects the other one of its values."""
+    return _selected(op, axis, lambda _: True)
+
+
+def _selected(
+    op: arith.SelectOp, axis: Symbol, is_other: Callable[[SSAValue], bool]
+) -> _Decision | None:
+    """The bounds outside of which a selection selects a value of which that holds."""
     room = compared_indices(op.cond)
     if room is None:
         return None
     for inside, kept, other in ((room, op.lhs, op.rhs), (1 - room, op.rhs, op.lhs)):
         begin, end = _begin(inside, axis), _end(inside, axis)
-        if (begin is not None or end is not None) and not _is_low(kept, True):
+        if (begin is not None or end is not None) and not _is_low(kept, True) and is_other(other):
             return _Decision(begin, end, kept, other)
     return None
 

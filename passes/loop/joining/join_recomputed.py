@@ -20,7 +20,8 @@ contractions whose factors other contractions compute are joined with these, on 
 it (`Rules.joins_recomputed`). That is done for all readers of a matrix or for none, since otherwise
 the matrix would still be written. Reductions between the products are left where they are.
 
-Each element is computed by the same operations as before; only sums may be in another order.
+Each element is computed by the same operations as before; only sums may be in another order. But
+powers of e become powers of two (`passes.rewrites.loop.known_powers`), except under `--exact`.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from passes.loop.join_online import OnlineChain, move_views
 from passes.loop.join_rows import Program, calls_in
 from passes.rewrites.loop.arrange_online import inline_masks
 from passes.rewrites.loop.conditions import simplify_conditions
+from passes.rewrites.loop.known_powers import drop_decided, use_known_powers
 from passes.rewrites.loop.nests import plain_axes, reads_of, rename_axes, replace_nest
 from passes.rewriting import erase
 
@@ -190,6 +192,9 @@ class RecomputedChain(OnlineChain):
         inline_masks(kernel, self.rows)
         for nest in kernel.nests:
             simplify_conditions(nest)
+            drop_decided(nest)
+        if not exact:
+            use_known_powers(kernel)
         share_axes(kernel, {*self.rows, *self.walked})
         finish_last(kernel, self.walked)
 

@@ -41,12 +41,12 @@ def use_base_two(nest: NestOp) -> None:
             continue
         logarithms = [use.operation for use in running.maximum.uses if use.operation is not nest]
         if _scale(read.value):
-            _replace(op, math.Exp2Op(op.operand))
+            replace_power(op, math.Exp2Op(op.operand))
             for other in logarithms:
                 _unscale(other, running.maximum)
 
 
-def _replace(op: Operation, new: Operation) -> None:
+def replace_power(op: Operation, new: Operation) -> None:
     block = op.parent_block()
     assert block is not None
     new.location = op.location
@@ -75,7 +75,7 @@ def _unscale(nest: Operation, maximum: SSAValue) -> None:
 def _unscaled(value: SSAValue) -> list[Operation]:
     """select(x == lowest, x, x / log2(e))."""
     assert isinstance(value.type, Float32Type | Float64Type)
-    product = _product(value, 1 / FACTOR)
+    product = product_with(value, 1 / FACTOR)
     lowest = _constant(-float(np.finfo(t.dtype_of(value.type)).max), value.type)
     is_lowest = arith.CmpfOp(value, lowest.result, "oeq")
     return [*product, lowest, is_lowest,
@@ -100,12 +100,12 @@ def _scale(value: SSAValue) -> bool:
     if not isinstance(maker, NestOp) or scalar_type(value) not in (t.f32, t.f64):
         return False
     if is_contraction(maker):
-        scaled = elementwise_on(value, scalar_type(value), lambda x: _product(x, FACTOR))
+        scaled = elementwise_on(value, scalar_type(value), lambda x: product_with(x, FACTOR))
         value.replace_uses_with_if(scaled.results[0], lambda use: use.operation is not scaled)
         return True
     if not maker.is_elementwise or len(maker.results) != 1:
         return False
-    ops = _scaled(maker.yielded[0])
+    ops = in_base_two(maker.yielded[0])
     if ops is None:
         return False
     yield_instead(maker, ops)
@@ -123,25 +123,25 @@ def yield_instead(nest: NestOp, ops: Sequence[Operation]) -> None:
     drop_unused(nest)
 
 
-def _scaled(value: SSAValue) -> list[Operation] | None:
+def in_base_two(value: SSAValue) -> list[Operation] | None:
     """Operations whose last one computes a value of a body times log2(e); None for a sum."""
     match value.owner:
         case arith.ConstantOp():
             return [_constant(_number(value) * FACTOR, value.type)]
         case arith.MulfOp() as op if _is_constant(op.rhs):
-            return _product(op.lhs, _number(op.rhs) * FACTOR)
+            return product_with(op.lhs, _number(op.rhs) * FACTOR)
         case arith.MulfOp() as op if _is_constant(op.lhs):
-            return _product(op.rhs, _number(op.lhs) * FACTOR)
+            return product_with(op.rhs, _number(op.lhs) * FACTOR)
         case arith.DivfOp() as op if _is_constant(op.rhs):
-            return _product(op.lhs, FACTOR / _number(op.rhs))
+            return product_with(op.lhs, FACTOR / _number(op.rhs))
         case arith.AddfOp() as op if _is_constant(op.rhs):  # a low number that masks x
-            scaled = _scaled(op.lhs)
+            scaled = in_base_two(op.lhs)
             return scaled and [*scaled, (low := _constant(_number(op.rhs) * FACTOR, value.type)),
                                arith.AddfOp(scaled[-1].results[0], low.result)]
         case arith.SelectOp() as op:
-            return _chosen(op, _scaled(op.lhs), _scaled(op.rhs))
+            return _chosen(op, in_base_two(op.lhs), in_base_two(op.rhs))
         case Block():
-            return _product(value, FACTOR)
+            return product_with(value, FACTOR)
         case _:
             return None
 
@@ -155,7 +155,7 @@ def _chosen(
             arith.SelectOp(op.cond, first[-1].results[0], second[-1].results[0])]
 
 
-def _product(value: SSAValue, factor: float) -> list[Operation]:
+def product_with(value: SSAValue, factor: float) -> list[Operation]:
     constant = _constant(factor, value.type)
     return [constant, arith.MulfOp(value, constant.result)]
 

@@ -17,8 +17,7 @@ from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.online import sources_of
-from passes.analyses.loop.private import block_axis
-from passes.analyses.loop.runs import common_rows
+from passes.analyses.loop.private import reuses
 from passes.loop_to_block.compute import is_dot
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.scheduling.products.rules import MIN_DOT
@@ -57,6 +56,20 @@ def _products(kernel: KernelOp) -> list[NestOp]:
     return [n for n in kernel.nests if is_contraction(n)]
 
 
+def common_axes(kernel: KernelOp) -> list[Symbol]:
+    """Axes over which every product is parallel."""
+    common = set(kernel.axes).intersection(*(
+        {a.name for a in n.parallel_axes} for n in _products(kernel)))
+    return [a for a in kernel.axes if a in common]
+
+
+def block_axis(kernel: KernelOp) -> Symbol | None:
+    """The axis along which a program computes a block: each product reuses a factor along it."""
+    found = [a for a in common_axes(kernel) if all(reuses(n, a) for n in _products(kernel))]
+    extents = kernel.axes
+    return max(found, key=lambda a: extents[a].constant or 1 << 60, default=None)
+
+
 def walked_axis(kernel: KernelOp) -> Symbol:
     """The axis along which all programs loop."""
     [axis] = _products(kernel)[-1].reduce_axes
@@ -65,7 +78,7 @@ def walked_axis(kernel: KernelOp) -> Symbol:
 
 def held_axes(kernel: KernelOp) -> list[Symbol]:
     """The axes of the factors besides rows and the walked one; a program holds them whole."""
-    rows = common_rows(kernel)
+    rows = common_axes(kernel)
     return [a for a in kernel.axes if a not in rows and a != walked_axis(kernel)]
 
 
@@ -109,7 +122,7 @@ def _fitting(kernel: KernelOp, options: TargetOptions) -> Sequence[Tiles]:
     held = max(power(kernel.axes[a], MAX_WIDTH, MIN_DOT) for a in held_axes(kernel))
     most = power(kernel.axes[row], _CHOICES[0].rows, _CHOICES[-1].rows)
     fitting = [t for t in _CHOICES if t.rows <= most and t.fits(kernel, held, machine)]
-    others = product(kernel.axes[a] for a in common_rows(kernel) if a != row)
+    others = product(kernel.axes[a] for a in common_axes(kernel) if a != row)
 
     def leaves_some_idle(tiles: Tiles) -> bool:
         programs = (others * kernel.axes[row].ceildiv(tiles.rows)).constant
@@ -121,7 +134,7 @@ def _fitting(kernel: KernelOp, options: TargetOptions) -> Sequence[Tiles]:
 def _schedule(kernel: KernelOp, tiles: Tiles, options: TargetOptions) -> Schedule:
     row, walked, extents = block_axis(kernel), walked_axis(kernel), kernel.axes
     assert row is not None
-    levels = [*(Level("grid", a) for a in common_rows(kernel) if a != row),
+    levels = [*(Level("grid", a) for a in common_axes(kernel) if a != row),
               Level("grid", row, power(extents[row], tiles.rows, MIN_DOT)),
               *(Level("whole", a, power(extents[a], MAX_WIDTH, MIN_DOT))
                 for a in held_axes(kernel)),
