@@ -8,7 +8,7 @@ The module can be imported without torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ import numpy as np
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.library import torch_module
-from compiler.frontend.torch.sizes import Sizes
+from compiler.frontend.torch.sizes import Sizes, is_unbacked
 from compiler.io.arrays import to_torch
 from dialects.strata.binding import EvaluationError, Shape, bind_sizes
 from dialects.symbolic.expr import Expr, Size
@@ -90,13 +90,15 @@ class Results:
 
     def __post_init__(self) -> None:
         """Raises StrataError for strides that cannot be computed."""
+        self.measured = _measured([self.outputs[k] for k in self.tensors])
         try:
-            self.strides = [_strides(self.outputs[k]) for k in self.tensors]
+            self.strides = [_strides(self.outputs[k], self.measured) for k in self.tensors]
         except Fault as fault:
             raise StrataError("a result has strides that cannot be computed", [
                 Problem(fault.what, hint=fault.hint)]) from fault
         computed = set(self.tensors)
-        self.others = {k: _other(v) for k, v in enumerate(self.outputs) if k not in computed}
+        self.others = {k: _other(v, self.measured) for k, v in enumerate(self.outputs)
+                       if k not in computed}
 
     @property
     def are_plain(self) -> bool:
@@ -119,6 +121,9 @@ class Results:
 
     def __call__(self, made: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
         known: Known = self.bindings(arguments, self.needed) if self.needed else {}
+        if self.measured:
+            known = {**known, **{_symbol(name): int(made[k].shape[dim])
+                                 for name, (k, dim) in self.measured.items()}}
         results = [None] * len(self.outputs)
         for k, other in self.others.items():
             results[k] = other(known)
@@ -132,7 +137,8 @@ class Results:
         sizes = [_symbol(s) for v in self.outputs if type(v).__name__ in NUMBERS
                  for s in v.node.expr.free_symbols]
         strides = [s for found in self.strides for s in found or () if isinstance(s, Expr)]
-        return frozenset(sizes).union(*[s.symbols for s in strides])
+        return frozenset(sizes).union(*[s.symbols for s in strides]) - set(
+            map(_symbol, self.measured))
 
 
 def is_plain(tensor: Any) -> bool:
@@ -146,9 +152,20 @@ def _empty_strided() -> Callable[..., Any] | None:
     return getattr(torch_module()._C._dynamo.guards, "_empty_strided_cpu", None)
 
 
-def _strides(tensor: Any) -> list[Size] | None:
+def _measured(tensors: Sequence[Any]) -> dict[str, tuple[int, int]]:
+    """The sizes that depend on data -> the number and dim of a result that has this size."""
+    found: dict[str, tuple[int, int]] = {}
+    for k, tensor in enumerate(tensors):
+        for dim, size in enumerate(tensor.shape):
+            expr = getattr(getattr(size, "node", None), "expr", None)
+            if expr is not None and expr.is_Symbol and is_unbacked(expr):
+                found.setdefault(str(expr), (k, dim))
+    return found
+
+
+def _strides(tensor: Any, measured: Collection[str]) -> list[Size] | None:
     """The strides of a result; None for those of new memory. Raises Fault."""
-    sizes = Sizes()
+    sizes = Sizes(given=measured)
     found, size = sizes.shape(tensor.stride()), Expr.of(1)
     plain: list[Expr] = []
     for s in reversed(sizes.shape(tensor.shape)):
@@ -159,14 +176,14 @@ def _strides(tensor: Any) -> list[Size] | None:
     return [s if s.constant is None else s.constant for s in found]
 
 
-def _other(value: Any) -> Callable[[Known], Any]:
+def _other(value: Any, measured: Collection[str]) -> Callable[[Known], Any]:
     """A result that is not a tensor: a number of sizes, a constant, or nothing."""
     kind = NUMBERS.get(type(value).__name__)
     if kind is None:
         return lambda known: None if hasattr(value, "dtype") else value
     number = value.node.expr
     try:
-        return Sizes()(value).evaluate
+        return Sizes(given=measured)(value).evaluate
     except Fault:
         return lambda known: kind(number.subs({
             s: known[_symbol(s)] for s in number.free_symbols}))

@@ -41,13 +41,14 @@ from compiler.frontend.torch.memory_order import Ordered, in_memory_order
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import argument_count, check_left_out, importers
 from compiler.frontend.torch.provenance import path_of, scope_of, source_of
-from compiler.frontend.torch.reals import check_reals, is_real, real_of
+from compiler.frontend.torch.reals import Real, check_reals, is_real, real_of
 from compiler.frontend.torch.signature import Signature, signature_of
 from compiler.frontend.torch.sizes import Sizes, dim_names
 from compiler.frontend.torch.tensors import constant_of, type_of
 from compiler.frontend.values import Value
 from compiler.io import structures
 from dialects.graph.base import ShapeError
+from dialects.strata import types as t
 from dialects.strata.func import FuncOp, main_function
 from dialects.strata.types import TensorType
 from dialects.strata.weights import WeightStore
@@ -56,6 +57,8 @@ from dialects.text.syntax import identifier
 
 WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 """Operators that only run a graph, which is imported in their place."""
+READS_NUMBER = "aten._local_scalar_dense.default"
+"""What `tensor.item()` is."""
 
 
 def import_program(
@@ -281,7 +284,8 @@ class Importer:
         function = self.operators.get(op)
         size = type(meta).__name__ in ("SymInt", "int") and op != "aten.item.default"
         checks = op in NO_EFFECT or type(meta).__name__ in ("SymBool", "bool")
-        known = function is not None or op in (*WRAPPERS, *CONTROL, "getitem") or is_real(op, meta)
+        known = function is not None or op in (*WRAPPERS, *CONTROL, "getitem", READS_NUMBER) or (
+            is_real(op, meta))
         if not known and not size and not checks:
             self.unsupported.setdefault(op, []).append(node)
             self.bad.append(node)
@@ -289,6 +293,8 @@ class Importer:
         if any(isinstance(values.get(n.name), Missing) for n in node.all_input_nodes):
             raise Skip
         arguments = Arguments(values, self.sizes)
+        if op == READS_NUMBER:
+            return self._read_number(arguments.value(node.args[0]), meta)
         if size:
             return self.sizes(meta)
         if op == "getitem":
@@ -306,6 +312,20 @@ class Importer:
         self.build.node = path_of(node)
         return real_of(Node(self.build.node, self.build, op, (), frozenset()),
                        [arguments.value(a) for a in node.args])
+
+    def _read_number(self, value: Value, meta: Any) -> Any:
+        """An element of a tensor as a number of Python: a float, or an integer that is a size.
+
+        Raises Fault for a truth value, with which Python would decide.
+        """
+        if type(meta).__name__ == "SymFloat":
+            return Real(**vars(value.reshape([]).cast(t.f64)))
+        bound = self.build.bind(value.reshape([]), "number") if type(
+            meta).__name__ == "SymInt" else None
+        if bound is None:
+            raise Fault(f"it makes a Python number of {value.type.short}, which only a run knows")
+        self.sizes.bind_unbacked(meta, Expr.of(bound.reshape(-1)[0]))
+        return self.sizes(meta)
 
     def _inline(self, node: Any, arguments: Arguments) -> list[Any]:
         """The results of the graph that a wrapper runs."""
@@ -335,9 +355,10 @@ class Importer:
         check_reals(function, given)
         check_left_out(function, node.target._schema, given)
         made = function(seen, *given[:argument_count(function)])
+        made = [made] if isinstance(made, Value) else list(made)
         if unknown is not None:
-            raise unknown
-        made = _as_promised(seen, [made] if isinstance(made, Value) else list(made))
+            seen = replace(seen, results=self._bound_types(node.meta.get("val"), made))
+        made = _as_promised(seen, made)
         for value in made:
             _name_value(value, node.name)
         return made if several else made[0]
@@ -353,6 +374,17 @@ class Importer:
                 types.append(None)
                 unknown = fault
         return types, unknown
+
+    def _bound_types(self, meta: Any, made: Sequence[Value]) -> list[TensorType | None]:
+        """The types of results whose sizes depend on data, which are now known to be those of the
+        values. Raises Fault for one that is still not supported."""
+        for tensor, value in zip(_listed(meta), made, strict=False):
+            for size, found in zip(getattr(tensor, "shape", ()), value.shape, strict=False):
+                self.sizes.bind_unbacked(size, found)
+        types, unknown = self._result_types(meta)
+        if unknown is not None:
+            raise unknown
+        return types
 
     def _report_unsupported(self) -> None:
         """Add one problem per operator, with the first places where the model uses it."""

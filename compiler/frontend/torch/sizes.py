@@ -46,6 +46,13 @@ class Sizes:
         """Let a SymPy symbol be a size that a run reads."""
         self.fixed = {**self.fixed, self.names.get(name, name): size}
 
+    def bind_unbacked(self, size: Any, found: Expr) -> None:
+        """Let a size that depends on data be this one, if nothing else is known of it."""
+        expr = getattr(getattr(size, "node", None), "expr", None)
+        if expr is not None and expr.is_Symbol and is_unbacked(expr) and (
+                str(expr) not in self.fixed):
+            self.bind(str(expr), found)
+
     def symbol(self, name: str) -> Expr:
         """The size that a SymPy symbol stands for: a size by its name, or what replaces it."""
         called = self.names.get(name, name)
@@ -61,7 +68,7 @@ class Sizes:
         if expr.is_Integer:
             return Expr.of(int(expr))
         if expr.is_Symbol:
-            if str(expr).startswith(("u", "zuf")) and str(expr) not in self.given:
+            if is_unbacked(expr) and not {str(expr)} & {*self.given, *self.fixed}:
                 raise Fault(f"it depends on the size {expr}, which depends on the data",
                             "sizes must follow from the shapes of the inputs")
             return self.symbol(str(expr))
@@ -111,6 +118,11 @@ _CALLS: dict[str, Callable[[Expr, Expr], Expr]] = {
     "FloorDiv": lambda a, b: a // b, "CleanDiv": lambda a, b: a // b,
     "Mod": lambda a, b: a % b, "PythonMod": lambda a, b: a % b,
 }
+
+
+def is_unbacked(symbol: Any) -> bool:
+    """Whether a SymPy symbol is a size that depends on data, such as u0."""
+    return str(symbol).startswith(("u", "zuf"))
 
 
 def dim_names(shape_env: Any) -> dict[str, str]:

@@ -94,3 +94,18 @@ sample("prims.fill.default", (X, 2.0))
 sample("prims.scalar_tensor.default",
        (2.5, {"dtype": torch.float32, "device": torch.device("cpu")}))
 sample("prims.iota.default", (5, {**CREATED, "start": 2, "step": 3, "dtype": torch.int64}))
+
+# ---------------------------------------------------------------------- places and orders
+M = floats(3, 4)
+sample("aten.diagonal.default aten.diagonal_copy.default", (M,), (M, 1), (M, -2), (M, 9),
+       (floats(2, 3, 4), 1, 2, 0))
+sample("aten.view.dtype aten.view_copy.dtype", (M, torch.int32), (N, torch.float64))
+ORDERED = torch.tensor([-1.0, 0.0, 0.5, 0.5, 2.0])
+sample("aten.searchsorted.Tensor", (ORDERED, EDGES), (ORDERED, EDGES, False, True),
+       (floats(3, 5).sort()[0], M), (N.flatten().sort()[0], N, True), (ORDERED, M, False, False, {
+           "side": "right"}), (M, M, False, False, {"sorter": M.argsort()}))
+sample("aten.searchsorted.Scalar", (ORDERED, 0.5), (ORDERED, 0.5, False, True))
+sample("aten.bucketize.Tensor", (EDGES, ORDERED), (N, ORDERED, True, True))
+sample("aten.bucketize.Scalar", (0.5, ORDERED))
+sample("aten.masked_scatter.default", (M, M > 0, floats(12)), (M, M[0] > 0, floats(12)))
+sample("aten.nonzero_static.default", (M > 0, {"size": 5}), (M > 0, {"size": 20, "fill_value": 7}))

@@ -15,8 +15,8 @@ from compiler.frontend import formulas as f
 from compiler.frontend.loops import Loop, Turn
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.data_dependent import chosen_places, coordinates
 from compiler.frontend.peeling import repeat
+from compiler.frontend.places import chosen_places, coordinates
 from compiler.frontend.values import Value
 from dialects.graph.ordering import TopKOp
 from dialects.strata import types as t

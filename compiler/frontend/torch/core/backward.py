@@ -21,6 +21,7 @@ def backward_decompositions() -> dict[Any, Any]:
         replication_pad_backward, rank) for rank in (1, 2, 3)}
     return {**pads, aten._weight_norm_interface_backward.default: weight_norm_backward,
             aten._embedding_bag.default: embedding_bag,
+            aten._embedding_bag_forward_only.default: embedding_bag,
             aten._embedding_bag_backward.default: embedding_bag_backward,
             aten._embedding_bag_per_sample_weights_backward.default: bag_factors_backward}
 

@@ -14,10 +14,13 @@ from typing import Any, NamedTuple
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.torch.core.backward import backward_decompositions
+from compiler.frontend.torch.core.drawing import drawing_decompositions
 from compiler.frontend.torch.core.encoder_layers import encoder_decompositions
 from compiler.frontend.torch.core.foreach import foreach_decompositions
 from compiler.frontend.torch.core.gradients import gradient_decompositions
 from compiler.frontend.torch.core.in_place import without_mutation
+from compiler.frontend.torch.core.orders import order_decompositions
+from compiler.frontend.torch.core.places import place_decompositions
 from compiler.frontend.torch.library import quiet, torch_module
 
 NO_EFFECT = ("aten._assert_scalar.default", "aten._assert_async.msg",
@@ -153,7 +156,8 @@ def _more() -> dict[Any, Any]:
     copies = dict.fromkeys((aten.channel_shuffle.default, aten.native_channel_shuffle.default),
                            _channel_shuffle)
     return {**found, **encoder_decompositions(), **gradient_decompositions(),
-            **backward_decompositions(), **foreach_decompositions(), **copies}
+            **backward_decompositions(), **foreach_decompositions(), **order_decompositions(),
+            **place_decompositions(), **drawing_decompositions(), **copies}
 
 
 def _also_decomposed(op: Any) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.frontend import formulas as f
-from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
+from compiler.frontend.torch.ops.data_dependent import by_places
 from compiler.frontend.values import Value
 from dialects.graph.gather import GatherElementsOp
 from dialects.graph.inference import broadcast_shapes
@@ -54,11 +54,9 @@ def index(n: Node, x: Value, indices: Sequence[Value | None]) -> Value:
     They come at the place of the first indexed dim, or first of all if the indexed dims are not
     consecutive.
     """
+    indices = by_places(n, indices)
     axes = [k for k, i in enumerate(indices) if i is not None]
     picks = [i for i in indices if i is not None]
-    if any(i.element in (t.i1, t.ui8) for i in picks):
-        raise Fault("it reads the elements where a mask is true, whose number depends on the data",
-                    "use torch.where instead")
     require_places(n, x, indices)
     if len(axes) == 1:
         return f.gather(x, picks[0], axis=axes[0])

@@ -1,12 +1,17 @@
-"""Operators that order elements (argmax, topk, sort), and cumulative sums and products."""
+"""Operators that order elements or search in order, and cumulative sums and products."""
 
 from __future__ import annotations
 
+from compiler.frontend import formulas as f
 from compiler.frontend.torch.node import Node
-from compiler.frontend.torch.ops import aten_op
+from compiler.frontend.torch.ops import Operand, aten_op
+from compiler.frontend.torch.ops.elementwise import operand
+from compiler.frontend.torch.promotion import common_element
 from compiler.frontend.values import Value
 from dialects.graph.cumulative import CumulativeProdOp, CumulativeSumOp
+from dialects.graph.gather import GatherElementsOp
 from dialects.graph.ordering import ArgMaxOp, ArgMinOp, TopKOp
+from dialects.graph.search import SearchSortedOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr, Size
 
@@ -72,3 +77,40 @@ def _sorted(n: Node, x: Value, k: Expr | None, axis: int, largest: bool) -> list
     wide = x.cast(t.ui8) if x.element == t.i1 else x
     return n.build.results(TopKOp, wide, axis=axis, k=x.shape[axis] if k is None else k,
                            largest=largest)
+
+
+# ---------------------------------------------------------------------- search
+@aten_op("aten.bucketize.Tensor", "aten.bucketize.Scalar")
+def bucketize(n: Node, values: Operand, limits: Value, int32: bool, right: bool) -> Value:
+    return searchsorted(n, limits, values, int32, right, None, None)
+
+
+@aten_op("aten.searchsorted.Tensor", "aten.searchsorted.Scalar")
+def searchsorted(
+    n: Node, ordered: Value, values: Operand, int32: bool, right: bool, side: str | None,
+    sorter: Value | None,
+) -> Value:
+    """For each value, how many elements of an ascending list are below it, or at most it.
+
+    With several lists, each has its own values. NaN is above all elements.
+    """
+    right = right if side is None else side == "right"
+    if sorter is not None:
+        ordered = n(GatherElementsOp, ordered, sorter, axis=ordered.rank - 1)
+    found = operand(n, values, common_element([ordered, values]))
+    ordered = ordered.cast(found.element)
+    if ordered.element == t.i1:
+        ordered, found = ordered.cast(t.ui8), found.cast(t.ui8)
+    if ordered.rank == 1 and right:
+        places = n(SearchSortedOp, ordered, found)
+        odd = f.is_nan(found) if t.is_float(found.element) else None
+        return places if odd is None else f.where(odd, n.of_size(ordered.shape[0]), places)
+    rank = max(found.rank, 1)
+    one = found.reshape([*found.shape, 1])
+    lists = ordered if ordered.rank == 1 else ordered.reshape(
+        [*ordered.shape[:-1], 1, ordered.shape[-1]])
+    above = one < lists if right else ~(lists < one)
+    if t.is_float(found.element):
+        above = above & ~f.is_nan(one)
+    count = f.reduce_sum((~above).cast(t.i64), axes=[rank if found.rank else 0])
+    return count.reshape(n.shape)

@@ -16,6 +16,7 @@ from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
+from compiler.frontend.torch.ops.data_dependent import by_places
 from compiler.frontend.torch.ops.elementwise import floor_divide, operand, scaled
 from compiler.frontend.torch.ops.gather import index_vectors, require_places
 from compiler.frontend.values import Value
@@ -113,7 +114,9 @@ def index_put(
     """x with the elements at index vectors replaced by values, or with values added to them."""
     picks = [i for i in indices if i is not None]
     if any(i.element in (t.i1, t.ui8) for i in picks):
-        return _under_mask(x, indices, values, accumulate)
+        if len(indices) == 1 and not accumulate and values.type.count.constant == 1:
+            return _under_mask(x, picks[0], values)
+        indices = by_places(n, indices)
     axes = [k for k, i in enumerate(indices) if i is not None]
     if axes != list(range(axes[0], axes[0] + len(axes))):
         raise Fault("its index tensors must be for consecutive dims")
@@ -144,18 +147,9 @@ def put(
     return moved.transpose([dims.index(k) for k in range(x.rank)])
 
 
-def _under_mask(
-    x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool
-) -> Value:
-    """x[mask] = value, for a single value.
-
-    With several values, the result would depend on the number of elements that are true.
-    """
-    first = indices[0]
-    if len(indices) != 1 or first is None or accumulate or values.type.count.constant != 1:
-        raise Fault("it replaces elements where a mask is true, whose number depends on the data",
-                    "use torch.where instead")
-    mask = first.reshape([*first.shape, *[1] * (x.rank - first.rank)])
+def _under_mask(x: Value, mask: Value, values: Value) -> Value:
+    """x[mask] = value, for a single value."""
+    mask = mask.reshape([*mask.shape, *[1] * (x.rank - mask.rank)])
     return f.where(mask.cast(t.i1), values.cast(x.element).reshape([]), x)
 
 
@@ -196,9 +190,3 @@ def _replaced(n: Node, x: Value, axis: int, index: Value, source: Value) -> Valu
     """
     indices = index.reshape([1] * x.rank).broadcast(source.shape)
     return n(ScatterElementsOp, x, indices, source.cast(x.element), axis=axis, combiner="none")
-
-
-@aten_op("aten.masked_scatter.default")
-def masked_scatter(n: Node, x: Value) -> Value:
-    raise Fault("it reads one element for each true element of a mask, which depends on the data",
-                "use torch.where instead")

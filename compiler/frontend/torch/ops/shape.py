@@ -15,6 +15,7 @@ from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import arithmetic, operand
 from compiler.frontend.torch.ops.scatter import put
 from compiler.frontend.values import Value
+from dialects.graph.bits import BitcastOp
 from dialects.graph.elementwise import SubOp
 from dialects.graph.logic import XorOp
 from dialects.graph.shape import FramesOp, PadOp, SliceOp
@@ -117,6 +118,28 @@ def _rolled(x: Value, shift: Size, axis: int) -> Value:
     if last.constant == 0:
         return x
     return f.concat([x.part(axis, size - last, last), x.part(axis, 0, size - last)], axis=axis)
+
+
+@aten_op("aten.diagonal.default", "aten.diagonal_copy.default")
+def diagonal(n: Node, x: Value, offset: int, first: int, second: int) -> Value:
+    """The elements whose indices along two dims differ by the offset, as a new last dim."""
+    first, second = n.axis(first, x.rank), n.axis(second, x.rank)
+    others = [k for k in range(x.rank) if k not in (first, second)]
+    width, rows = x.shape[second], [x.shape[k] for k in others]
+    flat = x.transpose([*others, first, second]).reshape([*rows, x.shape[first] * width])
+    start = Expr.of(offset) if offset >= 0 else width * -offset
+    if width.constant is None:
+        places = n.range(n.shape[-1]) * n.of_size(width + 1) + n.of_size(start)
+        return f.gather(flat, places, axis=len(others))
+    return flat.part(len(others), start, n.shape[-1], width.constant + 1)
+
+
+@aten_op("aten.view.dtype", "aten.view_copy.dtype")
+def view_as_type(n: Node, x: Value) -> Value:
+    """The same bits as elements of another type of the same width."""
+    if t.byte_width(x.element) != t.byte_width(n.element):
+        raise Fault(f"elements of {x.element} do not have the width of {n.element}")
+    return n(BitcastOp, x, to=n.element)
 
 
 # ---------------------------------------------------------------------- repetition

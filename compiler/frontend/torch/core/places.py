@@ -1,0 +1,114 @@
+"""Decompositions of operators that read or write at places in memory, and of pairs of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from compiler.frontend.torch.library import torch_module
+
+
+def place_decompositions() -> dict[Any, Any]:
+    """Operator -> function."""
+    aten = torch_module().ops.aten
+    return {aten.as_strided.default: as_strided, aten.as_strided_copy.default: as_strided,
+            aten.as_strided_scatter.default: as_strided_scatter,
+            aten.diagonal_scatter.default: diagonal_scatter,
+            aten.index_reduce.default: index_reduce, aten.put.default: put,
+            aten._pdist_forward.default: pdist, aten.angle.default: angle,
+            aten.addbmm.default: addbmm, aten._trilinear.default: trilinear}
+
+
+def as_strided(x: Any, size: Any, stride: Any, offset: Any = None) -> Any:
+    """What lies at these places in the memory of x, which must have no gaps."""
+    found = _memory(x, size, stride, offset)
+    return NotImplemented if found is None else found[0][found[1]]
+
+
+def as_strided_scatter(x: Any, source: Any, size: Any, stride: Any, offset: Any = None) -> Any:
+    """x with other elements at these places of its memory."""
+    found = _memory(x, size, stride, offset)
+    if found is None:
+        return NotImplemented
+    order = sorted(range(x.dim()), key=lambda k: -x.stride(k))
+    memory = found[0].index_put([found[1]], source.expand(list(size)).to(x.dtype))
+    back = [order.index(k) for k in range(x.dim())]
+    return memory.reshape([x.shape[k] for k in order]).permute(back)
+
+
+def _memory(x: Any, size: Any, stride: Any, offset: Any) -> tuple[Any, Any] | None:
+    """The elements of x as they lie in memory, and places [size] in it; None if x has gaps."""
+    torch = torch_module()
+    order = sorted(range(x.dim()), key=lambda k: -x.stride(k))
+    sorted_x = x.permute(order)
+    if not sorted_x.is_contiguous():
+        return None
+    start = (x.storage_offset() if offset is None else offset) - x.storage_offset()
+    places = torch.full((), start, dtype=torch.int64, device=x.device)
+    for k, (count, step) in enumerate(zip(size, stride, strict=True)):
+        shape = [-1] + [1] * (len(size) - k - 1)
+        places = places + (torch.arange(count, device=x.device) * step).reshape(shape)
+    return sorted_x.reshape(-1), places.expand(list(size))
+
+
+def diagonal_scatter(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """x with the elements of a diagonal replaced."""
+    torch = torch_module()
+    moved = x.movedim((dim1, dim2), (0, 1))
+    rows = torch.arange(source.shape[-1], device=x.device)
+    places = [rows + max(-offset, 0), rows + max(offset, 0)]
+    return moved.index_put(places, source.movedim(-1, 0)).movedim((0, 1), (dim1, dim2))
+
+
+def index_reduce(
+    x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    """Slices of a source combined into those of x at indices."""
+    if x.dim() == 0:
+        return index_reduce(x.reshape(1), 0, index.reshape(1), source.reshape(1), reduce,
+                            include_self=include_self).reshape(())
+    shape = [-1 if k == dim % x.dim() else 1 for k in range(x.dim())]
+    places = index.to(torch_module().int64).reshape(shape).expand(source.shape)
+    return x.scatter_reduce(dim, places, source, reduce, include_self=include_self)
+
+
+def put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    """x with elements at places of its flat form replaced, or added to."""
+    flat = x.reshape(-1).index_put([index.reshape(-1)], source.reshape(-1), accumulate)
+    return flat.reshape(x.shape)
+
+
+def pdist(x: Any, p: float = 2.0) -> Any:
+    """The distances of each pair of rows, the first before the second."""
+    torch = torch_module()
+    first, second = torch.triu_indices(x.shape[0], x.shape[0], 1, device=x.device).unbind()
+    apart = x[first] - x[second]
+    return torch.linalg.vector_norm(apart, p, dim=1)
+
+
+def angle(x: Any) -> Any:
+    """The angle of a real number: pi below 0, else 0."""
+    if x.is_complex():
+        return NotImplemented
+    torch = torch_module()
+    wide = x if x.is_floating_point() else x.to(torch.get_default_dtype())
+    found = torch.where(wide < 0, torch.pi, 0.0).to(wide.dtype)
+    return torch.where(wide.isnan(), wide, found)
+
+
+def addbmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta * x + alpha * (the sum of all products of matrices)."""
+    total = alpha * (a @ b).sum(0)
+    return total if beta == 0 else beta * x + total
+
+
+def trilinear(
+    a: Any, b: Any, c: Any, expand_a: Sequence[int], expand_b: Sequence[int],
+    expand_c: Sequence[int], sum_dims: Sequence[int], unroll_dim: int = 1,
+) -> Any:
+    """The sum of the products of three tensors with new dims over some of the dims."""
+    for places, which in ((expand_a, 0), (expand_b, 1), (expand_c, 2)):
+        for dim in sorted(places):
+            a, b, c = (v.unsqueeze(dim) if k == which else v for k, v in enumerate((a, b, c)))
+    product = a * b * c
+    return product.sum(list(sum_dims)) if sum_dims else product

@@ -1,0 +1,116 @@
+"""Operators without a kernel of ours, against eager PyTorch: each is one graph without a break.
+
+Many functions are one compiled graph, so that the tests are cheap.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from tests.pytorch.programs import flat
+
+X = torch.randn(5, 7, generator=torch.Generator().manual_seed(3))
+ODD = X.clone()
+ODD[1, 2], ODD[3, 0], ODD[3, 6] = math.nan, math.inf, -math.inf
+N = torch.randint(0, 4, (5, 7), generator=torch.Generator().manual_seed(4))
+
+
+def check(function: Callable[..., Any], inputs: Sequence[torch.Tensor], caplog: Any) -> None:
+    """Equal results, and nothing runs eagerly."""
+    torch._dynamo.reset()
+    with torch.no_grad(), caplog.at_level(logging.WARNING, logger="strata"):
+        torch.manual_seed(0)
+        want = function(*inputs)
+        torch.manual_seed(0)
+        got = torch.compile(function, backend="strata", fullgraph=True)(*inputs)
+    assert not [r.getMessage() for r in caplog.records if r.name == "strata"]
+    assert len(flat(got)) == len(flat(want))
+    for a, b in zip(flat(got), flat(want), strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        torch.testing.assert_close(a, b, rtol=2e-5, atol=2e-6, equal_nan=True)
+
+
+def test_order_statistics(caplog: Any) -> None:
+    def call(x: Any, odd: Any, n: Any) -> Any:
+        return (torch.median(x), torch.median(odd), torch.median(odd, 1), torch.median(n, 0).values,
+                torch.nanmedian(odd), torch.nanmedian(odd, 0, keepdim=True),
+                torch.kthvalue(x, 3, 1), torch.kthvalue(x, 5, 0, True), torch.median(x[0, 0]),
+                torch.mode(n, 1).values, torch.mode(n, 0, True).values)
+
+    check(call, [X, ODD, N], caplog)
+
+
+def test_running_values(caplog: Any) -> None:
+    def call(odd: Any, n: Any, truth: Any) -> Any:
+        return (torch.cummax(odd, 1), torch.cummin(odd, 0), torch.cummax(n, -1),
+                torch.cummin(n, 0), torch.cummax(truth, 1), torch.logcumsumexp(odd, 1),
+                torch.logcumsumexp(odd.double() * 300, 0), torch.cummax(odd[0, 0], 0))
+
+    check(call, [ODD, N, N > 1], caplog)
+
+
+def test_places(caplog: Any) -> None:
+    def call(x: Any, source: Any, a: Any, b: Any) -> Any:
+        rows = torch.tensor([0, 2, 2])
+        reduced = [torch.index_reduce(x, 0, rows, source, how, include_self=own)
+                   for how in ("mean", "prod", "amax", "amin") for own in (True, False)]
+        return (*reduced, torch.as_strided(x, (2, 3), (1, 2), 1) + 1,
+                torch.as_strided(x.t() * 2, (3, 2), (7, 1)) + 0,
+                torch.as_strided_scatter(x, torch.ones(2, 3), (2, 3), (1, 2), 1),
+                x.put(torch.tensor([3, -1, 3]), torch.tensor([9.0, 8.0, 1.0]), True),
+                torch.nn.functional.pdist(x), torch.nn.functional.pdist(x, 1.0), torch.angle(x),
+                torch.addbmm(x[:3, :4], a, b, beta=0.5, alpha=2.0), torch.tril_indices(3, 4, 1),
+                torch.round(x, decimals=2), torch.dist(x, x + 1), torch.diagonal_scatter(
+                    x, torch.ones(5), 1))
+
+    check(call, [X, X[:3] * 3, torch.ones(5, 3, 2), torch.ones(5, 2, 4) * 2], caplog)
+
+
+@pytest.mark.parametrize("threshold", [0.0, 99.0, -99.0])
+def test_sizes_that_depend_on_data(threshold: float, caplog: Any) -> None:
+    """Some, none and all of the elements."""
+    def call(x: Any, n: Any) -> Any:
+        mask = x > threshold
+        places = torch.nonzero(mask)
+        return (places, places + 1, torch.nonzero(mask, as_tuple=True), x[mask] * 2, x[:, mask[0]],
+                torch.masked_select(x, mask).sum(), torch.nonzero(x[0, 0] > threshold))
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        check(call, [X, N], caplog)
+
+
+def test_distinct_elements(caplog: Any) -> None:
+    def call(n: Any) -> Any:
+        flags = {"return_inverse": True, "return_counts": True}
+        return (torch.unique(n), torch.unique(n, **flags), torch.unique(n % 2, dim=0, **flags),
+                torch.unique(n, dim=1, **flags), torch.unique_consecutive(n, **flags),
+                torch.unique_consecutive(n % 2, dim=0, **flags), torch.bincount(n.flatten()),
+                torch.bincount(n.flatten(), minlength=9), torch.repeat_interleave(n.flatten()))
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        check(call, [N], caplog)
+
+
+def test_numbers_read_from_tensors(caplog: Any) -> None:
+    def call(x: Any, n: Any) -> Any:
+        return x * x.sum().item(), torch.zeros(n[0, 0].item()) + 1, x[0, 0].item() * 2.0 + x
+
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        check(call, [X, N + 1], caplog)
+
+
+def test_random_numbers_are_those_of_eager_mode(caplog: Any) -> None:
+    def call(x: Any) -> Any:
+        return (torch.rand(3) + 1, torch.randn_like(x) * x, torch.randperm(5) + 1,
+                torch.randint(0, 9, (4,)), torch.nn.functional.dropout(x, 0.5, True),
+                torch.normal(x, x.abs()), torch.normal(2.0, x.abs()), torch.normal(x, 0.5),
+                torch.normal(1.0, 2.0, (3,)), torch.bernoulli(x.sigmoid()),
+                torch.multinomial(x.abs(), 3), x.clone().exponential_(), x.clone().uniform_(2, 3))
+
+    check(call, [X], caplog)
