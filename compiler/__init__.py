@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from compiler.explaining.api import explain
     from compiler.faults import CompilerFault
     from compiler.frontend import MemoryModel
+    from compiler.fx.api import to_fx
     from compiler.options import CompileOptions, Specialize
     from compiler.profiling.measure import profile
     from compiler.tuning.api import tune
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = ["AccessError", "CompileOptions", "CompilerFault", "Executable", "IndexRangeError",
            "MemoryModel", "SizeError", "Specialize", "StrataError", "__version__", "compile",
-           "explain", "load", "profile", "tune"]
+           "explain", "load", "profile", "to_fx", "tune"]
 
 _HOMES = {"Executable": "compiler.executable", "compile": "compiler.api",
-          "load": "compiler.api",
+          "load": "compiler.api", "to_fx": "compiler.fx.api",
           "CompileOptions": "compiler.options", "Specialize": "compiler.options",
           "MemoryModel": "compiler.frontend", "tune": "compiler.tuning.api",
           "profile": "compiler.profiling.measure", "explain": "compiler.explaining.api",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 from compiler.diagnostics import StrataError
 from compiler.executable import Executable, compile_with
 from compiler.modes import check_mode
+from compiler.modules import exported
 from compiler.option_values import (
     MOST_THREADS,
     arrays_of,
@@ -44,27 +45,31 @@ def compile(
     denormals: str = "flush", check: bool | None = None, interpret: bool = False,
     specialize: Specialize | None = None,
     tuned: str | Path | None = "auto", mode: str = "default", library: str = "never",
-    mesh: str = "",
+    mesh: str = "", args: Sequence[object] | None = None,
+    kwargs: Mapping[str, object] | None = None, dynamic_shapes: object = None,
 ) -> Executable:
     """Compile a model for a target.
 
     `model`: a file (`.onnx`, `.pt2`, a `.mlir` text of any level), `file.py:function`, or a model
-    in memory: a MemoryModel, an `onnx.ModelProto`, or a program of `torch.export`. `threads`: None
-    for all available. `dump_dir`: write the IR after every level and pass there. `shapes`: input
-    name -> sizes, integers or names; `dims`: size name -> value; `constants`: input name ->
-    contents, which become part of the model. `strategy`: "per-op", "block" or "whole-graph";
-    `with_groups`, `without_groups`: groups of passes to add and to leave out. `passes`,
-    `plugins`, `schedule`, `weights`, `features`, `precision`, `exact`, `denormals`: as on the
-    command line. `check`: True ends a run with an error at the first memory access out of bounds
-    (AccessError) or run-time index out of range (IndexRangeError). None checks only indices, on the
-    CPU. False checks neither. `cache`: a folder for compiled code, "default", or "off" (also None).
-    `interpret`: run CUDA kernels in Triton's interpreter. `specialize`: compile the model again for
-    the sizes with which it is called most often (`compiler.Specialize(after=8, most=4)`); the
-    imported model stays in memory for this. `tuned`: which of the schedules found by `tune` to use:
-    "auto", "off" (also None), or a file. `mode`: "default", "reduce-overhead" (the same), or
-    "max-autotune", which tunes the model first. `library`: "auto" or "never", as on the command
-    line. `mesh`: divide the model among the processes of torch.distributed, such as "dp=2,tp=2"
-    for data and tensor parallelism; each must compile it. Inputs and outputs are whole on all.
+    in memory: a MemoryModel, an `onnx.ModelProto`, a program of `torch.export`, or an `nn.Module`,
+    an `fx.GraphModule` or a function of PyTorch with example inputs `args` and `kwargs`, which is
+    exported in the mode (training or not) in which it is; `dynamic_shapes`: as for
+    `torch.export.export`. `threads`: None for all available. `dump_dir`: write the IR after every
+    level and pass there. `shapes`: input name -> sizes, integers or names; `dims`: size name ->
+    value; `constants`: input name -> contents, which become part of the model. `strategy`:
+    "per-op", "block" or "whole-graph"; `with_groups`, `without_groups`: groups of passes to add and
+    to leave out. `passes`, `plugins`, `schedule`, `weights`, `features`, `precision`, `exact`,
+    `denormals`: as on the command line. `check`: True ends a run with an error at the first memory
+    access out of bounds (AccessError) or run-time index out of range (IndexRangeError). None checks
+    only indices, on the CPU. False checks neither. `cache`: a folder for compiled code, "default",
+    or "off" (also None). `interpret`: run CUDA kernels in Triton's interpreter. `specialize`:
+    compile the model again for the sizes with which it is called most often
+    (`compiler.Specialize(after=8, most=4)`); the imported model stays in memory for this. `tuned`:
+    which of the schedules found by `tune` to use: "auto", "off" (also None), or a file. `mode`:
+    "default", "reduce-overhead" (the same), or "max-autotune", which tunes the model first.
+    `library`: "auto" or "never", as on the command line. `mesh`: divide the model among the
+    processes of torch.distributed, such as "dp=2,tp=2" for data and tensor parallelism; each must
+    compile it. Inputs and outputs are whole on all.
 
     Raises StrataError for an error in the model or the options, and CompilerFault, with a
     reproducer, for a fault of the compiler.
@@ -83,7 +88,7 @@ def compile(
         exact=exact, denormals=denormals, check=check, interpret=interpret, specialize=specialize,
         tuned=schedules if mode == "default" else "off", library=library,
         mesh=mesh, rank=own_rank(mesh))
-    source = model_of_argument(model)
+    source = model_of_argument(exported(model, args, kwargs, dynamic_shapes))
     if mode != "default":
         from compiler.modes import prepared
 

@@ -194,7 +194,7 @@ class Executable:
         """
         from compiler.measuring.comparison import worst
 
-        exact = compile_with(self._source(), replace(self.options, precision="f32"))
+        exact = compile_with(self.source(), replace(self.options, precision="f32"))
         return worst(self.run(inputs), exact.run(inputs))[0]
 
     def model_constants(self) -> list[Array]:
@@ -202,7 +202,7 @@ class Executable:
         from compiler.measuring.oddities import constants_of
         from compiler.pipeline.driver import Compiler
 
-        state = Compiler(self._source(), self.options).read()
+        state = Compiler(self.source(), self.options).read()
         return list(constants_of(state.module, state.context.weights))
 
     def text(self, level: str) -> str:
@@ -215,7 +215,7 @@ class Executable:
 
         if not isinstance(cast(object, level), str):
             raise StrataError(f"level is {shown(level)}; it must be a text")
-        return lower_to_text(Compiler(self._source(), self.options), level)
+        return lower_to_text(Compiler(self.source(), self.options), level)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the program to a file, which `compiler.load` reads without compiling.
@@ -230,7 +230,7 @@ class Executable:
         save_program(Program(self.signature, self.structures, self.loaded, self.options),
                      file_of("path", path))
 
-    def _source(self) -> str | MemoryModel:
+    def source(self) -> str | MemoryModel:
         """The model. Raises StrataError for a program from a file, which does not hold it."""
         if not self.is_saved:
             return self.model

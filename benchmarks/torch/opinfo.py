@@ -234,8 +234,10 @@ def _note_failure(kept: Path, why: str) -> None:
     lines = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
     done = {line["name"] for line in lines if "name" in line}
     started = [line["started"] for line in lines if "started" in line]
-    if not started or started[-1] in done:
-        sys.exit(f"a process of {kept.name} ends before it runs anything")
+    if started and started[-1] in done:
+        return  # it ended after its last operator
+    if not started:
+        sys.exit(f"a process of {kept.name} ends before it runs anything: {why}")
     with kept.open("a") as file:
         file.write(json.dumps({"name": started[-1], "samples": [("failed", why)]}) + "\n")
 

@@ -1,0 +1,63 @@
+"""PyTorch modules and functions as arguments of `compile`: they are exported with example inputs.
+
+The module can be imported without torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from compiler.diagnostics import Problem, StrataError
+
+
+def exported(
+    model: object, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+) -> object:
+    """The program of a module, a GraphModule or a function with these inputs; any other model as it
+    is. Raises StrataError for inputs without a module, a module without, and one that PyTorch
+    cannot export."""
+    is_model = _is_module(model) or (callable(model) and not isinstance(model, type))
+    if args is None and kwargs is None:
+        if dynamic_shapes is not None:
+            raise StrataError("dynamic_shapes needs args", [Problem(
+                "a module is exported with example inputs", hint="give args=(x,) as well")])
+        if _is_module(model):
+            raise StrataError(f"{type(model).__name__} is a module, and needs example inputs", [
+                Problem("PyTorch exports it by running it", hint="give args=(x,), and "
+                        "dynamic_shapes for sizes that stay open")])
+        return model
+    if not is_model:
+        raise StrataError(f"args and kwargs are for a module or a function, and "
+                          f"{type(model).__name__} is none")
+    return _program(model, tuple(args or ()), dict(kwargs or {}), dynamic_shapes)
+
+
+def _is_module(model: object) -> bool:
+    """Whether an object is a module, without importing torch."""
+    kinds = {(c.__module__, c.__name__) for c in type(model).__mro__}
+    return ("torch.nn.modules.module", "Module") in kinds
+
+
+def _program(
+    model: object, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+) -> Any:
+    from compiler.frontend.torch.library import torch_module
+
+    torch = torch_module()
+    module = model if _is_module(model) else _as_module(torch, cast("Callable[..., Any]", model))
+    try:
+        with torch.no_grad():
+            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+    except Exception as error:
+        first = str(error).strip().splitlines()[:1] or [type(error).__name__]
+        raise StrataError(f"torch.export of {type(model).__name__} failed", [Problem(
+            f"{type(error).__name__}: {first[0]}")]) from error
+
+
+def _as_module(torch: Any, function: Callable[..., Any]) -> Any:
+    """A function as a module whose forward has the same parameters."""
+    module = torch.nn.Module()
+    module.forward = function
+    return module
