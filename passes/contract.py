@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from xdsl.ir import Attribute
 
 from dialects.strata.schedule import Schedule
+from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 
 if TYPE_CHECKING:
@@ -165,6 +166,12 @@ class Rules(ABC):
     @abstractmethod
     def schedule(self, kernel: KernelOp) -> Schedule:
         """Choose a schedule for a kernel: ordered rules plus a fallback."""
+
+    def schedules_by_size(self, kernel: KernelOp) -> Sequence[tuple[Expr, Schedule]]:
+        """The schedules of a kernel with open sizes, each with an expression over the kernel's
+        sizes that is 1 where it is the fastest and 0 elsewhere; at all sizes, one of them is 1.
+        Empty: one schedule suits all sizes."""
+        return ()
 
     def prepare(self, kernel: KernelOp) -> None:
         """Rewrite a kernel's axes for this target (split, fuse) before scheduling."""

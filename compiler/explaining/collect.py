@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.ir import Operation, SSAValue
 
 from compiler.explaining.memory import plan_json
-from compiler.explaining.work import KernelWork, buffer_bytes, work_of
+from compiler.explaining.work import KernelWork, buffer_bytes, happens, work_of
 from compiler.frontend.origins import ModelNode
 from compiler.instrument.provenance import Origins
 from dialects import host
@@ -148,7 +148,9 @@ class Explanation(Origins):
     def work_of(self, launch: host.LaunchOp, sizes: Mapping[Symbol, int]) -> tuple[int, int]:
         """The bytes and FLOPs of a launch at these sizes."""
         work = self.work.get(launch.kernel.data)
-        return (work.bytes_of(launch, sizes), work.flops_of(launch, sizes)) if work else (0, 0)
+        if work is None or not happens(launch, sizes):
+            return 0, 0
+        return work.bytes_of(launch, sizes), work.flops_of(launch, sizes)
 
     def is_narrow(self, launch: host.LaunchOp) -> bool:
         """Whether all products of a launch have factors narrower than f32."""
@@ -160,7 +162,7 @@ class Explanation(Origins):
             if isinstance(op, host.LaunchOp) and op.kernel.data in self.found:
                 kernel = self.found[op.kernel.data]
                 moved, flops = self.work_of(op, self.sizes)
-                kernel.launches += 1
+                kernel.launches += happens(op, self.sizes)
                 kernel.bytes += moved
                 kernel.flops += flops
 

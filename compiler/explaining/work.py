@@ -90,6 +90,11 @@ def buffer_bytes(value: SSAValue, sizes: Mapping[Symbol, int]) -> int:
     return value_of(product(type_.shape), sizes) * byte_width(type_.element)
 
 
+def happens(launch: LaunchOp, sizes: Mapping[Symbol, int]) -> bool:
+    """Whether a launch happens at these sizes."""
+    return launch.when is None or value_of(launch.when.data, sizes) != 0
+
+
 def value_of(size: Expr, sizes: Mapping[Symbol, int]) -> int:
     """A size, where sizes that are not given are 1."""
     return int(size.evaluate({**dict.fromkeys(size.symbols, 1), **sizes}))

@@ -86,19 +86,22 @@ class Watch(Instrument):
 
     def work(self, sizes: Sizes) -> Work:
         """The counts at the sizes of a call."""
-        return Work(self.kernels, len(self.steps), sum(s.moved(sizes) for s in self.steps),
-                    sum(s.computed(sizes) for s in self.steps), value_of(self.arena, sizes))
+        steps = [s for s in self.steps if s.when is None or value_of(s.when, sizes)]
+        return Work(self.kernels, len(steps), sum(s.moved(sizes) for s in steps),
+                    sum(s.computed(sizes) for s in steps), value_of(self.arena, sizes))
 
 
 # ---------------------------------------------------------------------- steps of a host function
 @dataclass(frozen=True)
 class _Step:
-    """A launch or copy. `operations`, `accesses`: numbers over the kernel's own sizes, which are
-    `arguments` over the caller's. An access is at most the bytes of its buffer."""
+    """A launch or copy, whose `when` is 0 at sizes for which it does not happen. `operations`,
+    `accesses`: numbers over the kernel's own sizes, which are `arguments` over the caller's. An
+    access is at most the bytes of its buffer."""
 
     arguments: Mapping[Symbol, Expr]
     operations: Sequence[Expr]
     accesses: Sequence[tuple[Expr, Expr]]
+    when: Expr | None = None
 
     def moved(self, sizes: Sizes) -> int:
         own = self._own(sizes)
@@ -120,7 +123,8 @@ def _step(op: LaunchOp | CopyOp, kernels: Mapping[str, KernelOp]) -> _Step:
     arguments = dict(zip(kernel.size_names, op.sizes.data, strict=True))
     accesses = [(part, _bytes(buffer))
                 for part, buffer in zip(accesses_of(kernel), op.buffers, strict=True)]
-    return _Step(arguments, [_operations(nest) for nest in kernel.nests], accesses)
+    return _Step(arguments, [_operations(nest) for nest in kernel.nests], accesses,
+                 None if op.when is None else op.when.data)
 
 
 def accesses_of(kernel: KernelOp) -> list[Expr]:

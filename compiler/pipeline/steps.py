@@ -117,6 +117,8 @@ PIPELINE: tuple[Step, ...] = (
          needed="kernels on tiles read and write buffers"),
     Step("host", "host-plan-buffers",  # once all buffers and the order of launches are known
          "memory"),
+    Step("host", "host-vary-schedules",  # where launches have sizes and nothing else is decided
+         "schedule"),
     # ------------------------------------------------------------------ block: kernels on tiles
     Step("block", "loop-to-block",  # once a kernel and its schedule determine the program
          needed="target code is made of tiles, not of nests"),

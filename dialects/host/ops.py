@@ -10,7 +10,7 @@ The function that contains them is defined in dialects/host/func.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from xdsl.dialects.builtin import StringAttr
@@ -35,6 +35,7 @@ from dialects.strata.same_elements import check_same_elements
 from dialects.strata.types import Array, BufferType, ExprAttr, LiteralAttr, SizesAttr, WeightAttr
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr, Size
+from dialects.symbolic.symbol import Symbol
 from dialects.text.directives import Buffer, Known
 from dialects.text.region_syntax import parse_call, print_call
 from dialects.text.syntax import (
@@ -174,7 +175,11 @@ class LaunchOp(IRDLOperation):
     ordered.
 
     `sizes` passes the kernel's size parameters, in its order, as expressions over the function's
-    sizes.
+    sizes. `when`, if it is given, is 1 at sizes for which the launch happens, and 0 at others:
+    several kernels that compute the same then take turns, each at the sizes that suit it.
+
+        host.launch @k0(%x, %y) sizes(n) when min(1, n floordiv 64)
+
     Constraints: (C1) the module has a kernel of that name; (C2) one size per size parameter of
     the kernel; (C3) the buffers have the element types, ranks and constant sizes of what the
     kernel reads and writes.
@@ -183,13 +188,21 @@ class LaunchOp(IRDLOperation):
     name = "host.launch"
     kernel = prop_def(StringAttr)
     sizes = prop_def(SizesAttr)
+    when = opt_prop_def(ExprAttr)
     buffers = var_operand_def(BufferType)
 
     @staticmethod
-    def of(kernel: str, buffers: Sequence[SSAValue], sizes: Sequence[Size]) -> LaunchOp:
+    def of(
+        kernel: str, buffers: Sequence[SSAValue], sizes: Sequence[Size], when: Expr | None = None
+    ) -> LaunchOp:
+        chosen = {} if when is None else {"when": attribute_of(when)}
         return LaunchOp.create(
             operands=buffers,
-            properties={"kernel": StringAttr(kernel), "sizes": SizesAttr.of(sizes)})
+            properties={"kernel": StringAttr(kernel), "sizes": SizesAttr.of(sizes), **chosen})
+
+    def happens(self, sizes: Mapping[Symbol, int]) -> bool:
+        """Whether kernels run at these sizes of the function."""
+        return self.when is None or self.when.data.evaluate(sizes) != 0
 
     def verify_(self) -> None:
         check_kernel_call(self, self.kernel.data, len(self.sizes.data),
@@ -197,10 +210,14 @@ class LaunchOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         print_call(printer, self.kernel, self.buffers, self.sizes)
+        if self.when is not None:
+            printer.print_string(f" when {self.when.data}")
 
     @classmethod
     def parse(cls, parser: Parser) -> LaunchOp:
-        return LaunchOp.of(*parse_call(parser))
+        call = parse_call(parser)
+        when = t.parse_size(parser) if parser.parse_optional_keyword("when") else None
+        return LaunchOp.of(*call, when)
 
 
 @irdl_op_definition

@@ -17,6 +17,7 @@ from dialects.loop import NestOp
 from dialects.strata.schedule import Schedule
 from dialects.strata.types import Array, bf16, f8E4M3FN, f16, f32, f64, i8, i32, i64
 from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from passes.contract import Facts, Packing, Parts
 from targets.base import Target
@@ -48,6 +49,7 @@ from targets.cuda.runtime.stopwatch import NEAR
 from targets.cuda.scheduling import attention, convolutions, recomputed, rules, search
 from targets.cuda.scheduling.attention_parts import online_parts
 from targets.cuda.scheduling.options import OPTIONS
+from targets.cuda.scheduling.products.by_size import schedules_by_size
 from targets.cuda.scheduling.products.tiles import group_rows
 from targets.cuda.scheduling.sorts import sorted_bytes
 from targets.interface import Executable, Timer
@@ -105,6 +107,9 @@ class CudaScheduling(Scheduling):
 
     def schedule(self, kernel: LoopKernelOp) -> Schedule:
         return rules.schedule_kernel(kernel, self.options)
+
+    def schedules_by_size(self, kernel: LoopKernelOp) -> Sequence[tuple[Expr, Schedule]]:
+        return schedules_by_size(kernel, self.options)
 
     def candidates(self, kernel: LoopKernelOp, around: Schedule) -> Sequence[Schedule]:
         return search.candidates(kernel, around, self.options)

@@ -87,10 +87,11 @@ def lowered(subject: Subject, setting: Setting) -> tuple[Compiler, State, Watch]
 
 # ---------------------------------------------------------------------- the host's functions
 def _of_launches(module: ModuleOp, sizes: Mapping[str, int]) -> Counts:
-    """Launches stand once each, also in the body of a loop."""
+    """Launches that happen at these sizes stand once each, also in the body of a loop."""
     values = {Symbol.size(name): value for name, value in sizes.items()}
     functions = host_functions(module)
-    steps = [op for f in functions for op in f.walk() if isinstance(op, LaunchOp | CopyOp)]
+    steps = [op for f in functions for op in f.walk() if isinstance(op, LaunchOp | CopyOp)
+             and (isinstance(op, CopyOp) or op.when is None or _value(op.when.data, values))]
     arenas = (f.arena_bytes or Expr.of(0) for f in functions)
     return {
         "kernels": sum(isinstance(op, KernelOp) for op in module.body.block.ops),

@@ -15,7 +15,7 @@ builtin.module {
   host.func @late(%x: f32[batch, 64], %y: f32[batch]) inputs ["x"] outputs ["found": f32[m, 64], "y", "n": i64[1]] sizes(batch) arena(0) {
     %n = host.alloc : i64[1]
     %z = host.alloc : f32[batch]
-    host.launch @count(%x, %n, %y, %z) sizes(batch)
+    host.launch @count(%x, %n, %y, %z) sizes(batch) when min(1, batch floordiv 8)
     host.free %z
     strata.require 0 <= farthest %n < 2*batch of "input ids"
     strata.require 1 <= %n < batch + 1

@@ -207,6 +207,7 @@ class FunctionText(Statements):
             raise ValueError(f"host.launch of @{op.kernel.data}: the module has no such kernel")
         values = dict(zip(kernel.op.size_names, op.sizes.data, strict=True))
         grid = tuple(extent.substitute(values) for extent in kernel.op.grid.data)
+        grid += () if op.when is None else (op.when.data,)
         step = Step(op, kernel, grid, op.sizes.data)
         self.steps.append(step)
         self.program.launches.append(op)

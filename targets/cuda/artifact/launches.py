@@ -142,7 +142,9 @@ def _launches_text(plan: HostPlan, code: Code, symbols: Sequence[Symbol]) -> lis
              "    int status = 0;", "    (void)n;"]
     for step in plan.steps:
         assert not isinstance(step, Collect), "a library has no communication"
-        lines += ["    if (status == 0) {", *(f"        {line}" for line in (
+        when = None if isinstance(step, Copy) else step.when
+        chosen = "" if when is None else f" && {c.value(when)} != 0"
+        lines += [f"    if (status == 0{chosen}) {{", *(f"        {line}" for line in (
             _copy(step, c) if isinstance(step, Copy) else
             _launch(step, c, numbers[step.kernel], step.kernel in mapped))), "    }"]
     return [*lines, "    return status;", "}"]

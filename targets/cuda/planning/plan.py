@@ -148,14 +148,16 @@ def planned_kernel(op: KernelOp) -> PlannedKernel:
 
 def kernel_call(op: LaunchOp, kernels: Mapping[str, PlannedKernel]) -> KernelCall:
     """The kernel and sizes of a launch."""
-    return KernelCall(kernels[op.kernel.data], op.sizes.data, location_name(op))
+    return KernelCall(kernels[op.kernel.data], op.sizes.data, location_name(op),
+                      when=None if op.when is None else op.when.data)
 
 
 def _plan_launch(
     op: LaunchOp, places: Mapping[SSAValue, Place], kernels: Mapping[str, PlannedKernel]
 ) -> Launch:
     call = kernel_call(op, kernels)
-    return Launch(call.kernel, call.sizes, call.node, tuple(places[b] for b in op.buffers))
+    return Launch(call.kernel, call.sizes, call.node, tuple(places[b] for b in op.buffers),
+                  when=call.when)
 
 
 def _place_in_arena(plan: HostPlan, buffer: SSAValue) -> Place:

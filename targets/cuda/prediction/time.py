@@ -33,13 +33,16 @@ class Prediction:
 
 
 def predict(module: ModuleOp, machine: Machine, sizes: Mapping[Symbol, int]) -> list[Prediction]:
-    """The launches and copies of a module at block level, in order. A loop's body counts once."""
+    """The launches and copies of a module at block level that happen at these sizes, in order. A
+    loop's body counts once."""
     kernels = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, KernelOp)}
     works: dict[tuple[str, tuple[tuple[Symbol, int], ...]], Work] = {}
     found: list[Prediction] = []
     for op in _steps(module):
         if isinstance(op, CopyOp):
             found.append(_copied(op, machine, sizes))
+            continue
+        if not op.happens(sizes):
             continue
         kernel = kernels[op.kernel.data]
         own = {name: int(size.evaluate(sizes)) for name, size in zip(

@@ -110,7 +110,7 @@ class Frame:
     def variants(self) -> Iterable[Variant]:
         """The variants of kernels that will be launched, where the sizes are already known."""
         for step in self.launches:
-            if step.call.symbols <= self.sizes.keys():
+            if step.call.symbols <= self.sizes.keys() and step.call.happens(self.sizes):
                 yield variant_of(step.call, step.call.size_values(self.sizes))
 
 
@@ -251,12 +251,15 @@ class LaunchStep:
 
     def facts(self, kernels: Mapping[PlannedKernel, int]) -> list[Any]:
         """All fields, as JSON can represent them."""
-        return [kernels[self.call.kernel], list(map(size_facts, self.call.sizes)), self.call.node,
-                self.buffers]
+        call = self.call
+        when = [] if call.when is None else [size_facts(call.when)]
+        return [kernels[call.kernel], list(map(size_facts, call.sizes)), call.node, self.buffers,
+                *when]
 
     @staticmethod
     def read(facts: Sequence[Any], kernels: Sequence[PlannedKernel]) -> LaunchStep:
         """The inverse of `facts`."""
-        kernel, sizes, node, buffers = facts
-        call = KernelCall(kernels[int(kernel)], tuple(map(read_size, sizes)), str(node))
+        kernel, sizes, node, buffers, *when = facts
+        call = KernelCall(kernels[int(kernel)], tuple(map(read_size, sizes)), str(node),
+                          when=read_size(when[0]) if when else None)
         return LaunchStep.of(call, tuple(map(int, buffers)))

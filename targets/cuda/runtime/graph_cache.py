@@ -205,7 +205,7 @@ class GraphRunner:
         while len(self._ready) >= _GRAPHS:
             self._drop(next(iter(self._ready)))
         plan = self.program.plan
-        launches = [s for s in plan.steps if isinstance(s, Launch)]
+        launches = [s for s in plan.steps if isinstance(s, Launch) and s.happens(sizes)]
         self.program.kernels.prepare([variant_of(s, s.size_values(sizes)) for s in launches])
         arena = Memory(int(plan.arena.evaluate(sizes)))
         ready = self._ready[key] = Ready(sizes, arena, self._results(sizes))

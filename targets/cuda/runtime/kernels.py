@@ -99,11 +99,14 @@ class Kernels:
         self, call: KernelCall, sizes: Mapping[Symbol, int], addresses: Sequence[int],
         others: Callable[[], Iterable[Variant]] = tuple,
     ) -> PackedLaunch | LibraryLaunch | None:
-        """A launch for sizes of the host, on buffers at addresses; None if it has no programs.
+        """A launch for sizes of the host, on buffers at addresses; None if it has no programs, or
+        is not launched at these sizes.
 
         If the variant is missing, `others` that will be needed soon are compiled with it. Raises
         CudaError for more programs, or larger sizes, than a kernel can count.
         """
+        if not call.happens(sizes):
+            return None
         values = call.size_values(sizes)
         programs = call.programs(values)
         if programs == 0:

@@ -114,16 +114,23 @@ class PlannedKernel:
 
 @dataclass(frozen=True)
 class KernelCall:
-    """A kernel to launch. `sizes`: its size parameters as expressions of the host's sizes."""
+    """A kernel to launch. `sizes`: its size parameters as expressions of the host's sizes. `when`:
+    0 at sizes of the host for which it is not launched; None: it always is."""
 
     kernel: PlannedKernel
     sizes: tuple[Expr, ...]
     node: str
+    when: Expr | None = field(default=None, kw_only=True)
 
     @cached_property
     def symbols(self) -> frozenset[Symbol]:
         """The host's sizes on which it depends."""
-        return frozenset[Symbol]().union(*(e.symbols for e in self.sizes))
+        used = self.sizes if self.when is None else (*self.sizes, self.when)
+        return frozenset[Symbol]().union(*(e.symbols for e in used))
+
+    def happens(self, sizes: Mapping[Symbol, int]) -> bool:
+        """Whether it is launched at these sizes of the host."""
+        return self.when is None or self.when.evaluate(sizes) != 0
 
     @property
     def written(self) -> frozenset[int]:
@@ -275,7 +282,8 @@ def _step_facts(step: PlannedStep, kernels: Mapping[PlannedKernel, int]) -> list
         return places
     if isinstance(step, Collect):
         return [*places, step.exchange.facts()]
-    return [places, kernels[step.kernel], list(map(size_facts, step.sizes)), step.node]
+    when = [] if step.when is None else [size_facts(step.when)]
+    return [places, kernels[step.kernel], list(map(size_facts, step.sizes)), step.node, *when]
 
 
 def _read_step(facts: Sequence[Any], kernels: Sequence[PlannedKernel]) -> PlannedStep:
@@ -283,9 +291,9 @@ def _read_step(facts: Sequence[Any], kernels: Sequence[PlannedKernel]) -> Planne
         return Copy(*map(Place.read, facts))
     if len(facts) == 3:
         return Collect(Exchange.read(facts[2]), *map(Place.read, facts[:2]))
-    places, kernel, sizes, node = facts
+    places, kernel, sizes, node, *when = facts
     return Launch(kernels[int(kernel)], tuple(map(read_size, sizes)), str(node),
-                  tuple(map(Place.read, places)))
+                  tuple(map(Place.read, places)), when=read_size(when[0]) if when else None)
 
 
 def constant_buffers(plan: HostPlan) -> dict[PlannedKernel, frozenset[int]]:

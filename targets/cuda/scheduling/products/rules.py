@@ -183,17 +183,39 @@ def _tiled(
 
     The first tiles are also tried with other strips, which the model ignores.
     """
-    promote = _promote(kernel, nest, options)
-    product = replace(product_of(nest, roles), twice=promote > 0,
-                      epilogue_bytes=epilogue_bytes(kernel, nest, roles),
-                      vectors=reads_vectors(kernel, nest, roles),
-                      copied=may_specialize(kernel, nest, roles, options))
+    promote, product = _promote(kernel, nest, options), tiled_form(kernel, nest, roles, options)
     for rank, tile in enumerate(tiles(product, machine_of(options.features))):
         taken = tile.rows * max(tile.groups, 1)
         gathered = _is_gathered(nest) and product.rows <= taken and len(roles.batch) == 1
         in_strips = (product.rows > taken or gathered) and product.columns > tile.columns
         for strip in (STRIP, STRIP // 2, 1)[: 3 if rank < VARIED else 1] if in_strips else (1,):
             yield _in_tiles(kernel, roles, tile, strip, options, promote, turned=gathered)
+
+
+def tiled_form(
+    kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions
+) -> Product:
+    """All on which the choice of the tiles of a product on tensor cores depends."""
+    return replace(product_of(nest, roles), twice=_promote(kernel, nest, options) > 0,
+                   epilogue_bytes=epilogue_bytes(kernel, nest, roles),
+                   vectors=reads_vectors(kernel, nest, roles),
+                   copied=may_specialize(kernel, nest, roles, options))
+
+
+def is_tiled(nest: NestOp, roles: Roles, options: TargetOptions) -> bool:
+    """Whether a cost model chooses the tiles of a contraction, on tensor cores."""
+    return _is_matrix_product(nest, roles) and _reads_matrices(nest) and on_tensor_cores(
+        nest, options)
+
+
+def in_tile(
+    kernel: KernelOp, nest: NestOp, roles: Roles, tile: ProductTile, rows: int,
+    options: TargetOptions,
+) -> Schedule:
+    """The schedule of such a contraction with a tile, for about so many rows."""
+    columns = kernel.axes[roles.columns[0]].constant or ASSUMED
+    strip = STRIP if rows > tile.rows * max(tile.groups, 1) and columns > tile.columns else 1
+    return _in_tiles(kernel, roles, tile, strip, options, _promote(kernel, nest, options))
 
 
 def _promote(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> int:

@@ -37,15 +37,21 @@ MOST_OF_GROUP = 128
 @cache
 def tiles(product: Product, machine: Machine) -> tuple[ProductTile, ...]:
     """The tiles that fit the product and the machine, fastest first."""
-    times = {t: seconds(product, t, machine) for t in _tiles(product)
-             if programs_at_a_time(product, t, machine)}
-    copied, alike = machine.fitted.copied, machine.fitted.products.alike
-    if copied is not None:
-        times |= {t: copied.caution * specialized_seconds(product, t, machine)
-                  for t in specialized_tiles(product, machine)}
+    alike = machine.fitted.products.alike
+    found = [t for t in _tiles(product) if programs_at_a_time(product, t, machine)]
+    times = {t: tile_seconds(product, t, machine)
+             for t in (*found, *specialized_tiles(product, machine))}
     return tuple(sorted(times, key=lambda t: (
         round(log(times[t]) / alike), -t.sums, t.rows + t.columns, -t.columns,
         abs(t.stages - USUAL), -t.depth, t.warps)))
+
+
+def tile_seconds(product: Product, tile: ProductTile, machine: Machine) -> float:
+    """The modelled seconds of a product in tiles that fit the machine, as they are compared."""
+    copied = machine.fitted.copied
+    if tile.groups and copied is not None:
+        return copied.caution * specialized_seconds(product, tile, machine)
+    return seconds(product, tile, machine)
 
 
 def _tiles(product: Product) -> Iterator[ProductTile]:
