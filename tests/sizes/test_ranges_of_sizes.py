@@ -11,7 +11,8 @@ import compiler
 from compiler.frontend import MemoryModel
 from dialects.host import LaunchOp, host_functions
 from dialects.host.interpret import interpret_host
-from dialects.strata.weights import WeightStore
+from dialects.strata.types import ExprAttr
+from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from tests.counts.count import SM_90, Subject, lowered
 from tests.models.onnx_graph import OnnxGraph
@@ -39,13 +40,46 @@ def test_one_launch_happens_at_each_size(x: list[int | str], w: list[int | str])
         assert happen == dict.fromkeys(written, 1), n
 
 
-@pytest.mark.parametrize("n", [0, 1, 383, 384])
-def test_each_range_computes_the_product(n: int) -> None:
-    module = lowered(_halves(["n", 64], [64, 48]), SM_90)[1].module
-    rng = np.random.default_rng(n)
-    x, w = (rng.standard_normal(s).astype(np.float16) for s in ((n, 64), (64, 48)))
-    [y] = interpret_host(module, [x, w], WeightStore())
-    np.testing.assert_allclose(y, (x.astype(np.float64) @ w), rtol=2e-3, atol=2e-2)
+def _single() -> Subject:
+    g = OnnxGraph({})
+    y = g.node("MatMul", g.input("x", np.float32, ["n", 48]), g.random_weight(48, 24))
+    return Subject("single", g.model({"y": g.node("Relu", y)}))
+
+
+def _convolved(kind: type[np.generic]) -> Subject:
+    """Channels of which tiles are no divisors."""
+    g = OnnxGraph({})
+    x = g.input("x", kind, ["n", 5, 9, 11])
+    w = g.constant(g.random.standard_normal((40, 5, 3, 3)) * 0.1, kind)
+    y = g.node("Relu", g.node("Conv", x, w, pads=[1] * 4, strides=[2, 1]))
+    return Subject("convolved", g.model({"y": g.node("Cast", y, to=1)}))
+
+
+MODELS = {
+    "halves": (_halves(["n", 64], [64, 48]), [(64,), (64, 48)]), "single": (_single(), [(48,)]),
+    "convolved": (_convolved(np.float16), [(5, 9, 11)]),
+    "convolved single": (_convolved(np.float32), [(5, 9, 11)])}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_each_schedule_computes_the_same_at_any_size(name: str) -> None:
+    """Not only at the sizes for which it is meant."""
+    subject, shapes = MODELS[name]
+    _, state, _ = lowered(subject, SM_90)
+    want = compiler.compile(subject.model, target="reference", cache="off")
+    kinds = [t.dtype for t in want.signature.input_types]
+    chosen = [op for f in host_functions(state.module) for op in f.walk()
+              if isinstance(op, LaunchOp) and op.when is not None]
+    assert len(chosen) > 1
+    for only in chosen:
+        for op in chosen:
+            op.properties["when"] = ExprAttr(Expr.of(op is only))
+        for n in (0, 1, 37):
+            rng = np.random.default_rng(n)
+            inputs = [rng.standard_normal((n, *shape) if k == 0 else shape).astype(kind)
+                      for k, (shape, kind) in enumerate(zip(shapes, kinds, strict=True))]
+            [y] = interpret_host(state.module, inputs, state.context.weights)
+            np.testing.assert_allclose(y, want(*inputs)[0], rtol=2e-3, atol=2e-2)
 
 
 TEXT = """\

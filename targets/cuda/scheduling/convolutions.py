@@ -106,11 +106,18 @@ def scheduled(
     kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions
 ) -> Schedule:
     """The schedule for the tile that the model of time prefers."""
-    product = replace(_product(nest, roles, options),
-                      epilogue_bytes=epilogue_bytes(kernel, nest, roles),
-                      vectors=reads_vectors(kernel, nest, roles))
+    product = convolved_form(kernel, nest, roles, options)
     tile = tiles(product, machine_of(options.features))[0]
     return tiled_product(kernel, roles, tile, options)
+
+
+def convolved_form(
+    kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions
+) -> Product:
+    """All on which the choice of the tiles of a convolution depends."""
+    return replace(_product(nest, roles, options),
+                   epilogue_bytes=epilogue_bytes(kernel, nest, roles),
+                   vectors=reads_vectors(kernel, nest, roles))
 
 
 def tiled_product(

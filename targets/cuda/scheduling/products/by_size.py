@@ -14,7 +14,7 @@ from functools import cache
 from itertools import combinations, groupby, pairwise
 from typing import NamedTuple
 
-from dialects.loop import KernelOp
+from dialects.loop import KernelOp, NestOp
 from dialects.strata.schedule import Schedule
 from dialects.symbolic.expr import Expr, maximum, minimum
 from dialects.symbolic.size_products import product as product_of_sizes
@@ -22,11 +22,17 @@ from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.scheduling.attention import is_attention
-from targets.cuda.scheduling.convolutions import is_convolution
+from targets.cuda.scheduling.convolutions import (
+    convolution_roles,
+    convolved_form,
+    is_plain,
+    tiled_product,
+)
+from targets.cuda.scheduling.products.fma import fma_form, in_fma_tile
 from targets.cuda.scheduling.products.rules import in_tile, is_tiled, tiled_form
 from targets.cuda.scheduling.products.tiles import tile_seconds, tiles
 from targets.cuda.scheduling.products.time import Product, ProductTile
-from targets.cuda.scheduling.roles import roles_of, stored_by
+from targets.cuda.scheduling.roles import Roles, roles_of, stored_by
 from targets.cuda.scheduling.strips import strips_nest
 from targets.cuda.scheduling.windows import windowed_nest
 from targets.options import TargetOptions
@@ -75,27 +81,50 @@ def schedules_by_size(
 
 
 def _ranged(kernel: KernelOp, options: TargetOptions) -> Ranged | None:
+    """The kernel as a product with one open size; None for any other."""
     nest = next((n for n in kernel.nests if is_contraction(n)), None)
-    if nest is None or is_attention(kernel) or strips_nest(kernel) or windowed_nest(kernel) or (
-            is_convolution(nest)):
+    if nest is None or is_attention(kernel) or strips_nest(kernel) or windowed_nest(kernel):
         return None
-    roles = roles_of(nest, stored_by(kernel, nest))
-    if not is_tiled(nest, roles, options):
+    tiled = _tiled(kernel, nest, options)
+    if tiled is None or _size(kernel, tiled.roles.reduce).constant is None:
         return None
     opened = [(role, size) for role in ("batch", "rows", "columns")
-              if (size := _size(kernel, getattr(roles, role))).constant is None]
-    if len(opened) != 1 or kernel.axes[roles.reduce[0]].constant is None:
+              if (size := _size(kernel, getattr(tiled.roles, role))).constant is None]
+    if len(opened) != 1:
         return None
     [(role, size)] = opened
-    form = tiled_form(kernel, nest, roles, options)
 
     def at(value: int) -> Product:
-        return replace(form, **{role: value})
+        return replace(tiled.form, **{role: value})
 
-    def schedule(tile: ProductTile, value: int) -> Schedule:
-        return in_tile(kernel, nest, roles, tile, value if role == "rows" else form.rows, options)
+    return Ranged(size, at, lambda tile, value: tiled.schedule(tile, at(value)))
 
-    return Ranged(size, at, schedule)
+
+class Tiled(NamedTuple):
+    """A product whose tiles the cost model chooses: its roles, what the model knows of it, and the
+    schedule with a tile."""
+
+    roles: Roles
+    form: Product
+    schedule: Callable[[ProductTile, Product], Schedule]
+
+
+def _tiled(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Tiled | None:
+    """In the order of the schedule rules (`rules.py`)."""
+    roles = convolution_roles(nest)
+    if roles is not None:
+        form = convolved_form(kernel, nest, roles, options) if is_plain(roles) else None
+        return None if form is None else Tiled(
+            roles, form, lambda tile, _: tiled_product(kernel, roles, tile, options))
+    own = roles_of(nest)
+    form = fma_form(kernel, nest, options)
+    if form is not None:
+        return Tiled(own, form, lambda tile, _: in_fma_tile(kernel, own, tile, options))
+    stored = roles_of(nest, stored_by(kernel, nest))
+    if not is_tiled(nest, stored, options):
+        return None
+    return Tiled(stored, tiled_form(kernel, nest, stored, options),
+                 lambda tile, at: in_tile(kernel, nest, stored, tile, at.rows, options))
 
 
 def _size(kernel: KernelOp, axes: Sequence[Symbol]) -> Expr:

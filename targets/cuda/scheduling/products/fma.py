@@ -17,7 +17,8 @@ from targets.cuda.machine import machine_of
 from targets.cuda.scheduling.convolutions import factors_of, tiled_product
 from targets.cuda.scheduling.products.parts import parts_of
 from targets.cuda.scheduling.products.tiles import tiles
-from targets.cuda.scheduling.roles import epilogue_bytes, roles_of
+from targets.cuda.scheduling.products.time import Product, ProductTile
+from targets.cuda.scheduling.roles import Roles, epilogue_bytes, roles_of
 from targets.options import TargetOptions
 
 LEAST = 128
@@ -31,13 +32,26 @@ def schedule_fma_product(
     kernel: KernelOp, nest: NestOp, options: TargetOptions
 ) -> Schedule | None:
     """The schedule of a kernel whose contraction has fused axes; None for any other kernel."""
+    product, roles = fma_form(kernel, nest, options), roles_of(nest)
+    if product is None:
+        return None
+    return in_fma_tile(kernel, roles, tiles(product, machine_of(options.features))[0], options)
+
+
+def fma_form(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Product | None:
+    """All on which the choice of the tiles of such a kernel depends."""
     roles = roles_of(nest)
     single = all(len(x) == 1 for x in (roles.rows, roles.columns, roles.reduce))
     if not single or not _on_fma_units(nest, options):
         return None
-    product = replace(factors_of(nest, roles, narrow=False),
-                      epilogue_bytes=epilogue_bytes(kernel, nest, roles))
-    tile = tiles(product, machine_of(options.features))[0]
+    return replace(factors_of(nest, roles, narrow=False),
+                   epilogue_bytes=epilogue_bytes(kernel, nest, roles))
+
+
+def in_fma_tile(
+    kernel: KernelOp, roles: Roles, tile: ProductTile, options: TargetOptions
+) -> Schedule:
+    """The schedule of such a kernel with a tile."""
     schedule = tiled_product(kernel, roles, tile, options)
     length = kernel.axes[roles.reduce[0]].constant or 0
     if length <= LONG:
