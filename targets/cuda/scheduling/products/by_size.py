@@ -97,7 +97,10 @@ def _ranged(kernel: KernelOp, options: TargetOptions) -> Ranged | None:
     def at(value: int) -> Product:
         return replace(tiled.form, **{role: value})
 
-    return Ranged(size, at, lambda tile, value: tiled.schedule(tile, at(value)))
+    def schedule(tile: ProductTile, value: int) -> Schedule:
+        return tiled.schedule(tile, at(value))
+
+    return Ranged(size, at, schedule)
 
 
 class Tiled(NamedTuple):
@@ -111,20 +114,31 @@ class Tiled(NamedTuple):
 
 def _tiled(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Tiled | None:
     """In the order of the schedule rules (`rules.py`)."""
-    roles = convolution_roles(nest)
-    if roles is not None:
-        form = convolved_form(kernel, nest, roles, options) if is_plain(roles) else None
-        return None if form is None else Tiled(
-            roles, form, lambda tile, _: tiled_product(kernel, roles, tile, options))
-    own = roles_of(nest)
+    convolved = convolution_roles(nest)
+    roles = convolved or roles_of(nest)
     form = fma_form(kernel, nest, options)
-    if form is not None:
-        return Tiled(own, form, lambda tile, _: in_fma_tile(kernel, own, tile, options))
-    stored = roles_of(nest, stored_by(kernel, nest))
-    if not is_tiled(nest, stored, options):
+    if convolved is not None:
+        form = convolved_form(kernel, nest, roles, options) if is_plain(roles) else None
+    elif form is None:
+        return _on_tensor_cores(kernel, nest, options)
+    if form is None:
         return None
-    return Tiled(stored, tiled_form(kernel, nest, stored, options),
-                 lambda tile, at: in_tile(kernel, nest, stored, tile, at.rows, options))
+
+    def schedule(tile: ProductTile, at: Product) -> Schedule:
+        return (in_fma_tile if convolved is None else tiled_product)(kernel, roles, tile, options)
+
+    return Tiled(roles, form, schedule)
+
+
+def _on_tensor_cores(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Tiled | None:
+    roles = roles_of(nest, stored_by(kernel, nest))
+    if not is_tiled(nest, roles, options):
+        return None
+
+    def schedule(tile: ProductTile, at: Product) -> Schedule:
+        return in_tile(kernel, nest, roles, tile, at.rows, options)
+
+    return Tiled(roles, tiled_form(kernel, nest, roles, options), schedule)
 
 
 def _size(kernel: KernelOp, axes: Sequence[Symbol]) -> Expr:
