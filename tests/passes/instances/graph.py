@@ -320,37 +320,6 @@ def choose_once(d: Draw) -> Instance:
         f"%y = graph.where %a, %x, %z : {t}"], "y", t))
 
 
-# ---------------------------------------------------------------------- rounding on purpose
-NARROW = {"passes": "graph-narrow-products", "target": "cuda sm_90"}
-
-
-def narrow_matmul(d: Draw) -> Instance:
-    a, b, c = d.long(3)
-    t = type_("f32", [a, c])
-    return Instance(function({"x": type_("f32", [a, b]), "z": type_("f32", [b, c])}, [
-        f"%y = graph.matmul %x, %z : {t}"], "y", t), tolerance=0.1,
-        precision=d.of("bf16", "fp16"), **NARROW)
-
-
-def narrow_conv(d: Draw) -> Instance:
-    channels, filters = d.source.choice((16, 32)), d.integer(1, 4)
-    t, bias = type_("f32", ["n", filters, "h"]), d.integer(0, 1)
-    inputs = {"x": type_("f32", ["n", channels, "h"]), "w": type_("f32", [filters, channels, 1]),
-              **({"b": type_("f32", [filters])} if bias else {})}
-    return Instance(function(inputs, [
-        f"%y = graph.conv %x, %w{', %b' if bias else ''} : {t}"], "y", t), tolerance=0.3,
-        precision=d.of("bf16", "fp16"), **NARROW)
-
-
-def scaled_matmul(d: Draw) -> Instance:
-    inner, columns = d.source.choice((64, 96)), d.source.choice((64, 80))
-    t = type_("f32", ["n", columns])
-    return Instance(function({"x": type_("f32", ["n", inner])}, [
-        literal("w", [d.number() for _ in range(inner * columns)],
-                type_("f32", [inner, columns])),
-        f"%y = graph.matmul %x, %w : {t}"], "y", t), tolerance=4.0, precision="fp8", **NARROW)
-
-
 def dequantize_of_quantized(d: Draw) -> Instance:
     dims, element = d.dims(1), d.of("ui8", "i8", "i16")
     t, q = type_("f32", dims), type_(element, dims)
@@ -391,6 +360,5 @@ INSTANCES: dict[str, Maker] = {
         cast_to_same, cast_of_lossless_cast, broadcast_operand, same_type, reshape_of_reshape,
         transpose_of_transpose, transpose_in_order, whole_slice, slice_of_slice, slice_of_concat,
         concat_of_one, concat_of_nothing, concat_of_concat, gather_at_constant, reduction_of_one,
-        batch_norm_of_conv, conv_of_pad, narrow_matmul, narrow_conv, scaled_matmul,
-        dequantize_of_quantized, alone)},
+        batch_norm_of_conv, conv_of_pad, dequantize_of_quantized, alone)},
 }

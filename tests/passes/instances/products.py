@@ -144,6 +144,46 @@ def nothing_seen(d: Draw) -> Instance:
         f"%y = graph.where %none, %zero, %w : {scores}"], "y", scores), tolerance=1e-6)
 
 
+# ---------------------------------------------------------------------- rounding on purpose
+NARROW = {"passes": "graph-narrow-products", "target": "cuda sm_90"}
+
+
+def narrow_matmul(d: Draw) -> Instance:
+    a, b, c = d.long(3)
+    t = type_("f32", [a, c])
+    return Instance(function({"x": type_("f32", [a, b]), "z": type_("f32", [b, c])}, [
+        f"%y = graph.matmul %x, %z : {t}"], "y", t), tolerance=0.1,
+        precision=d.of("bf16", "fp16"), **NARROW)
+
+
+def narrow_conv(d: Draw) -> Instance:
+    channels, filters = d.source.choice((16, 32)), d.integer(1, 4)
+    t, bias = type_("f32", ["n", filters, "h"]), d.integer(0, 1)
+    inputs = {"x": type_("f32", ["n", channels, "h"]), "w": type_("f32", [filters, channels, 1]),
+              **({"b": type_("f32", [filters])} if bias else {})}
+    return Instance(function(inputs, [
+        f"%y = graph.conv %x, %w{', %b' if bias else ''} : {t}"], "y", t), tolerance=0.3,
+        precision=d.of("bf16", "fp16"), **NARROW)
+
+
+def narrow_filter_gradient(d: Draw) -> Instance:
+    channels, filters, taps = d.integer(1, 8), d.integer(1, 8), d.integer(1, 3)
+    t = type_("f32", [filters, channels, taps])
+    inputs = {"x": type_("f32", [2, channels, taps + 4]), "y": type_("f32", [2, filters, 5])}
+    return Instance(function(inputs, [
+        f"%g = graph.conv_filter_gradient %x, %y {{kernel = [{taps}]}} : {t}"], "g", t),
+        tolerance=0.1, precision=d.of("bf16", "fp16"), **NARROW)
+
+
+def scaled_matmul(d: Draw) -> Instance:
+    inner, columns = d.source.choice((64, 96)), d.source.choice((64, 80))
+    t = type_("f32", ["n", columns])
+    return Instance(function({"x": type_("f32", ["n", inner])}, [
+        literal("w", [d.number() for _ in range(inner * columns)],
+                type_("f32", [inner, columns])),
+        f"%y = graph.matmul %x, %w : {t}"], "y", t), tolerance=4.0, precision="fp8", **NARROW)
+
+
 INSTANCES: dict[str, Maker] = {make.__name__: make for make in (
     signed_matmul, signed_conv, multiply_bytes, narrow, join_groups, tile_groups, split,
-    nothing_seen)}
+    nothing_seen, narrow_matmul, narrow_conv, narrow_filter_gradient, scaled_matmul)}

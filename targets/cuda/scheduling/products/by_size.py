@@ -22,12 +22,8 @@ from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.scheduling.attention import is_attention
-from targets.cuda.scheduling.convolutions import (
-    convolution_roles,
-    convolved_form,
-    is_plain,
-    tiled_product,
-)
+from targets.cuda.scheduling.convolution_roles import tiled_roles
+from targets.cuda.scheduling.convolutions import convolved_form, is_plain, tiled_product
 from targets.cuda.scheduling.products.fma import fma_form, in_fma_tile
 from targets.cuda.scheduling.products.rules import in_tile, is_tiled, tiled_form
 from targets.cuda.scheduling.products.tiles import tile_seconds, tiles
@@ -114,7 +110,7 @@ class Tiled(NamedTuple):
 
 def _tiled(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Tiled | None:
     """In the order of the schedule rules (`rules.py`)."""
-    convolved = convolution_roles(nest)
+    convolved = tiled_roles(nest)
     roles = convolved or roles_of(nest)
     form = fma_form(kernel, nest, options)
     if convolved is not None:

@@ -61,7 +61,8 @@ def values_of(length: int, past: int) -> list[Array]:
 
 @pytest.mark.parametrize("length", [1, 48])
 def test_kernels_of_a_layer(tmp_path: Path, length: int) -> None:
-    """Two rotations in a launch, two caches in a launch, and attention; what lengths decide is computed once for all."""
+    """Two rotations in a launch, two caches in a launch, and attention; what lengths decide is
+    computed once for all."""
     counts: list[Counter[str]] = []
     for layers in (1, 2):
         module = compiled(model_of(tmp_path, length, layers)).lower().module
