@@ -19,7 +19,13 @@ from compiler.option_values import (
     threads_of,
     truth_of,
 )
-from compiler.pipeline.strategies import ONE_LAUNCH, WHOLE_GRAPH, groups_of, strategy_problems
+from compiler.pipeline.strategies import (
+    ONE_LAUNCH,
+    SHARE,
+    WHOLE_GRAPH,
+    groups_of,
+    strategy_problems,
+)
 from compiler.suggestions import hint_for
 
 if TYPE_CHECKING:
@@ -134,6 +140,11 @@ class CompileOptions:
         for name in ("threads", *FLAGS, "check"):  # numbers and truth values of NumPy
             value, read = getattr(self, name), threads_of if name == "threads" else truth_of
             object.__setattr__(self, name, None if value is None else read(value))
+
+    @property
+    def shares_layers(self) -> bool:
+        """Whether the passes make a function of equal layers, whatever the model."""
+        return self.passes == "default" and not self.mesh and SHARE in self.groups
 
     @property
     def groups(self) -> frozenset[str]:

@@ -86,7 +86,7 @@ class ImportOptions:
     `dims`: size name -> value (`--dim batch=8`). `constants`: input name -> its contents, for
     inputs that become constants of the model. `plugins`: modules with importers of operators, or
     that are frontends. `outcomes`: the outcomes of choices that depend on sizes, by site
-    (`choices.py`).
+    (`choices.py`). `layers`: whether a frontend may make a function of layers that are equal.
     """
 
     shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=_nothing)
@@ -94,6 +94,7 @@ class ImportOptions:
     constants: Mapping[str, Array] = field(default_factory=_nothing)
     plugins: tuple[ModuleType, ...] = ()
     outcomes: Mapping[str, tuple[str, ...]] = field(default_factory=_nothing)
+    layers: bool = False
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,8 @@ def read_model(
         raise StrataError(f"--weights names the weights of a {TEXT_SUFFIX} text; {model} brings "
                           "its own", exit_status=2)
     found = load_model(model, ImportOptions(
-        options.shapes, options.dims, options.constants, plugins.modules, options.outcomes))
+        options.shapes, options.dims, options.constants, plugins.modules, options.outcomes,
+        layers=options.shares_layers))
     verify(found.module)
     return Source(found.module, found.weights, found.name, "graph", files=found.files,
                   nodes=found.nodes)

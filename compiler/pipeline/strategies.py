@@ -50,6 +50,7 @@ STRATEGIES: dict[str, frozenset[str]] = {
 }
 """The groups of each strategy."""
 ONE_LAUNCH = "one-launch"
+SHARE = "share"
 
 
 def groups_of(

@@ -10,13 +10,14 @@ that depend on a bad node are skipped.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 
-from compiler.diagnostics import count_of
+from compiler.diagnostics import StrataError, count_of
 from compiler.frontend import ImportedModel, ImportOptions
 from compiler.frontend.builder import Builder
 from compiler.frontend.choices import Choices
@@ -54,6 +55,11 @@ from dialects.strata.types import TensorType
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr
 from dialects.text.syntax import identifier
+
+if TYPE_CHECKING:
+    from compiler.frontend.torch.layers.repeated import Repeated
+
+log = logging.getLogger("strata")
 
 WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 """Operators that only run a graph, which is imported in their place."""
@@ -110,16 +116,48 @@ def import_captured(
     captured: CapturedGraph, name: str, file: str, options: ImportOptions | None = None
 ) -> ImportedModel:
     """Import a graph of `torch.compile`. Dynamo guards its sizes. Raises StrataError."""
-    signature = Signature(captured.weights, captured.results, parameters=captured.parameters)
     options = options or ImportOptions()
-    fixed = {size: Expr.of(value) for size, value in options.dims.items()}
-    sizes = Sizes(fixed=fixed, given=free_symbols(captured.module.graph))
-    model = import_graph(captured.module, signature, sizes, Faults(file), name, {}, (), options)
+    model = None
+    if options.layers and not options.plugins:
+        from compiler.frontend.torch.layers.repeated import find_repeated
+
+        repeated = find_repeated(captured.module.graph, captured.parameters)
+        model = repeated and _import_some(captured, name, file, options, repeated)
+    if model is None:
+        signature, sizes = _captured(captured, options)
+        model = import_graph(captured.module, signature, sizes, Faults(file), name, {}, (), options)
     tensors = captured.tensors()
     if tensors:
         model.weights.hold(tensors)
         model.weights.held |= model.weights.arrays.keys()
     return model
+
+
+def _captured(captured: CapturedGraph, options: ImportOptions) -> tuple[Signature, Sizes]:
+    fixed = {size: Expr.of(value) for size, value in options.dims.items()}
+    signature = Signature(captured.weights, captured.results, parameters=captured.parameters)
+    return signature, Sizes(fixed=fixed, given=free_symbols(captured.module.graph))
+
+
+def _import_some(
+    captured: CapturedGraph, name: str, file: str, options: ImportOptions, repeated: Repeated
+) -> ImportedModel | None:
+    """Import a few of the equal parts of a graph, and call what they become for all of them; None
+    if they have faults, or do not become one function."""
+    from compiler.frontend.torch.layers.expansion import NotAlike, expand
+
+    signature, sizes = _captured(captured, options)
+    importer = Importer(captured.module, signature, sizes, Faults(file),
+                        operators=importers(options.plugins), repeated=repeated)
+    importer.build.choices = Choices(options.outcomes)
+    try:
+        importer.run({})
+        nodes = expand(importer.result, importer.build.weights, signature, repeated,
+                       importer.nodes)
+    except (NotAlike, StrataError) as why:
+        log.debug("equal parts of the graph are imported one by one: %s", why)
+        return None
+    return ImportedModel(importer.result, importer.build.weights, name, nodes=tuple(nodes))
 
 
 def find_bad(module: Any, weights: Mapping[str, Any]) -> dict[Any, str]:
@@ -161,12 +199,15 @@ class Importer:
     faults: Faults
     lenient: bool = False
     operators: Mapping[str, Callable[..., Any]] = field(default_factory=importers)
+    repeated: Repeated | None = None
+    """Equal parts of the graph, of which only a few are imported."""
     bad: list[Any] = field(default_factory=list[Any])
     unsupported: dict[str, list[Any]] = field(default_factory=dict[str, "list[Any]"])
     nodes: list[ModelNode] = field(default_factory=list[ModelNode])
 
     def __post_init__(self) -> None:
-        inputs = Inputs(self.module.graph, self.signature, self.sizes, self.faults)
+        left_out = self.repeated.unused() if self.repeated else ()
+        inputs = Inputs(self.module.graph, self.signature, self.sizes, self.faults, left_out)
         types = inputs.arguments()
         self.function = FuncOp.of("main", [self.signature.shown(n) for n in types],
                                   list(types.values()))
@@ -226,6 +267,9 @@ class Importer:
                 outputs = [(getattr(n, "name", "constant"), _output(n, values)) for n in flat]
             elif node.op == "get_attr":
                 self._attribute(module, node, values)
+            elif self.repeated is not None and node in self.repeated.left_out:
+                if (other := self.repeated.stand_ins.get(node)) is not None:
+                    values[node.name] = values[other.name]
             elif node.op == "call_function":
                 found = values[node.name] = self._try(node, values)
                 self.nodes.append(node_of(path_of(node), _op_name(node), [found], scope_of(node),

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,8 @@ class Inputs:
     signature: Signature
     sizes: Sizes
     faults: Faults
+    left_out: Collection[str] = ()
+    """The weights that are not imported."""
 
     def arguments(self) -> dict[str, TensorType]:
         """The type of every argument. Problems of inputs are added to `faults`."""
@@ -72,7 +74,7 @@ class Inputs:
         """The values of the weights that something uses."""
         values: dict[str, Value] = {}
         for name, _ in self._tensors():
-            if name not in self.signature.weights:
+            if name not in self.signature.weights or name in self.left_out:
                 continue
             label, make = self.signature.shown(name), constant_of
             if name in self.signature.parameters:

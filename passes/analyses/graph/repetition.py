@@ -71,8 +71,8 @@ class Steps:
     def best(self, least: int) -> Repetition | None:
         """The repetition that saves most operations; None if none saves `least`."""
         found = None
-        for length in self._lengths():
-            for first, last in self._runs(length):
+        for length in self.lengths():
+            for first, last in self.runs(length):
                 if last - first < max(length, least, found.saved + 1 if found else 0):
                     continue
                 repetition = self._cut(first, last + length, length)
@@ -81,10 +81,11 @@ class Steps:
                     found = repetition
         return found
 
-    def _lengths(self) -> range:
-        return range(1, min(len(self.ops) // 2, LONGEST) + 1)
+    def lengths(self, parts: int = 2) -> range:
+        """The possible lengths of so many parts."""
+        return range(1, min(len(self.ops) // parts, LONGEST) + 1)
 
-    def _runs(self, length: int) -> Iterator[tuple[int, int]]:
+    def runs(self, length: int) -> Iterator[tuple[int, int]]:
         """Where operations are of the same kinds as those `length` places later: from, to."""
         equal = np.concatenate(([False], self.kinds[:-length] == self.kinds[length:], [False]))
         edges = np.flatnonzero(equal[1:] != equal[:-1]).tolist()

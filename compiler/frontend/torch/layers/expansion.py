@@ -1,0 +1,183 @@
+"""Calls of a layer for all parts of a graph, of which only a few have been imported.
+
+    %a = strata.call @layer number 0 of ["layers.0/linear"] (%x)          number 0 to 5
+                                                                   -->    number 0 to 31
+
+Call k reads what call 0 reads, in the names of the nodes and weights k parts later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.ir import OpResult, SSAValue
+
+from compiler.frontend.origins import ModelNode
+from compiler.frontend.torch.contents import contents_of
+from compiler.frontend.torch.layers.repeated import KEPT, Names, Repeated, Slot
+from compiler.frontend.torch.provenance import scope_of, source_of
+from compiler.frontend.torch.signature import Signature
+from dialects.graph.constant import ConstantOp, label_of
+from dialects.strata.control import CallOp
+from dialects.strata.types import WeightAttr, WeightsAttr
+from dialects.strata.weights import WeightStore
+from dialects.text.syntax import location
+from passes.base import StrataContext
+from passes.graph.call_layers import GraphCallLayers
+from passes.rewrites.calls import called
+from passes.rewriting import erase, functions
+
+Handle: TypeAlias = "Callable[[str], WeightAttr]"
+"""The handle of a weight, by its label."""
+
+
+class NotAlike(Exception):
+    """The imported parts did not become calls of one function."""
+
+
+@dataclass
+class Expansion:
+    """`kept`: the names of the imported parts. `all`: those of all parts."""
+
+    module: ModuleOp
+    kept: Sequence[Names]
+    all: Sequence[Names]
+
+    def __post_init__(self) -> None:
+        self.places: dict[str, tuple[int, int | Slot]] = {}
+        for number, names in enumerate(self.kept):
+            for place, name in names.items():
+                if self.places.setdefault(name, (number, place))[0] != number:
+                    raise NotAlike(f"two parts have '{name}'")
+
+    def run(self, store: WeightStore, handle: Handle) -> None:
+        """Make a function of the imported parts, and call it for all. Raises NotAlike."""
+        GraphCallLayers().run(StrataContext(weights=store), self.module)
+        found = called(self.module)
+        if len(found) != 1:
+            raise NotAlike("there is not one function")
+        [(name, calls)] = found.items()
+        function = next(f for f in functions(self.module) if f.sym_name.data == name)
+        pattern = _pattern(calls)
+        self._check_names(calls)
+        total = len(calls) + len(self.all) - len(self.kept)
+        members = [(op, self._weights(op, len(calls), total, handle))
+                   for op in function.body.block.ops if isinstance(op, ConstantOp)]
+        for op, value in members:
+            op.value = value or op.value
+        self._call_all(calls, pattern, total)
+
+    def _check_names(self, calls: Sequence[CallOp]) -> None:
+        first = calls[0].node_names
+        for k, call in enumerate(calls):
+            if call.node_names != [self._later(name, k, self.kept) for name in first]:
+                raise NotAlike("calls stand for other nodes")
+
+    def _later(self, name: str, count: int, parts: Sequence[Names]) -> str:
+        """The name of the node or weight in the place of this one, so many parts later."""
+        if name not in self.places:  # of all parts
+            return name
+        number, place = self.places[name]
+        names = parts[number + count] if number + count < len(parts) else {}
+        if place not in names:
+            raise NotAlike("calls reach beyond the last part")
+        return names[place]
+
+    def _weights(
+        self, op: ConstantOp, calls: int, total: int, handle: Handle
+    ) -> WeightsAttr | None:
+        """The value of a constant for all calls; None if it is the same in them."""
+        labels = [label_of(weight) for weight in op.weights]
+        if not op.varies:
+            if any(label in self.places for label in labels):
+                raise NotAlike("a weight of one part is that of all calls")
+            return None
+        if labels != [self._later(labels[0], k, self.kept) for k in range(calls)]:
+            raise NotAlike("calls read other weights")
+        return WeightsAttr(ArrayAttr([
+            handle(self._later(labels[0], k, self.all)) for k in range(total)]))
+
+    def _call_all(self, calls: Sequence[CallOp], pattern: Sequence[int], total: int) -> None:
+        first, last = calls[0], calls[-1]
+        block, before = first.parent, first
+        assert block is not None
+        types = list(first.result_types)
+        for number in range(1, total):
+            names = [self._later(name, number, self.all) for name in first.node_names]
+            inputs = [given if k < 0 else before.results[k]
+                      for k, given in zip(pattern, first.inputs, strict=True)]
+            call = CallOp.of(first.callee.data, number, names, inputs, types)
+            call.location = location(*dict.fromkeys(names))
+            block.insert_op_before(call, last)
+            before = call
+        for old, new in zip(last.results, before.results, strict=True):
+            old.replace_all_uses_with(new)
+            new.name_hint = old.name_hint
+        for call in reversed(calls[1:]):
+            erase(call)
+
+
+def _pattern(calls: Sequence[CallOp]) -> list[int]:
+    """For each operand, which result of the call before it is; -1 for what all calls read.
+
+    Raises NotAlike if calls differ in that, or if others read the result of one but the last.
+    """
+    found = [[_result_of(value, before, given) for value, given in zip(
+        call.inputs, calls[0].inputs, strict=True)] for before, call in pairwise(calls)]
+    if any(pattern != found[0] for pattern in found):
+        raise NotAlike("calls read other values")
+    for call, after in pairwise(calls):
+        if any(use.operation is not after for result in call.results for use in result.uses):
+            raise NotAlike("others read what a part computes")
+    return found[0]
+
+
+def _result_of(value: SSAValue, before: CallOp, given: SSAValue) -> int:
+    if isinstance(value, OpResult) and value.op is before:
+        return value.index
+    if value is given:
+        return -1
+    raise NotAlike("calls read values of other operations")
+
+
+def expand(
+    module: ModuleOp, store: WeightStore, signature: Signature, repeated: Repeated,
+    nodes: Sequence[ModelNode],
+) -> list[ModelNode]:
+    """Call what the imported parts have become for all parts. Returns all nodes of the model.
+
+    Raises NotAlike if the parts have not become calls of one function.
+    """
+    labels = {name: signature.shown(name) for name in signature.weights}
+    tensors = {label: signature.weights[name] for name, label in labels.items()}
+    kept, every = (repeated.names(parts, labels) for parts in (repeated.kept, repeated.parts))
+
+    def handle(label: str) -> WeightAttr:
+        return store.add_parameter(label, contents_of(tensors[label], label))
+
+    Expansion(module, kept, every).run(store, handle)
+    return _all_nodes(nodes, repeated, every)
+
+
+def _all_nodes(
+    nodes: Sequence[ModelNode], repeated: Repeated, every: Sequence[Names]
+) -> list[ModelNode]:
+    """The nodes that were imported, and those of the parts that were left out between them."""
+    by_name, old = {node.name: node for node in nodes}, every[KEPT - 1]
+    found: list[ModelNode] = []
+    for part, new in zip(repeated.parts[KEPT - 1:-1], every[KEPT:-2], strict=True):
+        names = {name: new[place] for place, name in old.items()}
+        found += [_own(by_name[old[k]], new[k], names, node) for k, node in part.nodes.items()]
+    at = next(k for k, node in enumerate(nodes) if node.name == every[-2][0])
+    return [*nodes[:at], *found, *nodes[at:]]
+
+
+def _own(like: ModelNode, name: str, names: Mapping[str, str], node: Any) -> ModelNode:
+    """A node in the place of another one, in whose part nodes have other names."""
+    gone = re.sub(r"'([^']*)'", lambda match: f"'{names.get(match[1], match[1])}'", like.gone)
+    return ModelNode(name, like.op, gone, scope_of(node), source_of(node))
