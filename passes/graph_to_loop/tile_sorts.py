@@ -4,12 +4,12 @@
     sorted    = the codes of a run in ascending order (a nest that sorts)
     index[p]  = the low bits of sorted[p]
 
-All elements of a longer row are sorted by merging pairs of sorted runs until one is left. Position
-p of a merged pair takes its element from where a binary search says how many of the first p come
-from the first run. If only the first few elements of a longer row are wanted, only the first few of
+All elements of a longer row are sorted by merging groups of sorted runs until one run is left. The
+place of an element is its place in its own run, and how many elements of the others are smaller, by
+binary searches. If only the first few elements of a longer row are wanted, only the first few of
 each run can be among them: these are a shorter row.
 
-    merged:   [2 5 8 | 1 3 9]  ->  [1 2 3 5 8 9]
+    merged:   [2 5 8 | 1 3 9]  ->  places [1 3 4 | 0 2 5]  ->  [1 2 3 5 8 9]
     first 2:  [2 5 8 | 1 3 9]  ->  [2 5 | 1 3]  ->  [1 2]
 """
 
@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 from xdsl.ir import Attribute, SSAValue
 
-from dialects.loop import ViewOp
+from dialects.loop import EmptyOp, ViewOp
 from dialects.strata import types as t
 from dialects.strata.types import tensor
 from dialects.symbolic.expr import Expr, minimum
 from dialects.symbolic.size_products import product
-from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
+from passes.graph_to_loop.nests import Domain, Read, copy, make_nest, type_of
 from passes.graph_to_loop.scalars import Body, Scalar
 from passes.graph_to_loop.sorting import order_key
 from passes.rewriting import Rewriter
@@ -34,6 +34,9 @@ _WORD = 32
 
 FEWER = 4
 """How many times as many elements as are wanted of a run it has at least."""
+
+WAYS = 4
+"""The most runs that are merged at once."""
 
 RUN = 1024
 """The shortest run of which the first few are taken."""
@@ -96,7 +99,8 @@ class _Row(NamedTuple):
             return self.positions(self.sorted_runs(self.size), count)
         if FEWER * count <= longest:
             return self.of_runs(self.run_length(count), count)
-        return self.positions(self.merged(self.sorted_runs(longest, merged=True), longest), count)
+        length = self.merge_length()
+        return self.positions(self.merged(self.sorted_runs(length, merged=True), length), count)
 
     # ------------------------------------------------------------------ sizes
     def shift(self, length: int) -> int:
@@ -188,61 +192,75 @@ class _Row(NamedTuple):
                 read[1] & low).to(t.i64))
 
     # ------------------------------------------------------------------ merging
+    def merge_length(self) -> int:
+        """The length of runs: half of the longest, which is sorted faster, unless a merge more
+        would be needed."""
+        longest = self.longest(self.size)
+        return longest // 2 if self.size <= WAYS * longest // 2 else longest
+
     def merged(self, codes: SSAValue, length: int) -> SSAValue:
-        """The codes of whole rows, of which runs of that length are sorted."""
+        """The codes of whole rows, without padding; runs of that length are sorted."""
         total = product(type_of(codes).shape[len(self.batch):]).constant or 0
-        shape = [*self.batch, Expr.of(total)]
-        flat = self.at.insert(ViewOp.of(codes, shape)).results[0]
-        while length < total:
-            flat = self.merged_pairs(flat, length)
-            length *= 2
+        flat = self.at.insert(ViewOp.of(codes, [*self.batch, Expr.of(total)])).results[0]
+        while length < self.size:
+            ways = min(WAYS, -(-self.size // length))
+            flat = self.merged_runs(flat, length, ways)
+            length *= ways
         return flat
 
-    def merged_pairs(self, codes: SSAValue, length: int) -> SSAValue:
-        """The codes where runs of twice the length are sorted."""
-        taken = self.taken(codes, length)
+    def merged_runs(self, codes: SSAValue, length: int, ways: int) -> SSAValue:
+        """The codes where groups of runs are one run.
+
+        An element comes after those of its run before it, and the smaller ones of other runs.
+        """
+        type_, domain = type_of(codes), Domain()
+        *batch, p = point = domain.parallel(*self.batch, self.size)
+        first = p // (ways * length) * (ways * length)
+        counts = [self.smaller(codes, length, ways, k) for k in range(1, ways)]
+        empty = self.at.insert(EmptyOp.of(tensor(type_.element, [*self.batch, self.size])))
+
+        def place(body: Body, read: Sequence[Scalar]) -> Scalar:
+            found = body.index(first + p % length, t.i32)
+            for number in read:
+                found = found + number
+            return found
+
+        places = make_nest(self.at, domain, [Read(c, point) for c in counts],
+                           tensor(t.i32, [*self.batch, self.size]), place)
         domain = Domain()
-        *batch, p = point = domain.parallel(*type_of(codes).shape)
-        start, inside, mine = p // (2 * length) * (2 * length), p % (2 * length), Expr.gathered(0)
-        size = type_of(codes).shape[-1]
-        reads = [Read(taken, point), Read(codes, [*batch, start + mine], 0),
-                 Read(codes, [*batch, start + length + inside - mine], 0)]
+        *batch, p = point = domain.parallel(*self.batch, self.size)
+        return make_nest(
+            self.at, domain, [Read(places, point), Read(codes, point)], type_of(empty.results[0]),
+            copy, index=[*batch, Expr.gathered(0)], into=empty.results[0])
 
-        def least(body: Body, read: Sequence[Scalar]) -> Scalar:
-            number, first, second = read
-            rest = body.index(inside, t.i32) - number
-            ends = body.index(size - start - length, t.i32)
-            alone = rest.compare("ge", length) | rest.compare("ge", ends)
-            own = alone | first.compare("lt", second)
-            return (number.compare("lt", length) & own).where(first, second)
+    def smaller(self, codes: SSAValue, length: int, ways: int, other: int) -> SSAValue:
+        """How many elements of another run of the group are smaller than each element.
 
-        return make_nest(self.at, domain, reads, type_of(codes), least)
-
-    def taken(self, codes: SSAValue, length: int) -> SSAValue:
-        """How many elements of the first run of a pair are among those before each position."""
+        `other` runs on from its own, cyclically. Behind the end of a row there are none.
+        """
         domain = Domain()
-        domain.parallel(*type_of(codes).shape)
-        type_ = tensor(t.i32, type_of(codes).shape)
+        domain.parallel(*self.batch, self.size)
+        type_ = tensor(t.i32, [*self.batch, self.size])
         found = make_nest(self.at, domain, [], type_, lambda body, read: body.constant(0, t.i32))
-        for bit in reversed(range(length.bit_length())):
-            found = self.with_bit(codes, found, length, 1 << bit)
+        for step in [length >> k for k in range(1, length.bit_length())] + [1]:
+            found = self.with_step(codes, found, length, (ways, other), step)
         return found
 
-    def with_bit(self, codes: SSAValue, found: SSAValue, length: int, step: int) -> SSAValue:
-        """`found` + `step` if that many elements of the first run are before this position."""
+    def with_step(
+        self, codes: SSAValue, found: SSAValue, length: int, run: tuple[int, int], step: int
+    ) -> SSAValue:
+        """`found` + `step` if so many elements of the other run are smaller."""
+        ways, other = run
         domain = Domain()
-        *batch, p = point = domain.parallel(*type_of(codes).shape)
-        start, inside, more = p // (2 * length) * (2 * length), p % (2 * length), Expr.gathered(0)
-        size = type_of(codes).shape[-1]
-        reads = [Read(found, point), Read(codes, [*batch, start + more + (step - 1)], 0),
-                 Read(codes, [*batch, start + length + inside - more - step], 0)]
+        *batch, p = point = domain.parallel(*self.batch, self.size)
+        own, group = p // length % ways, p // (ways * length) * (ways * length)
+        start = group + (own + other) % ways * length
+        last = start + Expr.gathered(0) + (step - 1)
+        greatest = (1 << (type_of(codes).dtype.itemsize * 8 - 1)) - 1
+        reads = [Read(found, point), Read(codes, [*batch, last], greatest), Read(codes, point)]
 
         def compute(body: Body, read: Sequence[Scalar]) -> Scalar:
-            number, first, second = read
-            rest = body.index(inside - step, t.i32) - number
-            ends = body.index(size - start - length, t.i32)
-            fits = rest.compare("ge", 0) & number.compare("le", length - step)
-            alone = rest.compare("ge", length) | rest.compare("ge", ends)
-            return (fits & (alone | first.compare("lt", second))).where(number + step, number)
+            number, theirs, ours = read
+            return theirs.compare("lt", ours).where(number + step, number)
 
         return make_nest(self.at, domain, reads, type_of(found), compute)

@@ -23,6 +23,7 @@ from targets.cuda.emit.context import Context
 from targets.cuda.emit.forms import INVERTED, QUICK_ROWS, Form, joined_forms
 from targets.cuda.emit.helpers import helper_of
 from targets.cuda.emit.scalar import CASTS, NATIVE_FLOATS, Row, render, row_of
+from targets.cuda.emit.sorts import sorted_text
 from targets.cuda.emit.values import (
     Shape,
     Value,
@@ -237,7 +238,7 @@ def emit_scan(op: ScanOp, context: Context) -> None:
     """Like `emit_reduce`, for scans, which are sums, products and sorts only."""
     tile = tile_type(op.value)
     if op.sorts:
-        context.bind(op.result, Value(_sorted(op, context), tile.shape), "sorted")
+        context.bind(op.result, Value(sorted_text(op, context), tile.shape), "sorted")
         return
     text, element = _computed(context.values[op.value].text, tile.element, op.combiner.data)
     if op.combiner.data not in _SCANS:
@@ -246,15 +247,6 @@ def emit_scan(op: ScanOp, context: Context) -> None:
     if element != tile.element:
         text = f"{text}.to({dtype_text(tile.element)})"
     context.bind(op.result, Value(text, tile.shape), "scan")
-
-
-def _sorted(op: ScanOp, context: Context) -> str:
-    """Triton sorts along the last dim: bitonic, in registers."""
-    text, last = context.values[op.value].text, tile_type(op.value).rank - 1
-    if op.axis == last:
-        return f"tl.sort({text})"
-    order = ", ".join(str({op.axis: last, last: op.axis}.get(k, k)) for k in range(last + 1))
-    return f"tl.permute(tl.sort(tl.permute({text}, ({order}))), ({order}))"
 
 
 _SCANS = {"add": "tl.cumsum", "mul": "tl.cumprod"}

@@ -53,8 +53,10 @@ WIDE = 3
 OVERLAP = 2
 """How well the work of a single program overlaps, as in `together`; with others beside it, better.
 """
-COMPARED = 4.7
+COMPARED = 3
 """Instructions for an element in a stage of a sort: those of code for 1,024 to 8,192 elements."""
+EXCHANGED = 1000
+"""Cycles of a stage of a sort that compares elements of different warps."""
 ACROSS = 30
 """Cycles in which the threads of a program exchange a partial result, per doubling."""
 
@@ -144,6 +146,9 @@ class Work:
         """Seconds in which the threads of a program wait for one another."""
         if not isinstance(op, ReduceOp | ScanOp):
             return 0
+        if isinstance(op, ScanOp) and op.sorts:
+            between = log2(self.warps)
+            return EXCHANGED * between * (between + 1) / 2 / (self.machine.clock * 1e9)
         return ACROSS * log2(max(2, WARP * self.warps)) / (self.machine.clock * 1e9)
 
     def loop(self, op: ForOp, times: float) -> Cost:

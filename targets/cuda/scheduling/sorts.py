@@ -14,10 +14,11 @@ from targets.cuda.scheduling.memory_bound import height_of
 from targets.cuda.scheduling.tiles import finish, floor_power, power
 from targets.options import TargetOptions
 
-HELD = 8
-"""The elements of each thread: so few that they stay in registers even with 32 warps."""
+HELD = 16
+"""The elements of each thread: with fewer, more stages are among warps, which wait for each other;
+with more, a program takes as long as its instructions."""
 
-MOST_WARPS = 32
+MOST_WARPS = 16
 
 LEAST = 512
 """The elements of a program, if there are enough short rows."""
@@ -25,7 +26,7 @@ LEAST = 512
 
 def sorted_bytes(machine: Machine) -> int:
     """The bytes of the longest row of 32-bit keys that a program sorts: HELD for each thread."""
-    return 4 * HELD * WARP * min(MOST_WARPS, machine.registers // (64 * WARP))
+    return 4 * HELD * WARP * min(MOST_WARPS, machine.registers // (128 * WARP))
 
 
 def sorting_nest(kernel: KernelOp) -> NestOp | None:

@@ -20,6 +20,7 @@ from dialects.strata.func import FuncOp, main_function
 from dialects.strata.types import Array, element_of, tensor
 from targets.base import TargetOptions
 from targets.cuda import TARGET
+from targets.cuda.emit import emit_kernel
 from targets.walking import kernels_of
 from tests.lowering import lower
 from tests.passes.test_sort_lowering import numbers, top_k
@@ -72,12 +73,21 @@ def test_sorts_on_a_device(dtype: Any, shape: tuple[int, ...], k: int, largest: 
 
 
 def test_a_row_is_sorted_by_one_kernel() -> None:
-    """Also what is read by the sorted indices; a longer row has a kernel for each merge, and one
-    for its search."""
-    for size, most in ((500, 1), (8192, 1), (8193, 3), (40000, 7)):
+    """Also what is read by the sorted indices; a merge is a search, a scatter, and what it fills."""
+    for size, most in ((500, 1), (8192, 1), (8193, 5), (40000, 8)):
         module = top_k(np.zeros((3, size), ml_dtypes.bfloat16), 1, size, False)
         list(lower(module, TARGET.bind(TargetOptions("sm_90")).context()))
         assert len([*kernels_of(module)]) <= most
+
+
+@pytest.mark.parametrize(("size", "rows"), [(736, 2), (558, 8), (557, 16), (8001, 16)])
+def test_neighbours_are_in_a_thread(size: int, rows: int) -> None:
+    """However wide the loads are, a sort begins with all elements of a thread side by side."""
+    module = top_k(np.zeros((3, size), ml_dtypes.bfloat16), 1, size, False)
+    list(lower(module, TARGET.bind(TargetOptions("sm_90")).context()))
+    [kernel] = kernels_of(module)
+    text, most = emit_kernel(kernel).code, 1 << (size - 1).bit_length()
+    assert f"tl.trans(tl.reshape(y, ({rows}, {most // rows})))" in text
 
 
 def test_a_list_of_tensors_is_one_launch() -> None:
