@@ -61,6 +61,7 @@ lint: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(VENV)/bin/python -m docs.operators
+	$(VENV)/bin/python -m docs.vocabulary
 	$(VENV)/bin/python -m docs.pictures
 
 clean:

@@ -12,8 +12,8 @@ In inference, compiled code holds parameters and buffers, packed as it needs the
 them change, or a call has others, they are packed anew; for other integers the graph is compiled
 again (`weights.py`). Results share memory as they do eagerly (`views.py`).
 
-`options` of `torch.compile` are those of `compiler.compile`. The target is that of the inputs'
-device unless one is given.
+`options` of `torch.compile` are those of `compiler.compile`, or PyTorch's own. The target is that
+of the inputs' device unless one is given.
 
 The module can be imported without torch.
 """
@@ -37,6 +37,7 @@ from compiler.programs.collection import rare_collections
 from compiler.programs.notes import Note
 from compiler.torch import shared
 from compiler.torch.graphs import compile_graph
+from compiler.torch.logs import with_dumps
 from compiler.torch.parts import Part, Run, Viewed, name_eager
 from compiler.torch.reordered import Reordered
 from compiler.torch.training import (
@@ -47,6 +48,7 @@ from compiler.torch.training import (
     metadata,
 )
 from compiler.torch.views import base_of, split_views, with_arguments
+from compiler.torch.vocabulary import translated
 from compiler.torch.weights import Weights, is_weight
 from compiler.torch.writes import (
     RunsEagerly,
@@ -65,14 +67,16 @@ def strata(
     graph_module: Any, example_inputs: Sequence[Any], *, mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Run:
-    """The backend. `mode`: as in `compiler/modes.py`; raises StrataError for another one."""
+    """The backend. `mode` and `options`: ours, or those of PyTorch's compiler (`vocabulary.py`).
+
+    Raises StrataError for others.
+    """
     from compiler.modes import check_mode
 
-    chosen = dict(options or {})
-    if mode is not None:
-        check_mode(mode)
-        chosen["mode"] = mode
-    return compiled_by(Program, graph_module, example_inputs, chosen)
+    chosen = translated(mode, options)
+    if "mode" in chosen:
+        check_mode(chosen["mode"])
+    return compiled_by(Program, graph_module, example_inputs, with_dumps(chosen))
 
 
 def compiled_by(

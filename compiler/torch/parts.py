@@ -25,6 +25,7 @@ from compiler.frontend.torch.contents import Contents
 from compiler.frontend.torch.library import torch_module
 from compiler.frontend.torch.memory_order import in_memory_order
 from compiler.torch.identity import identity_of
+from compiler.torch.logs import show_code
 from compiler.torch.reordered import Reordered
 from compiler.torch.results import Bindings, Results, is_plain
 from compiler.torch.views import split_views
@@ -132,6 +133,7 @@ def _compiled(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]
         identity_of(graph, weights))
     executable = compile_model(MemoryModel(MODEL, captured), **_own_dump(options))
     log.debug("strata: a part of a graph is compiled", extra={COMPILED: executable})
+    show_code(executable)
     return Part.of(captured, executable)
 
 

@@ -1,0 +1,43 @@
+"""Debug variables of PyTorch: `TORCH_LOGS=output_code` shows our code, `TORCH_COMPILE_DEBUG=1`
+writes every level and pass to PyTorch's folder of debug files.
+
+The module can be imported without torch.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from compiler.frontend.torch.library import torch_module
+from compiler.torch.vocabulary import debug_folder
+
+if TYPE_CHECKING:
+    from compiler.executable import Executable
+
+
+@cache
+def _output_code() -> Any:
+    """PyTorch's logger of generated code, for us."""
+    return torch_module("torch._logging").getArtifactLogger("torch._strata", "output_code")
+
+
+def show_code(executable: Executable) -> None:
+    """Log the code of a program, if PyTorch is asked to show code."""
+    logger = _output_code()
+    if logger.isEnabledFor(logging.DEBUG):
+        from targets.base import find_target
+
+        level = find_target(executable.options.target).levels[0]
+        logger.debug("Output code of Strata (%s):\n%s", level, executable.text(level))
+
+
+def with_dumps(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, with a folder of dumps if PyTorch is asked to keep debug files."""
+    found = dict(options)
+    if os.environ.get("TORCH_COMPILE_DEBUG") == "1":
+        found.setdefault("dump_dir", debug_folder())
+    return found
