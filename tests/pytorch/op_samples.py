@@ -250,6 +250,9 @@ sample(["index_put.default", "_unsafe_index_put.default"],
 sample(["index_copy.default", "index_add.default"], (X, 1, torch.tensor([2, 0]), floats(2, 2, 4)))
 sample(["index_copy.default", "index_add.default"], (X, 1, torch.tensor([2]), floats(2, 1, 4)))
 sample("index_add.default", (X, 0, torch.tensor([1, 0, 1]), floats(3, 3, 4)))
+sample("index_add.default", (torch.tensor(2.0), 0, torch.tensor([0]), torch.tensor(3.0)))
+sample("index_copy.default", (torch.tensor(2.0), 0, torch.tensor([0]), torch.tensor([3.0])))
+sample(["unfold.default", "unfold_copy.default"], (torch.tensor(2.0), 0, 1, 1))
 sample("index_copy.default", (X, -1, torch.tensor(3), floats(2, 3, 1)))
 
 # ---------------------------------------------------------------------- products
@@ -297,7 +300,7 @@ for k, x in ((1, floats(2, 4, 9)), (2, IMAGE), (3, floats(1, 2, 5, 6, 7))):
     if k < 3:  # with ceil_mode, windows larger than x
         sample(f"avg_pool{k}d.default", (x, [20], [20], [1], True))
     sample([f"adaptive_avg_pool{k}d.default"], (x, [1] * k), (x, [3] * k))
-    sample(f"adaptive_max_pool{k}d.default", (x, [1] * k))
+    sample(f"adaptive_max_pool{k}d.default", (x, [1] * k), (x, [3] * k), (x[0], [4] * k))
     sample(f"max_pool{k}d.default", (x, [3]), (x, [3], [2], [1]))
 sample("adaptive_avg_pool2d.default", (IMAGE, [3, 3]), (IMAGE, [9, 4]), (IMAGE, [1, 3]))
 sample("_adaptive_avg_pool2d.default", (IMAGE, [2, 2]))
@@ -340,8 +343,7 @@ for name, x, k in (("linear1d", floats(2, 4, 9), 1), ("bilinear2d", IMAGE, 2),
         sample(f"upsample_{name}.default", (x, sizes, True))
 
 FIRST_ONLY = frozenset(f"aten.{name}" for name in (
-    "_scaled_dot_product_flash_attention_for_cpu.default", "adaptive_max_pool1d.default",
-    "adaptive_max_pool2d.default", "adaptive_max_pool3d.default", "_fused_rms_norm.default",
+    "_scaled_dot_product_flash_attention_for_cpu.default", "_fused_rms_norm.default",
     "_native_batch_norm_legit_no_training.default", "_native_batch_norm_legit.no_stats"))
 """Operators whose other results are for training."""
 

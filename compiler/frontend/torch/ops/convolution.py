@@ -6,17 +6,21 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from compiler.frontend import formulas as f
-from compiler.frontend.faults import Fault
 from compiler.frontend.node import fixed
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
+from compiler.frontend.torch.ops.ordering import position
 from compiler.frontend.values import Value
 from dialects.graph.convolution import ConvOp, ConvTransposeOp
+from dialects.graph.ordering import ArgMaxOp
 from dialects.graph.pooling import AvgPoolOp, MaxPoolIndicesOp, MaxPoolOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp
 from dialects.graph.shape import PadOp
 from dialects.graph.window import Window
+from dialects.strata.types import Array
 from dialects.symbolic.expr import Size
 from dialects.symbolic.size_products import product
 
@@ -147,9 +151,40 @@ def adaptive_avg_pool(n: Node, x: Value, sizes: Sequence[Size]) -> Value:
 
 @aten_op(*(f"aten.adaptive_max_pool{k}d.default" for k in (1, 2, 3)))
 def adaptive_max_pool(n: Node, x: Value, sizes: Sequence[Size]) -> list[Value]:
-    if n.wants(1):
-        raise Fault("its second result, the positions of the largest elements, is not supported")
-    return [_adaptive(n, x, ReduceMaxOp, sizes)]
+    if not n.wants(1):
+        return [_adaptive(n, x, ReduceMaxOp, sizes)]
+    return _largest_parts(n, x, n.integers(sizes, "result sizes"))
+
+
+def _largest_parts(n: Node, x: Value, wanted: Sequence[int]) -> list[Value]:
+    """The largest element of each part, and its place among the spatial dims.
+
+    Parts are rows of places, filled up to one length by their first place.
+    """
+    lead = x.shape[:x.rank - len(wanted)]
+    places = _places_of_parts(n.integers(x.shape[len(lead):], "sizes"), wanted)
+    count, length = places.shape
+    flat = x.reshape([*lead, product(x.shape[len(lead):])])
+    rows = f.gather(flat, n.constant(places), axis=len(lead))
+    first = position(n, ArgMaxOp, rows, len(lead) + 1, False)
+    own = first + n.range(count) * length
+    at = f.gather(n.constant(places.reshape(-1)), own, axis=0)
+    largest = n(ReduceMaxOp, rows, axes=[len(lead) + 1], keepdims=False)
+    return [largest.reshape(n.shape), at.reshape(n.shape)]
+
+
+def _places_of_parts(sizes: Sequence[int], wanted: Sequence[int]) -> Array:
+    """The row-major places [parts, most] of the elements of each part of a grid."""
+    places = np.zeros((1, 1), np.int64)
+    for size, count in zip(sizes, wanted, strict=True):
+        start = np.arange(count) * size // count
+        end = -((np.arange(1, count + 1) * -size) // count)
+        steps = np.arange(max((end - start).max(initial=1), 1))
+        inside = np.where(start[:, None] + steps < end[:, None], start[:, None] + steps,
+                          start[:, None])
+        joined = places[:, None, :, None] * size + inside[None, :, None, :]
+        places = joined.reshape(places.shape[0] * count, -1)
+    return places
 
 
 def _adaptive(

@@ -159,10 +159,11 @@ def index_copy(n: Node, x: Value, axis: int, indices: Value, source: Value) -> V
 
     PyTorch decomposes `index_fill`, whose indices may be negative, to `index_copy`.
     """
+    if not x.rank:
+        return index_copy(n, x.reshape([1]), 0, indices, source.reshape([1])).reshape([])
     axis = n.axis(axis, x.rank)
-    if x.rank:
-        n.require(-x.shape[axis], indices, x.shape[axis])
-    if x.rank and indices.type.count.constant == 1:
+    n.require(-x.shape[axis], indices, x.shape[axis])
+    if indices.type.count.constant == 1:
         return _replaced(n, x, axis, indices, source)
     return put(n, x, [*_no_picks(axis), indices], source, False)
 
@@ -172,9 +173,11 @@ def index_add(
     n: Node, x: Value, axis: int, indices: Value, source: Value, alpha: Operand = 1
 ) -> Value:
     """Add alpha * source to slices at indices."""
+    if not x.rank:
+        return index_add(n, x.reshape([1]), 0, indices.reshape([indices.type.count]),
+                         source.reshape([indices.type.count]), alpha).reshape([])
     axis = n.axis(axis, x.rank)
-    if x.rank:
-        n.require(0, indices, x.shape[axis])
+    n.require(0, indices, x.shape[axis])
     added = operand(n, scaled(n, source, alpha), x.element)
     return put(n, x, [*_no_picks(axis), indices], added, True, **_in_any_order())
 

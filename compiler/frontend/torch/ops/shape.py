@@ -276,6 +276,8 @@ def unbind(n: Node, x: Value, axis: int) -> list[Value]:
 @aten_op("aten.unfold.default", "aten.unfold_copy.default")
 def unfold(n: Node, x: Value, axis: int, size: Size, step: Size) -> Value:
     """Windows of an axis. Their elements become a new last dim."""
+    if not x.rank:
+        return x.reshape([1]).part(0, 0, n.shape[0])
     axis = n.axis(axis, x.rank)
     frames = n(FramesOp, x, axis=axis, size=fixed(size, "window"), step=fixed(step, "step"))
     return frames.transpose([k for k in range(x.rank + 1) if k != axis + 1] + [axis + 1])
