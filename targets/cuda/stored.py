@@ -26,9 +26,9 @@ from targets.cuda.runtime import driver
 from targets.cuda.runtime.constants import PlannedConstant
 from targets.cuda.runtime.control import ControlPlan
 from targets.cuda.runtime.executable import CudaExecutable
-from targets.cuda.runtime.kernels import Compiled, Sources, Variant
 from targets.cuda.runtime.planned import HostPlan, PlannedKernel
 from targets.cuda.runtime.program import CudaProgram, ReadSources, Signature
+from targets.cuda.runtime.variants.variant import Compiled, Sources, Variant
 from targets.interface import TargetError
 from targets.stored_code import Loading, checksum
 
@@ -84,6 +84,7 @@ def parts(
     program that does not run on a device."""
     if not isinstance(executable, CudaExecutable):
         return None
+    executable.kernels.wait()  # so that all that is expected is in the file
     program, options = executable.program, executable.kernels.options
     host, kernels = program.host, executable.kernels
     code, blobs = _Code(), list["Array"]()

@@ -11,7 +11,6 @@ from dialects.symbolic.symbol import Symbol
 from targets.cpu.artifact.c_text import CExpressions, quoted
 from targets.cpu.artifact.tables import Runtime, file_text
 from targets.cuda.machine import WARP
-from targets.cuda.runtime.kernels import Compiled, Variant
 from targets.cuda.runtime.planned import (
     ARENA,
     NUMBERED,
@@ -22,6 +21,7 @@ from targets.cuda.runtime.planned import (
     Place,
 )
 from targets.cuda.runtime.tensor_maps import HOST_TYPES
+from targets.cuda.runtime.variants.variant import Compiled, Variant
 
 _HERE = Path(__file__).parent
 ALIGNMENT = 256

@@ -17,8 +17,8 @@ from targets.cuda.errors import CudaError
 from targets.cuda.machine import machine_of
 from targets.cuda.planning.plan import is_straight, plan_host
 from targets.cuda.planning.sources import job_of, overlapping
-from targets.cuda.runtime.kernels import variant_of
 from targets.cuda.runtime.planned import Launch
+from targets.cuda.runtime.variants.variant import variant_of
 
 
 class Builder:
@@ -38,7 +38,8 @@ class Builder:
         plan = plan_host(module)
         constants = overlapping(plan, self.options)
         jobs = [job_of(variant_of(s, s.size_values(sizes)), self.options, constants.get(s.kernel))
-                for s in plan.steps if isinstance(s, Launch) and not s.kernel.library]
+                for s in plan.steps if isinstance(s, Launch) and not s.kernel.library
+                and s.happens(sizes)]
         if self.worker.is_lost:
             self.worker = Worker()
         binaries = compile_kernels(jobs, self.options, self.worker)

@@ -12,8 +12,8 @@ from targets.cuda.artifact.pieces import CudaParts
 from targets.cuda.build.compile import CompileOptions, compile_kernels, triton_version
 from targets.cuda.planning.program import program_of
 from targets.cuda.runtime.constants import PlannedConstant
-from targets.cuda.runtime.kernels import Compiled, Variant, job_of_source
 from targets.cuda.runtime.planned import Collect, HostPlan, PlannedKernel
+from targets.cuda.runtime.variants.variant import Compiled, Variant, job_of_source
 from targets.interface import TargetError
 
 

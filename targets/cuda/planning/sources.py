@@ -9,8 +9,8 @@ from targets.cuda.build.compile import CompileOptions, Job
 from targets.cuda.build.source import KernelSource
 from targets.cuda.emit import EmitOptions, emit_kernel
 from targets.cuda.machine import machine_of
-from targets.cuda.runtime.kernels import Variant, job_of_source
 from targets.cuda.runtime.planned import HostPlan, PlannedKernel, constant_buffers
+from targets.cuda.runtime.variants.variant import Variant, job_of_source
 
 
 @dataclass

@@ -15,8 +15,9 @@ from targets.cuda.libraries.calls import LibraryLaunch
 from targets.cuda.profiling.code_facts import code_facts
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.control import ControlPlan
-from targets.cuda.runtime.kernels import Kernels, PackedLaunch, Sources, Variant
+from targets.cuda.runtime.kernels import Kernels, PackedLaunch
 from targets.cuda.runtime.planned import KernelCall
+from targets.cuda.runtime.variants.variant import Sources, Variant
 from targets.profiles import LaunchTime
 
 

@@ -21,7 +21,7 @@ from targets.cuda.runtime.constants import ALIGNMENT
 from targets.cuda.runtime.dependencies import Access, waits_of
 from targets.cuda.runtime.donation import donated, with_donations
 from targets.cuda.runtime.driver_graph import CopyNode
-from targets.cuda.runtime.kernels import Kernels, variant_of
+from targets.cuda.runtime.kernels import Kernels
 from targets.cuda.runtime.memory import (
     Memory,
     fetch,
@@ -43,6 +43,7 @@ from targets.cuda.runtime.planned import (
 )
 from targets.cuda.runtime.prepared_run import Call, Ready, Result, Step
 from targets.cuda.runtime.stream_order import RunOrder
+from targets.cuda.runtime.variants.variant import Variant, variant_of
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
 
 _NETWORK = -5
 """The memory that stands for what connects the ranks."""
-_GRAPHS = 16
-"""For how many sets of sizes graphs and arenas are kept."""
+_GRAPHS = 64
+"""For how many sets of sizes graphs are kept."""
 
 Sizes = tuple[tuple[Symbol, int], ...]
 
@@ -101,14 +102,16 @@ class GraphRunner:
 
         Raises DeviceMemoryError only while it is still safe to try the call again.
         """
-        if call is not self._call or self._current is None:
-            self._call, self._current = None, self._prepare(call.sizes)
+        ready = self._current
+        if call is not self._call or ready is None or ready.version != self.program.kernels.version:
+            self._call = None
+            ready = self._current = self._prepare(call.sizes)
             self._call = call
         if not call.on_device:
-            return self._on_arrays(self._current, values, stream)
+            return self._on_arrays(ready, values, stream)
         if call.is_mixed:
             values = [v if is_on_device(v) else tensor_of(v, stream) for v in values]
-        return self._on_tensors(self._current, values, stream)
+        return self._on_tensors(ready, values, stream)
 
     def _on_tensors(self, ready: Ready, tensors: Sequence[Any], stream: int) -> list[Any]:
         addresses = [v.data_ptr() for v in tensors]
@@ -188,7 +191,8 @@ class GraphRunner:
     def _drop(self, sizes: Sizes) -> None:
         self._current = None
         self._order.finish()
-        self._ready.pop(sizes).close()
+        old = self._ready.pop(sizes)
+        old.close(with_arena=all(r.arena is not old.arena for r in self._ready.values()))
 
     def close(self) -> None:
         """Free all memory and all graphs."""
@@ -198,18 +202,33 @@ class GraphRunner:
     # ------------------------------------------------------------------ one set of sizes
     def _prepare(self, sizes: Mapping[Symbol, int]) -> Ready:
         """The memory for these sizes, created if they are new; evicts the least recently used."""
-        key = tuple(sizes.items())
+        key, kernels = tuple(sizes.items()), self.program.kernels
+        version, variants = kernels.version, self._variants(sizes)
+        if key in self._ready and self._ready[key].variants != variants:
+            self._drop(key)  # others suit these sizes better, and are compiled now
         if key in self._ready:
             self._ready.move_to_end(key)
+            self._ready[key].version = version
             return self._ready[key]
         while len(self._ready) >= _GRAPHS:
             self._drop(next(iter(self._ready)))
         plan = self.program.plan
-        launches = [s for s in plan.steps if isinstance(s, Launch) and s.happens(sizes)]
-        self.program.kernels.prepare([variant_of(s, s.size_values(sizes)) for s in launches])
-        arena = Memory(int(plan.arena.evaluate(sizes)))
-        ready = self._ready[key] = Ready(sizes, arena, self._results(sizes))
+        kernels.prepare(variants)
+        kernels.expect(plan.kernels)
+        arena = self._arena(int(plan.arena.evaluate(sizes)))
+        ready = self._ready[key] = Ready(
+            sizes, arena, self._results(sizes), version=version, variants=variants)
         return ready
+
+    def _arena(self, size: int) -> Memory:
+        """Memory of at least this size: that of other sizes, as only one run uses it at a time."""
+        found = [r.arena for r in self._ready.values() if r.arena.size >= size]
+        return min(found, key=lambda memory: memory.size) if found else Memory(size)
+
+    def _variants(self, sizes: Mapping[Symbol, int]) -> list[Variant]:
+        """The variants of the kernels that are launched at these sizes."""
+        return [self.program.kernels.suited(variant_of(s, s.size_values(sizes)))
+                for s in self.program.plan.steps if isinstance(s, Launch) and s.happens(sizes)]
 
     def _results(self, sizes: Mapping[Symbol, int]) -> list[Result]:
         return [Result(tuple(int(s.evaluate(sizes)) for s in type_.shape), type_.dtype,

@@ -9,54 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from dialects.symbolic.symbol import Symbol
-from targets.cuda.build.compile import Binary, CompileOptions, Job, compile_kernels
-from targets.cuda.build.source import KernelSource
+from targets.cuda.build.compile import CompileOptions, compile_kernels
 from targets.cuda.errors import CudaError
 from targets.cuda.libraries.calls import LibraryLaunch, library_launch
 from targets.cuda.machine import WARP, machine_of
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.planned import KernelCall, PlannedKernel
 from targets.cuda.runtime.tensor_maps import TensorMap
+from targets.cuda.runtime.variants.expected import Expected
+from targets.cuda.runtime.variants.variant import (
+    Compiled,
+    Sources,
+    Variant,
+    job_of_source,
+    variant_of,
+)
 from targets.locks import Turns
-
-_INT32 = 2**31 - 1
-
-Variant = tuple[PlannedKernel, frozenset[Symbol], bool]
-"""A kernel, its sizes that are multiples of 16, and whether offsets need 64 bits."""
-
-
-class Sources(Protocol):
-    """The sources of a program's kernels."""
-
-    def source(self, kernel: PlannedKernel, wide: bool) -> KernelSource:
-        """The source of a kernel; `wide`: with offsets of 64 bits."""
-        ...
-
-
-class Compiled(NamedTuple):
-    """A compiled variant, and the source from which it was compiled, or what launches need of it.
-    """
-
-    binary: Binary
-    source: KernelSource
-
-
-def variant_of(call: KernelCall, values: Mapping[Symbol, int]) -> Variant:
-    """The variant for given values of the kernel's sizes."""
-    divisible = frozenset([s for s in call.kernel.strides if values[s] % 16 == 0])
-    wide = any(int(count.evaluate(values)) > _INT32 for count in call.kernel.counts)
-    return call.kernel, divisible, wide
-
-
-def job_of_source(variant: Variant, source: KernelSource) -> Job:
-    """The compile job of a variant with this source."""
-    kernel, divisible, _ = variant
-    count = len(kernel.buffers)
-    sizes = [count + k for k, name in enumerate(kernel.size_names) if name in divisible]
-    return Job(source, (*range(count), *sizes))  # buffers lie at multiples of 256 bytes
 
 
 class Kernels:
@@ -71,6 +42,29 @@ class Kernels:
         self._turns = Turns("preparing kernels of the model on the GPU", CudaError)
         self.compiled: dict[Variant, Compiled] = dict(compiled or {})
         self._functions: dict[Variant, Any] = {}
+        self._expected = Expected()
+
+    @property
+    def version(self) -> int:
+        """Grows when variants were compiled that may suit sizes better than those in use."""
+        return self._expected.version
+
+    def expect(self, kernels: Iterable[PlannedKernel]) -> None:
+        """Compile, once and in a thread, the variants of these kernels that other sizes need."""
+        self._expected.start(kernels, self.compiled, self.sources, self.options, compile_kernels)
+
+    def wait(self) -> None:
+        """Wait until everything that is expected is compiled."""
+        self._expected.wait()
+
+    def suited(self, variant: Variant) -> Variant:
+        """The variant, or the one that knows most of these sizes among those that are compiled."""
+        kernel, divisible, wide = variant
+        if variant in self.compiled:
+            return variant
+        others = [v for v in [*self.compiled] if v[0] is kernel and v[2] == wide
+                  and v[1] <= divisible]
+        return max(others, key=lambda v: len(v[1]), default=variant)
 
     @property
     def lanes(self) -> int:
@@ -83,7 +77,7 @@ class Kernels:
             self._load(_without_libraries(variants))
 
     def _load(self, variants: Iterable[Variant]) -> None:
-        wanted = [v for v in dict.fromkeys(variants) if v not in self._functions]
+        wanted = [v for v in dict.fromkeys(map(self.suited, variants)) if v not in self._functions]
         missing = [v for v in wanted if v not in self.compiled]
         if missing:
             jobs = [job_of_source(v, self.sources.source(v[0], v[2])) for v in missing]
@@ -120,7 +114,7 @@ class Kernels:
         addresses: Sequence[int], others: Callable[[], Iterable[Variant]],
     ) -> PackedLaunch:
         """A launch of one of our own kernels. `values`: the values of its sizes."""
-        variant = variant_of(call, values)
+        variant = self.suited(variant_of(call, values))
         if variant not in self._functions:
             self._load([variant, *_without_libraries(others())])
         function, (binary, source) = self._functions[variant], self.compiled[variant]

@@ -55,6 +55,7 @@ class Memory:
         """Raises DeviceMemoryError if the device is full."""
         if size > MOST_BYTES:
             raise _full(f"{size} bytes")
+        self.size = size
         torch = torch_on_device()
         self._tensor: Any = None
         if torch is not None:

@@ -18,6 +18,7 @@ from targets.cuda.runtime import driver_graph
 from targets.cuda.runtime.driver_graph import CopyNode
 from targets.cuda.runtime.kernels import PackedLaunch
 from targets.cuda.runtime.memory import Memory, tensor_maker
+from targets.cuda.runtime.variants.variant import Variant
 
 Step = PackedLaunch | LibraryLaunch | CollectiveLaunch | CopyNode
 _NOWHERE = -1
@@ -71,6 +72,9 @@ class Ready:
     steps: list[Step] = field(default_factory=list["Step"])
     users: defaultdict[int, list[tuple[int, int]]] = field(
         default_factory=lambda: defaultdict[int, "list[tuple[int, int]]"](list))
+    version: int = 0
+    """Of the kernels (`Kernels.version`) when the variants were found to be the best."""
+    variants: Sequence[Variant] = ()
     staging: dict[int, Memory] = field(default_factory=dict[int, Memory])
 
     def point_at(self, addresses: Sequence[int]) -> None:
@@ -90,8 +94,9 @@ class Ready:
             self.graph.update(number)
         self.addresses = [*addresses]
 
-    def close(self) -> None:
+    def close(self, *, with_arena: bool) -> None:
+        """Free all that belongs to it. `with_arena`: also the arena, which no other has then."""
         if self.graph is not None:
             self.graph.close()
-        for memory in (self.arena, *self.staging.values()):
+        for memory in (*[self.arena] * with_arena, *self.staging.values()):
             memory.close()

@@ -15,8 +15,8 @@ from dialects.strata.assumptions import Assumption
 from targets.cuda.build.source import KernelSource
 from targets.cuda.errors import CudaError
 from targets.cuda.runtime.control import ControlPlan
-from targets.cuda.runtime.kernels import Compiled, Sources, Variant
 from targets.cuda.runtime.planned import HostPlan, PlannedKernel
+from targets.cuda.runtime.variants.variant import Compiled, Sources, Variant
 
 
 @dataclass(frozen=True)
