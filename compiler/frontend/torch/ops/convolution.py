@@ -179,11 +179,11 @@ def _places_of_parts(sizes: Sequence[int], wanted: Sequence[int]) -> Array:
     for size, count in zip(sizes, wanted, strict=True):
         start = np.arange(count) * size // count
         end = -((np.arange(1, count + 1) * -size) // count)
-        steps = np.arange(max((end - start).max(initial=1), 1))
-        inside = np.where(start[:, None] + steps < end[:, None], start[:, None] + steps,
-                          start[:, None])
+        reached = start[:, None] + np.arange(int((end - start).max(initial=1)))
+        inside = np.where(reached < end[:, None], reached, start[:, None])
         joined = places[:, None, :, None] * size + inside[None, :, None, :]
-        places = joined.reshape(places.shape[0] * count, -1)
+        parts, cells = joined.shape[:2], joined.shape[2:]
+        places = joined.reshape(int(np.prod(parts)), int(np.prod(cells)))
     return places
 
 

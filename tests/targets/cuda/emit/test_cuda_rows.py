@@ -73,7 +73,7 @@ def test_sorts_on_a_device(dtype: Any, shape: tuple[int, ...], k: int, largest: 
 
 
 def test_a_row_is_sorted_by_one_kernel() -> None:
-    """Also what is read by the sorted indices; a merge is a search, a scatter, and what it fills."""
+    """Also what is read by the sorted indices; a merge is a search, a scatter, and its fill."""
     for size, most in ((500, 1), (8192, 1), (8193, 5), (40000, 8)):
         module = top_k(np.zeros((3, size), ml_dtypes.bfloat16), 1, size, False)
         list(lower(module, TARGET.bind(TargetOptions("sm_90")).context()))
