@@ -9,13 +9,14 @@ Call k reads what call 0 reads, in the names of the nodes and weights k parts la
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import Block, OpResult, SSAValue
 
 from compiler.frontend.origins import ModelNode
 from compiler.frontend.torch.contents import contents_of
@@ -26,7 +27,7 @@ from dialects.graph.constant import ConstantOp, label_of
 from dialects.strata.control import CallOp
 from dialects.strata.types import WeightAttr, WeightsAttr
 from dialects.strata.weights import WeightStore
-from dialects.text.syntax import location
+from dialects.text.syntax import location, location_names
 from passes.base import StrataContext
 from passes.graph.call_layers import GraphCallLayers
 from passes.rewrites.calls import called
@@ -70,7 +71,21 @@ class Expansion:
                    for op in function.body.block.ops if isinstance(op, ConstantOp)]
         for op, value in members:
             op.value = value or op.value
+        self._name_common(calls[0].parent)
         self._call_all(calls, pattern, total)
+
+    def _name_common(self, block: Block | None) -> None:
+        """Let what is computed once for all parts stand for their nodes, too."""
+        for op in block.ops if block is not None else ():
+            known = [(name, *self.places.get(name, (0, None))) for name in location_names(op)]
+            count = Counter(place for _, _, place in known if place is not None)
+            if not isinstance(op, CallOp) and any(n > 1 for n in count.values()):
+                op.location = location(*(name for found in known for name in (
+                    found[0], *(self._between(found[2]) if found[1] == KEPT - 1 else ()))))
+
+    def _between(self, place: int | Slot | None) -> list[str]:
+        """The names in a place of all parts that were left out."""
+        return [names[place] for names in self.all[KEPT:-2]] if place is not None else []
 
     def _check_names(self, calls: Sequence[CallOp]) -> None:
         first = calls[0].node_names
