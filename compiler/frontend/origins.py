@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from xdsl.ir import Operation, SSAValue
@@ -81,6 +82,7 @@ def _source(value: SSAValue) -> str:
     return f"the input '{value.name_hint or ''}'"
 
 
+@lru_cache(1024)
 def line_of(trace: str) -> str:
     """The innermost line outside of torch itself in the text of a stack; empty without any."""
     frames: list[tuple[str, str, str, str]] = _FRAME.findall(trace)

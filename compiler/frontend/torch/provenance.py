@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from compiler.frontend.origins import line_of
@@ -21,6 +22,7 @@ def scope_of(node: Any) -> str:
     return _plain(paths[-1]) if paths else ""
 
 
+@lru_cache(1024)
 def _plain(path: str) -> str:
     """A module's path as users write it: `L['self'].layers[0].out` becomes `layers.0.out`."""
     path = re.sub(r"^L\['\w+'\]\.?", "", path).replace("_modules.", "")
