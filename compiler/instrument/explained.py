@@ -17,7 +17,7 @@ largest magnitude.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,10 +50,10 @@ class Explained:
     exact: Sequence[Array]
     limits: Sequence[Array]
 
-    def first_beyond(self, outputs: Sequence[Array]) -> int | None:
-        """The first output with an element that rounding does not explain."""
+    def first_beyond(self, outputs: Sequence[Array], right: Collection[int] = ()) -> int | None:
+        """The first output with an element that rounding does not explain; not one of `right`."""
         return next((k for k, rows in enumerate(zip(outputs, self.exact, self.limits, strict=True))
-                     if not _is_explained(*rows)), None)
+                     if k not in right and not _is_explained(*rows)), None)
 
 
 def explain(rounding: Rounding) -> Explained | None:

@@ -4,23 +4,25 @@ The reference is the imported module, evaluated with the NumPy semantics of its 
 later form must agree with it element by element, up to differences explained by rounding in
 another order (`explained.py`). For a model that makes discrete decisions on floats, the error is
 relative to an output's largest magnitude. If that error exceeds the tolerance, the effect of
-rounding alone on these inputs is measured, and a small multiple of it is allowed.
+rounding alone on these inputs is measured, and a small multiple of it is allowed. An output that
+is zero but for rounding (`vanishing.py`) is compared with zero.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
-from compiler.diagnostics import Problem, StrataError
+from compiler.diagnostics import Problem, StrataError, some_of
 from compiler.instrument import Instrument
 from compiler.instrument.explained import Explained, explain
 from compiler.instrument.rounding import Rounding
 from compiler.instrument.timing import count_operations
+from compiler.instrument.vanishing import is_within, vanishing
 from compiler.io.signature import Signature, signature_of
 from compiler.io.structures import structures_of
 from compiler.measuring.comparison import error_of, first_beyond
@@ -38,6 +40,8 @@ _FAILURES = (ValueError, ArithmeticError, LookupError, EvaluationError, AccessEr
 
 GRANTED = 3
 """The factor by which an error may exceed the effect of rounding."""
+NOTEWORTHY = 0.1
+"""The error of an output of which it is said if the output is zero but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +161,7 @@ class Verify(Instrument):
         self.original = state.module.clone(), state.context.weights.copy()
         self.__dict__.pop("rounding", None)
         self.__dict__.pop("explained", None)
+        self.__dict__.pop("vanishing", None)
         self._add(Check(state.after[-1], state.level, count_operations(state.module), error,
                         time.perf_counter() - started,
                         note="rounds, as --precision allows; compared with this from here on"))
@@ -168,18 +173,34 @@ class Verify(Instrument):
         try:
             outputs = run()
         except _FAILURES as failure:
-            error, wrong = inf, f"cannot be executed: {failure}"
+            error, wrong, note = inf, f"cannot be executed: {failure}", ""
         else:
-            error, wrong = self._judge(outputs)
+            error, wrong, note = self._judge(outputs)
         seconds = time.perf_counter() - started
-        self._add(Check(made_by, level, operations, error, seconds, wrong))
+        self._add(Check(made_by, level, operations, error, seconds, wrong, note))
 
-    def _judge(self, outputs: Sequence[Array]) -> tuple[float, str]:
+    def _judge(self, outputs: Sequence[Array]) -> tuple[float, str, str]:
+        """The error, and what is wrong or noteworthy about it."""
+        names = self.signature.output_names
         errors = [error_of(a, b) for a, b in zip(outputs, self.expected, strict=True)]
-        error, output = max(errors, default=0.0), self._first_wrong_output(errors, outputs)
-        if output is None:
-            return error, ""
-        return error, f"output '{self.signature.output_names[output]}' differs"
+        output, note = self._first_wrong_output(errors, outputs), ""
+        looks_wrong = output is not None or max(errors, default=0.0) > NOTEWORTHY
+        if looks_wrong and (zero := self._zeros(outputs)):
+            errors = [0.0 if k in zero else error for k, error in enumerate(errors)]
+            output = self._first_wrong_output(errors, outputs, zero)
+            note = f"{some_of([names[k] for k in zero])}: zero but for rounding"
+        wrong = "" if output is None else f"output '{names[output]}' differs"
+        return max(errors, default=0.0), wrong, note
+
+    def _zeros(self, outputs: Sequence[Array]) -> list[int]:
+        """The outputs that are zero but for rounding, here and in f64."""
+        return [] if self.tolerance is not None else [
+            k for k, limit in self.vanishing.items() if is_within(outputs[k], limit)]
+
+    @cached_property
+    def vanishing(self) -> Mapping[int, Array]:
+        """The outputs that are zero in f64, but for rounding -> what they may be."""
+        return vanishing(*self.original, self.inputs, self.expected)
 
     @cached_property
     def explained(self) -> Explained | None:
@@ -187,11 +208,13 @@ class Verify(Instrument):
         return None if self.rounding is None else explain(self.rounding)
 
     def _first_wrong_output(
-        self, errors: Sequence[float], outputs: Sequence[Array]
+        self, errors: Sequence[float], outputs: Sequence[Array], right: Collection[int] = ()
     ) -> int | None:
-        """The first output whose error is explained neither by its type nor by rounding."""
+        """The first output whose error is explained neither by its type nor by rounding; `right`
+        have none.
+        """
         if self.tolerance is None and self.explained is not None:
-            return self.explained.first_beyond(outputs)
+            return self.explained.first_beyond(outputs, right)
         output = first_beyond(errors, self.expected, self.tolerance)
         known = self.tolerance is None and isfinite(max(errors, default=0.0))
         if output is None or not known or self.rounding is None:

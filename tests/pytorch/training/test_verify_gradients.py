@@ -21,8 +21,22 @@ def gpt():
 
 def convolutional():
     model, inputs = made(Convolutional)
-    model.first.register_parameter("bias", None)  # before a batch norm, its gradient is rounding
     return model, tuple(inputs)
+
+class Vanishing(nn.Module):
+    # the biases before the norm and of the keys have gradients of zero, but for rounding
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Linear(5, 6), nn.BatchNorm1d(6)
+        self.queries, self.keys, self.values = (nn.Linear(6, 6) for _ in range(3))
+    def forward(self, x):
+        x = self.norm(self.first(x)).relu()
+        return nn.functional.scaled_dot_product_attention(
+            *(part(x)[None, None] for part in (self.queries, self.keys, self.values)))
+
+def vanishing():
+    torch.manual_seed(0)
+    return Vanishing(), (torch.randn(37, 5),)
 
 class Inverse(nn.Module):
     def forward(self, x):
@@ -63,6 +77,14 @@ def test_an_importer_that_is_wrong_is_found(
     monkeypatch.chdir(tmp_path)
     assert run(tmp_path, "gpt") == 3
     assert "PyTorch" in capsys.readouterr().err
+
+
+def test_gradients_of_zero_are_said_to_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, "vanishing") == 0
+    said = capsys.readouterr()
+    assert (said.out + said.err).count("zero but for rounding") > 1
 
 
 @pytest.mark.parametrize(("name", "why"), [
