@@ -5,5 +5,6 @@
     link.py     objects, archives and shared libraries, by the system's compiler and linker
     loaded.py   such a library in Python, without a compiler
 
-`api.h`, `checks.c`, `states.c`, `calls.c` and `threads.c` are the same for all models.
+`api.h`, `checks.c`, `any_state.c`, `states.c`, `calls.c` and `threads.c` are the same for all
+models; libraries for GPUs have all of them but `states.c` and `threads.c`.
 """

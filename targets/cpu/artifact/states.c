@@ -1,31 +1,6 @@
 /* States: their memory, threads and constants. */
 
-static const int64_t nothing[ALIGNMENT / 8];
-
 /* ------------------------------------------------------------------ memory */
-#if defined(_WIN32)
-static void *default_allocate(void *context, size_t alignment, size_t bytes) {
-    (void)context;
-    return _aligned_malloc(bytes, alignment);
-}
-
-static void default_release(void *context, void *memory) {
-    (void)context;
-    _aligned_free(memory);
-}
-#else
-static void *default_allocate(void *context, size_t alignment, size_t bytes) {
-    void *found = NULL;
-    (void)context;
-    return posix_memalign(&found, alignment, bytes) ? NULL : found;
-}
-
-static void default_release(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
-#endif
-
 #if defined(KERNEL_ALLOCATE)
 /* What the kernels of code for another machine call for their own memory, on any thread. */
 __attribute__((visibility("hidden"))) void *KERNEL_ALLOCATE(uint64_t alignment, uint64_t bytes) {
@@ -78,12 +53,6 @@ static void release_blocks(STATE *s) {
         block = following;
     }
     s->heap[HEAP_BLOCKS] = 0;
-}
-
-static int64_t bytes_of(int32_t rank, const int64_t *shape, int32_t dtype) {
-    int64_t total = dtype_bytes[dtype];
-    for (int32_t k = 0; k < rank; k++) total = product_of(total, shape[k]);
-    return total;
 }
 
 static int check_memory(STATE *s, int64_t results, int64_t arena) {
@@ -199,27 +168,19 @@ static int copy_constants(STATE *s) {
 }
 
 int MODEL(create)(const strata_options *given, STATE **made) {
-    strata_options options = {0};
+    strata_options options;
+    STATE *s = NULL;
     if (made == NULL) return STRATA_BAD_ARGUMENT;
     *made = NULL;
-    if (given != NULL) {
-        if (given->size < sizeof options.size + sizeof options.threads) return STRATA_BAD_ARGUMENT;
-        memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
-    }
+    int status = read_options(given, &options);
+    if (status != 0) return status;
     if (options.threads < 0) return STRATA_BAD_ARGUMENT;
     if (!has_features()) return STRATA_NO_PROCESSOR;
-    strata_allocator allocator = {default_allocate, default_release, NULL};
-    if (options.allocator != NULL) allocator = *options.allocator;
-    if (allocator.allocate == NULL || allocator.release == NULL) return STRATA_BAD_ARGUMENT;
-    size_t bytes = (sizeof(STATE) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    STATE *s = allocator.allocate(allocator.context, ALIGNMENT, bytes);
-    if (s == NULL) return STRATA_NO_MEMORY;
-    memset(s, 0, sizeof *s);
-    s->variant = VARIANT;
-    s->allocator = allocator;
+    status = new_state(&options, &s);
+    if (status != 0) return status;
     s->interrupt = options.interrupt;
     s->interrupt_context = options.interrupt_context;
-    int status = open_weights(options.weights, &s->weights, &s->mapped);
+    status = open_weights(options.weights, &s->weights, &s->mapped);
     if (status == 0 && options.copies) status = copy_constants(s);
     if (status == 0) status = set_threads(s, options.threads);
     if (status != 0) {
@@ -242,14 +203,6 @@ void MODEL(destroy)(STATE *s) {
     close_weights(s->weights, s->mapped);
     release(s, s->copy);
     s->allocator.release(s->allocator.context, s);
-}
-
-static int enter(STATE *s) { return atomic_exchange(&s->busy, 1) ? STRATA_BUSY : 0; }
-
-static int leave(STATE *s, int status) {
-    if (status == 0) s->message[0] = 0;
-    atomic_store(&s->busy, 0);
-    return status;
 }
 
 int MODEL(set_threads)(STATE *s, int32_t threads) {

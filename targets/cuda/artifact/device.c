@@ -1,7 +1,5 @@
 /* States of a model on a GPU: the driver, device memory, kernels and constants. */
 
-static const int64_t nothing[ALIGNMENT / 8];
-
 static int failed_call(STATE *s, const char *what, int error) {
     const char *name = "unknown";
     if (s->driver.error_name != NULL) s->driver.error_name(error, &name);
@@ -22,17 +20,6 @@ static void leave_context(STATE *s) {
 }
 
 /* ------------------------------------------------------------------ memory */
-static void *default_allocate(void *context, size_t alignment, size_t bytes) {
-    void *found = NULL;
-    (void)context;
-    return posix_memalign(&found, alignment, bytes) ? NULL : found;
-}
-
-static void default_release(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
-
 static void release(STATE *s, void *memory) {
     if (memory != NULL) s->driver.release((device_address)(uintptr_t)memory);
 }
@@ -54,12 +41,6 @@ static int grow(STATE *s, void **memory, size_t *bytes, size_t wanted) {
     *memory = (void *)(uintptr_t)found;
     *bytes = wanted;
     return 0;
-}
-
-static int64_t bytes_of(int32_t rank, const int64_t *shape, int32_t dtype) {
-    int64_t total = dtype_bytes[dtype];
-    for (int32_t k = 0; k < rank; k++) total = product_of(total, shape[k]);
-    return total;
 }
 
 static int check_memory(STATE *s, int64_t results, int64_t arena) {
@@ -186,23 +167,14 @@ static int start(STATE *s, const strata_options *options) {
 }
 
 int MODEL(create)(const strata_options *given, STATE **made) {
-    strata_options options = {0};
+    strata_options options;
+    STATE *s = NULL;
     if (made == NULL) return STRATA_BAD_ARGUMENT;
     *made = NULL;
-    if (given != NULL) {
-        if (given->size < sizeof options.size + sizeof options.threads) return STRATA_BAD_ARGUMENT;
-        memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
-    }
-    strata_allocator allocator = {default_allocate, default_release, NULL};
-    if (options.allocator != NULL) allocator = *options.allocator;
-    if (allocator.allocate == NULL || allocator.release == NULL) return STRATA_BAD_ARGUMENT;
-    size_t bytes = (sizeof(STATE) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    STATE *s = allocator.allocate(allocator.context, ALIGNMENT, bytes);
-    if (s == NULL) return STRATA_NO_MEMORY;
-    memset(s, 0, sizeof *s);
-    s->variant = VARIANT;
-    s->allocator = allocator;
-    int status = start(s, &options);
+    int status = read_options(given, &options);
+    if (status == 0) status = new_state(&options, &s);
+    if (status != 0) return status;
+    status = start(s, &options);
     if (status != 0) {
         MODEL(destroy)(s);
         return status;
@@ -233,14 +205,6 @@ void MODEL(destroy)(STATE *s) {
     }
     if (s->driver.library != NULL) dlclose(s->driver.library);
     s->allocator.release(s->allocator.context, s);
-}
-
-static int enter(STATE *s) { return atomic_exchange(&s->busy, 1) ? STRATA_BUSY : 0; }
-
-static int leave(STATE *s, int status) {
-    if (status == 0) s->message[0] = 0;
-    atomic_store(&s->busy, 0);
-    return status;
 }
 
 /* Of code for processors; a GPU has no threads to choose, and its runs do not end early. */

@@ -79,7 +79,7 @@ def runtime_of(
               *_kernel_tables(plan, code)]
     return Runtime(
         [], [*defines, "", _file("device_state.c"), *tables],
-        [file_text("weights.c"), _file("device.c")],
+        [_file("device.c")],
         [_file("device_runs.c"), *_launches_text(plan, code, symbols)])
 
 
