@@ -4,24 +4,16 @@
 
 Contestants are eager PyTorch, the same in a CUDA graph, `torch.compile` in its modes "default" and
 "reduce-overhead" (`--modes`), and Strata, once through `torch.compile` ("door") and once exported
-and compiled ("export"; not for steps that write a cache). A model has a process of its own. As many
-as `--jobs` compile at a time; when all of these are ready they are measured one by one, so nobody
-compiles meanwhile. The time is that on the device, from cold caches, contestants in turns.
-
-Results gather in `--results`, so that a run can be made in parts. The page is MODELS.md beside this
-file. With `--kernels` the results hold the slowest kernels, too. Seconds of first calls are of
-processes that compile side by side. Errors are the largest
-deviation from f32, over the largest magnitude.
+and compiled ("export"; not for steps that write a cache). Processes and results are those of
+`shared/suites/contests.py`. The time is that on the device, from cold caches, contestants in turns.
+The page is MODELS.md beside this file. Seconds of first calls are of processes that compile side by
+side. Errors are the largest deviation from f32, over the largest magnitude.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
-import json
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -34,6 +26,7 @@ from collection import CLASSES
 from rows import Setting
 from rows.programs import Compiled, inductor, off, ours, told
 from rows.timing import device_times, synchronize
+from suites.contests import chosen, hold, parser_of, slowest_kernels, take_part
 
 from compiler.torch.backend import strata
 
@@ -136,77 +129,11 @@ class Contest:
         self.record["ms"] = device_times(self.calls, self.setting)
         if self.options.kernels and not self.options.smoke:
             best = min(self.peers(), key=lambda n: self.record["ms"][n], default=EAGER)
-            self.record["kernels"] = {n: kernels(self.calls[n]) for n in (*OURS, best)
-                                      if n in self.calls}
+            self.record["kernels"] = {n: slowest_kernels(self.calls[n], SHOWN)
+                                      for n in (*OURS, best) if n in self.calls}
 
     def peers(self) -> list[str]:
         return [n for n in self.record["ms"] if n not in OURS]
-
-
-def kernels(call: Callable[[], Any]) -> list[tuple[str, int, float]]:
-    """The slowest kernels of a call: name, number, microseconds in all."""
-    from torch.profiler import ProfilerActivity, profile
-
-    call()
-    synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as found:
-        call()
-        synchronize()
-    rows = [(e.key, e.count, float(e.self_device_time_total)) for e in found.key_averages()]
-    rows.sort(key=lambda row: -row[2])
-    return [("all", sum(r[1] for r in rows), sum(r[2] for r in rows)), *rows[:SHOWN]]
-
-
-def row(name: str, options: argparse.Namespace) -> None:
-    """Compile, say so, wait for the turn, measure, and print the record."""
-    with torch.no_grad():
-        contest = Contest(name, options)
-        print("ready", flush=True)
-        sys.stdin.readline()
-        contest.measure()
-    print(json.dumps(contest.record), flush=True)
-
-
-# ---------------------------------------------------------------------- all models
-def batch(names: Sequence[str], until: float) -> list[dict[str, Any]]:
-    """The records of models that compile side by side and are measured one by one."""
-    with tempfile.TemporaryDirectory() as folder:
-        logs = [Path(folder, str(k)) for k in range(len(names))]
-        started = [_start(name, log) for name, log in zip(names, logs, strict=True)]
-        _wait(started, until)
-        return [_record(name, process, log, until)
-                for name, process, log in zip(names, started, logs, strict=True)]
-
-
-def _start(name: str, log: Path) -> subprocess.Popen[str]:
-    with log.open("w") as errors:
-        return subprocess.Popen([sys.executable, __file__, *sys.argv[1:], "--row", name],
-                                text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                stderr=errors)
-
-
-def _wait(processes: Sequence[Any], until: float) -> None:
-    """Wait until all have said that they are ready, have ended, or the time is over."""
-    from threading import Thread
-
-    waiting = [Thread(target=process.stdout.readline, daemon=True) for process in processes]
-    for thread in waiting:
-        thread.start()
-    for thread in waiting:
-        thread.join(max(0.0, until - time.monotonic()))
-    for thread, process in zip(waiting, processes, strict=True):
-        if thread.is_alive():
-            process.kill()
-
-
-def _record(name: str, process: Any, log: Path, until: float) -> dict[str, Any]:
-    try:
-        text, _ = process.communicate("go\n", timeout=max(5.0, until - time.monotonic()))
-        return json.loads(text.splitlines()[-1])
-    except (subprocess.TimeoutExpired, BrokenPipeError, IndexError, ValueError):
-        process.kill()
-        last = [x for x in log.read_text().splitlines() if "Error" in x][-1:]
-        return {"name": name, "problem": " ".join(last) or "no time was left"}
 
 
 # ---------------------------------------------------------------------- the page
@@ -261,39 +188,19 @@ def _line(found: Mapping[str, Any], modes: Sequence[str]) -> str:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="models whose names hold one of these")
-    parser.add_argument("--jobs", type=int, default=8, help="models that compile at a time")
-    parser.add_argument("--budget", type=float, default=570.0, help="seconds")
-    parser.add_argument("--seconds", type=float, default=2.0, help="of calls, for each model")
-    parser.add_argument("--modes", default="default,reduce-overhead", help="of torch.compile")
+    parser = parser_of(__doc__, 8, 2.0, HERE / "MODELS.md")
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16", "float32"))
-    parser.add_argument("--kernels", action="store_true", help="keep the slowest kernels of ours")
-    parser.add_argument("--smoke", action="store_true", help="tiny sizes on the CPU")
-    parser.add_argument("--results", type=Path, default=Path("build/cuda_models.json"))
-    parser.add_argument("-o", dest="output", type=Path, default=HERE / "MODELS.md")
-    parser.add_argument("--row", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main() -> None:
     options = arguments()
     if options.row:
-        row(options.row, options)
+        with torch.no_grad():
+            take_part(lambda: Contest(options.row, options))
         return
-    until = time.monotonic() + options.budget
-    parts = [part for part in options.only.split(",") if part]
-    names = [n for n in CLASSES if not parts or any(part in n for part in parts)]
-    options.results.parent.mkdir(parents=True, exist_ok=True)
-    known = json.loads(options.results.read_text()) if options.results.exists() else {}
-    for first in range(0, len(names), options.jobs):
-        for found in batch(names[first:first + options.jobs], until):
-            known[found["name"]] = found
-        options.results.write_text(json.dumps(known))
-        machine = "" if options.smoke else f"On {torch.cuda.get_device_name()}, {options.dtype}."
-        options.output.write_text(page(known, machine))
-    print(options.output.read_text())
+    machine = "" if options.smoke else f"On {torch.cuda.get_device_name()}, {options.dtype}."
+    hold(options, chosen(CLASSES, options.only), lambda records: page(records, machine))
 
 
 if __name__ == "__main__":

@@ -19,16 +19,12 @@ from __future__ import annotations
 
 import argparse
 import copy
-import json
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean
-from threading import Thread
 from typing import Any
 
 import torch
@@ -37,11 +33,17 @@ from trained_models import MODELS
 
 from compiler.torch.backend import strata
 
+sys.path.append(str(Path(__file__).parents[1] / "shared"))
+
+from suites.contests import chosen, hold, kept, parser_of, slowest_kernels, take_part
+
 HERE = Path(__file__).parent
 EAGER, STRATA = "eager", "strata"
 PEAK = 989e12
 """FLOPs in a second of an H100's tensor cores with bf16."""
 TURN, WARM = 4, 4
+SHOWN = 20
+"""So many kernels of a step are told."""
 Step = Callable[[], torch.Tensor]
 
 
@@ -138,7 +140,7 @@ class Contest:
                 taken[who].append(self._turn(step))
         self.record["ms"] = {who: statistics.median(times) for who, times in taken.items()}
         if self.options.kernels and not self.options.smoke:
-            self.record["kernels"] = {who: _kernels(self.steps[who])
+            self.record["kernels"] = {who: slowest_kernels(self.steps[who], SHOWN)
                                       for who in (STRATA, "default") if who in self.steps}
 
     def _turn(self, step: Step) -> float:
@@ -162,69 +164,6 @@ def _compiled(who: str, module: nn.Module) -> Callable[..., torch.Tensor]:
     if who == STRATA:
         return torch.compile(module, backend=strata, dynamic=False, options={"cache": "off"})
     return torch.compile(module, mode=who, dynamic=False)
-
-
-def _kernels(step: Step, count: int = 20) -> list[tuple[str, int, float]]:
-    """The slowest kernels of a step: name, number, microseconds in all; first the sum of all."""
-    from torch.profiler import ProfilerActivity, profile
-
-    with profile(activities=[ProfilerActivity.CUDA]) as found:
-        step()
-        torch.cuda.synchronize()
-    rows = [(e.key[:60], e.count, float(e.self_device_time_total)) for e in found.key_averages()]
-    rows.sort(key=lambda row: -row[2])
-    return [("all", sum(r[1] for r in rows), sum(r[2] for r in rows)), *rows[:count]]
-
-
-def row(name: str, options: argparse.Namespace) -> None:
-    """Compile, say so, wait for the turn, measure, and print the record."""
-    contest = Contest(name, options)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    contest.measure()
-    print(json.dumps(contest.record), flush=True)
-
-
-# ---------------------------------------------------------------------- all models
-def batch(names: Sequence[str], until: float) -> list[dict[str, Any]]:
-    """The records of models that compile side by side and are measured one by one."""
-    with tempfile.TemporaryDirectory() as folder:
-        logs = [Path(folder, str(k)) for k in range(len(names))]
-        started = [_start(name, log) for name, log in zip(names, logs, strict=True)]
-        waiting = [Thread(target=process.stdout.readline, daemon=True) for process in started
-                   if process.stdout]
-        for thread in waiting:
-            thread.start()
-        for thread in waiting:
-            thread.join(max(0.0, until - time.monotonic()))
-        for thread, process in zip(waiting, started, strict=True):
-            if thread.is_alive():
-                process.kill()
-        return [_record(name, process, log, until)
-                for name, process, log in zip(names, started, logs, strict=True)]
-
-
-def _start(name: str, log: Path) -> subprocess.Popen[str]:
-    with log.open("w") as errors:
-        return subprocess.Popen([sys.executable, __file__, *sys.argv[1:], "--row", name],
-                                text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                stderr=errors)
-
-
-def _record(name: str, process: Any, log: Path, until: float) -> dict[str, Any]:
-    try:
-        text, _ = process.communicate("go\n", timeout=max(5.0, until - time.monotonic()))
-        return {**json.loads(text.splitlines()[-1]), "eagerly": _eager_nodes(log)}
-    except (subprocess.TimeoutExpired, BrokenPipeError, IndexError, ValueError):
-        process.kill()
-        last = [x for x in log.read_text().splitlines() if "Error" in x][-1:]
-        return {"name": name, "problem": " ".join(last)[:400] or "no time was left"}
-
-
-def _eager_nodes(log: Path) -> list[str]:
-    """What Strata said runs eagerly."""
-    return sorted({line[:300] for line in log.read_text().splitlines()
-                   if line.startswith("strata:") and "eagerly" in line})
 
 
 # ---------------------------------------------------------------------- the page
@@ -279,40 +218,20 @@ def _loss(losses: Mapping[str, Sequence[float]]) -> str:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="models whose names hold one of these")
-    parser.add_argument("--jobs", type=int, default=2, help="models that compile at a time")
-    parser.add_argument("--budget", type=float, default=570.0, help="seconds")
-    parser.add_argument("--seconds", type=float, default=6.0, help="of steps, for each model")
-    parser.add_argument("--modes", default="default,reduce-overhead", help="of torch.compile")
-    parser.add_argument("--kernels", action="store_true", help="keep the slowest kernels of all")
-    parser.add_argument("--smoke", action="store_true", help="tiny sizes on the CPU")
+    parser = parser_of(__doc__, 2, 6.0, HERE / "TRAINING.md")
     parser.add_argument("--again", action="store_true", help="also models that have results")
-    parser.add_argument("--results", type=Path, default=Path("build/cuda_training.json"))
-    parser.add_argument("-o", dest="output", type=Path, default=HERE / "TRAINING.md")
-    parser.add_argument("--row", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main() -> None:
     options = arguments()
     if options.row:
-        row(options.row, options)
+        take_part(lambda: Contest(options.row, options))
         return
-    until = time.monotonic() + options.budget
-    options.results.parent.mkdir(parents=True, exist_ok=True)
-    known = json.loads(options.results.read_text()) if options.results.exists() else {}
-    parts = [part for part in options.only.split(",") if part]
-    names = [n for n in MODELS if (not parts or any(part in n for part in parts))
-             and (options.again or "ms" not in known.get(n, {}))]
+    done = {} if options.again else kept(options.results)
+    names = [n for n in chosen(MODELS, options.only) if "ms" not in done.get(n, {})]
     machine = "On the CPU." if options.smoke else f"On {torch.cuda.get_device_name()}."
-    for first in range(0, len(names), options.jobs):
-        for found in batch(names[first:first + options.jobs], until):
-            known[found["name"]] = found
-        options.results.write_text(json.dumps(known))
-        options.output.write_text(page(known, machine))
-    print(options.output.read_text())
+    hold(options, names, lambda records: page(records, machine))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,147 @@
+"""Contests of whole models on a GPU, each model in a process of its own.
+
+So many models as `--jobs` compile at a time. When all of these have said that they are ready, they
+are measured one by one, so that nobody compiles meanwhile. Records gather in a JSON file by the
+model's name, so that a run can be made in parts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from threading import Thread
+from typing import Any, Protocol
+
+Records = Mapping[str, Mapping[str, Any]]
+
+
+class Contest(Protocol):
+    """A model's contestants, which have compiled."""
+
+    record: dict[str, Any]
+
+    def measure(self) -> None:
+        """Add times to the record."""
+        ...
+
+
+def parser_of(about: str | None, jobs: int, seconds: float, page: Path) -> argparse.ArgumentParser:
+    """The options that all contests have. `page`: the default file for the page."""
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="models whose names hold one of these")
+    parser.add_argument("--jobs", type=int, default=jobs, help="models that compile at a time")
+    parser.add_argument("--budget", type=float, default=570.0, help="seconds")
+    parser.add_argument("--seconds", type=float, default=seconds, help="of calls, for each model")
+    parser.add_argument("--modes", default="default,reduce-overhead", help="of torch.compile")
+    parser.add_argument("--kernels", action="store_true", help="keep the slowest kernels, too")
+    parser.add_argument("--smoke", action="store_true", help="tiny sizes on the CPU")
+    results = Path(f"build/cuda_{page.stem.lower()}.json")
+    parser.add_argument("--results", type=Path, default=results)
+    parser.add_argument("-o", dest="output", type=Path, default=page)
+    parser.add_argument("--row", help=argparse.SUPPRESS)
+    return parser
+
+
+def chosen(names: Iterable[str], only: str) -> list[str]:
+    """The names that hold one of the words, which commas separate; all without words."""
+    parts = [part for part in only.split(",") if part]
+    return [n for n in names if not parts or any(part in n for part in parts)]
+
+
+def hold(
+    options: argparse.Namespace, names: Sequence[str], page: Callable[[Records], str]
+) -> None:
+    """Measure models while there is time, and write the page of all records after each batch."""
+    until = time.monotonic() + options.budget
+    known = kept(options.results)
+    for first in range(0, len(names), options.jobs):
+        for found in _batch(names[first:first + options.jobs], until):
+            known[found["name"]] = found
+        options.results.write_text(json.dumps(known))
+        options.output.write_text(page(known))
+    print(options.output.read_text())
+
+
+def kept(file: Path) -> dict[str, Any]:
+    """The records so far."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
+def take_part(make: Callable[[], Contest]) -> None:
+    """A model's own process: compile, say so, wait for the turn, measure, print the record."""
+    contest = make()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    contest.measure()
+    print(json.dumps(contest.record), flush=True)
+
+
+# ---------------------------------------------------------------------- processes
+def _batch(names: Sequence[str], until: float) -> list[dict[str, Any]]:
+    """The records of models that compile side by side and are measured one by one."""
+    with tempfile.TemporaryDirectory() as folder:
+        logs = [Path(folder, str(k)) for k in range(len(names))]
+        started = [_start(name, log) for name, log in zip(names, logs, strict=True)]
+        _wait(started, until)
+        return [_record(name, process, log, until)
+                for name, process, log in zip(names, started, logs, strict=True)]
+
+
+def _start(name: str, log: Path) -> subprocess.Popen[str]:
+    """The calling script with the same words, for one model."""
+    with log.open("w") as errors:
+        return subprocess.Popen([sys.executable, *sys.argv, "--row", name], text=True,
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+
+
+def _wait(processes: Collection[Any], until: float) -> None:
+    """Wait until all have said that they are ready, have ended, or the time is over."""
+    waiting = [Thread(target=process.stdout.readline, daemon=True) for process in processes]
+    for thread in waiting:
+        thread.start()
+    for thread in waiting:
+        thread.join(max(0.0, until - time.monotonic()))
+    for thread, process in zip(waiting, processes, strict=True):
+        if thread.is_alive():
+            process.kill()
+
+
+def _record(name: str, process: Any, log: Path, until: float) -> dict[str, Any]:
+    """What a process measured, with what it said runs eagerly; its last error otherwise."""
+    try:
+        text, _ = process.communicate("go\n", timeout=max(5.0, until - time.monotonic()))
+        return {**json.loads(text.splitlines()[-1]), "eagerly": _eager_nodes(log)}
+    except (subprocess.TimeoutExpired, BrokenPipeError, IndexError, ValueError):
+        process.kill()
+        last = [x for x in log.read_text().splitlines() if "Error" in x][-1:]
+        return {"name": name, "problem": " ".join(last)[:400] or "no time was left"}
+
+
+def _eager_nodes(log: Path) -> list[str]:
+    """What Strata said runs eagerly."""
+    return sorted({line[:300] for line in log.read_text().splitlines()
+                   if line.startswith("strata:") and "eagerly" in line})
+
+
+# ---------------------------------------------------------------------- kernels
+def slowest_kernels(call: Callable[[], Any], count: int) -> list[tuple[str, int, float]]:
+    """The slowest kernels of a call: name, number, microseconds in all; first the sum of all."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    call()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        call()
+        torch.cuda.synchronize()
+    rows = [(e.key[:60], e.count, float(e.self_device_time_total)) for e in found.key_averages()]
+    rows.sort(key=lambda row: -row[2])
+    return [("all", sum(r[1] for r in rows), sum(r[2] for r in rows)), *rows[:count]]
