@@ -107,10 +107,13 @@ def convolution_panels(
         return None
     data, all_roles = windowed(nest)
     if rows_run(nest):
+        other = None if _positions_run(nest, 1 - data, options) else _dims_last(
+            nest, 1 - data, all_roles.columns, options)
         return {data: _dims_last(nest, data, roles.rows, options, not is_guarded_dot(nest)),
-                1 - data: _dims_last(nest, 1 - data, all_roles.columns, options)}
+                1 - data: other}
     [column], [summed] = roles.columns, roles.reduce
-    packed = nest.input_maps[1 - data][-1].symbols <= {column}
+    other = nest.input_maps[1 - data]
+    packed = other[-1].symbols <= {column} and _is_whole(nest, 1 - data, len(other) - 1, options)
     tile = Panel(column, _panel_width(kernel, nest, roles, options), (summed,))
     return {data: _channels_last(nest, data, roles), 1 - data: None if packed else tile}
 
@@ -144,11 +147,26 @@ def _dims_last(
     they are."""
     own, rank = dims_of(nest, position, axes), len(nest.input_maps[position])
     order = (*(d for d in range(rank) if d not in own), *own)
-    word = word_of(nest, position) if is_narrow(nest, options) else 1
-    whole = size_of(nest, position, order[-1]) % word == 0
+    whole = _is_whole(nest, position, order[-1], options)
     if whole and order == tuple(range(rank)):
         return None
-    return Border(order, padded, 1 if whole else word)
+    return Border(order, padded, 1 if whole else word_of(nest, position))
+
+
+def _positions_run(nest: NestOp, position: int, options: TargetOptions) -> bool:
+    """Whether words hold all positions along memory, so that a step of the sum is read in words.
+    Instructions for wider elements take such factors only."""
+    *_, last = nest.input_maps[position]
+    summed = {a.name for a in nest.reduce_axes}
+    return bool(last.symbols) and last.symbols <= summed and (
+        width_of(nest.inputs[position]) <= 2) and _is_whole(
+            nest, position, len(nest.input_maps[position]) - 1, options)
+
+
+def _is_whole(nest: NestOp, position: int, dim: int, options: TargetOptions) -> bool:
+    """Whether words hold all elements along a dim that is last in memory, or need not."""
+    return not is_narrow(nest, options) or size_of(nest, position, dim) % word_of(
+        nest, position) == 0
 
 
 def _panel_width(

@@ -46,8 +46,11 @@ from targets.cuda.scheduling.strips import (
 )
 from targets.cuda.scheduling.sums import sum_of_parts
 from targets.cuda.scheduling.windows import (
+    prepare_small_windows,
     prepare_windows,
+    schedule_small_windows,
     schedule_windows,
+    small_windows,
     window_panels,
     windowed_nest,
 )
@@ -62,6 +65,8 @@ def prepare_kernel(kernel: KernelOp, options: TargetOptions) -> None:
         prepare_attention(kernel)
     elif is_recomputed(kernel) or prepare_strips(kernel):
         pass
+    elif (small := small_windows(kernel)) is not None:
+        prepare_small_windows(kernel, small)
     elif (windowed := windowed_nest(kernel)) is not None:
         prepare_windows(kernel, windowed)
     elif nest is not None and is_convolution(nest):
@@ -84,6 +89,8 @@ def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
         return schedule_recomputed(kernel, options)
     if (filtered := strips_nest(kernel)) is not None:
         return schedule_strips(kernel, filtered, options)
+    if (small := small_windows(kernel)) is not None:
+        return schedule_small_windows(kernel, small, options)
     if (windowed := windowed_nest(kernel)) is not None:
         return schedule_windows(kernel, windowed, options)
     if nest is not None and is_convolution(nest):

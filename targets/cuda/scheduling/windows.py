@@ -8,6 +8,9 @@ Elements are reused so little that the caches suffice. Neighbouring threads comp
 channels, several each, with vector loads. A program computes neighbouring positions, whose windows
 overlap. It loops over the window's positions, so that the offset of each is one number for the
 whole tile.
+
+Small windows without filters are computed as elementwise kernels are, whichever dim lies last: all
+results are one axis, and the positions of the window are written out.
 """
 
 from __future__ import annotations
@@ -17,13 +20,16 @@ from math import prod
 
 from dialects.loop import KernelOp, NestOp
 from dialects.strata.schedule import Level, Schedule
+from dialects.strata.types import TensorType, byte_width
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import upper_bound
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.runs import result_order
 from passes.contract import Panel
 from passes.rewrites.loop.axis_fusion import can_fuse, fuse_axes
 from targets.cuda.machine import WARP, machine_of
+from targets.cuda.scheduling.roles import stored_by
 from targets.cuda.scheduling.tiles import finish, power
 from targets.options import TargetOptions
 
@@ -36,6 +42,12 @@ CHANNELS, WORD = 64, 16
 """The most and the least channels of a tile, if there are that many."""
 LONG = 32
 """Adjacent windows of this length are parts of a longer sum."""
+BYTES = 16
+"""The bytes that a lane loads at once."""
+MOST_TAPS = 16
+"""The most positions of a window that are written out."""
+WARPS, FEWEST = 4, 2
+"""Warps of a program for small windows, and how many programs a multiprocessor gets at least."""
 ENOUGH = 8
 """Tiles beyond this size are not worth positions beyond the end."""
 
@@ -91,6 +103,59 @@ def _symbols(map_: Sequence[Expr]) -> set[Symbol]:
     return set[Symbol]().union(*(e.symbols for e in map_))
 
 
+# ---------------------------------------------------------------------- small windows
+def small_windows(kernel: KernelOp) -> NestOp | None:
+    """The nest that reduces small windows of the data alone, if it determines the rest of the
+    kernel; its axes may be fused already."""
+    reducing = [n for n in kernel.nests if n.is_reduction]
+    if len(reducing) != 1 or reducing[0].is_scan or reducing[0].is_recurrence:
+        return None
+    [nest], parallel = reducing, {a.name for a in reducing[0].parallel_axes}
+    taps = product(a.extent for a in nest.reduce_axes).constant
+    alike = all({a.name for a in n.axes} == parallel for n in kernel.nests if n is not nest)
+    whole = len(nest.results) == 1 and not nest.into and len(parallel) > 0
+    moves = all(any(a.name in e.symbols and e.symbols & parallel for m in nest.input_maps
+                    for e in m) for a in nest.reduce_axes)
+    data = all(parallel <= _symbols(m) for m in nest.input_maps)
+    fits = taps is not None and 1 < taps <= MOST_TAPS
+    return nest if alike and whole and moves and data and fits else None
+
+
+def prepare_small_windows(kernel: KernelOp, nest: NestOp) -> None:
+    """Fuse the results, in the order in which they are stored, and the axes of the window."""
+    stored = [a for a in result_order(stored_by(kernel, nest)) if any(
+        a == x.name for x in nest.parallel_axes)]
+    rest = [a.name for a in nest.parallel_axes if a.name not in stored]
+    for names in ([*rest, *stored], [a.name for a in nest.reduce_axes]):
+        if can_fuse(kernel, names):
+            fuse_axes(kernel, names)
+
+
+def schedule_small_windows(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Schedule:
+    """Lanes load words of neighbouring channels; of columns, which windows move along, one result
+    each, since neighbouring lanes then load neighbouring elements."""
+    *others, flat = [a.name for a in nest.parallel_axes]
+    each, count = _words(nest), product(a.extent for a in nest.parallel_axes).constant
+    least = FEWEST * machine_of(options.features).multiprocessors
+    threads = WARPS * WARP
+    while each > 1 and count is not None and count < least * each * threads:
+        each //= 2
+    levels = [*(Level("grid", a) for a in others), Level("grid", flat, each * threads),
+              *(Level("loop", a.name, 1, a.extent.constant or 1) for a in nest.reduce_axes)]
+    return finish(kernel, levels, tails="mask", warps=WARPS)
+
+
+def _words(nest: NestOp) -> int:
+    """How many neighbouring results of a lane read a word; 1 if windows move along memory."""
+    type_, summed = nest.inputs[0].type, {a.name for a in nest.reduce_axes}
+    assert isinstance(type_, TensorType)
+    if any(m and m[-1].symbols & summed for m in nest.input_maps):
+        return 1
+    size = type_.shape[-1].constant or 1
+    return next(n for n in (BYTES // byte_width(type_.element), 4, 2, 1) if size % n == 0)
+
+
+# ---------------------------------------------------------------------- others
 def prepare_windows(kernel: KernelOp, nest: NestOp) -> None:
     """Fuse the axes of the window."""
     names = [a.name for a in nest.reduce_axes]
