@@ -14,11 +14,13 @@ from dialects.loop import Axis, KernelOp, NestOp, extents_of
 from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import upper_bound
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.contract import Border, Packing, Panel
 from passes.loop_to_block.compute import is_guarded_dot
 from passes.rewrites.loop.axis_fusion import can_fuse, fuse_axes
-from passes.rewrites.loop.nests import carry, replace_nest, result_types
+from passes.rewrites.loop.nests import carry, divided, replace_nest, result_types
+from targets.cuda.machine import machine_of
 from targets.cuda.scheduling.convolution_roles import (
     channel_axes,
     dims_of,
@@ -48,15 +50,17 @@ WASTED = 1 / 7
 def prepare_convolution(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> None:
     """Fuse the rows, the columns, and the summed axes: window outside, padded channels inside."""
     nest = _whole_words(nest, options)
+    outer = _in_chunks(nest, options)
+    nest = next(n for n in kernel.nests if n.is_reduction)
     data, roles = windowed(nest)
-    inner = innermost(nest)
+    inner = innermost(nest) - outer
     channels = {a for a in inner if kernel.axes[a].constant is not None}
     place = {s: d for d, e in enumerate(nest.input_maps[data]) for s in e.symbols}
     rows = [roles.rows]
     if taps_apart(nest, options):
         rows = [tuple(a for a in roles.rows if (a in inner) == inside) for inside in (False, True)]
     for names in (*rows, roles.columns, roles.reduce):
-        names = sorted(names, key=lambda a: (a in channels, place.get(a, -1)))
+        names = sorted(names, key=lambda a: (a not in outer, a in channels, place.get(a, -1)))
         if can_fuse(kernel, names):
             fuse_axes(kernel, names)
 
@@ -66,7 +70,9 @@ def _whole_words(nest: NestOp, options: TargetOptions) -> NestOp:
     data, roles = windowed(nest)
     word = word_of(nest, data) if is_narrow(nest, options) else 0
     extents = extents_of(nest.axes)
-    padded = {a: _padded(extents[a].constant, word) for a in channel_axes(nest)}
+    channels = channel_axes(nest)
+    copied = not nest.input_maps[data][-1].symbols <= channels
+    padded = {a: _padded(extents[a].constant, word, copied) for a in channels}
     if not any(padded.values()) or roles.batch or rows_run(nest):
         return nest
     axes = [Axis(a.name, Expr.of(padded[a.name]), a.reduce) if padded.get(a.name) else a
@@ -78,22 +84,52 @@ def _whole_words(nest: NestOp, options: TargetOptions) -> NestOp:
     return new
 
 
-def _padded(channels: int | None, word: int) -> int:
+def _padded(channels: int | None, word: int, copied: bool) -> int:
     """To how many channels to pad; 0: leave them. A word of 0 elements: single channels are loaded
-    as fast."""
+    as fast. `copied`: whether the data is copied anyway."""
     if channels is None or channels == 1:
         return 0
     if channels < FEW:
         return _rounded(channels, QUAD) if channels % QUAD else 0
-    if not word or channels % word == 0:
+    if not word or channels % (STEPS[-1] if copied else word) == 0:
         return 0
     inside = [n for n in (_rounded(channels, step) for step in STEPS)
               if n - channels <= WASTED * channels]
-    return inside[0] if inside else _rounded(channels, word)
+    return inside[0] if inside else _rounded(channels, word) if channels % word else 0
 
 
 def _rounded(size: int, step: int) -> int:
     return -(-size // step) * step
+
+
+def _in_chunks(nest: NestOp, options: TargetOptions) -> set[Symbol]:
+    """Cut the channels into chunks of a step, and return their axis; nothing where it does not pay.
+
+    All programs sum the chunks of channels in the same order, and all taps of one chunk before the
+    next one. What they read at a time then fits into the L2 cache if the data does not.
+    """
+    data, roles = windowed(nest)
+    channels = [*channel_axes(nest)]
+    size = extents_of(nest.axes)[channels[0]].constant if len(channels) == 1 else None
+    step = next((s for s in STEPS if size and size > s and size % s == 0), 0)
+    if not step or roles.batch or rows_run(nest) or not is_narrow(nest, options) or (
+            len(roles.reduce) == 1 or _bytes(nest, data) <= _near(options)):
+        return set()
+    axis = next(a for a in nest.axes if a.name == channels[0])
+    replace_nest(nest, divided(nest, axis, (size or 0) // step))
+    return {axis.name}
+
+
+def _bytes(nest: NestOp, position: int) -> int:
+    """The bytes of an input; 0 if unknown."""
+    type_ = nest.inputs[position].type
+    assert isinstance(type_, TensorType)
+    return (product(type_.shape).constant or 0) * width_of(nest.inputs[position])
+
+
+def _near(options: TargetOptions) -> int:
+    """The bytes that stay in the L2 cache while all programs read them."""
+    return machine_of(options.features).cache // 4
 
 
 # ---------------------------------------------------------------------- memory

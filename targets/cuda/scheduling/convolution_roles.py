@@ -137,6 +137,12 @@ def places_of(nest: NestOp) -> int:
     return _beside(nest, data, roles.rows)
 
 
+def channels_of(nest: NestOp) -> int:
+    """How many indices there are of the data's dims that only summed axes index."""
+    data, roles = windowed(nest)
+    return _extent(nest, data, roles.reduce)
+
+
 def _taps_of(nest: NestOp) -> int:
     data, roles = windowed(nest)
     return _beside(nest, data, roles.reduce)

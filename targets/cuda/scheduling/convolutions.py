@@ -31,6 +31,7 @@ from targets.cuda.machine import machine_of
 from targets.cuda.scheduling.convolution_roles import (
     apart,
     channel_axes,
+    channels_of,
     convolution_roles,
     groups_of,
     is_narrow,
@@ -141,7 +142,9 @@ def _groups(kernel: KernelOp, roles: Roles) -> list[Symbol]:
 
 def _product(nest: NestOp, roles: Roles, options: TargetOptions) -> Product:
     made = replace(factors_of(nest, roles, is_narrow(nest, options)), run=run_of(nest))
-    return replace(made, overlap=places_of(nest)) if rows_run(nest) else made
+    if rows_run(nest):
+        return replace(made, overlap=places_of(nest))
+    return replace(made, read=channels_of(nest))
 
 
 def factors_of(nest: NestOp, roles: Roles, narrow: bool) -> Product:

@@ -28,11 +28,11 @@ class Product:
 
     `width`: bytes of a factor's element. `epilogue_bytes`: what the epilogue reads and writes for
     each result. `run`: how many elements of the sum are contiguous in the rows' factor; fewer than
-    `depth` if it is read by windows. `overlap`: how many rows, or products of the batch, read the
-    same elements, if rows are windows. `narrow`: whether tensor cores multiply. `open`: whether any
+    `depth` if it is read by windows. `narrow`: whether tensor cores multiply. `open`: whether any
     extent is unknown, and assumed. `twice`: whether registers hold partial sums and totals
     (promotion). `copied`: whether a producer warp may load the factors. `vectors`: whether the
-    epilogue reads a number per column, such as a bias.
+    epilogue reads a number per column, such as a bias. `overlap`: how many rows, or products of the
+    batch, read the same elements. `read`: how many elements of its own a row reads, if not `run`.
     """
 
     batch: int
@@ -48,11 +48,12 @@ class Product:
     copied: bool = False
     vectors: bool = False
     overlap: int = 1
+    read: int = 0
 
     @property
     def bytes(self) -> int:
         """Bytes of the factors and of the epilogue's data. Overlapping windows count once."""
-        rows = self.rows * self.run // self.overlap
+        rows = self.rows * (self.read or self.run) // self.overlap
         factors = (rows + self.depth * self.columns) * self.width
         return self.batch * (factors + self.rows * self.columns * self.epilogue_bytes)
 

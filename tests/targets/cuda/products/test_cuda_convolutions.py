@@ -121,7 +121,7 @@ def test_sums_in_parts() -> None:
     short = Case("early", (32, 64, 56, 56), (64, 64, 3, 3), attributes={"pads": [1] * 4})
     options = TargetOptions(features="sm_90")
     found = convolution_parts(contraction(long), options)
-    assert found is not None and 512 % found[1] == 0 and 512 // found[1] >= 64
+    assert found is not None and 512 % found.count == 0 and 512 // found.count >= 64
     assert convolution_parts(contraction(short), options) is None
 
 

@@ -25,6 +25,7 @@ from targets.base import TargetOptions
 from targets.cuda import TARGET
 from targets.cuda.build.compile import CompileOptions, Job, compile_kernels, resources
 from targets.cuda.emit import emit_kernel
+from targets.cuda.scheduling import convolution_layouts
 from tests.lowering import lower
 from tests.passes.harness import parse
 
@@ -139,6 +140,16 @@ def test_depthwise_convolutions_of_any_size(seed: int) -> None:
 
 
 # ---------------------------------------------------------------------- schedules
+@pytest.mark.parametrize(("last", "channels"), [(True, 128), (False, 118), (False, 45)])
+def test_taps_of_a_chunk_of_channels_are_summed_together(
+    last: bool, channels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If all data that programs read at a time would leave the L2 cache before the next tap."""
+    monkeypatch.setattr(convolution_layouts, "_near", lambda options: 0)
+    [product] = products(check(Drawn(2, channels, 24, (5, 6), (3, 3), last=last), gradient=False))
+    assert bool(re.search(r"floordiv 64\) mod 3", str(product))) == (channels > 64)
+
+
 @pytest.mark.parametrize("last", [True, False])
 @pytest.mark.parametrize("channels", [64, 45])
 def test_a_gradient_is_one_product_in_parts(channels: int, last: bool) -> None:
