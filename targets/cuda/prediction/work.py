@@ -209,7 +209,8 @@ class Work:
             return Cost(moved=found.bytes / self._readers(op) / self.copied.loads)
         instructions = found.elements * byte_width(tile.element) / found.width
         served = max(found.bytes / LINE, instructions / WARP)
-        return Cost(instructions + self.positions(op.exprs, tile, times), served, found.bytes)
+        addresses = self.positions(op.exprs, tile, times) * byte_width(tile.element) / found.width
+        return Cost(instructions + addresses, served, found.bytes)  # one address for each word
 
     def _readers(self, op: LoadOp) -> int:
         """The groups of warps of a warp-specialized program that share a tile: a right factor."""
