@@ -26,6 +26,9 @@ MAX_ALONE = 1 << 14
 rows, in a row whose reductions walk another axis, or in a row with an axis of its own where there
 are too few rows to keep the machine busy."""
 
+ADJACENT = 64
+"""How many rows that are adjacent in memory one program computes."""
+
 MAX_REDUCED = 64
 """The most results per row to which the last states of recurrences are reduced as they arrive."""
 
@@ -74,7 +77,8 @@ def refusal(
         own = _own_elements(nest, names).constant or 0
         if own > MAX_ALONE:
             return "its rows are long, and no reduction of it runs along them"
-        if own > 1 and _few_would_compute_it(rows, group, count, facts.programs):
+        together = ADJACENT if _lies_across(nest, names) else 1
+        if own > 1 and _few_would_compute_it(rows, group, count, facts.programs, together):
             return "few programs would compute all of it"
         return None if rows <= parallel else "it does not keep the rows of the reduction"
     alike = parallel == wide(group.renamed[0].axes) or _says_only_where_to_read(group, nest)
@@ -126,13 +130,22 @@ def _enough(rows: set[Symbol], group: Group) -> bool:
     return count is None or count >= MIN_ROWS
 
 
+def _lies_across(nest: NestOp, names: dict[Symbol, Symbol]) -> bool:
+    """Whether rows, and not what a nest has of its own in each, run along its inputs' memory."""
+    own = {a.name for a in nest.parallel_axes if a.name not in names}
+    read = [m for m in nest.input_maps if any(e.symbols & own for e in m)]
+    return bool(read) and not any(m[-1].symbols & own for m in read)
+
+
 def _few_would_compute_it(
-    rows: set[Symbol], group: Group, elements: Expr, programs: int
+    rows: set[Symbol], group: Group, elements: Expr, programs: int, together: int
 ) -> bool:
-    """Whether rows are too few to keep the machine busy, and each has many elements."""
+    """Whether rows are too few to keep the machine busy, and each has many elements. A program
+    computes so many rows `together`."""
     count, total = product(group.extents[r] for r in rows).constant, elements.constant
     if not count or total is None:
         return False
+    count = -(-count // together)
     return count < programs and total > count * MAX_ALONE
 
 

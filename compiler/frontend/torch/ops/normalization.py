@@ -13,6 +13,7 @@ from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.torch.ops.elementwise import HALVES
 from compiler.frontend.values import Value
+from dialects.graph.elementwise import MaxOp
 from dialects.graph.normalization import BatchNormOp, LayerNormOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Size
@@ -61,6 +62,20 @@ def _moments(x: Value, axes: Sequence[int], epsilon: float) -> tuple[Value, Valu
     """The mean, variance and 1 / deviation over some dims, which are kept as 1."""
     center = f.reduce_mean(x, axes=axes, keepdims=True)
     spread = f.reduce_mean((x - center) * (x - center), axes=axes, keepdims=True)
+    return center, spread, f.reciprocal(f.sqrt(spread + float(epsilon)))
+
+
+def _exact_moments(
+    n: Node, x: Value, axes: Sequence[int], epsilon: float
+) -> tuple[Value, Value, Value]:
+    """The same in f64. Of f32, both sums are made of one reading of x: f64 holds every square, and
+    has the digits that the difference of the mean of squares and the square of the mean loses."""
+    if x.element == t.f64:
+        return _moments(x, axes, epsilon)
+    wide = x.cast(t.f64)
+    center = f.reduce_mean(wide, axes=axes, keepdims=True)
+    squares = f.reduce_mean(wide * wide, axes=axes, keepdims=True)
+    spread = n(MaxOp, squares - center * center, n.scalar(0.0, t.f64))
     return center, spread, f.reciprocal(f.sqrt(spread + float(epsilon)))
 
 
@@ -150,15 +165,13 @@ def batch_norm_of_batch(
     n: Node, x: Value, weight: Value | None, bias: Value | None, training: bool, momentum: float,
     epsilon: float,
 ) -> list[Value]:
-    """Batch normalization by the statistics of the batch itself, as rows of one channel each."""
+    """Batch normalization by the statistics of the batch itself, where it lies in memory."""
     _only_first(n)
-    order = [1, 0, *range(2, x.rank)]
-    rows = _wide(x).transpose(order)
-    flat = rows.reshape([x.shape[1], x.type.count // x.shape[1]])
-    normal = n(LayerNormOp, flat, n.scalar(1.0, flat.element), axis=1, epsilon=float(epsilon))
-    back = normal.reshape(rows.shape).transpose(order)
-    return [_affine(back, *(None if p is None else n.channelwise(p, x.rank)
-                               for p in (weight, bias)))]
+    wide = _wide(x)
+    center, _, factor = (v.cast(wide.element) for v in _exact_moments(
+        n, wide, [0, *range(2, x.rank)], epsilon))
+    return [_affine((wide - center) * factor, *(
+        None if p is None else n.channelwise(p, x.rank) for p in (weight, bias)))]
 
 
 @aten_op("aten._native_batch_norm_legit_functional.default")
@@ -174,7 +187,7 @@ def batch_norm_in_training(
     if not training:
         raise Fault("it updates statistics although it is not in training mode")
     wide, axes = _wide(x), [0, *range(2, x.rank)]
-    exact = _moments(wide.cast(t.f64), axes, epsilon)
+    exact = _exact_moments(n, wide, axes, epsilon)
     center, spread, factor = (v.cast(wide.element) for v in exact)
     parameters = [None if p is None else n.channelwise(p, x.rank) for p in (weight, bias)]
     count = x.type.count // x.shape[1]
