@@ -64,6 +64,11 @@ def choice_of(op: MapOp, value: SSAValue) -> Choice | None:
     return None
 
 
+def unrounded(value: SSAValue) -> SSAValue:
+    """The value that is rounded to a narrower float, or the value itself."""
+    return value.owner.operands[0] if isinstance(value.owner, arith.TruncFOp) else value
+
+
 def _index(op: MapOp, value: SSAValue) -> IndexOp | None:
     """The tile of indices to which a value of a map's body belongs; None if there is none."""
     while isinstance(value.owner, _CASTS):

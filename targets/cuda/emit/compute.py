@@ -8,7 +8,7 @@ becomes `y = (a + b[None, :]) * a`: a value with one use becomes part of its use
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from xdsl.dialects.arith import ConstantOp
@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from dialects.block import ConvertOp, DotOp, FullOp, LoadOp, MapOp, ReduceOp, ScanOp, YieldOp
 from dialects.block.programs import tile_type
 from dialects.strata import types as t
-from targets.cuda.emit.branches import branch_off, choice_of
+from targets.cuda.emit.branches import branch_off, choice_of, unrounded
 from targets.cuda.emit.context import Context
 from targets.cuda.emit.forms import INVERTED, QUICK_ROWS, Form, joined_forms
 from targets.cuda.emit.helpers import helper_of
@@ -75,12 +75,21 @@ def emit_map(op: MapOp, context: Context) -> None:
         if not isinstance(inner, YieldOp) and inner not in replaced:
             _emit_scalar(inner, scalars, forms.get(inner), context)
     for result, value in zip(op.results, op.yielded, strict=True):
-        choice = choice_of(op, value) if context.branches else None
+        choice = choice_of(op, unrounded(value)) if context.branches else None
         if choice is not None and scalars[choice.usual].value.shape == shape:
-            _emit_result(result, value, scalars[choice.usual], shape, context)
+            usual = _converted(scalars[choice.usual], choice.usual, value)
+            _emit_result(result, value, usual, shape, context)
             branch_off(result, choice, scalars[value].value, context)
         else:
             _emit_result(result, value, scalars[value], shape, context)
+
+
+def _converted(scalar: Scalar, value: SSAValue, rounded: SSAValue) -> Scalar:
+    """A value in the type of the one that is rounded from it."""
+    if value.type == rounded.type or scalar.literal is not None:
+        return scalar
+    text = f"{scalar.value.atom}.to({dtype_text(rounded.type)})"
+    return replace(scalar, value=Value(text, scalar.value.shape))
 
 
 def _emit_result(
