@@ -3,6 +3,9 @@
     block.for %i = max(0, %p - 54) to min(9, %p - 54 + 1) step 1 { ... }
 
 Programs 54 to 62 run the body once, with the ids 0 to 8 in %i; for all others the range is empty.
+A range may also begin later than at 0:
+
+    block.for %i = max(8, %p) to min(9, %p + 1) step 1 { ... }
 """
 
 from __future__ import annotations
@@ -15,16 +18,22 @@ from dialects.symbolic.expr import Call, Expr, maximum, minimum
 
 @dataclass(frozen=True)
 class Branch:
-    """The body runs if 0 <= `index` < `count`, with the counter at `index`."""
+    """The body runs if `first` <= `index` < `end`, with the counter at `index`."""
 
     index: Expr
     """In terms of the loop's indices."""
-    count: int
+    first: int
+    end: int
 
+    @property
+    def count(self) -> int:
+        """How many values the index takes."""
+        return self.end - self.first
 
-def branch_bounds(index: Expr, count: int) -> tuple[Expr, Expr]:
-    """The bounds of a loop that is a branch."""
-    return maximum(0, index), minimum(count, index + 1)
+    @property
+    def bounds(self) -> tuple[Expr, Expr]:
+        """The bounds of the loop."""
+        return maximum(self.first, self.index), minimum(self.end, self.index + 1)
 
 
 def branch_of(loop: ForOp) -> Branch | None:
@@ -32,11 +41,12 @@ def branch_of(loop: ForOp) -> Branch | None:
     if loop.carried or loop.step.data.constant != 1:
         return None
     for index in _arguments("max", loop.lower.data):
-        for count in _arguments("min", loop.upper.data):
-            number = count.constant
-            if number is not None and branch_bounds(index, number) == (
-                    loop.lower.data, loop.upper.data):
-                return Branch(index, number)
+        for first in _arguments("max", loop.lower.data):
+            for end in _arguments("min", loop.upper.data):
+                if first.constant is not None and end.constant is not None:
+                    branch = Branch(index, first.constant, end.constant)
+                    if branch.bounds == (loop.lower.data, loop.upper.data):
+                        return branch
     return None
 
 

@@ -36,7 +36,7 @@ from dialects.block import (
     ValidOp,
     YieldOp,
 )
-from dialects.block.branches import branch_bounds
+from dialects.block.branches import Branch
 from dialects.host import AllocOp, ConstantOp, FuncOp, LaunchOp, ViewOp, host_functions
 from dialects.strata.schedule import Schedule, ScheduleAttr
 from dialects.strata.types import BufferType
@@ -209,7 +209,7 @@ def _fill(joined: KernelOp, parts: Sequence[KernelOp], counts: Sequence[int]) ->
         for buffer, old in zip(own, part.buffers, strict=True):
             buffer.name_hint = old.name_hint
         index = Expr.symbol(Symbol.operand(0)) - first
-        branch = ForOp.of(*branch_bounds(index, count), 1, joined.program_ids)
+        branch = ForOp.of(*Branch(index, 0, count).bounds, 1, joined.program_ids)
         body.add_op(branch)
         _copy(part, branch, dict(zip(part.buffers, own, strict=True)))
         first += count

@@ -269,10 +269,15 @@ def _emit_branch(op: ForOp, context: Context) -> None:
         context.bind(op.counter, value, "i")
         emit_block(op.body.block, context)
         return
-    ends = Expr.of(0), Expr.of(branch.count - 1)
+    ends = Expr.of(branch.first), Expr.of(branch.end - 1)
     context.bind(op.counter, Value(value.text, (), *ends), "i")
     name = context.values[op.counter].text
-    context.writer.line(f"if ({name} >= 0) & ({name} < {branch.count}):")
+    conditions = [f"{name} >= {branch.first}"] if value.low is None or (
+        value.low.constant or 0) < branch.first else []
+    conditions += [f"{name} < {branch.end}"] if value.high is None or (
+        value.high.constant is None or value.high.constant >= branch.end) else []
+    whole = " & ".join(f"({c})" for c in conditions)
+    context.writer.line(f"if {whole or 'True'}:")
     with context.writer.indented():
         emit_block(op.body.block, context)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from math import prod
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.block import ForOp, KernelOp, LoadOp, StoreOp
 from dialects.block.branches import branch_of, is_single
@@ -175,7 +176,24 @@ def can_overwrite(kernel: KernelOp, source: int, target: int) -> bool:
     no other program. Also, no thread may still read, for another result, what a faster thread has
     already overwritten.
     """
-    users = [use.operation for k in (source, target) for use in kernel.buffers[k].uses]
+    parts: dict[Block | None, list[Operation]] = {}
+    for k in (source, target):
+        for use in kernel.buffers[k].uses:
+            parts.setdefault(use.operation.parent, []).append(use.operation)
+    return (len(parts) == 1 or _are_tails([*parts])) and all(
+        _overwrites(kernel, users) for users in parts.values())
+
+
+def _are_tails(blocks: Sequence[Block | None]) -> bool:
+    """Whether blocks are branches over different values of the same index."""
+    loops = [b.parent_op() if b is not None else None for b in blocks]
+    found = [branch_of(x) if isinstance(x, ForOp) else None for x in loops]
+    ranges = sorted((b.first, b.end) for b in found if b is not None)
+    return len(ranges) == len(blocks) and len({b.index for b in found if b is not None}) == 1 and (
+        all(a[1] <= b[0] for a, b in pairwise(ranges)))
+
+
+def _overwrites(kernel: KernelOp, users: Sequence[Operation]) -> bool:
     match users:
         case [LoadOp() as load, StoreOp() as store]:
             return (load.parent is store.parent is not None and _same_tile(load, store)

@@ -153,7 +153,7 @@ class Work:
 
     def loop(self, op: ForOp, times: float) -> Cost:
         if (branch := branch_of(op)) is not None:  # of as many programs as its part has
-            self.values[op.counter] = branch.count // 2
+            self.values[op.counter] = branch.first + branch.count // 2
             share = branch.count / self.programs
             return self.block(op.body.block, times * share) * share
         ends = [evaluate(e.data, op.indices, self.values, self.sizes)

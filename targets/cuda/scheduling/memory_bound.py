@@ -24,6 +24,10 @@ from targets.options import TargetOptions
 WORD = 16
 """The bytes of a thread's widest vector load."""
 
+FEW, DEEPER = 4, 4
+"""Up to how many programs of a multiprocessor wait for memory in each step of a loop, and how many
+times as much they therefore load at a time."""
+
 
 def _facts(options: TargetOptions) -> RowTiles:
     return machine_of(options.features).fitted.rows
@@ -232,9 +236,16 @@ def _strided_reduction(
     column = along[0] if along else rows[-1]
     levels = [Level("grid", a) for a in rows if a != column]
     levels.append(Level("grid", column, power(extents[column], facts.beside)))
+    across = facts.across * (DEEPER if _waits(levels, kernel, options) else 1)
     levels += [Level("loop", a) for a in inner[:-1]]
-    levels += [Level("loop", a, power(extents[a], facts.across)) for a in inner[-1:]]
+    levels += [Level("loop", a, power(extents[a], across)) for a in inner[-1:]]
     return _masked(kernel, levels, options, facts.across_warps)
+
+
+def _waits(levels: Sequence[Level], kernel: KernelOp, options: TargetOptions) -> bool:
+    """Whether multiprocessors have so few programs that each step of a loop waits for memory."""
+    programs = product(kernel.axes[x.axis].ceildiv(x.tile) for x in levels).constant
+    return programs is not None and programs <= FEW * machine_of(options.features).multiprocessors
 
 
 def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:

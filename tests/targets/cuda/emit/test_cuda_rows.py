@@ -21,6 +21,7 @@ from dialects.strata.types import Array, element_of, tensor
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from targets.cuda.emit import emit_kernel
+from targets.cuda.planning.plan import planned_kernel
 from targets.walking import kernels_of
 from tests.lowering import lower
 from tests.passes.test_sort_lowering import numbers, top_k
@@ -73,7 +74,7 @@ def test_sorts_on_a_device(dtype: Any, shape: tuple[int, ...], k: int, largest: 
 
 
 def test_a_row_is_sorted_by_one_kernel() -> None:
-    """Also what is read by the sorted indices; a merge is a search, a scatter, and its fill."""
+    """With what is read by the sorted indices; a merge is a search, a scatter, and its filling."""
     for size, most in ((500, 1), (8192, 1), (8193, 5), (40000, 8)):
         module = top_k(np.zeros((3, size), ml_dtypes.bfloat16), 1, size, False)
         list(lower(module, TARGET.bind(TargetOptions("sm_90")).context()))
@@ -97,6 +98,27 @@ def test_a_list_of_tensors_is_one_launch() -> None:
     [launch] = [op for op in module.walk() if isinstance(op, LaunchOp)
                 and op.kernel == kernel.sym_name]
     assert len(launch.buffers) == 2 * (len(SHAPES) - 1)
+
+
+@pytest.mark.parametrize("size", [1025, 5001, 4099, 1 << 20 | 7])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int8])
+def test_only_the_last_program_compares(size: int, dtype: Any) -> None:
+    """The others load whole vectors; outputs can still be in the memory of inputs."""
+    module = sums([(size,)], dtype)
+    list(lower(module, TARGET.bind(TargetOptions("sm_90")).context()))
+    [kernel] = kernels_of(module)
+    code = emit_kernel(kernel).code
+    whole, last = code.split("if ")[1:]
+    assert "mask" not in whole and "mask" in last
+    assert planned_kernel(kernel).overwrites == {(0, 1)}
+
+
+@pytest.mark.parametrize("options", [
+    INTERPRETED, pytest.param(DEVICE, marks=pytest.mark.gpu)], ids=["interpreted", "device"])
+@pytest.mark.parametrize("size", [1024, 1025, 5001])
+def test_odd_numbers_of_elements(size: int, options: TargetOptions) -> None:
+    for dtype in (np.float16, np.float32, np.int8):
+        check(*(sums([(size,)], dtype) for _ in range(2)), [numbers(dtype, size)], options)
 
 
 @pytest.mark.parametrize("options", [
