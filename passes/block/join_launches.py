@@ -54,6 +54,9 @@ MOST_OPERATIONS = 2048
 SOON = 4
 """How many times the programs that fill the machine are finished soon."""
 
+WARPS = "warps"
+"""The option by which parts may differ: how many warps share a program."""
+
 _PLAIN = (LoadOp, StoreOp, MapOp, IndexOp, ValidOp, FullOp, ReduceOp, ConvertOp, YieldOp)
 
 
@@ -103,8 +106,7 @@ class _Group:
     operations: int = 0
 
     def takes(self, launch: LaunchOp, kernel: KernelOp) -> bool:
-        assert kernel.schedule is not None
-        if kernel.schedule.data.options != self.options or (
+        if _options(kernel) != self.options or (
                 len(self.read) + len(self.written) + len(launch.buffers) > MOST_BUFFERS) or (
                 self.operations + _length(kernel) > MOST_OPERATIONS):
             return False
@@ -137,8 +139,7 @@ def _groups(
         if isinstance(op, LaunchOp) and kernel is not None:
             if not group.takes(op, kernel):
                 yield group
-                assert kernel.schedule is not None
-                group = _Group(kernel.schedule.data.options)
+                group = _Group(_options(kernel))
             group.add(op, kernel)
         elif not isinstance(op, ViewOp | ConstantOp) and not (
                 isinstance(op, AllocOp) and op.offset is not None):
@@ -184,9 +185,8 @@ def _join(module: ModuleOp, kernels: dict[str, KernelOp], group: _Group) -> None
     counts = [prod(e.constant or 0 for e in k.grid.data) for k in parts]
     name = next(n for n in (f"join_{k}" for k in range(len(kernels) + 1)) if n not in kernels)
     types = [b.type for k in parts for b in k.buffers]
-    assert parts[0].schedule is not None
     joined = KernelOp.of(name, [t for t in types if isinstance(t, BufferType)], [sum(counts)], [],
-                         ScheduleAttr(Schedule((), parts[0].schedule.data.options)))
+                         _schedule(parts))
     _fill(joined, parts, counts)
     merge_locations(joined, parts)
     module.body.block.add_op(joined)
@@ -199,6 +199,18 @@ def _join(module: ModuleOp, kernels: dict[str, KernelOp], group: _Group) -> None
     for op in group.launches:
         op.detach()
         op.erase()
+
+
+def _options(kernel: KernelOp) -> tuple[tuple[str, object], ...]:
+    """The options that parts of a kernel share: all but how many warps compute a tile."""
+    assert kernel.schedule is not None
+    return tuple(o for o in kernel.schedule.data.options if o[0] != WARPS)
+
+
+def _schedule(parts: Sequence[KernelOp]) -> ScheduleAttr:
+    """The options of the part with the most warps, for which the others' tiles are small."""
+    found = [k.schedule.data for k in parts if k.schedule is not None]
+    return ScheduleAttr(Schedule((), max(found, key=lambda s: int(s.given(WARPS) or 0)).options))
 
 
 def _fill(joined: KernelOp, parts: Sequence[KernelOp], counts: Sequence[int]) -> None:
