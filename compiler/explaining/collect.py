@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.ir import Operation, SSAValue
 
 from compiler.explaining.memory import plan_json
-from compiler.explaining.work import KernelWork, buffer_bytes, happens, work_of
+from compiler.explaining.work import KernelWork, buffer_bytes, happens, with_joined, work_of
 from compiler.frontend.origins import ModelNode
 from compiler.instrument.provenance import Origins
 from dialects import host
@@ -90,6 +90,8 @@ class Explanation(Origins):
     step: str = ""
     functions: Sequence[host.FuncOp] = ()
     """The functions of the final program."""
+    launched: Sequence[Sequence[str]] = ()
+    """The kernels that each function launched, before launches were joined."""
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -106,6 +108,8 @@ class Explanation(Origins):
         self.step = step.name
         if step.name == "loop-to-block":
             self.work = work_of(state.module)
+        if step.name == "block-join-launches":
+            self.launched = [_launched(f) for f in host_functions(state.module)]
 
     def rewritten(self, event: Rewrite) -> None:
         """Keep which rule merged the nodes of a rewrite."""
@@ -118,6 +122,9 @@ class Explanation(Origins):
         super().finish(state)
         self.remarks = state.context.remarks
         functions = self.functions = host_functions(state.module)
+        for before, function in zip(self.launched, functions, strict=False):
+            self.work = with_joined(self.work, before, [
+                op for op in function.walk() if isinstance(op, host.LaunchOp)])
         self.sizes = {**{s: 1 for f in functions for s in f.size_names}, **self.sizes}
         kernels = {op.sym_name.data: op for op in state.module.body.block.ops
                    if isinstance(op, KernelOp)}
@@ -261,6 +268,10 @@ def waits_between(first: str, second: str, readers: Mapping[str, Sequence[str]])
             return True
         waiting += after
     return False
+
+
+def _launched(function: host.FuncOp) -> list[str]:
+    return [op.kernel.data for op in function.walk() if isinstance(op, host.LaunchOp)]
 
 
 def _edges(module: Operation) -> Iterator[tuple[str, str]]:

@@ -59,6 +59,29 @@ def work_of(module: ModuleOp) -> dict[str, KernelWork]:
         for k in kernels}
 
 
+def with_joined(
+    work: Mapping[str, KernelWork], before: Sequence[str], after: Sequence[LaunchOp]
+) -> dict[str, KernelWork]:
+    """The work, and that of joined kernels: of the launches that one launch has replaced.
+
+    `before`: the kernels that a function launched; `after`: its launches, of which a joined one has
+    the buffers of its parts, in their order.
+    """
+    found, left = dict(work), [name for name in before if name in work]
+    for launch in after:
+        if launch.kernel.data in left:
+            left.remove(launch.kernel.data)
+    for launch in after:
+        if launch.kernel.data in work:
+            continue
+        parts: list[KernelWork] = []
+        while left and sum(len(p.accesses) for p in parts) < len(launch.buffers):
+            parts.append(work[left.pop(0)])
+        found[launch.kernel.data] = KernelWork(
+            (), sum((p.flops for p in parts), Expr.of(0)), [a for p in parts for a in p.accesses])
+    return found
+
+
 def _is_narrow(kernel: KernelOp) -> bool:
     """Whether sums of products are there, and all read floats narrower than f32."""
     found = [_read_floats(nest) for nest in kernel.nests if nest.reduce_axes and any(
