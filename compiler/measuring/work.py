@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from compiler.instrument import Instrument
+from dialects.block import KernelOp as BlockKernelOp
 from dialects.host import AllocOp, CopyOp, LaunchOp, host_functions
 from dialects.loop import KernelOp, NestOp, scalar_type
 from dialects.strata.types import buffer_type, byte_width, is_float
@@ -59,6 +60,8 @@ class Watch(Instrument):
     def __init__(self) -> None:
         self.steps: list[_Step] = []
         self.kernels = 0
+        self.launches: list[Expr | None] = []
+        """When each launch or copy happens."""
         self.arena = Expr.of(0)
         self.code = ""
         self.seconds = 0.0
@@ -68,6 +71,8 @@ class Watch(Instrument):
         started = time.perf_counter()
         if step.level == "host":
             self._look(state.module)
+        if step.name == "block-join-launches":
+            self._count(state.module)
         self.seconds += time.perf_counter() - started
 
     def finish(self, state: State) -> None:
@@ -79,15 +84,22 @@ class Watch(Instrument):
         kernels, functions = kernels_of(module), host_functions(module)
         ops = [op for function in functions for op in function.body.block.ops]
         self.steps = [_step(op, kernels) for op in ops if isinstance(op, LaunchOp | CopyOp)]
-        self.kernels = len(kernels)
+        self.kernels, self.launches = len(kernels), [s.when for s in self.steps]
         apart = [op.type.byte_size for op in ops if isinstance(op, AllocOp) and op.offset is None]
         arenas = [f.arena_bytes for f in functions if f.arena_bytes is not None]
         self.arena = sum([*arenas, *apart], Expr.of(0))
 
+    def _count(self, module: ModuleOp) -> None:
+        """Count kernels and launches again, once launches are joined."""
+        ops = [op for function in host_functions(module) for op in function.body.block.ops]
+        self.launches = [_when(op) for op in ops if isinstance(op, LaunchOp | CopyOp)]
+        self.kernels = sum(isinstance(op, BlockKernelOp) for op in module.body.block.ops)
+
     def work(self, sizes: Sizes) -> Work:
         """The counts at the sizes of a call."""
-        steps = [s for s in self.steps if s.when is None or value_of(s.when, sizes)]
-        return Work(self.kernels, len(steps), sum(s.moved(sizes) for s in steps),
+        steps = [s for s in self.steps if _happens(s.when, sizes)]
+        launches = sum(_happens(when, sizes) for when in self.launches)
+        return Work(self.kernels, launches, sum(s.moved(sizes) for s in steps),
                     sum(s.computed(sizes) for s in steps), value_of(self.arena, sizes))
 
 
@@ -116,6 +128,15 @@ class _Step:
         return {name: value_of(expr, sizes) for name, expr in self.arguments.items()}
 
 
+def _when(op: LaunchOp | CopyOp) -> Expr | None:
+    """What is 0 at sizes for which the launch does not happen; None if it always happens."""
+    return op.when.data if isinstance(op, LaunchOp) and op.when is not None else None
+
+
+def _happens(when: Expr | None, sizes: Sizes) -> bool:
+    return when is None or value_of(when, sizes) != 0
+
+
 def _step(op: LaunchOp | CopyOp, kernels: Mapping[str, KernelOp]) -> _Step:
     if isinstance(op, CopyOp):
         return _Step({}, (), [(_bytes(v), _bytes(v)) for v in op.operands])
@@ -124,7 +145,7 @@ def _step(op: LaunchOp | CopyOp, kernels: Mapping[str, KernelOp]) -> _Step:
     accesses = [(part, _bytes(buffer))
                 for part, buffer in zip(accesses_of(kernel), op.buffers, strict=True)]
     return _Step(arguments, [_operations(nest) for nest in kernel.nests], accesses,
-                 None if op.when is None else op.when.data)
+                 _when(op))
 
 
 def accesses_of(kernel: KernelOp) -> list[Expr]:

@@ -23,9 +23,12 @@ MODELS = [models.cnn, models.control, models.experts]
 
 
 def watched(model: onnx.ModelProto, **options: str) -> tuple[Explanation, Watch]:
-    found, watch = Explanation(target="cpu"), Watch()
-    named = MemoryModel("m.onnx", model.SerializeToString())
-    Compiler(named, CompileOptions(features="avx2", threads=1, **options), [found, watch]).lower()
+    return seen(model, CompileOptions(features="avx2", threads=1, **options))
+
+
+def seen(model: onnx.ModelProto, options: CompileOptions) -> tuple[Explanation, Watch]:
+    found, watch = Explanation(target=options.target), Watch()
+    Compiler(MemoryModel("m.onnx", model.SerializeToString()), options, [found, watch]).lower()
     return found, watch
 
 
@@ -43,6 +46,19 @@ def test_as_compare_counts(make: Callable[[], Subject], strategy: str) -> None:
     assert sum(isinstance(op, LaunchOp | CopyOp) for op in ops) == work.launches
     own = sum(b["bytes"] for b in found.memory["buffers"] if b["offset"] is None)
     assert found.memory["arena"] <= work.arena <= found.memory["arena"] + own
+
+
+def test_joined_launches_have_the_work_of_all() -> None:
+    """Three tensors, of which two have the same kernel, and one that is computed from another."""
+    g = OnnxGraph({})
+    sums = {f"y{k}": g.node("Add", x, x) for k, x in enumerate(
+        g.input(f"x{k}", np.float32, shape) for k, shape in enumerate(((3, 5), (7, 9), (3, 5))))}
+    total = g.node("ReduceSum", sums["y1"], keepdims=0)
+    found, watch = seen(g.model({**sums, "t": total}), CompileOptions(
+        target="cuda", features="sm_90", cache="off", tuned="off"))
+    work = watch.work(found.sizes)
+    assert sum(k.bytes for k in found.found.values()) == work.bytes > 2 * 4 * (15 + 63 + 15)
+    assert sum(k.launches for k in found.found.values()) == work.launches < 4
 
 
 def test_a_table_is_not_read_as_a_whole() -> None:
