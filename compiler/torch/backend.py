@@ -46,6 +46,7 @@ from compiler.torch.training import (
     has_transforms,
     keep_saved,
     metadata,
+    partition,
 )
 from compiler.torch.views import base_of, split_views, with_arguments
 from compiler.torch.vocabulary import translated
@@ -84,7 +85,6 @@ def compiled_by(
     chosen: Mapping[str, Any],
 ) -> Run:
     """The same, with programs of a kind."""
-    from compiler.frontend.torch.core.decompose import decompositions
     from compiler.frontend.torch.core.flex import expand_flex_attention
 
     known = _operator_names(chosen)
@@ -113,8 +113,9 @@ def compiled_by(
 
     compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
         fw_compiler=forward, bw_compiler=backward, inference_compiler=infer,
-        partition_fn=torch_module("functorch.compile").min_cut_rematerialization_partition,
-        decompositions=decompositions(known), keep_inference_input_mutations=True)
+        partition_fn=partition,
+        decompositions=_decompositions(captured, example_inputs, known),
+        keep_inference_input_mutations=True)
     with torch_module("torch._functorch.config").patch(_tracing(replays)):
         return _or_eagerly(compiled, captured, example_inputs, known)
 
@@ -169,6 +170,24 @@ def _or_eagerly(
     return captured.forward
 
 
+def _is_recorded(captured: Any, example_inputs: Sequence[Any]) -> bool:
+    """Whether gradients are recorded."""
+    tensors = (*example_inputs, *captured.parameters())
+    return torch_module().is_grad_enabled() and any(
+        getattr(value, "requires_grad", False) for value in tensors)
+
+
+def _decompositions(
+    captured: Any, example_inputs: Sequence[Any], known: Collection[str]
+) -> dict[Any, Any]:
+    """Operator -> function."""
+    from compiler.frontend.torch.core.decompose import decompositions
+    from compiler.frontend.torch.core.gradients import step_decompositions
+
+    more = step_decompositions() if _is_recorded(captured, example_inputs) else {}
+    return {**decompositions(known), **more}
+
+
 def _composites(
     captured: Any, example_inputs: Sequence[Any], known: Collection[str]
 ) -> AbstractContextManager[None]:
@@ -178,9 +197,7 @@ def _composites(
 
     if has_transforms(captured):
         return attention_in_parts()
-    tensors = (*example_inputs, *captured.parameters())
-    recorded = torch_module().is_grad_enabled() and any(
-        getattr(value, "requires_grad", False) for value in tensors)
+    recorded = _is_recorded(captured, example_inputs)
     return attention_whole() if recorded else composites_whole(known)
 
 

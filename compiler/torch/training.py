@@ -34,6 +34,30 @@ def first_result() -> int:
     return metadata().num_mutated_inp_runtime_indices
 
 
+def partition(joint: Any, inputs: Any, **more: Any) -> tuple[Any, Any]:
+    """The forward and the backward graph of a joint graph, by PyTorch's partitioner.
+
+    It computes again only operators that it knows. What autograd saves is detached, which is none
+    of them, so that it would save the results of all elementwise operators that are.
+    """
+    _without_detached(joint)
+    partitioner = torch_module("functorch.compile").min_cut_rematerialization_partition
+    return partitioner(joint, inputs, **more)
+
+
+def _without_detached(joint: Any) -> None:
+    """Let readers inside a graph read what is detached instead."""
+    detach = torch_module().ops.aten.detach.default
+    for node in joint.graph.find_nodes(op="call_function", target=detach):
+        node.replace_all_uses_with(node.args[0], _is_inside)
+    joint.graph.eliminate_dead_code()
+    joint.recompile()
+
+
+def _is_inside(reader: Any) -> bool:
+    return reader.op != "output"
+
+
 def has_transforms(captured: Any) -> bool:
     """Whether a captured graph computes gradients or maps itself, as `torch.func` does.
 

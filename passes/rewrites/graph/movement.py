@@ -8,6 +8,7 @@ from xdsl.ir import Operation, SSAValue
 
 from dialects.graph import (
     BroadcastOp,
+    CastOp,
     ConcatOp,
     GatherOp,
     PadOp,
@@ -37,6 +38,17 @@ def reshape_of_reshape(op: ReshapeOp, at: Rewriter) -> SSAValue | None:
     # reshape(reshape(x, s), t) == reshape(x, t)
     inner = op.x.owner
     return at(ReshapeOp, inner.x, shape=op.shape) if isinstance(inner, ReshapeOp) else None
+
+
+def reshape_of_cast_of_reshape(op: ReshapeOp, at: Rewriter) -> SSAValue | None:
+    # reshape(cast(reshape(x, s)), t) == cast(reshape(x, t)), so that readers can convert x
+    cast = op.x.owner
+    if not isinstance(cast, CastOp) or not isinstance(inner := cast.x.owner, ReshapeOp):
+        return None
+    if not op.x.has_one_use():
+        return None
+    moved = at(ReshapeOp, inner.x, shape=op.shape)
+    return at(CastOp, moved, to=cast.to, saturate=cast.saturate, round=cast.round)
 
 
 # ---------------------------------------------------------------------- transpose
@@ -171,7 +183,7 @@ def reduction_of_one(op: ReduceSumOp | ReduceMeanOp, at: Rewriter) -> SSAValue |
 
 
 MOVEMENT_RULES: dict[type[Operation], list[Rule]] = {
-    ReshapeOp: [same_type, reshape_of_reshape],
+    ReshapeOp: [same_type, reshape_of_reshape, reshape_of_cast_of_reshape],
     BroadcastOp: [same_type],
     PadOp: [same_type],
     TransposeOp: [transpose_of_transpose, transpose_in_order],

@@ -8,7 +8,7 @@ from itertools import combinations
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
-from dialects.loop import NestOp, YieldOp, extents_of, scalar_type
+from dialects.loop import IndexOp, NestOp, YieldOp, extents_of, scalar_type
 from dialects.strata import types as t
 from dialects.strata.types import byte_width, shape_of
 from dialects.symbolic.expr import Expr
@@ -41,6 +41,12 @@ over memory would not show. Larger bodies are slow to build and to compile."""
 FEW = 64
 """An element of so many is computed again where it is read alone."""
 
+WIDE, CHEAP = 4, 12
+"""Bytes of an element, and operations, of what is computed from far fewer elements where it is
+read."""
+
+_SLOW = ("arith.div", "arith.rem", "arith.floordiv", "arith.ceildiv")
+
 
 def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> bool:
     """Whether inlining is legal and repeats no work."""
@@ -48,7 +54,8 @@ def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
         return False
     if is_free(producer) or (is_widening(producer) and not is_contraction(nest)):
         return True
-    if _reads_few(nest, read, producer):
+    if _reads_few(nest, read, producer) or (
+            is_from_little(producer) and not is_contraction(nest)):
         return True
     return not _widens_for_others(nest) and _reads_once_in_all(nest, producer)
 
@@ -60,6 +67,19 @@ def _reads_few(nest: NestOp, read: Read, producer: NestOp) -> bool:
         return False
     points = product(a.extent for a in nest.axes) * FEW
     return is_at_most(points, product(a.extent for a in producer.axes))
+
+
+def is_from_little(producer: NestOp) -> bool:
+    """Whether a nest computes long numbers from far fewer, by a few cheap operations each, such as
+    the one that is not zero in each row of a loss's gradient: storing them takes longer."""
+    if byte_width(scalar_type(producer.results[0])) < WIDE or body_size(producer) > CHEAP:
+        return False
+    cheap = all(isinstance(op, YieldOp | IndexOp) or (
+        op.name.startswith("arith.") and not op.name.startswith(_SLOW))
+        for op in producer.body.block.ops)
+    made = product(a.extent for a in producer.axes)
+    return cheap and bool(producer.inputs) and all(
+        is_at_most(product(shape_of(v)) * FEW, made) for v in producer.inputs)
 
 
 def _reads_once_in_all(nest: NestOp, producer: NestOp) -> bool:
@@ -137,8 +157,8 @@ def _ends_other_sums(nest: NestOp, read: Read, producer: NestOp) -> bool:
     """Whether `producer` rounds sums of products to fewer bytes, and `nest` needs another kernel.
 
     `nest` cannot share the kernel of the sums if it reduces, if it ends other sums as well, or if
-    it splits a dim as it reads (heads of attention, say). Unrounded sums would then pass through
-    memory.
+    it splits a dim as it reads (heads of attention, say) or picks elements. Unrounded sums would
+    then pass through memory.
     """
     width = byte_width(scalar_type(producer.results[0]))
     rounded = [v for v in _sums(producer.inputs) if byte_width(scalar_type(v)) > width]
@@ -146,8 +166,8 @@ def _ends_other_sums(nest: NestOp, read: Read, producer: NestOp) -> bool:
         return False
     makers = [v.owner for v in nest.inputs if isinstance(v.owner, NestOp)]
     ends = [*nest.inputs, *(v for m in makers if m.is_elementwise for v in m.inputs)]
-    return nest.is_reduction or plain_axes(read.map) is None or any(
-        v not in rounded for v in _sums(ends))
+    elsewhere = plain_axes(read.map) is None or bool(gathered_inputs(read.map))
+    return nest.is_reduction or elsewhere or any(v not in rounded for v in _sums(ends))
 
 
 def _widens_for_others(nest: NestOp) -> bool:

@@ -6,12 +6,53 @@ from typing import Any
 
 from compiler.frontend.torch.library import torch_module
 
+MEAN = 1
+"""The reduction of losses that divides by the sum of weights."""
+
 
 def gradient_decompositions() -> dict[Any, Any]:
     """Operator -> function."""
     aten = torch_module().ops.aten
     return {aten.native_dropout.default: dropout,
             aten.native_dropout_backward.default: dropout_backward}
+
+
+def step_decompositions() -> dict[Any, Any]:
+    """Operator -> function, for graphs whose gradients are recorded, also where an operator has an
+    importer: so that little is saved for the backward pass."""
+    aten = torch_module().ops.aten
+    return {aten._log_softmax.default: log_softmax,
+            aten.nll_loss_backward.default: nll_loss_backward}
+
+
+def log_softmax(x: Any, dim: int, to_single: bool) -> Any:
+    """x minus the logarithm of the sum of exponentials along a dim, in f32 for halves.
+
+    From its parts, the backward pass computes it again, from x and one number of each row.
+    """
+    if not x.numel() or not x.is_floating_point():
+        return NotImplemented
+    torch = torch_module()
+    wide = x.to(torch.float32) if x.dtype.itemsize == 2 else x
+    moved = wide - wide.amax(dim, keepdim=True)
+    made = moved - moved.exp().sum(dim, keepdim=True).log()
+    return made if to_single else made.to(x.dtype)
+
+
+def nll_loss_backward(
+    given: Any, x: Any, target: Any, weight: Any, reduction: int, ignored: int, total: Any
+) -> Any:
+    """The gradient of logarithms of probabilities, of [classes] or [rows, classes]: in each row all
+    zeros but one, which a comparison finds. PyTorch scatters it into zeros in memory."""
+    torch = torch_module()
+    classes = torch.arange(x.shape[-1], device=x.device)
+    places = target.unsqueeze(-1)
+    share = given / total if reduction == MEAN else given
+    share = share.unsqueeze(-1) if share.dim() else share
+    if weight is not None:
+        share = share * weight
+    chosen = (classes == places) & (places != ignored)
+    return torch.where(chosen, -share, 0).to(x.dtype)
 
 
 def dropout(x: Any, p: float, train: bool | None) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from dialects.loop import NestOp
+from dialects.symbolic.size_products import product as size_of
 from passes.analyses.loop.constants import constant_source
 from passes.contract import Parts
 from targets.cuda.machine import Machine, machine_of
@@ -25,6 +26,9 @@ from targets.options import TargetOptions
 
 SUM, STORED = 4, 2
 """Bytes per element of a partial sum, and of a typical stored result."""
+SELECTED, SHORTEST, SHARE = 128, 32, 8
+"""Results of a program that sums what it selects, the fewest steps of a part, and the most programs
+for each multiprocessor."""
 
 
 def product_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
@@ -42,6 +46,23 @@ def product_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
     else:
         parts = _parts_of_columns(nest, roles, product, machine, least)
     return Parts(roles.reduce[0], parts) if parts > 1 else None
+
+
+def selected_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
+    """The axis and the number of parts of a sum with few results that is no product, such as that
+    of the rows that an index selects: a step takes as long as a load, and nothing hides it."""
+    if any(a.extent.constant is None for a in nest.axes) or is_dot(nest) or (
+            len(nest.reduce_axes) != 1):
+        return None
+    [summed] = nest.reduce_axes
+    if any(a.name.followed_by("_part") == summed.name for a in nest.axes):
+        return None
+    results = size_of(a.extent for a in nest.parallel_axes).constant or 1
+    most = SHARE * machine_of(options.features).multiprocessors // -(-results // SELECTED)
+    length = summed.extent.constant or 1
+    counts = [n for n in range(2, min(length // SHORTEST, MOST_PARTS, most) + 1)
+              if length % n == 0]
+    return Parts(summed.name, counts[-1]) if counts else None
 
 
 def parts_of(product: Product, machine: Machine, least: int) -> int:
