@@ -21,6 +21,7 @@ from compiler.frontend.torch.core.gradients import gradient_decompositions
 from compiler.frontend.torch.core.in_place import without_mutation
 from compiler.frontend.torch.core.orders import order_decompositions
 from compiler.frontend.torch.core.places import place_decompositions
+from compiler.frontend.torch.core.strided import strided_decompositions
 from compiler.frontend.torch.library import quiet, torch_module
 
 NO_EFFECT = ("aten._assert_scalar.default", "aten._assert_async.msg",
@@ -157,7 +158,8 @@ def _more() -> dict[Any, Any]:
                            _channel_shuffle)
     return {**found, **encoder_decompositions(), **gradient_decompositions(),
             **backward_decompositions(), **foreach_decompositions(), **order_decompositions(),
-            **place_decompositions(), **drawing_decompositions(), **copies}
+            **place_decompositions(), **drawing_decompositions(), **strided_decompositions(),
+            **copies}
 
 
 def _also_decomposed(op: Any) -> bool:

@@ -11,44 +11,10 @@ from compiler.frontend.torch.library import torch_module
 def place_decompositions() -> dict[Any, Any]:
     """Operator -> function."""
     aten = torch_module().ops.aten
-    return {aten.as_strided.default: as_strided, aten.as_strided_copy.default: as_strided,
-            aten.as_strided_scatter.default: as_strided_scatter,
-            aten.diagonal_scatter.default: diagonal_scatter,
+    return {aten.diagonal_scatter.default: diagonal_scatter,
             aten.index_reduce.default: index_reduce, aten.put.default: put,
             aten._pdist_forward.default: pdist, aten.angle.default: angle,
             aten.addbmm.default: addbmm, aten._trilinear.default: trilinear}
-
-
-def as_strided(x: Any, size: Any, stride: Any, offset: Any = None) -> Any:
-    """What lies at these places in the memory of x, which must have no gaps."""
-    found = _memory(x, size, stride, offset)
-    return NotImplemented if found is None else found[0][found[1]]
-
-
-def as_strided_scatter(x: Any, source: Any, size: Any, stride: Any, offset: Any = None) -> Any:
-    """x with other elements at these places of its memory."""
-    found = _memory(x, size, stride, offset)
-    if found is None:
-        return NotImplemented
-    order = sorted(range(x.dim()), key=lambda k: -x.stride(k))
-    memory = found[0].index_put([found[1]], source.expand(list(size)).to(x.dtype))
-    back = [order.index(k) for k in range(x.dim())]
-    return memory.reshape([x.shape[k] for k in order]).permute(back)
-
-
-def _memory(x: Any, size: Any, stride: Any, offset: Any) -> tuple[Any, Any] | None:
-    """The elements of x as they lie in memory, and places [size] in it; None if x has gaps."""
-    torch = torch_module()
-    order = sorted(range(x.dim()), key=lambda k: -x.stride(k))
-    sorted_x = x.permute(order)
-    if not sorted_x.is_contiguous():
-        return None
-    start = (x.storage_offset() if offset is None else offset) - x.storage_offset()
-    places = torch.full((), start, dtype=torch.int64, device=x.device)
-    for k, (count, step) in enumerate(zip(size, stride, strict=True)):
-        shape = [-1] + [1] * (len(size) - k - 1)
-        places = places + (torch.arange(count, device=x.device) * step).reshape(shape)
-    return sorted_x.reshape(-1), places.expand(list(size))
 
 
 def diagonal_scatter(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
