@@ -83,7 +83,15 @@ def sources_of(nest: NestOp) -> set[SSAValue]:
 
 
 def is_between_products(nest: NestOp) -> bool:
-    """Whether a reduction reads scores of a contraction and leads to weights that another reads."""
+    """Whether a reduction reads scores of a contraction and leads to weights that another reads.
+
+    It runs along the last dim of scores. Statistics of a batch, which sum across memory or over
+    several dims, are no part of such a chain.
+    """
+    summed = [a for a in nest.reduce_axes if a.extent.constant != 1]
+    if len(summed) != 1 or not any(summed[0].name in map_[-1].symbols
+                                   for map_ in nest.input_maps if map_):
+        return False
     todo, seen = list(nest.inputs), set[SSAValue]()
     while todo:
         value = todo.pop()

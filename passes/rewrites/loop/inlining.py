@@ -190,13 +190,14 @@ def is_free(producer: NestOp) -> bool:
 
 
 def is_widening(producer: NestOp) -> bool:
-    """Whether a nest only converts to a wider type with a native instruction, so loads dominate."""
-    conversion = producer.yielded[0].owner
-    if len(producer.inputs) != 1 or not isinstance(conversion, _WIDENINGS):
+    """Whether a nest only converts to a wider type with native instructions, so loads dominate."""
+    value = producer.yielded[0]
+    if len(producer.inputs) != 1 or not isinstance(value.owner, _WIDENINGS):
         return False
-    source = conversion.operands[0]
-    native = not (t.is_narrow_float(source.type) or t.is_short_integer(source.type))
-    return native and source is producer.body.block.args[0]
+    while isinstance(value.owner, _WIDENINGS):
+        value = value.owner.operands[0]
+    native = not (t.is_narrow_float(value.type) or t.is_short_integer(value.type))
+    return native and value is producer.body.block.args[0]
 
 
 _WIDENINGS = (arith.ExtFOp, arith.ExtSIOp, arith.ExtUIOp)
