@@ -57,17 +57,4 @@ builtin.module {
     %s = graph.reduce_max %d {axes = [0], keepdims = false} : f32[]
     strata.return %p, %q, %r, %t, %s
   }
-  // Statistics of a batch between two products are split, unlike a softmax, whose chain is joined.
-  // CHECK: strata.func @statistics
-  // CHECK: loop.nest (i1: 32, i2: 1024, reduce i2_part: 64) {{.*}} outs(add f32[1024, 1, 32]
-  // CHECK: %m = loop.nest (i1: 32, reduce i2: 32)
-  strata.func @statistics(%x: f16[65536, 16], %w: f16[16, 32], %v: f16[32, 8]) -> (f16[65536, 8]) inputs ["x", "w", "v"] outputs ["y"] {
-    %a = graph.matmul %x, %w : f16[65536, 32]
-    %c = graph.cast %a {to = f32} : f32[65536, 32]
-    %m = graph.reduce_sum %c {axes = [0], keepdims = true} : f32[1, 32]
-    %d = graph.sub %c, %m : f32[65536, 32]
-    %n = graph.cast %d {to = f16} : f16[65536, 32]
-    %y = graph.matmul %n, %v : f16[65536, 8]
-    strata.return %y
-  }
 }
