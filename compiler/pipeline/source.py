@@ -102,7 +102,9 @@ def read_model(
         return model.read()
     if is_text(str(model)):
         text = _contents(Path(model)) if isinstance(model, str) else _decoded(model)
-        return _read_text(text, Path(str(model)), options, plugins, weights_of)
+        if not _is_stablehlo(text):
+            return _read_text(text, Path(str(model)), options, plugins, weights_of)
+        model = _of_stablehlo(str(model), text)
     from compiler.frontend import ImportOptions, load_model
 
     if options.weights is not None:
@@ -114,6 +116,19 @@ def read_model(
     verify(found.module)
     return Source(found.module, found.weights, found.name, "graph", files=found.files,
                   nodes=found.nodes)
+
+
+def _is_stablehlo(text: str) -> bool:
+    from compiler.frontend.stablehlo import is_stablehlo
+
+    return is_stablehlo(text)
+
+
+def _of_stablehlo(name: str, text: str) -> MemoryModel:
+    from compiler.frontend import MemoryModel
+    from compiler.frontend.stablehlo import SUFFIX
+
+    return MemoryModel(f"{name.removesuffix(TEXT_SUFFIX)}{SUFFIX}", text)
 
 
 def _read_text(

@@ -14,8 +14,8 @@ from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import HALVES, operand
 from compiler.frontend.torch.special import bessel, bits, errors, gamma
+from compiler.frontend.torch.special.angles import angle_of
 from compiler.frontend.values import Value
-from dialects.graph.trigonometric import AtanOp
 from dialects.strata import types as t
 
 _ONE: dict[str, Callable[[Value], Value]] = {
@@ -71,17 +71,8 @@ def zeta(n: Node, s: Operand, q: Operand) -> Value:
 # ---------------------------------------------------------------------- two operands
 @aten_op("aten.atan2.default", "prims.atan2.default")
 def atan2(n: Node, y: Value, x: Value) -> Value:
-    """The angle of the point (x, y), from the smaller of |y / x| and |x / y|."""
     y, x = (v.cast(t.f32 if n.element in HALVES else n.element) for v in (y, x))
-    high, wide = abs(y), abs(x)
-    most = f.maximum(high, wide)
-    ratio = f.minimum(high, wide) / most
-    ratio = f.where(f.is_inf(high) & f.is_inf(wide), 1.0, ratio)
-    ratio = f.where(f.equal(most, 0.0), 0.0, ratio)
-    angle = n(AtanOp, ratio)
-    angle = f.where(wide < high, 1.5707963267948966 - angle, angle)
-    angle = f.where(bits.signbit(x), 3.141592653589793 - angle, angle)
-    return f.where(f.is_nan(most), most, bits.copysign(angle, y))
+    return angle_of(y, x)
 
 
 @aten_op("aten.hypot.default", "prims.hypot.default")

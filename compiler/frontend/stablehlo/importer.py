@@ -1,0 +1,167 @@
+"""Imports a module of StableHLO as `strata.func @main` over graph operations.
+
+Functions that `main` calls are imported in the place of each call. Every operation has its name and
+its line in the text as location. Problems are collected and raised together; operations that depend
+on a bad one are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import ModuleOp
+
+from compiler.diagnostics import Problem, StrataError
+from compiler.frontend import ImportedModel, ImportOptions
+from compiler.frontend.builder import Builder
+from compiler.frontend.faults import LEVEL, Fault, Faults, Skip
+from compiler.frontend.stablehlo.forms import parse
+from compiler.frontend.stablehlo.node import Node
+from compiler.frontend.stablehlo.operations import Function, Op, Region
+from compiler.frontend.stablehlo.ops import importers
+from compiler.frontend.values import Value
+from dialects.graph.base import ShapeError
+from dialects.strata import types as t
+from dialects.strata.func import FuncOp
+from dialects.strata.types import TensorType
+from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr import Expr
+from dialects.text.syntax import identifier
+
+RETURNS = ("return", "func.return", "stablehlo.return")
+CALLS = ("call", "func.call")
+
+
+def import_text(text: str, name: str, file: str, options: ImportOptions) -> ImportedModel:
+    """Import a module's text. Raises StrataError with every problem found."""
+    functions = parse(text, file)
+    main = functions.get("main") or next(iter(functions.values()))
+    importer = Importer(functions, main, options, Faults(file))
+    return ImportedModel(importer.run(), importer.build.weights, name)
+
+
+@dataclass
+class Importer:
+    """The walk over the operations of one program."""
+
+    functions: dict[str, Function]
+    main: Function
+    options: ImportOptions
+    faults: Faults
+    depth: int = 0
+    unsupported: dict[str, list[int]] = field(default_factory=dict[str, "list[int]"])
+
+    def __post_init__(self) -> None:
+        arguments = self.main.body.arguments
+        self.names = [name.lstrip("%") for name, _ in arguments]
+        sizes = {size: Expr.of(value) for size, value in self.options.dims.items()}
+        types = [self._sized(name, type_, sizes) for name, (_, type_) in zip(
+            self.names, arguments, strict=True)]
+        self.function = FuncOp.of("main", self.names, types)
+        self.module = ModuleOp([self.function])
+        self.build = Builder(self.function.body.block, WeightStore())
+
+    def _sized(self, name: str, type_: TensorType, sizes: dict[str, Expr]) -> TensorType:
+        """The type of an argument with the sizes that the user gives."""
+        given = self.options.shapes.get(name)
+        shape = type_.shape if given is None else [
+            Expr.of(s) if isinstance(s, int) else Expr.size(s) for s in given]
+        if len(shape) != type_.rank or any(
+                own.constant not in (None, new.constant)
+                for own, new in zip(type_.shape, shape, strict=True)):
+            raise StrataError(f"input {name} is {type_.short}", [
+                Problem(f"the shape {list(map(str, shape))} does not fit")])
+        fixed = {symbol: sizes[symbol.name] for size in shape for symbol in size.symbols
+                 if symbol.name in sizes}
+        return t.tensor(type_.element, [size.substitute(fixed) for size in shape])
+
+    def run(self) -> ModuleOp:
+        values: dict[str, Value] = {}
+        for (name, _), argument in zip(self.main.body.arguments, self.function.body.block.args,
+                                       strict=True):
+            argument.name_hint = identifier(name.lstrip("%"))
+            values[name] = self.build.value(argument)
+        outputs: list[Value] = []
+        with suppress(Skip):
+            outputs = self.walk(self.main.body, values)
+        for op, lines in sorted(self.unsupported.items()):
+            self.faults.add(f"operation {op} is not supported ({len(lines)} uses)",
+                            f"line {lines[0]}", LEVEL)
+        self.faults.raise_any()
+        names = [f"result_{k}" for k in range(len(outputs))]
+        self.function.finish(names, [self.build.ssa(v) for v in outputs])
+        self.build.finish()
+        return self.module
+
+    # ------------------------------------------------------------------ operations
+    def region(self, region: Region, given: Sequence[Value], outer: dict[str, Value]
+               ) -> list[Value]:
+        """What a region returns for these arguments; it sees the values around it."""
+        own = {name: value for (name, _), value in zip(region.arguments, given, strict=True)}
+        return self.walk(region, {**outer, **own})
+
+    def walk(self, region: Region, values: dict[str, Value]) -> list[Value]:
+        """Import operations. Returns what the last one returns. Raises Skip if that is missing."""
+        for op in region.operations:
+            if op.name in RETURNS:
+                return [self._value(values, name) for name in op.operands]
+            try:
+                made = self._import(op, values)
+            except (Fault, ShapeError) as error:
+                what, hint = (error.what, error.hint) if isinstance(error, Fault) else (
+                    str(error), "")
+                self.faults.add(f"{op.name}: {what}", f"line {op.line}", LEVEL, hint)
+                continue
+            except Skip:
+                continue
+            values.update(zip(op.results, made, strict=False))
+        return []
+
+    def _value(self, values: dict[str, Value], name: str) -> Value:
+        found = values.get(name)
+        found = values.get(f"{name}#0") if found is None else found
+        if found is None:
+            raise Skip
+        return found
+
+    def _import(self, op: Op, values: dict[str, Value]) -> list[Value]:
+        operands = [self._value(values, name) for name in op.operands]
+        self.build.node = f"{op.name.rpartition('.')[2]}:{op.line}"
+        if op.name in CALLS:
+            return self._call(op, operands)
+        function = importers().get(op.name)
+        if function is None:
+            self.unsupported.setdefault(op.name, []).append(op.line)
+            raise Skip
+        node = Node(self.build.node, self.build, op,
+                    lambda region, given: self.region(region, given, values))
+        made = function(node, *operands)
+        listed = [made] if isinstance(made, Value) else list(made)
+        return [_as_declared(op, value, k) for k, value in enumerate(listed)]
+
+    def _call(self, op: Op, operands: Sequence[Value]) -> list[Value]:
+        callee = self.functions.get(str(op.attributes.get("callee")))
+        if callee is None:
+            raise Fault(f"there is no function {op.attributes.get('callee')}")
+        if self.depth > 100:
+            raise Fault("functions call themselves")
+        self.depth += 1
+        try:
+            return self.region(callee.body, operands, {})
+        finally:
+            self.depth -= 1
+
+
+def _as_declared(op: Op, value: Value, k: int) -> Value:
+    """A result. Raises Fault for one whose type is not what the text says."""
+    if len(op.types) != len(op.results):
+        return value
+    declared = op.types[k]
+    fits = declared.rank == value.rank and declared.element == value.element and all(
+        a.constant is None or b.constant is None or a == b
+        for a, b in zip(declared.shape, value.shape, strict=True))
+    if not fits:
+        raise Fault(f"its result is {value.type.short}, and the text says {declared.short}")
+    return value

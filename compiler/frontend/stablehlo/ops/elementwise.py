@@ -1,0 +1,217 @@
+"""Elementwise operations, constants and conversions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xdsl.ir import Attribute
+
+from compiler.frontend import formulas as f
+from compiler.frontend.faults import Fault
+from compiler.frontend.stablehlo.node import Node
+from compiler.frontend.stablehlo.ops import hlo_op
+from compiler.frontend.torch.special import bits, errors, gamma
+from compiler.frontend.values import Value
+from dialects.graph import elementwise as e
+from dialects.graph import logic, unary
+from dialects.graph import trigonometric as tr
+from dialects.graph.base import GraphOp
+from dialects.graph.bits import BitcastOp, ShiftLeftOp, ShiftRightOp
+from dialects.strata import types as t
+
+_PLAIN: dict[str, type[GraphOp]] = {
+    "subtract": e.SubOp, "divide": e.DivOp, "power": e.PowOp, "remainder": e.FmodOp,
+    "xor": logic.XorOp, "and": logic.AndOp, "or": logic.OrOp, "shift_left": ShiftLeftOp,
+    "shift_right_arithmetic": ShiftRightOp, "negate": unary.NegOp, "exponential": unary.ExpOp,
+    "log": unary.LogOp, "sqrt": unary.SqrtOp, "tanh": unary.TanhOp, "sine": unary.SinOp,
+    "cosine": unary.CosOp, "tan": tr.TanOp, "logistic": unary.SigmoidOp, "floor": unary.FloorOp,
+    "ceil": unary.CeilOp, "round_nearest_even": unary.RoundOp,
+}
+_ON_TRUTH_VALUES: dict[str, tuple[type[GraphOp], type[GraphOp]]] = {
+    "add": (e.AddOp, logic.OrOp), "multiply": (e.MulOp, logic.AndOp),
+    "maximum": (e.MaxOp, logic.OrOp), "minimum": (e.MinOp, logic.AndOp),
+}
+"""Operations on numbers, and what they are for truth values."""
+_SPECIAL: dict[str, Callable[[Value], Value]] = {
+    "chlo.erfc": errors.erfc, "chlo.lgamma": gamma.lgamma, "chlo.digamma": gamma.digamma,
+    "chlo.erf_inv": lambda x: errors.erfinv(x, 2)}
+_CHLO: dict[str, type[GraphOp]] = {
+    "chlo.erf": unary.ErfOp, "chlo.asin": tr.AsinOp, "chlo.acos": tr.AcosOp,
+    "chlo.atan": tr.AtanOp, "chlo.sinh": tr.SinhOp, "chlo.cosh": tr.CoshOp,
+    "chlo.asinh": tr.AsinhOp, "chlo.acosh": tr.AcoshOp, "chlo.atanh": tr.AtanhOp,
+    "chlo.tan": tr.TanOp}
+
+
+def _short(n: Node) -> str:
+    return n.op.name.partition(".")[2]
+
+
+@hlo_op(*(f"stablehlo.{name}" for name in _PLAIN))
+def plain(n: Node, *operands: Value) -> Value:
+    return n(_PLAIN[_short(n)], *operands)
+
+
+@hlo_op(*(f"stablehlo.{name}" for name in _ON_TRUTH_VALUES))
+def arithmetic(n: Node, a: Value, b: Value) -> Value:
+    numbers, truths = _ON_TRUTH_VALUES[_short(n)]
+    return n(truths if a.element == t.i1 else numbers, a, b)
+
+
+@hlo_op(*_CHLO)
+def function(n: Node, x: Value) -> Value:
+    return n(_CHLO[n.op.name], x)
+
+
+@hlo_op(*_SPECIAL)
+def special(n: Node, x: Value) -> Value:
+    return _SPECIAL[n.op.name](x.cast(t.f64)).cast(x.element)
+
+
+@hlo_op("stablehlo.shift_right_logical")
+def shift_right_logical(n: Node, x: Value, y: Value) -> Value:
+    plain_, signed = _UNSIGNED.get(x.element), x.element
+    if plain_ is None:
+        return n(ShiftRightOp, x, y)
+    moved = n(ShiftRightOp, n(BitcastOp, x, to=plain_), n(BitcastOp, y, to=plain_))
+    return n(BitcastOp, moved, to=signed)
+
+
+_UNSIGNED: dict[Attribute, Attribute] = {t.i8: t.ui8, t.i16: t.ui16, t.i32: t.ui32, t.i64: t.ui64}
+
+
+@hlo_op("stablehlo.abs")
+def magnitude(n: Node, x: Value) -> Value:
+    return abs(x)
+
+
+@hlo_op("stablehlo.sign")
+def sign(n: Node, x: Value) -> Value:
+    found = n(unary.SignOp, x)
+    return f.where(f.is_nan(x), x, found) if t.is_float(x.element) else found
+
+
+@hlo_op("stablehlo.rsqrt")
+def rsqrt(n: Node, x: Value) -> Value:
+    wide = x.cast(t.f32) if x.element in (t.f16, t.bf16) else x
+    return f.reciprocal(f.sqrt(wide)).cast(x.element)
+
+
+@hlo_op("stablehlo.cbrt")
+def cube_root(n: Node, x: Value) -> Value:
+    wide = x.cast(t.f64)
+    size = abs(wide) ** (1 / 3)
+    return f.where(wide < 0, -size, size).cast(x.element)
+
+
+@hlo_op("stablehlo.exponential_minus_one")
+def expm1(n: Node, x: Value) -> Value:
+    return f.expm1(x)
+
+
+@hlo_op("stablehlo.log_plus_one")
+def log1p(n: Node, x: Value) -> Value:
+    return f.log1p(x)
+
+
+@hlo_op("stablehlo.round_nearest_afz")
+def round_away(n: Node, x: Value) -> Value:
+    """Halves are rounded away from zero."""
+    size = abs(x)
+    down = f.floor(size)
+    whole = f.where(size - down < 0.5, down, down + 1)
+    return f.where(f.is_nan(x) | f.is_inf(x), x, f.where(x < 0, -whole, whole))
+
+
+@hlo_op("stablehlo.atan2")
+def atan2(n: Node, y: Value, x: Value) -> Value:
+    from compiler.frontend.torch.special.angles import angle_of
+
+    return angle_of(y, x)
+
+
+@hlo_op("stablehlo.is_finite")
+def is_finite(n: Node, x: Value) -> Value:
+    return ~(f.is_nan(x) | f.is_inf(x))
+
+
+@hlo_op("chlo.is_inf")
+def is_inf(n: Node, x: Value) -> Value:
+    return f.is_inf(x)
+
+
+@hlo_op("chlo.next_after")
+def next_after(n: Node, x: Value, y: Value) -> Value:
+    return bits.next_after(x, y)
+
+
+@hlo_op("chlo.square")
+def square(n: Node, x: Value) -> Value:
+    return x * x
+
+
+@hlo_op("stablehlo.not")
+def inverted(n: Node, x: Value) -> Value:
+    if x.element == t.i1:
+        return ~x
+    return x ^ ((1 << t.bit_width(x.element)) - 1 if t.is_unsigned(x.element) else -1)
+
+
+_COMPARISONS: dict[str, type[GraphOp]] = {
+    "EQ": logic.EqualOp, "NE": logic.EqualOp, "LT": logic.LessOp, "LE": logic.LessEqualOp,
+    "GT": logic.GreaterOp, "GE": logic.GreaterEqualOp}
+
+
+@hlo_op("stablehlo.compare")
+def compare(n: Node, a: Value, b: Value) -> Value:
+    given: Any = n.op.attributes.get("comparison_direction") or next(
+        (word for word in n.op.words if word in _COMPARISONS), None)
+    kind = n.op.attributes.get("compare_type") or next(
+        (word for word in n.op.words if word not in _COMPARISONS), "")
+    if given not in _COMPARISONS or kind == "TOTALORDER":
+        raise Fault(f"it compares by {given} {kind}")
+    if a.element == t.i1 and given not in ("EQ", "NE"):
+        a, b = a.cast(t.ui8), b.cast(t.ui8)
+    found = n(_COMPARISONS[given], a, b)
+    return ~found if given == "NE" else found
+
+
+@hlo_op("stablehlo.select")
+def select(n: Node, condition: Value, a: Value, b: Value) -> Value:
+    return f.where(condition, a, b)
+
+
+@hlo_op("stablehlo.clamp")
+def clamp(n: Node, low: Value, x: Value, high: Value) -> Value:
+    return f.minimum(f.maximum(x, low), high)
+
+
+@hlo_op("stablehlo.constant")
+def constant(n: Node) -> Value:
+    return n.constant(n.op.attributes["value"])
+
+
+@hlo_op("stablehlo.convert")
+def convert(n: Node, x: Value) -> Value:
+    return x.cast(n.result.element)
+
+
+@hlo_op("stablehlo.bitcast_convert")
+def bitcast(n: Node, x: Value) -> Value:
+    return n(BitcastOp, x, to=n.result.element)
+
+
+@hlo_op("stablehlo.optimization_barrier")
+def barrier(n: Node, *values: Value) -> list[Value]:
+    return list(values)
+
+
+@hlo_op("stablehlo.reduce_precision")
+def reduce_precision(n: Node, x: Value) -> Value:
+    """To the format of bf16 or f16."""
+    form = next((word for word in n.op.words if word.startswith("e")), "") or (
+        f"e{n.number('exponent_bits')}m{n.number('mantissa_bits')}")
+    known: dict[str, Attribute] = {"e8m7": t.bf16, "e5m10": t.f16, "e8m23": t.f32, "e11m52": t.f64}
+    if form not in known:
+        raise Fault(f"the format {form} is not supported")
+    return x.cast(known[form]).cast(x.element)

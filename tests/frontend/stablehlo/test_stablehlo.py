@@ -1,0 +1,98 @@
+"""Programs in StableHLO against NumPy, and texts that cannot be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import compiler
+from compiler.diagnostics import StrataError
+from compiler.frontend.stablehlo.ops import importers
+from tests.frontend.stablehlo.programs import PROGRAMS, Program
+
+
+def check(program: Program, path: Path, target: str, inputs: list[Any], **options: Any) -> None:
+    path.write_text(program.text)
+    exe = compiler.compile(path, target=target, cache="off", threads=1, **options)
+    want = program.truth(*inputs)
+    wanted = want if isinstance(want, tuple) else (want,)
+    for a, b in zip(exe(*inputs), wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str, tmp_path: Path) -> None:
+    program = PROGRAMS[name]
+    check(program, tmp_path / "f.mlir", "reference", program.inputs())
+
+
+@pytest.mark.parametrize("name", ["softmax of a product", "order", "sums at places", "a loop"])
+def test_program_on_the_cpu(name: str, tmp_path: Path) -> None:
+    program = PROGRAMS[name]
+    check(program, tmp_path / "f.mlir", "cpu", program.inputs())
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7])
+def test_open_sizes(rows: int, tmp_path: Path) -> None:
+    """Sizes of a call, and one that the user fixes."""
+    program, x = PROGRAMS["open sizes"], np.ones((rows, 3), np.float32)
+    check(program, tmp_path / "f.stablehlo", "reference", [x])
+    check(program, tmp_path / "f.mlir", "reference", [x], dims={"x_0": rows})
+
+
+def test_what_jax_lowers_is_a_model(monkeypatch: Any) -> None:
+    """An object of JAX that tells its text."""
+    module = ModuleType("jax.stages")
+    program = PROGRAMS["calls"]
+    lowered = type("Lowered", (), {"as_text": lambda self: program.text,
+                                   "__module__": module.__name__})()
+    [x] = program.inputs()
+    exe = compiler.compile(lowered, target="reference")
+    np.testing.assert_allclose(exe(x)[0], program.truth(x))
+
+
+BAD = {
+    "the module has no function": "module { }",
+    "elements of complex": "func.func @main(%x: tensor<2xcomplex<f32>>) { return }",
+    "operation stablehlo.rng is not supported (1 uses)": """func.func @main(%x: tensor<2xf32>) {
+      %0 = "stablehlo.rng"(%x) : (tensor<2xf32>) -> tensor<2xf32>
+      return %0 : tensor<2xf32> }""",
+    "the text says f32[3]": """func.func @main(%x: tensor<2xf32>) -> tensor<3xf32> {
+      %0 = stablehlo.add %x, %x : tensor<3xf32>
+      return %0 : tensor<3xf32> }""",
+    "there is no function g": """func.func @main(%x: tensor<2xf32>) {
+      %0 = stablehlo.negate %x : tensor<2xf32>
+      %1 = call @g(%0) : (tensor<2xf32>) -> tensor<2xf32>
+      return %1 : tensor<2xf32> }""",
+    "expected '='": "func.func @main(%x: tensor<2xf32>) { %0 stablehlo.add %x, %x }",
+    "it combines by more than one operation": """func.func @main(%x: tensor<2xf32>) {
+      %c = stablehlo.constant dense<0.0> : tensor<f32>
+      %0 = stablehlo.reduce(%x init: %c) across dimensions = [0] : (tensor<2xf32>,
+          tensor<f32>) -> tensor<f32>
+       reducer(%a: tensor<f32>, %b: tensor<f32>) {
+        %s = stablehlo.add %a, %b : tensor<f32>
+        %t = stablehlo.add %s, %s : tensor<f32>
+        stablehlo.return %t : tensor<f32>
+      }
+      return %0 : tensor<f32> }""",
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_what_cannot_be_read(message: str, tmp_path: Path) -> None:
+    """The message says what and where."""
+    path = tmp_path / "f.mlir"
+    path.write_text(BAD[message] + "\n// stablehlo.text")
+    with pytest.raises(StrataError) as error:
+        compiler.compile(path, target="reference")
+    assert message in str(error.value) and "line" in str(error.value)
+
+
+def test_programs_use_most_operations() -> None:
+    used = {name for name in importers() for p in PROGRAMS.values()
+            if f"{name} " in p.text or f'"{name}"' in p.text or f"{name}(" in p.text}
+    assert len(used) > 40
