@@ -14,7 +14,8 @@ from tests.pytorch.operators.special_samples import SPECIAL_SAMPLES
 from tests.pytorch.programs import check_outputs, export, run
 from tests.pytorch.training.gradient_samples import GRADIENT_SAMPLES
 
-SAMPLES = op_samples.SAMPLES | GRADIENT_SAMPLES | SPECIAL_SAMPLES
+SAMPLES = {name: [*op_samples.SAMPLES.get(name, []), *SPECIAL_SAMPLES.get(name, [])]
+           for name in op_samples.SAMPLES | SPECIAL_SAMPLES} | GRADIENT_SAMPLES
 CASES = [(name, k) for name, samples in SAMPLES.items() for k in range(len(samples))]
 
 

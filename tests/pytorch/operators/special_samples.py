@@ -95,6 +95,27 @@ sample("prims.scalar_tensor.default",
        (2.5, {"dtype": torch.float32, "device": torch.device("cpu")}))
 sample("prims.iota.default", (5, {**CREATED, "start": 2, "step": 3, "dtype": torch.int64}))
 
+# ---------------------------------------------------------------------- orthogonal polynomials
+for family in ("chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v",
+               "chebyshev_polynomial_w", "hermite_polynomial_h", "hermite_polynomial_he",
+               "laguerre_polynomial_l", "legendre_polynomial_p"):
+    sample(f"aten.special_{family}.default", (X, torch.tensor([-1, 0, 5])))
+    sample(f"aten.special_{family}.n_scalar", (X, 3))
+    sample(f"aten.special_{family}.x_scalar", (0.7, torch.tensor([0.0, 1.0, 2.9])))
+    if family.startswith("chebyshev"):
+        sample(f"aten.special_shifted_{family}.default", (X.sigmoid(), torch.tensor([1, 2, 9])))
+        sample(f"aten.special_shifted_{family}.n_scalar", (X, 2))
+        sample(f"aten.special_shifted_{family}.x_scalar", (0.2, torch.tensor([0, 1, 4])))
+
+# ---------------------------------------------------------------------- truth values
+T, PLACE = torch.tensor([True, False, True, False]), torch.tensor([0, 1, 1, 3])
+sample("aten.scatter_add.default", (T, 0, PLACE, ~T))
+for how in ("sum", "prod", "amax", "amin"):
+    sample("aten.scatter_reduce.two", (T, 0, PLACE, ~T, how), (T, 0, PLACE, ~T, how, False))
+sample("aten.index_put.default", (T, [PLACE], ~T, True))
+sample("aten.sign.default aten.sgn.default", (T,))
+sample("aten.clamp_min.Tensor aten.clamp_max.Tensor", (T, ~T))
+
 # ---------------------------------------------------------------------- places and orders
 M = floats(3, 4)
 sample("aten.diagonal.default aten.diagonal_copy.default", (M,), (M, 1), (M, -2), (M, 9),

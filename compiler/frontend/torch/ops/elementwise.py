@@ -276,6 +276,9 @@ def masked_fill(n: Node, x: Value, mask: Value, value: Operand) -> Value:
 @aten_op("aten.clamp.default", "aten.clamp.Tensor", "aten.hardtanh.default")
 def clamp(n: Node, x: Value, low: Operand | None, high: Operand | None) -> Value:
     x = x.cast(n.element)
+    if n.element == t.i1:
+        x = x if low is None else x | operand(n, low, t.i1)
+        return x if high is None else x & operand(n, high, t.i1)
     if not all(isinstance(v, Value) and v.rank for v in (low, high)):
         bounds = [operand(n, v, n.element) for v in (low, high) if v is not None]
         if not any(v.rank for v in bounds):

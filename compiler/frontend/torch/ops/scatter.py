@@ -25,6 +25,8 @@ from dialects.graph.shape import SliceOp
 from dialects.semantics.numerics import highest, lowest
 from dialects.strata import types as t
 
+_OF_TRUTH_VALUES = {"add": "max", "mul": "min", "max": "max", "min": "min"}
+"""Combiners of truth values, as bytes of 0 and 1."""
 _COMBINERS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max",
               "amin": "min"}
 
@@ -94,6 +96,9 @@ def _scatter(
         source = n(SliceOp, source, starts=[0] * x.rank, sizes=list(indices.shape),
                    steps=[1] * x.rank)
     axis = n.axis(axis, x.rank)
+    if x.element == t.i1 and combiner != "none":
+        return _scatter(n, x.cast(t.ui8), axis, indices, source.cast(t.i1).cast(t.ui8),
+                        _OF_TRUTH_VALUES[combiner]).cast(t.i1)
     n.require(0, indices, x.shape[axis])
     return n(ScatterElementsOp, x, indices, source.cast(x.element), axis=axis, combiner=combiner,
              **(_in_any_order() if combiner == "add" else {}))
@@ -142,8 +147,10 @@ def put(
         return _replaced(n, x, before, picks[0], values.reshape(one))
     updates = values.transpose([*range(before, before + count), *range(before),
                                 *range(before + count, len(sizes))])
-    moved = n(ScatterNdOp, x.transpose(dims), vectors, updates,
-              combiner="add" if accumulate else "none", **order)
+    target, combiner = x.transpose(dims), "add" if accumulate else "none"
+    if x.element == t.i1 and accumulate:
+        target, updates, combiner = target.cast(t.ui8), updates.cast(t.ui8), "max"
+    moved = n(ScatterNdOp, target, vectors, updates, combiner=combiner, **order).cast(x.element)
     return moved.transpose([dims.index(k) for k in range(x.rank)])
 
 

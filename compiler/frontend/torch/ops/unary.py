@@ -69,6 +69,8 @@ def plain(n: Node, x: Value) -> Value:
 @aten_op("aten.sign.default", "aten.sgn.default")
 def sign(n: Node, x: Value) -> Value:
     """0 for NaN."""
+    if x.element == t.i1:
+        return x
     return n(SignOp, x if not is_float(x.element) else f.where(f.is_nan(x), 0.0, x))
 
 
@@ -89,7 +91,7 @@ def rsqrt(n: Node, x: Value) -> Value:
 
 @aten_op("aten.square.default")
 def square(n: Node, x: Value) -> Value:
-    return x * x
+    return (x.cast(n.element) * x.cast(n.element)) if n.element != t.i1 else x
 
 
 @aten_op("aten.expm1.default")
