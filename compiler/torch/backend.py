@@ -36,6 +36,7 @@ from compiler.frontend.torch.library import torch_module
 from compiler.programs.collection import rare_collections
 from compiler.programs.notes import Note
 from compiler.torch import shared
+from compiler.torch.effects import take_checks, with_checks
 from compiler.torch.graphs import compile_graph
 from compiler.torch.logs import with_dumps
 from compiler.torch.parts import Part, Run, Viewed, name_eager
@@ -94,10 +95,11 @@ def compiled_by(
 
     def infer(graph: Any, inputs: Sequence[Any]) -> Run:
         expand_flex_attention(graph)
+        checks = take_checks(graph)
         written, aliases = _take_writes(graph), _aliases()
         check_writes(graph, written, aliases, examples, replays)
-        return compiled_step(graph, lambda inner: _boxed_program(
-            _program(kind, inner, chosen, written, aliases)))
+        return with_checks(compiled_step(graph, lambda inner: _boxed_program(
+            _program(kind, inner, chosen, written, aliases))), checks)
 
     def forward(graph: Any, inputs: Sequence[Any]) -> Run:
         written, aliases = _take_writes(graph), _aliases()

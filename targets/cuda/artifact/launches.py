@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from targets.cpu.artifact.c_text import CExpressions, quoted
-from targets.cpu.artifact.tables import Runtime, file_text
+from targets.cpu.artifact.tables import Runtime
 from targets.cuda.machine import WARP
 from targets.cuda.runtime.planned import (
     ARENA,

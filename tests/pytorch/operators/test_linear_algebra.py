@@ -1,0 +1,72 @@
+"""Linear algebra of small matrices, step by step, against LAPACK through PyTorch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from tests.pytorch.programs import flat
+
+L = torch.linalg
+SOURCE = torch.Generator().manual_seed(5)
+A, B = torch.randn(2, 4, 4, generator=SOURCE), torch.randn(4, 3, generator=SOURCE)
+WIDE = torch.randn(3, 4, generator=SOURCE)
+
+
+def check(function: Callable[..., Any], inputs: Sequence[torch.Tensor], caplog: Any) -> None:
+    torch._dynamo.reset()
+    with torch.no_grad(), caplog.at_level(logging.WARNING, logger="strata"):
+        want = function(*inputs)
+        got = torch.compile(function, backend="strata", fullgraph=True,
+                            options={"target": "reference", "cache": "off"})(*inputs)
+    assert not [r.getMessage() for r in caplog.records if r.name == "strata"]
+    for a, b in zip(flat(got), flat(want), strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=2e-5)
+
+
+def test_factors_and_solutions(caplog: Any) -> None:
+    def call(a: Any, b: Any) -> Any:
+        factors = L.lu_factor(a)
+        return (L.inv(a), L.det(a), L.slogdet(a), L.solve(a, b), L.solve(a[0], b[:, 0]),
+                L.solve(a, b.T, left=False), factors, L.lu(a), L.lu_solve(*factors, b.expand(
+                    2, 4, 3), adjoint=True), torch.lu_unpack(*factors))
+
+    check(call, [A, B], caplog)
+
+
+def test_triangles(caplog: Any) -> None:
+    def call(a: Any, b: Any) -> Any:
+        whole = a @ a.mT + torch.eye(4)
+        lower = L.cholesky(whole)
+        return (lower, L.cholesky(whole, upper=True), torch.cholesky_solve(b, lower),
+                torch.cholesky_inverse(lower[0]), L.solve_triangular(whole, b, upper=True),
+                L.solve_triangular(whole, b.mT, upper=False, left=False),
+                torch.triangular_solve(b, whole, True, True))
+
+    check(call, [A, B], caplog)
+
+
+def test_orthogonal_factors(caplog: Any) -> None:
+    def call(wide: Any) -> Any:
+        return [found for x in (wide, wide.mT, wide[:, :3]) for found in (
+            *L.qr(x), *L.qr(x, "complete"), L.qr(x, "r")[1], *torch.geqrf(x))] + [*L.lu(wide),
+                                                                                 *L.lu(wide.mT)]
+
+    check(call, [WIDE], caplog)
+
+
+@pytest.mark.parametrize("name", ["inv", "cholesky"])
+def test_errors_are_those_of_eager_mode(name: str) -> None:
+    """Of singular and indefinite matrices; the same code then serves a good one."""
+    def call(x: torch.Tensor) -> torch.Tensor:
+        return getattr(L, name)(x) + 1
+
+    fast = torch.compile(call, backend="strata", options={"target": "reference"})
+    with pytest.raises(L.LinAlgError, match=f"linalg.{name}"):
+        fast(torch.zeros(3, 3))
+    torch.testing.assert_close(fast(torch.eye(3) * 4), call(torch.eye(3) * 4))
