@@ -11,8 +11,8 @@ until that number is reached. Axes of unknown size become parallel as long as kn
 be summed over inside. Floats are added in another order, which is the more accurate one. Sums of
 powers that follow a maximum are split in the same way (`passes/rewrites/loop/online_parts.py`).
 
-If the size of an axis has no fitting divisor, the last part of a sum is shorter: what it reads
-beyond the end is not added.
+If the size of an axis has no fitting divisor or is unknown, the last part of a sum is shorter: what
+it reads beyond the end is not added.
 
 Enters: fused nests, in their final layouts. Leaves: nests. Contractions stay as they are, because
 they read their operands repeatedly; sums in half precision do, because they would be rounded twice.
@@ -29,7 +29,7 @@ from xdsl.ir import Block, Region, SSAValue
 
 from dialects.loop import Axis, IndexOp, NestOp, YieldOp, scalar_type
 from dialects.strata.types import TensorType, bf16, byte_width, f16, tensor
-from dialects.symbolic.expr import Expr
+from dialects.symbolic.expr import Call, Expr
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
@@ -63,6 +63,8 @@ MAX_MAXIMUM = 1 << 13
 its part twice; a part of this size can be held for that."""
 SMALL = 1 / 16
 """Inputs whose size exceeds a tensor's by less than this fraction count as no larger."""
+OPEN_PART, OPEN_COLUMN_PART = 1 << 12, 64
+"""The length of a part of a sum along an axis of unknown size: along memory, and across it."""
 MIN_OPEN_PART = 32
 """The fewest elements of a part, where the number of parts is only known at run time."""
 
@@ -151,9 +153,10 @@ def _cut(nest: NestOp, programs: int) -> tuple[NestOp, Sequence[Symbol]] | None:
     summed = {a.name: a for a in nest.reduce_axes}
     axes = [summed[name] for name in memory_order(nest, list(summed))]
     total, results = product(a.extent for a in axes).constant, _results(nest) or 0
-    if total is None:
-        return _open_cut(nest, axes) if results == 1 else None
     side = min(_side_by_side(nest), results)
+    if total is None:
+        whole = _open_cut(nest, axes) if results == 1 else None
+        return whole or _open_parts(nest, axes[-1], side, results, programs)
     if results == 0 or total * side < MIN_ELEMENTS or 2 * results > programs * side:
         return None
     least = MIN_PART if side == 1 else MIN_COLUMN_PART
@@ -180,7 +183,8 @@ def _known_cut(
         if parts >= wanted or count < size:
             break
     if 4 * parts < wanted and len(axes) == 1 and nest.combiner_names == ["add"]:
-        return unevenly_divided(original, axes[0], wanted), [axes[0].name]
+        part = -(-total // wanted // MIN_PART) * MIN_PART
+        return unevenly_divided(original, axes[0], part), [axes[0].name]
     return (nest, outer) if outer else None
 
 
@@ -199,17 +203,33 @@ def _open_cut(nest: NestOp, axes: Sequence[Axis]) -> tuple[NestOp, Sequence[Symb
     return (nest, [a.name for a in axes[:last + 1]]) if inner >= MIN_OPEN_PART else None
 
 
-def unevenly_divided(nest: NestOp, axis: Axis, wanted: int) -> NestOp:
-    """The sum with an axis of known size n in about so many equal parts, which exceed it.
+def _open_parts(
+    nest: NestOp, axis: Axis, side: int, results: int, programs: int
+) -> tuple[NestOp, Sequence[Symbol]] | None:
+    """Parts of a known length, along an axis of unknown size, of a sum of few results."""
+    if results == 0 or 2 * results > programs * side or axis.extent.constant is not None or (
+            nest.combiner_names != ["add"]) or _counts_parts(axis.extent):
+        return None
+    return unevenly_divided(nest, axis, OPEN_PART if side == 1 else OPEN_COLUMN_PART), [axis.name]
+
+
+def _counts_parts(size: Expr) -> bool:
+    """Whether an axis walks the parts of a sum that was split so: (n + 63) floordiv 64."""
+    atoms = [a for monomial, _ in size.terms for a in monomial]
+    return any(isinstance(a, Call) and a.op == "floordiv" and a.args[1].constant in (
+        OPEN_PART, OPEN_COLUMN_PART) for a in atoms)
+
+
+def unevenly_divided(nest: NestOp, axis: Axis, size: int) -> NestOp:
+    """The sum with an axis in equal parts of some length, which together exceed it.
 
         nest (reduce i: 1000) ins(%x[i]) {f}
         ->  nest (reduce i: 4, reduce j: 256) ins(%x[256*i + j] pad 0) {256*i + j < 1000 ? f : 0}
     """
-    length = axis.extent.constant or 0
-    size = -(-length // wanted // MIN_PART) * MIN_PART
+    length = axis.extent
     inner = axis.name.followed_by("_part")
     axes = [new for a in nest.axes for new in (
-        (Axis(a.name, Expr.of(-(-length // size)), True), Axis(inner, Expr.of(size), True))
+        (Axis(a.name, length.ceildiv(size), True), Axis(inner, Expr.of(size), True))
         if a == axis else (a,))]
     place = Expr.symbol(axis.name) * size + Expr.symbol(inner)
     moved = substitute_axes(nest, axes, {axis.name: place})

@@ -22,6 +22,7 @@ from tests.counts.count import (
 from tests.counts.kernels import KERNELS
 from tests.counts.machine import has_assembler, llvm_version
 from tests.counts.models import MODELS
+from tests.counts.open_sizes import relative_times
 from tests.counts.predicted import predictions
 
 TABLE = Path(__file__).with_name("table.md")
@@ -44,6 +45,8 @@ fell is recorded by the same command, so that it stays won.
 - **predictions**: of the time on a GPU that nobody needs to have (`targets/cuda/prediction`): the
   launches of a kernel and of its copies, the KiB that memory moves, nanoseconds, and products
   (`block.dot`) in the text. They rank; they are no measurements.
+- **open sizes**: the predicted time of a program for all sizes, in thousandths of that of a program
+  for the size alone.
 
 The CPU is a server of eight cores with 48 KiB, 2 MiB and 32 MiB of cache, wherever this runs.
 """
@@ -75,6 +78,14 @@ class Predictions(Section):
         return predictions()
 
 
+@dataclass(frozen=True)
+class OpenSizes(Section):
+    """Predicted times of programs for all sizes, relative to those of programs for each size."""
+
+    def counted(self) -> Counted:
+        return relative_times()
+
+
 SECTIONS = (
     Section("Models, cpu avx512", MODELS, AVX512),
     Section("Models, cuda sm_90", MODELS, SM_90),
@@ -82,6 +93,7 @@ SECTIONS = (
     Section("Kernels, cpu avx2", KERNELS, AVX2),
     Section("Kernels, cuda sm_90", KERNELS, SM_90),
     Predictions("Predictions, cuda sm_90 (H100)", (), SM_90),
+    OpenSizes("Open sizes, relative times, cuda sm_90 (H100)", (), SM_90),
 )
 CUBINS = Section("Cubins of kernels, sm_90", KERNELS, SM_90, count_cubins, "Triton")
 
