@@ -9,6 +9,12 @@ onnxruntime and openvino run .onnx files and PyTorch models; the other peers run
 peer may run another file with the same model, whose inputs are in the same order: `--against
 onnxruntime,inductor=model.py:make`.
 
+`--sizes FILE` times one program with open sizes at a list or a distribution of sizes, a JSON object
+per line: `{"batch": 8, "length": 128}`, or `{"batch": 8, "length": [16, 512], "calls": 5}` for five
+lengths that are drawn. For each it shows the share of the speed of a program for these sizes alone,
+and of the machine's bandwidth; `--plot` draws both. Sizes that the model refuses are named at the
+end, and the exit status is 1.
+
 Each peer is first tried in a process of its own. One that cannot run the model, or crashes, is left
 out: the others are measured, it is named at the end and in the JSON, and the exit status is 1.
 """
@@ -39,6 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--specialize", action="store_true",
                        help="time the model with open sizes, and also compiled for the sizes of "
                             "these inputs, which --dim then determines")
+    shared.complete(group.add_argument("--sizes", metavar="FILE", type=Path,
+                                       help="time the model with open sizes at each set of sizes "
+                                            "of a file of JSON lines"))
+    shared.complete(group.add_argument("--plot", metavar="FILE.svg", type=Path,
+                                       help="with --sizes: draw the shares of static speed and of "
+                                            "bandwidth"))
     shared.complete(group.add_argument("--json", metavar="FILE", type=Path,
                                        help="also write the results as JSON; - writes them to "
                                             "standard output instead of the table"))
@@ -54,6 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
     from compiler.measuring.measure import check_problems, measure
 
     check_writable(arguments.json)
+    if arguments.sizes is not None:
+        return _run_sizes(arguments)
     results, problems = measure(arguments)
     for row in results:
         print(_line(row, results[0]),
@@ -62,6 +76,31 @@ def run(arguments: argparse.Namespace) -> int:
         report = {"model": arguments.model, "target": arguments.target,
                   "threads": arguments.threads, "rounds": arguments.rounds,
                   "versions": versions(), "results": results,
+                  "problems": {name: str(error) for name, error in problems.items()}}
+        write_text(json.dumps(report, indent=2) + "\n", arguments.json)
+    check_problems(list(problems.values()))
+    return 0
+
+
+def _run_sizes(arguments: argparse.Namespace) -> int:
+    import json
+
+    from compiler.cli.standard_streams import is_standard_output
+    from compiler.faults import versions
+    from compiler.io.output import check_writable, write_text
+    from compiler.measuring.measure import check_problems
+    from compiler.measuring.sizes import measure_sizes, plot, table
+
+    check_writable(arguments.plot)
+    rows, problems = measure_sizes(arguments)
+    for line in table(rows):
+        print(line, file=sys.stderr if is_standard_output(arguments.json) else sys.stdout)
+    if arguments.plot is not None and rows:
+        write_text(plot(rows), arguments.plot)
+    if arguments.json is not None:
+        report = {"model": arguments.model, "target": arguments.target,
+                  "threads": arguments.threads, "rounds": arguments.rounds,
+                  "versions": versions(), "results": rows,
                   "problems": {name: str(error) for name, error in problems.items()}}
         write_text(json.dumps(report, indent=2) + "\n", arguments.json)
     check_problems(list(problems.values()))
