@@ -84,8 +84,7 @@ class Contest:
 
         torch, row = self.torch, Row()
         example = {name: max(size, 2) for name, size in sizes.items()}  # a size of 1 stays 1
-        self.program = torch.export.export(self.module, tuple(self.inputs(example)), strict=False,
-                                           dynamic_shapes=self.case.dynamic_shapes())
+        self.program = self._export(tuple(self.inputs(example)))
         with timed(row, "open"):
             self.compiled["open"] = self._load(compiler)
             self.call("open", self.inputs(example))
@@ -98,6 +97,18 @@ class Contest:
             with timed(row, name):
                 self.call(name, self.inputs(example))
         return row
+
+    def _export(self, inputs: tuple[Any, ...]) -> Any:
+        """With names and limits of sizes; without them where PyTorch cannot prove the limits."""
+        export = self.torch.export.export
+        try:
+            return export(self.module, inputs, strict=False,
+                          dynamic_shapes=self.case.dynamic_shapes())
+        except Exception as error:
+            print(f"exported without limits of sizes: {error}", file=sys.stderr)
+        own = self.torch.export.Dim.AUTO
+        return export(self.module, inputs, strict=False, dynamic_shapes=tuple(
+            dict.fromkeys(dims, own) for dims in self.case.dims))
 
     def _load(self, compiler: Any, **options: Any) -> Any:
         return compiler.compile(self.program, target=self.device, cache="off",
@@ -123,7 +134,9 @@ class Contest:
                 got = self.call(name, inputs).float()
             row[f"error {name}"] = float((got - want).abs().max() / want.abs().max())
         with timed(row, "static compile"):
-            self.compiled["static"] = self._load(compiler, dims=dict(sizes))
+            names = self.compiled["open"].input_names
+            self.compiled["static"] = self._load(compiler, shapes={
+                n: tuple(x.shape) for n, x in zip(names, inputs, strict=True)})
             self.call("static", inputs)
         row["ms"] = self._in_turns(inputs)
         row["new"] = {n: s * 1e3 - row["ms"][n] for n, s in first.items()}
@@ -286,9 +299,9 @@ def _lines(name: str, command: Sequence[str], seconds: float) -> Iterator[Row]:
                 print(name, {k: v for k, v in row.items() if k != "kernels"}, flush=True)
                 yield row
     if process.returncode:
-        last = errors.read_text(encoding="utf-8").strip().splitlines()[-1:] or ["no time left"]
-        print(name, "ended with", process.returncode, *last, flush=True)
-        yield {"model": name, "problem": f"exit status {process.returncode}, {last[0][:300]}"}
+        last = errors.read_text(encoding="utf-8").strip().splitlines()[-20:] or ["no time left"]
+        print(name, "ended with", process.returncode, *last, sep="\n", flush=True)
+        yield {"model": name, "problem": f"exit status {process.returncode}: {' / '.join(last)}"}
 
 
 if __name__ == "__main__":
