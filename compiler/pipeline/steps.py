@@ -59,7 +59,7 @@ PIPELINE: tuple[Step, ...] = (
          "fold"),
     Step("graph", "graph-simplify", "simplify"),  # again: the parts meet their new neighbours
     Step("graph", "graph-inline-layers",  # after the last rules, which show what borders cost
-         "share", apart="graph-inline-layers"),
+         "share"),
     Step("graph", "graph-narrow-products", "precision"),  # once scales are folded into weights
     Step("graph", "graph-fold-constants", "fold"),  # once more: weights are rounded now
     Step("graph", "graph-join-groups", "split"),  # on constant filters in their final type

@@ -273,6 +273,12 @@ def _boxed_program(program: Program) -> Run:
     return call
 
 
+def without_modes() -> AbstractContextManager[Any]:
+    """Tensors that are looked at while code is prepared are no operations of the user's: modes,
+    such as AOTAutograd's at a graph's first call, would handle each of them in Python."""
+    return torch_module("torch.utils._python_dispatch")._disable_current_modes()
+
+
 # ---------------------------------------------------------------------- one graph
 MOST_SETS = 64
 """The number of sets of weights whose packed copies a graph keeps."""
@@ -318,7 +324,8 @@ class Program:
         key = tuple(id(inputs[k]) for k in numbers)
         known = self.sets.pop(key, None)
         if known is None or not known[0].are_in(inputs):
-            known = self._prepared(inputs, numbers, known or self.made)
+            with without_modes():
+                known = self._prepared(inputs, numbers, known or self.made)
         self.sets[key] = known
         while len(self.sets) > MOST_SETS:
             self.sets.popitem(last=False)
