@@ -39,6 +39,7 @@ class _Collector:
         self._left = 0
         self._last, self._seconds = 0.0, 0.0
         self._before = gc.get_threshold()
+        self._frozen = False
 
     def enter(self) -> None:
         with self._lock:
@@ -55,9 +56,17 @@ class _Collector:
                 if self._is_due():
                     self._collect()
                 else:
-                    _age()
+                    self._age()
                 gc.set_threshold(*self._before)
 
+    def _age(self) -> None:
+        """Move all objects to the oldest generation, without traversing them; not in a program that
+        has frozen some, which `unfreeze` would move, too. To count these takes milliseconds.
+        """
+        self._frozen = self._frozen or gc.get_freeze_count() > 0
+        if not self._frozen:
+            gc.freeze()
+            gc.unfreeze()
 
     def _is_due(self) -> bool:
         rested = time.perf_counter() - self._last >= PAUSE * self._seconds
@@ -71,13 +80,6 @@ class _Collector:
 
 
 _COLLECTOR = _Collector()
-
-
-def _age() -> None:
-    """Move all objects to the oldest generation, without traversing them."""
-    if not gc.get_freeze_count():  # otherwise `unfreeze` would also move what the program froze
-        gc.freeze()
-        gc.unfreeze()
 
 
 @contextmanager

@@ -33,7 +33,7 @@ def test_costly_collections_are_rare_but_come(
     """`seconds`: how long a collection takes; nothing else takes time."""
     now, number, found = [0.0], [0], list[int]()
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(collection, "_age", lambda: None)
+    monkeypatch.setattr(collector, "_age", lambda: None)
 
     def collect() -> int:
         found.append(number[0])
@@ -52,6 +52,22 @@ def test_costly_collections_are_rare_but_come(
         collector.enter()
         collector.leave()
     assert len(found) == 5
+
+
+def test_frozen_objects_are_counted_once_and_stay_so(
+    collector: collection._Collector,  # pyright: ignore[reportPrivateUsage]
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Counting visits each of them."""
+    calls: list[str] = []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: len(calls.append("count") or "12"))
+    monkeypatch.setattr(gc, "freeze", lambda: calls.append("freeze"))
+    monkeypatch.setattr(gc, "unfreeze", lambda: calls.append("unfreeze"))
+    monkeypatch.setattr(collector, "_is_due", lambda: False)
+    for _ in range(5):
+        collector.enter()
+        collector.leave()
+    assert calls == ["count"]
 
 
 def test_the_collector_is_set_back_whoever_is_last() -> None:
