@@ -93,9 +93,9 @@ def source_text(source: Source, runtime: Runtime | None = None) -> str:
         binding_text(ports.plan.inputs, ports.symbols), functions,
         ["static const assumption assumptions[] = {", *(f"    {row}," for row in rows),
          "    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},", "};"], checks, _sizes_text(ports),
-        _constants_text(source.constants),
-        [file_text("weights.c"), file_text("any_state.c")], own.states,
-        [file_text("arguments.c")], own.runs, [file_text("calls.c")], run_text(source.name, ports)]
+        _constants_text(source.constants), [file_text("weights.c"), file_text("any_state.c")],
+        own.states, [file_text("arguments.c")], own.runs, [file_text("calls.c")],
+        run_text(source.name, ports)]
     return "\n".join(line for part in parts for line in (*part, ""))
 
 
