@@ -6,7 +6,9 @@
     loop.kernel @k1(%q: f32[u, v]) sizes(v, u)
 
 `Canonical` defines what counts as a name. The first of the equal kernels is kept. Kernels with
-different schedules are not merged. Works on the loop level and on the host level (`host.launch`).
+different schedules are not merged. Calls of one kernel with the same operands become one call: the
+phases of a transposed convolution read one packed copy of the data. Works on the loop level, and
+but for calls on the host level (`host.launch`).
 """
 
 from __future__ import annotations
@@ -46,6 +48,21 @@ class LoopDeduplicateKernels(StrataPass):
         for call in _calls(module):
             if call.kernel.data in merged:
                 _redirect(call, *merged[call.kernel.data])
+        for func in module.body.block.ops:
+            if isinstance(func, FuncOp):
+                _merge_calls(context, func)
+
+
+def _merge_calls(context: StrataContext, func: FuncOp) -> None:
+    """Replace a call by an earlier one of the same kernel with the same operands and sizes."""
+    first: dict[Hashable, CallOp] = {}
+    for call in [op for op in func.body.block.ops if isinstance(op, CallOp)]:
+        kept = first.setdefault((call.kernel.data, tuple(call.operands), call.sizes), call)
+        if kept is not call and context.allowance.take(call, "loop-deduplicate-kernels"):
+            for old, new in zip(call.results, kept.results, strict=True):
+                old.replace_all_uses_with(new)
+            merge_locations(kept, [call])
+            erase(call)
 
 
 def _calls(module: ModuleOp) -> list[CallOp | LaunchOp]:

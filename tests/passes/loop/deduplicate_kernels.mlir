@@ -3,12 +3,15 @@ builtin.module {
   // CHECK: strata.func @main
   // CHECK: %a = loop.call @scale(%x) sizes(n, m) : f32[n, m]
   // CHECK-NEXT: %b = loop.call @scale(%y) sizes(2*m, n) : f32[2*m, n]
+  // Calls of the same kernel with the same operands are one.
   // CHECK-NEXT: %c = loop.call @other(%a) sizes(n, m) : f32[n, m]
-  strata.func @main(%x: f32[n, m], %y: f32[2*m, n]) -> (f32[n, m], f32[2*m, n]) inputs ["x", "y"] outputs ["c", "b"] {
+  // CHECK-NEXT: strata.return %c, %b, %a
+  strata.func @main(%x: f32[n, m], %y: f32[2*m, n]) -> (f32[n, m], f32[2*m, n], f32[n, m]) inputs ["x", "y"] outputs ["c", "b", "d"] {
     %a = loop.call @scale(%x) sizes(n, m) : f32[n, m]
+    %d = loop.call @twin(%x) sizes(m, n) : f32[n, m]
     %b = loop.call @twin(%y) sizes(n, 2*m) : f32[2*m, n]
     %c = loop.call @other(%a) sizes(n, m) : f32[n, m]
-    strata.return %c, %b
+    strata.return %c, %b, %d
   }
   // CHECK: loop.kernel @scale
   loop.kernel @scale(%x: f32[p, q]) -> (f32[p, q]) sizes(p, q) {

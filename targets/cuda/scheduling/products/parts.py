@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from dialects.loop import NestOp
 from dialects.symbolic.size_products import product as size_of
+from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.constants import constant_source
 from passes.contract import Parts
 from targets.cuda.machine import Machine, machine_of
@@ -20,10 +21,12 @@ from targets.cuda.scheduling.products.rules import is_dot, is_plain, on_tensor_c
 from targets.cuda.scheduling.products.tiles import LINE, SIZES, tiles
 from targets.cuda.scheduling.products.time import Product, seconds
 from targets.cuda.scheduling.products.vector import COLUMNS, matrix_direction
-from targets.cuda.scheduling.roles import Roles, roles_of
+from targets.cuda.scheduling.roles import Roles, memory_axis, roles_of
 from targets.cuda.scheduling.sums import MOST_PARTS
 from targets.options import TargetOptions
 
+MOST_OUTER = 128
+"""The most parts of a sum whose terms lie apart in memory."""
 SUM, STORED = 4, 2
 """Bytes per element of a partial sum, and of a typical stored result."""
 SELECTED, SHORTEST, SHARE = 128, 32, 8
@@ -35,10 +38,16 @@ def product_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
     """The axis and the number of parts; None: compute whole sums."""
     roles = roles_of(nest)
     is_open = any(a.extent.constant is None for a in nest.axes)
-    if is_open or roles.batch or len(roles.reduce) != 1 or not is_plain(nest):
+    if is_open or roles.batch or not roles.reduce or not is_plain(nest):
         return None
     machine = machine_of(options.features)
     product = product_of(nest, roles)
+    outer = _outer_axes(nest, roles)
+    if roles.rows and roles.columns and outer:
+        suits = is_dot(nest) and on_tensor_cores(nest, options)
+        return _parts_of_outer(product, outer, machine) if suits else None
+    if len(roles.reduce) != 1:
+        return None
     least = 2 * LINE // product.width
     if roles.rows and roles.columns:
         suits = is_dot(nest) and on_tensor_cores(nest, options)
@@ -63,6 +72,28 @@ def selected_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
     counts = [n for n in range(2, min(length // SHORTEST, MOST_PARTS, most) + 1)
               if length % n == 0]
     return Parts(summed.name, counts[-1]) if counts else None
+
+
+def _outer_axes(nest: NestOp, roles: Roles) -> dict[Symbol, int]:
+    """Summed axes that run along no factor's memory, as positions do in a gradient of weights;
+    their parts begin at aligned addresses, whatever their length."""
+    along = [memory_axis(nest, k) for k in range(len(nest.inputs))]
+    sizes = {a.name: a.extent.constant or 1 for a in nest.axes if a.name in roles.reduce}
+    if None in along:
+        return {}
+    return {a: n for a, n in sizes.items() if a not in along and n > 1}
+
+
+def _parts_of_outer(
+    product: Product, axes: Mapping[Symbol, int], machine: Machine
+) -> Parts | None:
+    """Equal parts of one of these axes."""
+    cut = {count: axis for axis, size in reversed(list(axes.items()))
+           for count in range(2, min(size, MOST_OUTER) + 1) if size % count == 0
+           and product.depth // count >= LINE // product.width}
+    count = fastest_parts(product, machine, {
+        n: replace(product, depth=product.depth // n, run=product.run // n) for n in sorted(cut)})
+    return Parts(cut[count], count) if count > 1 else None
 
 
 def parts_of(product: Product, machine: Machine, least: int) -> int:
