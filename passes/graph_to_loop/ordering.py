@@ -39,6 +39,9 @@ SHORT = 256
 COUNTED = 1 << 12
 """The same, if many programs count at the same time."""
 
+LONG = 1 << 13
+"""Longer rows are walked once for each element that is selected."""
+
 SELECTED = 4
 """Fewer elements of long rows are selected, even if tiles can be sorted."""
 
@@ -82,7 +85,7 @@ def _sorts_in_tiles(op: TopKOp, at: Rewriter, axis: int, count: int | None) -> b
     size = type_of(op.x).shape[axis].constant
     if not count or not can_sort_in_tiles(at, op.x, size):
         return False
-    long = (size or 0) > at.context.facts.sorted_bytes // 4
+    long = (size or 0) > LONG
     return count >= SELECTED if long else not can_select(type_of(op.x), count)
 
 

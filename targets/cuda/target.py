@@ -88,7 +88,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         encodes=decoded & {f8E4M3FN},  # saturates; the emitter turns what is larger into NaN
         programs=4 * machine.multiprocessors,
         short_rows=machine.fitted.rows.short,  # what a program can hold in registers
-        sorted_bytes=sorted_bytes(machine),
+        sorted_bytes=sorted_bytes(),
         scans=True,  # each thread scans its own elements, then threads exchange their sums
         phases=True,  # so that each step of a product reads one tap, in wide loads
         atomics=frozenset((f32, f64, i32, i64)),
