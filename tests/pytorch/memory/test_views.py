@@ -13,7 +13,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.pytorch.foreign import foreign
 from tests.pytorch.memory.sharing import differences
 from tests.pytorch.memory.views import (
     CONTIGUOUS,
@@ -25,6 +24,7 @@ from tests.pytorch.memory.views import (
     View,
     matrix,
 )
+from tests.pytorch.operators.foreign import foreign
 
 OPEN: dict[bool, dict[str, Any]] = {False: {}, True: {"dynamic": True}}
 

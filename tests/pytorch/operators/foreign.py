@@ -1,4 +1,4 @@
-"""An operator that no compiler knows, for tests of what is left to eager PyTorch."""
+"""Operators that no compiler knows, for tests of what is left to eager PyTorch."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ def foreign(x: torch.Tensor) -> torch.Tensor:
     return x.sin().contiguous()
 
 
+@torch.library.custom_op("strata_tests::stranger", mutates_args=())
+def stranger(x: torch.Tensor) -> torch.Tensor:
+    """The cosine of each element, as a contiguous tensor."""
+    return x.cos().contiguous()
+
+
 @foreign.register_fake
+@stranger.register_fake
 def _(x: torch.Tensor) -> torch.Tensor:
     return torch.empty(x.shape, dtype=x.dtype, device=x.device)
