@@ -72,6 +72,24 @@ def test_places(caplog: Any) -> None:
     check(call, [X, X[:3] * 3, torch.ones(5, 3, 2), torch.ones(5, 2, 4) * 2], caplog)
 
 
+def test_resampling(caplog: Any) -> None:
+    resize = torch.nn.functional.interpolate
+
+    def call(image: Any, volume: Any, grid: Any) -> Any:
+        smaller = [resize(image, size=size, mode=mode, antialias=True, align_corners=corners)
+                   for mode, size, corners in (("bilinear", (5, 4), False), ("bicubic", (17, 3),
+                                               False), ("bilinear", (7, 3), True))]
+        sampled = [torch.nn.functional.grid_sample(volume, grid, mode, padding, corners)
+                   for mode, padding, corners in (
+                       ("bilinear", "zeros", False), ("bilinear", "border", True),
+                       ("nearest", "reflection", False), ("nearest", "zeros", True))]
+        return (*smaller, *sampled, resize(image, scale_factor=0.6, mode="bilinear",
+                                           antialias=True))
+
+    check(call, [torch.randn(1, 2, 11, 13), torch.randn(2, 2, 3, 4, 5),
+                 torch.randn(2, 2, 3, 2, 3)], caplog)
+
+
 @pytest.mark.parametrize("threshold", [0.0, 99.0, -99.0])
 def test_sizes_that_depend_on_data(threshold: float, caplog: Any) -> None:
     """Some, none and all of the elements."""

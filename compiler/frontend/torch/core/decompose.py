@@ -22,6 +22,7 @@ from compiler.frontend.torch.core.in_place import without_mutation
 from compiler.frontend.torch.core.linear_algebra import linear_algebra_decompositions
 from compiler.frontend.torch.core.orders import order_decompositions
 from compiler.frontend.torch.core.places import place_decompositions
+from compiler.frontend.torch.core.sampling import sampling_decompositions
 from compiler.frontend.torch.core.strided import strided_decompositions
 from compiler.frontend.torch.library import quiet, torch_module
 
@@ -160,7 +161,7 @@ def _more() -> dict[Any, Any]:
     return {**found, **encoder_decompositions(), **gradient_decompositions(),
             **backward_decompositions(), **foreach_decompositions(), **order_decompositions(),
             **place_decompositions(), **drawing_decompositions(), **strided_decompositions(),
-            **linear_algebra_decompositions(), **copies}
+            **linear_algebra_decompositions(), **sampling_decompositions(), **copies}
 
 
 def _also_decomposed(op: Any) -> bool:
