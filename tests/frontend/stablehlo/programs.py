@@ -181,6 +181,24 @@ PROGRAMS = {
         tensor<2x3x1xi32>) -> tensor<2x3x4xf32>
     return %1 : tensor<2x3x4xf32>""",
         lambda table, i: table[np.minimum(i, 6)], (("f", 7, 4), ("i9", 2, 3))),
+    "batches": Program(
+        "%x: tensor<3x7xf32>, %i: tensor<3x2x1xi32>, %u: tensor<3x2xf32>",
+        "tensor<3x2xf32>, tensor<3x7xf32>", """
+    %0 = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<
+        collapsed_slice_dims = [1], operand_batching_dims = [0],
+        start_indices_batching_dims = [0], start_index_map = [1], index_vector_dim = 2>,
+        slice_sizes = array<i64: 1, 1>}>
+        : (tensor<3x7xf32>, tensor<3x2x1xi32>) -> tensor<3x2xf32>
+    %1 = "stablehlo.scatter"(%x, %i, %u) <{scatter_dimension_numbers = #stablehlo.scatter<
+        inserted_window_dims = [1], input_batching_dims = [0],
+        scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1],
+        index_vector_dim = 2>}> ({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %s = stablehlo.maximum %a, %b : tensor<f32>
+      stablehlo.return %s : tensor<f32>
+    }) : (tensor<3x7xf32>, tensor<3x2x1xi32>, tensor<3x2xf32>) -> tensor<3x7xf32>
+    return %0, %1 : tensor<3x2xf32>, tensor<3x7xf32>""",
+        lambda x, i, u: batches(x, i, u), (("f", 3, 7), ("i7", 3, 2, 1), ("f", 3, 2))),
     "sums at places": Program(
         "%x: tensor<5x2xf32>, %i: tensor<6x1xi32>, %u: tensor<6x2xf32>", "tensor<5x2xf32>", """
     %0 = "stablehlo.scatter"(%x, %i, %u) <{indices_are_sorted = false,
@@ -302,6 +320,15 @@ def scattered(x: Any, i: Any, u: Any) -> Any:
         if place < len(x):
             x[place] += row
     return x
+
+
+def batches(x: Any, i: Any, u: Any) -> Any:
+    """Each row has its own places."""
+    changed = x.copy()
+    for row, place, value in zip(*(v.reshape(-1) for v in (np.repeat(range(3), 2), i, u)),
+                                 strict=True):
+        changed[row, place] = max(changed[row, place], value)
+    return np.take_along_axis(x, i[..., 0], 1), changed
 
 
 def block(x: Any, u: Any, i: Any, j: Any) -> Any:

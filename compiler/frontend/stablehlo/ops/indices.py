@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from compiler.frontend import formulas as f
-from compiler.frontend.faults import Fault
 from compiler.frontend.node import fixed
 from compiler.frontend.stablehlo.node import Node
 from compiler.frontend.stablehlo.ops import hlo_op
@@ -49,17 +48,29 @@ def _places(
     return total, starts, total if within is None else within
 
 
+def _with_batches(n: Node, indices: Value, vector: int, dims: list[int]) -> Value:
+    """Index vectors with the position along each dim of a batch as further elements."""
+    if not dims:
+        return indices
+    columns = indices if vector < indices.rank else indices.reshape([*indices.shape, 1])
+    shape = [Expr.of(1) if k == vector else size for k, size in enumerate(columns.shape)]
+    parts = [columns]
+    for dim in dims:
+        steps = n.range(shape[dim], columns.element)
+        parts.append(steps.reshape([shape[dim], *[1] * (len(shape) - dim - 1)]).broadcast(shape))
+    return f.concat(parts, axis=vector)
+
+
 @hlo_op("stablehlo.gather")
 def gather(n: Node, x: Value, indices: Value) -> Value:
     """Windows of x at starts, which are moved inside x."""
     numbers: dict[str, Any] = n.op.attributes.get("dimension_numbers", {})
-    if numbers.get("operand_batching_dims"):
-        raise Fault("dims of batches are not supported")
-    window = n.ints("slice_sizes")
-    collapsed = numbers.get("collapsed_slice_dims", [])
+    window, own = n.ints("slice_sizes"), list(numbers.get("operand_batching_dims", []))
+    collapsed = [*numbers.get("collapsed_slice_dims", []), *own]
     vector = numbers.get("index_vector_dim", indices.rank)
-    places, starts, _ = _places(n, x, indices, vector, numbers.get("start_index_map", []), window,
-                                True)
+    indices = _with_batches(n, indices, vector, numbers.get("start_indices_batching_dims", []))
+    places, starts, _ = _places(n, x, indices, vector, [
+        *numbers.get("start_index_map", []), *own], window, True)
     found = f.gather(x.reshape([product(x.shape)]), places, axis=0)
     kept = [size for dim, size in enumerate(window) if dim not in collapsed]
     found = found.reshape([*starts, *kept])
@@ -74,15 +85,16 @@ def gather(n: Node, x: Value, indices: Value) -> Value:
 def scatter(n: Node, x: Value, indices: Value, updates: Value) -> Value:
     """Windows of updates combined into x; those that are not inside x are left out."""
     numbers: dict[str, Any] = n.op.attributes.get("scatter_dimension_numbers", {})
-    if numbers.get("input_batching_dims"):
-        raise Fault("dims of batches are not supported")
-    inserted = numbers.get("inserted_window_dims", [])
+    batches = list(numbers.get("input_batching_dims", []))
+    inserted = [*numbers.get("inserted_window_dims", []), *batches]
+    vector = numbers.get("index_vector_dim", indices.rank)
+    indices = _with_batches(n, indices, vector, numbers.get("scatter_indices_batching_dims", []))
     own: list[int] = list(numbers.get("update_window_dims", []))
     sizes = iter([fixed(updates.shape[k], "windows") for k in own])
     window = [1 if dim in inserted else next(sizes) for dim in range(x.rank)]
     places, starts, inside = _places(
-        n, x, indices, numbers.get("index_vector_dim", indices.rank),
-        numbers.get("scatter_dims_to_operand_dims", []), window, False)
+        n, x, indices, vector,
+        [*numbers.get("scatter_dims_to_operand_dims", []), *batches], window, False)
     outer = [k for k in range(updates.rank) if k not in own]
     rows = updates.transpose([*outer, *own]).reshape([product(starts), places.shape[1]])
     return _added(n, x, places, rows, inside, _combiner(n))
