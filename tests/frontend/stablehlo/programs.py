@@ -171,6 +171,22 @@ PROGRAMS = {
       stablehlo.return %0 : tensor<4xf32>
     }) : (tensor<i1>) -> tensor<4xf32>
     return %2 : tensor<4xf32>""", lambda p, x: x if p else -2 * x, (("i2",), ("f", 4))),
+    "four branches": Program(
+        "%p: tensor<i32>, %x: tensor<4xf32>", "tensor<4xf32>", """
+    %0 = "stablehlo.case"(%p) ({
+      stablehlo.return %x : tensor<4xf32>
+    }, {
+      %1 = stablehlo.negate %x : tensor<4xf32>
+      stablehlo.return %1 : tensor<4xf32>
+    }, {
+      %1 = stablehlo.abs %x : tensor<4xf32>
+      stablehlo.return %1 : tensor<4xf32>
+    }, {
+      %1 = stablehlo.add %x, %x : tensor<4xf32>
+      stablehlo.return %1 : tensor<4xf32>
+    }) : (tensor<i32>) -> tensor<4xf32>
+    return %0 : tensor<4xf32>""",
+        lambda p, x: [x, -x, abs(x), x + x][p if 0 <= p < 4 else 3], (("i6",), ("f", 4))),
     "lookup": Program(
         "%table: tensor<7x4xf32>, %i: tensor<2x3xi32>", "tensor<2x3x4xf32>", """
     %0 = stablehlo.reshape %i : (tensor<2x3xi32>) -> tensor<2x3x1xi32>

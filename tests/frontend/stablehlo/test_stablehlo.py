@@ -44,6 +44,14 @@ def test_open_sizes(rows: int, tmp_path: Path) -> None:
     check(program, tmp_path / "f.mlir", "reference", [x], dims={"x_0": rows})
 
 
+@pytest.mark.parametrize("index", [-1, 0, 1, 2, 3, 9])
+def test_every_branch(index: int, tmp_path: Path) -> None:
+    """Any other number takes the last branch."""
+    x = np.array([-1.0, 2.0, -3.0, 4.0], np.float32)
+    check(PROGRAMS["four branches"], tmp_path / "f.mlir", "reference",
+          [np.array(index, np.int32), x])
+
+
 def test_what_jax_lowers_is_a_model(monkeypatch: Any) -> None:
     """An object of JAX that tells its text."""
     module = ModuleType("jax.stages")

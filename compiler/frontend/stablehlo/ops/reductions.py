@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -199,27 +199,35 @@ def while_loop(n: Node, *initial: Value) -> list[Value]:
 
 @hlo_op("stablehlo.if")
 def conditional(n: Node, condition: Value) -> list[Value]:
-    return _branched(n, condition.reshape([]), n.op.regions)
+    first, second = n.op.regions
+    return _branched(n, condition.reshape([]), lambda: n.run(first, []), lambda: n.run(second, []))
 
 
 @hlo_op("stablehlo.case")
 def case(n: Node, index: Value) -> list[Value]:
     """The branch of this number; the last one for any other number."""
+    return _chosen(n, index.reshape([]), 0)
+
+
+def _chosen(n: Node, index: Value, number: int) -> list[Value]:
+    """The branch of this number if the index is that, else one of those after it."""
     regions = n.op.regions
-    if len(regions) == 1:
-        return n.run(regions[0], [])
-    if len(regions) > 2:
-        raise Fault("more than two branches are not supported")
-    return _branched(n, f.equal(index.reshape([]), 0), regions)
+    if number == len(regions) - 1:
+        return n.run(regions[number], [])
+    return _branched(n, f.equal(index, number), lambda: n.run(regions[number], []),
+                     lambda: _chosen(n, index, number + 1))
 
 
-def _branched(n: Node, condition: Value, regions: Sequence[Region]) -> list[Value]:
+def _branched(
+    n: Node, condition: Value, first: Callable[[], list[Value]],
+    second: Callable[[], list[Value]],
+) -> list[Value]:
     mark, node = n.build.mark(), n.build.node
 
-    def branch(region: Region, label: str) -> Branch:
+    def branch(results: Callable[[], list[Value]], label: str) -> Branch:
         with n.build.function(f"{n.name}_{label}") as frame:
-            return Branch(frame, n.run(region, []))
+            return Branch(frame, results())
 
-    then, otherwise = branch(regions[0], "then"), branch(regions[1], "else")
+    then, otherwise = branch(first, "then"), branch(second, "else")
     n.build.node = node
     return join(n.build, condition, then, otherwise, mark)
