@@ -302,7 +302,7 @@ class _Lowering:
                         parallel=not carried and not any(
                             n.is_scatter and level.axis in serial_axes(n) for n in run))
         loop.counter.name_hint = level.axis.name
-        step = tile if not (lower % tile).terms else 1
+        step = 1 if self.tiles.symbols.rest(lower, tile).terms else tile
         counter = self.tiles.symbols.index(loop.counter, self._counter_extent(bounds), step)
         state = self.states[level.axis]
         self.states[level.axis] = self._at(depth, level.axis, counter + shift, tile, masked)

@@ -107,6 +107,12 @@ class Symbols:
             total = total + whole * value + rest * (value // steps[name])
         return total + called.substitute({s: Expr.symbol(s) // n for s, n in steps.items()})
 
+    def rest(self, expr: Expr, divisor: int) -> Expr:
+        """The remainder of a division, as far as steps decide it: the counter of an outer loop over
+        tiles of 512 is a multiple of 2."""
+        ranges = {s: self.extents[s] for s in expr.symbols if s in self.extents}
+        return self.simplify(expr % divisor, ranges)
+
     def gathered(self, tile: Tile) -> Expr:
         """A symbol for the values of a tile of gathered indices."""
         name = Symbol.counter(f"@{len(self.values)}")
