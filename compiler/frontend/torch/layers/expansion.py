@@ -77,15 +77,15 @@ class Expansion:
     def _name_common(self, block: Block | None) -> None:
         """Let what is computed once for all parts stand for their nodes, too."""
         for op in block.ops if block is not None else ():
-            known = [(name, *self.places.get(name, (0, None))) for name in location_names(op)]
-            count = Counter(place for _, _, place in known if place is not None)
+            known = [(name, self.places.get(name)) for name in location_names(op)]
+            count = Counter(found[1] for _, found in known if found is not None)
             if not isinstance(op, CallOp) and any(n > 1 for n in count.values()):
-                op.location = location(*(name for found in known for name in (
-                    found[0], *(self._between(found[2]) if found[1] == KEPT - 1 else ()))))
+                op.location = location(*(part for name, found in known for part in (
+                    name, *(self._between(found[1]) if found and found[0] == KEPT - 1 else ()))))
 
-    def _between(self, place: int | Slot | None) -> list[str]:
+    def _between(self, place: int | Slot) -> list[str]:
         """The names in a place of all parts that were left out."""
-        return [names[place] for names in self.all[KEPT:-2]] if place is not None else []
+        return [names[place] for names in self.all[KEPT:-2]]
 
     def _check_names(self, calls: Sequence[CallOp]) -> None:
         first = calls[0].node_names
