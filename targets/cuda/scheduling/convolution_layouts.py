@@ -42,8 +42,8 @@ FEW, QUAD = 8, 4
 """Fewer channels than FEW are padded to a multiple of QUAD."""
 STEPS = (64, 32)
 """Numbers of channels of a step that stays at one tap."""
-WASTED = 1 / 7
-"""The share of zeros that such steps are worth."""
+WASTED = 7
+"""Zeros of up to one in so many channels are worth such steps."""
 
 
 # ---------------------------------------------------------------------- axes
@@ -94,7 +94,7 @@ def _padded(channels: int | None, word: int, copied: bool) -> int:
     if not word or channels % (STEPS[-1] if copied else word) == 0:
         return 0
     inside = [n for n in (_rounded(channels, step) for step in STEPS)
-              if n - channels <= WASTED * channels]
+              if WASTED * (n - channels) <= channels]
     return inside[0] if inside else _rounded(channels, word) if channels % word else 0
 
 

@@ -54,9 +54,9 @@ LEAST = 64
 """The fewest channels of one part of a split sum."""
 FILLED = 7
 """The last part of a sum over channels is short by at most one in FILLED of all channels."""
-MOST_CUTS, NEXT_CUT = 256, 1.1
-"""The most parts of a sum over positions; and how many times as many the next number has that is
-tried."""
+MOST_CUTS, NEXT_CUT = 256, 10
+"""The most parts of a sum over positions; and of how many parts the next number that is tried has
+one more, at least."""
 
 
 # ---------------------------------------------------------------------- what is multiplied together
@@ -216,6 +216,6 @@ def _cuts(nest: NestOp, roles: Roles) -> dict[int, Parts]:
             if other is None or size * more[other.axis] < other.size * length:
                 cuts[cut.count] = cut
     for count in sorted(cuts):
-        if count <= MOST_CUTS and count >= NEXT_CUT * max(kept, default=1):
+        if count <= MOST_CUTS and NEXT_CUT * count >= (NEXT_CUT + 1) * max(kept, default=1):
             kept[count] = cuts[count]
     return kept

@@ -156,7 +156,7 @@ def test_a_gradient_is_one_product_in_parts(channels: int, last: bool) -> None:
     """Of all taps; its sum, over many positions, is cut into parts of any length."""
     kernels = check(Drawn(7, channels, 32, (17, 17), (3, 3), last=last), gradient=True)
     assert len(products(kernels)) == 1
-    assert len(kernels) == 2 + 2 * (not last) + (channels % 8 != 0) * last
+    assert any(k.sym_name.data.startswith("reduce") for k in kernels), "which adds the parts"
 
 
 @pytest.mark.parametrize("last", [True, False])
