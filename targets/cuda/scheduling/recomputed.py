@@ -93,16 +93,32 @@ class Tiles:
 
     def fits(self, kernel: KernelOp, held: int, machine: Machine) -> bool:
         """Whether factors fit into shared memory, and sums and inner products into registers."""
-        products = _products(kernel)
-        width = max(width_of(v) for n in products for v in n.inputs)
-        sums = [n for n in products if walked_axis(kernel) in {a.name for a in n.reduce_axes}]
-        inner = len(products) - len(sums)
-        shared = 2 * held * width * (self.rows + self.step * self.stages)
-        registers = self.rows * (len(sums) * held + inner * self.step) // (32 * self.warps)
-        return shared <= machine.shared and registers <= 160
+        sums, inner = count_sums(kernel), len(_products(kernel)) - count_sums(kernel)
+        shared = 2 * held * _width(kernel) * (self.rows + self.step * self.stages)
+        registers = self.rows * (sums * held + inner * self.step) // (32 * self.warps)
+        return shared <= machine.shared and registers <= MAX_REGISTERS
 
 
-_CHOICES = (Tiles(128, 64, 8, 2), Tiles(128, 32, 8, 2), Tiles(64, 64, 4, 2), Tiles(64, 32, 4, 2))
+MAX_REGISTERS = 192
+"""The most registers of a thread for sums and inner products."""
+_LINE = 128
+_NARROW = (Tiles(64, 64, 4, 3), Tiles(64, 64, 4, 2), Tiles(64, 32, 4, 2))
+"""For factors no wider than a cache line."""
+_WIDE_ALONE = (Tiles(128, 32, 8, 3), Tiles(64, 64, 4, 2), Tiles(64, 32, 4, 2))
+"""For wider factors and one sum, such as the gradient of queries."""
+_WIDE = _WIDE_ALONE[1:]
+"""For wider factors and several sums. All were measured on an H100."""
+
+
+def count_sums(kernel: KernelOp) -> int:
+    """The number of products that sum along the walked axis."""
+    walked = walked_axis(kernel)
+    return sum(walked in {a.name for a in n.reduce_axes} for n in _products(kernel))
+
+
+def _width(kernel: KernelOp) -> int:
+    """Bytes of an element of a factor."""
+    return max(width_of(v) for n in _products(kernel) for v in n.inputs)
 
 
 def schedule_recomputed(kernel: KernelOp, options: TargetOptions) -> Schedule:
@@ -120,15 +136,17 @@ def _fitting(kernel: KernelOp, options: TargetOptions) -> Sequence[Tiles]:
     machine, row = machine_of(options.features), block_axis(kernel)
     assert row is not None
     held = max(power(kernel.axes[a], MAX_WIDTH, MIN_DOT) for a in held_axes(kernel))
-    most = power(kernel.axes[row], _CHOICES[0].rows, _CHOICES[-1].rows)
-    fitting = [t for t in _CHOICES if t.rows <= most and t.fits(kernel, held, machine)]
+    choices = _NARROW if held * _width(kernel) <= _LINE else (
+        _WIDE if count_sums(kernel) > 1 else _WIDE_ALONE)
+    most = power(kernel.axes[row], choices[0].rows, choices[-1].rows)
+    fitting = [t for t in choices if t.rows <= most and t.fits(kernel, held, machine)]
     others = product(kernel.axes[a] for a in common_axes(kernel) if a != row)
 
     def leaves_some_idle(tiles: Tiles) -> bool:
         programs = (others * kernel.axes[row].ceildiv(tiles.rows)).constant
         return programs is not None and programs < machine.multiprocessors
 
-    return sorted(fitting or _CHOICES[-1:], key=leaves_some_idle)
+    return sorted(fitting or choices[-1:], key=leaves_some_idle)
 
 
 def _schedule(kernel: KernelOp, tiles: Tiles, options: TargetOptions) -> Schedule:

@@ -33,7 +33,7 @@ from targets.cuda.scheduling.convolution_roles import is_convolution
 from targets.cuda.scheduling.convolutions import convolution_parts, schedule_convolution
 from targets.cuda.scheduling.memory_bound import elementwise, reduction, walked_alike
 from targets.cuda.scheduling.products.fma import fma_parts, schedule_fma_product
-from targets.cuda.scheduling.products.parts import product_parts, selected_parts
+from targets.cuda.scheduling.products.parts import idle_parts, product_parts
 from targets.cuda.scheduling.products.rules import panels, prepare_product, schedule_product
 from targets.cuda.scheduling.recomputed import is_recomputed, schedule_recomputed
 from targets.cuda.scheduling.recurrences import schedule_recurrence
@@ -129,4 +129,4 @@ def sum_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
     if is_convolution(nest):
         return convolution_parts(nest, options)
     return (fma_parts(nest, options) or product_parts(nest, options)
-            or selected_parts(nest, options))
+            or idle_parts(nest, options))

@@ -116,7 +116,7 @@ def _gradients(
     wide, axis = given.cast(element), scores.rank - 1
     shared = f.reduce_sum(wide * made.cast(element), [axis], keepdims=True)
     inner = wide @ n.swap(value.cast(element))
-    outer = rounded * (_dropped(inner, kept, dropout) - shared)
+    outer = weights * (_dropped(inner, kept, dropout) - shared)
     factor = scale_of(n, query, element) if scale is None else float(scale)
     narrow = outer.cast(query.element).cast(element)
     dropped = rounded if kept is None else _dropped(weights, kept, dropout).cast(

@@ -21,7 +21,7 @@ from targets.cuda.scheduling.products.rules import is_dot, is_plain, on_tensor_c
 from targets.cuda.scheduling.products.tiles import LINE, SIZES, tiles
 from targets.cuda.scheduling.products.time import Product, seconds
 from targets.cuda.scheduling.products.vector import COLUMNS, matrix_direction
-from targets.cuda.scheduling.roles import Roles, memory_axis, roles_of
+from targets.cuda.scheduling.roles import Roles, has_windows, memory_axis, roles_of
 from targets.cuda.scheduling.sums import MOST_PARTS
 from targets.options import TargetOptions
 
@@ -29,9 +29,9 @@ MOST_OUTER = 128
 """The most parts of a sum whose terms lie apart in memory."""
 SUM, STORED = 4, 2
 """Bytes per element of a partial sum, and of a typical stored result."""
-SELECTED, SHORTEST, SHARE = 128, 32, 8
-"""Results of a program that sums what it selects, the fewest steps of a part, and the most programs
-for each multiprocessor."""
+SELECTED, WINDOWS, SHORTEST, SHARE = 128, 512, 32, 8
+"""Results of a program that sums what it selects, and of one that moves a window, the fewest steps
+of a part, and the most programs for each multiprocessor."""
 
 
 def product_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
@@ -57,19 +57,24 @@ def product_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
     return Parts(roles.reduce[0], parts) if parts > 1 else None
 
 
-def selected_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
-    """The axis and the number of parts of a sum with few results that is no product, such as that
-    of the rows that an index selects: a step takes as long as a load, and nothing hides it."""
-    if any(a.extent.constant is None for a in nest.axes) or is_dot(nest) or (
-            len(nest.reduce_axes) != 1):
+def idle_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
+    """The longest summed axis, and the number of parts, of a sum with few results that walks its
+    elements one by one: of rows that an index selects, or of a depthwise filter's gradient. A step
+    takes as long as a load, and nothing hides it."""
+    windows = has_windows(nest)
+    if any(a.extent.constant is None for a in nest.axes) or (is_dot(nest) and not windows):
         return None
-    [summed] = nest.reduce_axes
-    if any(a.name.followed_by("_part") == summed.name for a in nest.axes):
+    divided = {a.name.followed_by("_part") for a in nest.axes}
+    left = [a for a in nest.reduce_axes if a.name not in divided]
+    if not left:
         return None
-    results = size_of(a.extent for a in nest.parallel_axes).constant or 1
-    most = SHARE * machine_of(options.features).multiprocessors // -(-results // SELECTED)
+    summed = max(left, key=lambda a: a.extent.constant or 1)
+    count = size_of(a.extent for a in nest.parallel_axes).constant or 1
+    most = SHARE * machine_of(options.features).multiprocessors // (
+        -(-count // (WINDOWS if windows else SELECTED)))
+    steps = size_of(a.extent for a in nest.reduce_axes).constant or 1
     length = summed.extent.constant or 1
-    counts = [n for n in range(2, min(length // SHORTEST, MOST_PARTS, most) + 1)
+    counts = [n for n in range(2, min(length // 2, steps // SHORTEST, most) + 1)
               if length % n == 0]
     return Parts(summed.name, counts[-1]) if counts else None
 
