@@ -133,7 +133,15 @@ class RecomputedChain(OnlineChain):
         summed = {self.names[self.last, a.name] for a in nest.reduce_axes}
         shared = {*self.shared_axes(seed, self.kernel_of(seed)).values()}
         self.walked, self.rows = frozenset(shared & summed), shared - summed
-        return bool(summed) and summed <= shared and bool(self.rows) and self.accepts(seed)
+        return bool(summed) and summed <= shared and bool(self.rows) and (
+            self._finishes(self.last)) and self.accepts(seed)
+
+    def _finishes(self, end: CallOp) -> bool:
+        """Whether only elementwise nests read what an end sums over the axes that are walked, since
+        these follow the loop."""
+        own = {name for (call, name), joint in self.names.items()
+               if call is end and joint in self.walked}
+        return all(n.is_elementwise or not own & sums_behind(n) for n in self.kernel_of(end).nests)
 
     def grow(self) -> None:
         """Add every producer that fits, until none is left."""
@@ -258,7 +266,7 @@ def finish_last(kernel: KernelOp, walked: AbstractSet[Symbol]) -> None:
 
 
 def sums_behind(nest: NestOp) -> set[Symbol]:
-    """The axes over which the nest sums, and all nests that it reads."""
+    """The axes over which the nests are summed that the nest reads, directly or not."""
     makers = [v.owner for v in sources_of(nest)]
     return {a.name for n in makers if isinstance(n, NestOp) for a in n.reduce_axes}
 
