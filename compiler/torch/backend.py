@@ -39,6 +39,7 @@ from compiler.torch import shared
 from compiler.torch.effects import take_checks, with_checks
 from compiler.torch.graphs import compile_graph
 from compiler.torch.logs import with_dumps
+from compiler.torch.options import check_options
 from compiler.torch.parts import Part, Run, Viewed, name_eager
 from compiler.torch.reordered import Reordered
 from compiler.torch.training import (
@@ -78,6 +79,7 @@ def strata(
     chosen = translated(mode, options)
     if "mode" in chosen:
         check_mode(chosen["mode"])
+    check_options(chosen)
     return compiled_by(Program, graph_module, example_inputs, with_dumps(chosen))
 
 

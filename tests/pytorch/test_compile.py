@@ -283,6 +283,17 @@ def test_a_mode_that_there_is_not() -> None:
         wrong(torch.randn(2, 3, 8, 8))
 
 
+@pytest.mark.parametrize(("options", "said"), [
+    ({"cashe": "off"}, "no option 'cashe'.*did you mean cache"),
+    ({"target": "cpuu"}, "cpuu.*did you mean cpu"), ({"threads": -1}, "threads"),
+    ({"precision": "f23"}, "precision.*'f23'"), ({"exact": "yes"}, "exact")])
+def test_options_that_cannot_be_used(options: dict[str, object], said: str) -> None:
+    """They are no reason to run eagerly."""
+    wrong = torch.compile(lambda x: x * 3, backend=strata, options=options)
+    with pytest.raises(Exception, match=f"(?s){said}"):
+        wrong(torch.ones(3))
+
+
 def test_each_graph_dumps_into_a_folder_of_its_own(tmp_path: Path) -> None:
     """With a break in the model, and again for other shapes."""
     class Broken(nn.Module):
