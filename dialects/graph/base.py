@@ -148,6 +148,11 @@ class CompositeOp(GraphOp):
     `evaluate` defines the meaning independently, so that tests can compare the two.
     """
 
+    @property
+    def may_stay(self) -> bool:
+        """Whether a target that claims the operation implements it for these operands, too."""
+        return True
+
     def decompose(self, build: Build) -> Sequence[SSAValue]:
         raise NotImplementedError(self.name)
 

@@ -98,6 +98,11 @@ class ConvFilterGradientOp(CompositeOp):
         return rounded(found.reshape(context.shape(type_)), type_)
 
     # ------------------------------------------------------------------ the definition
+    @property
+    def may_stay(self) -> bool:
+        """Not with open sizes, with which accesses of a single product could not be proven."""
+        return all(s.constant is not None for t in self.operand_tensors for s in t.shape)
+
     def decompose(self, build: Build) -> Sequence[SSAValue]:
         """A product for each tap; one convolution for few channels or groups, if it has taps."""
         shape, y = self.result_tensors[0].shape, tensor_type(self.y)

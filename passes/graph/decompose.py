@@ -41,7 +41,7 @@ class GraphDecompose(StrataPass):
         faults: list[tuple[str, str]] = []
 
         def decompose(op: CompositeOp, at: Rewriter) -> Sequence[SSAValue] | None:
-            if op.name in context.facts.claims:
+            if op.name in context.facts.claims and op.may_stay:
                 return None
             try:
                 return _as_declared(op, op.decompose(at), at)

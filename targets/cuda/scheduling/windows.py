@@ -114,11 +114,12 @@ def small_windows(kernel: KernelOp) -> NestOp | None:
     taps = product(a.extent for a in nest.reduce_axes).constant
     alike = all({a.name for a in n.axes} == parallel for n in kernel.nests if n is not nest)
     whole = len(nest.results) == 1 and not nest.into and len(parallel) > 0
+    known = all(a.extent.constant is not None for a in nest.axes)  # so that accesses are proven
     moves = all(any(a.name in e.symbols and e.symbols & parallel for m in nest.input_maps
                     for e in m) for a in nest.reduce_axes)
     data = all(parallel <= _symbols(m) for m in nest.input_maps)
     fits = taps is not None and 1 < taps <= MOST_TAPS
-    return nest if alike and whole and moves and data and fits else None
+    return nest if alike and whole and known and moves and data and fits else None
 
 
 def prepare_small_windows(kernel: KernelOp, nest: NestOp) -> None:
