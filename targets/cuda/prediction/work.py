@@ -25,7 +25,7 @@ from dialects.block import (
     ScanOp,
     StoreOp,
 )
-from dialects.block.branches import branch_of
+from dialects.block.branches import Branch, branch_of, is_single
 from dialects.block.programs import tile_type
 from dialects.strata.schedule_options import ScheduleOption
 from dialects.strata.types import TileType, byte_width, is_float
@@ -153,7 +153,7 @@ class Work:
 
     def loop(self, op: ForOp, times: float) -> Cost:
         if (branch := branch_of(op)) is not None:  # of as many programs as its part has
-            self.values[op.counter] = branch.first + branch.count // 2
+            self.values[op.counter] = _middle(op, branch)
             share = branch.count / self.programs
             return self.block(op.body.block, times * share) * share
         ends = [evaluate(e.data, op.indices, self.values, self.sizes)
@@ -265,6 +265,21 @@ def busy(
     for part in parts:
         total = together(total, part, overlap or machine.fitted.products.hiding)
     return total
+
+
+def _middle(loop: ForOp, branch: Branch) -> int:
+    """A program of a part that is neither at the beginning nor at the end of any axis."""
+    counter = Symbol.operand(0)
+    exprs = [x.lower.data for x in loop.body.walk() if isinstance(x, ForOp) and is_single(x)
+             and x.lower.data.symbols]
+    rows = [[int(e.evaluate({counter: k})) for k in range(branch.first, branch.end)]
+            for e in exprs]
+    rows = [row for row in rows if max(row)] or [[*range(branch.count)]]
+    apart = [0.0] * branch.count
+    for row in rows:
+        most = max(row)
+        apart = [a + abs(2 * v / max(1, most) - 1) for a, v in zip(apart, row, strict=True)]
+    return branch.first + min(range(branch.count), key=lambda k: apart[k])
 
 
 def _steps_along(op: ReduceOp | ScanOp) -> float:
