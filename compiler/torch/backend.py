@@ -46,6 +46,7 @@ from compiler.torch.training import (
     compiled_step,
     first_result,
     has_transforms,
+    is_recorded,
     keep_saved,
     metadata,
     partition,
@@ -88,7 +89,9 @@ def compiled_by(
     chosen: Mapping[str, Any],
 ) -> Run:
     """The same, with programs of a kind."""
+    from compiler.frontend.torch.core.decompose import decompositions
     from compiler.frontend.torch.core.flex import expand_flex_attention
+    from compiler.frontend.torch.core.gradients import step_decompositions
 
     known = _operator_names(chosen)
     captured = without_dropout(graph_module)
@@ -118,7 +121,8 @@ def compiled_by(
     compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
         fw_compiler=forward, bw_compiler=backward, inference_compiler=infer,
         partition_fn=partition,
-        decompositions=_decompositions(captured, example_inputs, known),
+        decompositions={**decompositions(known), **(step_decompositions() if is_recorded(
+            captured, example_inputs) else {})},
         keep_inference_input_mutations=True)
     with torch_module("torch._functorch.config").patch(_tracing(replays)):
         return _or_eagerly(compiled, captured, example_inputs, known)
@@ -174,24 +178,6 @@ def _or_eagerly(
     return captured.forward
 
 
-def _is_recorded(captured: Any, example_inputs: Sequence[Any]) -> bool:
-    """Whether gradients are recorded."""
-    tensors = (*example_inputs, *captured.parameters())
-    return torch_module().is_grad_enabled() and any(
-        getattr(value, "requires_grad", False) for value in tensors)
-
-
-def _decompositions(
-    captured: Any, example_inputs: Sequence[Any], known: Collection[str]
-) -> dict[Any, Any]:
-    """Operator -> function."""
-    from compiler.frontend.torch.core.decompose import decompositions
-    from compiler.frontend.torch.core.gradients import step_decompositions
-
-    more = step_decompositions() if _is_recorded(captured, example_inputs) else {}
-    return {**decompositions(known), **more}
-
-
 def _composites(
     captured: Any, example_inputs: Sequence[Any], known: Collection[str]
 ) -> AbstractContextManager[None]:
@@ -201,7 +187,7 @@ def _composites(
 
     if has_transforms(captured):
         return attention_in_parts()
-    recorded = _is_recorded(captured, example_inputs)
+    recorded = is_recorded(captured, example_inputs)
     return attention_whole() if recorded else composites_whole(known)
 
 

@@ -34,6 +34,13 @@ def first_result() -> int:
     return metadata().num_mutated_inp_runtime_indices
 
 
+def is_recorded(captured: Any, example_inputs: Sequence[Any]) -> bool:
+    """Whether gradients are recorded while a captured graph runs."""
+    tensors = (*example_inputs, *captured.parameters())
+    return torch_module().is_grad_enabled() and any(
+        getattr(value, "requires_grad", False) for value in tensors)
+
+
 def partition(joint: Any, inputs: Any, **more: Any) -> tuple[Any, Any]:
     """The forward and the backward graph of a joint graph, by PyTorch's partitioner.
 

@@ -139,18 +139,6 @@ def reshape_of_reshape(d: Draw) -> Instance:
         f"%y = graph.reshape %a {{shape = [{', '.join(third)}]}} : {types[2]}"], "y", types[2]))
 
 
-def reshape_of_cast_of_reshape(d: Draw) -> Instance:
-    narrow, wide = d.of("bf16 f32", "f32 f16", "f32 f64", "i8 i32", "i32 f32").split()
-    a, b, c = d.long(3)
-    first, second, third = [a, b, c], [f"{a}*{b}", c], [a, f"{b}*{c}"]
-    x, y, z = type_(narrow, first), type_(narrow, second), type_(wide, second)
-    made = type_(wide, third)
-    return Instance(function({"x": x}, [
-        f"%a = graph.reshape %x {{shape = [{', '.join(second)}]}} : {y}",
-        f"%b = graph.cast %a {{to = {wide}}} : {z}",
-        f"%y = graph.reshape %b {{shape = [{', '.join(third)}]}} : {made}"], "y", made))
-
-
 def _permutation(d: Draw, count: int) -> list[int]:
     return d.source.sample(range(count), count)
 
@@ -370,7 +358,7 @@ INSTANCES: dict[str, Maker] = {
         once, choose_once, same_operands, divide_by_power_of_two, simple_power,
         decided_choice, negated_choice,
         cast_to_same, cast_of_lossless_cast, broadcast_operand, same_type, reshape_of_reshape,
-        reshape_of_cast_of_reshape, transpose_of_transpose, transpose_in_order, whole_slice,
+        transpose_of_transpose, transpose_in_order, whole_slice,
         slice_of_slice, slice_of_concat,
         concat_of_one, concat_of_nothing, concat_of_concat, gather_at_constant, reduction_of_one,
         batch_norm_of_conv, conv_of_pad, dequantize_of_quantized, alone)},

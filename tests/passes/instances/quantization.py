@@ -147,7 +147,18 @@ def quantize_by_reciprocal(d: Draw) -> Instance:
         f"%y = graph.quantize_linear %x, %t, %z {{to = {element}}} : {t}"], "y", t), PASSES)
 
 
+def reshape_of_cast_of_reshape(d: Draw) -> Instance:
+    (narrow, wide), (a, b, c) = d.of("bf16 f32", "f32 f64", "i8 i32").split(), d.long(3)
+    whole, flat = [a, b, c], [f"{a}*{b}", c]
+    return Instance(function({"x": type_(narrow, whole)}, [
+        f"%a = graph.reshape %x {{shape = [{', '.join(flat)}]}} : {type_(narrow, flat)}",
+        f"%b = graph.cast %a {{to = {wide}}} : {type_(wide, flat)}",
+        f"%y = graph.reshape %b {{shape = [{', '.join(whole)}]}} : {(y := type_(wide, whole))}"],
+        "y", y), "graph-simplify")
+
+
 INSTANCES: dict[str, Maker] = {make.__name__: make for make in (
     transpose_of_dequantized, reshape_of_dequantized, quantize_of_dequantized,
     matmul_of_dequantized, concat_of_dequantized, part_of_dequantized, conv_of_dequantized,
-    add_to_sum, relu_of_sum, quantize_of_sum, quantize_by_reciprocal)}
+    add_to_sum, relu_of_sum, quantize_of_sum, quantize_by_reciprocal,
+    reshape_of_cast_of_reshape)}
