@@ -39,7 +39,6 @@ from compiler.torch import shared
 from compiler.torch.effects import take_checks, with_checks
 from compiler.torch.graphs import compile_graph
 from compiler.torch.logs import with_dumps
-from compiler.torch.options import check_options
 from compiler.torch.parts import Part, Run, Viewed, name_eager
 from compiler.torch.reordered import Reordered
 from compiler.torch.training import (
@@ -51,14 +50,15 @@ from compiler.torch.training import (
     metadata,
     partition,
 )
-from compiler.torch.views import base_of, split_views, with_arguments
-from compiler.torch.vocabulary import translated
+from compiler.torch.views import split_views, with_arguments
+from compiler.torch.vocabulary import check_values, translated
 from compiler.torch.weights import Weights, is_weight
 from compiler.torch.writes import (
     RunsEagerly,
     check_captured,
     check_writes,
     share_memory,
+    take_writes,
     without_dropout,
 )
 
@@ -80,7 +80,7 @@ def strata(
     chosen = translated(mode, options)
     if "mode" in chosen:
         check_mode(chosen["mode"])
-    check_options(chosen)
+    check_values(chosen)
     return compiled_by(Program, graph_module, example_inputs, with_dumps(chosen))
 
 
@@ -101,20 +101,20 @@ def compiled_by(
     def infer(graph: Any, inputs: Sequence[Any]) -> Run:
         expand_flex_attention(graph)
         checks = take_checks(graph)
-        written, aliases = _take_writes(graph), _aliases()
+        written, aliases = take_writes(graph), _aliases()
         check_writes(graph, written, aliases, examples, replays)
         return with_checks(compiled_step(graph, lambda inner: _boxed_program(
             _program(kind, inner, chosen, written, aliases))), checks)
 
     def forward(graph: Any, inputs: Sequence[Any]) -> Run:
-        written, aliases = _take_writes(graph), _aliases()
+        written, aliases = take_writes(graph), _aliases()
         check_writes(graph, written, aliases, examples, replays, first_result())
         keep_saved(graph, written, first_result() + len(examples))
         return compiled_step(graph, lambda inner: _boxed_program(
             _program(kind, inner, chosen, written, aliases, holds_weights=False)))
 
     def backward(graph: Any, inputs: Sequence[Any]) -> Run:
-        written = _take_writes(graph)
+        written = take_writes(graph)
         return compiled_step(graph, lambda inner: _boxed_program(
             _program(kind, inner, chosen, written, {}, holds_weights=False)))
 
@@ -197,37 +197,6 @@ def _arose_here(error: Exception) -> bool:
     return any(root / name in Path(last).parents for name in OWN_PACKAGES)
 
 
-def _take_writes(graph: Any) -> list[int]:
-    """Make a graph return the new contents of mutated arguments, such as caches, after its
-    results.
-
-    Returns the numbers of these arguments. They are not treated as weights, even if Dynamo does.
-    """
-    nodes = list(graph.graph.nodes)
-    numbers = {n: k for k, n in enumerate(n for n in nodes if n.op == "placeholder")}
-    writes = [n for n in nodes if n.op == "call_function" and n.target == _copy()
-              and n.args[0] in numbers]
-    written, output = [numbers[n.args[0]] for n in writes], nodes[-1]
-    for node in writes:
-        _separate(graph, node)
-        node.replace_all_uses_with(node.args[1])
-    output.args = ((*output.args[0], *(n.args[1] for n in writes)),)
-    for node in writes:
-        graph.graph.erase_node(node)
-    graph.recompile()
-    return written
-
-
-def _separate(graph: Any, write: Any) -> None:
-    """Copy contents to be written that are a view of an argument, which others may write before."""
-    if base_of(write.args[1]).op != "placeholder":
-        return
-    with graph.graph.inserting_before(write):
-        made = graph.graph.call_function(torch_module().ops.aten.clone.default, (write.args[1],))
-    made.meta["val"] = write.args[1].meta["val"].clone()
-    write.args = (write.args[0], made)
-
-
 def _aliases() -> dict[int, int]:
     """The numbers of results -> the argument whose memory AOTAutograd lets them share.
 
@@ -240,10 +209,6 @@ def _aliases() -> dict[int, int]:
     first = first_result()
     return {first + k: info.base_idx for k, info in enumerate(known.output_info)
             if info.output_type.name == "alias_of_input"}
-
-
-def _copy() -> Any:
-    return torch_module().ops.aten.copy_.default
 
 
 def _boxed_program(program: Program) -> Run:

@@ -26,6 +26,12 @@ MODES = {"max-autotune-no-cudagraphs": ("max-autotune", "one-launch")}
 """Modes of PyTorch -> a mode of ours, and the group of passes that is left out."""
 
 
+PLAIN = frozenset((
+    "target", "threads", "passes", "strategy", "features", "precision", "exact", "denormals",
+    "check", "interpret", "library"))
+"""Options of `compiler.compile` that become those of a compilation as they are."""
+
+
 @dataclass(frozen=True)
 class Meaning:
     """What an option means. `note`: a sentence for readers. `ours`: our options for a value; None
@@ -160,6 +166,20 @@ def _of_pytorch() -> frozenset[str]:
     from compiler.frontend.torch.library import torch_module
 
     return frozenset(torch_module("torch._inductor").list_options())
+
+
+def check_values(options: Mapping[str, Any]) -> None:
+    """Raises StrataError for bad values of options, before any graph is compiled: later, it would
+    only say why a part of a graph runs eagerly."""
+    from compiler.option_values import paths_of
+    from compiler.options import CompileOptions
+
+    CompileOptions(**{name: options[name] for name in options.keys() & PLAIN})
+    if "target" in options:
+        from compiler.plugins.plugin_files import load_plugins
+
+        plugins = load_plugins(paths_of("plugins", options.get("plugins", ())))
+        plugins.find_target(options["target"])
 
 
 def debug_folder() -> str:

@@ -119,3 +119,39 @@ def _is_fixed(tensor: Any) -> bool:
 def _place(tensor: Any) -> list[str]:
     """Where the elements of a fake tensor lie."""
     return [str(s) for s in (*tensor.stride(), tensor.storage_offset())]
+
+
+# ---------------------------------------------------------------------- writes at the end
+def take_writes(graph: Any) -> list[int]:
+    """Make a graph return the new contents of mutated arguments, such as caches, after its
+    results.
+
+    Returns the numbers of these arguments. They are not treated as weights, even if Dynamo does.
+    """
+    nodes = list(graph.graph.nodes)
+    numbers = {n: k for k, n in enumerate(n for n in nodes if n.op == "placeholder")}
+    writes = [n for n in nodes if n.op == "call_function" and n.target == _copy()
+              and n.args[0] in numbers]
+    written, output = [numbers[n.args[0]] for n in writes], nodes[-1]
+    for node in writes:
+        _separate(graph, node)
+        node.replace_all_uses_with(node.args[1])
+    output.args = ((*output.args[0], *(n.args[1] for n in writes)),)
+    for node in writes:
+        graph.graph.erase_node(node)
+    graph.recompile()
+    return written
+
+
+def _separate(graph: Any, write: Any) -> None:
+    """Copy contents to be written that are a view of an argument, which others may write before."""
+    if base_of(write.args[1]).op != "placeholder":
+        return
+    with graph.graph.inserting_before(write):
+        made = graph.graph.call_function(torch_module().ops.aten.clone.default, (write.args[1],))
+    made.meta["val"] = write.args[1].meta["val"].clone()
+    write.args = (write.args[0], made)
+
+
+def _copy() -> Any:
+    return torch_module().ops.aten.copy_.default
