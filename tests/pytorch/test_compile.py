@@ -284,7 +284,7 @@ def test_a_mode_that_there_is_not() -> None:
 
 
 @pytest.mark.parametrize(("options", "said"), [
-    ({"cashe": "off"}, "no option 'cashe'.*did you mean cache"),
+    ({"cashe": "off"}, "no option 'cashe'.*did you mean 'cache'"),
     ({"target": "cpuu"}, "cpuu.*did you mean cpu"), ({"threads": -1}, "threads"),
     ({"precision": "f23"}, "precision.*'f23'"), ({"exact": "yes"}, "exact")])
 def test_options_that_cannot_be_used(options: dict[str, object], said: str) -> None:

@@ -12,28 +12,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.stablehlo.literals import of_bytes, of_numbers
 from compiler.frontend.stablehlo.operations import Function, Op, Region
+from compiler.frontend.stablehlo.tokens import Token, Tokens
 from dialects.strata import types as t
 from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 
-_TOKEN = re.compile(r"""
-    (?P<skip>\s+|//[^\n]*)
-  | (?P<string>"(?:[^"\\]|\\.)*")
-  | (?P<number>-?0x[0-9A-Fa-f]+|-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)
-  | (?P<value>%[\w$.]+(?:\#\d+)?)
-  | (?P<symbol>@(?:"[^"]*"|[\w$.]+))
-  | (?P<block>\^[\w$.]+)
-  | (?P<word>[#!]?[A-Za-z_][\w$.]*)
-  | (?P<mark>->|<\{|\}>|[][(){}<>,:=?*/#!-])
-""", re.VERBOSE)
 _SIZES = re.compile(r"(?:(?:\d+|\?)x)*")
 ELEMENTS: Mapping[str, Any] = {
     "f16": t.f16, "bf16": t.bf16, "f32": t.f32, "f64": t.f64, "i1": t.i1, "i8": t.i8,
@@ -44,67 +33,13 @@ ELEMENTS: Mapping[str, Any] = {
 Form: TypeAlias = "Callable[[Parser, Op], None]"
 
 
-@dataclass(frozen=True)
-class Token:
-    kind: str
-    text: str
-    at: int
-
-
-class Parser:
+class Parser(Tokens):
     """A recursive descent over the tokens of a module. `forms`: what reads operations whose pretty
     form is their own, after their name."""
 
     def __init__(self, text: str, name: str, forms: Mapping[str, Form]):
-        self.text, self.name, self.tokens, self.place = text, name, list[Token](), 0
+        super().__init__(text, name)
         self.forms = forms
-        at = 0
-        while at < len(text):
-            found = _TOKEN.match(text, at)
-            if found is None:
-                raise self.error(f"cannot read {text[at:at + 20]!r}", at)
-            if found.lastgroup != "skip":
-                self.tokens.append(Token(str(found.lastgroup), found.group(), at))
-            at = found.end()
-        self.tokens.append(Token("end", "", at))
-
-    # ------------------------------------------------------------------ tokens
-    def error(self, what: str, at: int | None = None) -> StrataError:
-        where = self.tokens[self.place].at if at is None else at
-        return StrataError(f"{self.name} is no StableHLO that can be read", [
-            Problem(what, f"line {self.line(where)}")])
-
-    def line(self, at: int) -> int:
-        return self.text.count("\n", 0, at) + 1
-
-    @property
-    def next(self) -> Token:
-        return self.tokens[self.place]
-
-    def take(self) -> Token:
-        token = self.tokens[self.place]
-        self.place += 1
-        return token
-
-    def accept(self, text: str) -> bool:
-        if self.next.text == text and self.next.kind != "string":
-            self.place += 1
-            return True
-        return False
-
-    def expect(self, text: str) -> None:
-        if not self.accept(text):
-            raise self.error(f"expected {text!r}, not {self.next.text!r}")
-
-    def listed(self, item: Callable[[], Any], end: str) -> list[Any]:
-        """Items separated by commas, up to an end, which is consumed."""
-        found: list[Any] = []
-        while not self.accept(end):
-            found.append(item())
-            if not self.accept(","):
-                self.expect(end)
-                break
-        return found
 
     # ------------------------------------------------------------------ modules and functions
     def module(self) -> dict[str, Function]:
