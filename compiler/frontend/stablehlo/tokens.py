@@ -34,7 +34,7 @@ class Tokens:
     def __init__(self, text: str, name: str):
         self.text, self.name = text, name
         self.tokens = list[Token]()
-        self.place = 0
+        self.place: int = 0
         at = 0
         while at < len(text):
             found = _TOKEN.match(text, at)

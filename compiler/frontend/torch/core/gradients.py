@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from compiler.frontend.torch.core.strided import as_strided
 from compiler.frontend.torch.library import torch_module
 
 MEAN = 1
@@ -22,7 +23,8 @@ def step_decompositions() -> dict[Any, Any]:
     importer: so that little is saved for the backward pass."""
     aten = torch_module().ops.aten
     return {aten._log_softmax.default: log_softmax,
-            aten.nll_loss_backward.default: nll_loss_backward}
+            aten.nll_loss_backward.default: nll_loss_backward,
+            aten.as_strided.default: as_strided}
 
 
 def log_softmax(x: Any, dim: int, to_single: bool) -> Any:

@@ -18,10 +18,10 @@ from compiler.frontend.torch.library import torch_module
 
 
 def strided_decompositions() -> dict[Any, Any]:
-    """Operator -> function."""
+    """Operator -> function, for those that copy. In inference, the view itself stays with PyTorch,
+    because its strides are those of a result."""
     aten = torch_module().ops.aten
-    return {aten.as_strided.default: as_strided, aten.as_strided_copy.default: as_strided,
-            aten.as_strided_scatter.default: scatter}
+    return {aten.as_strided_copy.default: as_strided, aten.as_strided_scatter.default: scatter}
 
 
 def as_strided(x: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Any:
