@@ -29,6 +29,8 @@ def _padded(w: Writer, node: Any, low: Sequence[int], high: Sequence[int], value
 def convolution(w: Writer, op: ConvOp) -> Any:
     window = Window.of(_kernel(tensor_type(op.w)), op.properties, "C3")
     given, result = w.operands(op), op.result_tensors[0]
+    if tensor_type(op.x).shape[1].constant == 0:
+        raise Unwritable("it has no channels, of which PyTorch makes no results")
     if tensor_type(op.x).element != result.element:
         given = [w.cast(node, w.dtype_of(result)) for node in given]
     x, low = given[0], list(window.low)

@@ -156,7 +156,7 @@ def test_few_long_rows_are_scanned_in_chunks(
     x = random(*shape)
     text = cumulative(shape, axis, flags)
     module = lowered(text, "cuda", CUDA)
-    assert str(module).count("block.scan add") == 2
+    assert str(module).count("block.kernel") == 3 and 2 <= str(module).count("block.scan add") <= 3
     [expected] = interpret(parse(text), WeightStore(), [x])
     [found] = interpret_host(module, [x], WeightStore())
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-4)

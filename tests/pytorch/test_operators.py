@@ -8,14 +8,12 @@ import pytest
 import torch
 
 from compiler.frontend.torch.ops import importers
-from tests.pytorch import op_samples
 from tests.pytorch.op_samples import FIRST_ONLY, UNSAMPLED
-from tests.pytorch.operators.special_samples import SPECIAL_SAMPLES
+from tests.pytorch.operators.all_samples import SAMPLES as OPERATOR_SAMPLES
 from tests.pytorch.programs import check_outputs, export, run
 from tests.pytorch.training.gradient_samples import GRADIENT_SAMPLES
 
-SAMPLES = {name: [*op_samples.SAMPLES.get(name, []), *SPECIAL_SAMPLES.get(name, [])]
-           for name in op_samples.SAMPLES | SPECIAL_SAMPLES} | GRADIENT_SAMPLES
+SAMPLES = OPERATOR_SAMPLES | GRADIENT_SAMPLES
 CASES = [(name, k) for name, samples in SAMPLES.items() for k in range(len(samples))]
 
 

@@ -85,24 +85,25 @@ def sources_of(nest: NestOp) -> set[SSAValue]:
 def is_between_products(nest: NestOp) -> bool:
     """Whether a reduction reads scores of a contraction and leads to weights that another reads.
 
-    It runs along the last dim of scores. Statistics of a batch, which sum across memory or over
-    several dims, are no part of such a chain.
+    It is that of a softmax, or runs along the last dim of scores. Statistics of a batch, which sum
+    across memory or over several dims, are no part of such a chain.
     """
     summed = [a for a in nest.reduce_axes if a.extent.constant != 1]
-    if len(summed) != 1 or not any(summed[0].name in map_[-1].symbols
-                                   for map_ in nest.input_maps if map_):
+    if len(summed) != 1:
         return False
-    todo, seen = list(nest.inputs), set[SSAValue]()
+    is_part = nest.combiner_names == ["max"] or any(
+        summed[0].name in map_[-1].symbols for map_ in nest.input_maps if map_)
+    has_scores, todo, seen = False, list(nest.inputs), set[SSAValue]()
     while todo:
         value = todo.pop()
         if value in seen or not isinstance(value.owner, NestOp):
             continue
         seen.add(value)
-        if is_contraction(value.owner):
-            return _leads_to_product(nest)
-        if value.owner.is_elementwise or value.owner.combiner_names == ["max"]:
+        is_maximum = value.owner.combiner_names == ["max"]
+        has_scores, is_part = has_scores or is_contraction(value.owner), is_part or is_maximum
+        if value.owner.is_elementwise or is_maximum:
             todo += value.owner.inputs
-    return False
+    return has_scores and is_part and _leads_to_product(nest)
 
 
 def _leads_to_product(nest: NestOp) -> bool:

@@ -16,8 +16,8 @@ from targets.options import TargetOptions
 
 HELD, MOST_WARPS = 16, 2
 """The elements of each thread, and the most warps of a program. Stages among more warps go through
-shared memory, one element after the other: on an H100, two warps sort 1,024 keys in 3 us, and eight
-sort 4,096 in 36 us. Merging shorter runs takes less time."""
+shared memory, one element after the other: where it was measured, two warps sort 1,024 keys in
+3 us, and eight sort 4,096 in 36 us. Merging shorter runs takes less time."""
 
 LEAST = 512
 """The elements of a program, if there are enough short rows."""

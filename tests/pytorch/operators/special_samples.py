@@ -125,7 +125,8 @@ ORDERED = torch.tensor([-1.0, 0.0, 0.5, 0.5, 2.0])
 sample("aten.searchsorted.Tensor", (ORDERED, EDGES), (ORDERED, EDGES, False, True),
        (floats(3, 5).sort()[0], M), (N.flatten().sort()[0], N, True), (ORDERED, M, False, False, {
            "side": "right"}), (M, M, False, False, {"sorter": M.argsort()}))
-sample("aten.searchsorted.Scalar", (ORDERED, 0.5), (ORDERED, 0.5, False, True))
+sample("aten.searchsorted.Scalar", (ORDERED, 0.5), (ORDERED, 0.5, False, True),
+       (ORDERED, 0.5, False, False, {"side": "right"}))
 sample("aten.bucketize.Tensor", (EDGES, ORDERED), (N, ORDERED, True, True))
 sample("aten.bucketize.Scalar", (0.5, ORDERED))
 sample("aten.masked_scatter.default", (M, M > 0, floats(12)), (M, M[0] > 0, floats(12)))

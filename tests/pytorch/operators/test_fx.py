@@ -25,7 +25,8 @@ WITHOUT_OPERATOR = {
     "permute_ranks", "shard", "shard_as", "conv_integer", "matmul_integer"}
 """Operations that ATen lacks: of trees and ranks, and of forms that PyTorch has not."""
 PARTLY = {"resize", "avg_pool", "max_pool", "cast", "pad", "bitcast", "arg_max", "arg_min",
-          "reduce_mean", "conv", "conv_transpose", "matmul", "scatter_nd", "scatter_elements"}
+          "reduce_mean", "conv", "conv_transpose", "conv_filter_gradient", "matmul",
+          "scatter_nd", "scatter_elements"}
 """Operations of which some forms are refused."""
 
 

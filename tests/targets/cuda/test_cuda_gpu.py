@@ -47,6 +47,7 @@ def test_tensors_on_the_device_go_in_and_come_out() -> None:
     model = RUNNING.load(as_model(Sample(samples.SOFTMAX).kernel), WeightStore())
     for n in (3, 513, 3):
         x = torch.randn(n, 1000, device="cuda")
+        torch.cuda.synchronize()  # the other stream does not wait for x
         with torch.cuda.stream(torch.cuda.Stream()):
             [y] = model.run([x])
         torch.cuda.synchronize()

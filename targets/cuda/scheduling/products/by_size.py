@@ -35,8 +35,8 @@ from targets.options import TargetOptions
 
 SAMPLES = tuple(1 << k for k in range(4, 17))
 """The sizes for which tiles are compared: 16, 32, 64 ... 65536."""
-ALIKE = 1.06
-"""How many times the least time a tile may take at each size of its range."""
+SLACK = 6
+"""How many percent longer than the least time a tile may take at each size of its range."""
 MOST = 6
 """The most ranges of a kernel, since each is code to compile."""
 
@@ -159,7 +159,7 @@ def _ranges(ranged: Ranged, machine: Machine) -> Sequence[Range]:
         ways = [[range_of(a, b) for a, b in pairwise((0, *cuts, len(SAMPLES)))]
                 for cuts in combinations(range(1, len(SAMPLES)), count - 1)]
         found = min(ways, key=lambda ranges: max(r.slower for r in ranges))
-        if max(r.slower for r in found) <= ALIKE:
+        if 100 * max(r.slower for r in found) <= 100 + SLACK:
             break
     return [*_merged(found)]
 

@@ -61,8 +61,9 @@ def idle_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
     """The longest summed axis, and the number of parts, of a sum with few results that walks its
     elements one by one: of rows that an index selects, or of a depthwise filter's gradient. A step
     takes as long as a load, and nothing hides it."""
-    windows = has_windows(nest)
-    if any(a.extent.constant is None for a in nest.axes) or (is_dot(nest) and not windows):
+    windows, roles = has_windows(nest), roles_of(nest)
+    is_tiled = is_dot(nest) and (not windows or (roles.rows and roles.columns))
+    if is_tiled or any(a.extent.constant is None for a in nest.axes):
         return None
     divided = {a.name.followed_by("_part") for a in nest.axes}
     left = [a for a in nest.reduce_axes if a.name not in divided]
