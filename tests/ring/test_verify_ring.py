@@ -60,6 +60,21 @@ def test_all_levels_agree(verify: Verify, model: Path) -> None:
     assert "agree bit for bit" in text
 
 
+def test_truth_values_become_numbers(verify: Verify, tmp_path: Path) -> None:
+    """Also those that a comparison makes, in code by many at once."""
+    text = """<ir_version: 10, opset_import: ["": 17]>
+    small (int32[7, 1] k, int32[67] n, float[7, 67] x) => (float[7, 67] y) <float c = {0.5}> {
+      e = Equal(k, n)
+      f = Cast<to = 1>(e)
+      g = Greater(x, c)
+      h = Cast<to = 1>(g)
+      y = Add(f, h)
+    }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    status, told = verify("m.onnx", "--ring")
+    assert status == 0, told
+
+
 @pytest.mark.parametrize("fault", AFTER)
 def test_a_tiny_fault_is_named(verify: Verify, model: Path, fault: str) -> None:
     words = [str(model), "--plugin", str(PLANTED),

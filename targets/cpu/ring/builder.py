@@ -146,16 +146,19 @@ class RingBuilder(Builder):
         return self._call(self.calls.operation(op), operands, op.results[0].type)
 
     def _call(self, number: int, operands: Sequence[Reg], element: Attribute) -> Reg:
-        """A call with all lanes of the operands in memory, where its results are then."""
-        w, given = self.writer, self.align(*operands)
+        """A call with all lanes of the operands in memory, where its results are then. Truth values
+        are bytes there, as in NumPy; those of LLVM's vectors would be bits."""
+        w, given = self.writer, [self.convert("zext", r, t.i8) if r.element == t.i1 else r
+                                 for r in self.align(*operands)]
         width = given[0].width
         memory = w.at_entry(f"alloca [{len(given) * SLOT} x i8], align 64")
         for k, reg in enumerate(given):
             w.emit(f"store {reg.typed}, ptr {self._slot(memory, k)}")
         w.emit(f"call void inttoptr (i64 {self.calls.address} to ptr)(i64 {number}, "
                f"ptr {memory}, i64 {max(width, 1)})")
-        result = Reg.of("", element, width)
-        return result.named(w.assign(f"load {result.type}, ptr {memory}"))
+        result = Reg.of("", t.i8 if element == t.i1 else element, width)
+        found = result.named(w.assign(f"load {result.type}, ptr {memory}"))
+        return self.convert("trunc", found, t.i1) if element == t.i1 else found
 
     def _slot(self, memory: str, number: int) -> str:
         return memory if not number else self.writer.local(
