@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from math import prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
@@ -47,6 +48,9 @@ from passes.rewrites.loop.conditions import simplify_conditions
 from passes.rewrites.loop.known_powers import drop_decided, use_known_powers
 from passes.rewrites.loop.nests import plain_axes, reads_of, rename_axes, replace_nest
 from passes.rewriting import erase
+
+MANY = 1 << 20
+"""What counts as a size that only a run knows."""
 
 
 class LoopJoinRecomputed(StrataPass):
@@ -74,7 +78,7 @@ class LoopJoinRecomputed(StrataPass):
         assert context.rules is not None
         chain.find_computed(context.weights)
         kernel = chain.kernel(exact=context.exact)
-        fault = misfit(kernel)
+        fault = misfit(kernel, chain.walked)
         if fault is None and not context.rules.joins_recomputed(kernel):
             fault = "the target computes it faster in parts"
         if fault is None:
@@ -84,10 +88,16 @@ class LoopJoinRecomputed(StrataPass):
         return None
 
 
-def misfit(kernel: KernelOp) -> str | None:
-    """Why a joined kernel cannot be computed in a single loop, or None."""
+def misfit(kernel: KernelOp, walked: Collection[Symbol]) -> str | None:
+    """Why a joined kernel cannot be computed in a single loop, or is not worth it, or None."""
     if private_values(kernel):
         return "a nest reads elsewhere than another one makes what it reads"
+    extents = kernel.axes
+    inner = [extents[a.name].constant for n in kernel.nests if is_contraction(n)
+             for a in n.reduce_axes if a.name not in walked]
+    steps = prod(extents[a].constant or MANY for a in walked)
+    if inner and steps <= min(n or 0 for n in inner):
+        return "what is computed again is no wider than any of its factors"
     return None
 
 
