@@ -210,8 +210,8 @@ def test_a_few_layers_stand_for_all(
     make: Make, models: list[MemoryModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, wanted = run(made(make, 12, 7), *inputs())
-    loose = 100 if make is typed else 1
-    torch.testing.assert_close(found, wanted, rtol=2e-3 * loose, atol=2e-4 * loose)
+    relative, absolute = (2e-2, 1e-2) if make is typed else (2e-3, 2e-4)  # bf16 inside
+    torch.testing.assert_close(found, wanted, rtol=relative, atol=absolute)
     options = CompileOptions(target="cuda", features="sm_90", cache="off", tuned="off")
     nodes = list[Any]()
     original = Importer._try  # pyright: ignore[reportPrivateUsage]

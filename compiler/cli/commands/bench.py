@@ -23,10 +23,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compiler.cli import arguments as shared
+
+if TYPE_CHECKING:
+    from compiler.diagnostics import StrataError
 
 SUMMARY = "time a model, optionally against other runtimes"
 TOPIC = "Compile and run"
@@ -58,12 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    import json
-
     from compiler.cli.standard_streams import is_standard_output
-    from compiler.faults import versions
-    from compiler.io.output import check_writable, write_text
-    from compiler.measuring.measure import check_problems, measure
+    from compiler.io.output import check_writable
+    from compiler.measuring.measure import measure
 
     check_writable(arguments.json)
     if arguments.sizes is not None:
@@ -72,23 +73,12 @@ def run(arguments: argparse.Namespace) -> int:
     for row in results:
         print(_line(row, results[0]),
               file=sys.stderr if is_standard_output(arguments.json) else sys.stdout)
-    if arguments.json is not None:
-        report = {"model": arguments.model, "target": arguments.target,
-                  "threads": arguments.threads, "rounds": arguments.rounds,
-                  "versions": versions(), "results": results,
-                  "problems": {name: str(error) for name, error in problems.items()}}
-        write_text(json.dumps(report, indent=2) + "\n", arguments.json)
-    check_problems(list(problems.values()))
-    return 0
+    return _report(arguments, results, problems)
 
 
 def _run_sizes(arguments: argparse.Namespace) -> int:
-    import json
-
     from compiler.cli.standard_streams import is_standard_output
-    from compiler.faults import versions
     from compiler.io.output import check_writable, write_text
-    from compiler.measuring.measure import check_problems
     from compiler.measuring.sizes import measure_sizes, plot, table
 
     check_writable(arguments.plot)
@@ -97,10 +87,23 @@ def _run_sizes(arguments: argparse.Namespace) -> int:
         print(line, file=sys.stderr if is_standard_output(arguments.json) else sys.stdout)
     if arguments.plot is not None and rows:
         write_text(plot(rows), arguments.plot)
+    return _report(arguments, rows, problems)
+
+
+def _report(
+    arguments: argparse.Namespace, results: Any, problems: Mapping[str, StrataError]
+) -> int:
+    """Write the results as JSON where that is asked for. Raises StrataError for the problems."""
+    import json
+
+    from compiler.faults import versions
+    from compiler.io.output import write_text
+    from compiler.measuring.measure import check_problems
+
     if arguments.json is not None:
         report = {"model": arguments.model, "target": arguments.target,
                   "threads": arguments.threads, "rounds": arguments.rounds,
-                  "versions": versions(), "results": rows,
+                  "versions": versions(), "results": results,
                   "problems": {name: str(error) for name, error in problems.items()}}
         write_text(json.dumps(report, indent=2) + "\n", arguments.json)
     check_problems(list(problems.values()))
