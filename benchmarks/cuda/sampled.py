@@ -30,11 +30,14 @@ import torch
 from rows import Setting
 from rows.programs import Compiled, inductor, off, told
 from rows.timing import device_times
+from suites.contests import slowest_kernels
 
 from compiler.torch.backend import strata
 
 HERE = Path(__file__).parent
 OURS, EAGER = "strata", "eager"
+SHOWN = 14
+"""So many kernels of a program are told."""
 LOW = 0.9
 """Rows below this share of the best peer's speed are listed."""
 
@@ -99,9 +102,8 @@ class Row:
     def measure(self, kernels: bool) -> dict[str, Any]:
         self.record["ms"] = device_times(self.calls, self.setting)
         if kernels and not self.setting.smoke:
-            from models import kernels as of
-
-            self.record["kernels"] = {name: of(call) for name, call in self.calls.items()}
+            self.record["kernels"] = {
+                name: slowest_kernels(call, SHOWN) for name, call in self.calls.items()}
         return self.record
 
 
