@@ -1,34 +1,42 @@
 """One token after another with a static cache: time of a step beside the bytes that it must read.
 
-    python benchmarks/decode/run.py [--device cuda] [--only llama-1b,qwen-0.6b] [--layers 0]
-        [--batch 1,8] [--cached 512,4096] [--kind bf16,f32] [--peers eager,default,reduce-overhead]
-        [--profile] [--budget 150] [--results decode.json] [-o RESULTS.md]
+    python benchmarks/decode/run.py [--device cuda] [--only "llama-1b b8"] [--layers 0]
+        [--batch 1,8] [--cached 512,4096] [--kind bf16,f32] [--modes default,reduce-overhead]
+        [--jobs 4] [--kernels] [--budget 150] [--results decode.json] [-o GPU.md]
 
-Each row runs in a process of its own. A step writes keys and values in place at one position of
-caches of that length, through `torch.compile`; all contestants take turns. `share`: the bytes of
-weights and of the live part of the caches, over the time of the step, over the rate at which this
-machine copies (GPU) or reads (CPU) memory, measured in the same process. On a CPU, one thread and
-its processor time. `--layers N` shortens the model. `--profile` adds the milliseconds of kernels.
+A row is named by model, batch, cached tokens and type, as in "llama-1b b8 c512 bf16". A step writes
+keys and values in place at one position of caches of that length, through `torch.compile`; all
+contestants take turns. `share`: the bytes of weights and of the live part of the caches, over the
+time of the step, over the rate at which this machine copies (GPU) or reads (CPU) memory, measured
+in the same process. On a CPU, one thread and its processor time. `--layers N` shortens the model.
+`--kernels` keeps the milliseconds of kernels. Processes, turns and results are those of
+`shared/suites/contests.py`: `--jobs` rows compile at a time, and are measured one by one.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import torch
+from models import SHAPES, Step, inputs
+
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-PEERS = ("eager", "default", "reduce-overhead")
-ROUNDS, LEAST = 7, 0.02
+sys.path.append(str(HERE.parent / "shared"))
+
+from suites.contests import chosen, hold, parser_of, slowest_kernels, take_part  # noqa: E402
+
+KINDS = {"bf16": torch.bfloat16, "f32": torch.float32}
+EAGER, STRATA = "eager", "strata"
+ROUNDS, LEAST, SHOWN = 7, 0.02, 14
 Row = dict[str, Any]
 
 
@@ -45,50 +53,61 @@ class InPlace:
         return scores
 
 
-def measure(args: argparse.Namespace) -> Row:
-    import torch
-    from models import SHAPES, Step, inputs
+class Contest:
+    """A row's contestants."""
 
-    torch.manual_seed(0)
-    if args.device == "cpu":
-        torch.set_num_threads(1)
-    kind = {"bf16": torch.bfloat16, "f32": torch.float32}[args.kind]
-    shape = SHAPES[args.only]
-    shape = replace(shape, layers=args.layers) if args.layers else shape
-    step = Step(shape).to(kind).eval().to(args.device)
-    ids, position, *caches = (t.to(args.device) for t in inputs(
-        shape, int(args.batch), int(args.cached), int(args.cached) - 1, kind))
-    weights = sum(p.numel() * p.element_size() for p in step.parameters())
-    live = shape.cache_bytes(int(args.batch), int(args.cached), kind.itemsize)
-    entrants: dict[str, Any] = {"eager": InPlace(step, caches)}
-    own = {"threads": 1} if args.device == "cpu" else {}
-    entrants["strata"] = torch.compile(_function(step, caches), backend="strata", options=own)
-    for peer in [p for p in args.peers if p != "eager"]:
-        entrants[peer] = torch.compile(_function(step, caches), mode=peer)
-    row = Row(model=args.only, batch=int(args.batch), cached=int(args.cached), kind=args.kind,
-              layers=shape.layers, bytes=weights + live, first={}, error={}, problems={})
-    with torch.no_grad():
-        want = step(ids, position, *caches)[0].float()
-        for name in [*entrants]:
+    def __init__(self, name: str, options: argparse.Namespace) -> None:
+        torch.manual_seed(0)
+        self.options, self.device = options, options.device
+        if self.device == "cpu":
+            torch.set_num_threads(1)
+        model, batch, cached, kind = _parts(name)
+        shape = SHAPES[model]
+        shape = replace(shape, layers=options.layers) if options.layers else shape
+        step = Step(shape).to(KINDS[kind]).eval().to(self.device)
+        ids, position, *caches = (t.to(self.device) for t in inputs(
+            shape, batch, cached, cached - 1, KINDS[kind]))
+        weights = sum(p.numel() * p.element_size() for p in step.parameters())
+        live = shape.cache_bytes(batch, cached, KINDS[kind].itemsize)
+        self.record = Row(name=name, layers=shape.layers, bytes=weights + live, seconds={},
+                          errors={}, notes={})
+        self.given = ids, position
+        self.calls: dict[str, Callable[[], Any]] = {}
+        self._enter(step, caches)
+
+    def _enter(self, step: Any, caches: Sequence[Any]) -> None:
+        """Compile for all who can; who cannot is told."""
+        own = {"threads": 1} if self.device == "cpu" else {}
+        entrants = {EAGER: InPlace(step, caches), STRATA: torch.compile(
+            _function(step, caches), backend=STRATA, options={"cache": "off", **own})}
+        for mode in filter(None, self.options.modes.split(",")):
+            entrants[mode] = torch.compile(_function(step, caches), mode=mode)
+        want = step(*self.given, *caches)[0].float()
+        for name, call in entrants.items():
             started = time.perf_counter()
             try:
-                got = entrants[name](ids, position).float()
+                found = call(*self.given).float()
             except Exception as error:
-                row["problems"][name] = f"{type(error).__name__}: {str(error)[:300]}"
-                del entrants[name]
+                self.record["notes"][name] = f"{type(error).__name__}: {str(error)[:300]}"
                 continue
-            row["first"][name] = time.perf_counter() - started
-            row["error"][name] = float((got - want).abs().max() / want.abs().max())
-        row["ms"] = _in_turns({n: (lambda f=f: f(ids, position)) for n, f in entrants.items()},
-                              args.device)
-        row["rate"] = _rate(args.device)
-        if args.profile:
-            import compiler
+            self.record["seconds"][name] = time.perf_counter() - started
+            self.record["errors"][name] = float((found - want).abs().max() / want.abs().max())
+            self.calls[name] = partial(call, *self.given)
 
-            found = compiler.profile(step, ids, position, *caches)
-            row["kernels"] = {k["name"]: [k["ms"], k["launches"]] for k in found.json["kernels"]}
-    row["share"] = {n: row["bytes"] / (ms / 1e3) / row["rate"] for n, ms in row["ms"].items()}
-    return row
+    def measure(self) -> None:
+        self.record["ms"] = _in_turns(self.calls, self.device)
+        self.record["rate"] = rate = _rate(self.device)
+        self.record["share"] = {name: self.record["bytes"] / (ms / 1e3) / rate
+                                for name, ms in self.record["ms"].items()}
+        if self.options.kernels and self.device == "cuda":
+            self.record["kernels"] = {name: slowest_kernels(call, SHOWN)
+                                      for name, call in self.calls.items() if name != EAGER}
+
+
+def _parts(name: str) -> tuple[str, int, int, str]:
+    """Model, batch, cached tokens and type."""
+    model, batch, cached, kind = name.split()
+    return model, int(batch[1:]), int(cached[1:]), kind
 
 
 def _function(step: Any, caches: Sequence[Any]) -> Any:
@@ -117,8 +136,6 @@ def _in_turns(runs: Mapping[str, Callable[[], Any]], device: str) -> Row:
 
 def _seconds(run: Callable[[], Any], count: int, device: str) -> float:
     """Seconds of a call: of the clock on a GPU, of the processor on a CPU."""
-    import torch
-
     def wait() -> None:
         if device == "cuda":
             torch.cuda.synchronize()
@@ -134,8 +151,6 @@ def _seconds(run: Callable[[], Any], count: int, device: str) -> float:
 
 def _rate(device: str) -> float:
     """Bytes per second: of a copy, both ways, on a GPU; of a sum on a CPU."""
-    import torch
-
     if device == "cuda":
         one = torch.empty(1 << 29, dtype=torch.int8, device=device)
         other = torch.empty_like(one)
@@ -150,76 +165,62 @@ def _rate(device: str) -> float:
 
 
 # ---------------------------------------------------------------------- the page
-def page(rows: Sequence[Row], device: str) -> str:
+def page(records: Mapping[str, Mapping[str, Any]], machine: str) -> str:
     """The table in Markdown."""
-    names = list(dict.fromkeys(n for r in rows for n in r.get("ms", ())))
-    lines = ["# Decoding with a static cache", "", "```",
-             f"python benchmarks/decode/run.py --device {device}", "```", "",
-             "| model | batch | cached | type | GB | " + " | ".join(f"{n}, ms" for n in names)
-             + " | share of bandwidth | error |", "|---|" + "---:|" * (len(names) + 6)]
-    for r in rows:
-        if "ms" in r:
-            cells = [f"{r['ms'][n]:.3f}" if n in r["ms"] else "" for n in names]
-            share = f"{r['share']['strata']:.2f}" if "strata" in r["share"] else ""
-            error = f"{r['error']['strata']:.1e}" if "strata" in r["error"] else ""
-            lines.append(f"| {r['model']}, {r['layers']} layers | {r['batch']} | {r['cached']} | "
-                         f"{r['kind']} | {r['bytes'] / 1e9:.2f} | " + " | ".join(cells)
-                         + f" | {share} | {error} |")
-        lines += [f"\n{r['model']}: {n}: {p}" for n, p in r.get("problems", {}).items()]
-    return "\n".join([*lines, ""])
+    done = [r for r in records.values() if "ms" in r]
+    names = list(dict.fromkeys(n for r in done for n in r["ms"]))
+    lines = ["# Decoding with a static cache", "",
+             "Made by `python benchmarks/decode/run.py`; do not edit. " + machine, "",
+             "`share`: of bandwidth. Best: the fastest of PyTorch's ways.", "",
+             "| step | layers | GB | " + " | ".join(f"{n}, ms" for n in names)
+             + " | best / strata | share | error |", "|---|" + "---:|" * (len(names) + 5),
+             *[_line(r, names) for r in done]]
+    notes = [f"- {r['name']}: {who}: {why}" for r in records.values()
+             for who, why in [*r.get("notes", {}).items(),
+                              *([("all", r["problem"])] if "problem" in r else [])]]
+    return "\n".join([*lines, "", *notes, ""])
+
+
+def _line(record: Mapping[str, Any], names: Sequence[str]) -> str:
+    ms, share, error = (record[k] for k in ("ms", "share", "errors"))
+    cells = [f"{ms[n]:.3f}" if n in ms else "" for n in names]
+    ours = STRATA in ms
+    best = min((t for n, t in ms.items() if n != STRATA), default=0.0)
+    cells += [f"{best / ms[STRATA]:.2f}", f"{share[STRATA]:.2f}",
+              f"{error[STRATA]:.1e}"] if ours else ["", "", ""]
+    return (f"| {record['name']} | {record['layers']} | {record['bytes'] / 1e9:.2f} | "
+            + " | ".join(cells) + " |")
 
 
 # ---------------------------------------------------------------------- the command
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+def arguments() -> argparse.Namespace:
+    parser = parser_of(__doc__, 4, 0.0, HERE / "GPU.md")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--only", default="llama-1b,qwen-0.6b")
     parser.add_argument("--layers", type=int, default=0)
     parser.add_argument("--batch", default="1,8")
     parser.add_argument("--cached", default="512,4096")
     parser.add_argument("--kind", default="bf16")
-    parser.add_argument("--peers", default=",".join(PEERS))
-    parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--budget", type=float, default=600)
-    parser.add_argument("--results", type=Path, default=HERE / "figures.json")
-    parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--row", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    args.peers = [p for p in args.peers.split(",") if p]
-    if args.row:
-        print(json.dumps(measure(args)), flush=True)
-        return 0
-    rows: list[Row] = []
-    for row in _rows(args):
-        rows.append(row)
-        args.results.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-        if args.output:
-            args.output.write_text(page(rows, args.device), encoding="utf-8")
-    return int(any(r.get("problems") for r in rows))
+    return parser.parse_args()
 
 
-def _rows(args: argparse.Namespace) -> Iterator[Row]:
-    """The rows, each in a process of its own with its part of the budget."""
-    ends = time.time() + args.budget
-    wanted = [*product(args.only.split(","), args.kind.split(","), args.batch.split(","),
-                       args.cached.split(","))]
-    for number, (model, kind, batch, cached) in enumerate(wanted):
-        part = max(10.0, (ends - time.time()) / (len(wanted) - number))
-        command = [sys.executable, str(Path(__file__)), *sys.argv[1:], "--row", "--only", model,
-                   "--kind", kind, "--batch", batch, "--cached", cached]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT,
-                                  timeout=part)
-            lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-            problem = "" if lines else done.stderr.strip()[-400:] or f"status {done.returncode}"
-        except subprocess.TimeoutExpired:
-            lines, problem = [], f"not measured within {part:.0f} s"
-        row = json.loads(lines[-1]) if lines else Row(
-            model=model, batch=batch, cached=cached, kind=kind, problems={"all": problem})
-        print({k: v for k, v in row.items() if k != "kernels"}, flush=True)
-        yield row
+def _names(options: argparse.Namespace) -> Iterator[str]:
+    for model, kind, batch, cached in product(
+            SHAPES, *(getattr(options, k).split(",") for k in ("kind", "batch", "cached"))):
+        if (model == "small") == options.smoke:
+            yield f"{model} b{batch} c{cached} {kind}"
+
+
+def main() -> None:
+    options = arguments()
+    if options.smoke:
+        options.device = "cpu"
+    if options.row:
+        with torch.no_grad():
+            take_part(lambda: Contest(options.row, options))
+        return
+    machine = f"On {torch.cuda.get_device_name()}." if options.device == "cuda" else ""
+    hold(options, chosen(_names(options), options.only), lambda records: page(records, machine))
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
-    sys.exit(main())
+    main()

@@ -1,37 +1,44 @@
 """One program for all sizes beside a program per size, and beside PyTorch's ways.
 
-    python benchmarks/sizes/run.py [--device cuda] [--only bert,llama] [--sizes 6] [--small]
-        [--peers eager,default,reduce-overhead] [--profile 2] [--budget 150]
-        [--results sizes.json] [-o RESULTS.md]
+    python benchmarks/sizes/run.py [--device cuda] [--only bert,llama] [--sizes 6] [--smoke]
+        [--modes default,reduce-overhead] [--jobs 4] [--kernels] [--budget 150]
+        [--results sizes.json] [-o GPU.md]
 
 Each model of `models.py` runs in a process of its own. It is exported once with open sizes, and
 compiled once as it is ("open"), once for each set of sizes ("static"), and through
-`torch.compile(dynamic=True)` ("door"). The peers are `torch.compile(dynamic=True)` in two modes and
-eager mode. At each set of sizes all take turns; reported are medians of milliseconds per call, on a
-GPU of calls in a row with one wait at their end, on a CPU of one thread. `new`: milliseconds of the
-first call at a set of sizes with the open program, beyond a later call. `share`: static / open.
-`--profile N` adds milliseconds by kernel at the first N sets of sizes. `--small` shrinks the models
-to check the script. What does not fit `--budget` (seconds, shared by the models) is left out and
-named. Results are kept as they come.
+`torch.compile(dynamic=True)` ("door"). The peers are `torch.compile(dynamic=True)` in some modes
+and eager mode. At each set of sizes all take turns; reported are medians of milliseconds per call,
+on a GPU of calls in a row with one wait at their end, on a CPU of one thread. `new`: milliseconds
+of the first call at a set of sizes with the open program, beyond a later call. `share`: static /
+open. `--kernels` adds milliseconds by kernel at the first sizes. `--smoke` shrinks the models
+to check the script. Processes, turns and results are those of `shared/suites/contests.py`: `--jobs`
+models compile at a time, and are measured one by one.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
+import platform
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+from models import CASES
+
+import compiler
+
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+sys.path.append(str(HERE.parent / "shared"))
+
+from suites.contests import chosen, hold, parser_of, take_part  # noqa: E402
+
 MODELS = ("bert", "llama", "vit", "resnet")
-PEERS = ("eager", "default", "reduce-overhead")
+EAGER, OPEN, STATIC, DOOR = "eager", "open", "static", "door"
 SIZES: Mapping[str, Sequence[tuple[int, ...]]] = {
     "bert": [(16, 384), (3, 511), (1, 128), (8, 256), (32, 128), (2, 77), (1, 17), (5, 333),
              (64, 64), (1, 512), (4, 300), (12, 200), (24, 96), (7, 45), (2, 500), (9, 131),
@@ -57,62 +64,73 @@ Run = Callable[[], Any]
 
 # ---------------------------------------------------------------------- one model
 class Contest:
-    """The contestants of a model. `device`: where they run."""
+    """The contestants of a model."""
 
-    def __init__(self, name: str, device: str, peers: Sequence[str], *, small: bool) -> None:
-        import torch
-        from models import CASES
-
+    def __init__(self, name: str, options: argparse.Namespace) -> None:
         torch.manual_seed(0)
-        torch.set_num_threads(1 if device == "cpu" else torch.get_num_threads())
         torch._dynamo.config.recompile_limit = 1000
-        self.torch, self.device, self.peers = torch, device, peers
-        self.case = CASES[name](**(SMALL[name] if small else {}))
-        kind = torch.float32 if device == "cpu" else torch.bfloat16
-        self.module = self.case.module.to(kind).eval().to(device)
-        self.names, self.kind = [*self.case.limits], kind
-        self.compiled: dict[str, Any] = {"eager": self.module}
-        self.program: Any = None
+        self.options, self.device = options, options.device
+        if self.device == "cpu":
+            torch.set_num_threads(1)
+        self.case = CASES[name](**(SMALL[name] if options.smoke else {}))
+        self.kind = torch.float32 if self.device == "cpu" else torch.bfloat16
+        self.module = self.case.module.to(self.kind).eval().to(self.device)
+        self.sets = [dict(zip(self.case.limits, s, strict=True))
+                     for s in SIZES[name][: options.sizes]]
+        self.compiled: dict[str, Any] = {EAGER: self.module}
+        self.static: list[Any] = []
+        self.record = Row(name=name, compile={}, static=0.0, rows=[], notes={})
+        self._compile()
 
     def inputs(self, sizes: Mapping[str, int]) -> list[Any]:
         given = self.case.inputs(sizes)
         return [(x.to(self.kind) if x.is_floating_point() else x).to(self.device) for x in given]
 
-    def begin(self, sizes: Mapping[str, int]) -> Row:
-        """Compile what is compiled once. Returns the seconds of each."""
-        import compiler
+    def _compile(self) -> None:
+        """Compile what is compiled once, then for each set of sizes."""
+        example = self.inputs({n: max(size, 2) for n, size in self.sets[0].items()})
+        program = self._export(tuple(example))
+        own: dict[str, Any] = {"cache": "off"}
+        own |= {"threads": 1} if self.device == "cpu" else {}
+        makers: dict[str, Callable[[], Any]] = {
+            OPEN: lambda: compiler.compile(program, target=self.device, **own),
+            DOOR: lambda: torch.compile(self.module, dynamic=True, backend="strata", options=own)}
+        for mode in filter(None, self.options.modes.split(",")):
+            makers[mode] = lambda mode=mode: torch.compile(self.module, dynamic=True, mode=mode)
+        for name, make in makers.items():
+            self._enter(name, make, example)
+        started = time.perf_counter()
+        names = self.compiled[OPEN].input_names
+        for sizes in self.sets:
+            shapes = {n: tuple(x.shape) for n, x in zip(names, self.inputs(sizes), strict=True)}
+            self.static.append(compiler.compile(program, target=self.device, shapes=shapes, **own))
+        self.record[STATIC] = (time.perf_counter() - started) / len(self.sets)
 
-        torch, row = self.torch, Row()
-        example = {name: max(size, 2) for name, size in sizes.items()}  # a size of 1 stays 1
-        self.program = self._export(tuple(self.inputs(example)))
-        with timed(row, "open"):
-            self.compiled["open"] = self._load(compiler)
-            self.call("open", self.inputs(example))
-        for peer in [p for p in self.peers if p != "eager"]:
-            self.compiled[peer] = torch.compile(self.module, dynamic=True, mode=peer)
-        own = {"threads": 1} if self.device == "cpu" else {}
-        self.compiled["door"] = torch.compile(self.module, dynamic=True, backend="strata",
-                                              options=own)
-        for name in [n for n in ("door", *self.peers) if n in self.compiled]:
-            with timed(row, name):
-                self.call(name, self.inputs(example))
-        return row
+    def _enter(self, name: str, make: Callable[[], Any], example: Sequence[Any]) -> None:
+        """Seconds to the first result; who fails is told."""
+        started = time.perf_counter()
+        try:
+            self.compiled[name] = make()
+            self.call(name, example)
+        except Exception as error:
+            if name == OPEN:
+                raise
+            self.record["notes"][name] = f"{type(error).__name__}: {str(error)[:300]}"
+            self.compiled.pop(name, None)
+            return
+        self.record["compile"][name] = time.perf_counter() - started
 
     def _export(self, inputs: tuple[Any, ...]) -> Any:
         """With names and limits of sizes; without them where PyTorch cannot prove the limits."""
-        export = self.torch.export.export
+        export = torch.export.export
         try:
             return export(self.module, inputs, strict=False,
                           dynamic_shapes=self.case.dynamic_shapes())
         except Exception as error:
             print(f"exported without limits of sizes: {error}", file=sys.stderr)
-        own = self.torch.export.Dim.AUTO
+        own = torch.export.Dim.AUTO
         return export(self.module, inputs, strict=False, dynamic_shapes=tuple(
             dict.fromkeys(dims, own) for dims in self.case.dims))
-
-    def _load(self, compiler: Any, **options: Any) -> Any:
-        return compiler.compile(self.program, target=self.device, cache="off",
-                                threads=1 if self.device == "cpu" else None, **options)
 
     def call(self, name: str, inputs: Sequence[Any]) -> Any:
         found = self.compiled[name](*inputs)
@@ -121,33 +139,30 @@ class Contest:
 
     def wait(self) -> None:
         if self.device == "cuda":
-            self.torch.cuda.synchronize()
+            torch.cuda.synchronize()
 
-    def measure(self, sizes: Mapping[str, int], *, profile: bool) -> Row:
-        import compiler
+    def measure(self) -> None:
+        for number, (sizes, static) in enumerate(zip(self.sets, self.static, strict=True)):
+            self.compiled[STATIC] = static
+            self.record["rows"].append(self._measured(sizes, first=number == 0))
 
-        inputs, row = self.inputs(sizes), Row(sizes=dict(sizes))
-        want = self.call("eager", inputs).float()
-        first: Row = {}
-        for name in [n for n in self.compiled if n != "eager"]:
-            with timed(first, name):
-                got = self.call(name, inputs).float()
-            row[f"error {name}"] = float((got - want).abs().max() / want.abs().max())
-        with timed(row, "static compile"):
-            names = self.compiled["open"].input_names
-            self.compiled["static"] = self._load(compiler, shapes={
-                n: tuple(x.shape) for n, x in zip(names, inputs, strict=True)})
-            self.call("static", inputs)
+    def _measured(self, sizes: Mapping[str, int], *, first: bool) -> Row:
+        inputs, row = self.inputs(sizes), Row(sizes=dict(sizes), errors={})
+        want = self.call(EAGER, inputs).float()
+        seconds: Row = {}
+        for name in [n for n in self.compiled if n != EAGER]:
+            with timed(seconds, name):
+                found = self.call(name, inputs).float()
+            row["errors"][name] = float((found - want).abs().max() / want.abs().max())
         row["ms"] = self._in_turns(inputs)
-        row["new"] = {n: s * 1e3 - row["ms"][n] for n, s in first.items()}
-        if profile:
+        row["new"] = {n: s * 1e3 - row["ms"][n] for n, s in seconds.items()}
+        if first and self.options.kernels:
             row["kernels"] = {n: _kernels(compiler.profile(self.compiled[n], *inputs))
-                              for n in ("open", "static")}
-        del self.compiled["static"]
+                              for n in (OPEN, STATIC)}
         return row
 
     def _in_turns(self, inputs: Sequence[Any]) -> Row:
-        names = [n for n in self.compiled if n != "eager" or "eager" in self.peers]
+        names = [*self.compiled]
         runs = {n: (lambda n=n: self.compiled[n](*inputs)) for n in names}
         counts = {n: self._count(run) for n, run in runs.items()}
         times: dict[str, list[float]] = {n: [] for n in names}
@@ -186,124 +201,68 @@ def timed(row: Row, name: str) -> Iterator[None]:
     row[name] = time.perf_counter() - started
 
 
-def measure_model(name: str, args: argparse.Namespace, deadline: float) -> Iterator[Row]:
-    """A line with the seconds of compilation, then one for each set of sizes."""
-    import torch
-
-    with torch.no_grad():
-        contest = Contest(name, args.device, args.peers, small=args.small)
-        sets = [dict(zip(contest.names, s, strict=True)) for s in SIZES[name][: args.sizes]]
-        yield {"model": name, "compile": contest.begin(sets[0]), "machine": _machine(args.device)}
-        for number, sizes in enumerate(sets):
-            if time.time() > deadline:
-                yield {"model": name, "left out": sets[number:]}
-                return
-            yield {"model": name, **contest.measure(sizes, profile=number < args.profile)}
-
-
-def _machine(device: str) -> str:
-    import platform
-
-    import torch
-
-    there = torch.cuda.get_device_name() if device == "cuda" else platform.processor() or "CPU"
-    return f"{there}, torch {torch.__version__}"
-
-
 # ---------------------------------------------------------------------- the page
-def page(rows: Sequence[Row], device: str) -> str:
+def page(records: Mapping[str, Mapping[str, Any]], machine: str) -> str:
     """The tables of all models, in Markdown."""
-    lines = ["# One program for all sizes", "", "```",
-             f"python benchmarks/sizes/run.py --device {device}", "```", ""]
-    for name in dict.fromkeys(r["model"] for r in rows):
-        own = [r for r in rows if r["model"] == name]
-        lines += [f"## {name}", "", *_head_of(own), "", *_table(own), ""]
-    return "\n".join(lines)
+    lines = ["# One program for all sizes", "",
+             "Made by `python benchmarks/sizes/run.py`; do not edit. " + machine]
+    for name, record in records.items():
+        lines += ["", f"## {name}", "", *_head_of(record), "", *_table(record.get("rows", ()))]
+    return "\n".join([*lines, ""])
 
 
-def _head_of(rows: Sequence[Row]) -> Iterator[str]:
-    for row in rows:
-        if "compile" in row:
-            each = ", ".join(f"{n} {s:.1f}" for n, s in row["compile"].items())
-            yield f"{row['machine']}. Seconds to the first result: {each}."
-        if "left out" in row:
-            yield f"Not measured within the budget: {len(row['left out'])} sets of sizes."
-        if "problem" in row:
-            yield f"Failed: {row['problem']}."
+def _head_of(record: Mapping[str, Any]) -> Iterator[str]:
+    if "compile" in record:
+        each = ", ".join(f"{n} {s:.1f}" for n, s in record["compile"].items())
+        yield f"Seconds to the first result: {each}; one static size {record[STATIC]:.1f}."
+    notes = dict(record.get("notes", {}))
+    if "problem" in record:
+        notes["all"] = record["problem"]
+    yield from (f"- {who}: {why}" for who, why in notes.items())
 
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:
-    measured = [r for r in rows if "ms" in r]
-    if not measured:
+    if not rows:
         return
-    names = [*measured[0]["ms"]]
+    names = list(dict.fromkeys(n for row in rows for n in row["ms"]))
     yield "| sizes | " + " | ".join(names) + " | share | new, ms | error |"
     yield "|---|" + "---:|" * (len(names) + 3)
-    for row in measured:
+    for row in rows:
         ms = row["ms"]
-        cells = [f"{ms[n]:.3f}" for n in names]
+        cells = [f"{ms[n]:.3f}" if n in ms else "" for n in names]
         sizes = ", ".join(f"{k}={v}" for k, v in row["sizes"].items())
-        yield (f"| {sizes} | " + " | ".join(cells) + f" | {ms['static'] / ms['open']:.2f} | "
-               f"{row['new']['open']:.1f} | {row['error open']:.1e} |")
+        yield (f"| {sizes} | " + " | ".join(cells) + f" | {ms[STATIC] / ms[OPEN]:.2f} | "
+               f"{row['new'][OPEN]:.1f} | {row['errors'][OPEN]:.1e} |")
+    shares = [row["ms"][STATIC] / row["ms"][OPEN] for row in rows]
+    yield ""
+    yield (f"share: geometric mean {statistics.geometric_mean(shares):.2f} of {len(shares)}, "
+           f"least {min(shares):.2f}")
+
+
+def _machine(device: str) -> str:
+    there = torch.cuda.get_device_name() if device == "cuda" else platform.processor() or "a CPU"
+    return f"On {there}, torch {torch.__version__}."
 
 
 # ---------------------------------------------------------------------- the command
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+def arguments() -> argparse.Namespace:
+    parser = parser_of(__doc__, 4, 0.0, HERE / "GPU.md")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--only", default=",".join(MODELS))
     parser.add_argument("--sizes", type=int, default=20)
-    parser.add_argument("--peers", default=",".join(PEERS))
-    parser.add_argument("--profile", type=int, default=0)
-    parser.add_argument("--small", action="store_true")
-    parser.add_argument("--budget", type=float, default=600)
-    parser.add_argument("--results", type=Path, default=HERE / "figures.json")
-    parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--model", help=argparse.SUPPRESS)
-    parser.add_argument("--deadline", type=float, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    args.peers = [p for p in args.peers.split(",") if p]
-    if args.model:
-        for row in measure_model(args.model, args, args.deadline):
-            print(json.dumps(row), flush=True)
-        return 0
-    rows = [*_measured(args.only.split(","), args)]
-    return int(any("problem" in r for r in rows))
+    return parser.parse_args()
 
 
-def _measured(models: Sequence[str], args: argparse.Namespace) -> list[Row]:
-    """The rows of all models, each in a process of its own with its part of the budget."""
-    rows, ends = list[Row](), time.time() + args.budget
-    for number, name in enumerate(models):
-        part = (ends - time.time()) / (len(models) - number)
-        command = [sys.executable, str(Path(__file__)), *sys.argv[1:], "--model", name,
-                   "--deadline", str(time.time() + 0.8 * part)]
-        for row in _lines(name, command, part):
-            rows.append(row)
-            args.results.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-            if args.output:
-                args.output.write_text(page(rows, args.device), encoding="utf-8")
-    return rows
-
-
-def _lines(name: str, command: Sequence[str], seconds: float) -> Iterator[Row]:
-    """The rows that a process prints within the time; the last one says what went wrong."""
-    errors = Path(f"/tmp/strata-sizes-{name}.txt")
-    with errors.open("w", encoding="utf-8") as log, subprocess.Popen(
-            ["timeout", str(int(seconds)), *command], stdout=subprocess.PIPE, stderr=log,
-            text=True, cwd=ROOT) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("{"):
-                row = json.loads(line)
-                print(name, {k: v for k, v in row.items() if k != "kernels"}, flush=True)
-                yield row
-    if process.returncode:
-        last = errors.read_text(encoding="utf-8").strip().splitlines()[-20:] or ["no time left"]
-        print(name, "ended with", process.returncode, *last, sep="\n", flush=True)
-        yield {"model": name, "problem": f"exit status {process.returncode}: {' / '.join(last)}"}
+def main() -> None:
+    options = arguments()
+    if options.smoke:
+        options.device = "cpu"
+    if options.row:
+        with torch.no_grad():
+            take_part(lambda: Contest(options.row, options))
+        return
+    machine = _machine(options.device)
+    hold(options, chosen(MODELS, options.only), lambda records: page(records, machine))
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
-    sys.exit(main())
+    main()
