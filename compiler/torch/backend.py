@@ -52,7 +52,7 @@ from compiler.torch.training import (
 )
 from compiler.torch.views import split_views, with_arguments
 from compiler.torch.vocabulary import check_values, translated
-from compiler.torch.weights import Weights, is_weight
+from compiler.torch.weights import Weights, is_of_kind, is_weight
 from compiler.torch.writes import (
     RunsEagerly,
     check_captured,
@@ -297,7 +297,13 @@ class Program:
     ) -> tuple[Weights, Run]:
         weights = Weights.of(inputs, numbers)
         self._drop_dead()
-        names = [n.name for n in self.graph.graph.nodes if n.op == "placeholder"]
+        nodes = [n for n in self.graph.graph.nodes if n.op == "placeholder"]
+        other = [nodes[k].name for k in numbers if not is_of_kind(inputs[k], nodes[k])]
+        if other:
+            log.warning("strata: a graph runs eagerly: %s have other shapes or types than they had "
+                        "when it was captured", some_of(other))
+            return weights, self.graph.forward
+        names = [n.name for n in nodes]
         fixed = {names[k]: inputs[k].detach() for k in numbers}  # only sets hold the weights
         run = None
         if before is not None and before[0].numbers == numbers:

@@ -3,6 +3,8 @@
 PyTorch counts how often a tensor is written, and a weight that is given other memory has another
 address. Neither shows a write through `.data`, through a NumPy view or by a fused optimizer. So a
 few bytes of each weight on the CPU are compared as well, and optimizers tell of their steps.
+Dynamo may take a module whose dicts are unchanged for unchanged (as it does by default before
+PyTorch 2.13): what `.data = view` does to shapes and strides is then compared here.
 
 What no call can notice is a write that PyTorch does not count and that changes none of these bytes.
 
@@ -38,9 +40,23 @@ def is_weight(value: Any) -> bool:
     return marked and not value.is_inference()
 
 
+def is_of_kind(tensor: Any, node: Any) -> bool:
+    """Whether a weight has the type and the shape that its placeholder was captured with."""
+    known = node.meta.get("val")
+    if known is None:
+        return True
+    pairs = zip(tensor.shape, known.shape, strict=False)
+    return tensor.dtype == known.dtype and tensor.ndim == known.ndim and all(
+        size == a for size, a in pairs if isinstance(a, int))
+
+
 def may_change(tensor: Any) -> bool:
     """Whether compiled code takes other values of a weight. Integers decide what is compiled."""
     return tensor.is_floating_point()
+
+
+Layout = tuple[tuple[int, ...], tuple[int, ...]]
+"""The shape and the strides of a tensor."""
 
 
 @dataclass(eq=False)
@@ -48,7 +64,8 @@ class Weights:
     """Arguments that compiled code holds, by `numbers`.
 
     `versions`: how often each had been written. `places`: its address. `pieces`: parts of the
-    memory of those on the CPU, and `contents` what they held.
+    memory of those on the CPU, and `contents` what they held. `layouts`: shapes and strides, where
+    Dynamo does not guard them.
     """
 
     numbers: Sequence[int]
@@ -57,6 +74,7 @@ class Weights:
     places: Sequence[int]
     pieces: Sequence[Sequence[memoryview]]
     contents: Sequence[bytes]
+    layouts: Sequence[Layout] | None = None
 
     def __post_init__(self) -> None:
         self._flat, self._whole = list(chain.from_iterable(self.pieces)), b"".join(self.contents)
@@ -66,7 +84,8 @@ class Weights:
         tensors = [inputs[k] for k in numbers]
         pieces = [_pieces(tensor) for tensor in tensors]
         return Weights(numbers, tensors, list(map(_version, tensors)),
-                       list(map(_address(), tensors)), pieces, list(map(b"".join, pieces)))
+                       list(map(_address(), tensors)), pieces, list(map(b"".join, pieces)),
+                       None if _guards_layouts() else list(map(_layout, tensors)))
 
     def are_in(self, inputs: Sequence[Any]) -> bool:
         """Whether these arguments are the same tensors with unchanged contents."""
@@ -76,6 +95,7 @@ class Weights:
         return (all(map(is_, self.tensors, given))
                 and list(map(_version, given)) == self.versions
                 and list(map(_address(), given)) == self.places
+                and (self.layouts is None or list(map(_layout, given)) == self.layouts)
                 and b"".join(self._flat) == self._whole)
 
     def changed(self, inputs: Sequence[Any]) -> list[int]:
@@ -83,6 +103,7 @@ class Weights:
         return [k for n, k in enumerate(self.numbers) if self.tensors[n] is not inputs[k]
                 or _version(inputs[k]) != self.versions[n]
                 or inputs[k].data_ptr() != self.places[n]
+                or (self.layouts is not None and _layout(inputs[k]) != self.layouts[n])
                 or b"".join(self.pieces[n]) != self.contents[n]]
 
     def forget(self) -> None:
@@ -114,6 +135,16 @@ class Weights:
 _OWN = 2
 """References to a tensor while it is asked for its count: the argument, and the loop's variable."""
 _version = attrgetter("_version")
+
+
+def _guards_layouts() -> bool:
+    """Whether Dynamo compares the shapes and strides of parameters at each call."""
+    config = torch_module("torch._dynamo.config")
+    return not getattr(config, "use_recursive_dict_tags_for_guards", False)
+
+
+def _layout(tensor: Any) -> Layout:
+    return tensor.shape, tensor.stride()
 
 
 def _address() -> Callable[[Any], int]:

@@ -59,6 +59,11 @@ CHANGES: dict[str, Change] = {
     "data =": lambda net: setattr(net.out.weight, "data", new()),
     "data = of a buffer": lambda net: setattr(net.scale, "data", new()),
     "data = transposed": lambda net: setattr(net.out.weight, "data", net.out.weight.data.t()),
+    "data = of a transposed view": lambda net: setattr(net.scale, "data", net.scale.data.mT),
+    "data = of overlapping rows": lambda net: setattr(
+        net.out.weight, "data", net.out.weight.data.as_strided((SIZE, SIZE), (SIZE - 1, 1))),
+    "data = of a stretched row": lambda net: setattr(
+        net.out.bias, "data", net.out.bias.data[:1].expand(SIZE)),
     "data +=": _added_to_data,
     "data.mul_": lambda net: net.out.weight.data.mul_(2),
     "set_": lambda net: net.out.weight.set_(new()),
@@ -90,6 +95,21 @@ def check(net: nn.Module, change: Change, x: Tensor) -> None:
 def test_a_change_is_noticed(change: str) -> None:
     with torch.no_grad():
         check(Net(), CHANGES[change], torch.rand(2, SIZE))
+
+
+@pytest.mark.parametrize("skips_guards", [True, False])
+def test_data_of_another_shape(skips_guards: bool) -> None:
+    """Dynamo captures again, or, where it skips guards of modules, its graph runs eagerly."""
+    net, x = Net(), torch.rand(2, SIZE)
+    with torch.no_grad(), torch._dynamo.config.patch(
+            use_recursive_dict_tags_for_guards=skips_guards):
+        torch._dynamo.reset()
+        fast = torch.compile(net, backend=strata, options={"target": "reference", "cache": "off"})
+        fast(x)
+        net.scale.data, net.plain = net.scale.data[:, :5], net.plain[:5]
+        torch.testing.assert_close(fast(x), net(x), rtol=1e-4, atol=1e-4)
+        net.scale.data = net.scale.data.clone()
+        torch.testing.assert_close(fast(x), net(x), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("change", ["mul_", "data =", "a buffer", "data.mul_"])
