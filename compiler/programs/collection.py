@@ -28,6 +28,8 @@ PAUSE = 50
 """A collection visits all objects of the program, not only the compiler's. After one, so many times
 its duration must pass before the next, so that a program of many objects is not slowed down.
 """
+SECONDS_PER_OBJECT = 1e-6
+"""What a collection is taken to last before the first one has been timed: it visits each object."""
 
 
 class _Collector:
@@ -37,7 +39,8 @@ class _Collector:
         self._lock = SafeLock()
         self._inside = 0
         self._left = 0
-        self._last, self._seconds = 0.0, 0.0
+        self._last = time.perf_counter()
+        self._seconds: float | None = None
         self._before = gc.get_threshold()
         self._frozen = False
 
@@ -69,8 +72,18 @@ class _Collector:
             gc.unfreeze()
 
     def _is_due(self) -> bool:
+        if self._left < LEAVES:
+            return False
+        if self._seconds is None:
+            self._seconds = self._estimate()
         rested = time.perf_counter() - self._last >= PAUSE * self._seconds
-        return self._left >= (LEAVES if rested else MOST_LEAVES)
+        return rested or self._left >= MOST_LEAVES
+
+    def _estimate(self) -> float:
+        """How many seconds the first collection will take: a process that has just imported
+        its libraries has many objects, and compiles its first models while users wait.
+        """
+        return len(gc.get_objects()) * SECONDS_PER_OBJECT
 
     def _collect(self) -> None:
         started = time.perf_counter()

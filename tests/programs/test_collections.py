@@ -34,6 +34,8 @@ def test_costly_collections_are_rare_but_come(
     now, number, found = [0.0], [0], list[int]()
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(collector, "_age", lambda: None)
+    monkeypatch.setattr(collector, "_estimate", lambda: seconds)
+    monkeypatch.setattr(collector, "_last", 0.0)
 
     def collect() -> int:
         found.append(number[0])
@@ -41,12 +43,11 @@ def test_costly_collections_are_rare_but_come(
         return 0
 
     monkeypatch.setattr(gc, "collect", collect)
-    for _ in range(LEAVES + 3 * most):
+    for _ in range(4 * most):
         number[0] += 1
         collector.enter()
         collector.leave()
-    # nobody knows before the first one how long it takes
-    assert found == [LEAVES + k * most for k in range(4)]
+    assert found == [(k + 1) * most for k in range(4)]
     now[0] += PAUSE * seconds
     for _ in range(LEAVES):
         collector.enter()
@@ -84,12 +85,13 @@ def test_the_collector_is_set_back_whoever_is_last() -> None:
 def test_what_compilations_leave_behind_is_collected_in_the_end(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a process that has compiled nothing before."""
+    """In a process that has compiled nothing before, and has run for a while."""
     class Cycle:
         def __init__(self) -> None:
             self.itself = self
 
     fresh = collection._Collector()  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(fresh, "_estimate", lambda: 0.0)
     monkeypatch.setattr(collection, "_COLLECTOR", fresh)
     left = [_left_behind(Cycle) for _ in range(LEAVES)]
     assert left[0]() is None
@@ -99,3 +101,18 @@ def _left_behind(make: Callable[[], object]) -> weakref.ref[object]:
     """A reference to garbage of a context with rare collections."""
     with rare_collections():
         return weakref.ref(make())
+
+
+def test_the_first_collection_waits_for_programs_of_many_objects(
+    collector: collection._Collector,  # pyright: ignore[reportPrivateUsage]
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process that has just imported its libraries is not stopped by a collection."""
+    monkeypatch.setattr(collection, "SECONDS_PER_OBJECT", 1.0)
+    found: list[str] = []
+    monkeypatch.setattr(gc, "collect", lambda: found.append("collected"))
+    for _ in range(MOST_LEAVES):
+        assert not found
+        collector.enter()
+        collector.leave()
+    assert found == ["collected"]
