@@ -89,20 +89,30 @@ def first_change(
 ) -> Computed | None:
     """The first operation after a pass that differs from the same nodes' before it, or from the
     same kernel's if the nodes have moved. Of several operations for the same nodes, the last
-    counts, because passes are free to compute it in other steps.
+    counts, because passes are free to compute it in other steps; and it may be any that they were
+    computed with before.
     """
     try:
         old, new = list(before.values(inputs)), list(after.values(inputs))
     except FAILURES:
         return None
-    known = {key: value for value in old for key in _keys(value)}
+    known = dict[tuple[str, ...], list[Computed]]()
+    for value in old:
+        for key in _keys(value):
+            known.setdefault(key, []).append(value)
     last = {key: value for value in new for key in _keys(value)}
     for value in new:
         key = next((key for key in _keys(value) if key in known), None)
-        if key is not None and value is last[key] and _alike(
-                value.arrays, known[key].arrays) and differ(value.arrays, known[key].arrays):
+        if key is not None and value is last[key] and _differs(value, known[key], differ):
             return value
     return None
+
+
+def _differs(value: Computed, known: Sequence[Computed], differ: Differ) -> bool:
+    """Whether there are values of its shapes, the last among them, and all of them differ."""
+    if not _alike(value.arrays, known[-1].arrays):
+        return False
+    return all(differ(value.arrays, k.arrays) for k in known if _alike(value.arrays, k.arrays))
 
 
 def _keys(value: Computed) -> list[tuple[str, ...]]:

@@ -50,15 +50,18 @@ class Contraction:
     terms: tuple[SSAValue, ...]
     merge: np.ufunc
 
-    def values(self, placed: Placed) -> Sequence[Array]:
-        """The value, or both factors; in those of a `dot`, the depth precedes the columns."""
+    def values(self, placed: Placed, like: Array | None) -> Sequence[Array]:
+        """The value, or both factors; in those of a `dot`, the depth precedes the columns.
+
+        `like`: as for `evaluate_body`.
+        """
         if isinstance(self.update, ops.DotOp):
             return dot_factors(self.update, placed)
         rank = self.update.result_type.rank
         operands = [placed(value, dims, rank) for value, dims in zip(
             self.update.inputs, self.update.dim_lists, strict=True)]
         total = max(o.ndim for o in operands)
-        found = evaluate_values(self.update.body.block, operands, self.terms)
+        found = evaluate_values(self.update.body.block, operands, self.terms, like=like)
         return [f.reshape((1,) * (total - f.ndim) + f.shape) for f in found]
 
     def merged(self, values: Sequence[Array], axis: int, trips: Sequence[int]) -> Array:

@@ -107,7 +107,8 @@ def _map(programs: Programs, op: ops.MapOp) -> None:
     operands = [programs.placed(value, dims, rank)
                 for value, dims in zip(op.inputs, op.dim_lists, strict=True)]
     total = len(programs.extents) + rank
-    for result, array in zip(op.results, evaluate_body(op.body.block, operands), strict=True):
+    found = evaluate_body(op.body.block, operands, like=programs.run.like)
+    for result, array in zip(op.results, found, strict=True):
         programs.values[result] = array.reshape((1,) * (total - array.ndim) + array.shape)
 
 
@@ -291,7 +292,7 @@ def _run_contraction(
         ):
             within = _enter(within, other, first, 0, n if isinstance(n, int) else 0, n)
             _execute(within, made)
-        values = contraction.values(within.placed)
+        values = contraction.values(within.placed, programs.run.like)
         room = max(1, ROOM * count // max(v.size for v in values))  # now that it is known
         if start or min(room, trips) <= count:
             with np.errstate(all="ignore"):

@@ -55,7 +55,7 @@ def evaluate_nest(
         for output in outputs if nest.is_reduction else ():
             output.write(domain.whole, _before_all_points(nest, domain, inputs, output))
         return [o.array for o in outputs]
-    body = _Body.of(nest, domain, inputs)
+    body = _Body.of(nest, domain, inputs, context)
     with np.errstate(all="ignore"):
         if nest.is_scatter:
             _scatter(body, outputs[0])
@@ -121,16 +121,22 @@ class _Body:
     """For each input, a view of its elements over the whole domain, or None."""
     symbols: frozenset[Symbol]
     """The axes, sizes and gathered inputs used by expressions that are evaluated elementwise."""
+    like: Array | None
+    """An array with the arithmetic of the context, if it has one."""
 
     @staticmethod
-    def of(nest: NestOp, domain: Domain, inputs: Sequence[Input]) -> _Body:
+    def of(
+        nest: NestOp, domain: Domain, inputs: Sequence[Input], context: EvaluationContext
+    ) -> _Body:
         views = [i.view(domain) for i in inputs]
         computed = [op.expr.data for op in nest.body.block.ops if isinstance(op, IndexOp)]
         for input_, view in zip(inputs, views, strict=True):
             computed += input_.map if view is None else ()
         for map_ in nest.output_maps if nest.is_scatter else ():
             computed += map_
-        return _Body(nest, domain, inputs, views, frozenset(s for e in computed for s in e.symbols))
+        like = None if context.carry is None else context.carry(np.zeros(()))
+        return _Body(nest, domain, inputs, views,
+                     frozenset(s for e in computed for s in e.symbols), like)
 
     def values(
         self, ranges: Ranges, wanted: Sequence[SSAValue], state: Array | None = None
@@ -159,7 +165,7 @@ class _Body:
                 raise KeyError(f"{op.name} cannot stand in the body of a nest")
             return [np.asarray(op.expr.data.evaluate(known), np.int64)]
 
-        found = evaluate_values(self.nest.body.block, arguments, wanted, index)
+        found = evaluate_values(self.nest.body.block, arguments, wanted, index, self.like)
         return known, [v if v.ndim else v.reshape((1,) * len(ranges)) for v in found]
 
     def _read(self, k: int, ranges: Ranges, known: Mapping[Symbol, Any]) -> Array:

@@ -24,7 +24,8 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.semantics import numerics
-from dialects.semantics.carriers import as_array
+from dialects.semantics.carriers import as_array, as_in
+from dialects.semantics.positions import enters_floats
 from dialects.semantics.remainder import RemFOp
 from dialects.semantics.views import each
 from dialects.strata.types import Array, dtype_of, i2, i4, ui2, ui4
@@ -37,22 +38,24 @@ Comparison = Callable[[Array, Array], Array]
 
 
 def evaluate_body(
-    block: Block, arguments: Sequence[Array], other: OtherOps | None = None
+    block: Block, arguments: Sequence[Array], other: OtherOps | None = None,
+    like: Array | None = None,
 ) -> list[Array]:
     """The values that the terminator of `block` yields, one array each.
 
     `arguments`: one array per block argument, of the argument's dtype; their shapes broadcast. A
     result has the broadcast shape of the arguments that it depends on; a constant has no dims.
-    `other` evaluates operations that are not scalar arithmetic. Raises KeyError, naming the
-    operation, for an unknown one.
+    `other` evaluates operations that are not scalar arithmetic. Floats of sizes that are data
+    (`positions.py`) get the arithmetic of `like`. Raises KeyError, naming the operation, for an
+    unknown one.
     """
     assert block.last_op is not None
-    return evaluate_values(block, arguments, block.last_op.operands, other)
+    return evaluate_values(block, arguments, block.last_op.operands, other, like)
 
 
 def evaluate_values(
     block: Block, arguments: Sequence[Array], wanted: Sequence[SSAValue],
-    other: OtherOps | None = None,
+    other: OtherOps | None = None, like: Array | None = None,
 ) -> list[Array]:
     """The values of `wanted`, which are arguments of `block` or results of its operations.
 
@@ -62,6 +65,8 @@ def evaluate_values(
     with np.errstate(all="ignore"):
         for op in operations_for(block, wanted):
             operands = [known[o] for o in op.operands]
+            if like is not None and enters_floats(op):
+                operands = [as_in(operand, like) for operand in operands]
             known.update(zip(op.results, _evaluate_distinct(op, operands, other), strict=True))
     return [as_array(known[value]) for value in wanted]
 

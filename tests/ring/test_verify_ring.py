@@ -75,6 +75,38 @@ def test_truth_values_become_numbers(verify: Verify, tmp_path: Path) -> None:
     assert status == 0, told
 
 
+OF_SIZES = {
+    "mean": "m = ReduceMean(x)\n y = Mul(x, m)",
+    "norm": "m = ReduceMean(x)\n d = Sub(x, m)\n e = Mul(d, d)\n v = ReduceMean(e)\n"
+            " q = Sqrt(v)\n y = Div(d, q)",
+    "pool": "p = Unsqueeze(x, i)\n m = GlobalAveragePool(p)\n y = Mul(p, m)",
+    "fill": "t = Shape(x)\n f = ConstantOfShape<value = float[1] {3.0}>(t)\n"
+            " g = ConstantOfShape<value = float[1] {7.0}>(t)\n d = Div(f, g)\n y = Mul(x, d)",
+    "positions": "t = Shape(x)\n n = Gather(t, i)\n k = Squeeze(n)\n r = Range(z, k, o)\n"
+                 " f = Cast<to = 1>(r)\n p = Div(f, c)\n w = Sin(p)\n u = Unsqueeze(w, i)\n"
+                 " y = Mul(x, u)",
+    "linear": 'p = Unsqueeze(x, i)\n y = Resize<mode = "linear">(p, , s)',
+    "cubic": 'p = Unsqueeze(x, i)\n y = Resize<mode = "cubic">(p, , s)',
+}
+
+
+@pytest.mark.parametrize("name", OF_SIZES)
+def test_floats_of_sizes_and_positions(verify: Verify, tmp_path: Path, name: str) -> None:
+    """They mean the same alone and in a joined nest: data, unless they become positions again."""
+    text = f"""<ir_version: 10, opset_import: ["": 18]>
+    m (float[a, 3, b] x) => (float[p, q, r] y)
+    <int64[1] i = {{1}}, int64 z = {{0}}, int64 o = {{1}}, float c = {{3.0}},
+     float[4] s = {{1.0, 1.0, 1.7, 1.3}}> {{
+      {OF_SIZES[name]}
+    }}"""
+    model = onnx.parser.parse_model(text)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    onnx.save(model, tmp_path / "m.onnx")
+    np.savez("inputs.npz", x=np.random.default_rng(1).standard_normal((5, 3, 7), np.float32))
+    status, told = verify("m.onnx", "--ring", "--inputs", "inputs.npz")
+    assert status == 0, told
+
+
 @pytest.mark.parametrize("fault", AFTER)
 def test_a_tiny_fault_is_named(verify: Verify, model: Path, fault: str) -> None:
     words = [str(model), "--plugin", str(PLANTED),

@@ -1,7 +1,7 @@
 """Which values of a kernel are plain numbers in the ring, as the interpreters have it.
 
-What comes from memory is a residue. Positions are not, nor is what is computed from positions and
-literals alone, such as which pixel a resized image reads: that must stay a number of that size.
+What comes from memory is a residue. Positions are not, nor are floats that become positions, such
+as which pixel a resized image reads: that must stay a number of that size.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from xdsl.ir import Operation, SSAValue
 
 from dialects import block as bl
+from dialects.semantics.positions import enters_floats
 
 
 def plain_values(kernel: bl.KernelOp) -> frozenset[SSAValue]:
@@ -43,4 +44,5 @@ def _map(op: bl.MapOp, plain: set[SSAValue]) -> None:
 
 
 def _is_plain(op: Operation, plain: set[SSAValue]) -> bool:
-    return all(v in plain for v in op.operands)  # literals are plain, too
+    # literals are plain, too
+    return all(v in plain for v in op.operands) and not enters_floats(op)

@@ -38,11 +38,11 @@ def is_recomputed(kernel: KernelOp) -> bool:
 
 
 def joins(kernel: KernelOp, options: TargetOptions) -> bool:
-    """Whether the products run on tensor cores and their factors fit, with a program for each
-    multiprocessor."""
+    """Whether the products, each along one axis, run on tensor cores and their factors fit, with a
+    program for each multiprocessor."""
     products, rows = _products(kernel), block_axis(kernel)
-    if len(products) < MIN_PRODUCTS or not all(map(is_dot, products)) or rows is None or (
-            len(products[-1].reduce_axes) != 1):
+    if len(products) < MIN_PRODUCTS or not all(map(is_dot, products)) or rows is None or any(
+            len(n.reduce_axes) != 1 for n in products):
         return False
     held = [kernel.axes[a].constant for a in held_axes(kernel)]
     elements = {v.type.element for n in products for v in n.inputs
