@@ -176,7 +176,10 @@ def _is_specialized(kernel: KernelOp, row: Symbol, options: TargetOptions) -> bo
     if times is None:
         return False
     widths = [kernel.axes[a].constant or MAX_WIDTH for a in held]
-    length, limited = kernel.axes[walked].constant, limit_of(kernel, walked) is not None
+    length, limit = kernel.axes[walked].constant, limit_of(kernel, walked)
+    if limit is not None and limit.begin is not None:
+        return False  # few steps, which begin where only a program knows
+    limited = limit is not None
     pair = _SPECIALIZED.rows * _SPECIALIZED.warps // 4
     programs = product([*(kernel.axes[a] for a in common_rows(kernel) if a != row),
                         kernel.axes[row].ceildiv(pair)]).constant

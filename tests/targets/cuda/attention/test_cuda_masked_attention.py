@@ -1,0 +1,54 @@
+"""Attention under every kind of mask and with heads of every size becomes one kernel of text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from compiler.api import model_of_argument
+from compiler.options import CompileOptions
+from compiler.pipeline.driver import Compiler, lower_to_text
+
+torch = pytest.importorskip("torch")
+LENGTH, BACK = 1024, 256
+"""As many rows as warp specialization wants, and how many keys a window holds."""
+
+
+def _apart() -> Any:
+    at = torch.arange(LENGTH)
+    return at[:, None] - at[None, :]
+
+
+MASKS: dict[str, Callable[..., Any]] = {
+    "none": lambda _: None,
+    "causal": lambda _: _apart() >= 0,
+    "window": lambda _: (_apart() >= 0) & (_apart() < BACK),
+    "around": lambda _: _apart().abs() < BACK,
+    "ahead": lambda _: _apart() < BACK,
+    "back": lambda _: _apart() > -BACK,
+    "keys": lambda m: m[:, None, None, :] > 0,
+    "bias": lambda m: m[0, :, None] + m[0],
+}
+
+
+class Attention(torch.nn.Module):
+    def __init__(self, mask: Callable[..., Any]):
+        super().__init__()
+        self.mask = mask
+
+    def forward(self, q: Any, k: Any, v: Any, m: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, self.mask(m))
+
+
+@pytest.mark.parametrize("size", [64, 80, 128])
+@pytest.mark.parametrize("mask", MASKS)
+def test_kernels(mask: str, size: int) -> None:
+    given = [torch.zeros(1, 16, LENGTH, size, dtype=torch.bfloat16) for _ in range(3)]
+    program = torch.export.export(
+        Attention(MASKS[mask]), (*given, torch.zeros(1, LENGTH, dtype=torch.bfloat16)), strict=False)
+    options = CompileOptions(target="cuda", features="sm_90", cache="off", tuned="off")
+    text = lower_to_text(Compiler(model_of_argument(program), options, []), "triton")
+    assert text.count("# kernel @online") == 1
+    assert "# kernel @contract" not in text
