@@ -11,8 +11,8 @@ until that number is reached. Axes of unknown size become parallel as long as kn
 be summed over inside. Floats are added in another order, which is the more accurate one. Sums of
 powers that follow a maximum are split in the same way (`passes/rewrites/loop/online_parts.py`).
 
-If the size of an axis has no fitting divisor or is unknown, the last part of a sum is shorter: what
-it reads beyond the end is not added.
+If the size of an axis has no fitting divisor or, in a sum, is unknown, the last part is shorter:
+what it reads beyond the end does not count.
 
 Enters: fused nests, in their final layouts. Leaves: nests. Contractions stay as they are, because
 they read their operands repeatedly; sums in half precision do, because they would be rounded twice.
@@ -23,11 +23,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isqrt
 
-from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Region, SSAValue
 
-from dialects.loop import Axis, IndexOp, NestOp, YieldOp, scalar_type
+from dialects.loop import Axis, NestOp, YieldOp, scalar_type
 from dialects.strata.types import TensorType, bf16, byte_width, f16, tensor
 from dialects.symbolic.expr import Call, Expr
 from dialects.symbolic.size_products import product
@@ -38,16 +37,14 @@ from passes.analyses.loop.runs import memory_order, running_axis
 from passes.base import StrataContext, StrataPass
 from passes.rewrites.loop.inlining import can_inline
 from passes.rewrites.loop.nests import (
-    Read,
     carry,
     divided,
     inline_producer,
     reads_of,
     result_types,
-    substitute_axes,
-    with_reads,
 )
 from passes.rewrites.loop.online_parts import powers_in_parts, sum_parts
+from passes.rewrites.loop.uneven_parts import UNEVEN, unevenly_divided
 from passes.rewriting import Rewriter, functions, rewrite
 
 MIN_ELEMENTS = 1 << 15
@@ -133,7 +130,13 @@ def _is_candidate(nest: NestOp) -> bool:
     single = nest.is_reduction and len(nest.results) == 1 and not nest.into
     in_order = nest.is_scan or nest.is_recurrence
     return single and not in_order and not is_contraction(nest) and _results(nest) is not None and (
-        result_types(nest)[0].element not in (f16, bf16)) and not is_between_products(nest)
+        not _rounds(nest)) and not is_between_products(nest)
+
+
+def _rounds(nest: NestOp) -> bool:
+    """Whether results of parts would be rounded."""
+    return result_types(nest)[0].element in (f16, bf16) and (
+        nest.combiner_names[0] not in ("max", "min"))
 
 
 def _results(nest: NestOp) -> int | None:
@@ -182,7 +185,7 @@ def _known_cut(
         outer, parts = [*outer, *([axis.name] if count > 1 else [])], parts * count
         if parts >= wanted or count < size:
             break
-    if 4 * parts < wanted and len(axes) == 1 and nest.combiner_names == ["add"]:
+    if 4 * parts < wanted and len(axes) == 1 and nest.combiner_names[0] in UNEVEN:
         part = -(-total // wanted // MIN_PART) * MIN_PART
         return unevenly_divided(original, axes[0], part), [axes[0].name]
     return (nest, outer) if outer else None
@@ -218,43 +221,6 @@ def _counts_parts(size: Expr) -> bool:
     atoms = [a for monomial, _ in size.terms for a in monomial]
     return any(isinstance(a, Call) and a.op == "floordiv" and a.args[1].constant in (
         OPEN_PART, OPEN_COLUMN_PART) for a in atoms)
-
-
-def unevenly_divided(nest: NestOp, axis: Axis, size: int) -> NestOp:
-    """The sum with an axis in equal parts of some length, which together exceed it.
-
-        nest (reduce i: 1000) ins(%x[i]) {f}
-        ->  nest (reduce i: 4, reduce j: 256) ins(%x[256*i + j] pad 0) {256*i + j < 1000 ? f : 0}
-    """
-    length = axis.extent
-    inner = axis.name.followed_by("_part")
-    axes = [new for a in nest.axes for new in (
-        (Axis(a.name, length.ceildiv(size), True), Axis(inner, Expr.of(size), True))
-        if a == axis else (a,))]
-    place = Expr.symbol(axis.name) * size + Expr.symbol(inner)
-    moved = substitute_axes(nest, axes, {axis.name: place})
-    reads = [Read(r.value, r.map, 0 if r.pad is None and inner in {
-        s for e in r.map for s in e.symbols} else r.pad) for r in reads_of(moved)]
-    new = with_reads(moved, reads)
-    moved.erase()
-    _add_inside(new.body.block, length - place)
-    return new
-
-
-def _add_inside(block: Block, room: Expr) -> None:
-    """Yield 0 where there is no room left."""
-    last = block.last_op
-    assert isinstance(last, YieldOp)
-    value = last.operands[0]
-    left = IndexOp.of(room - 1)
-    place = arith.IndexCastOp(left.result, i64)
-    zero = arith.ConstantOp.from_int_and_width(0, i64)
-    inside = arith.CmpiOp(place.result, zero.result, "sge")
-    nothing = arith.ConstantOp(FloatAttr(0.0, value.type) if isinstance(
-        value.type, AnyFloat) else IntegerAttr(0, value.type))  # type: ignore[arg-type]
-    chosen = arith.SelectOp(inside.result, value, nothing.result)
-    block.insert_ops_before([left, place, zero, inside, nothing, chosen], last)
-    last.operands[0] = chosen.result
 
 
 # ---------------------------------------------------------------------- two steps

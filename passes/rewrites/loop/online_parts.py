@@ -27,6 +27,7 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.online import Running, running_maximum
 from passes.rewrites.loop.nests import Read, carry, divided, reads_of, result_types
+from passes.rewrites.loop.uneven_parts import unevenly_divided
 from passes.rewriting import Rewriter
 
 
@@ -52,11 +53,19 @@ def powers_in_parts(nest: NestOp) -> Powers | None:
     first, count = _finder(running.maximum)
     if first is None or count is None or len(places) != 1:
         return None
-    parts = divided(nest, axis, count)
+    parts = _divided(nest, axis, count, first)
     if {r.key() for r in reads_of(first)} <= {r.key() for r in reads_of(parts)}:
         return Powers(parts, axis.name, places[0], running)
     parts.erase()
     return None
+
+
+def _divided(nest: NestOp, axis: Axis, count: int, first: NestOp) -> NestOp:
+    """The sum in the parts of the maximum, of which the last one may be shorter."""
+    length = first.reduce_axes[0].extent.constant if len(first.reduce_axes) == 1 else None
+    if length is None or (axis.extent - count * length).constant == 0:
+        return divided(nest, axis, count)
+    return unevenly_divided(nest, axis, length)
 
 
 def _finder(maximum: SSAValue) -> tuple[NestOp | None, int | None]:

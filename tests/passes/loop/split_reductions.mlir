@@ -40,7 +40,21 @@ builtin.module {
     %y = graph.reduce_max %x {axes = [0], keepdims = false} : f32[4096]
     strata.return %y
   }
-  // Few elements, a prime number of them, many or short rows, and an open size alone: one step.
+  // Of a prime number of elements, the last part is shorter, and what is beyond the end is the least.
+  // CHECK: strata.func @prime
+  // CHECK-NEXT: loop.nest (i0: 3, i1: 120, reduce i1_part: 512) ins(%x[i0, 512*i1 + i1_part] pad 0) outs(max f32[120, 3][i1, i0]) {
+  // CHECK: arith.constant 0xff800000 : f32
+  // CHECK: %y = loop.nest (i0: 3, reduce i1: 120)
+  // CHECK: loop.nest (i0: 2, i1: 128, reduce i1_part: 512) ins(%z[i0, 512*i1 + i1_part] pad 0) outs(min i8[128, 2][i1, i0]) {
+  // CHECK: arith.constant 127 : i8
+  // CHECK: loop.nest (i0: 2, i1: 128, reduce i1_part: 512) ins(%h[i0, 512*i1 + i1_part] pad 0) outs(max
+  strata.func @prime(%x: f32[3, 61403], %z: i8[2, 65521], %h: bf16[2, 65521]) -> (f32[3], i8[2], bf16[2]) inputs ["x", "z", "h"] outputs ["y", "q", "r"] {
+    %y = graph.reduce_max %x {axes = [1], keepdims = false} : f32[3]
+    %q = graph.reduce_min %z {axes = [1], keepdims = false} : i8[2]
+    %r = graph.reduce_max %h {axes = [1], keepdims = false} : bf16[2]
+    strata.return %y, %q, %r
+  }
+  // Few elements, a product of a prime number of them, many or short rows, and an open size alone: one step.
   // CHECK: strata.func @others
   // CHECK-NEXT: loop.nest (reduce i0: 100, reduce i1: 100)
   // CHECK: loop.nest (reduce i0: 65537)
@@ -51,7 +65,7 @@ builtin.module {
   strata.func @others(%a: f32[100, 100], %b: f32[65537], %c: f32[500, 65536], %e: f32[3, 4096], %d: f32[n])
       -> (f32[], f32[], f32[500], f32[3], f32[]) inputs ["a", "b", "c", "e", "d"] outputs ["p", "q", "r", "t", "s"] {
     %p = graph.reduce_max %a {axes = [0, 1], keepdims = false} : f32[]
-    %q = graph.reduce_max %b {axes = [0], keepdims = false} : f32[]
+    %q = graph.reduce_prod %b {axes = [0], keepdims = false} : f32[]
     %r = graph.reduce_max %c {axes = [1], keepdims = false} : f32[500]
     %t = graph.reduce_max %e {axes = [1], keepdims = false} : f32[3]
     %s = graph.reduce_max %d {axes = [0], keepdims = false} : f32[]

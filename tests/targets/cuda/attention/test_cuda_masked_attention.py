@@ -45,9 +45,9 @@ class Attention(torch.nn.Module):
 @pytest.mark.parametrize("size", [64, 80, 128])
 @pytest.mark.parametrize("mask", MASKS)
 def test_kernels(mask: str, size: int) -> None:
-    given = [torch.zeros(1, 16, LENGTH, size, dtype=torch.bfloat16) for _ in range(3)]
-    program = torch.export.export(
-        Attention(MASKS[mask]), (*given, torch.zeros(1, LENGTH, dtype=torch.bfloat16)), strict=False)
+    shapes = [(1, 16, LENGTH, size)] * 3 + [(1, LENGTH)]
+    given = tuple(torch.zeros(shape, dtype=torch.bfloat16) for shape in shapes)
+    program = torch.export.export(Attention(MASKS[mask]), given, strict=False)
     options = CompileOptions(target="cuda", features="sm_90", cache="off", tuned="off")
     text = lower_to_text(Compiler(model_of_argument(program), options, []), "triton")
     assert text.count("# kernel @online") == 1
