@@ -1,0 +1,118 @@
+"""Which models of a folder become libraries, and whether these compute what this process computes.
+
+    STRATA_ZOO=folder python benchmarks/artifacts/zoo.py [MODEL...] [--case N] [--folder DIR]
+
+The folder holds `NAME.onnx` files and `models.json`, which describes their inputs (as for
+benchmarks/zoo). For each model, `compile -o` writes a library, `compiler.load` reads it, and all
+cases run on it. Outputs must be those of the model that `compiler.compile` makes here, bit by bit.
+Exit status: 0 if all are, 1 otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+LIMIT = 1500
+"""Seconds for one model."""
+
+
+def main() -> int:
+    options = _options()
+    if options.alone:
+        print(row(options.models[0], options))
+        return 0
+    described = _described(options.zoo)
+    names = options.models or [n for n in described if (options.zoo / f"{n}.onnx").exists()]
+    options.folder.mkdir(parents=True, exist_ok=True)
+    print("| model | code | constants | cases | outputs |\n|---|---:|---:|---:|---|")
+    bad = 0
+    for name in sorted(names, key=lambda n: (options.zoo / f"{n}.onnx").stat().st_size):
+        line = _alone(name, options)
+        bad += not line.endswith("equal |")
+        print(line, flush=True)
+    return int(bad > 0)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Ship the models of a folder.")
+    parser.add_argument("models", nargs="*")
+    parser.add_argument("--zoo", type=Path, default=os.environ.get("STRATA_ZOO"))
+    parser.add_argument("--folder", type=Path, default=Path("artifacts"))
+    parser.add_argument("--case", type=int, help="one case instead of all")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="keep the libraries")
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.zoo is None:
+        parser.error("name the folder of models with --zoo or STRATA_ZOO")
+    return options
+
+
+def _described(zoo: Path) -> dict[str, Any]:
+    return {m["name"]: m for m in json.loads((zoo / "models.json").read_text())["models"]}
+
+
+def _alone(name: str, options: argparse.Namespace) -> str:
+    """The row of a model, from a process that may fail without ending this one."""
+    words = [sys.executable, __file__, name, "--alone", "--zoo", options.zoo, "--folder",
+             options.folder, "--threads", options.threads, *["--keep"] * options.keep,
+             *(() if options.case is None else ("--case", options.case))]
+    try:
+        done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False,
+                              timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        return f"| {name} | | | | took more than {LIMIT} s |"
+    lines = done.stdout.splitlines() if done.returncode == 0 else done.stderr.splitlines()
+    return lines[-1] if done.returncode == 0 else f"| {name} | | | | {' '.join(lines[-3:])} |"
+
+
+def row(name: str, options: argparse.Namespace) -> str:
+    """Ship a model, run it in both ways, and compare."""
+    from inputs import make_inputs
+
+    import compiler
+    from targets.library_file import read_facts
+
+    model, library = options.zoo / f"{name}.onnx", options.folder / f"{name}.so"
+    made = subprocess.run([sys.executable, "-m", "compiler", "compile", model, "-o", library],
+                          capture_output=True, text=True, check=False)
+    if made.returncode:
+        raise SystemExit(made.stderr)
+    facts = read_facts(str(library))
+    size, held = library.stat().st_size, facts["constants"]["bytes"]
+    cases = _described(options.zoo)[name]["cases"]
+    chosen = cases if options.case is None else [cases[options.case]]
+    loaded = compiler.load(library, threads=options.threads)
+    exe = compiler.compile(str(model), threads=options.threads)
+    unlike: list[str] = []
+    for case in chosen:
+        inputs = make_inputs(case)
+        given = [inputs[n] for n in exe.input_names]
+        for output, found, wanted in zip(exe.output_names, loaded(*given), exe(*given),
+                                         strict=True):
+            if not _same(found, wanted):
+                unlike.append(output)
+    if not options.keep:
+        for file in options.folder.glob(f"{name}*"):
+            file.unlink()
+    return (f"| {name} | {(size - held) / 1e3:.0f} kB | {held / 1e6:.1f} MB | {len(chosen)} | "
+            f"{'unlike: ' + ', '.join(unlike) if unlike else 'equal'} |")
+
+
+def _same(found: Any, wanted: Any) -> bool:
+    if isinstance(wanted, list | tuple):
+        return len(found) == len(wanted) and all(map(_same, found, wanted))
+    return (found is None and wanted is None) or (
+        found.dtype, found.shape, found.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())
+
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks" / "zoo")]
+    raise SystemExit(main())
