@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from targets.interface import TargetError
+
 SHARED, ARCHIVE, OBJECT, FOLDER = ".so", ".a", ".o", ""
 """The forms of a library, by the suffix of its path; a folder has all pieces."""
 FOREIGN = (".dylib", ".dll", ".wasm")
@@ -33,6 +35,13 @@ class Shipment:
 
 class Cargo(ABC):
     """A compiled model that can be written as a library."""
+
+    def beside(self, others: Sequence[tuple[Mapping[str, int], Cargo]]) -> Cargo:
+        """The same with code of its own for some sizes: what was compiled with sizes that are
+        fixed. Raises TargetError if libraries of this target have one program for all sizes."""
+        if others:
+            raise TargetError("a library of this target has one program for all sizes")
+        return self
 
     @abstractmethod
     def write(self, shipment: Shipment, others: Sequence[Cargo] = ()) -> None:

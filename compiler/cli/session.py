@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -42,6 +42,11 @@ class Session:
     def with_features(self, features: str) -> Session:
         """The same session for other features of the machine."""
         return replace(self, options=replace(self.options, features=features))
+
+    def with_sizes(self, sizes: Mapping[str, int]) -> Session:
+        """The same session with these sizes of the model fixed, too."""
+        dims = {**self.options.dims, **sizes}
+        return replace(self, options=replace(self.options, dims=dims, specialize=None))
 
     def compile(self, model: str | MemoryModel, *more: Instrument) -> Executable:
         return compile_with(read_at_once(model), self.options, [*self.instruments, *more],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from compiler.diagnostics import Problem, StrataError, disk_error
@@ -49,23 +49,47 @@ def name_of(path: Path, name: str | None) -> str:
 
 
 def write_library(
-    compilations: Sequence[Compiler], path: Path, name: str, weights: Path | None
+    compilations: Sequence[Compiler], path: Path, name: str, weights: Path | None,
+    sized: Sequence[Sequence[tuple[Mapping[str, int], Compiler]]] = (),
 ) -> None:
     """Compile a model and write it. Raises StrataError, also for a disk that cannot be written.
 
     `compilations`: of the same model for different processors; the library chooses when it is used.
+    `sized`: for each of them, compilations with some sizes fixed, which answer calls of these.
     """
     made = list(map(_cargo, compilations))
     first, facts = compilations[0], made[0][1]
     shipment = Shipment(name, os.path.abspath(path), form_of(path), __version__,
                         None if weights is None else os.path.abspath(weights), facts)
+    fitting = [[(sizes, _fitting(sizes, one, facts)) for sizes, one in group]
+               for group in sized or [()] * len(made)]
     first.report(f"{first.model}: writing {path}")
     with first.guard("load"):
         try:
-            made[0][0].write(shipment, [cargo for cargo, _ in made[1:]])
+            cargos = [cargo.beside(others) for (cargo, _), others in zip(
+                made, fitting, strict=True)]
+            cargos[0].write(shipment, cargos[1:])
         except OSError as error:
             raise disk_error(error) or StrataError(
                 f"cannot write {error.filename or path}: {error.strerror}") from error
+
+
+def _fitting(sizes: Mapping[str, int], one: Compiler, facts: Mapping[str, Any]) -> Cargo:
+    """A compilation for some sizes. Raises StrataError if its inputs or outputs are others."""
+    cargo, own = _cargo(one)
+    if _ports(own) == _ports(facts):
+        return cargo
+    named = ",".join(f"{name}={size}" for name, size in sizes.items())
+    raise StrataError(
+        f"--also {named}: with these sizes the model has other inputs or outputs",
+        [Problem("their names and dtypes must be those of the model with open sizes")])
+
+
+def _ports(facts: Mapping[str, Any]) -> list[Any]:
+    """The names and dtypes of inputs and outputs."""
+    signature = facts["signature"]
+    return [signature["input_names"], signature["output_names"],
+            *([type_[1] for type_ in signature[f"{what}_types"]] for what in ("input", "output"))]
 
 
 def _cargo(compilation: Compiler) -> tuple[Cargo, dict[str, Any]]:

@@ -5,6 +5,7 @@ and an example beside it, and -o folder writes all of these with the sources. A 
 the library needs the C library and threads, and nothing else. The system's C compiler and linker
 are used. compiler.load("model.so") reads a shared library in Python. With several feature sets,
 --features avx2,avx512, a library has code for each, and uses the best that the processor has.
+--also batch=1 adds code for this size: calls of it run that, and others the code for all sizes.
 """
 
 from __future__ import annotations
@@ -31,8 +32,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.complete(group.add_argument(
         "--weights", metavar="FILE", dest="weights_file", type=Path,
         help="write the constants to a file of their own, which processes share"))
+    group.add_argument(
+        "--also", metavar="NAME=N[,NAME=N]", action="append", default=[], type=_sizes,
+        help="add code for these sizes, which are constants in it; other sizes stay open")
     shared.add_dump(parser)
     shared.add_pipeline(parser)
+
+
+def _sizes(text: str) -> dict[str, int]:
+    """`batch=1,length=128` -> {"batch": 1, "length": 128}."""
+    return dict(map(shared.named_size, text.split(",")))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -47,8 +56,10 @@ def run(arguments: argparse.Namespace) -> int:
     check_writable(path if form_of(path) else None)
     check_writable(arguments.weights_file)
     with session(arguments) as started:
-        compilations = [started.compiler(arguments.model, remarks)] if len(sets) < 2 else [
-            started.with_features(each).compiler(arguments.model, remarks) for each in sets]
-        write_library(compilations, path, name, arguments.weights_file)
+        sessions = [started] if len(sets) < 2 else list(map(started.with_features, sets))
+        compilations = [each.compiler(arguments.model, remarks) for each in sessions]
+        sized = [[(sizes, each.with_sizes(sizes).compiler(arguments.model, remarks))
+                  for sizes in arguments.also] for each in sessions]
+        write_library(compilations, path, name, arguments.weights_file, sized)
     remarks.show(arguments.verbose)
     return 0

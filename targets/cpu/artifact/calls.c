@@ -5,34 +5,44 @@ int MODEL(shapes)(STATE *s, const strata_tensor *in, int32_t in_count, strata_te
     int64_t bytes[OUTPUTS + 1];
     if (s == NULL) return STRATA_BAD_ARGUMENT;
     if (enter(s)) return STRATA_BUSY;
-    int status = bind_inputs(s, in, in_count, out, out_count, 0);
+    int status = ask_others(s, in, in_count, out, out_count, 0);
+    if (status >= 0) return leave(s, status);
+    status = bind_inputs(s, in, in_count, out, out_count, 0);
     if (status == 0) status = describe_outputs(s, out, bytes);
     for (int32_t k = 0; k < OUTPUTS && status == 0; k++)
         out[k].bytes = late_words[k] < 0 ? (size_t)bytes[k] : SIZE_MAX;
     return leave(s, status);
 }
 
+/* Bind arrays to the program that fits them. */
+static int bind_any(STATE *s, const strata_tensor *in, int32_t in_count, strata_tensor *out,
+                    int32_t out_count) {
+    memset(s->is_lent, 0, sizeof s->is_lent);
+    int status = ask_others(s, in, in_count, out, out_count, 1);
+    return status >= 0 ? status : bind(s, in, in_count, out, out_count);
+}
+
+static int run_any(STATE *s) { return is_chosen(s) ? run_chosen(s, NULL) : run_bound(s); }
+
 int MODEL(bind)(STATE *s, const strata_tensor *in, int32_t in_count, strata_tensor *out,
                 int32_t out_count) {
     if (s == NULL) return STRATA_BAD_ARGUMENT;
     if (enter(s)) return STRATA_BUSY;
-    memset(s->is_lent, 0, sizeof s->is_lent);
-    return leave(s, bind(s, in, in_count, out, out_count));
+    return leave(s, bind_any(s, in, in_count, out, out_count));
 }
 
 int MODEL(run_bound)(STATE *s) {
     if (s == NULL) return STRATA_BAD_ARGUMENT;
     if (enter(s)) return STRATA_BUSY;
-    return leave(s, run_bound(s));
+    return leave(s, run_any(s));
 }
 
 int MODEL(call)(STATE *s, const strata_tensor *in, int32_t in_count, strata_tensor *out,
                 int32_t out_count) {
     if (s == NULL) return STRATA_BAD_ARGUMENT;
     if (enter(s)) return STRATA_BUSY;
-    memset(s->is_lent, 0, sizeof s->is_lent);
-    int status = bind(s, in, in_count, out, out_count);
-    return leave(s, status == 0 ? run_bound(s) : status);
+    int status = bind_any(s, in, in_count, out, out_count);
+    return leave(s, status == 0 ? run_any(s) : status);
 }
 
 /* Put other memory in the place of what is bound. */
@@ -54,6 +64,7 @@ static int replace(STATE *s, void *const *data) {
 int MODEL(run_at)(STATE *s, void *const *data) {
     if (s == NULL || (data == NULL && INPUTS + OUTPUTS > 0)) return STRATA_BAD_ARGUMENT;
     if (enter(s)) return STRATA_BUSY;
+    if (is_chosen(s)) return leave(s, run_chosen(s, data));
     int status = replace(s, data);
     return leave(s, status == 0 ? run_bound(s) : status);
 }

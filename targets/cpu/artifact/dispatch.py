@@ -95,7 +95,7 @@ def makefile_text(name: str, variants: Sequence[str], inside: bool) -> str:
     """A Makefile that makes the libraries of a folder again."""
     constants = f" {name}_constants.o" if inside else ""
     parts = [f"{variant}_variant.o" for variant in variants]
-    chooses = ["dispatch.o"] if len(variants) > 1 else []
+    chooses = ["dispatch.o"] if name not in variants else []
     lines = [
         "# Makes the libraries again, for instance with another compiler or with sanitizers.",
         "CFLAGS ?= -O2", f"OBJECTS = {name}_code.o{constants}", "",

@@ -16,8 +16,8 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from targets.cpu.artifact.example import example_text
 from targets.cpu.artifact.header import header_text
 from targets.cpu.artifact.javascript import javascript_text
 from targets.cpu.artifact.link import Tools
+from targets.cpu.artifact.others import OPEN, Other
 from targets.cpu.artifact.ports import Ports
 from targets.cpu.artifact.python_text import python_text
 from targets.cpu.artifact.tables import (
@@ -82,13 +83,18 @@ class Parts(Cargo):
     architecture: str
     facts: Mapping[str, Any]
     abroad: Abroad | None = None
+    sized: Sequence[tuple[Mapping[str, int], Parts]] = ()
+    """The same model for sizes that are fixed."""
+
+    def beside(self, others: Sequence[tuple[Mapping[str, int], Cargo]]) -> Parts:
+        sized = [(sizes, cargo) for sizes, cargo in others if isinstance(cargo, Parts)]
+        return replace(self, sized=sorted(sized, key=lambda one: -len(one[0])))
 
     def write(self, shipment: Shipment, others: Sequence[Cargo] = ()) -> None:
         variants = [self, *(o for o in others if isinstance(o, Parts))]
         with tempfile.TemporaryDirectory(prefix="strata-") as folder:
             tools = self._tools(folder, shipment)
             _Writer(tools, shipment, sorted(variants, key=lambda v: len(v.needs))).write()
-
 
     def _tools(self, folder: str, shipment: Shipment) -> Tools:
         """The programs that make the library. Raises TargetError if they cannot make this form."""
@@ -110,6 +116,16 @@ class Parts(Cargo):
         return tools
 
 
+class _Program(NamedTuple):
+    """A program of a variant: what its functions start with, and those that it asks first."""
+
+    name: str
+    variant: int
+    parts: Parts
+    others: Sequence[Other]
+    is_other: bool
+
+
 class _Writer:
     """Writes the variants of one model, the one that needs the least first."""
 
@@ -120,13 +136,15 @@ class _Writer:
 
     def write(self) -> None:
         tools, version = self.tools, self.shipment.version
-        constants = write_constants(tools, [v.constants for v in self.variants], self.shipment)
+        programs = self._programs()
+        constants = write_constants(tools, [p.parts.constants for p in programs], self.shipment)
         about = _about(self.variants, self.shipment, tools, constants[0])
         weights = os.path.basename(self.shipment.weights) if self.shipment.weights else None
-        linked = [file for k, _ in enumerate(self.variants)
-                  for file in self._variant(k, about if k == 0 else {}, constants[k], weights)]
+        for name, parts in (*((p.name, p.parts) for p in programs), (self.name, self.variants[0])):
+            tools.write(f"{name}.h", header_text(name, version, Ports.of(parts.plan), weights))
+        linked = [file for k, (program, held) in enumerate(zip(programs, constants, strict=True))
+                  for file in self._program(program, about if k == 0 else {}, held)]
         if len(self.variants) > 1:
-            tools.write(f"{self.name}.h", header_text(self.name, version, self.ports, weights))
             tools.write(f"{self.name}.c", dispatch_text(self.name, self.names, self.ports))
             linked.append(self._compiled(f"{self.name}.c", "dispatch.o"))
         tools.write("main.c", example_text(self.name, self.ports, weights))
@@ -137,21 +155,31 @@ class _Writer:
             tools.join(linked, f"{self.name}_code.o", visible(self.name))
             linked = [f"{self.name}_code.o"]
         inside = [] if self.shipment.weights else [self._constants_object()]
-        _deliver(tools, [*linked, *inside], self.shipment, about, self.names)
+        _deliver(tools, [*linked, *inside], self.shipment, about, [p.name for p in programs])
 
-    def _variant(
-        self, k: int, about: Mapping[str, Any], constants: Constants, weights: str | None
+    def _programs(self) -> list[_Program]:
+        """The programs of all variants, each before those that it asks first."""
+        found: list[_Program] = []
+        for k, (name, parts) in enumerate(zip(self.names, self.variants, strict=True)):
+            others = [Other(f"{name}_s{n}", sizes, Ports.of(other.plan))
+                      for n, (sizes, other) in enumerate(parts.sized)]
+            found.append(_Program(name, k, parts, others, False))
+            found += [_Program(other.name, k, own, (), True)
+                      for other, (_, own) in zip(others, parts.sized, strict=True)]
+        return found
+
+    def _program(
+        self, program: _Program, about: Mapping[str, Any], constants: Constants
     ) -> list[str]:
-        """The objects of a variant, of which only its functions are visible."""
-        tools, name, parts = self.tools, self.names[k], self.variants[k]
-        tools.write(f"{name}.h", header_text(name, self.shipment.version, self.ports, weights))
+        """The objects of a program, of which only its functions are visible."""
+        tools, name, parts = self.tools, program.name, program.parts
         tools.write(f"{name}.c", source_text(Source(
-            name, k, self.shipment.version, json.dumps(about), Ports.of(parts.plan), constants,
-            f"{self.name}_constants", parts.needs, parts.architecture,
-            name if parts.abroad else "")))
+            name, program.variant, self.shipment.version, json.dumps(about), Ports.of(parts.plan),
+            constants, f"{self.name}_constants", parts.needs, parts.architecture,
+            name if parts.abroad else "", program.others, program.is_other)))
         if parts.abroad is not None:
             tools.write(f"{name}_kernels.o", parts.abroad.object(_own_names(name)))
-            hidden = ("-fvisibility=hidden",) if len(self.variants) > 1 else ()
+            hidden = ("-fvisibility=hidden",) if name != self.name else ()
             return [f"{name}_kernels.o", self._compiled(f"{name}.c", f"{name}.o", *hidden)]
         distinct = list(dict.fromkeys(parts.objects))
         kernels = [f"kernel{n}.o" for n, _ in enumerate(distinct)]
@@ -159,8 +187,9 @@ class _Writer:
             tools.write(file, code)
         tools.join(kernels, f"{name}_kernels.o", None)
         tools.compile(f"{name}.c", "runtime.o")
-        tools.write(f"{name}_visible", "".join(f"{s}\n" for s in visible(name)))
-        tools.join([f"{name}_kernels.o", "runtime.o"], f"{name}_variant.o", visible(name))
+        shown = [*visible(name), f"{name}_{OPEN}"]
+        tools.write(f"{name}_visible", "".join(f"{s}\n" for s in shown))
+        tools.join([f"{name}_kernels.o", "runtime.o"], f"{name}_variant.o", shown)
         return [f"{name}_variant.o"]
 
     def _compiled(self, source: str, made: str, *flags: str) -> str:
@@ -259,7 +288,8 @@ def _about(
             "needs": list(first.needs), "weights": weights, "constants": {
                 "count": len(first.constants), "bytes": constants.size},
             "c_compiler": tools.version(), **first.facts,
-            "variants": [v.facts["features"] for v in variants], **shipment.facts}
+            "variants": [v.facts["features"] for v in variants],
+            "sizes": [dict(sizes) for sizes, _ in first.sized], **shipment.facts}
 
 
 # ---------------------------------------------------------------------- files

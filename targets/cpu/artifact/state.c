@@ -23,4 +23,10 @@ struct STATE {
     int (*interrupt)(void *context);
     void *interrupt_context;
     char message[MESSAGE_BYTES];
+#if OTHERS > 0
+    _Atomic(void *) others[OTHERS]; /* states of other programs; null until they are asked */
+    int32_t chosen;                 /* the one that is bound, or -1 */
+    void *signals[4];
+    int64_t *raised[OTHERS];
+#endif
 };

@@ -92,7 +92,9 @@ static void fetch_raised(void *type, void *value, void *trace) {
 static void release_lock(int32_t held) { (void)held; }
 
 void MODEL(cancel)(STATE *s) {
-    if (s != NULL) atomic_store(&s->cancels, 1);
+    if (s == NULL) return;
+    atomic_store(&s->cancels, 1);
+    cancel_others(s);
 }
 
 /* The same functions of an interpreter, whose handlers may end a run. Returns the three words in
@@ -100,6 +102,7 @@ void MODEL(cancel)(STATE *s) {
 int64_t *MODEL(set_signals)(STATE *s, void *const *functions) {
     if (s == NULL || functions == NULL) return NULL;
     memcpy(&s->heap[HEAP_PYTHON + 1], functions, 4 * sizeof *s->heap);
+    keep_signals(s, functions);
     return &s->heap[HEAP_RAISED];
 }
 
@@ -167,7 +170,8 @@ static int copy_constants(STATE *s) {
     return 0;
 }
 
-int MODEL(create)(const strata_options *given, STATE **made) {
+/* A new state. `weights`: the constants, if another state has opened them and outlives this one. */
+static int make_state(const strata_options *given, const unsigned char *weights, STATE **made) {
     strata_options options;
     STATE *s = NULL;
     if (made == NULL) return STRATA_BAD_ARGUMENT;
@@ -180,7 +184,8 @@ int MODEL(create)(const strata_options *given, STATE **made) {
     if (status != 0) return status;
     s->interrupt = options.interrupt;
     s->interrupt_context = options.interrupt_context;
-    status = open_weights(options.weights, &s->weights, &s->mapped);
+    s->weights = weights;
+    if (weights == NULL) status = open_weights(options.weights, &s->weights, &s->mapped);
     if (status == 0 && options.copies) status = copy_constants(s);
     if (status == 0) status = set_threads(s, options.threads);
     if (status != 0) {
@@ -189,12 +194,29 @@ int MODEL(create)(const strata_options *given, STATE **made) {
     }
     fill_heap(s);
     fill_table(s);
+#if OTHERS > 0
+    s->chosen = -1;
+#endif
     *made = s;
     return 0;
 }
 
+int MODEL(create)(const strata_options *options, STATE **state) {
+    return make_state(options, NULL, state);
+}
+
+#if IS_OTHER
+int MODEL(create_beside)(const strata_options *options, const unsigned char *weights,
+                         STATE **made);
+int MODEL(create_beside)(const strata_options *options, const unsigned char *weights,
+                         STATE **made) {
+    return make_state(options, weights, made);
+}
+#endif
+
 void MODEL(destroy)(STATE *s) {
     if (s == NULL) return;
+    destroy_others(s);
     release_blocks(s);
     if (s->team != NULL) end_team(s->team);
     release(s, s->team);
@@ -208,5 +230,6 @@ void MODEL(destroy)(STATE *s) {
 int MODEL(set_threads)(STATE *s, int32_t threads) {
     if (s == NULL) return STRATA_BAD_ARGUMENT;
     if (enter(s)) return STRATA_BUSY;
-    return leave(s, set_threads(s, threads));
+    int status = set_threads(s, threads);
+    return leave(s, status == 0 ? set_threads_of_others(s) : status);
 }

@@ -16,6 +16,7 @@ from targets.cpu.artifact.binding import (
 )
 from targets.cpu.artifact.c_text import DTYPES, CExpressions, quoted
 from targets.cpu.artifact.instructions import features_text
+from targets.cpu.artifact.others import Other, others_text
 from targets.cpu.artifact.ports import Parameters, Ports
 from targets.cpu.runtime.heap import (
     CHECK_WORD,
@@ -67,6 +68,9 @@ class Source(NamedTuple):
     architecture: str
     entry: str = ""
     """What the names of the code's own functions start with, in code for another machine."""
+    others: Sequence[Other] = ()
+    """The other programs that this one asks first."""
+    is_other: bool = False
 
 
 class Runtime(NamedTuple):
@@ -94,7 +98,8 @@ def source_text(source: Source, runtime: Runtime | None = None) -> str:
         ["static const assumption assumptions[] = {", *(f"    {row}," for row in rows),
          "    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},", "};"], checks, _sizes_text(ports),
         _constants_text(source.constants), [file_text("weights.c"), file_text("any_state.c")],
-        own.states, [file_text("arguments.c")], own.runs, [file_text("calls.c")],
+        others_text(ports, source.others), [file_text("others.c")], own.states,
+        [file_text("arguments.c")], own.runs, [file_text("calls.c")],
         run_text(source.name, ports)]
     return "\n".join(line for part in parts for line in (*part, ""))
 
@@ -135,7 +140,8 @@ def _defines(source: Source, symbols: int) -> list[str]:
         "HEAP_SEEN": SEEN_WORD, "HEAP_INTERRUPT": INTERRUPT_WORD, "HEAP_PYTHON": PYTHON_WORD,
         "HEAP_RAISED": RAISED_WORD,
         "HEAP_RESULTS": RESULTS, "HEAP_WORDS": RESULTS + sum(1 + t.rank for t in late),
-        "HAS_WEIGHTS_FILE": int(constants.identity is not None), "WEIGHTS_HEAD": WEIGHTS_HEAD}
+        "HAS_WEIGHTS_FILE": int(constants.identity is not None), "WEIGHTS_HEAD": WEIGHTS_HEAD,
+        "OTHERS": len(source.others), "IS_OTHER": int(source.is_other)}
     return ["#define _GNU_SOURCE", *(f"#include <{file}>" for file in _INCLUDES),
             f"#if {_HAS_POSIX}", *(f"#include <{file}>" for file in _POSIX), "#endif",
             "#if defined(__linux__)", "#include <sys/syscall.h>", "#include <sys/auxv.h>", "#endif",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,12 +33,16 @@ needs_sanitizers = pytest.mark.skipif(
 
 
 def ship(model: Any, path: Path, name: str = "model", weights: Path | None = None,
-         variants: Sequence[str] = (), **options: Any) -> Path:
-    """Write a model, or the path of one, as a library. `variants`: several feature sets."""
+         variants: Sequence[str] = (), also: Sequence[Mapping[str, int]] = (),
+         **options: Any) -> Path:
+    """Write a model, or the path of one, as a library. `variants`: several feature sets. `also`:
+    sizes that get code of their own."""
     source = str(model) if isinstance(model, str | Path) else model_of(model)
     given = CompileOptions(**options)
     chosen = [replace(given, features=v) for v in variants] or [given]
-    write_library([Compiler(source, each) for each in chosen], path, name, weights)
+    sized = [[(sizes, Compiler(source, replace(each, dims=sizes))) for sizes in also]
+             for each in chosen]
+    write_library([Compiler(source, each) for each in chosen], path, name, weights, sized)
     assert form_of(path) == path.suffix
     return path
 
