@@ -22,7 +22,8 @@ class Shipment:
 
     `name`: what its functions start with. `path`: the file or folder. `weights`: the file that
     gets the constants; None if they are part of the library. `facts`: what the compiler says about
-    the model, to which the target adds its own.
+    the model, to which the target adds its own. `labels`: what numbers of outputs stand for, if a
+    page for browsers is wanted beside the library; None if none is.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Shipment:
     version: str
     weights: str | None = None
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    labels: Sequence[str] | None = None
 
 
 class Cargo(ABC):

@@ -51,16 +51,18 @@ def name_of(path: Path, name: str | None) -> str:
 def write_library(
     compilations: Sequence[Compiler], path: Path, name: str, weights: Path | None,
     sized: Sequence[Sequence[tuple[Mapping[str, int], Compiler]]] = (),
+    labels: Sequence[str] | None = None,
 ) -> None:
     """Compile a model and write it. Raises StrataError, also for a disk that cannot be written.
 
     `compilations`: of the same model for different processors; the library chooses when it is used.
     `sized`: for each of them, compilations with some sizes fixed, which answer calls of these.
+    `labels`: as in Shipment, for a page.
     """
     made = list(map(_cargo, compilations))
     first, facts = compilations[0], made[0][1]
     shipment = Shipment(name, os.path.abspath(path), form_of(path), __version__,
-                        None if weights is None else os.path.abspath(weights), facts)
+                        None if weights is None else os.path.abspath(weights), facts, labels)
     fitting = [[(sizes, _fitting(sizes, one, facts)) for sizes, one in group]
                for group in sized or [()] * len(made)]
     first.report(f"{first.model}: writing {path}")

@@ -35,6 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--also", metavar="NAME=N[,NAME=N]", action="append", default=[], type=_sizes,
         help="add code for these sizes, which are constants in it; other sizes stay open")
+    group.add_argument("--demo", action="store_true",
+                       help="write a page for browsers beside a .wasm, which runs the model")
+    shared.complete(group.add_argument(
+        "--labels", metavar="FILE", type=Path,
+        help="the names of classes, or the symbols of a text, one per line; for --demo"))
     shared.add_dump(parser)
     shared.add_pipeline(parser)
 
@@ -42,6 +47,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _sizes(text: str) -> dict[str, int]:
     """`batch=1,length=128` -> {"batch": 1, "length": 128}."""
     return dict(map(shared.named_size, text.split(",")))
+
+
+def _labels(file: Path | None) -> list[str]:
+    """The lines of a file. Raises StrataError if it cannot be read."""
+    from compiler.diagnostics import StrataError
+
+    if file is None:
+        return []
+    try:
+        return file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except (OSError, ValueError) as error:
+        raise StrataError(f"cannot read {file}: {error}") from None
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -55,11 +72,12 @@ def run(arguments: argparse.Namespace) -> int:
     name = name_of(path, arguments.name)
     check_writable(path if form_of(path) else None)
     check_writable(arguments.weights_file)
+    labels = _labels(arguments.labels) if arguments.demo or arguments.labels else None
     with session(arguments) as started:
         sessions = [started] if len(sets) < 2 else list(map(started.with_features, sets))
         compilations = [each.compiler(arguments.model, remarks) for each in sessions]
         sized = [[(sizes, each.with_sizes(sizes).compiler(arguments.model, remarks))
                   for sizes in arguments.also] for each in sessions]
-        write_library(compilations, path, name, arguments.weights_file, sized)
+        write_library(compilations, path, name, arguments.weights_file, sized, labels)
     remarks.show(arguments.verbose)
     return 0

@@ -28,6 +28,7 @@ from targets.cpu.artifact.cross import (
     constants_assembly,
     cross_makefile,
 )
+from targets.cpu.artifact.demo import page_text
 from targets.cpu.artifact.dispatch import dispatch_text, makefile_text, variant_names
 from targets.cpu.artifact.example import example_text
 from targets.cpu.artifact.header import header_text
@@ -102,6 +103,7 @@ class Parts(Cargo):
             if shipment.form in FOREIGN:
                 raise TargetError(f"no library of this system is named {shipment.form}; those of "
                                   "others are made with --triple")
+            self._check_page(shipment)
             return Tools(folder)
         tools, platform = CrossTools(folder, self.abroad.platform), self.abroad.platform
         own = SUFFIXES[platform.system.name]
@@ -110,10 +112,16 @@ class Parts(Cargo):
                               f"write one that ends in {own} or {ARCHIVE}, or a folder")
         if shipment.form != FOLDER:
             tools.require()
+        self._check_page(shipment)
         if shipment.weights and platform.system.format in ("coff", "wasm"):
             raise TargetError(f"libraries for {platform.name} have their constants inside; they "
                               "do not map files (--weights)")
         return tools
+
+    def _check_page(self, shipment: Shipment) -> None:
+        if shipment.labels is not None and shipment.form != ".wasm":
+            raise TargetError("a page for browsers runs WebAssembly: write a file that ends in "
+                              ".wasm, with --triple wasm32")
 
 
 class _Program(NamedTuple):
@@ -317,6 +325,10 @@ def _deliver(
             files[f"{name}_numpy.py"] = os.path.join(folder, f"{name}_numpy.py")
     for file, form in made.items():
         _link(tools, linked, form, file, os.path.basename(files[file]), about)
+    if shipment.labels is not None:
+        with open(tools.path("library.wasm"), "rb") as code:
+            tools.write(f"{name}.html", page_text(name, code.read(), shipment.labels))
+        files[f"{name}.html"] = os.path.join(folder, f"{name}.html")
     for file, path in files.items():
         place_file(tools.path(file), path)
     if shipment.weights is not None:
