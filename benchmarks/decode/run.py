@@ -82,6 +82,8 @@ class Contest:
             _function(step, caches), backend=STRATA, options={"cache": "off", **own})}
         for mode in filter(None, self.options.modes.split(",")):
             entrants[mode] = torch.compile(_function(step, caches), mode=mode)
+        for tensor in caches:  # else PyTorch captures no graph that writes them
+            torch._dynamo.mark_static_address(tensor)
         want = step(*self.given, *caches)[0].float()
         for name, call in entrants.items():
             started = time.perf_counter()

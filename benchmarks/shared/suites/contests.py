@@ -120,9 +120,18 @@ def _record(name: str, process: Any, log: Path, until: float) -> dict[str, Any]:
         text, _ = process.communicate("go\n", timeout=max(5.0, until - time.monotonic()))
         return {**json.loads(text.splitlines()[-1]), "eagerly": _eager_nodes(log)}
     except (subprocess.TimeoutExpired, BrokenPipeError, IndexError, ValueError):
-        process.kill()
-        last = [x for x in log.read_text().splitlines() if "Error" in x][-1:]
-        return {"name": name, "problem": " ".join(last)[:400] or "no time was left"}
+        return {"name": name, "problem": _problem(process, log)}
+
+
+def _problem(process: Any, log: Path) -> str:
+    """The last error that a process told; else how it ended, and its last line."""
+    status = process.poll()
+    process.kill()
+    lines = [line for line in log.read_text().splitlines() if line.strip()]
+    if errors := [line for line in lines if "Error" in line]:
+        return errors[-1][:400]
+    how = "no time was left" if status is None else f"ended with status {status}"
+    return f"{how}: {lines[-1]}"[:400] if lines else how
 
 
 def _eager_nodes(log: Path) -> list[str]:
