@@ -14,6 +14,7 @@ Importing this package loads nothing else; modules are imported on first use.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
 from compiler.version import __version__
@@ -51,8 +52,17 @@ if not TYPE_CHECKING:  # to type checkers a name that is not imported above is a
             from compiler.plugins.own_packages import check_packages
 
             check_packages()
-            return getattr(importlib.import_module(_HOMES[name]), name)
+            return getattr(_imported(_HOMES[name]), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def _imported(home: str) -> object:
+        """A module. Its import makes many objects that stay, which no collection need visit."""
+        if home in sys.modules:
+            return importlib.import_module(home)
+        from compiler.programs.collection import rare_collections
+
+        with rare_collections():
+            return importlib.import_module(home)
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

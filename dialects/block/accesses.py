@@ -113,7 +113,7 @@ class Scope(NamedTuple):
         return scope
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Access:
     """The access of a load or store along one dim of its buffer."""
 
@@ -128,6 +128,8 @@ class Access:
     """The dims of the tile."""
     indices: tuple[SSAValue, ...]
     """The operands that the operation's own symbols denote."""
+    index_dims: tuple[tuple[int, ...], ...]
+    """For each operand, the dims of the tile to which its own dims map."""
 
     @staticmethod
     def all_of(op: LoadOp | StoreOp, scope: Scope) -> Iterator[Access]:
@@ -135,8 +137,9 @@ class Access:
         buffer, indices = op.buffer.type, tuple(op.indices)
         tile = (op.result if isinstance(op, LoadOp) else op.value).type
         assert isinstance(tile, TileType) and isinstance(buffer, BufferType)
+        dims = tuple(tuple(e.constant or 0 for e in d.data) for d in op.index_dims.data)
         for dim, (expr, size) in enumerate(zip(op.exprs, buffer.shape, strict=True)):
-            yield Access(op, dim, scope, expr, size, tile.shape, indices)
+            yield Access(op, dim, scope, expr, size, tile.shape, indices, dims)
 
     @property
     def is_checked(self) -> bool:
@@ -147,8 +150,7 @@ class Access:
     @computed_once
     def index(self) -> Expr:
         """The index, over the symbols in `ranges` and `data` and the sizes."""
-        dims = [tuple(e.constant or 0 for e in d.data) for d in self.op.index_dims.data]
-        return self.scope.resolve(self.expr, self.indices, dims)
+        return self.scope.resolve(self.expr, self.indices, self.index_dims)
 
     @property
     def ranges(self) -> Ranges:

@@ -152,7 +152,7 @@ class Expr:
             return None
         return monomial[0]
 
-    @property
+    @computed_once
     def offset(self) -> int:
         """The constant term, which is always the last term."""
         return self.terms[-1][1] if self.terms and not self.terms[-1][0] else 0
@@ -162,10 +162,11 @@ class Expr:
         wanted = self.symbols.intersection(symbols)
         if not wanted:
             return dict[Symbol, Expr](), self
-        split, constant = _linear(self._without_constant(), wanted), self.offset
+        split, constant = _linear(self.without_constant, wanted), self.offset
         return split if split is None or not constant else (split[0], split[1] + constant)
 
-    def _without_constant(self) -> Expr:
+    @computed_once
+    def without_constant(self) -> Expr:
         """The other terms. Many expressions differ in their constants only, as those of unrolled
         loops, so what is remembered of the others serves all."""
         return Expr(self.terms[:-1]) if self.offset else self
@@ -333,7 +334,7 @@ class Expr:
         if values.keys().isdisjoint(self.symbols):
             return self
         given = tuple([(s, values[s]) for s in self.symbols if s in values])
-        found, constant = _substituted(self._without_constant(), given), self.offset
+        found, constant = _substituted(self.without_constant, given), self.offset
         return found + constant if constant else found
 
     def evaluate(self, values: Mapping[Symbol, Any]) -> Any:

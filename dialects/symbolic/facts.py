@@ -15,7 +15,7 @@ goal that is negative where all facts hold is refuted without a search.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property, lru_cache
 from heapq import heappop, heappush
 from itertools import islice
@@ -23,6 +23,7 @@ from math import gcd
 from zlib import crc32
 
 from dialects.symbolic.expr import Atom, Call, Expr, Monomial, without
+from dialects.symbolic.remembered import remembered
 from dialects.symbolic.symbol import Symbol
 
 GOALS = 30
@@ -151,20 +152,37 @@ class Facts:
 
 
 # ---------------------------------------------------------------------- points
-class _Point(dict[Symbol, int]):
-    """A size for every symbol, chosen when it is first asked for."""
+class _Point(dict[Atom, int]):
+    """A size for every symbol, chosen when it is first asked for, and the values of calls there."""
 
     def __init__(self, number: int, sizes: Sequence[int]):
         super().__init__()
         self._number, self._sizes = number, sizes
 
-    def __missing__(self, symbol: Symbol) -> int:
+    def __missing__(self, atom: Atom) -> int:
         """The same size for all symbols, or one that depends on the symbol's name."""
+        found = self[atom] = self._size(atom) if isinstance(atom, Symbol) else (
+            _OPERATIONS[atom.op](*map(self.value, atom.args)))
+        return found
+
+    def _size(self, symbol: Symbol) -> int:
         count = len(self._sizes)
         place = self._number if self._number < count else crc32(
             f"{self._number} {symbol.name}".encode()) % count
-        self[symbol] = self._sizes[place]
-        return self[symbol]
+        return self._sizes[place]
+
+    def value(self, expr: Expr) -> int:
+        """The value of an expression. Raises ZeroDivisionError."""
+        total = 0
+        for monomial, factor in expr.terms:
+            for atom in monomial:
+                factor *= self[atom]
+            total += factor
+        return total
+
+
+_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "floordiv": int.__floordiv__, "mod": int.__mod__, "max": max, "min": min}
 
 
 def _points(bounds: Iterable[int]) -> Iterator[_Point]:
@@ -177,7 +195,7 @@ def _points(bounds: Iterable[int]) -> Iterator[_Point]:
 def _value(expr: Expr, point: _Point) -> int | None:
     """The value of an expression at a point; None if it divides by 0 there."""
     try:
-        return expr.evaluate(point)
+        return point.value(expr)
     except ZeroDivisionError:
         return None
 
@@ -205,7 +223,7 @@ def _cancelled(
 
 def tightened(expr: Expr) -> Expr:
     """A tighter expression that is non-negative for the same integers: 4*n - 6 becomes n - 2."""
-    common = gcd(*(c for m, c in expr.terms if m))
+    common = gcd(*[c for m, c in expr.terms if m])
     if common < 2:
         return expr
     return Expr(tuple((m, c // common) for m, c in expr.terms if m)) + expr.offset // common
@@ -240,19 +258,25 @@ def _count_calls(expr: Expr) -> int:
 def _of_calls(goal: Expr) -> Iterator[Expr]:
     """The facts that follow from the definitions of a goal's calls."""
     for call in dict.fromkeys(a for m, _ in goal.terms for a in m if isinstance(a, Call)):
-        value, (left, right) = _of_atom(call), call.args
-        if call.op in ("min", "max"):
-            sign = 1 if call.op == "min" else -1
-            yield (left - value) * sign
-            yield (right - value) * sign
-        elif (right.constant or 0) > 0 and call.op == "floordiv":
-            yield left - value * right
-            yield value * right + right - 1 - left
-        elif (right.constant or 0) > 0:
-            yield right - 1 - value
+        yield from _of_call(call)
+
+
+@remembered
+def _of_call(call: Call) -> Sequence[Expr]:
+    """The facts that follow from a call's definition."""
+    value, (left, right) = _of_atom(call), call.args
+    if call.op in ("min", "max"):
+        sign = 1 if call.op == "min" else -1
+        return (left - value) * sign, (right - value) * sign
+    if (right.constant or 0) <= 0:
+        return ()
+    if call.op == "floordiv":
+        return left - value * right, value * right + right - 1 - left
+    return (right - 1 - value,)
 
 
 # ---------------------------------------------------------------------- signs
+@remembered
 def is_plain(expr: Expr) -> bool:
     """Whether a sum of products of sizes is non-negative because all of its terms are."""
     return all(c > 0 and is_plain_product(m) for m, c in expr.terms)

@@ -60,6 +60,8 @@ class Prover:
         self.given = tuple(facts)
         self._inward = list(ranges)[::-1]
         self._found: dict[Expr, bool] = {}
+        self._near: dict[frozenset[Symbol], tuple[
+            tuple[tuple[Symbol, Span], ...], tuple[Expr, ...]]] = {}
         self.open: dict[Expr, None] = {}
         """Goals over sizes only that could not be proven, in the order in which they occurred."""
         self._steps = STEPS
@@ -79,15 +81,23 @@ class Prover:
         Such proofs are remembered, whichever prover they come from: accesses of many kernels have
         the same goal. False says nothing about what else the prover knows.
         """
+        found = self._near.get(goal.symbols)
+        if found is None:
+            found = self._near[goal.symbols] = self._about(goal.symbols)
+        return _is_known(goal, *found)
+
+    def _about(
+        self, symbols: frozenset[Symbol]
+    ) -> tuple[tuple[tuple[Symbol, Span], ...], tuple[Expr, ...]]:
+        """The ranges of symbols and of what occurs in these ranges, and the facts about them."""
         near = dict[Symbol, Span]()
+        about = set(symbols)
         for symbol in self._inward:
-            if symbol in goal.symbols or any(
-                    symbol in end.symbols for span in near.values() for end in span if end):
-                near[symbol] = self.ranges[symbol]
-        about = goal.symbols.union(
-            *(end.symbols for span in near.values() for end in span if end is not None))
-        given = tuple(fact for fact in self.given if fact.symbols <= about)
-        return _is_known(goal, tuple(near.items())[::-1], given)
+            if symbol in about:
+                near[symbol] = span = self.ranges[symbol]
+                about.update(*(end.symbols for end in span if end is not None))
+        given = dict.fromkeys(f for f in self.given if f.symbols <= about and not is_plain(f))
+        return tuple(near.items())[::-1], tuple(given)
 
     @cached_property
     def facts(self) -> Facts:

@@ -101,6 +101,8 @@ class Judge:
     def ranges(self, access: Access, loaded: Sequence[Symbol]) -> dict[Symbol, Span]:
         """The ranges of all symbols of an access, in terms of the caller's sizes."""
         spans = {**access.ranges, **{s: self.values.of(access.data[s]) for s in loaded}}
+        if not self.sizes:
+            return spans
         return {s: Span(*(e and e.substitute(self.sizes) for e in span))
                 for s, span in spans.items()}
 

@@ -17,8 +17,8 @@ size exceeds.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from functools import reduce
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from functools import cache, reduce
 from math import prod
 
 from xdsl.ir import Operation
@@ -38,6 +38,9 @@ from passes.analyses.block.contents import Kernel
 
 Bound = dict[Monomial, int]
 """A sum of products of symbols that are at least 1."""
+
+_Terms = frozenset[tuple[Monomial, int]]
+"""The terms of a bound, which may be compared."""
 
 _FEW = 2**16
 """A minimum with a constant up to this number counts as the constant, else as the other side."""
@@ -64,23 +67,28 @@ def limit_magnitudes(function: FuncOp, kernels: Mapping[str, Kernel]) -> None:
         order[op] = place
         known |= dict.fromkeys(defined_sizes(op), op)
     limits: dict[Operation | None, list[tuple[Bound, Operation]]] = defaultdict(list)
-    sums = _Sums()
-    for bound, op in _bounds(function, kernels, sums):
+    sums, is_named = _Sums(), cache(_is_named)
+    for bound, op in _bounds(function, kernels, sums, is_named):
         places = [known[s] for s in sums.symbols(bound) if s in known]
         limits[max(places, key=order.__getitem__, default=None)].append((bound, op))
     for place, bounds in limits.items():
-        _write(function, place, bounds, sums)
+        _write(function, place, bounds, sums, is_named)
+
+
+def _is_named(op: Operation) -> bool:
+    return bool(location_name(op))
 
 
 def _write(
-    function: FuncOp, place: Operation | None, bounds: list[tuple[Bound, Operation]], sums: _Sums
+    function: FuncOp, place: Operation | None, bounds: list[tuple[Bound, Operation]],
+    sums: _Sums, is_named: Callable[[Operation], bool],
 ) -> None:
     total = _largest([bound for bound, _ in bounds])
     if sums.most(total) <= LARGEST_NUMBER:
         return
     assume = AssumeOp.of(sums.expr(total), "<=", LARGEST_NUMBER)
     blame = max(bounds, key=lambda b: (
-        bool(location_name(b[1])), max(map(len, b[0]), default=0), sum(b[0].values())))[1]
+        is_named(b[1]), max(map(len, b[0]), default=0), sum(b[0].values())))[1]
     set_location(assume, blame)
     block = function.body.block
     if place is None:
@@ -95,7 +103,9 @@ class _Sums:
 
     def __init__(self) -> None:
         self._sums: dict[Symbol, Bound] = {}
-        self._symbols: dict[frozenset[tuple[Monomial, int]], Symbol] = {}
+        self._symbols: dict[_Terms, Symbol] = {}
+        self.of_sizes: dict[Atom, tuple[Bound, list[Bound]]] = {}
+        """The bounds of atoms without ranges, and those of their intermediate results."""
 
     def product(self, bounds: Iterable[Bound]) -> Bound:
         factors = [bound or {(): 1} for bound in bounds]
@@ -156,7 +166,10 @@ class _Sums:
 
 def _largest(bounds: Iterable[Bound]) -> Bound:
     """A sum that bounds all of these: of products that divide each other, it keeps the longest."""
-    distinct = {tuple(sorted(b.items(), key=lambda t: _key(t[0]))) for b in bounds}
+    given = [bound for bound in bounds if bound]
+    if len(given) == 1 and len(given[0].keys() - {()}) < 2:
+        return dict(given[0])
+    distinct = {tuple(sorted(b.items(), key=lambda t: _key(t[0]))) for b in given}
     longest: list[Monomial] = []
     for monomial in sorted({m for b in distinct for m, _ in b}, key=_key, reverse=True):
         if not any(_holds(other, monomial) for other in longest):
@@ -182,11 +195,13 @@ def _key(monomial: Monomial) -> tuple[int, list[str]]:
 
 # ---------------------------------------------------------------------- numbers of a function
 def _bounds(
-    function: FuncOp, kernels: Mapping[str, Kernel], sums: _Sums
+    function: FuncOp, kernels: Mapping[str, Kernel], sums: _Sums,
+    is_named: Callable[[Operation], bool],
 ) -> Iterator[tuple[Bound, Operation]]:
     """The bounds of all numbers that are computed, each with the operation that needs it."""
     measure = _Measure({}, sums)
-    found: dict[str, list[Bound]] = {}
+    found: dict[str, Mapping[_Terms, Bound]] = {}
+    said: set[tuple[_Terms, bool]] = set()
     seen: set[Expr] = set()
     types: set[BufferType] = set()
     launches: set[Hashable] = set()
@@ -203,20 +218,29 @@ def _bounds(
             kernel = kernels[op.kernel.data]
             if op.kernel.data not in found:
                 found[op.kernel.data] = _distinct(_of_kernel(kernel, sums))
-            launched = op.kernel.data, op.sizes.data, bool(location_name(op))
+            launched = op.kernel.data, op.sizes.data, is_named(op)
             if launched in launches:  # an equal launch has equal numbers
                 continue
             launches.add(launched)
-            own = {s: measure.of(e) for s, e in kernel.sizes(op).items()}
-            for bound in found[op.kernel.data]:
-                yield sums.replaced(bound, own), op
+            given = kernel.sizes(op)
+            own = {s: measure.of(e) for s, e in given.items()}
+            renames_nothing = all(e.as_symbol is s for s, e in given.items())
+            for terms, bound in found[op.kernel.data].items():
+                if not renames_nothing:
+                    yield sums.replaced(bound, own), op
+                elif (terms, is_named(op)) not in said:  # nor of another kernel
+                    said.add((terms, is_named(op)))
+                    yield bound, op
     for bound in measure.inner:
         yield bound, function
 
 
-def _distinct(bounds: Iterable[Bound]) -> list[Bound]:
-    """The first of equal bounds."""
-    return list({frozenset(b.items()): b for b in reversed(list(bounds))}.values())[::-1]
+def _distinct(bounds: Iterable[Bound]) -> Mapping[_Terms, Bound]:
+    """The bounds by their terms."""
+    found: dict[_Terms, Bound] = {}
+    for bound in bounds:
+        found.setdefault(frozenset(bound.items()), bound)
+    return found
 
 
 def _numbers(op: Operation) -> Iterator[Expr]:
@@ -249,13 +273,20 @@ def _of_kernel(kernel: Kernel, sums: _Sums) -> Iterator[Bound]:
     ranges = kernel.scope.symbols.spans
     measure = _Measure(ranges, sums)
     yield sums.product([measure.of(e) for e in kernel.op.grid.data])
-    seen: set[Expr] = set()
-    for access in kernel.accesses:
-        expr = access.index
-        if expr.constant is None and expr not in seen:
-            seen.add(expr)
-            yield measure.of(expr)
+    for expr in _largest_indices(kernel):
+        yield measure.of(expr)
     yield from measure.inner
+
+
+def _largest_indices(kernel: Kernel) -> Iterable[Expr]:
+    """The indices of a kernel; of those that differ in a constant only, one with the largest."""
+    found: dict[Expr, Expr] = {}
+    for access in kernel.accesses:
+        index = access.index
+        rest = index.without_constant
+        if rest.terms and abs(index.offset) >= abs(found.get(rest, rest).offset):
+            found[rest] = index
+    return found.values()
 
 
 class _Measure:
@@ -273,14 +304,25 @@ class _Measure:
         if expr not in self._found:
             total: Bound = {}
             for monomial, factor in expr.terms:
-                _add(total, self._sums.product(map(self._atom, monomial)), abs(factor))
+                bound = self._atom(monomial[0]) if len(monomial) == 1 else {}
+                _add(total, bound or self._sums.product(map(self._atom, monomial)), abs(factor))
             self._found[expr] = total
         return self._found[expr]
 
     def _atom(self, atom: Atom) -> Bound:
         if atom not in self._found:
-            self._found[atom] = self._new_atom(atom)
+            has_ranges = not self._ranges.keys().isdisjoint(atom.symbols)
+            self._found[atom] = self._new_atom(atom) if has_ranges else self._of_sizes(atom)
         return self._found[atom]
+
+    def _of_sizes(self, atom: Atom) -> Bound:
+        """The bound of an atom without ranges, which is the same in all kernels."""
+        if atom not in self._sums.of_sizes:
+            alone = _Measure({}, self._sums)
+            self._sums.of_sizes[atom] = alone._new_atom(atom), alone.inner
+        bound, inner = self._sums.of_sizes[atom]
+        self.inner += inner
+        return bound
 
     def _new_atom(self, atom: Atom) -> Bound:
         if isinstance(atom, Call):
