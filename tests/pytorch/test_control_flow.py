@@ -93,6 +93,29 @@ def test_control_flow_that_is_exported(name: str) -> None:
             torch.testing.assert_close(exe(x)[0], FUNCTIONS[name](x))
 
 
+CONDITIONS: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "a bound": lambda x, y: x.shape[0] > 4,
+    "two sizes": lambda x, y: x.shape[0] <= y.shape[0],
+    "even": lambda x, y: x.shape[0] % 2 == 0,
+    "unequal": lambda x, y: x.shape[0] != y.shape[0],
+    "both": lambda x, y: (x.shape[0] > 2) & (y.shape[0] > 5),
+    "not": lambda x, y: torch.sym_not(x.numel() > 9),
+    "either": lambda x, y: (x.shape[0] == 6) | (y.shape[0] // 2 >= 3),
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_conditions_on_open_sizes(name: str, warnings: Callable[[], list[str]]) -> None:
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        return torch.cond(CONDITIONS[name](x, y), lambda x, y: x.sin() + y.sum(),
+                          lambda x, y: x.cos(), (x, y))
+
+    fast = torch.compile(function, backend="strata", dynamic=True)
+    for n, m in ((3, 7), (5, 4), (6, 7), (2, 5), (1, 2), (7, 7)):
+        check(fast, function, torch.randn(n, 5), torch.randn(m))
+    assert not warnings()
+
+
 INTEGERS: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
     "factor": (lambda x, n: x * n + n, (2, 3, 7, 0, 1, 11)),
     "bound of a slice": (lambda x, n: x[:, :n] * 2, (2, 3, 4, 1, 0)),
@@ -124,4 +147,15 @@ def test_attention_whose_sizes_are_all_open(
     fast = torch.compile(function, backend="strata", dynamic=True)
     for rows, width in ((5, 16), (3, 8), (7, 4)):
         check(fast, function, torch.randn(2, 8, rows, width), torch.randn(2, 2, rows, width))
+    assert not warnings()
+
+
+def test_integers_that_nothing_reads(warnings: Callable[[], list[str]]) -> None:
+    """The sizes of nested tensors come as integers that have no value."""
+    net = nn.Sequential(nn.Linear(4, 5), nn.GELU()).eval()
+    fast = torch.compile(net, backend="strata")
+    for lengths in ((2, 3), (4, 1), (5, 2, 1)):
+        x = torch.nested.nested_tensor([torch.randn(n, 4) for n in lengths], layout=torch.jagged)
+        with torch.no_grad():
+            torch.testing.assert_close(fast(x).values(), net(x).values())
     assert not warnings()

@@ -25,6 +25,7 @@ from compiler.frontend.faults import LEVEL, Fault, Faults
 from compiler.frontend.origins import ModelNode, node_of
 from compiler.frontend.torch.arguments import Arguments, Missing, Skip
 from compiler.frontend.torch.captured_graph import CapturedGraph
+from compiler.frontend.torch.core.conditions import condition_on
 from compiler.frontend.torch.core.control import CONTROL
 from compiler.frontend.torch.core.decompose import NO_EFFECT, decompose
 from compiler.frontend.torch.core.flex import expand_flex_attention
@@ -135,7 +136,8 @@ def import_captured(
 
 def _captured(captured: CapturedGraph, options: ImportOptions) -> tuple[Signature, Sizes]:
     fixed = {size: Expr.of(value) for size, value in options.dims.items()}
-    signature = Signature(captured.weights, captured.results, parameters=captured.parameters)
+    unread = [n.name for n in captured.module.graph.nodes if is_integer(n) and not n.users]
+    signature = Signature(captured.weights, captured.results, {}, captured.parameters, unread)
     return signature, Sizes(fixed=fixed, given=free_symbols(captured.module.graph))
 
 
@@ -348,7 +350,8 @@ class Importer:
         if op in CONTROL:
             return self._controlled(node, op, arguments)
         if function is None:
-            return self._real(node, op, arguments) if is_real(op, meta) else None
+            return self._real(node, op, arguments) if is_real(op, meta) else condition_on(
+                meta, self.sizes)
         return self._call(node, op, function, arguments)
 
     def _real(self, node: Any, op: str, arguments: Arguments) -> Any:

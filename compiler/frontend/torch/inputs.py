@@ -95,6 +95,8 @@ class Inputs:
     def _integers(self, bound: set[Symbol]) -> Iterator[str]:
         """The integers that are no sizes of tensors, and that something may depend on."""
         for node in filter(is_integer, self.graph.nodes):
+            if node.name in self.signature.unread:
+                continue
             try:
                 missing = self.sizes(node.meta["val"]).symbols - bound
             except Fault as fault:

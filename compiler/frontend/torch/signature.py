@@ -15,13 +15,16 @@ class Signature:
 
     `weights`: placeholder -> tensor. `labels`: placeholder -> the name of a weight in the model, or
     of an argument for the caller. `results`: the indices of the outputs that the caller gets.
-    `parameters`: the weights whose contents may be replaced.
+    `parameters`: the weights whose contents may be replaced. `unread`: integers that nothing
+    reads, which a compiled graph does not take: they may be no numbers, as the sizes of nested
+    tensors are not.
     """
 
     weights: Mapping[str, Any]
     results: Sequence[int]
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     parameters: Collection[str] = ()
+    unread: Collection[str] = ()
 
     def shown(self, name: str) -> str:
         return self.labels.get(name, name)

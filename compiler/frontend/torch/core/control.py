@@ -13,6 +13,7 @@ from compiler.frontend.builder import Builder
 from compiler.frontend.faults import Fault, Skip
 from compiler.frontend.loops import Loop, Turn
 from compiler.frontend.peeling import repeat
+from compiler.frontend.torch.core.conditions import Condition
 from compiler.frontend.values import Value, of_size
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
@@ -24,8 +25,10 @@ Walk = Callable[[Any, dict[str, Any]], Sequence[tuple[str, Any]]]
 def cond(build: Builder, walk: Walk, arguments: Sequence[Any]) -> list[Value]:
     """The results of one of two graphs. Source: torch.cond."""
     condition, *graphs, operands = arguments
+    if isinstance(condition, Condition):
+        condition = condition.value(build)
     if not isinstance(condition, Value):
-        raise Fault("its condition follows from sizes", "write it as an if of Python")
+        raise Fault("its condition is no tensor", "write it as an if of Python")
     mark, node = build.mark(), build.node
 
     def branch(graph: Any, label: str) -> Branch:
