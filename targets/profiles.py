@@ -53,14 +53,17 @@ class LaunchTime:
 class Timings:
     """Mean seconds of a run: `wall` of the program that times launches, `plain` of the other one.
 
-    `host`: of what lies between launches. `where`: what ran the programs, as `2 thread(s)`.
-    `between` and `outside`: in words, what lies between launches, and what is left of `wall`.
-    `notes`: sentences on how launches were timed.
+    `host`: of what lies between launches; `call`: of what lies between the runs' first and last
+    ticks. Both are measured, so what launches, `host` and `call` leave of `wall`, which another
+    clock tells, is what nobody accounts for. `where`: what ran the programs, as `2 thread(s)`.
+    `between` and `outside`: in words, what `host` and `call` are. `notes`: sentences on how
+    launches were timed.
     """
 
     wall: float
     plain: float
     host: float
+    call: float
     calls: int
     launches: Sequence[LaunchTime]
     where: str
@@ -135,10 +138,11 @@ class CounterProfile(Profile):
         calls, rows = ROUNDS * count, self.rows()
         timed()  # so that the counter and the clock are read together
         tick = (time.perf_counter() - began) / (self.last - first)
+        outside = self.rows()[0][0] * tick / calls  # also what follows the last of these runs
         _, host, *launches = [
             LaunchTime(ticks * tick / calls, runs / calls) for ticks, runs in rows]
-        walls, plains = zip(*pairs, strict=True)
+        wall, plain_wall = (float(np.mean(walls)) for walls in zip(*pairs, strict=True))
         return Timings(
-            float(np.mean(walls)), float(np.mean(plains)), host.seconds, calls, launches,
+            wall, plain_wall, host.seconds, outside - plain_wall, calls, launches,
             self.where, "the host's work between launches: sizes, copies, control flow",
-            "the call: arguments, starting and ending threads")
+            "arguments, starting and ending threads")

@@ -39,8 +39,8 @@ class ProfileResult:
     """A profile of a model. Milliseconds are means over the timed runs.
 
     `wall_ms`: a run of the program that times launches; `plain_ms`: of the program as it is
-    compiled otherwise. `host_ms`: what lies between launches. What is left of `wall_ms` is the call
-    itself.
+    compiled otherwise. `host_ms`: the gaps between launches; `call_ms`: the call around them.
+    `rest_ms` is what the other clock, that of `wall_ms`, tells more or less than all of these.
     """
 
     model: str
@@ -68,8 +68,21 @@ class ProfileResult:
 
     @property
     def call_ms(self) -> float:
-        """What is neither in launches nor the host's work between them."""
-        return self.wall_ms - self.host_ms - sum(x.ms for x in self.launches)
+        return self.times.call * 1e3
+
+    @property
+    def rest_ms(self) -> float:
+        """What is not accounted for, of the wall."""
+        return self.wall_ms - self.host_ms - self.call_ms - sum(x.ms for x in self.launches)
+
+    @property
+    def gaps(self) -> list[dict[str, Any]]:
+        """The rows that no kernel is in. With the kernels they add up to the wall."""
+        rows = (("launch gaps", self.times.between, self.host_ms),
+                ("call", self.times.outside, self.call_ms),
+                ("rest", "not accounted for", self.rest_ms))
+        return [{"name": name, "what": what, "ms": ms, "share": ms / self.wall_ms}
+                for name, what, ms in rows]
 
     def of_roofline(self, ms: float, flops: float, moved: float, narrow: bool = False) -> float:
         """The least time for the work, as a share of the time taken."""
@@ -85,7 +98,8 @@ class ProfileResult:
             "arena": self.arena, "launches": sum(x.runs for x in self.launches),
             "roofline": {"flops_per_s": self.roofline.flops, "bytes_per_s": self.roofline.bytes,
                          "narrow_flops_per_s": self.roofline.narrow or None},
-            "kernels": self._kernels(), "nodes": self._nodes(), "memory": self.memory}
+            "kernels": self._kernels(), "gaps": self.gaps, "nodes": self._nodes(),
+            "memory": self.memory}
 
     @property
     def memory(self) -> list[dict[str, Any]]:
@@ -162,8 +176,8 @@ class ProfileResult:
             f"{'ms':>9} {'share':>6} {'limit by':>11} {'bytes':>9} {'FLOP':>9} {'runs':>5}"
             f"{columns}  kernel"]
         table = [self._line(row, coded) for row in rows]
-        rest = [f"{ms:9.4f} {ms / self.wall_ms:6.1%}  {what}" for ms, what in (
-            (self.host_ms, times.between), (self.call_ms, times.outside))]
+        rest = [f"{row['ms']:9.4f} {row['share']:6.1%}  {row['name']}: {row['what']}"
+                for row in self.gaps]
         return [*head, *table, *rest, self._memory_line()]
 
     def _line(self, row: dict[str, Any], coded: bool) -> str:

@@ -20,7 +20,7 @@ from targets.cuda.runtime.executable import CudaExecutable
 from targets.cuda.runtime.memory import current_stream, tensor_of, torch_on_device
 from targets.profiles import ROUNDS, Profile, Timings, mean_seconds, runs_in
 
-_OUTSIDE = "the call: starting, and waiting for the device"
+_OUTSIDE = "between runs, the start of the next one"
 
 
 def profile_module(
@@ -55,11 +55,11 @@ class GraphProfile(_CudaProfile):
         with self.timed.last_state("time") as (state, runner):
             found = TimedGraph(runner, state.order.own).measure(seconds)
         alone = sum(x.seconds for x in found.launches) + found.copies
-        clocks = found.event * (len(self.launches) + 1)
+        plain = self._plain_seconds(inputs, seconds)
         return Timings(
-            found.wall, (plain := self._plain_seconds(inputs, seconds)), clocks + found.copies,
-            found.calls, found.launches, driver.device_name(), "clocks and copies between launches",
-            _OUTSIDE, [_compared(alone, plain, self.plain is self.timed)])
+            found.wall, plain, found.clocks + found.copies, found.between, found.calls,
+            found.launches, driver.device_name(), "clocks and copies between launches", _OUTSIDE,
+            [_compared(alone, plain, self.plain is self.timed)])
 
     def _plain_seconds(self, inputs: Sequence[Array], seconds: float) -> float:
         """Of a run of the plain program, on inputs that are on the device."""
@@ -90,8 +90,8 @@ class CallProfile(_CudaProfile):
         inside = sum(x.seconds for x in launches)
         return Timings(
             wall / count, _run_seconds(self.plain, inputs, seconds),
-            max(wall / count - inside, 0.0), count, launches, driver.device_name(),
-            "between launches: the host's steps, and waiting for the device's answers", _OUTSIDE,
+            max(wall / count - inside, 0.0), 0.0, count, launches, driver.device_name(),
+            "the host's steps, and waiting for the device's answers", _OUTSIDE,
             ["the host makes the launches one by one; times of short kernels include its own"])
 
 

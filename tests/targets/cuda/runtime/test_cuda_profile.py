@@ -54,7 +54,8 @@ def test_launches_of_a_graph_have_their_own_times(
     times = found.measure([np.ones((3, 40), np.float32)], 1e-3)
     assert [x.seconds for x in times.launches] == [pytest.approx(MS)] * len(found.launches)
     assert all(x.runs == 1 for x in times.launches)
-    assert times.host == 0 and times.calls >= 1 and times.wall > 0 and times.plain > 0
+    assert times.host == pytest.approx(0) and times.call == 0 and times.calls >= 1
+    assert times.wall > 0 and times.plain > 0
     for op, x in zip(found.launches, times.launches, strict=True):
         assert x.code["registers"] == len(op.buffers) and x.code["spills"] == 16
         assert x.code["warps"] > 0 and x.code["programs"] > 0
@@ -123,19 +124,18 @@ def perceptron(depth: int, side: int) -> str:
 def test_times_add_up_to_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: str, side: int
 ) -> None:
-    """Times of launches and clocks are within 5% of the host's clock around the whole; where a
-    kernel takes no longer than the event behind it, within 25%."""
+    """Times of launches, clocks and what is between runs are within 5% of the host's clock around
+    the whole, also where a kernel takes no longer than the event behind it."""
     monkeypatch.chdir(tmp_path)
     Path("m.mlir").write_text(perceptron(8, side))
     for _ in range(3):
         assert main(["profile", "m.mlir", "--target", "cuda", "--strategy", strategy,
                      "--seconds", "0.5", "--json", "p.json", "--trace", "t.json"]) == 0
         found = json.loads(Path("p.json").read_text())
-        inside = found["host_ms"] + sum(k["ms"] for k in found["kernels"])
-        if abs(inside / found["wall_ms"] - 1) <= (0.05 if side == 2048 else 0.25):
+        if abs(found["gaps"][-1]["share"]) <= 0.05:
             break
     else:
-        pytest.fail(f"{inside} ms of {found['wall_ms']} ms are in launches")
+        pytest.fail(f"of {found['wall_ms']} ms, {found['gaps']} are in no kernel")
     assert found["launches"] >= 2
     for kernel in found["kernels"]:
         assert kernel["ms"] > 0 and 0 < kernel["registers"] <= 255 and kernel["spills"] >= 0
