@@ -18,6 +18,9 @@ from typing import Any
 from compiler.frontend.torch.captured_graph import output_nodes
 from compiler.frontend.torch.library import torch_module
 from compiler.torch.draws import split_draws
+from compiler.torch.joint.detached import skip_detached
+from compiler.torch.joint.padded_products import pad_products
+from compiler.torch.joint.sums_of_one import fold_sums_of_one
 from compiler.torch.views import base_of
 
 Run = Callable[..., Any]
@@ -42,27 +45,13 @@ def is_recorded(captured: Any, example_inputs: Sequence[Any]) -> bool:
 
 
 def partition(joint: Any, inputs: Any, **more: Any) -> tuple[Any, Any]:
-    """The forward and the backward graph of a joint graph, by PyTorch's partitioner.
-
-    It computes again only operators that it knows. What autograd saves is detached, which is none
-    of them, so that it would save the results of all elementwise operators that are.
-    """
-    _without_detached(joint)
+    """The forward and the backward graph of a joint graph, by PyTorch's partitioner."""
+    skip_detached(joint)
+    fold_sums_of_one(joint)
+    pad_products(joint)
     partitioner = torch_module("functorch.compile").min_cut_rematerialization_partition
-    return partitioner(joint, inputs, **more)
-
-
-def _without_detached(joint: Any) -> None:
-    """Let readers inside a graph read what is detached instead."""
-    detach = torch_module().ops.aten.detach.default
-    for node in joint.graph.find_nodes(op="call_function", target=detach):
-        node.replace_all_uses_with(node.args[0], _is_inside)
-    joint.graph.eliminate_dead_code()
-    joint.recompile()
-
-
-def _is_inside(reader: Any) -> bool:
-    return reader.op != "output"
+    with torch_module("torch._functorch.config").patch(recompute_views=True):  # they cost nothing
+        return partitioner(joint, inputs, **more)
 
 
 def has_transforms(captured: Any) -> bool:
