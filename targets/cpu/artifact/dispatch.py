@@ -102,7 +102,7 @@ def makefile_text(name: str, variants: Sequence[str], inside: bool) -> str:
         f"main: main.c {name}.a",
         f"\t$(CC) -std=c11 -Wall $(CFLAGS) -o $@ main.c {name}.a -lm -lpthread",
         f"{name}.a: $(OBJECTS)", "\tar rcsD $@ $(OBJECTS)", f"{name}.so: $(OBJECTS)",
-        "\t$(CC) -shared -Wl,-z,noexecstack -o $@ $(OBJECTS) -lm -lpthread",
+        "\t$(CC) -shared -Wl,-z,noexecstack -Wl,-Bsymbolic -o $@ $(OBJECTS) -lm -lpthread",
         f"{name}_code.o: {' '.join([*parts, *chooses])}", "\tld -r -o $@ $^",
         "\tobjcopy --keep-global-symbols=visible $@"]
     for variant in variants:

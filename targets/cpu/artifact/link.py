@@ -20,7 +20,8 @@ CC_VARIABLE = "CC"
 COMPILE = ("-c", "-O2", "-fPIC", "-std=gnu11", "-Wall", "-fno-ident", "-g0")
 LIBRARIES = ("-lm", "-lpthread")
 SHARED_FLAGS = ("-shared", "-Wl,-z,noexecstack", "-Wl,-z,defs", "-Wl,-z,relro",
-                "-Wl,--build-id=none", "-Wl,--hash-style=gnu", "-Wl,-O1", "-Wl,--as-needed")
+                "-Wl,--build-id=none", "-Wl,--hash-style=gnu", "-Wl,-O1", "-Wl,--as-needed",
+                "-Wl,-Bsymbolic")
 
 
 class Tools:

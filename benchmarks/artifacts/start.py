@@ -1,0 +1,119 @@
+"""From the start of a process to its first result: libraries in Python, and onnxruntime.
+
+    STRATA_ZOO=folder python benchmarks/artifacts/start.py [MODEL...] --libraries DIR [--rounds N]
+
+The folder holds `NAME.onnx` files and `models.json` (as for benchmarks/zoo), DIR the libraries that
+`benchmarks/artifacts/zoo.py --keep --folder DIR` has written. Each process reads the inputs of the
+first case from files, and runs the model once on one thread. Columns are processor time, which
+other programs change less: the least of some processes, all ways in turns. "views" passes
+memoryviews to the file of Python beside the library, which then imports no NumPy; "NumPy" passes
+arrays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+FORMATS = {"float32": "f", "float64": "d", "int64": "q", "int32": "i", "bool": "?", "uint8": "B",
+           "float16": "e", "int8": "b"}
+WAYS = {
+    "Python": "pass",
+    "import NumPy": "import numpy",
+    "views": """
+import sys
+sys.path.insert(0, FOLDER)
+from NAME_numpy import Model
+model = Model(threads=1)
+model(**{n: memoryview(bytearray(open(f, "rb").read())).cast(c, s) for n, f, c, _, s in INPUTS})
+""",
+    "NumPy": """
+import sys
+import numpy as np
+sys.path.insert(0, FOLDER)
+from NAME_numpy import Model
+model = Model(threads=1)
+model(**{n: np.fromfile(f, d).reshape(s) for n, f, _, d, s in INPUTS})
+""",
+    "onnxruntime": """
+import numpy as np
+import onnxruntime
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads = options.inter_op_num_threads = 1
+session = onnxruntime.InferenceSession(MODEL, options, providers=["CPUExecutionProvider"])
+session.run(None, {n: np.fromfile(f, d).reshape(s) for n, f, _, d, s in INPUTS})
+"""}
+
+
+def main() -> None:
+    options = _options()
+    models = json.loads((options.zoo / "models.json").read_text())["models"]
+    described = {m["name"]: m for m in models}
+    names = options.models or [n for n in described
+                               if (options.libraries / f"{n}.so").exists()]
+    print(f"| model | {' | '.join(WAYS)} | views / onnxruntime | NumPy / onnxruntime |\n|---"
+          f"{'|---:' * (len(WAYS) + 2)}|")
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            took = times(name, described[name]["cases"][0], Path(folder), options)
+        theirs = took["onnxruntime"]
+        shown = " | ".join("" if t is None else f"{1e3 * t:.0f} ms" for t in took.values())
+        ratios = " | ".join("" if (t := took[way]) is None else f"{t / theirs:.2f}"
+                            for way in ("views", "NumPy"))
+        print(f"| {name} | {shown} | {ratios} |", flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure the start of processes.")
+    parser.add_argument("models", nargs="*")
+    parser.add_argument("--zoo", type=Path, default=os.environ.get("STRATA_ZOO"))
+    parser.add_argument("--libraries", type=Path, default=Path("artifacts"))
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    if options.zoo is None:
+        parser.error("name the folder of models with --zoo or STRATA_ZOO")
+    options.zoo = Path(options.zoo)
+    return options
+
+
+def times(name: str, case: Any, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """The least seconds of each way; None for views of arrays without elements, which there are
+    not."""
+    from inputs import make_inputs
+
+    given: list[tuple[str, str, str, str, tuple[int, ...]]] = []
+    for number, (port, array) in enumerate(make_inputs(case).items()):
+        file = folder / str(number)
+        array.tofile(file)
+        given.append((port, str(file), FORMATS[array.dtype.name], array.dtype.name, array.shape))
+    head = (f"FOLDER, MODEL, INPUTS = {str(options.libraries.resolve())!r}, "
+            f"{str(options.zoo / name)!r} + '.onnx', {given!r}\n")
+    is_empty = any(0 in shape for *_, shape in given)
+    found: dict[str, Any] = {way: None if way == "views" and is_empty else 1e9 for way in WAYS}
+    for _ in range(options.rounds):
+        for way, least in found.items():
+            if least is not None:
+                found[way] = min(least, _seconds(head + WAYS[way].replace("NAME", name)))
+    return found
+
+
+def _seconds(code: str) -> float:
+    """The processor time of a process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks" / "zoo")]
+    main()

@@ -1,0 +1,91 @@
+"""Libraries under hard conditions: no memory at any point, and others of the same name beside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler.programs import library
+from tests import processes
+from tests.programs.test_libraries import AT, CHOSEN, QUANTIZED, X, model_of
+from tests.programs.test_saved_programs import LOOPED, SIZED
+from tests.targets.cpu.artifact.abroad import pack, write_headers
+from tests.targets.cpu.artifact.shipped import build, needs_sanitizers, needs_tools, output_of, ship
+
+pytestmark = needs_tools
+HERE = Path(__file__).parent
+GROWING = """
+<ir_version: 8, opset_import: ["" : 17]>
+growing (float[n] x, int64 trips) => (float[m, n] y, float[k] z) <bool go = {1}> {
+    y = Loop(trips, go) <body = turn (int64 i, bool c) => (bool d, float[n] u) {
+        d = Identity(c)  f = Cast<to = 1>(i)  u = Mul(x, f)
+    }>
+    a = Abs(x)  w = Greater(a, x)  z = Compress<axis = 0>(x, w)
+}
+"""
+MODELS: dict[str, tuple[str, list[np.ndarray]]] = {
+    "sizes of a run": (SIZED, [np.float32([1, 0, 2, 0, 3, 4]), np.array([2])]),
+    "a loop": (LOOPED, [X[0, :2], np.array(5)]),
+    "a loop that stacks": (GROWING, [X[0], np.array(4)]),
+    "quantized": (QUANTIZED, [X]),
+    "choices": (CHOSEN, [X[:, :4], X[:, 4:], AT]),
+}
+
+
+def starving(text: str, inputs: Sequence[np.ndarray], folder: Path, flags: Sequence[str],
+             arguments: Sequence[str], **options: object) -> str:
+    """What the program prints about a model."""
+    model = ship(model_of(text), folder / "model", "model", **options)  # pyright: ignore
+    write_headers(folder, "model")
+    pieces = [model / f"model{end}" for end in (".c", "_kernels.o", "_constants.S")]
+    build([HERE / "starve.c", *(pieces if flags else [model / "model.a"])], folder / "program",
+          '-DHEADER="own.h"', "-DCALL(f)=model_##f", f"-I{folder}", f"-I{model}", *flags,
+          strict=False)
+    done = processes.run([folder / "program", *arguments], input=pack(inputs),
+                         capture_output=True, limit=120)
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    return done.stdout.decode()
+
+
+@pytest.mark.parametrize(("threads", "copies"), [("1", "0"), ("3", "1")])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_allocation_may_fail(
+    name: str, threads: str, copies: str, tmp_path: Path
+) -> None:
+    found = starving(*MODELS[name], tmp_path, (), (threads, copies))
+    assert found == "every allocation failed\n"
+
+
+@needs_sanitizers
+@pytest.mark.parametrize("name", ["sizes of a run", "a loop that stacks"])
+def test_nothing_is_read_or_leaked_then(name: str, tmp_path: Path) -> None:
+    flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover")
+    found = starving(*MODELS[name], tmp_path, flags, ("2", "1"))
+    assert found == "every allocation failed\n"
+
+
+def test_programs_for_some_sizes_do_without_memory(tmp_path: Path) -> None:
+    text, inputs = MODELS["choices"]
+    found = starving(text, inputs, tmp_path, (), ("2", "1"), also=[{"n": 3}, {"n": 1}])
+    assert found == "every allocation failed\n"
+
+
+def test_two_versions_of_a_model_in_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if a program shows the functions of both to everyone. Their states differ in size."""
+    head = '<ir_version: 8, opset_import: ["" : 17]> m (float[n] x) => (float[n] y) '
+    texts = {"1.2.3": "<float[1] k = {2}> { a = Softmax(x)  b = Div(a, a)  y = Add(x, b) }",
+             "9.9.9": "<float[1] k = {3}> { y = Mul(x, k) }"}
+    for version, text in texts.items():
+        monkeypatch.setattr(library, "__version__", version)
+        ship(model_of(head + text), tmp_path / f"{version}.so", "model",
+             also=[{"n": 5}, {"n": 7}] if version == "1.2.3" else [])
+    build([HERE / "versions.c"], tmp_path / "main", "-D_DEFAULT_SOURCE", "-ldl", strict=False)
+    for order in (("1.2.3", "9.9.9"), ("9.9.9", "1.2.3")):
+        shown = {"1.2.3": "1.2.3: 2 3 4", "9.9.9": "9.9.9: 3 6 9"}
+        assert output_of(tmp_path / "main", *(str(tmp_path / f"{v}.so") for v in order)) == (
+            "".join(f"{shown[v]}\n" for v in order))
