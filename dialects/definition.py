@@ -7,10 +7,11 @@ interpreting its definition. Here both are prepared once for each class (`verify
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
 from xdsl import irdl
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.ir.core import SSAValues
 from xdsl.irdl import IRDLOperation, OpDef
 from xdsl.irdl.operations import (
@@ -38,9 +39,7 @@ def irdl_op_definition(cls: type[Op]) -> type[Op]:
                 accessor.construct is VarIRConstruct.OPERAND):
             setattr(made, name, _operands_accessor(accessor.idx, accessor.num_defs - 1))
     definition = made.get_irdl_definition()
-    accepts = verifier(definition)
-    if accepts is not None:
-        made.verify_ = _checked(accepts, definition, own_check)  # type: ignore[method-assign]
+    made.verify_ = _checked(definition, own_check)  # type: ignore[method-assign]
     return made
 
 
@@ -70,12 +69,15 @@ def _refuse(op: object, value: object) -> None:
 
 
 def _checked(
-    accepts: Callable[[Operation], bool], definition: OpDef,
-    own_check: Callable[[Any], None] | None,
+    definition: OpDef, own_check: Callable[[Any], None] | None
 ) -> Callable[[Any], None]:
-    """The verifier of a class: the definition's constraints, then the class's own."""
+    """The verifier of a class: the definition's constraints, then the class's own. It is prepared
+    at first use, since a program has operations of few classes."""
+    prepared = cache(lambda: verifier(definition))
+
     def verify(op: IRDLOperation) -> None:
-        if not accepts(op):
+        accepts = prepared()
+        if accepts is None or not accepts(op):
             definition.verify(op)
         if own_check is not None:
             own_check(op)

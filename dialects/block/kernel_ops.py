@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import DenseArrayBase, StringAttr, i32
 from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -189,9 +189,10 @@ class ForOp(IRDLOperation):
             "lower": ExprAttr(Expr.of(lower)), "upper": ExprAttr(Expr.of(upper)),
             "step": ExprAttr(Expr.of(step)), "unroll": ExprAttr(Expr.of(unroll)),
             "kind": StringAttr("parallel" if parallel else "serial"),
+            "operandSegmentSizes": DenseArrayBase.from_list(i32, [len(indices), len(carried)]),
         }
-        return ForOp.build(
-            operands=[list(indices), list(carried)], result_types=[types], properties=properties,
+        return ForOp.create(
+            operands=[*indices, *carried], result_types=types, properties=properties,
             regions=[body or Region(Block(arg_types=[t.index, *types]))],
         )
 

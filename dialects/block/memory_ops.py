@@ -108,8 +108,8 @@ class LoadOp(_AccessOp):
         dims = index_dims if index_dims is not None else [()] * len(indices)
         properties = _AccessOp.access(where, checks, assumed) | {
             "pad": LiteralAttr((pad,)), "index_dims": ArrayAttr([SizesAttr.of(d) for d in dims])}
-        return LoadOp.build(operands=[buffer, list(indices)], result_types=[type_],
-                            properties=properties)
+        return LoadOp.create(operands=[buffer, *indices], result_types=[type_],
+                             properties=properties)
 
     @property
     def pad_value(self) -> float | bool:
@@ -167,7 +167,7 @@ class StoreOp(_AccessOp):
         dims = index_dims if index_dims is not None else [()] * len(indices)
         properties = _AccessOp.access(where, checks, assumed) | {
             "index_dims": ArrayAttr([SizesAttr.of(d) for d in dims])}
-        return StoreOp.build(operands=[value, buffer, list(indices)], properties=properties)
+        return StoreOp.create(operands=[value, buffer, *indices], properties=properties)
 
     def verify_(self) -> None:
         _verify_access(self, self.buffer, self.index_dims)

@@ -11,6 +11,7 @@ from xdsl.printer import Printer
 
 from dialects.symbolic import expr_syntax
 from dialects.symbolic.expr import Expr, Size
+from dialects.symbolic.remembered import remembered
 from dialects.symbolic.symbol import Symbol
 
 __all__ = ["ExprAttr", "SizesAttr", "SymbolsAttr", "format_sizes", "format_symbols", "parse_size",
@@ -81,7 +82,7 @@ class SizesAttr(Data[tuple[Expr, ...]]):
 
     @staticmethod
     def of(sizes: Sequence[Size]) -> SizesAttr:
-        return SizesAttr(tuple(map(Expr.of, sizes)))
+        return _sizes(tuple(map(Expr.of, sizes)))
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> tuple[Expr, ...]:
@@ -90,6 +91,11 @@ class SizesAttr(Data[tuple[Expr, ...]]):
 
     def print_parameter(self, printer: Printer) -> None:
         printer.print_string(f"<{format_sizes(self.data)}>")
+
+
+@remembered
+def _sizes(sizes: tuple[Expr, ...]) -> SizesAttr:
+    return SizesAttr(sizes)
 
 
 def parse_symbol(parser: AttrParser) -> Symbol:

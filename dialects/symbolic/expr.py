@@ -83,8 +83,10 @@ class Expr:
     terms: tuple[tuple[Monomial, int], ...]
 
     def __new__(cls, terms: tuple[tuple[Monomial, int], ...]) -> Expr:
-        found = _EXPRS.find(terms)
-        return _EXPRS.keep(terms, _made(cls, terms=terms)) if found is None else found
+        reference = _EXPRS.references.get(terms)
+        if reference is not None and (found := reference()) is not None:
+            return found
+        return _EXPRS.keep(terms, _made(cls, terms=terms))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"an expression does not change: {name} of {self.text}")
@@ -193,7 +195,8 @@ class Expr:
     # ------------------------------------------------------------------ arithmetic
     @remembered
     def __add__(self, other: Size) -> Expr:
-        other = Expr.of(other)
+        if not isinstance(other, Expr):
+            other = _constant(int(other))
         if not other.terms:
             return self
         if not self.terms:
@@ -218,7 +221,7 @@ class Expr:
 
     @remembered
     def __sub__(self, other: Size) -> Expr:
-        return self + -Expr.of(other)
+        return self + -other
 
     def __rsub__(self, other: Size) -> Expr:
         return Expr.of(other) - self
@@ -331,9 +334,9 @@ class Expr:
     # ------------------------------------------------------------------ use
     def substitute(self, values: Mapping[Symbol, Size]) -> Expr:
         """Replace symbols by expressions."""
-        if values.keys().isdisjoint(self.symbols):
-            return self
         given = tuple([(s, values[s]) for s in self.symbols if s in values])
+        if not given:
+            return self
         found, constant = _substituted(self.without_constant, given), self.offset
         return found + constant if constant else found
 

@@ -25,23 +25,23 @@ class Interned(Generic[T]):
     """Weak references by key. Several threads may use it at once."""
 
     def __init__(self) -> None:
-        self._references: dict[Hashable, _Reference[T]] = {}
+        self.references: dict[Hashable, _Reference[T]] = {}
 
     def find(self, key: Hashable) -> T | None:
         """The object of a key, if it exists."""
-        reference = self._references.get(key)
+        reference = self.references.get(key)
         return None if reference is None else reference()
 
     def keep(self, key: Hashable, made: T) -> T:
         """The object of a key: the given one, unless another thread was faster."""
         reference = _Reference(made, self._forget)
         reference.key = key
-        while (found := self._references.setdefault(key, reference)()) is None:
-            _remove_dead_weakref(self._references, key)
+        while (found := self.references.setdefault(key, reference)()) is None:
+            _remove_dead_weakref(self.references, key)
         return found
 
     def _forget(self, reference: weakref.ref[T]) -> None:
         """Remove a dead reference at once, as `weakref.WeakValueDictionary` does: never another
         thread's new one."""
         assert isinstance(reference, _Reference)
-        _remove_dead_weakref(self._references, reference.key)
+        _remove_dead_weakref(self.references, reference.key)

@@ -83,7 +83,7 @@ def append_body(
         elif op in decided:
             mapping[op.results[0]] = mapping.get(decided[op], decided[op])
         else:
-            copy = op.clone(mapping)
+            copy = op.clone(mapping) if op.regions else op.clone_without_regions(mapping)
             copy.location = op.location
             block.add_op(copy)
     return [mapping.get(v, v) for v in nest.yielded]

@@ -134,8 +134,8 @@ class Canonical:
                 return str(attribute)
 
     def _exprs(self, exprs: Sequence[Expr]) -> Hashable:
-        return tuple(str(e.substitute({n: self._name(n) for n in sorted(e.symbols)}))
-                     for e in exprs)
+        return tuple([e.text if not e.symbols else e.substitute(
+            {n: self._name(n) for n in sorted(e.symbols)}).text for e in exprs])
 
     def _axis(self, axis: Axis) -> Hashable:
         return str(self._name(axis.name)), self._exprs([axis.extent]), axis.reduce

@@ -108,7 +108,7 @@ def clone_body(
             copy: Operation = IndexOp.of(op.expr.data.substitute(axes))
             mapping[op.result] = copy.results[0]
         else:
-            copy = op.clone(mapping)
+            copy = op.clone(mapping) if op.regions else op.clone_without_regions(mapping)
         copy.location = op.location
         target.add_op(copy)
     raise AssertionError("a body ends in a yield")

@@ -8,6 +8,7 @@ the lane (a gather). What does not depend on the lane is computed once, as far o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from operator import mul
 from typing import Literal, NamedTuple
@@ -86,7 +87,26 @@ class Access:
         self.lane_symbol = _NO_LANES if lanes is None else Symbol.place(lanes)
         """The place along the dim in lanes; without such a dim, a symbol that no expression has."""
         self._split = self._constant_distances()
-        self._origins: dict[Expr, str] = {}
+        self._steps: dict[int, int | None] = {}
+
+    def moved(self, where: tuple[Expr, ...]) -> Access | None:
+        """This access at indices that differ in constants only; None if they differ otherwise.
+
+        Those of the copies of an unrolled loop do, so that what is known of one serves all.
+        """
+        if self.tiles or not all(
+                a.without_constant is b.without_constant
+                for a, b in zip(where, self.where, strict=True)):
+            return None
+        distance = sum((s * (a.offset - b.offset) for a, b, s in zip(
+            where, self.where, self.buffer.strides, strict=True) if a is not b), Expr.of(0))
+        made = copy(self)
+        made.where, made.flat = where, self.flat + distance
+        if self._split is not None:
+            made._split = self._split[0], self._split[1] + distance
+        if distance.constant is None:
+            vars(made).pop("_along_lanes", None)
+        return made
 
     def _constant_distances(self) -> tuple[list[int], Expr] | None:
         """For each dim not in lanes the distance of neighbours; and the offset without these terms.
@@ -185,8 +205,11 @@ class Access:
 
     def step_along(self, dim: int) -> int | None:
         """The distance of neighbours along a tile dim if it is constant everywhere; else None."""
-        split = self.flat.linear([Symbol.place(dim)])
-        return None if split is None else split[0].get(Symbol.place(dim), Expr.of(0)).constant
+        if dim not in self._steps:
+            split = self.flat.linear([Symbol.place(dim)])
+            self._steps[dim] = None if split is None else (
+                split[0].get(Symbol.place(dim), Expr.of(0)).constant)
+        return self._steps[dim]
 
     # ------------------------------------------------------------------ addresses
     def pointer(self, offset: Expr) -> str:
@@ -198,9 +221,12 @@ class Access:
         """The address at the sum of a constant and an offset without one."""
         element = memory_type(self.buffer.element)
         kind = "getelementptr" if self.checks else "getelementptr inbounds"
-        name = self._origins.get(variable)
+        known = self.writer.computed
+        key = (self.buffer.pointer, kind, element, self.type.lanes is None, self.writer.depth,
+               variable)
+        name = known.get(key)
         if name is None:
-            name = self._origins[variable] = self._origin(kind, element, variable)
+            name = known[key] = self._origin(kind, element, variable)
         if constant:
             name = self.writer.local(f"{kind} {element}, ptr {name}, i64 {constant}")
         return name

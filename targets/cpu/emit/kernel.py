@@ -131,6 +131,7 @@ class _KernelEmitter:
         """Heap memory to be freed at the end."""
         self._runs: dict[Block, list[list[Operation]]] = {}
         self._sites: dict[Operation, _Site] = {}
+        self._accesses: dict[Operation, Access] = {}
         """What is read off blocks and operations once; an unrolled loop repeats its body."""
 
     def _matrices(self) -> Matrices | None:
@@ -240,8 +241,12 @@ class _KernelEmitter:
             site = self._sites[op] = _Site(op.buffer, op.exprs, op.indices, op.index_dims.data,
                                            op.checked_dims)
         where = tuple([self._expr(e, site.indices) for e in site.exprs])
-        return Access(self.writer, self.indices, self.buffers[site.buffer], where, type_,
-                      site.checks, self._index_tiles(site.indices, site.dims, type_))
+        buffer, last = self.buffers[site.buffer], self._accesses.get(op)
+        access = last.moved(where) if last is not None and last.buffer is buffer else None
+        self._accesses[op] = found = access or Access(
+            self.writer, self.indices, buffer, where, type_, site.checks,
+            self._index_tiles(site.indices, site.dims, type_))
+        return found
 
     def _index_tiles(
         self, values: Sequence[SSAValue], dims: Sequence[Any], type_: TileType

@@ -61,9 +61,10 @@ class Writer:
 
     def assign(self, text: str) -> str:
         """Append `%v = text` to the current scope; returns the name."""
-        name = "%" + self.fresh()
+        self._count += 1
+        name = f"%v{self._count}"
         self.scopes[-1].lines.append(f"  {name} = {text}{self.mark}")
-        self.depths[name] = self.depth
+        self.depths[name] = len(self.scopes) - 1
         return name
 
     def local(self, text: str) -> str:
@@ -82,7 +83,8 @@ class Writer:
         for operand in operands:
             if operand in depths and depths[operand] > depth:
                 depth = depths[operand]
-        name = "%" + self.fresh()
+        self._count += 1
+        name = f"%v{self._count}"
         self.scopes[depth].lines.append(f"  {name} = {text}{self.mark}")
         self.depths[name] = depth
         self._hoisted[text] = name
