@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 
 from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import parse_pipeline
@@ -86,15 +86,11 @@ def _own_modules() -> dict[str, str]:
 @cache
 def _load_own(name: str, module_name: str) -> type[ModulePass]:
     module = importlib.import_module(module_name)
-    for class_ in _pass_classes(module):
-        if class_.name == name:
-            return class_
+    for found in vars(module).values():
+        if getattr(found, "name", None) == name and isinstance(found, type) and (
+                issubclass(found, StrataPass)):
+            return found
     raise ImportError(f"{module_name} holds no StrataPass with the name {name!r}")
-
-
-def _pass_classes(module: ModuleType) -> list[type[StrataPass]]:
-    return [v for v in vars(module).values() if isinstance(v, type)
-            and issubclass(v, StrataPass) and v is not StrataPass]
 
 
 def _load_installed(entry: EntryPoint) -> type[ModulePass]:

@@ -36,6 +36,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from dialects.loop import CallOp, KernelOp, NestOp
+from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.online import sources_of
@@ -76,29 +77,24 @@ class LoopJoinRecomputed(StrataPass):
     def _kernel(self, context: StrataContext, chain: RecomputedChain) -> KernelOp | None:
         """The joined kernel; None if it is not wanted."""
         assert context.rules is not None
+        if chain.is_narrow:  # known before the kernel is built
+            self._refuse(context, chain, "what is computed again is no wider than any of its "
+                                         "factors")
+            return None
         chain.find_computed(context.weights)
         kernel = chain.kernel(exact=context.exact)
-        fault = misfit(kernel, chain.walked)
-        if fault is None and not context.rules.joins_recomputed(kernel):
-            fault = "the target computes it faster in parts"
-        if fault is None:
+        if private_values(kernel):
+            self._refuse(context, chain, "a nest reads elsewhere than another one makes what it "
+                                         "reads")
+        elif not context.rules.joins_recomputed(kernel):
+            self._refuse(context, chain, "the target computes it faster in parts")
+        else:
             return kernel
-        context.remark(self, chain.last, f"not joined with what it reads: {fault}")
         kernel.erase()
         return None
 
-
-def misfit(kernel: KernelOp, walked: Collection[Symbol]) -> str | None:
-    """Why a joined kernel cannot be computed in a single loop, or is not worth it, or None."""
-    if private_values(kernel):
-        return "a nest reads elsewhere than another one makes what it reads"
-    extents = kernel.axes
-    inner = [extents[a.name].constant for n in kernel.nests if is_contraction(n)
-             for a in n.reduce_axes if a.name not in walked]
-    steps = prod(extents[a].constant or MANY for a in walked)
-    if inner and steps <= min(n or 0 for n in inner):
-        return "what is computed again is no wider than any of its factors"
-    return None
+    def _refuse(self, context: StrataContext, chain: RecomputedChain, fault: str) -> None:
+        context.remark(self, chain.last, f"not joined with what it reads: {fault}")
 
 
 def _erase_unused(program: Program, calls: Sequence[CallOp]) -> None:
@@ -201,6 +197,20 @@ class RecomputedChain(OnlineChain):
         self.ends.append(end)
         self.grow()
         return True
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether what is computed again is no wider than any of its factors."""
+        extents, inner = dict[Symbol, Expr](), list[int]()
+        for call in self.calls:
+            kernel = self.kernel_of(call)
+            names = {axis: self.names[call, axis] for axis in kernel.axes}
+            extents |= {names[axis]: extent for axis, extent in kernel.axes.items()}
+            inner += [extents[names[a.name]].constant or 0
+                      for n in kernel.nests if is_contraction(n)
+                      for a in n.reduce_axes if names[a.name] not in self.walked]
+        steps = prod(extents[a].constant or MANY for a in self.walked)
+        return bool(inner) and steps <= min(inner)
 
     # ------------------------------------------------------------------ the joined kernel
     def returned(self) -> list[SSAValue]:
