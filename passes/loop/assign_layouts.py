@@ -254,7 +254,7 @@ def _permute_nest(nest: NestOp, chosen: set[SSAValue]) -> None:
     new = NestOp.of(
         nest.axes, [r.value for r in reads], [r.map for r in reads],
         types, maps, combiners=nest.combiner_names,
-        pads=[r.pad for r in reads], into=list(nest.into), body=nest.body.clone())
+        pads=[r.pad for r in reads], into=list(nest.into), body=nest.detach_region(0))
     _replace(nest, carry(nest, new), chosen)
 
 

@@ -193,7 +193,7 @@ def _rebuild(kernel: KernelOp, merged: Sequence[Sequence[Symbol]], runs: Shapes)
             [_run_type(r, runs) for r in nest.results],
             [_runs_of(r, m, runs) for r, m in zip(nest.results, nest.output_maps, strict=True)],
             combiners=nest.combiner_names, pads=nest.pad_values,
-            into=[values[v] for v in nest.into], body=nest.body.clone()))
+            into=[values[v] for v in nest.into], body=nest.detach_region(0)))
         values |= zip(nest.results, new.results, strict=True)
         block.add_op(new)
     block.add_op(YieldOp.of(*(values[v] for v in old_ops[-1].operands)))
