@@ -36,7 +36,7 @@ from compiler.frontend.torch.library import torch_module
 from compiler.programs.collection import rare_collections
 from compiler.programs.notes import Note
 from compiler.torch import shared
-from compiler.torch.effects import take_checks, with_checks
+from compiler.torch.effects import kept_checks, take_checks, with_checks
 from compiler.torch.graphs import compile_graph
 from compiler.torch.logs import with_dumps
 from compiler.torch.parts import Part, Run, Viewed, name_eager
@@ -164,7 +164,7 @@ def _or_eagerly(
     """The compiled graph; the graph as it was captured if AOTAutograd does not trace it."""
     try:
         check_captured(captured)
-        with rare_collections(), _composites(captured, example_inputs, known):
+        with rare_collections(), kept_checks(), _composites(captured, example_inputs, known):
             made = compiled(captured, example_inputs)
         return with_arguments(made, captured) if share_memory(example_inputs) else made
     except (StrataError, CompilerFault, torch_module("torch._dynamo.exc").TorchDynamoException):

@@ -10,7 +10,8 @@ The module can be imported without torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,22 @@ from compiler.frontend.torch.library import torch_module
 CHECK = "aten._linalg_check_errors.default"
 EFFECT = "with_effects"
 Run = Callable[[list[Any]], Any]
+
+
+@contextmanager
+def kept_checks() -> Iterator[None]:
+    """Graphs that AOTAutograd traces keep such checks as effects. Before PyTorch 2.13 they are only
+    operators without results, which it drops."""
+    effects = torch_module("torch._higher_order_ops.effects")
+    name = CHECK.replace(".", "::", 1).removesuffix(".default")
+    if effects._get_effect(name) is not None:
+        yield
+        return
+    handle = effects._register_effectful_op(name, effects._EffectType.ORDERED)
+    try:
+        yield
+    finally:
+        handle.destroy()
 
 
 @dataclass
