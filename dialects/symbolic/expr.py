@@ -345,15 +345,7 @@ class Expr:
 
         Raises KeyError for a symbol without a value.
         """
-        if self.constant is not None:
-            return self.constant
-        total: Any = 0
-        for monomial, factor in self.terms:
-            product: Any = factor
-            for atom in monomial:
-                product = product * _evaluate_atom(atom, values)
-            total = total + product
-        return total
+        return _evaluated(self, values, {})
 
 
 _CALLS: Interned[Call] = Interned()
@@ -412,19 +404,37 @@ def _substitute_atom(atom: Atom, values: Mapping[Symbol, Size]) -> Expr:
     return _call(atom.op, atom.args) if unchanged else apply_call(atom.op, new)
 
 
-def _evaluate_atom(atom: Atom, values: Mapping[Symbol, Any]) -> Any:
-    if isinstance(atom, Symbol):
-        return values[atom]
+def _evaluated(expr: Expr, values: Mapping[Symbol, Any], known: dict[Call, Any]) -> Any:
+    """As `evaluate`; `known`: calls that have values. Minima inside minima share their operands, so
+    that to evaluate each occurrence would take exponential time.
+    """
+    if expr.constant is not None:
+        return expr.constant
+    total: Any = 0
+    for monomial, factor in expr.terms:
+        product: Any = factor
+        for atom in monomial:
+            if isinstance(atom, Symbol):
+                product = product * values[atom]
+                continue
+            if atom not in known:
+                known[atom] = _value_of(atom, values, known)
+            product = product * known[atom]
+        total = total + product
+    return total
+
+
+def _value_of(call: Call, values: Mapping[Symbol, Any], known: dict[Call, Any]) -> Any:
     left: Any
     right: Any
-    left, right = (a.evaluate(values) for a in atom.args)
-    if atom.op == "floordiv":
+    left, right = (_evaluated(a, values, known) for a in call.args)
+    if call.op == "floordiv":
         return left // right
-    if atom.op == "mod":
+    if call.op == "mod":
         return left % right
     if isinstance(left, int) and isinstance(right, int):
-        return max(left, right) if atom.op == "max" else min(left, right)
-    chosen = np.maximum(left, right) if atom.op == "max" else np.minimum(left, right)
+        return max(left, right) if call.op == "max" else min(left, right)
+    chosen = np.maximum(left, right) if call.op == "max" else np.minimum(left, right)
     return chosen if chosen.ndim else int(chosen)
 
 

@@ -15,14 +15,16 @@ goal that is negative where all facts hold is refuted without a search.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property, lru_cache
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import combinations, islice
 from math import gcd
+from operator import itemgetter
 from zlib import crc32
 
-from dialects.symbolic.expr import Atom, Call, Expr, Monomial, without
+from dialects.symbolic.expr import Atom, Call, Expr, Monomial, monomial_key, without
 from dialects.symbolic.remembered import remembered
 from dialects.symbolic.symbol import Symbol
 
@@ -36,11 +38,16 @@ NUMBERS = (0, 1, 2, 3, 4, 5, 7, 8, 16, 32, 33, 64, 100, 128, 224, 256, 512, 1000
 """Sizes of these points, beside the bounds that facts state."""
 
 
+_Term = tuple[tuple[int, int], Monomial, int, Expr]
+"""A term of a fact: the numbers of both, which are its place; its product and factor; the fact."""
+
+
 class Facts:
     """Expressions over sizes that are known to be non-negative."""
 
     def __init__(self, given: Iterable[Expr]):
         self.known: dict[Expr, None] = {}
+        self._having: defaultdict[Monomial, list[_Term]] = defaultdict(list)
         self._found: dict[tuple[Expr, int], bool] = {}
         self._points: list[_Point] = []
         decided: list[Expr] = []
@@ -63,6 +70,8 @@ class Facts:
         fact = tightened(fact)
         if fact in self.known or is_plain(fact):
             return
+        for place, (monomial, number) in enumerate(fact.terms):
+            self._having[monomial].append(((len(self.known), place), monomial, number, fact))
         self.known[fact] = None
         if fact.offset < 0:
             for factor in self._factors(fact - fact.offset):
@@ -147,8 +156,20 @@ class Facts:
 
     def _less(self, goal: Expr) -> Iterator[Expr]:
         """Goals that imply a goal and lack its first term that may be negative."""
-        obstacle = next((m, c) for m, c in goal.terms if c < 0 or not is_plain_product(m))
-        yield from _cancelled(goal, *obstacle, [*self.known, *_of_calls(goal)])
+        monomial, factor = next((m, c) for m, c in goal.terms if c < 0 or not is_plain_product(m))
+        yield from _cancelled(goal, monomial, factor, self._terms_in(monomial))
+        yield from _cancelled(goal, monomial, factor, [
+            ((0, 0), own, number, fact) for fact in _of_calls(goal) for own, number in fact.terms])
+
+    def _terms_in(self, monomial: Monomial) -> list[_Term]:
+        """The terms of known facts that divide a product, in the order of the facts."""
+        if 2 ** len(monomial) > len(self._having):
+            found = [own for own in self._having if without(monomial, own) is not None]
+        else:
+            found = {part for size in range(len(monomial) + 1)
+                     for part in combinations(monomial, size)}
+        return sorted((term for own in found for term in self._having.get(own, ())),
+                      key=itemgetter(0))
 
 
 # ---------------------------------------------------------------------- points
@@ -207,18 +228,17 @@ def facts_about(given: tuple[Expr, ...]) -> Facts:
 
 
 def _cancelled(
-    goal: Expr, monomial: Monomial, factor: int, facts: Sequence[Expr]
+    goal: Expr, monomial: Monomial, factor: int, terms: Iterable[_Term]
 ) -> Iterator[Expr]:
     """A multiple of the goal minus a multiple of a fact, chosen so that one term cancels."""
-    for fact in facts:
-        for own, number in fact.terms:
-            over = without(monomial, own) if (number > 0) == (factor > 0) else None
-            if over is None or not is_plain_product(over):
-                continue
-            common = gcd(number, factor)
-            multiple = fact * Expr(((over, abs(factor) // common),))
-            times = abs(number) // common  # an integer above -1 is at least 0
-            yield tightened(goal * times + (times - 1) - multiple)
+    for _, own, number, fact in terms:
+        over = without(monomial, own) if (number > 0) == (factor > 0) else None
+        if over is None or not is_plain_product(over):
+            continue
+        common = gcd(number, factor)
+        multiple = fact * Expr(((over, abs(factor) // common),))
+        times = abs(number) // common  # an integer above -1 is at least 0
+        yield tightened(goal * times + (times - 1) - multiple)
 
 
 def tightened(expr: Expr) -> Expr:
@@ -304,17 +324,19 @@ def split_call(expr: Expr, call: Call) -> tuple[Expr, Expr] | None:
 
     The call may still occur inside other calls of the factor and the rest.
     """
-    factor, rest = Expr.of(0), Expr.of(0)
+    factor: list[tuple[Monomial, int]] = []
+    rest: list[tuple[Monomial, int]] = []
     for monomial, number in expr.terms:
         count = monomial.count(call)
         if count > 1:
             return None
         over = without(monomial, (call,)) if count else None
         if over is None:
-            rest = rest + Expr(((monomial, number),))
+            rest.append((monomial, number))
         else:
-            factor = factor + Expr(((over, number),))
-    return factor, rest
+            factor.append((over, number))
+    factor.sort(key=lambda term: monomial_key(term[0]))
+    return Expr(tuple(factor)), Expr(tuple(rest))
 
 
 def _of_atom(atom: Atom) -> Expr:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dialects.graph.inference import certain_sign
-from dialects.symbolic.expr import Expr
+from dialects.symbolic.expr import Expr, minimum
 from dialects.symbolic.expr_syntax import expr_of
 from dialects.symbolic.symbol import Symbol
 from tests.algebra.trees import Terms, Tree, domain, expression, has_zero_divisor, number
@@ -183,3 +183,19 @@ def test_substitutions_with_the_same_symbols_and_other_values_differ() -> None:
     for k in range(5):
         values = {n: Expr.symbol(m) + k, m: k, Symbol.axis("i0"): 7}
         assert expr.substitute(values) == Expr.symbol(m) * 2 + (2 * k + k // 3)
+
+
+def test_what_minima_share_is_evaluated_once() -> None:
+    """As in the sizes of a pad at run time; each of these has its operand in two places."""
+    class Counted(dict[Symbol, int]):
+        reads = 0
+
+        def __getitem__(self, key: Symbol) -> int:
+            Counted.reads += 1
+            return super().__getitem__(key)
+
+    a = found = Expr.symbol(A)
+    for k in range(9):
+        found = minimum(found * 2 + k, found + a * 3)
+    assert found.evaluate(Counted({A: 1})) == 26
+    assert Counted.reads < 30

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from dialects.symbolic.expr import Expr, apply_call, maximum
+from dialects.symbolic.expr import Expr, apply_call, maximum, minimum
 from dialects.symbolic.expr_syntax import expr_of
 from dialects.symbolic.facts import Facts
 from dialects.symbolic.inequalities import Prover, Span
@@ -216,3 +216,14 @@ def test_what_is_refuted_has_no_proof() -> None:
             proven += facts.imply(goal)
     assert refuted > 300
     assert proven > 100
+
+
+def test_goals_with_very_many_terms_are_given_up_soon() -> None:
+    """A product of minima has a term for each combination; none of its parts is shorter."""
+    goal = Expr.of(-1)
+    for k in range(9):
+        goal = goal * (minimum(Expr.size(f"a{k}"), Expr.size(f"b{k}")) - 1)
+    found = Prover({})
+    assert not found.is_nonnegative(goal)
+    assert len(found._found) < 10
+    assert Prover({}).is_nonnegative(goal + 3 - goal)
