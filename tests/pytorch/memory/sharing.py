@@ -11,6 +11,7 @@ import torch
 
 from compiler.torch.backend import strata
 
+REFUSED = "it raises an error"
 Make = Callable[[], list[torch.Tensor]]
 
 
@@ -41,13 +42,18 @@ def trace(f: Callable[..., Any], given: list[torch.Tensor]) -> list[Any]:
     try:
         results = flat(f(*given))
     except (RuntimeError, torch._dynamo.exc.TorchDynamoException):
-        return ["it raises an error"]
+        return [REFUSED]
     found = seen([*results, *given])
     for k, result in enumerate(results):
         if isinstance(result, torch.Tensor):
             _write(result, k)
             found += seen([*results, *given])
     return found
+
+
+def is_refused(f: Callable[..., Any], given: list[torch.Tensor]) -> bool:
+    """Whether eager mode raises an error."""
+    return trace(f, given) == [REFUSED]
 
 
 def _write(result: torch.Tensor, k: int) -> None:

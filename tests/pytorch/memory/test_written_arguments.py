@@ -14,7 +14,7 @@ from torch import Tensor
 from torch._functorch._aot_autograd import runtime_wrappers
 from torch.nn import functional as F
 
-from tests.pytorch.memory.sharing import differences
+from tests.pytorch.memory.sharing import differences, is_refused
 from tests.pytorch.memory.views import matrix
 
 Given = Callable[[int], list[Tensor]]
@@ -88,6 +88,8 @@ QUICK = {"expanded", "with gaps", "conjugate", "negative", "a tensor and a view"
 def test_arguments(use: str, given: str) -> None:
     make = ARGUMENTS[given]
     calls = [lambda n=n: make(n) for n in (4, 7)]
+    if (use, given) == ("swapped", "views that overlap") and is_refused(USES[use], calls[0]()):
+        pytest.skip("before PyTorch 2.13, eager mode copies nothing between views that overlap")
     assert not differences(USES[use], calls[:1])
     assert not differences(USES[use], calls, dynamic=True)
 
