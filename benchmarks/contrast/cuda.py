@@ -1,4 +1,4 @@
-"""Ten models in fp16 on a GPU: per operator, by blocks, as a whole, eager and Inductor.
+"""Eleven models in fp16 on a GPU: per operator, by blocks, as a whole, eager and Inductor.
 
     python benchmarks/contrast/cuda.py [--only encoder,mobile] [--peers torch,inductor]
                                        [--seconds 300]
@@ -32,7 +32,7 @@ from compiler.pipeline.strategies import PER_OP, WHOLE_GRAPH
 
 HERE = Path(__file__).parent
 FIGURES = HERE / "cuda.json"
-BUSY = ("encoder", "prefill", "chain", "residual", "mobile")
+BUSY = ("encoder", "vision", "prefill", "chain", "residual", "mobile")
 WAITING = ("perceptron", "decoder", "encoder_small", "residual_small", "mobile_small")
 MODELS = (*BUSY, *WAITING)
 BARS = {True: 1.3, False: 2.2}

@@ -1,7 +1,9 @@
-"""Ten models in fp16 for a GPU, with random weights: `gpu_models.py:NAME`.
+"""Eleven models in fp16 for a GPU, with random weights: `gpu_models.py:NAME`.
 
-The first five keep an eager GPU busy; for the others it mostly waits for launches. They are built
-of the parts of `models.py`, but for `prefill`, whose attention is causal.
+The first six keep an eager GPU busy; for the others it mostly waits for launches. They are built
+of the parts of `models.py`, but for `prefill`, whose attention is causal, and `vision`. Sizes are
+published ones: those of BERT-base's layers on texts of its greatest length, of ViT-B/16's on
+pictures of 224 by 224, of a language model of 1.3 billion weights, of ResNet's first stages.
 """
 
 from __future__ import annotations
@@ -29,6 +31,23 @@ class CausalBlock(Block):
         return x + self.down(F.gelu(self.up(self.between(x))))
 
 
+class Vision(nn.Module):
+    """The first layers of a vision transformer: patches of a picture, and a row for its class."""
+
+    def __init__(self, width: int, heads: int, layers: int) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, width, 16, 16)
+        self.row = nn.Parameter(torch.randn(1, 1, width))
+        self.places = nn.Parameter(torch.randn(1, 14 * 14 + 1, width))
+        self.layers = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 1000)
+
+    def forward(self, x: Tensor) -> Tensor:
+        patches = self.patches(x).flatten(2).transpose(1, 2)
+        rows = torch.cat([self.row.expand(x.shape[0], -1, -1), patches], 1) + self.places
+        return self.head(self.norm(self.layers(rows))[:, 0])
+
+
 def _made(module: nn.Module, *shapes: tuple[int, ...]) -> Made:
     return module.half().eval(), tuple(torch.randn(shape).half() for shape in shapes)
 
@@ -48,7 +67,12 @@ def _mobile(batch: int) -> Made:
 # ---------------------------------------------------------------------- busy
 def encoder() -> Made:
     torch.manual_seed(0)
-    return _made(nn.Sequential(*(Block(768, 12) for _ in range(4))), (32, 128, 768))
+    return _made(nn.Sequential(*(Block(768, 12) for _ in range(4))), (32, 512, 768))
+
+
+def vision() -> Made:
+    torch.manual_seed(0)
+    return _made(Vision(768, 12, 4), (64, 3, 224, 224))
 
 
 def prefill() -> Made:

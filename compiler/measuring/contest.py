@@ -35,6 +35,9 @@ TURN_SECONDS = 0.005
 MOST_IN_A_TURN = 100
 _WARMED_SECONDS = 0.05
 """Longer calls fill caches by themselves."""
+_HOPELESS, _HOPELESS_SECONDS, _FEW_TURNS = 10.0, 2.5, 3
+"""A run that takes so many times as long as the fastest one takes turns for about so many seconds,
+and at least in so many rounds: more of them would cost minutes, and change nothing."""
 SETTLE_SECONDS = 0.01
 """Longer than libgomp's workers spin by default."""
 
@@ -136,7 +139,8 @@ def intervals(
 ) -> dict[str, Interval]:
     """The time of a call of each run, with its interval over rounds. Calls of one turn share what
     disturbs them, so a turn counts as one value, the median of its calls. Runs may be variants of a
-    program, between which caches must not decide: longer calls are warmed up, too.
+    program, between which caches must not decide: longer calls are warmed up, too. Those that are
+    hopelessly slow take fewer turns.
     """
     turns = _turns(runs, rounds, threads, report, _WARMED_SECONDS)
     return {name: Interval.of([_timing(turn).median_ms for turn in found])
@@ -149,16 +153,31 @@ def _turns(
     """The seconds of wall and of CPU time of the calls in each turn of each run. `warmed`: the
     seconds of calls that are made once before they count."""
     pause = SETTLE_SECONDS if threads > 1 and len(runs) > 1 else 0.0
-    tries = 2 if warmed else 1
-    seconds = {name: min(_seconds_of(run) for _ in range(tries)) for name, run in runs.items()}
+    seconds = {name: _about(run, warmed) for name, run in runs.items()}
+    most = _most_turns(seconds) if warmed else {}
     taken: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in runs}
     for done in range(rounds):
         report(done, rounds)
         for name, run in runs.items():
+            if done >= most.get(name, rounds):
+                continue
             time.sleep(pause)
             count = min(MOST_IN_A_TURN, max(1, math.floor(TURN_SECONDS / seconds[name])))
             taken[name].append(_turn(run, count, count > 1 or seconds[name] < warmed))
     return taken
+
+
+def _about(run: Run, warmed: float) -> float:
+    """The seconds of a call; of short ones, of two."""
+    first = _seconds_of(run)
+    return min(first, _seconds_of(run)) if first < warmed * 10 else first
+
+
+def _most_turns(seconds: dict[str, float]) -> dict[str, int]:
+    """How many turns those get that are hopelessly slow."""
+    fastest = min(seconds.values(), default=0.0)
+    return {name: max(_FEW_TURNS, math.floor(_HOPELESS_SECONDS / taken))
+            for name, taken in seconds.items() if taken > _HOPELESS * fastest}
 
 
 def rounds_within(runs: dict[str, Run], seconds: float, least: int = 5, most: int = 200) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from compiler.diagnostics import StrataError
+from compiler.measuring import contest
 from compiler.measuring.contest import Interval
 from compiler.measuring.contrast import calls_to_pay
 from compiler.pipeline.driver import Compiler
@@ -217,6 +219,23 @@ def test_intervals_hold_the_median_as_often_as_they_say() -> None:
         hits = np.mean([low <= math.log(2) <= high for low, _, high in found])
         assert 0.945 <= hits <= 0.99, (count, hits)
     assert Interval.of([3.0, 1.0, 2.0]) == (1.0, 2.0, 3.0)
+
+
+def test_the_hopeless_take_few_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variant that takes ten times as long costs no minutes, however many rounds there are."""
+    monkeypatch.setattr(contest, "_HOPELESS_SECONDS", 0.05)
+    calls = {"fast": 0, "same": 0, "slow": 0}
+
+    def run(name: str, seconds: float) -> list[Any]:
+        calls[name] += 1
+        time.sleep(seconds)
+        return []
+
+    found = contest.intervals({
+        "fast": lambda: run("fast", 0.001), "same": lambda: run("same", 0.002),
+        "slow": lambda: run("slow", 0.04)}, 9, 1)
+    assert calls["slow"] <= 2 + 2 * 3 and min(calls["fast"], calls["same"]) >= 2 + 9
+    assert found["slow"].median >= 40
 
 
 @pytest.mark.parametrize(("seconds", "saved", "calls"), [
