@@ -132,6 +132,8 @@ class Facts:
     """The narrow float types with a native conversion from f32 that also treats values out of range
     as the type's definition says."""
 
+    power_tiles: bool = False
+    """Whether the sizes of tiles must be powers of two; others are cut (`block-split-tiles`)."""
     programs: int = 1
     """How many programs keep the machine busy; a full reduction is split among this many."""
     short_rows: int = 0

@@ -122,6 +122,8 @@ PIPELINE: tuple[Step, ...] = (
     # ------------------------------------------------------------------ block: kernels on tiles
     Step("block", "loop-to-block",  # once a kernel and its schedule determine the program
          needed="target code is made of tiles, not of nests"),
+    Step("block", "block-split-tiles",  # at once: all later passes see the tiles that code has
+         needed="a target may have tiles of powers of two only"),
     Step("block", "block-prefetch-operands", "schedule"),  # on the final loops and addresses
     Step("block", "block-expand-floats"),  # late, so that earlier dumps show plain casts
     Step("block", "block-prove-bounds"),  # on all accesses as they become code

@@ -74,7 +74,7 @@ def _unclean(tiles: Tiles, nest: NestOp, k: Symbol, reads: Sequence[Read]) -> li
 
     For integers it is enough if one factor is 0; for floats the other one may be NaN or infinite.
     """
-    if not tiles.states[k].masked:
+    if not tiles.states[k].masked or k in tiles.ended:
         return []
     found = [i for i in data_inputs(nest) if reads[i].pad or (
         reads[i].value not in tiles.buffers) or not tiles.leaves(reads[i], k)]

@@ -28,7 +28,7 @@ from dialects.strata.schedule import Level, Schedule
 from dialects.strata.schedule_options import BRANCH, TAILS, WORDS
 from dialects.strata.types import TensorType, buffer_of
 from dialects.symbolic.expr import Call, Expr, Size, minimum
-from dialects.symbolic.ranges import upper_bound
+from dialects.symbolic.ranges import is_nonnegative, upper_bound
 from dialects.symbolic.symbol import Kind, Symbol
 from dialects.text.syntax import set_location
 from passes.analyses.loop.limits import Limit, limit_of
@@ -226,7 +226,17 @@ class _Lowering:
             self.tiles.decided = limit.chosen
             self.segment(depth, level, run, (begin, sure, level.tile, False))
             self.tiles.decided = {}
+        self.tiles.ended |= {limit.axis} if self._ends_inside(limit) else set[Symbol]()
         self.segment(depth, level, run, (sure, end, level.tile, masked))
+        self.tiles.ended.discard(limit.axis)
+
+    def _ends_inside(self, limit: Limit) -> bool:
+        """Whether no row reaches beyond the end of its axis, so that comparing with the row's end
+        is enough."""
+        extents = self.kernel.axes
+        beyond = None if limit.end is None else upper_bound(
+            limit.end - extents[limit.axis], {a: e for a, e in extents.items() if a != limit.axis})
+        return beyond is not None and is_nonnegative(-beyond)
 
     def _words(
         self, level: Level, run: Sequence[NestOp], summed: Sequence[NestOp]

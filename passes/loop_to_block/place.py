@@ -73,6 +73,8 @@ class Place:
         self.online = {nest: running for nest, running in found.items() if running is not None}
         """Sums that are online: they follow a running maximum."""
         self.decided: Decided = dict[Operation, SSAValue]()
+        self.ended = set[Symbol]()
+        """Axes of which bodies themselves leave out what is beyond the end."""
         """Selections whose outcome is known at this point."""
 
     def add(self, op: Operation) -> Operation:

@@ -164,13 +164,14 @@ class Tiles(Place):
     def _masks(self, nest: NestOp) -> list[Tile]:
         """One mask tile per reduce axis whose tile reaches beyond its end.
 
-        No mask is needed where out-of-bounds loads already return the neutral value.
+        No mask is needed where out-of-bounds loads already return the neutral value, or where the
+        bodies select what counts by its position.
         """
         self.source = nest
         masks: list[Tile] = []
         for axis in nest.reduce_axes:
-            state = self.states[axis.name]
-            if state.masked and not self._reads_neutral(nest, axis.name):
+            masked = self.states[axis.name].masked and axis.name not in self.ended
+            if masked and not self._reads_neutral(nest, axis.name):
                 masks.append(self.mask(axis.name))
         return masks
 

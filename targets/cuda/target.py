@@ -86,6 +86,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         multiplies=decoded | {f16, bf16},  # on tensor cores
         decodes=decoded,
         encodes=decoded & {f8E4M3FN},  # saturates; the emitter turns what is larger into NaN
+        power_tiles=True,
         programs=4 * machine.multiprocessors,
         short_rows=machine.fitted.rows.short,  # what a program can hold in registers
         sorted_bytes=sorted_bytes(),

@@ -7,7 +7,7 @@ by a tile of the values with another `tl.dot`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from dialects.loop import KernelOp, NestOp
@@ -25,7 +25,7 @@ from passes.rewrites.loop.common_factors import take_factor_out
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.scheduling.products.rules import MIN_DOT
 from targets.cuda.scheduling.specialized_attention import may_specialize
-from targets.cuda.scheduling.tiles import finish, power, width_of
+from targets.cuda.scheduling.tiles import finish, power, two_powers, width_of
 from targets.options import TargetOptions
 
 MAX_REGISTERS = 255
@@ -155,7 +155,7 @@ def candidates(kernel: KernelOp, options: TargetOptions) -> Iterator[Schedule]:
 def _ordinary(kernel: KernelOp, row: Symbol, options: TargetOptions) -> Schedule:
     """A schedule without warp specialization."""
     extents, walked = kernel.axes, walked_axis(kernel)
-    held = {a: power(extents[a], MAX_WIDTH, MIN_DOT) for a in _held(kernel)}
+    held = {a: two_powers(extents[a], MAX_WIDTH, MIN_DOT) for a in _held(kernel)}
     split = _is_split(kernel, options)
     tiles = _tiles(kernel, row, max(held.values()), machine_of(options.features), split)
     levels = [*(Level("grid", a) for a in common_rows(kernel) if a != row),
@@ -163,10 +163,13 @@ def _ordinary(kernel: KernelOp, row: Symbol, options: TargetOptions) -> Schedule
               *(Level("whole", a, size) for a, size in held.items()),
               Level("loop", walked, power(extents[walked], tiles.step, MIN_DOT))]
     more = {"registers": tiles.registers} if tiles.registers else {}
-    if _is_limited(kernel, tiles.step):
-        more |= {"branch": 1, "strip": _HEADS, "descend": 1}
-    return finish(kernel, levels, online=1, dot=1, tails="peel", pointers=1, warps=tiles.warps,
-                  stages=tiles.stages, precision="tf32x3" if split else options.precision, **more)
+    limited = limit_of(kernel, walked) is not None
+    once = _is_even(kernel, tiles.step) or (not split and _is_wide(kernel, held.values()))
+    more |= {"strip": _HEADS, "descend": 1} if limited else {}
+    more |= {"branch": 1} if limited and once else {}
+    return finish(kernel, levels, online=1, dot=1, pointers=1, warps=tiles.warps,
+                  tails="mask" if limited and once else "peel", stages=tiles.stages,
+                  precision="tf32x3" if split else options.precision, **more)
 
 
 def _is_specialized(kernel: KernelOp, row: Symbol, options: TargetOptions) -> bool:
@@ -219,9 +222,10 @@ def program_count(kernel: KernelOp, options: TargetOptions) -> int | None:
                    if x.kind == "grid").constant
 
 
-def _is_limited(kernel: KernelOp, step: int) -> bool:
-    """Whether rows end at a diagonal and all steps are whole, so that one loop covers them."""
-    return _is_even(kernel, step) and limit_of(kernel, walked_axis(kernel)) is not None
+def _is_wide(kernel: KernelOp, held: Collection[int]) -> bool:
+    """Whether factors are wider than a cache line. Then one loop covers rows that end at a diagonal
+    at any length: the registers of a second loop would cost more than comparisons in the first."""
+    return max(held) * max(width_of(v) for n in _products(kernel) for v in n.inputs) > _LINE
 
 
 def _is_even(kernel: KernelOp, step: int) -> bool:
@@ -235,13 +239,14 @@ def _tiles(
 ) -> Tiles:
     """The first tiles that fit and use every multiprocessor, else those with the fewest rows."""
     width = max(width_of(v) for n in _products(kernel) for v in n.inputs)
-    limited = _is_limited(kernel, _LIMITED[0].step)
+    limited = limit_of(kernel, walked_axis(kernel)) is not None
     if split:
         choices = _SPLIT
     elif held * width > _LINE:
         choices = _LIMITED if limited else _WIDE
     else:
         bare = len(kernel.body.block.args) == 3 and _is_even(kernel, _BARE[0].step)
+        limited = limited and _is_even(kernel, _LIMITED[0].step)
         choices = _BARE if bare and not limited else _NARROW
     most = power(kernel.axes[row], choices[0].rows, choices[-1].rows)
     fitting = [t for t in choices if t.fits(held, width, machine) and t.rows <= most] or [

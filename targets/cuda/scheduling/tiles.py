@@ -18,6 +18,17 @@ def power(size: Expr, most: int, least: int = 1) -> int:
     return most if value is None else max(least, min(most, 1 << max(0, value - 1).bit_length()))
 
 
+def two_powers(size: Expr, most: int, least: int) -> int:
+    """The smallest sum of at most two powers of two, each at least `least`, that covers an extent;
+    as `power` beyond `most`. `block-split-tiles` makes two tiles of it."""
+    whole, value = power(size, most, least), size.constant
+    if value is None or value > whole:
+        return whole
+    first = whole // 2
+    rest = power(Expr.of(max(1, value - first)), first, least)
+    return first + rest if first >= least and first < value else whole
+
+
 def even_power(size: Expr, most: int) -> int:
     """A tile of at most `most` elements, smaller where that wastes less beyond the end."""
     value = size.constant

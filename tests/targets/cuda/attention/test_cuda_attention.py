@@ -11,7 +11,8 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from dialects.block import DotOp, ForOp, KernelOp
+from dialects.block import DotOp, ForOp, KernelOp, ValidOp
+from dialects.block.programs import tile_type
 from dialects.host.interpret import interpret_host
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.strata.schedule import ScheduleAttr, parse_schedule
@@ -42,6 +43,10 @@ MODELS = [
     Model(1, 128, 192, 16, 32, "causal", offset=61),
     Model(1, 128, 128, 16, 32, "causal", offset=-3),
     Model(5, 128, 128, 16, 16, "causal"),
+    Model(1, 70, 130, 80, 96, "", "bf16"),
+    Model(1, 101, 101, 96, 80, "causal", "bf16"),
+    Model(1, 101, 150, 72, 160, "causal", offset=49),
+    Model(2, 37, 70, 40, 24, "add", nothing=(3, 5)),
     Model(1, 1, 1, 16, 16),
     Model(2, 1, 250, 20, 16, "keep", "f32"),
     Model(1, 0, 5, 16, 16, open_sizes=True),
@@ -122,6 +127,31 @@ def test_rows_are_walked_as_far_as_they_reach() -> None:
     [loop] = [op for op in kernel.walk() if isinstance(op, ForOp)]
     assert str(loop.upper.data) == "64*%0 + 64", "a loop ends behind the diagonal"
     assert len(kernel.buffers) == 4, "the triangle is compared, not read"
+
+
+@pytest.mark.parametrize(("size", "widths"), [
+    (40, {32, 16}), (64, {64}), (80, {64, 16}), (96, {64, 32}), (112, {128}), (160, {128, 32})])
+def test_heads_are_not_padded(size: int, widths: set[int]) -> None:
+    """A head is what two tiles hold, as far as tensor cores can multiply them."""
+    model = Model(1, 256, 256, size, size, element="bf16")
+    [kernel] = kernels_of(model.lowered(options(model, interpret=False))[0])
+    dots = [op for op in kernel.walk() if isinstance(op, DotOp)]
+    columns = {tile_type(d.result).shape[1] for d in dots if d.a.owner.name == "block.map"}
+    summed = {tile_type(d.a).shape[1] for d in dots if d.a.owner.name == "block.load"}
+    assert columns == summed == widths
+
+
+def test_the_diagonal_is_the_end_of_odd_rows() -> None:
+    """Scores behind the last key are behind the diagonal as well: no second comparison."""
+    model = Model(4, 1001, 1001, 96, 96, "causal", "bf16")
+    [kernel] = kernels_of(model.lowered(options(model, interpret=False))[0])
+    assert sum(isinstance(op, ForOp) for op in kernel.walk()) == 1
+    assert not any(isinstance(op, ValidOp) for op in kernel.walk())
+    [kernel] = kernels_of(replace(model, t=1002).lowered(options(model, interpret=False))[0])
+    assert not any(isinstance(op, ValidOp) for op in kernel.walk())
+    [kernel] = kernels_of(replace(model, t=1001, offset=9).lowered(
+        options(model, interpret=False))[0])
+    assert any(isinstance(op, ValidOp) for op in kernel.walk())
 
 
 def test_exact_products_stay_apart() -> None:
