@@ -54,6 +54,8 @@ LEAST = 64
 """The fewest channels of one part of a split sum."""
 FILLED = 7
 """The last part of a sum over channels is short by at most one in FILLED of all channels."""
+POSITIONS = 1024
+"""Sums over so many positions are those of a gradient; no filter has as many taps."""
 MOST_CUTS, NEXT_CUT = 256, 10
 """The most parts of a sum over positions; and of how many parts the next number that is tried has
 one more, at least."""
@@ -170,7 +172,11 @@ def convolution_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
     channels = [*channel_axes(nest)]
     if roles.batch or len(channels) != 1:
         return None
-    return _parts_of_channels(nest, roles, channels[0], options)
+    found = _parts_of_channels(nest, roles, channels[0], options)
+    summed = [size for axis, size in sizes_of(nest).items()
+              if axis in roles.reduce and axis != channels[0]]
+    is_gradient = prod(summed) >= POSITIONS
+    return found or (_parts_of_positions(nest, roles, options) if is_gradient else None)
 
 
 def _parts_of_channels(

@@ -1,9 +1,9 @@
 """Schedule rules of the CUDA target: what one program computes, and with how many warps.
 
-The first rule that fits decides: depthwise windows, a convolution, a matrix product on tensor cores
-or FMA units, another contraction, a recurrence, a reduction, an elementwise kernel. Tiles are
-powers of two, and the rest is masked. Sizes come from the kernel's own axes. Tuning replaces these
-choices by measured ones.
+The first rule that fits decides: depthwise windows, their filters' gradients, a convolution, a
+matrix product on tensor cores or FMA units, another contraction, a recurrence, a reduction, an
+elementwise kernel. Tiles are powers of two, and the rest is masked. Sizes come from the kernel's
+own axes. Tuning replaces these choices by measured ones.
 
     products/          contractions             convolutions.py   contractions that read by windows
     convolution_roles.py, convolution_layouts.py    their axes, and their operands in memory
@@ -35,6 +35,11 @@ from targets.cuda.scheduling.memory_bound import elementwise, reduction, walked_
 from targets.cuda.scheduling.products.fma import fma_parts, schedule_fma_product
 from targets.cuda.scheduling.products.parts import idle_parts, product_parts
 from targets.cuda.scheduling.products.rules import panels, prepare_product, schedule_product
+from targets.cuda.scheduling.products.tap_products import (
+    prepare_taps,
+    schedule_taps,
+    tap_nest,
+)
 from targets.cuda.scheduling.recomputed import is_recomputed, schedule_recomputed
 from targets.cuda.scheduling.recurrences import schedule_recurrence
 from targets.cuda.scheduling.sorts import schedule_sort, sorting_nest
@@ -69,6 +74,8 @@ def prepare_kernel(kernel: KernelOp, options: TargetOptions) -> None:
         prepare_small_windows(kernel, small)
     elif (windowed := windowed_nest(kernel)) is not None:
         prepare_windows(kernel, windowed)
+    elif (taps := tap_nest(kernel)) is not None:
+        prepare_taps(kernel, taps)
     elif nest is not None and is_convolution(nest):
         prepare_convolution(kernel, nest, options)
     elif nest is not None:
@@ -93,6 +100,8 @@ def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
         return schedule_small_windows(kernel, small, options)
     if (windowed := windowed_nest(kernel)) is not None:
         return schedule_windows(kernel, windowed, options)
+    if (taps := tap_nest(kernel)) is not None:
+        return schedule_taps(kernel, taps)
     if nest is not None and is_convolution(nest):
         return schedule_convolution(kernel, nest, options)
     if nest is not None and (schedule := schedule_fma_product(kernel, nest, options)) is not None:

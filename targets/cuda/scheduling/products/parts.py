@@ -18,6 +18,7 @@ from passes.analyses.loop.constants import constant_source
 from passes.contract import Parts
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.scheduling.products.rules import is_dot, is_plain, on_tensor_cores, product_of
+from targets.cuda.scheduling.products.tap_products import channel_of, programs_of
 from targets.cuda.scheduling.products.tiles import LINE, SIZES, tiles
 from targets.cuda.scheduling.products.time import Product, seconds
 from targets.cuda.scheduling.products.vector import COLUMNS, matrix_direction
@@ -71,8 +72,9 @@ def idle_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
         return None
     summed = max(left, key=lambda a: a.extent.constant or 1)
     count = size_of(a.extent for a in nest.parallel_axes).constant or 1
-    most = SHARE * machine_of(options.features).multiprocessors // (
+    programs = programs_of(nest) if channel_of(nest) is not None else (
         -(-count // (WINDOWS if windows else SELECTED)))
+    most = SHARE * machine_of(options.features).multiprocessors // programs
     steps = size_of(a.extent for a in nest.reduce_axes).constant or 1
     length = summed.extent.constant or 1
     counts = [n for n in range(2, min(length // 2, steps // SHORTEST, most) + 1)

@@ -139,7 +139,45 @@ def test_depthwise_convolutions_of_any_size(seed: int) -> None:
     check(draw(Random(seed), depthwise=True), gradient=False)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_gradients_of_depthwise_filters_of_any_size(seed: int) -> None:
+    check(draw(Random(seed), depthwise=True), gradient=True)
+
+
 # ---------------------------------------------------------------------- schedules
+@pytest.mark.parametrize("kernel", [(3, 3), (7, 7), (1, 9)], ids=str)
+@pytest.mark.parametrize("channels", [40, 96])
+def test_lanes_of_depthwise_gradients_are_channels(
+    channels: int, kernel: tuple[int, int]
+) -> None:
+    """Where channels lie last, a program sums all taps, and its lanes read neighbours."""
+    drawn = Drawn(2, channels, channels, (14, 15), kernel, group=channels)
+    [sums] = [k for k in check(drawn, gradient=True) if k.sym_name.data.startswith("contract")]
+    taps = 1 << (kernel[0] * kernel[1] - 1).bit_length()
+    tile = min(2048 // taps, 1 << (channels - 1).bit_length())
+    assert f"tile<{taps}x{tile}xf32>" in str(sums)
+
+
+def test_a_gradient_over_pixels_of_few_channels_is_divided() -> None:
+    """Channels of x lie last, columns of y: positions are summed in parts all the same."""
+    text = ("builtin.module { strata.func @main(%x_: f16[4, 128, 128, 3], %y: f16[4, 96, 32, 32]) "
+            "-> (f16[96, 3, 4, 4]) inputs [\"x\", \"y\"] outputs [\"r\"] {\n"
+            "%x = graph.transpose %x_ {perm = [0, 3, 1, 2]} : f16[4, 3, 128, 128]\n"
+            "%r = graph.conv_filter_gradient %x, %y {kernel = [4, 4], strides = [4, 4]} "
+            ": f16[96, 3, 4, 4]\nstrata.return %r } }")
+    module = parse(text, StrataContext.with_dialects())
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype(np.float16)
+              for shape in ((4, 128, 128, 3), (4, 96, 32, 32))]
+    x, y = (a.astype(np.float64) for a in arrays)
+    patches = x.reshape(4, 32, 4, 32, 4, 3)
+    wanted = np.einsum("npuqvc,nopq->ocuv", patches, y)
+    kernels = lowered(module)
+    [found] = interpret_host(module, arrays, WeightStore())
+    np.testing.assert_allclose(found / 64, wanted / 64, rtol=0, atol=4e-3)
+    assert any(k.sym_name.data.startswith("reduce") for k in kernels), "which adds the parts"
+
+
 @pytest.mark.parametrize(("last", "channels"), [(True, 128), (False, 118), (False, 45)])
 def test_taps_of_a_chunk_of_channels_are_summed_together(
     last: bool, channels: int, monkeypatch: pytest.MonkeyPatch
