@@ -10,6 +10,7 @@ import pytest
 
 from dialects.symbolic.expr import Call, Expr, maximum, minimum
 from dialects.symbolic.symbol import Symbol
+from targets.cpu.artifact.c_text import SharedExpressions
 from targets.cpu.llvm.operands import symbol_names
 from targets.expressions import Integers
 from targets.naming import Names
@@ -89,3 +90,24 @@ def test_names_are_used_once() -> None:
 def test_native_names_are_legal_and_distinct() -> None:
     assert symbol_names(["k", "a/b", "a b", "2x", "a.b", "é"]) == [
         "k", "a_b", "a_b_2", "_2x", "a.b", "_"]
+
+
+def test_equal_calls_are_computed_once_in_c() -> None:
+    """Expressions of sizes that a model computes may hold a call in several others, level by level:
+    written out, these would be 3**8 calls."""
+    functions = {"sum_of": lambda a, b: a + b, "product_of": lambda a, b: a * b,
+                 "quotient_of": lambda a, b: a // b, "rest_of": lambda a, b: a % b,
+                 "larger_of": max, "smaller_of": min, "INT64_C": int}
+    for start in (0, 5, 1200, -3):
+        expr, value = Expr.symbol(_X), start
+        for k in range(8):
+            expr = maximum(expr - 7, minimum(expr, Expr.of(1000 + k)) + expr // 2)
+            value = max(value - 7, min(value, 1000 + k) + value // 2)
+        shared = SharedExpressions({_X: "v"})
+        result = shared.value(expr)
+        assert len(shared.lines) <= 24
+        names: dict[str, object] = {**functions, "v": start}
+        for line in shared.lines:
+            name, text = line.strip().removeprefix("const int64_t ").rstrip(";").split(" = ")
+            names[name] = eval(text, names)
+        assert eval(result, names) == value

@@ -12,8 +12,10 @@ from dialects.strata.array_type import ArrayType
 from dialects.strata.assumptions import Assumption
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
-from targets.cpu.artifact.c_text import CExpressions, number, quoted
+from targets.cpu.artifact.c_text import CExpressions, SharedExpressions, number, quoted
 
+_MOST_CLAIM = 400
+"""The characters of an assumption in a message."""
 _Dim = tuple[Expr, int, int]
 """The expected size of a dim, the number of its input, and that of the dim."""
 
@@ -100,30 +102,37 @@ class Assumptions:
         """The initializer of an assumption, whose functions are called after `name`."""
         names = sorted(assumption.symbols)
         self.most = max(self.most, len(names))
-        c = CExpressions({s: f"v[{k}]" for k, s in enumerate(names)})
+        values = {s: f"v[{k}]" for k, s in enumerate(names)}
         excluded = _excluded(assumption)
-        self._functions += _sides(name, assumption, c)
+        self._functions += _sides(name, assumption, values)
         others = assumption.choice.others if assumption.choice else ()
         if others:
+            c = SharedExpressions(values)
             tests = " || ".join(_test(c, o.left, o.relation, o.right) for o in others)
-            self._functions += [f"static int {name}_other(const int64_t *v) {{",
+            self._functions += [f"static int {name}_other(const int64_t *v) {{", *c.lines,
                                f"    return {tests};", "}", ""]
         texts = ", ".join([*(quoted(str(s)) for s in names), "0"])
         places = ", ".join([*(str(self.places.get(s, -1)) for s in names), "0"])
         self._functions += [f"static const char *const {name}_names[] = {{{texts}}};",
                            f"static const int32_t {name}_places[] = {{{places}}};", ""]
         claim = f"{names[0]} != {excluded}" if excluded is not None else (
-            f"{assumption.left} {assumption.relation} {assumption.right}")
+            _short(f"{assumption.left} {assumption.relation} {assumption.right}"))
         flags = (excluded is not None, assumption.is_limit, assumption.relation == "==")
         return (f"{{{name}_sides, {f'{name}_other' if others else '0'}, {quoted(assumption.node)}, "
                 f"{quoted(claim)}, {', '.join(str(int(f)) for f in flags)}, {len(names)}, "
                 f"{name}_names, {name}_places}}")
 
 
-def _sides(name: str, assumption: Assumption, c: CExpressions) -> list[str]:
+def _short(claim: str) -> str:
+    """A claim as a message shows it: messages have a limit, and what follows claims says more."""
+    return claim if len(claim) <= _MOST_CLAIM else f"{claim[:_MOST_CLAIM]} ..."
+
+
+def _sides(name: str, assumption: Assumption, values: Mapping[Symbol, str]) -> list[str]:
+    c = SharedExpressions(values)
+    left, right = c.value(assumption.left), c.value(assumption.right)
     return [f"static void {name}_sides(const int64_t *v, int64_t *left, int64_t *right) {{",
-            "    (void)v;", f"    *left = {c.value(assumption.left)};",
-            f"    *right = {c.value(assumption.right)};", "}", ""]
+            "    (void)v;", *c.lines, f"    *left = {left};", f"    *right = {right};", "}", ""]
 
 
 def _test(c: CExpressions, left: Expr, relation: str, right: Expr) -> str:
@@ -145,13 +154,14 @@ def shapes_text(
     shapes: Sequence[Sequence[Expr]], late: Sequence[bool], symbols: Mapping[Symbol, str]
 ) -> list[str]:
     """The function that computes the shape of an output before the run."""
-    c = CExpressions(symbols)
     lines = ["static void output_shape(int32_t k, const int64_t *n, int64_t *shape) {",
              "    (void)n, (void)shape;", "    switch (k) {"]
     for k, shape in enumerate(shapes):
-        if not late[k]:
-            lines += [f"    case {k}:", *(f"        shape[{d}] = {c.value(size)};"
-                                          for d, size in enumerate(shape)), "        break;"]
+        if late[k]:
+            continue
+        c = SharedExpressions(symbols, "        ")
+        sizes = [f"        shape[{d}] = {c.value(size)};" for d, size in enumerate(shape)]
+        lines += [f"    case {k}: {{", *c.lines, *sizes, "        break;", "    }"]
     return [*lines, "    default:", "        break;", "    }", "}"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from dialects.symbolic.expr import Call, Expr
+from dialects.symbolic.expr import Atom, Call, Expr
 from dialects.symbolic.symbol import Symbol
 from targets.expressions import Expressions
 from targets.naming import Names
@@ -96,3 +96,25 @@ class CExpressions(Expressions[str]):
 
     def extremum(self, call: Call, left: str, right: str) -> str:
         return f"{_CALLS[call.op]}({left}, {right})"
+
+
+class SharedExpressions(CExpressions):
+    """The same in one function, where equal calls are computed once. Expressions of sizes that a
+    model computes may hold a call thousands of times."""
+
+    def __init__(self, symbols: Mapping[Symbol, str], indent: str = "    "):
+        super().__init__(symbols)
+        self._indent = indent
+        self._known: dict[Atom, str] = {}
+        self.lines: list[str] = []
+        """The variables, which come before the code that uses the values."""
+
+    def atom(self, atom: Atom) -> str:
+        if isinstance(atom, Symbol):
+            return self.symbol(atom)
+        if atom not in self._known:
+            text = super().atom(atom)
+            name = f"t{len(self._known)}"
+            self.lines.append(f"{self._indent}const int64_t {name} = {text};")
+            self._known[atom] = name
+        return self._known[atom]

@@ -14,7 +14,7 @@ from targets.cpu.artifact.binding import (
     fixed_shape,
     shapes_text,
 )
-from targets.cpu.artifact.c_text import DTYPES, CExpressions, quoted
+from targets.cpu.artifact.c_text import DTYPES, CExpressions, SharedExpressions, quoted
 from targets.cpu.artifact.instructions import features_text
 from targets.cpu.artifact.others import Other, others_text
 from targets.cpu.artifact.ports import Parameters, Ports
@@ -209,11 +209,13 @@ def _sizes_text(ports: Ports) -> list[str]:
         end += 1 + type_.rank if is_late else 0
     entry = ", ".join([*(str(ports.symbols.index(s)) if s in symbols else "-1"
                          for s in plan.size_names), "0"])
+    shared = SharedExpressions(symbols)
+    arena = shared.value(plan.arena_bytes)
     return [f"static const int32_t late_words[] = {{{', '.join(map(str, [*words, -1]))}}};",
             f"static const int32_t entry_sizes[] = {{{entry}}};", "",
             *shapes_text([t.shape for t in ports.outputs], late, symbols), "",
             "static int64_t arena_bytes(const int64_t *n) {", "    (void)n;",
-            f"    return {CExpressions(symbols).value(plan.arena_bytes)};", "}"]
+            *shared.lines, f"    return {arena};", "}"]
 
 
 def _constants_text(constants: Constants) -> list[str]:
