@@ -21,7 +21,7 @@ typedef enum strata_status {
     STRATA_BAD_ACCESS = 9,     /* an access to memory was out of bounds (only with --check) */
     STRATA_TOO_SMALL = 10,     /* the memory of an output is smaller than the output */
     STRATA_NO_MEMORY = 11,
-    STRATA_NO_WEIGHTS = 12,    /* the file of weights is missing, or belongs to another model */
+    STRATA_NO_WEIGHTS = 12,    /* the file of weights is missing or another model's; damage */
     STRATA_NO_PROCESSOR = 13,  /* this processor lacks instructions that the code uses */
     STRATA_BUSY = 14,          /* another thread is using the state */
     STRATA_CANCELLED = 15,
@@ -66,7 +66,8 @@ typedef struct strata_allocator {
    `threads`: 0 for all processors that this process may use. `weights`: the path of the file of
    weights, for models that have one. `interrupt`: called now and then by loops, in the thread of the
    call; the call ends if it does not return 0. `copies`: not 0 to copy the constants into memory of
-   the state, which has large pages; that is faster where a call does little but read them. */
+   the state, which has large pages; that is faster where a call does little but read them. `verify`:
+   not 0 to compare the constants with their checksum first, which reads them all. */
 typedef struct strata_options {
     size_t size;
     int32_t threads;
@@ -75,6 +76,7 @@ typedef struct strata_options {
     int (*interrupt)(void *context);
     void *interrupt_context;
     int32_t copies;
+    int32_t verify;
 } strata_options;
 
 #elif STRATA_API_VERSION != 1

@@ -23,7 +23,7 @@ static const char *const status_texts[] = {
     "an access to memory was out of bounds",
     "the memory of an output is too small",
     "there is not enough memory",
-    "the file of weights is missing, damaged, or belongs to another model",
+    "the weights are missing, damaged, or those of another model",
     "the processor lacks instructions that the model was compiled for",
     "another thread is using the state",
     "the call was cancelled",

@@ -35,7 +35,7 @@ def example_text(name: str, ports: Ports, weights: str | None) -> str:
           for k, p in enumerate(given.sizes, 1)),
         *(line for p in (*given.inputs, *given.outputs) for line in _made(p, c)),
         *([f"    strata_options options = {{sizeof options, 0, NULL, {quoted(weights)}, NULL, "
-           "NULL, 0};"] if weights is not None else []),
+           "NULL, 0, 0};"] if weights is not None else []),
         f"    {name}_state *state = NULL;",
         f"    int status = {name}_create({options}, &state);",
         f"    if (status == STRATA_OK) status = {name}_run({', '.join(['state', *passed])});",

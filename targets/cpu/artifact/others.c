@@ -6,7 +6,7 @@ static void *other_state(STATE *s, int32_t k) {
     void *found = atomic_load(&s->others[k]);
     if (found != NULL) return found;
     strata_options options = {sizeof options, s->threads, &s->allocator, NULL, s->interrupt,
-                              s->interrupt_context, 0};
+                              s->interrupt_context, 0, 0};
     if (other_create(k, &options, s->weights, &found) != 0) return NULL;
     if (s->signals[0] != NULL) s->raised[k] = other_set_signals(k, found, s->signals);
     atomic_store(&s->others[k], found);

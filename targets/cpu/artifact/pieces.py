@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -237,24 +238,28 @@ def write_constants(
         if end > _MOST_INSIDE:
             raise TargetError(f"the constants have {end} bytes, and at most {_MOST_INSIDE} fit "
                               "into a library; write them to a file of their own, with --weights")
-        _write_file(tools.path(f"{shipment.name}_constants.bin"), b"", kept, alignment)
+        sum_ = _write_file(tools.path(f"{shipment.name}_constants.bin"), b"", kept, alignment)
     else:
         digest = hashlib.sha256()
         for piece in _pieces(kept, alignment):
             digest.update(piece)
         head = WEIGHTS_MARK + end.to_bytes(8, "little") + (identity := digest.digest())
-        _write_file(tools.path("weights"), head + bytes(start - len(head)), kept, alignment)
+        sum_ = _write_file(
+            tools.path("weights"), head + bytes(start - len(head)), kept, alignment)
     given = iter(offsets)
-    return [Constants([next(given) for _ in group], end, identity) for group in groups]
+    return [Constants([next(given) for _ in group], end, identity, sum_) for group in groups]
 
 
 def _write_file(
     path: str, head: bytes, kept: Sequence[tuple[int, Array]], alignment: int
-) -> None:
+) -> int:
+    """Write a file of constants. Returns its checksum."""
+    total = 0
     with open(path, "wb") as file:
-        file.write(head)
-        for piece in _pieces(kept, alignment):
+        for piece in (head, *_pieces(kept, alignment)):
             file.write(piece)
+            total = zlib.crc32(piece, total)
+    return total
 
 
 def _places(

@@ -64,13 +64,15 @@ class _Tensor(ctypes.Structure):
 class _Options(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("threads", ctypes.c_int32),
                 ("allocator", ctypes.c_void_p), ("weights", ctypes.c_char_p),
-                ("interrupt", ctypes.c_void_p), ("interrupt_context", ctypes.c_void_p)]
+                ("interrupt", ctypes.c_void_p), ("interrupt_context", ctypes.c_void_p),
+                ("copies", ctypes.c_int32), ("verify", ctypes.c_int32)]
 
 
 class Model:
-    """The model. `threads`: 0 for all processors."""
+    """The model. `threads`: 0 for all processors. `verify`: whether to compare the constants with
+    their checksum first."""
 
-    def __init__(self, path=None, threads=0, weights=None):
+    def __init__(self, path=None, threads=0, weights=None, verify=False):
         self._library = ctypes.CDLL(path or os.path.join(_HERE, _LIBRARY))
         self._state = ctypes.c_void_p()
         arrays = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32]
@@ -80,7 +82,7 @@ class Model:
         if weights is None and _WEIGHTS is not None:
             weights = os.path.join(_HERE, _WEIGHTS)
         options = _Options(ctypes.sizeof(_Options), threads, None,
-                           None if weights is None else os.fsencode(weights))
+                           None if weights is None else os.fsencode(weights), verify=verify)
         self._check(self._function("create")(ctypes.byref(options), ctypes.byref(self._state)))
 
     def _function(self, name, result=ctypes.c_int):

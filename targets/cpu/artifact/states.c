@@ -186,6 +186,7 @@ static int make_state(const strata_options *given, const unsigned char *weights,
     s->interrupt_context = options.interrupt_context;
     s->weights = weights;
     if (weights == NULL) status = open_weights(options.weights, &s->weights, &s->mapped);
+    if (status == 0 && options.verify) status = verify_constants(s->weights);
     if (status == 0 && options.copies) status = copy_constants(s);
     if (status == 0) status = set_threads(s, options.threads);
     if (status != 0) {

@@ -46,12 +46,14 @@ _HAS_POSIX = "!defined(__wasm__) && !defined(_WIN32)"
 class Constants(NamedTuple):
     """Where a variant's constants are in those of the library, and how many bytes those have.
 
-    `identity`: the hash of the file of weights; None if they are in a section.
+    `identity`: the hash of the file of weights; None if they are in a section. `sum`: the checksum
+    of all bytes.
     """
 
     offsets: Sequence[int]
     size: int
     identity: bytes | None
+    sum: int
 
 
 class Source(NamedTuple):
@@ -221,7 +223,8 @@ def _sizes_text(ports: Ports) -> list[str]:
 def _constants_text(constants: Constants) -> list[str]:
     offsets = ", ".join(f"{offset}u" for offset in (*constants.offsets, 0))
     lines = [f"static const uint64_t constants[] = {{{offsets}}};",
-             f"#define CONSTANTS_BYTES ((size_t)UINT64_C({constants.size}))"]
+             f"#define CONSTANTS_BYTES ((size_t)UINT64_C({constants.size}))",
+             f"#define CONSTANTS_SUM UINT32_C({constants.sum})"]
     if constants.identity is not None:
         lines += [f"#define WEIGHTS_MARK {quoted(WEIGHTS_MARK.decode())}",
                   "static const unsigned char weights_identity[] = "

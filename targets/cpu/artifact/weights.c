@@ -1,5 +1,33 @@
 /* Where constants are: in a file of their own, or in the library. */
 
+/* CRC-32, as zlib computes it, of eight bytes at a time. */
+static uint32_t checksum(const unsigned char *data, size_t bytes) {
+    uint32_t tables[8][256], sum = UINT32_MAX;
+    for (uint32_t k = 0; k < 256; k++) {
+        uint32_t word = k;
+        for (int bit = 0; bit < 8; bit++) word = word >> 1 ^ (word & 1 ? 0xEDB88320u : 0);
+        tables[0][k] = word;
+    }
+    for (uint32_t k = 0; k < 256; k++)
+        for (int t = 1; t < 8; t++)
+            tables[t][k] = tables[t - 1][k] >> 8 ^ tables[0][tables[t - 1][k] & 0xFF];
+    for (; bytes >= 8; bytes -= 8, data += 8) {
+        uint32_t low, high, found = 0;
+        memcpy(&low, data, 4);
+        memcpy(&high, data + 4, 4);
+        low ^= sum;
+        for (int t = 0; t < 4; t++)
+            found ^= tables[7 - t][low >> 8 * t & 0xFF] ^ tables[3 - t][high >> 8 * t & 0xFF];
+        sum = found;
+    }
+    for (; bytes > 0; bytes--) sum = sum >> 8 ^ tables[0][(sum ^ *data++) & 0xFF];
+    return ~sum;
+}
+
+static int verify_constants(const unsigned char *start) {
+    return checksum(start, CONSTANTS_BYTES) == CONSTANTS_SUM ? 0 : STRATA_NO_WEIGHTS;
+}
+
 #if HAS_WEIGHTS_FILE
 /* The file of weights starts with its mark, its size, and what identifies its contents. */
 static int is_right(const unsigned char *start, size_t bytes) {

@@ -139,10 +139,11 @@ static int load_kernels(STATE *s) {
     return 0;
 }
 
-static int load_constants(STATE *s, const char *path) {
+static int load_constants(STATE *s, const strata_options *options) {
     const unsigned char *start = NULL;
     size_t mapped = 0;
-    int status = open_weights(path, &start, &mapped);
+    int status = open_weights(options->weights, &start, &mapped);
+    if (status == 0 && options->verify) status = verify_constants(start);
     if (status == 0 && CONSTANTS_BYTES > 0) {
         int error = s->driver.allocate(&s->constants, CONSTANTS_BYTES);
         if (error == 0) error = s->driver.upload(s->constants, start, CONSTANTS_BYTES);
@@ -158,7 +159,7 @@ static int start(STATE *s, const strata_options *options) {
     if (status == 0) status = use_context(s);
     if (status != 0) return status;
     status = load_kernels(s);
-    if (status == 0) status = load_constants(s, options->weights);
+    if (status == 0) status = load_constants(s, options);
     if (status == 0 && s->driver.stream_create(&s->own, 1) != 0) status = STRATA_DEVICE;
     leave_context(s);
     for (int32_t k = 0; k < CONSTANTS; k++)

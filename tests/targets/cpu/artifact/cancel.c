@@ -18,7 +18,7 @@ int main(void) {
     float x[2] = {1, 2}, y[2];
     int64_t many = INT64_C(1) << 47, few = 3;
     int calls = 0;
-    strata_options options = {sizeof options, 2, NULL, NULL, NULL, NULL, 0};
+    strata_options options = {sizeof options, 2, NULL, NULL, NULL, NULL, 0, 0};
     looped_state *state = NULL;
     pthread_t other;
     if (looped_create(&options, &state)) return 2;

@@ -113,7 +113,7 @@ static void check_questions(void) {
 
 static void check_options(void) {
     mlp_state *state = NULL;
-    strata_options options = {sizeof options, -1, NULL, NULL, NULL, NULL, 0};
+    strata_options options = {sizeof options, -1, NULL, NULL, NULL, NULL, 0, 0};
     strata_allocator nothing = {NULL, NULL, NULL};
     EXPECT(STRATA_BAD_ARGUMENT, mlp_create(NULL, NULL));
     EXPECT(STRATA_BAD_ARGUMENT, mlp_create(&options, &state));
@@ -132,7 +132,7 @@ static void check_memory(int32_t threads, int32_t copies) {
         counter c = {n, 0};
         strata_allocator allocator = {take, give, &c};
         strata_options options = {sizeof options, threads, &allocator, NULL,
-                                    NULL, NULL, copies};
+                                    NULL, NULL, copies, 1};
         mlp_state *state = NULL;
         status = mlp_create(&options, &state);
         if (status == STRATA_OK) status = mlp_run(state, 200, x, y);

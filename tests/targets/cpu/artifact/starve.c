@@ -92,7 +92,7 @@ int main(int argc, char **argv) {
             counter c = {0, n, stays, 0};
             strata_allocator allocator = {take, give, &c};
             strata_options options = {sizeof options, argc > 1 ? atoi(argv[1]) : 1, &allocator, NULL,
-                                      NULL, NULL, argc > 2 ? atoi(argv[2]) : 0};
+                                      NULL, NULL, argc > 2 ? atoi(argv[2]) : 0, 1};
             if (!try_once(&options, &c)) break;
             most = n + 1;
             if (n > 5000) return 4;

@@ -13,7 +13,7 @@ static void *run(void *wrong) {
     static _Thread_local float y[ROWS * 4];
     first_state *one = NULL;
     second_state *other = NULL;
-    strata_options options = {sizeof options, 2, NULL, NULL, NULL, NULL, 0};
+    strata_options options = {sizeof options, 2, NULL, NULL, NULL, NULL, 0, 0};
     options.copies = 1;
     if (first_create(&options, &one) || second_create(&options, &other)) *(int *)wrong = 1;
     for (int k = 0; k < TIMES && !*(int *)wrong; k++) {

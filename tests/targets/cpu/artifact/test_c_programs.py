@@ -211,8 +211,7 @@ def test_constants_in_a_file_are_mapped_from_where_the_program_says(tmp_path: Pa
         done = processes.run([tmp_path / "main"], cwd=folder, text=True, capture_output=True,
                              limit=60)
         assert done.returncode == status
-    assert done.stderr == ("the file of weights is missing, damaged, or belongs to another model: "
-                           "\n")
+    assert done.stderr == ("the weights are missing, damaged, or those of another model: \n")
     other = ship(onnx.parser.parse_model(MLP.replace("3.25", "3.5")), tmp_path / "other.so", "mlp",
                  weights=weights)
     assert other.exists() and processes.run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -89,3 +90,36 @@ def test_two_versions_of_a_model_in_one_process(
         shown = {"1.2.3": "1.2.3: 2 3 4", "9.9.9": "9.9.9: 3 6 9"}
         assert output_of(tmp_path / "main", *(str(tmp_path / f"{v}.so") for v in order)) == (
             "".join(f"{shown[v]}\n" for v in order))
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_damaged_constants_are_found_when_asked(beside: bool, tmp_path: Path) -> None:
+    """Each byte counts: the first, the last, and those after the last eight."""
+    head = '<ir_version: 8, opset_import: ["" : 17]> m (float[19] x) => (float[19] y) '
+    numbers = np.arange(1, 20, dtype=np.float32) / 7
+    values = ", ".join(map(repr, numbers.tolist()))
+    text = f"{head} <float[19] w = {{{values}}}> {{ y = Mul(x, w) }}"
+    weights = tmp_path / "model.weights" if beside else None
+    file = ship(model_of(text), tmp_path / "model.so", "model", weights=weights)
+    spec = importlib.util.spec_from_file_location("model_numpy", tmp_path / "model_numpy.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    damaged = weights or file
+    whole = damaged.read_bytes()
+    start = whole.index(numbers.tobytes())
+    for number, place in enumerate((None, start, start + 75, start + 30)):
+        content = bytearray(whole)
+        if place is not None:
+            content[place] ^= 0x40
+        damaged.write_bytes(content)
+        library = tmp_path / f"model{number}.so"  # a system loads a path once
+        library.write_bytes(file.read_bytes())
+        x = np.ones(19, np.float32)
+        [y] = module.Model(library, threads=1)(x)
+        assert (y == numbers).all() == (place is None)
+        if place is None:
+            assert module.Model(library, threads=1, verify=True)(x)[0].tolist() == y.tolist()
+            continue
+        with pytest.raises(ValueError, match="the weights are missing, damaged"):
+            module.Model(library, threads=1, verify=True)
