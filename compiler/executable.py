@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,6 +29,7 @@ from compiler.programs.collection import rare_collections
 from compiler.programs.kept import slot_of
 from compiler.recompilation import Made, Recompiler, times_of
 from compiler.variants import Specialization, Variants
+from dialects.records import dataclass
 
 if TYPE_CHECKING:
     from compiler.frontend import MemoryModel

@@ -14,12 +14,12 @@ import platform
 import sys
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.version import __version__
+from dialects.records import dataclass
 
 if TYPE_CHECKING:
     from compiler.plugins.plugin_faults import Origin

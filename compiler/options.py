@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
@@ -27,6 +27,7 @@ from compiler.pipeline.strategies import (
     strategy_problems,
 )
 from compiler.suggestions import hint_for
+from dialects.records import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from compiler.diagnostics import StrataError
 from compiler.instrument import Instrument
+from dialects.records import dataclass
 from dialects.strata.assumptions import ChoiceError
 from dialects.strata.binding import bind_sizes
 

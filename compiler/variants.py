@@ -18,11 +18,12 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compiler.diagnostics import StrataError
 from compiler.recompilation import TRIALS, Decisions, Recompiler
+from dialects.records import dataclass
 from dialects.strata.assumptions import ChoiceError, SizeError
 from targets.interface import Executable as Program
 from targets.locks import SafeLock, Turns

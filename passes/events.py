@@ -10,12 +10,13 @@ nothing is left.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
 from xdsl.ir import Operation, SSAValue
 from xdsl.traits import Pure
 
+from dialects.records import dataclass
 from dialects.text.syntax import location_names, merge_locations
 
 UNUSED = "unused"

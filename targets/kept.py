@@ -13,8 +13,8 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from dialects.records import dataclass
 from targets.files import (
     folder_fault,
     mark_used,

@@ -10,10 +10,12 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from dialects.records import dataclass
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array

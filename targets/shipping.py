@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from dialects.records import dataclass
 from targets.interface import TargetError
 
 SHARED, ARCHIVE, OBJECT, FOLDER = ".so", ".a", ".o", ""

@@ -39,7 +39,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -48,6 +48,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from compiler.diagnostics import Problem, StrataError
 from compiler.option_values import shown
 from compiler.plugins.plugin_faults import wrong_type
+from dialects.records import dataclass
 from passes.installed import entry_points
 
 if TYPE_CHECKING:

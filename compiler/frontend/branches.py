@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from compiler.frontend.values import Value, computed, constant
 from dialects.graph.elementwise import SubOp
 from dialects.graph.shape import BroadcastOp, ReshapeOp
 from dialects.graph.unary import CastOp
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.control import IfOp
 from dialects.strata.sizes import SizeOp

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from dialects.graph.gather import GatherOp
 from dialects.graph.inference import certain_sign
 from dialects.graph.shape import BroadcastOp, ReshapeOp
 from dialects.graph.unary import CastOp
+from dialects.records import dataclass
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata import types as t
 from dialects.strata.func import FuncOp

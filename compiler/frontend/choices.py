@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from xdsl.ir import Operation
 
 from compiler.frontend.frames import Frame
 from compiler.frontend.values import Builds, Value
+from dialects.records import dataclass
 from dialects.strata.assumptions import Choice, Outcome
 from dialects.strata.sizes import AssumeOp
 from dialects.strata.types import Array

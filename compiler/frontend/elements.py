@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.ir import SSAValue
 
 from dialects.graph.constant import ConstantOp, SizesOp
 from dialects.graph.shape import ConcatOp, ReshapeOp
 from dialects.graph.unary import CastOp
+from dialects.records import dataclass
 from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 

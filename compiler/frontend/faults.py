@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from compiler.diagnostics import Problem, StrataError, count_of
 from compiler.frontend import UnknownContents
+from dialects.records import dataclass
 
 if TYPE_CHECKING:
     from compiler.frontend.values import Value

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
@@ -21,6 +21,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from compiler.frontend.elements import Element
 from compiler.frontend.values import Value
+from dialects.records import dataclass
 from dialects.strata.assumptions import Outcome
 from dialects.strata.control import LoopOp
 from dialects.strata.func import FuncOp

@@ -12,7 +12,7 @@ The loop-carried values are determined by building the body repeatedly until a f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from dialects.graph.base import ShapeError
 from dialects.graph.inference import certain_sign
 from dialects.graph.logic import GreaterOp, LessEqualOp, LessOp
 from dialects.graph.shape import ReshapeOp
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.control import LoopOp
 from dialects.strata.types import Array, TensorType

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from compiler.frontend.values import Value, constant, of_size
 from dialects.graph.base import GraphOp
 from dialects.graph.constant import RangeOp
 from dialects.graph.window import Window
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.types import Array
 from dialects.symbolic.expr import Expr, Size

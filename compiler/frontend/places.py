@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from dialects.graph.cumulative import CumulativeSumOp
 from dialects.graph.ordering import TopKOp
 from dialects.graph.scatter import ScatterElementsOp
 from dialects.graph.search import SearchSortedOp
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product

@@ -13,7 +13,7 @@ themselves; `formulas.equal` builds the comparison of their elements.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -35,6 +35,7 @@ from dialects.graph.logic import (
 )
 from dialects.graph.shape import BroadcastOp, ReshapeOp, SliceOp, TransposeOp
 from dialects.graph.unary import AbsOp, CastOp, NegOp, NotOp
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.types import Array, TensorType
 from dialects.symbolic.expr import Expr, Size

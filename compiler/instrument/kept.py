@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from compiler.instrument import Instrument
+from dialects.records import dataclass
 from targets.files import folder_fault
 
 MAKING_CODE = "making code"

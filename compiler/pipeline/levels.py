@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from dialects.records import dataclass
 from dialects.walking import walked
 
 

@@ -7,7 +7,7 @@ the text of a dump, the passes that it was written after.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,6 +17,7 @@ from compiler.diagnostics import Problem, StrataError
 from compiler.io.array_files import FILE_ERRORS
 from compiler.options import TEXT_SUFFIX, CompileOptions
 from compiler.plugins.loading import Plugins
+from dialects.records import dataclass
 from dialects.strata.types import WeightAttr, WeightsAttr
 from dialects.strata.weights import WeightStore
 from dialects.verifying import verify

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 
 from compiler.pipeline.steps import PIPELINE
 from compiler.pipeline.text import format_header, format_module
+from dialects.records import dataclass
 from passes.base import StrataContext
 
 if TYPE_CHECKING:

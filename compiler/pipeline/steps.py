@@ -10,7 +10,7 @@ choose among groups. A pass without a group always runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dialects.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ can also register single objects in the groups `strata.passes`, `strata.dialects
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
@@ -20,6 +20,7 @@ from compiler.pipeline.steps import PIPELINE, Step
 from compiler.plugins.plugin_faults import wrong_type
 from compiler.plugins.watched import watch_operations, watch_target
 from compiler.suggestions import described_by, hint_for
+from dialects.records import dataclass
 from passes.installed import entry_points
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ data have no ranges here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
 from xdsl.ir import Block, SSAValue
@@ -26,6 +26,7 @@ from xdsl.ir import Block, SSAValue
 from dialects.block.kernel_ops import ForOp, KernelOp
 from dialects.block.memory_ops import LoadOp, StoreOp
 from dialects.block.tile_ops import ConvertOp, IndexOp
+from dialects.records import dataclass
 from dialects.strata.types import BufferType, TileType
 from dialects.symbolic.expr import Expr, computed_once
 from dialects.symbolic.inequalities import Span

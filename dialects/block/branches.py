@@ -10,9 +10,8 @@ A range may also begin later than at 0:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dialects.block.kernel_ops import ForOp
+from dialects.records import dataclass
 from dialects.symbolic.expr import Call, Expr, maximum, minimum
 
 

@@ -17,13 +17,14 @@ differ from the loop as written in rounding only.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
 
 from dialects import block as ops
+from dialects.records import dataclass
 from dialects.semantics.products import sum_of_products
 from dialects.semantics.scalar import evaluate_values
 from dialects.semantics.sums import reduced

@@ -8,7 +8,7 @@ has size 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -20,6 +20,7 @@ from dialects import block as ops
 from dialects.block.contract import Contraction, find_contraction
 from dialects.block.indices import Box, Index, Linear, unit
 from dialects.block.memory import Access
+from dialects.records import dataclass
 from dialects.strata.types import Array, BufferType, SizesAttr, TileType, dtype_of, signless
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Kind, Symbol

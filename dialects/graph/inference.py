@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from xdsl.ir import Attribute
 
 from dialects.graph.base import Attributes, ShapeError
+from dialects.records import dataclass
 from dialects.strata.types import (
     TensorType,
     f32,

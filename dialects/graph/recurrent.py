@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from dialects.graph.elementwise import AddOp, MulOp
 from dialects.graph.inference import FLOATS, check_kind, check_rank, check_same_element, same_size
 from dialects.graph.shape import BroadcastOp, ConcatOp, TransposeOp
 from dialects.graph.unary import SigmoidOp, TanhOp
+from dialects.records import dataclass
 from dialects.semantics.carriers import as_in
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.numerics import rounded, sigmoid, widen

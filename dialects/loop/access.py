@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from dialects.loop.nest import NestOp
+from dialects.records import dataclass
 from dialects.semantics.domain import Domain, Ranges, cut, view_of
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.numerics import highest, lowest

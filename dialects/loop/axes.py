@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 
 from xdsl.ir import Data
@@ -15,6 +14,7 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from dialects.records import dataclass
 from dialects.strata.types import parse_size, parse_symbol
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Kind, Symbol

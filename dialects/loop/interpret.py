@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from dialects.loop.access import Output, identity_of
 from dialects.loop.body_ops import IndexOp, YieldOp
 from dialects.loop.kernel import CallOp, KernelOp
 from dialects.loop.nest import NestOp, scalar_type
+from dialects.records import dataclass
 from dialects.semantics.carriers import as_array
 from dialects.semantics.domain import Domain, Ranges, cut
 from dialects.semantics.evaluation import EvaluationContext, evaluation_of

@@ -19,11 +19,12 @@ once. Nothing here imports xDSL.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from dialects.records import dataclass
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array

@@ -6,11 +6,11 @@ imports xDSL.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 
 from dialects.ranks.collectives import Group
+from dialects.records import dataclass
 
 AXES = ("dp", "tp")
 """The axes that there are: data parallel (rows of inputs), tensor parallel (weights)."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Barrier, BrokenBarrierError, Lock
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from dialects.ranks.collectives import Collective
+from dialects.records import dataclass
 from dialects.strata.binding import EvaluationError
 
 if TYPE_CHECKING:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation
 
+from dialects.records import dataclass
 from dialects.strata.types import Array, ExprAttr, SizesAttr, TensorType
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol

@@ -6,11 +6,11 @@ They are computed in f64 and rounded once. Nothing here imports xDSL.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dialects.records import dataclass
 from dialects.strata.array_type import dtype_named
 
 if TYPE_CHECKING:

@@ -6,11 +6,12 @@ Nothing here imports xDSL.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
+
+from dialects.records import dataclass
 
 Numbers = np.ndarray[Any, Any]
 Formula = Callable[..., Numbers]

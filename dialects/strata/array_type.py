@@ -8,11 +8,12 @@ back.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dialects.records import dataclass
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.expr_syntax import expr_of
 from dialects.symbolic.size_products import product

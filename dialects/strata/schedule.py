@@ -32,7 +32,7 @@ declares those that only it reads next to its own rules. `list options` prints a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar
 
 from xdsl.ir import Data
@@ -40,6 +40,7 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 
+from dialects.records import dataclass
 from dialects.strata.schedule_options import (
     KnownOptions,
     OptionContext,

@@ -15,11 +15,13 @@ import difflib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Generic, TypeVar
 
 from xdsl.context import Context
+
+from dialects.records import dataclass
 
 Value = int | str
 """The text after the equals sign."""

@@ -17,7 +17,7 @@ finishes each of them soon. No part touches memory that another one writes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
 from xdsl.dialects.builtin import ModuleOp
@@ -38,6 +38,7 @@ from dialects.block import (
 )
 from dialects.block.branches import Branch
 from dialects.host import AllocOp, ConstantOp, FuncOp, LaunchOp, ViewOp, host_functions
+from dialects.records import dataclass
 from dialects.strata.schedule import Schedule, ScheduleAttr
 from dialects.strata.types import BufferType
 from dialects.symbolic.expr import Expr

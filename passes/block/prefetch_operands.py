@@ -20,7 +20,6 @@ buffers that the kernel does not write. No numbers change, because nothing is co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
@@ -29,6 +28,7 @@ from xdsl.ir import Block, SSAValue
 
 from dialects.block import DotOp, ForOp, KernelOp, LoadOp, PrefetchOp, StoreOp
 from dialects.block.contract import find_contraction
+from dialects.records import dataclass
 from dialects.strata.types import BufferType, TileType, byte_width
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product

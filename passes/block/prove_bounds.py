@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -36,6 +36,7 @@ from xdsl.ir import Operation
 from dialects.block import KernelOp
 from dialects.block.accesses import Access
 from dialects.host import FuncOp, LaunchOp, host_functions
+from dialects.records import dataclass
 from dialects.strata.sizes import AssumeOp
 from dialects.strata.types import SizesAttr
 from dialects.symbolic.inequalities import Prover

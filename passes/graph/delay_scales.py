@@ -17,7 +17,7 @@ rounding errors. Under `--exact`, only products without scales are rewritten. As
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
@@ -35,6 +35,7 @@ from dialects.graph import (
 )
 from dialects.graph.base import ints_of
 from dialects.graph.composite import cast, reshaped
+from dialects.records import dataclass
 from dialects.strata.types import bf16, f16, f32, holds, is_float, is_narrow_float
 from dialects.symbolic.expr import Expr
 from passes.base import StrataContext, StrataPass

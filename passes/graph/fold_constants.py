@@ -15,7 +15,6 @@ size symbols are not constant. Assumes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
@@ -25,6 +24,7 @@ from dialects.graph.contraction import MatmulOp
 from dialects.graph.folded import Folded, evaluated
 from dialects.graph.shape import ReshapeOp, TransposeOp
 from dialects.graph.unary import CastOp
+from dialects.records import dataclass
 from dialects.semantics.arithmetic import FLOATS, FORMULAS, Converted, Elementwise
 from dialects.semantics.relayout import Reshaped, Transposed
 from dialects.strata.assumptions import IndexRangeError

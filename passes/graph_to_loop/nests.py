@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute, SSAValue
@@ -18,6 +18,7 @@ from xdsl.ir import Attribute, SSAValue
 from dialects.graph.base import Build
 from dialects.graph.constant import ConstantOp, array_of_literal
 from dialects.loop import Axis, NestOp, YieldOp
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.sizes import AssumeOp
 from dialects.strata.types import LiteralAttr, TensorType, tensor

@@ -10,10 +10,10 @@ reversed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import gcd
 from typing import NamedTuple
 
+from dialects.records import dataclass
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import is_at_most
 

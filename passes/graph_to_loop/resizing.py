@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from xdsl.ir import SSAValue
 
 from dialects.graph.base import Build, text_of
 from dialects.graph.resize import ResizeOp
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.types import tensor
 from dialects.symbolic.expr import Expr

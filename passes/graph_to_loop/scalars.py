@@ -11,7 +11,6 @@ is a constant.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias, cast
 
@@ -21,6 +20,7 @@ from xdsl.dialects.builtin import Float32Type, FloatAttr, IntegerAttr, IntegerTy
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dialects.loop import IndexOp
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.symbolic.expr import Size
 from dialects.text.syntax import set_location

@@ -23,7 +23,6 @@ Indices are clamped, so a wrong index changes some element but never writes out 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from math import prod
 from typing import NamedTuple
@@ -35,6 +34,7 @@ from dialects.graph.base import int_of, text_of
 from dialects.graph.constant import ConstantOp
 from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
 from dialects.loop import ViewOp
+from dialects.records import dataclass
 from dialects.semantics.numerics import highest, lowest
 from dialects.strata import types as t
 from dialects.strata.types import Array, tensor

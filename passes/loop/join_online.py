@@ -22,13 +22,14 @@ the factors of the last contraction are rounded: they get the type of what they 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.loop import CallOp, KernelOp, NestOp, ViewOp
+from dialects.records import dataclass
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.online import adds_logarithm, running_maximum, waits_for

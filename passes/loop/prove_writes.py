@@ -18,13 +18,14 @@ Enters: nests, in functions or in kernels. Assumes that stores stay inside their
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from dialects.loop import Axis, CallOp, EmptyOp, KernelOp, NestOp, YieldOp, scalar_type
+from dialects.records import dataclass
 from dialects.strata.func import FuncOp
 from dialects.strata.sizes import AssumeOp
 from dialects.strata.types import TensorType

@@ -24,7 +24,6 @@ it pays, and how much accuracy may be lost.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -35,6 +34,7 @@ from xdsl.ir import Block, Region, SSAValue
 from dialects.graph import ConstantOp
 from dialects.graph.base import Build
 from dialects.loop import Axis, NestOp, YieldOp, extents_of, fresh_axes, scalar_type
+from dialects.records import dataclass
 from dialects.semantics.filters import FilterAtPoints
 from dialects.strata.types import Array, TensorType, f32, is_float, tensor
 from dialects.strata.weights import WeightStore

@@ -10,11 +10,11 @@ then moved out of the buffer, so that the check masks it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
 from dialects.block import LoadOp, StoreOp
+from dialects.records import dataclass
 from dialects.strata.types import BufferType
 from dialects.symbolic.expr import Expr, maximum, minimum
 from dialects.symbolic.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound

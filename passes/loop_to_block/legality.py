@@ -8,12 +8,13 @@ that a message can point at it in the user's file.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import dropwhile
 
 from xdsl.ir import SSAValue
 
 from dialects.loop import Axis, KernelOp, NestOp
+from dialects.records import dataclass
 from dialects.strata.schedule import Level, Schedule
 from dialects.strata.schedule_options import ATOMIC, ONLINE
 from dialects.strata.types import TensorType, format_symbols, is_float

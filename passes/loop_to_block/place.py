@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from dialects.block import IndexOp, ValidOp
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
+from dialects.records import dataclass
 from dialects.strata.schedule import Schedule
 from dialects.strata.schedule_options import DOT, ONLINE
 from dialects.strata.types import TensorType

@@ -8,11 +8,12 @@ operand list and the `%k` symbols that block operations expect.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
 from xdsl.ir import Attribute, SSAValue
 
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.schedule import Level
 from dialects.strata.types import TileType

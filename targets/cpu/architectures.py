@@ -9,8 +9,10 @@ those of common processors; they only choose tile sizes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
+
+from dialects.records import dataclass
 
 AVX512 = frozenset(("avx512f", "avx512bw", "avx512dq", "avx512vl"))
 _AVX2 = frozenset(("avx", "avx2", "fma", "f16c", "bmi", "bmi2"))

@@ -5,7 +5,7 @@ A `Machine` holds what the hardware reports about itself. These numbers it does 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dialects.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,13 @@ what it refuses to run, is that of such a machine.
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 import llvmlite.binding as llvm
 from xdsl.ir import Attribute
 
+from dialects.records import dataclass
 from dialects.strata import types as t
 from targets.cpu.architectures import (
     ARCHITECTURES,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import onnx
@@ -16,6 +16,7 @@ from xdsl.ir import Attribute
 
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.packed import packed_array, packed_size
+from dialects.records import dataclass
 from dialects.strata.mapped import READ_WHOLE
 from dialects.strata.types import Array
 

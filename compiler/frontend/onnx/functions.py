@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from types import ModuleType
 
@@ -19,6 +19,7 @@ from onnx import AttributeProto, helper
 from compiler.frontend.onnx.element_types import data_type_of
 from compiler.frontend.onnx.ops import find_importer
 from compiler.frontend.onnx.schema import Definition, find_definition, normalize
+from dialects.records import dataclass
 from dialects.strata.types import TensorType
 
 

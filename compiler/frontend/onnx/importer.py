@@ -14,7 +14,7 @@ function of its own accesses such values through views (compiler/frontend/frames
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,6 +62,7 @@ from compiler.io import structures
 from compiler.io.defaults import mark_defaults
 from compiler.io.structures import texts_of
 from dialects.graph.base import ShapeError
+from dialects.records import dataclass
 from dialects.strata.func import FuncOp
 from dialects.strata.types import Array, TensorType
 from dialects.strata.weights import WeightStore

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import onnx
 from xdsl.ir import Attribute
@@ -25,6 +25,7 @@ from compiler.frontend.faults import Fault, Faults
 from compiler.frontend.onnx.element_types import element_type
 from compiler.frontend.onnx.sequences import Form
 from compiler.suggestions import guess
+from dialects.records import dataclass
 from dialects.strata.types import Array, TensorType, element_of, i1, i64, tensor
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.expr_syntax import expr_of

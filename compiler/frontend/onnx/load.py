@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 from math import prod
 from pathlib import Path
@@ -24,6 +23,7 @@ from compiler.frontend.onnx.element_types import element_type
 from compiler.frontend.onnx.external import ExternalFiles, map_file
 from compiler.frontend.onnx.packed import packed_array, packed_size
 from compiler.frontend.onnx.wire import Span, split_weights
+from dialects.records import dataclass
 from dialects.strata.types import Array, dtype_of
 
 SIZE_LIMIT = 2**31

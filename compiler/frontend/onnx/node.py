@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import onnx
@@ -17,6 +16,7 @@ from compiler.frontend.onnx.load import OnnxFile
 from compiler.frontend.onnx.schema import attribute_kind
 from compiler.frontend.onnx.sequences import AnyValue
 from compiler.frontend.values import Number, Value, computed, scalar
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.types import Array
 from dialects.symbolic.expr import Expr, Size

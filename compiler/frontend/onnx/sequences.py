@@ -15,7 +15,6 @@ A `Form` tells how such a value is written as tensors, which is how it enters an
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeAlias
 
@@ -28,6 +27,7 @@ from compiler.frontend.frames import Frame
 from compiler.frontend.values import Value, constant
 from dialects.graph.constant import SizesOp
 from dialects.graph.shape import BroadcastOp, ConcatOp, ReshapeOp
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product

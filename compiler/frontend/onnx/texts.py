@@ -9,7 +9,7 @@ have the same index, so that they can be compared. Operators that compute on cha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from compiler.frontend.builder import Builder
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.sequences import AnyValue, Texts
 from compiler.frontend.values import Value, constant
+from dialects.records import dataclass
 
 ALL = range(1 << 31)
 MOVED: dict[str, tuple[Sequence[int], bool]] = {

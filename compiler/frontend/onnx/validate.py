@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import onnx
@@ -24,6 +24,7 @@ from compiler.frontend.onnx.schema import (
     newest_opset,
     normalize,
 )
+from dialects.records import dataclass
 
 NamedNodes = list[tuple[str, onnx.NodeProto]]
 Around = tuple[set[str], ...]

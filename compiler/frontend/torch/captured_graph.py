@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from compiler.frontend.torch.contents import Contents
+from dialects.records import dataclass
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array

@@ -8,11 +8,12 @@ sizes: no dim of a buffer is negative, and the caller's assumptions hold.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xdsl.ir import SSAValue
 
 from dialects.block.accesses import Access, operand, place
+from dialects.records import dataclass
 from dialects.strata.types import BufferType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.facts import is_plain

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -20,6 +20,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from dialects.block import KernelOp, StoreOp
 from dialects.block.accesses import Access, Scope, accesses_of
 from dialects.host import CollectiveOp, ConstantOp, CopyOp, FuncOp, LaunchOp, ViewOp
+from dialects.records import dataclass
 from dialects.strata.types import BufferType
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr

@@ -10,12 +10,12 @@ bounds show that they fit. Sums of sizes fit into 64 bits (`dialects.strata.assu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import Float64Type, FloatAttr, IndexType, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from dialects.records import dataclass
 from dialects.strata.types import bit_width
 from dialects.symbolic.expr import Expr, maximum, minimum
 from dialects.symbolic.inequalities import Span

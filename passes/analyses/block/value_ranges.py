@@ -11,13 +11,14 @@ what the kernel stores to its private memory, and by what the caller knows about
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from xdsl.ir import Block, BlockArgument, SSAValue
 
 from dialects import block as ops
 from dialects.block.accesses import Scope, place
+from dialects.records import dataclass
 from dialects.strata.types import TileType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.inequalities import Prover, Span

@@ -9,7 +9,6 @@ literals, or weights of the same type, whose contents may differ.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
@@ -23,6 +22,7 @@ from dialects.graph.elementwise import ElementwiseOp
 from dialects.graph.grouped import GroupedMatmulOp
 from dialects.graph.normalization import LayerNormOp, SoftmaxFamilyOp
 from dialects.graph.reduce import ReduceMeanOp, ReduceOp
+from dialects.records import dataclass
 from dialects.strata.types import Array, LiteralAttr, format_literal, format_number, is_float
 
 LONGEST = 4096

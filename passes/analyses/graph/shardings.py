@@ -9,7 +9,7 @@ What no rule knows is computed from whole operands on every rank. Only constant 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xdsl.ir import Attribute, Operation
 
@@ -38,6 +38,7 @@ from dialects.graph import (
 from dialects.graph.activation import ActivationOp, ClipOp
 from dialects.graph.base import GraphOp, flag_of, int_of, ints_of
 from dialects.graph.collective import ShardAsOp
+from dialects.records import dataclass
 from dialects.strata.types import SizesAttr, TensorType, byte_width, i1, is_float
 from dialects.symbolic.expr import Expr
 

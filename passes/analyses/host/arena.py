@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 
+from dialects.records import dataclass
 from dialects.symbolic.expr import Expr, maximum
 from dialects.symbolic.ranges import is_at_most
 

@@ -7,7 +7,7 @@ its result in that tensor's memory, if the tensor is not needed afterwards.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, Operation, SSAValue, Use
@@ -15,6 +15,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue, Use
 from dialects.graph.collective import CollectiveOp
 from dialects.loop import CallOp, EmptyOp, KernelOp, NestOp, ViewOp
 from dialects.ranks.collectives import ALL_REDUCE, BROADCAST
+from dialects.records import dataclass
 from dialects.strata.control import ControlOp
 from dialects.strata.func import FuncOp
 from passes.rewriting import functions

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects.loop import AxesAttr, Axis, KernelOp
+from dialects.records import dataclass
 from dialects.strata.schedule import Schedule, ScheduleAttr
 from dialects.strata.types import BufferType, ExprAttr, SizesAttr, TensorType
 from dialects.symbolic.expr import Expr

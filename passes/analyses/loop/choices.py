@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 from dialects.loop import CallOp, KernelOp
+from dialects.records import dataclass
 from dialects.strata.schedule import Schedule
 from dialects.strata.weights import WeightStore
 from passes.analyses.loop.canonical import Canonical

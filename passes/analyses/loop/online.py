@@ -16,12 +16,12 @@ does not depend on it. Source: M. Milakov, N. Gimelshein, Online normalizer calc
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from dialects.loop import NestOp, scalar_type
+from dialects.records import dataclass
 from dialects.semantics.scalar import operations_for
 from dialects.strata.types import f32, f64
 from dialects.symbolic.symbol import Symbol

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from dialects.loop import NestOp, extents_of
+from dialects.records import dataclass
 from dialects.strata.types import Array
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import lower_bound, upper_bound

@@ -6,12 +6,12 @@ Most functions build new nests and leave the old ones alone, so that the caller 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from dialects.loop import Axis, IndexOp, NestOp, YieldOp, extents_of, scalar_type
+from dialects.records import dataclass
 from dialects.strata.types import TensorType, tensor
 from dialects.symbolic.expr import Call, Expr, Size
 from dialects.symbolic.ranges import simplify

@@ -17,11 +17,12 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dialects.records import dataclass
 from targets.cpu.architectures import Platform
 from targets.cpu.artifact.cross import (
     SUFFIXES,

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from dialects.records import dataclass
 from targets.cpu.build.native import Image
 
 _X86_64, _RELOCATABLE = 62, 1

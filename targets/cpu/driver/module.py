@@ -16,9 +16,9 @@ conditions are read after a barrier. The function returns 0, or 1 if a check fai
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from dialects import host
+from dialects.records import dataclass
 from dialects.symbolic.expr import Expr
 from targets.communication import Exchange
 from targets.cpu.driver.control import ControlText

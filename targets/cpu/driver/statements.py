@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects import host
+from dialects.records import dataclass
 from dialects.strata.elements import byte_width
 from dialects.strata.requirements import TrapOp
 from dialects.strata.types import BufferType

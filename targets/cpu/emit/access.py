@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import mul
 from typing import Literal, NamedTuple
 
 from xdsl.ir import Attribute
 
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.types import TileType
 from dialects.symbolic.computed_once import computed_once

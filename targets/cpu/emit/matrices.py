@@ -15,7 +15,7 @@ loaded at the start of a function, or before each tile of sums if the tiles diff
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from xdsl.ir import SSAValue
 
 from dialects import block as bl
 from dialects.block.programs import tile_type
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.types import TileType
 from dialects.symbolic.expr import Expr

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from math import prod
@@ -29,6 +28,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute
 
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.types import TileType
 from dialects.symbolic.computed_once import computed_once

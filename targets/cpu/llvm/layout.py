@@ -18,7 +18,6 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import (
     Annotated,
@@ -31,6 +30,8 @@ from typing import (
     get_origin,
     get_type_hints,
 )
+
+from dialects.records import dataclass
 
 T = TypeVar("T")
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from dialects.records import dataclass
 from targets.cpu.llvm.expressions import Expressions, NativeError, Value
 from targets.cpu.llvm.layout import BOOL, Kind, Pair
 from targets.cpu.llvm.native import Callee, Native, Setting, Settings

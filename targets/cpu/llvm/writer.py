@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from dialects.records import dataclass
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import distinct_identifiers
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from xdsl.ir import Attribute, Operation
 
+from dialects.records import dataclass
 from dialects.semantics.ring import Ring
 from dialects.semantics.scalar import evaluate_operation
 from dialects.strata.types import Array, dtype_of

@@ -12,9 +12,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from dataclasses import dataclass
 from functools import cache
 
+from dialects.records import dataclass
 from targets.cpu.build.native import function_address, process
 
 FUNCTIONS = ("GOMP_parallel", "GOMP_barrier", "omp_get_thread_num", "omp_get_num_threads")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -14,6 +13,7 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
 from dialects.graph.ordering import ArgMaxOp
+from dialects.records import dataclass
 from dialects.strata.types import Array
 
 MAX_ORDER = 32

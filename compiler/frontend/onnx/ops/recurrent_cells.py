@@ -10,7 +10,6 @@ of an item's sequence, its state no longer changes, and Y is 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -31,6 +30,7 @@ from dialects.graph.activation import (
 )
 from dialects.graph.base import GraphOp
 from dialects.graph.unary import SigmoidOp, TanhOp
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 

@@ -7,13 +7,12 @@ Sizes, factors and regions may be known only at run time; the coordinates are th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.ir import Attribute
 
 from compiler.frontend import formulas as f
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.values import Operand, Value
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 

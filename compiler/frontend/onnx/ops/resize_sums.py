@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
@@ -22,6 +21,7 @@ from compiler.frontend import formulas as f
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops.resize_lines import Line, coordinates
 from compiler.frontend.values import Value
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr, maximum
 

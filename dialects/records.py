@@ -1,0 +1,63 @@
+"""`dataclass` as the standard library's, for classes that are defined faster.
+
+The standard decorator writes and compiles up to six methods for each class: two thirds of the time
+in which our modules were imported. Here it writes `__init__` alone, and all classes share the other
+methods. That a frozen record does not change is left to the type checker, so that frozen records
+are also made faster.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from operator import attrgetter
+from reprlib import recursive_repr
+from typing import Any, TypeVar, dataclass_transform, overload
+
+T = TypeVar("T")
+
+
+@overload
+def dataclass(cls: type[T], /) -> type[T]: ...
+@overload
+def dataclass(*, frozen: bool = False, eq: bool = True) -> Callable[[type[T]], type[T]]: ...
+@dataclass_transform(field_specifiers=(dataclasses.field,))
+def dataclass(
+    cls: type[T] | None = None, /, *, frozen: bool = False, eq: bool = True
+) -> type[T] | Callable[[type[T]], type[T]]:
+    """A class of records with the annotated fields. Methods that it defines itself stay.
+
+    Its base classes must not be frozen dataclasses of the standard library.
+    """
+    def define(cls: type[T]) -> type[T]:
+        made = dataclasses.dataclass(repr=False, eq=False)(cls)
+        shared = {"__repr__": _text, **(_comparison(made, frozen) if eq else {})}
+        for name, method in shared.items():
+            if vars(made).get(name) is None:
+                setattr(made, name, method)
+        return made
+
+    return define if cls is None else define(cls)
+
+
+def _comparison(made: type[Any], is_hashable: bool) -> dict[str, object]:
+    """The methods that compare the fields."""
+    names = [f.name for f in dataclasses.fields(made) if f.compare]
+    values: Callable[[Any], tuple[object, ...]] = attrgetter(*names) if len(names) > 1 else (
+        lambda record: tuple([getattr(record, name) for name in names]))
+
+    def equal(self: Any, other: object) -> bool:
+        return values(self) == values(other) if (
+            other.__class__ is self.__class__) else NotImplemented
+
+    def hashed(self: Any) -> int:
+        return hash(values(self))
+
+    return {"__eq__": equal, "__hash__": hashed if is_hashable else None}
+
+
+@recursive_repr()
+def _text(self: Any) -> str:
+    shown = ", ".join(f"{f.name}={getattr(self, f.name)!r}"
+                      for f in dataclasses.fields(self) if f.repr)
+    return f"{type(self).__qualname__}({shown})"
