@@ -359,8 +359,9 @@ def through_view(
     products, the position is linearized and split again. None if divisions remain, unless `divide`,
     and for a source without elements whose view has no dim of size 0.
     """
-    if any(size.constant == 0 for size in target):  # there is nothing to read
-        return (Expr.of(0),) * len(source)
+    empty = next((at for at, size in zip(map_, target, strict=True) if size.constant == 0), None)
+    if empty is not None:  # there is nothing to read, as long as the empty axis stays
+        return tuple(empty if size.constant in (0, None) else Expr.of(0) for size in source)
     if any(size.constant == 0 for size in source):
         return None
     at: list[Expr] = []
