@@ -38,6 +38,10 @@ ASSUMED := $(if $(FEATURES),STRATA_CPU_FEATURES=$(FEATURES))
 SETS     = $(shell $(VENV)/bin/python -c \
     'from targets.cpu.machine import features_here; print(*features_here())')
 
+# Byte code is kept, whatever the environment says: each child process of a test would compile all of
+# Strata's modules again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo demo-train test test-all lint docs clean
 
 demo: $(VENV)/.demo

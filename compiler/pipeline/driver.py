@@ -194,8 +194,8 @@ class Compiler:
         planned = plan(passes, state.level, state.after, self.options.start, to, self.plugins,
                        self.options.groups)
         if self.options.schedule and not any(i.step.name == SCHEDULE_PASS for i in planned):
-            raise StrataError("--schedule has no effect: kernels get their schedules at loop "
-                              "level, and none of the passes that run is at that level")
+            raise StrataError(f"--schedule has no effect: {SCHEDULE_PASS}, which gives kernels "
+                              "their schedules, is none of the passes that run")
         return planned
 
     @rare_collections()

@@ -111,7 +111,7 @@ PIPELINE: tuple[Step, ...] = (
          needed="a kernel without a schedule has no tiles; --schedule gives it one"),
     Step("loop", "loop-inline-layers",  # last: no later pass transforms kernels for each call
          needed="buffers are planned for a function and all layers that it calls"),
-    Step("loop", "loop-prove-writes"),  # again: on what the passes on kernels made of it
+    Step("loop", "loop-prove-writes"),  # again, for the writes that passes on kernels changed
     # ------------------------------------------------------------------ host: in which memory
     Step("host", "host-bufferize",  # kernels are final, so each value between them is a buffer
          needed="kernels on tiles read and write buffers"),
