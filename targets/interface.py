@@ -73,6 +73,18 @@ class Executable(ABC):
         """
         raise NotImplementedError
 
+    def caller(
+        self, makers: Sequence[Callable[[], T]], address: Callable[[T], int]
+    ) -> Callable[[list[int]], list[T] | None]:
+        """`run_at` as a function of addresses, for a model whose sizes are all constant.
+
+        `makers`: for each output what makes a new one.
+        """
+        def make(number: int, shape: tuple[int, ...]) -> T:
+            return makers[number]()
+
+        return lambda addresses: self.run_at((), addresses, make, address)
+
     def with_weights(self, weights: WeightStore) -> Executable | None:
         """The same code with the weights of another store; None if the target cannot do that."""
         return None

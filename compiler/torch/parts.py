@@ -242,8 +242,13 @@ class Part:
         if not loaded.takes_addresses or make is None or self.executable.structures or (
                 self.has_integers):
             return None
+        nodes = [n for n in self.captured.module.graph.nodes if n.op == "placeholder"]
+        if not all(is_plain(_meta(nodes[k])) for k in self.given):
+            return None
         given, count, address = self.given, len(self.given), torch_module().Tensor.data_ptr
         run_at, is_open = loaded.run_at, bool(self.executable.signature.symbols())
+        if not is_open and self.results.makers is not None:
+            return self._fixed(loaded.caller(self.results.makers, address), address)
 
         def call(arguments: Sequence[Any]) -> list[Any] | None:
             if count < len(arguments):
@@ -257,8 +262,23 @@ class Part:
             except SizeError:
                 return None
 
-        nodes = [n for n in self.captured.module.graph.nodes if n.op == "placeholder"]
-        return call if all(is_plain(_meta(nodes[k])) for k in given) else None
+        return call
+
+    def _fixed(
+        self, run: Callable[[list[int]], list[Any] | None], address: Callable[[Any], int]
+    ) -> Callable[[Sequence[Any]], list[Any] | None]:
+        """The same where all sizes are constant: a call takes less than two microseconds."""
+        given, count = self.given, len(self.given)
+
+        def call(arguments: Sequence[Any]) -> list[Any] | None:
+            if count < len(arguments):
+                arguments = [arguments[k] for k in given]
+            for value in arguments:
+                if not value.is_contiguous():
+                    return None
+            return run([*map(address, arguments)])
+
+        return call
 
     def __call__(self, *arguments: Any) -> Any:
         if self.direct is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -118,6 +118,15 @@ class Results:
             return lambda number, shape: torch.empty(shape, dtype=types[number])
         kinds = [(tuple(v.shape), tuple(v.stride()), v.dtype) for v in self.outputs]
         return lambda number, shape: fast(*kinds[number])
+
+    @cached_property
+    def makers(self) -> list[Callable[[], Any]] | None:
+        """For each result what makes a new tensor, if `maker` does and all sizes are constant."""
+        if self.maker is None or not self.are_plain:
+            return None
+        return [partial(self.maker, k, tuple(v.shape)) if (fast := _empty_strided()) is None
+                else partial(fast, tuple(v.shape), tuple(v.stride()), v.dtype)
+                for k, v in enumerate(self.outputs)]
 
     def __call__(self, made: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
         known: Known = self.bindings(arguments, self.needed) if self.needed else {}

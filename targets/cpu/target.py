@@ -246,7 +246,8 @@ def _texts(module: ModuleOp, options: TargetOptions) -> tuple[DriverText, list[s
 
 
 def _plan(module: ModuleOp, driver: DriverText) -> RunPlan:
-    return RunPlan.of(host_function(module), driver.checks, driver.steps, driver.exchanges)
+    return RunPlan.of(host_function(module), driver.checks, driver.steps, driver.exchanges,
+                      driver.serial)
 
 
 def _arrays(driver: DriverText, weights: WeightStore) -> list[Array]:
@@ -285,9 +286,7 @@ class CpuRunning(Running):
                   for op in constants]
         sources = [Source(op.value.key.data, op.type.dtype) if isinstance(op.value, WeightAttr)
                    and isinstance(op.value.key, StringAttr) else None for op in constants]
-        plan = RunPlan.of(host_function(module), code.driver.checks, code.driver.steps,
-                         code.driver.exchanges)
-        return CpuExecutable(plan, link(code.objects, ENTRY), arrays,
+        return CpuExecutable(_plan(module, code.driver), link(code.objects, ENTRY), arrays,
                              thread_count(self.options.threads), sources)
 
     def load_in_ring(self, module: ModuleOp, weights: WeightStore, ring: Ring) -> Executable:

@@ -63,6 +63,8 @@ class DriverText:
     """The collective operations, by number."""
     steps: int = 0
     """How many calls run the model, one after another; 0 for one call that runs everything."""
+    serial: bool = False
+    """Whether threads share no launch, at any sizes."""
 
 
 def emit_driver(
@@ -96,7 +98,7 @@ def emit_driver(
     module = joined(parts, defined=(PARALLEL, BODY, *called))
     return DriverText(*parts, module, main.arena_bytes or Expr.of(0), tuple(program.constants),
                       tuple(program.checks), tuple(program.launches), tuple(program.exchanges),
-                      len(apart))
+                      len(apart), all(step.is_parallel is False for step in steps))
 
 
 def _conditions_of_steps(main: host.FuncOp, texts: Sequence[StepText]) -> list[str]:

@@ -28,7 +28,8 @@ class RunPlan(NamedTuple):
     """The signature of a model, and what its native entry needs (see `driver/module.py`).
 
     `steps`: how many calls of the entry run the model; 0 for a single call without a number.
-    `exchanges`: its collective operations.
+    `exchanges`: its collective operations. `serial`: whether one thread runs all of it, at any
+    sizes.
 
     `outputs`: those that the caller allocates. `returned`: for each output its type if the run
     allocates it, else None. `size_names`: in the order in which the entry expects the sizes.
@@ -45,10 +46,12 @@ class RunPlan(NamedTuple):
     checks: tuple[Check, ...]
     steps: int = 0
     exchanges: tuple[Exchange, ...] = ()
+    serial: bool = False
 
     @staticmethod
     def of(
-        func: FuncOp, checks: Sequence[Check], steps: int = 0, exchanges: Sequence[Exchange] = ()
+        func: FuncOp, checks: Sequence[Check], steps: int = 0, exchanges: Sequence[Exchange] = (),
+        serial: bool = False,
     ) -> RunPlan:
         """The plan of a model's host function, with the checks of its native driver."""
         from dialects.strata.sizes import assumptions_of
@@ -58,7 +61,7 @@ class RunPlan(NamedTuple):
             _types(func.input_arguments), _types(func.output_arguments),
             tuple(r and ArrayType.of(r) for r in func.returned_types), tuple(func.size_names),
             func.arena_bytes or Expr.of(0), tuple(choices_first(assumptions_of(func))),
-            tuple(checks), steps, tuple(exchanges))
+            tuple(checks), steps, tuple(exchanges), serial)
 
     @property
     def poisons(self) -> bool:
@@ -77,7 +80,7 @@ class RunPlan(NamedTuple):
             "arena_bytes": size_facts(self.arena_bytes),
             "assumptions": [a.facts() for a in self.assumptions],
             "checks": [c.facts() for c in self.checks], "steps": self.steps,
-            "exchanges": [e.facts() for e in self.exchanges]}
+            "exchanges": [e.facts() for e in self.exchanges], "serial": self.serial}
 
     @staticmethod
     def read(facts: Mapping[str, Any]) -> RunPlan:
@@ -90,7 +93,7 @@ class RunPlan(NamedTuple):
             tuple(map(symbol_of, facts["size_names"])), read_size(facts["arena_bytes"]),
             tuple(map(Assumption.read, facts["assumptions"])),
             tuple(map(Check.read, facts["checks"])), int(facts["steps"]),
-            tuple(map(Exchange.read, facts["exchanges"])))
+            tuple(map(Exchange.read, facts["exchanges"])), bool(facts["serial"]))
 
 
 def _types(values: Iterable[SSAValue]) -> tuple[ArrayType, ...]:

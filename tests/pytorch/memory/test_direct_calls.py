@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
 
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from compiler.torch.backend import Program
 from dialects.strata.assumptions import SizeError
+from targets.cpu.runtime.executable import CpuExecutable
+from targets.cpu.runtime.plan import RunPlan
 
 
 @pytest.fixture
@@ -116,3 +119,29 @@ def test_sizes_that_do_not_fit(direct: list[bool], monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("targets.cpu.runtime.executable.CpuExecutable.run_at", refuse)
     check(torch.compile(lambda x: x + 1, backend="strata", dynamic=True), lambda x: x + 1,
           torch.zeros(5))
+
+
+@pytest.mark.parametrize(("shape", "is_open", "serial"), [
+    ((5,), False, True), ((700, 900), False, False), ((700, 900), True, False)])
+def test_only_work_that_pays_starts_threads(
+    shape: tuple[int, ...], is_open: bool, serial: bool, direct: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A call of a small graph sets no number of threads; its plan keeps that on disk, too."""
+    shared, original = list[int](), CpuExecutable._share
+    monkeypatch.setattr(CpuExecutable, "_share", lambda self, state: (
+        shared.append(1), original(self, state))[1])
+    plans, load = list[RunPlan](), CpuExecutable.__init__
+
+    def init(self: Any, plan: RunPlan, *others: Any) -> None:
+        plans.append(plan)
+        load(self, plan, *others)
+
+    monkeypatch.setattr(CpuExecutable, "__init__", init)
+    fast = torch.compile(lambda x: x.tanh() + 1, backend="strata", dynamic=is_open,
+                         options={"threads": 2})
+    for _ in range(3):
+        check(fast, lambda x: x.tanh() + 1, torch.randn(shape))
+    assert (not shared) == serial
+    assert [(p.serial, RunPlan.read(json.loads(json.dumps(p.facts()))).serial) for p in plans] == [
+        (serial, serial)]
