@@ -16,9 +16,11 @@ from typing import NamedTuple, TypeAlias
 from xdsl.ir import Operation, SSAValue
 from xdsl.traits import Pure
 
+from dialects.graph.constant import ConstantOp
 from dialects.records import dataclass
 from dialects.text.syntax import location_names, merge_locations
 
+_SHARED = "known when compiling: a constant that other nodes share"
 UNUSED = "unused"
 """The rule that erases operations without effect and without users."""
 
@@ -42,8 +44,19 @@ Listener: TypeAlias = "Callable[[Rewrite], None]"
 
 def keep_locations(event: Rewrite) -> None:
     """Let the new operations of a rewrite stand for the nodes of the old ones."""
+    old = [op for op in event.old if not _is_of_others(op, event)]
     for op in event.new:
-        merge_locations(op, event.old)
+        merge_locations(op, old)
+
+
+def _is_of_others(op: Operation, event: Rewrite) -> bool:
+    """Whether an operation that loses its last user is a constant that several nodes share, not
+    all of which the rewrite is about: the zeros of all Relus are one, and the last one to read it
+    computes none of the others."""
+    if op is event.old[0] or not isinstance(op, ConstantOp):
+        return False
+    names = location_names(op)
+    return len(names) > 1 and not set(names) <= set(location_names(event.old[0]))
 
 
 @dataclass
@@ -58,9 +71,12 @@ class Provenance:
     def __call__(self, event: Rewrite) -> None:
         if event.new:
             keep_locations(event)
+            self.gone.update((n, _SHARED) for op in event.old if _is_of_others(op, event)
+                             for n in location_names(op))
         else:
             reason = _reason(event)
-            self.gone.update((n, reason) for op in event.old for n in location_names(op))
+            self.gone.update((n, reason) for op in event.old for n in location_names(op)
+                             if event.rule != UNUSED or self.gone.get(n) != _SHARED)
 
 
 def _reason(event: Rewrite) -> str:

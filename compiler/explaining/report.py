@@ -96,12 +96,17 @@ def _kernel(kernel: Kernel, all_nodes: bool = False) -> list[str]:
             f"      schedule by {kernel.origin}: {kernel.schedule}"]
 
 
+_KINDS = {
+    "known when compiling": "known when compiling",
+    "alias of": "alias of another node (--node tells which)",
+    "folded into": "folded into constants of other nodes (--node tells which)",
+}
+"""What reasons begin with that name nodes, and what is said of all of them."""
+
+
 def _kind(reason: str) -> str:
     """A reason without what differs from node to node, to group by."""
-    for start in ("known when compiling", "alias of", "folded into"):
-        if reason.startswith(start):
-            return start
-    return reason
+    return next((told for start, told in _KINDS.items() if reason.startswith(start)), reason)
 
 
 def _groups(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:

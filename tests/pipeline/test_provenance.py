@@ -171,6 +171,20 @@ def test_a_batch_norm_does_not_take_the_name_of_its_convolution() -> None:
     assert all(origins.kernels_of(n) for nodes in by_op.values() for n in nodes)
 
 
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+@pytest.mark.parametrize("op", ["Relu", "HardSigmoid", "HardSwish", "Elu", "GlobalAveragePool"])
+def test_constants_that_nodes_share_take_no_node_along(op: str, target: str) -> None:
+    """The zeros of all Relus are one constant; the kernel that reads it last computes only one."""
+    g = OnnxGraph({})
+    y = g.input("x", np.float32, [1, 24, 6, 6])
+    for _ in range(3):  # the last two are equal, and share their kernels
+        z = g.node(op, g.node("Conv", y, g.random_weight(24, 24, 3, 3), pads=[1, 1, 1, 1]))
+        y = g.node("Softmax", g.node("Mul", z, y), axis=1)
+    origins = watched(MemoryModel("m.onnx", g.model({"y": y}).SerializeToString()), target)
+    first, *others = (set(origins.kernels_of(n)) for n in origins.nodes if n.op == op)
+    assert first and all(others) and not first & set.union(*others)
+
+
 def test_reasons_name_what_became_of_a_node() -> None:
     g = OnnxGraph({})
     x = g.input("x", np.float32, ["n", 8])
