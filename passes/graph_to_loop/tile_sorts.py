@@ -7,7 +7,8 @@
 All elements of a longer row are sorted by merging groups of sorted runs until one run is left. The
 place of an element is its place in its own run, and how many elements of the others are smaller, by
 binary searches. If only the first few elements of a longer row are wanted, only the first few of
-each run can be among them: these are a shorter row.
+each run can be among them: these are a shorter row. Much longer rows are cut into small groups. The
+first few elements lie in as many groups, those whose first elements come first.
 
     merged:   [2 5 8 | 1 3 9]  ->  places [1 3 4 | 0 2 5]  ->  [1 2 3 5 8 9]
     first 2:  [2 5 8 | 1 3 9]  ->  [2 5 | 1 3]  ->  [1 2]
@@ -37,6 +38,9 @@ FEWER = 4
 
 WAYS = 4
 """The most runs that are merged at once."""
+
+GROUPED = 4
+"""How many times as long as the longest run rows are whose groups are compared first."""
 
 RUN = 1024
 """The shortest run of which the first few are taken."""
@@ -98,6 +102,9 @@ class _Row(NamedTuple):
         if self.size <= longest:
             return self.positions(self.sorted_runs(self.size), count)
         if FEWER * count <= longest:
+            each = self.group_length(count)
+            if self.size >= GROUPED * longest and 2 * self.compared(each, count) <= self.size:
+                return self.of_groups(each, count)
             return self.of_runs(self.run_length(count), count)
         length = self.merge_length()
         return self.positions(self.merged(self.sorted_runs(length, merged=True), length), count)
@@ -190,6 +197,83 @@ class _Row(NamedTuple):
             [Read(chosen, point), Read(codes, [*point[:-1], held // count, held % count])],
             type_of(chosen), lambda body, read: body.index(held // count * length) + (
                 read[1] & low).to(t.i64))
+
+    # ------------------------------------------------------------------ groups
+    def group_length(self, count: int) -> int:
+        """The length of groups, a power of two, with which the fewest elements are sorted."""
+        return min((1 << k for k in range(1, self.size.bit_length())),
+                   key=lambda each: self.compared(each, count))
+
+    def compared(self, each: int, count: int) -> int:
+        """How many elements are sorted: one of each group, and all of the groups that count."""
+        return -(-self.size // each) + count * each
+
+    def of_groups(self, each: int, count: int) -> SSAValue:
+        """The first elements, which lie in the `count` groups whose first elements come first.
+
+        These groups stay in their order, so that equal elements do.
+        """
+        groups = self.in_order(self.first_groups(each, count), count, -(-self.size // each))
+        domain = Domain()
+        *batch, i = point = domain.parallel(*self.batch, count * each)
+        place = Expr.gathered(0) * each + i % each
+        keys = make_nest(
+            self.at, domain, [Read(groups, [*batch, i // each]), self.padded(batch, place)],
+            tensor(self.wide, [*self.batch, count * each]),
+            lambda body, read: self.inside(body, place, read[1:]))
+        chosen = self.of_keys(keys, count * each, self.bits).first(count)
+        domain = Domain()
+        point = domain.parallel(*self.batch, count)
+        held = Expr.gathered(0)
+        return make_nest(
+            self.at, domain, [Read(chosen, point), Read(groups, [*point[:-1], held // each])],
+            type_of(chosen), lambda body, read: body.index(
+                Expr.gathered(1) * each + held % each))
+
+    def first_groups(self, each: int, count: int) -> SSAValue:
+        """The groups whose first elements come first, as positions."""
+        groups, domain = -(-self.size // each), Domain()
+        *batch, g = domain.parallel(*self.batch, groups)
+        [j] = domain.reduce(each)
+        keys = make_nest(
+            self.at, domain, [self.padded(batch, g * each + j)],
+            tensor(self.wide, [*self.batch, groups]),
+            lambda body, read: self.inside(body, g * each + j, read), combiner="min")
+        return self.of_keys(keys, groups, self.bits).first(count)
+
+    def in_order(self, positions: SSAValue, count: int, size: int) -> SSAValue:
+        """Positions below a size, in ascending order."""
+        order = self.of_keys(positions, count, (size - 1).bit_length()).first(count)
+        domain = Domain()
+        point = domain.parallel(*self.batch, count)
+        return make_nest(
+            self.at, domain,
+            [Read(order, point), Read(positions, [*point[:-1], Expr.gathered(0)])],
+            type_of(positions), lambda body, read: read[1])
+
+    def of_keys(self, keys: SSAValue, size: int, bits: int) -> _Row:
+        """Rows of keys of so many bits."""
+        def read(point: Sequence[Expr], i: Expr) -> Read:
+            return Read(keys, [*point, i])
+
+        def key(body: Body, read: Sequence[Scalar]) -> Scalar:
+            return read[0].to(t.i32 if bits < _WORD else t.i64)
+
+        return _Row(self.at, self.batch, size, bits, read, key)
+
+    @property
+    def wide(self) -> Attribute:
+        return t.i32 if self.bits < _WORD else t.i64
+
+    def padded(self, point: Sequence[Expr], i: Expr) -> Read:
+        """An element, which may lie beyond the end."""
+        read = self.read(point, i)
+        return Read(read.value, read.index, 0)
+
+    def inside(self, body: Body, place: Expr, read: Sequence[Scalar]) -> Scalar:
+        """The key of an element, the greatest one beyond the end."""
+        key = self.key(body, read)
+        return body.index(place).compare("lt", self.size).where(key, (1 << self.bits) - 1)
 
     # ------------------------------------------------------------------ merging
     def merge_length(self) -> int:

@@ -18,6 +18,7 @@ from dialects.semantics.numerics import widen
 from dialects.strata.func import FuncOp, main_function
 from dialects.strata.types import Array, element_of, tensor
 from dialects.symbolic.expr import Expr, Size
+from dialects.symbolic.size_products import product
 from dialects.verifying import verify
 from passes.base import Facts, StrataContext
 from passes.graph_to_loop import ordering
@@ -108,6 +109,25 @@ def test_sorts_in_tiles(dtype: Any, k: int, largest: bool, tile: int) -> None:
     sorts = [o for o in module.walk() if isinstance(o, NestOp) and o.combiner_names == ["sort"]]
     assert bool(sorts) == (x.dtype.itemsize <= 4 and k > 4)
     assert all(4 * (o.reduce_axes[0].extent.constant or 0) <= tile for o in sorts)
+    assert_same(evaluate_func(main_function(module), [x], context), expected)
+
+
+@pytest.mark.parametrize("size", [1301, 2048])
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("dtype", [d for d in (*FLOATS, *INTEGERS) if np.dtype(d).itemsize <= 4])
+def test_a_few_of_groups(dtype: Any, largest: bool, size: int) -> None:
+    """Of long rows only groups are sorted whose first elements come first; ties keep their order.
+    """
+    x, context = numbers(dtype, 2, size), EvaluationContext()
+    module = top_k(x, 1, 20, largest)
+    expected = evaluate_func(main_function(module), [x], context)
+    facts = Facts(programs=528, sorted_bytes=1024)
+    for pass_ in parse_passes("graph-to-loop"):
+        pass_.apply(StrataContext.with_dialects(context.weights, facts), module)
+    verify(module)
+    sorts = [o for o in module.walk() if isinstance(o, NestOp) and o.combiner_names == ["sort"]]
+    elements = [product(a.extent for a in o.axes).constant or 0 for o in sorts]
+    assert 0 < sum(elements) < 2 * size, "sorts less than the whole"
     assert_same(evaluate_func(main_function(module), [x], context), expected)
 
 
