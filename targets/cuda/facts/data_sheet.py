@@ -121,7 +121,8 @@ def _rows(sheet: Sheet) -> RowTiles:
     whole = sheet.registers // 4
     small = 4 * WARP * 2 * word
     return RowTiles(
-        elements=small, side=2 * BANKS, longest_whole=whole, held=held, least_held=word,
+        elements=small, least_elements=small // 4, side=2 * BANKS, longest_whole=whole, held=held,
+        least_held=word,
         alone=held * WARP, read_words=2, shared=(sheet.shared, sheet.shared),
         held_sharing=held, sharing_warps=4, step=whole, step_apart=whole // word, step_once=small,
         step_open=whole // 2, step_warps=32, step_apart_warps=8, other_step_warps=8,

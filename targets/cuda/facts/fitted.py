@@ -122,6 +122,8 @@ class RowTiles:
 
     elements: int
     """Elements per program of an elementwise kernel."""
+    least_elements: int
+    """The same if there are few: each thread of four warps has a word of 4 bytes of halves."""
     side: int
     """The side of its tile in bytes if operands are contiguous along different axes."""
     longest_whole: int

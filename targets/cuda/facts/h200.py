@@ -36,7 +36,8 @@ PARTS = PartTimes(gain=0.91, adding=1.5e-6, adding_online=2.5e-6, programs=4, sh
 """Measured in CUDA graphs in which the combining kernel follows the split one."""
 
 ROWS = RowTiles(
-    elements=1024, side=256, longest_whole=16384, held=32, least_held=4, alone=1024, read_words=2,
+    elements=1024, least_elements=256, side=256, longest_whole=16384, held=32, least_held=4,
+    alone=1024, read_words=2,
     shared=(8192, 16384), held_sharing=16, sharing_warps=16, step=16384, step_apart=4096,
     step_once=1024, step_open=8192, step_warps=32, step_apart_warps=16, other_step_warps=8,
     step_online=8192, online_warps=16, step_scan=2048, scan_warps=4, short=8192, height=16,

@@ -55,6 +55,9 @@ OVERLAP = 2
 """
 COMPARED = 3
 """Instructions for an element in a stage of a sort: those of code for 1,024 to 8,192 elements."""
+SHUFFLED = 12
+"""Cycles in which threads exchange 32 elements in a stage of a sort: 11 billion keys a second in
+tiles of 1,024, as measured on an H100 with 0.6 to 17 million keys."""
 EXCHANGED = 1000
 """Cycles of a stage of a sort that compares elements of different warps."""
 ACROSS = 30
@@ -190,7 +193,9 @@ class Work:
                 self._hold(*op.inputs, *op.results)
                 return Cost(_issued(op))
             case ReduceOp() | ScanOp():
-                return Cost(_size(op.value) * _steps_along(op))
+                issued = _size(op.value) * _steps_along(op)
+                sorts = isinstance(op, ScanOp) and op.sorts
+                return Cost(issued, SHUFFLED * issued / COMPARED / WARP if sorts else 0)
             case DotOp():
                 return self.product(op)
             case IndexOp():

@@ -268,14 +268,25 @@ def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:
     if crossing and not unordered:
         return _two_directions(kernel, rows, [along[0], *crossing], options)
     tiles: dict[Symbol, int] = {}
+    elements = _elements(kernel, rows, options)
     for name in [*(along[:1] or rows[-1:]), *reversed(rows)]:
-        room = _facts(options).elements // prod(tiles.values())
+        room = elements // prod(tiles.values())
         if room > 1 and name not in tiles:
             tiles[name] = even_power(extents[name], room)
     levels = [Level("grid", a, tiles.get(a, 1)) for a in rows]
     if unordered:
         return finish(kernel, levels, tails="mask", warps=4, atomic=1)
     return _masked(kernel, levels, options, 4)
+
+
+def _elements(kernel: KernelOp, rows: Sequence[Symbol], options: TargetOptions) -> int:
+    """Elements of a program: fewer where all programs run at once anyway. Each thread then waits
+    for memory as long as before, but computes less, by shorter code."""
+    facts, count = _facts(options), product(kernel.axes[a] for a in rows).constant
+    elements, most = facts.elements, facts.programs * machine_of(options.features).multiprocessors
+    while count is not None and elements > facts.least_elements and count < elements * most:
+        elements //= 2
+    return elements
 
 
 def _crosses(kernel: KernelOp, along: Symbol, across: Symbol) -> bool:
