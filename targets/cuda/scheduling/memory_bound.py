@@ -24,6 +24,9 @@ from targets.options import TargetOptions
 WORD = 16
 """The bytes of a thread's widest vector load."""
 
+SECTOR = 16
+"""The fewest columns of a program that sums across memory: halves that memory moves at a time."""
+
 FEW, DEEPER = 4, 4
 """Up to how many programs of a multiprocessor wait for memory in each step of a loop, and how many
 times as much they therefore load at a time."""
@@ -234,9 +237,14 @@ def _strided_reduction(
     """Sums across memory: contiguous rows in a tile, and the summed axis in short steps."""
     extents, facts = kernel.axes, _facts(options)
     column = along[0] if along else rows[-1]
-    levels = [Level("grid", a) for a in rows if a != column]
-    levels.append(Level("grid", column, power(extents[column], facts.beside)))
+    others = [Level("grid", a) for a in rows if a != column]
+    beside, machine = power(extents[column], facts.beside), machine_of(options.features)
+    while beside > SECTOR and (_programs(kernel, [*others, Level("grid", column, beside)]) or (
+            machine.multiprocessors)) < machine.multiprocessors:
+        beside //= 2
+    levels = [*others, Level("grid", column, beside)]
     across = facts.across * (DEEPER if _waits(levels, kernel, options) else 1)
+    across *= max(1, min(facts.beside, power(extents[column], facts.beside)) // beside)
     levels += [Level("loop", a) for a in inner[:-1]]
     levels += [Level("loop", a, power(extents[a], across)) for a in inner[-1:]]
     return _masked(kernel, levels, options, facts.across_warps)
@@ -244,8 +252,13 @@ def _strided_reduction(
 
 def _waits(levels: Sequence[Level], kernel: KernelOp, options: TargetOptions) -> bool:
     """Whether multiprocessors have so few programs that each step of a loop waits for memory."""
-    programs = product(kernel.axes[x.axis].ceildiv(x.tile) for x in levels).constant
+    programs = _programs(kernel, levels)
     return programs is not None and programs <= FEW * machine_of(options.features).multiprocessors
+
+
+def _programs(kernel: KernelOp, levels: Sequence[Level]) -> int | None:
+    """The programs of a grid; None if it is open."""
+    return product(kernel.axes[x.axis].ceildiv(x.tile) for x in levels).constant
 
 
 def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:

@@ -8,6 +8,8 @@ Lanes exchange nothing, and every load is wide.
 
 from __future__ import annotations
 
+from math import prod
+
 from dialects.loop import KernelOp
 from dialects.strata.schedule import Level, Schedule
 from dialects.symbolic.symbol import Symbol
@@ -22,6 +24,8 @@ TOGETHER = 16
 """The most parts of one step, which lanes hold in registers."""
 LANE = 4
 """Results per lane: one 16-byte load of f32."""
+BUSY = 2
+"""With fewer programs for each multiprocessor, lanes hold fewer results."""
 
 
 def sum_of_parts(kernel: KernelOp, options: TargetOptions) -> Schedule | None:
@@ -34,6 +38,9 @@ def sum_of_parts(kernel: KernelOp, options: TargetOptions) -> Schedule | None:
         return None
     warps = _warps(kernel, rows, along[0], options)
     tile = min(warps * WARP * LANE, power(extents[along[0]], warps * WARP * LANE))
+    while tile > WARP and _programs(kernel, rows, along[0], tile) < BUSY * machine_of(
+            options.features).multiprocessors and extents[along[0]].constant is not None:
+        tile //= 2
     [parts] = summed
     together = power(extents[parts], TOGETHER)
     kind = "whole" if together == power(extents[parts], MOST_PARTS) else "loop"
@@ -44,13 +51,14 @@ def sum_of_parts(kernel: KernelOp, options: TargetOptions) -> Schedule | None:
 
 def _warps(kernel: KernelOp, rows: list[Symbol], along: Symbol, options: TargetOptions) -> int:
     """The most warps that still leave a program for every multiprocessor."""
-    others = 1
-    for name in rows:
-        if name != along:
-            others *= kernel.axes[name].constant or 1
-    length = kernel.axes[along].constant
-    if length is None:
+    if kernel.axes[along].constant is None:
         return 4
     programs = machine_of(options.features).multiprocessors
-    wanted = [w for w in (4, 2, 1) if others * (length // (w * WARP * LANE)) >= programs]
-    return wanted[0] if wanted else 1
+    return next((w for w in (4, 2)
+                 if _programs(kernel, rows, along, w * WARP * LANE) >= programs), 1)
+
+
+def _programs(kernel: KernelOp, rows: list[Symbol], along: Symbol, tile: int) -> int:
+    """The programs whose tiles are whole. Open sizes other than `along` count as one."""
+    others = prod(kernel.axes[name].constant or 1 for name in rows if name != along)
+    return others * ((kernel.axes[along].constant or 0) // tile)
