@@ -65,6 +65,8 @@ _TABLE = (
         "baseline": FeatureSet("generic", frozenset(("neon",))),
         "dotprod": FeatureSet("generic", _DOTS | {"neon"}, _DOTS),
         "i8mm": FeatureSet("generic", _DOTS | {"neon", "i8mm", "bf16"}, _DOTS | {"i8mm", "bf16"}),
+        "sve256": FeatureSet("generic", _DOTS | {"neon", "i8mm", "bf16", "sve256"},
+                             _DOTS | {"i8mm", "bf16", "sve"}),
     }, "baseline", 32, (64 << 10, 512 << 10, 4 << 20), ("arm64",), flushes=True),
     Architecture("riscv64", {
         "baseline": FeatureSet("generic-rv64", _GENERAL, _GENERAL),

@@ -95,7 +95,13 @@ class Machine:
         """Bytes of the widest vector register that is fast for all element types."""
         if self.features >= AVX512:
             return 64
-        return 32 if "avx2" in self.features else 16
+        return 32 if self.features & {"avx2", "sve256"} else 16
+
+    @property
+    def function_attributes(self) -> str:
+        """What LLVM must know of each function: scalable vectors have at least 2 x 128 bits, so
+        that those of 256 bits are registers."""
+        return " vscale_range(2,16)" if "sve256" in self.features else ""
 
     @property
     def lanes(self) -> int:

@@ -39,9 +39,14 @@ def unknown_sets(needs: Sequence[str]) -> list[str]:
 
 _AUXILIARY: Mapping[str, Mapping[str, tuple[str, int]]] = {
     "aarch64": {"fullfp16": ("AT_HWCAP", 10), "dotprod": ("AT_HWCAP", 20),
-                "i8mm": ("AT_HWCAP2", 13), "bf16": ("AT_HWCAP2", 14)},
+                "i8mm": ("AT_HWCAP2", 13), "bf16": ("AT_HWCAP2", 14),
+                "sve256": ("AT_HWCAP", 22)},
     "riscv64": {"v": ("AT_HWCAP", ord("v") - ord("a"))}}
 """For each architecture and feature the word of Linux's auxiliary vector, and the bit in it."""
+
+
+_MORE: Mapping[str, str] = {"sve256": "(prctl(51) & 0xFFFF) >= 32"}
+"""What else must hold, in C: 51 asks for the bytes of a scalable vector (PR_SVE_GET_VL)."""
 
 
 def auxiliary_needs(features: Collection[str], architecture: str) -> list[str]:
@@ -67,5 +72,6 @@ def _auxiliary_text(needs: Sequence[str], bits: Mapping[str, tuple[str, int]]) -
     """Only Linux is asked; code for other systems says nothing of its processor."""
     rows = [f"    if (!(getauxval({word}) >> {bit} & 1)) return 0; /* {name} */"
             for name in needs for word, bit in [bits[name]]]
+    rows += [f"    if (!({_MORE[name]})) return 0; /* {name} */" for name in needs if name in _MORE]
     return ["static int has_features(void) {", "#if defined(__linux__)", *rows, "#endif",
             "    return 1;", "}"]

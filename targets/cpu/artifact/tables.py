@@ -146,7 +146,8 @@ def _defines(source: Source, symbols: int) -> list[str]:
         "OTHERS": len(source.others), "IS_OTHER": int(source.is_other)}
     return ["#define _GNU_SOURCE", *(f"#include <{file}>" for file in _INCLUDES),
             f"#if {_HAS_POSIX}", *(f"#include <{file}>" for file in _POSIX), "#endif",
-            "#if defined(__linux__)", "#include <sys/syscall.h>", "#include <sys/auxv.h>", "#endif",
+            "#if defined(__linux__)", "#include <sys/syscall.h>", "#include <sys/auxv.h>",
+            "#include <sys/prctl.h>", "#endif",
             "#if defined(_WIN32)", "#include <malloc.h>", "#endif", *_own_names(source.entry),
             "#if defined(__x86_64__)", "#include <cpuid.h>", "#endif", f'#include "{name}.h"', "",
             "#if defined(__GNUC__)", '#pragma GCC diagnostic ignored "-Wunused-function"',

@@ -184,7 +184,7 @@ class _KernelEmitter:
         arguments = ", ".join([*pointers, *sizes, "i64 %lo", "i64 %hi"])
         # without this, spilled vectors straddle cache lines in some processes
         attributes = (f"alignstack({self.machine.vector_bytes}) nounwind"
-                      f"{self.marks.function}")
+                      f"{self.machine.function_attributes}{self.marks.function}")
         lines = ["entry:", *self.writer.scopes[0].lines, "}"]
         return KernelText(self.name, f"({arguments}) {attributes}", "\n".join(lines),
                           tuple(self.writer.constant_lines()), self.writer.declarations)

@@ -8,7 +8,7 @@ from xdsl.ir import Attribute
 
 from dialects.strata import types as t
 from targets.cpu.emit.build import Builder
-from targets.cpu.emit.values import Reg
+from targets.cpu.emit.values import Reg, lane_literal
 
 _LANES = 4
 """The sums in a register of NEON."""
@@ -32,10 +32,25 @@ class Aarch64(Builder):
     def add_products(
         self, element: Attribute, a: Reg, b: Reg, c: Reg, unsigned: Sequence[bool]
     ) -> Reg:
-        """By sdot and udot; by usdot for factors of which one is unsigned."""
+        """By sdot and udot; by usdot for factors of which one is unsigned. Wider registers are
+        taken apart, since these instructions are NEON's."""
+        if c.width > _LANES:
+            halves = [self.add_products(
+                element, *(self._half(x, k) for x in (a, b, c)), unsigned) for k in (0, 1)]
+            return c.named(self.writer.local(
+                f"shufflevector {halves[0].typed}, {halves[1].typed}, <{c.width} x i32> "
+                f"{lane_literal(list(range(c.width)), 'i32')}"))
         name = "usdot" if unsigned[0] != unsigned[1] else "udot" if unsigned[0] else "sdot"
         first, second = (b, a) if name == "usdot" and unsigned[1] else (a, b)
         factors = [self.reinterpret(x, t.i8, 4 * x.width) for x in (first, second)]
         return c.named(self.writer.local(self.writer.call(
             f"llvm.aarch64.neon.{name}.v{c.width}i32.v{4 * c.width}i8", c.type,
             [(c.type, c.name), *((x.type, x.name) for x in factors)])))
+
+    def _half(self, reg: Reg, number: int) -> Reg:
+        """The lower (0) or the upper (1) lanes."""
+        width = reg.width // 2
+        lanes = list(range(number * width, (number + 1) * width))
+        return reg.resized(self.writer.local(
+            f"shufflevector {reg.typed}, {reg.type} poison, <{width} x i32> "
+            f"{lane_literal(lanes, 'i32')}"), width)

@@ -50,6 +50,7 @@ MACHINES = [
     Abroad("aarch64-linux-musl", "baseline", emulator("aarch64")),
     Abroad("aarch64-linux-musl", "dotprod", emulator("aarch64", "-cpu", "max")),
     Abroad("aarch64-linux-musl", "i8mm", emulator("aarch64", "-cpu", "max")),
+    Abroad("aarch64-linux-musl", "sve256", emulator("aarch64", "-cpu", "max,sve256=on")),
     Abroad("riscv64-linux-musl", "baseline", emulator("riscv64")),
     Abroad("riscv64-linux-musl", "v", emulator("riscv64", "-cpu", "rv64,v=true,vlen=128")),
     Abroad("wasm32", "simd128", ("node",)),
