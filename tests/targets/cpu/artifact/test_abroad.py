@@ -16,7 +16,13 @@ from targets.shipping import Shipment
 from tests.lowering import lower, without_subnormals
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
 from tests.op_samples.pipeline_samples import PIPELINE_SAMPLES
-from tests.targets.cpu.artifact.abroad import Abroad, each_machine, run_abroad
+from tests.targets.cpu.artifact.abroad import (
+    MACHINES,
+    Abroad,
+    each_machine,
+    emulator,
+    run_abroad,
+)
 
 FIRST = {s.op.name: s for s in reversed(SAMPLES) if s.operands}
 FEW = ("graph.conv", "graph.matmul_integer", "graph.softmax", "graph.top_k")
@@ -59,6 +65,15 @@ def assert_close(found: np.ndarray, wanted: np.ndarray) -> None:
 @pytest.mark.parametrize("name", [name for name in FEW if name in FIRST])
 def test_a_few_samples_abroad(name: str, machine: Abroad, tmp_path: Path) -> None:
     check(FIRST[name], True, machine, tmp_path)
+
+
+def test_scalable_vectors_that_are_too_short_are_refused(tmp_path: Path) -> None:
+    [machine] = [m for m in MACHINES if m.features == "sve256"]
+    if not machine.is_there:
+        pytest.skip("there is no Zig or no QEMU")
+    short = machine._replace(runner=emulator("aarch64", "-cpu", "max,sve-max-vq=1"))
+    with pytest.raises(AssertionError, match="the processor lacks instructions"):
+        check(FIRST["graph.softmax"], True, short, tmp_path)
 
 
 @pytest.mark.slow

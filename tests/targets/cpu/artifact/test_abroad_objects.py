@@ -89,6 +89,16 @@ def test_every_feature_set_is_compiled(
 
 
 @pytest.mark.usefixtures("without_compiler")
+@pytest.mark.parametrize("features", ["i8mm", "sve256"])
+def test_scalable_vectors_are_used_where_they_are_wanted(features: str, tmp_path: Path) -> None:
+    """By `ptrue pN.s, vl8`, which selects eight floats of a vector that may be longer."""
+    options = TargetOptions(triple="aarch64", features=features)
+    code = (written(options, tmp_path / "small") / "small_kernels.o").read_bytes()
+    words = np.frombuffer(code[: len(code) // 4 * 4], np.uint32)
+    assert bool((words & 0xFFFFFFF0 == 0x2598E100).any()) == (features == "sve256")
+
+
+@pytest.mark.usefixtures("without_compiler")
 def test_a_library_needs_a_compiler(tmp_path: Path) -> None:
     options = TargetOptions(triple="aarch64-linux-gnu")
     with pytest.raises(TargetError, match="no C compiler for aarch64-linux here; install"):
