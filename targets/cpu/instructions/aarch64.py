@@ -35,10 +35,11 @@ class Aarch64(Builder):
         """By sdot and udot; by usdot for factors of which one is unsigned. Wider registers are
         taken apart, since these instructions are NEON's."""
         if c.width > _LANES:
-            halves = [self.add_products(
-                element, *(self._half(x, k) for x in (a, b, c)), unsigned) for k in (0, 1)]
+            low, high = (self.add_products(
+                element, self._half(a, k), self._half(b, k), self._half(c, k), unsigned)
+                for k in (0, 1))
             return c.named(self.writer.local(
-                f"shufflevector {halves[0].typed}, {halves[1].typed}, <{c.width} x i32> "
+                f"shufflevector {low.typed}, {high.typed}, <{c.width} x i32> "
                 f"{lane_literal(list(range(c.width)), 'i32')}"))
         name = "usdot" if unsigned[0] != unsigned[1] else "udot" if unsigned[0] else "sdot"
         first, second = (b, a) if name == "usdot" and unsigned[1] else (a, b)
