@@ -52,6 +52,25 @@ def test_every_branch(index: int, tmp_path: Path) -> None:
           [np.array(index, np.int32), x])
 
 
+@pytest.mark.parametrize("rows", [0, 1, 4])
+@pytest.mark.parametrize(("how", "start", "truth"), [
+    ("or", "false", np.any), ("and", "true", np.all)])
+def test_truth_of_rows(how: str, start: str, truth: Any, rows: int, tmp_path: Path) -> None:
+    """Of none, as `jnp.any` and `jnp.all` reduce it, the start remains."""
+    x, path = np.arange(rows * 2).reshape(rows, 2) > 3, tmp_path / "f.mlir"
+    path.write_text(f"""
+module {{
+  func.func public @main(%x: tensor<{rows}x2xi1>) -> (tensor<2xi1>) {{
+    %c = stablehlo.constant dense<{start}> : tensor<i1>
+    %0 = stablehlo.reduce(%x init: %c) applies stablehlo.{how} across dimensions = [0] :
+        (tensor<{rows}x2xi1>, tensor<i1>) -> tensor<2xi1>
+    return %0 : tensor<2xi1>
+  }}
+}}""")
+    [found] = compiler.compile(path, target="reference", cache="off")(x)
+    np.testing.assert_array_equal(found, truth(x, 0))
+
+
 def test_what_jax_lowers_is_a_model(monkeypatch: Any) -> None:
     """An object of JAX that tells its text."""
     module = ModuleType("jax.stages")

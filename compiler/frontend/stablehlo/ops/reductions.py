@@ -57,13 +57,19 @@ def reduce(n: Node, *operands: Value) -> list[Value]:
 
 def _reduced(n: Node, x: Value, start: Value, kind: str, axes: Sequence[int]) -> Value:
     """The reduction, combined with a start that is not neutral."""
-    wide = x.cast(t.i32) if x.element == t.i1 else x
-    found = n(_REDUCTIONS[kind], wide, axes=list(axes), keepdims=False).cast(x.element) if (
-        axes) else x
+    found = _of_elements(n, x, kind, axes) if axes else x
     neutral = {"add": 0, "mul": 1, "max": lowest(x.type.dtype), "min": highest(x.type.dtype)}[kind]
     if start.array is not None and np.all(start.array == neutral):
         return found
     return _combined(kind, found, start)
+
+
+def _of_elements(n: Node, x: Value, kind: str, axes: Sequence[int]) -> Value:
+    """Truth values are positive numbers meanwhile: the maximum of none is the least of all."""
+    if x.element != t.i1:
+        return n(_REDUCTIONS[kind], x, axes=list(axes), keepdims=False)
+    found = n(_REDUCTIONS[kind], x.cast(t.i32), axes=list(axes), keepdims=False)
+    return n.scalar(0, found) < found
 
 
 def _combined(kind: str, a: Value, b: Value) -> Value:

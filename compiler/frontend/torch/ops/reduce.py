@@ -39,7 +39,7 @@ def _accumulated(
     if n.element != t.i1:
         return reduced(n, op, x.cast(n.element), axes, keep)
     bits = x.cast(t.i1).cast(t.i32)
-    return reduced(n, _OF_BITS[op], bits, axes, keep).cast(t.i1)
+    return n.scalar(0, t.i32) < reduced(n, _OF_BITS[op], bits, axes, keep)  # also of none
 
 
 # ---------------------------------------------------------------------- sums
@@ -95,10 +95,11 @@ def truth_of_all(n: Node, x: Value) -> Value:
 
 @aten_op("aten.any.dim", "aten.any.dims", "aten.all.dim", "aten.all.dims")
 def truth(n: Node, x: Value, axes: Sequence[int] | int | None, keep: bool) -> Value:
-    """Whether any element, or all elements, are true."""
+    """Whether any element, or all elements, are true. Of no elements, none is, and all are: then
+    the maximum is the smallest integer, and the minimum the largest."""
     op = ReduceMaxOp if n.op.startswith("aten.any") else ReduceMinOp
     bits = x.cast(t.i1).cast(t.i32)
-    return reduced(n, op, bits, axes, keep).cast(t.i1)
+    return n.scalar(0, t.i32) < reduced(n, op, bits, axes, keep)
 
 
 @aten_op("aten.var.correction", "aten.std.correction")
