@@ -10,7 +10,7 @@ The module can be imported without torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +24,7 @@ Run = Callable[[list[Any]], Any]
 
 
 @contextmanager
-def kept_checks() -> Iterator[None]:
+def kept_checks() -> Generator[None]:
     """Graphs that AOTAutograd traces keep such checks as effects. Before PyTorch 2.13 they are only
     operators without results, which it drops."""
     effects = torch_module("torch._higher_order_ops.effects")

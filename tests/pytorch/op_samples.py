@@ -98,6 +98,7 @@ sample([f"{name}.default" for name in (
     "exp", "tanh", "erf", "sin", "cos", "sigmoid", "tan", "atan", "sinh", "cosh", "asinh", "exp2",
     "expm1", "floor", "ceil", "round", "neg", "abs", "sign", "sgn", "trunc", "fix", "square")],
     (X,), (X.half(),))
+sample("round.decimals", *((v * 40, {"decimals": k}) for k in (2, 0, -1, 5) for v in (X, Y)))
 sample([f"{name}.default" for name in (
     "log", "sqrt", "reciprocal", "rsqrt", "log1p", "log2", "log10")], (positive(2, 3),))
 sample([f"{name}.default" for name in ("asin", "acos", "atanh")], (X.tanh(),))

@@ -61,6 +61,16 @@ def rounding(n: Node, x: Value) -> Value:
     return n(_ROUNDING[n.op.split(".")[1]], x) if is_float(x.element) else x
 
 
+@aten_op("aten.round.decimals")
+def rounded_to(n: Node, x: Value, decimals: int) -> Value:
+    """To a number of decimals, as eager mode rounds: between a product and a quotient. PyTorch's
+    own definition multiplies by the rounded inverse instead."""
+    if not is_float(x.element):
+        return x
+    power = 10.0 ** abs(decimals)
+    return n(RoundOp, x * power) / power if decimals >= 0 else n(RoundOp, x / power) * power
+
+
 @aten_op(*(f"aten.{name}.default" for name in _ANY))
 def plain(n: Node, x: Value) -> Value:
     return n(_ANY[n.op.split(".")[1]], x)
