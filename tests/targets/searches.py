@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +44,12 @@ def attention(element: str, width: int) -> str:
     %y = graph.matmul %p, %v : {element}[2, 35, {width}]
     strata.return %y
   }}"""
+
+
+def evenly(found: Sequence[Schedule], count: int) -> list[Schedule]:
+    """At most `count` of the candidates, from the first to the last."""
+    count = min(count, len(found))
+    return [found[k * (len(found) - 1) // max(1, count - 1)] for k in range(count)]
 
 
 def tasks_of_text(text: str, folder: Path, options: CompileOptions) -> list[Task]:

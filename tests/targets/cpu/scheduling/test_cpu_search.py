@@ -20,7 +20,7 @@ from targets.base import TargetOptions, find_target
 from targets.cpu.machine import machine_of
 from targets.cpu.scheduling.search import PROGRAMS, _programs, candidates
 from tests.targets.cpu.cpu_kernels import each_machine
-from tests.targets.searches import ANY, attention, tasks_of_text, written
+from tests.targets.searches import ANY, attention, evenly, tasks_of_text, written
 
 PRODUCT = """
   strata.func @main(%x: f32[37, 19]) -> (f32[37, 70]) inputs ["x"] outputs ["y"] {
@@ -70,7 +70,7 @@ def test_candidates_compute_the_same(
         executable, signature = job(task, None, tmp_path, features).load()
         inputs = random_inputs(signature, task.sizes, task.indices)
         wanted = executable.run(inputs)
-        for schedule in found[:: max(1, len(found) // some)]:
+        for schedule in evenly(found, some):
             assert {x.axis for x in schedule.levels} == set(task.kernel.axes), schedule
             got = job(task, schedule, tmp_path, features).load()[0].run(inputs)
             assert worst(got, wanted)[1] is None, f"{task.name} {schedule}"

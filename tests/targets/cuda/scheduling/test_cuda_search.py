@@ -22,7 +22,7 @@ from targets.base import TargetOptions, find_target
 from targets.cuda.machine import machine_of
 from targets.cuda.scheduling.products import rules as products
 from targets.cuda.scheduling.search import FIRST_TILES, Space, candidates
-from tests.targets.searches import ANY, attention, tasks_of_text, written
+from tests.targets.searches import ANY, attention, evenly, tasks_of_text, written
 
 PRODUCT = """
   strata.func @main(%x: f16[70, 100], %w: f16[100, 90]) -> (f16[70, 90])
@@ -93,7 +93,7 @@ def test_candidates_compute_the_same(some: int, name: str, tmp_path: Path) -> No
         rules, wanted = schedule_of(state, task.name), computed(state, task)
         found = candidates(task.kernel, rules, OPTIONS.target_options())
         assert found and rules not in found and len(set(found)) == len(found)
-        for schedule in found[:: max(1, len(found) // some)]:
+        for schedule in evenly(found, some):
             assert {x.axis for x in schedule.levels} == {x.axis for x in rules.levels}
             state, text = lowered(task, schedule, tmp_path)
             assert "@triton.jit" in text
