@@ -15,7 +15,7 @@ from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
 from xdsl.traits import IsTerminator
 
-from dialects.strata.types import is_float
+from dialects.strata.types import TensorType, is_float
 
 _WHOLE = (arith.FPToSIOp, arith.FPToUIOp, math.FloorOp, math.CeilOp, math.TruncOp, math.RoundOp,
           math.RoundEvenOp)
@@ -48,12 +48,14 @@ def _becomes_whole(value: SSAValue) -> bool:
 
 
 def _computed_from(value: SSAValue) -> Iterator[SSAValue]:
-    """The values that an operation computes of a value, in bodies and around them."""
+    """The values that an operation computes of a value, in bodies and around them; a tensor is
+    memory, where all floats are data."""
     for use in value.uses:
         op, bodies = use.operation, use.operation.regions
         if op.has_trait(IsTerminator):
             parent = op.parent_op()
-            if parent is not None and len(parent.results) == len(op.operands):
+            if parent is not None and len(parent.results) == len(op.operands) and not isinstance(
+                    parent.results[use.index].type, TensorType):
                 yield parent.results[use.index]
         elif not bodies:
             yield from op.results

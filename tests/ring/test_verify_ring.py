@@ -85,6 +85,9 @@ OF_SIZES = {
     "positions": "t = Shape(x)\n n = Gather(t, i)\n k = Squeeze(n)\n r = Range(z, k, o)\n"
                  " f = Cast<to = 1>(r)\n p = Div(f, c)\n w = Sin(p)\n u = Unsqueeze(w, i)\n"
                  " y = Mul(x, u)",
+    "rounded": "m = ReduceMean(x)\n d = Sub(x, m)\n r = Round(d)\n y = Mul(r, x)",
+    "quantized": "m = ReduceMean(x)\n d = Mul(x, m)\n q, u, v = DynamicQuantizeLinear(d)\n"
+                 " w = DequantizeLinear(q, u, v)\n y = Mul(w, x)",
     "linear": 'p = Unsqueeze(x, i)\n y = Resize<mode = "linear">(p, , s)',
     "cubic": 'p = Unsqueeze(x, i)\n y = Resize<mode = "cubic">(p, , s)',
 }
