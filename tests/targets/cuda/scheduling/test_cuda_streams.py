@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 
@@ -127,6 +128,35 @@ def test_rows_share_no_program_that_holds_too_much_for_all() -> None:
     text = text.replace('"v"]', '"v", "u"]').replace("graph.mul %p, %v", "graph.add %q, %u")
     text = text.replace("  %y =", "  %q = graph.mul %p, %v : bf16[16384, 8192]\n  %y =")
     assert "grid i0 tile 1, whole i1 tile 8192 | tails = mask, warps = 8>" in sources(text)
+
+
+@pytest.mark.parametrize(("count", "tile"), [
+    (100, 128), (100_000, 256), (400_000, 256), (1_000_000, 512), (1_200_000, 1024)])
+def test_few_elements_have_shorter_programs(count: int, tile: int) -> None:
+    """Programs of fewer elements, as long as all of them run at once."""
+    text = sources(f"""
+strata.func @main(%x: f16[{count}], %z: f16[{count}]) -> (f16[{count}])
+    inputs ["x", "z"] outputs ["y"] {{
+  %y = graph.add %x, %z : f16[{count}]
+  strata.return %y
+}}""")
+    assert f"grid i0 tile {tile} |" in text
+
+
+@pytest.mark.parametrize(("shape", "tiles"), [
+    ((99, 1767), (16, 128)), ((99, 17670), (64, 64)), ((300, 999), (16, 256)),
+    ((18, 16310), (32,)), ((18, 400), (32,)), ((18, 1 << 20), (512,))])
+def test_few_columns_are_summed_by_more_programs(
+    shape: tuple[int, int], tiles: tuple[int, ...]
+) -> None:
+    rows, columns = shape
+    text = sources(f"""
+strata.func @main(%x: f16[{rows}, {columns}]) -> (f16[{columns}]) inputs ["x"] outputs ["y"] {{
+  %y = graph.reduce_max %x {{axes = [0], keepdims = false}} : f16[{columns}]
+  strata.return %y
+}}""")
+    found = [int(n) for n in re.findall(r"tile (\d+)", text.partition("# schedule")[2])]
+    assert tuple(found[:len(tiles)]) == tiles
 
 
 def test_constants_of_halves_are_read_as_halves() -> None:
