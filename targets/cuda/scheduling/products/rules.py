@@ -14,11 +14,12 @@ from dialects.strata.types import TensorType, byte_width, i8, i32, is_float, is_
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.runs import running_axis
-from passes.contract import Panel
+from passes.contract import Packing, Panel
 from passes.loop_to_block.compute import is_gathered_dot, is_guarded_dot
 from passes.rewrites.loop.axis_fusion import can_fuse, fuse_axes
 from passes.rewrites.loop.nests import data_inputs, gathered_inputs, has_calls
 from targets.cuda.machine import machine_of
+from targets.cuda.scheduling.products.pitch import odd_factors
 from targets.cuda.scheduling.products.specialized import may_specialize
 from targets.cuda.scheduling.products.tiles import ASSUMED, tiles
 from targets.cuda.scheduling.products.time import Product, ProductTile
@@ -93,12 +94,14 @@ def _summed_order(nest: NestOp, roles: Roles) -> Sequence[Symbol]:
     return [*(a for a in roles.reduce if a not in last), *last]
 
 
-def panels(kernel: KernelOp, constants: Collection[int]) -> Mapping[int, Panel] | None:
-    """The packing of constants that makes each column contiguous, if the product needs it."""
+def panels(kernel: KernelOp, constants: Collection[int]) -> Mapping[int, Packing] | None:
+    """The packing of constants that makes each column contiguous, if the product needs it, or of
+    factors whose rows begin anywhere."""
     nest = next(n for n in kernel.nests if is_contraction(n))
     roles = roles_of(nest, stored_by(kernel, nest))
     if not _wants_columns(kernel, nest, roles):
-        return None
+        plain = _is_matrix_product(nest, roles) and not _is_gathered(nest)
+        return odd_factors(kernel, nest, roles) if plain else None
     [column], [summed] = roles.columns, roles.reduce
     return {k: Panel(column, 1, (summed,)) for k in constants
             if column in symbols_of(nest.input_maps[k])

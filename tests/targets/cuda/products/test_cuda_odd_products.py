@@ -1,0 +1,52 @@
+"""Products of matrices whose rows begin anywhere: factors that are read again are copied first."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from xdsl.parser import Parser
+
+from dialects.block import KernelOp, LoadOp
+from dialects.context import make_context
+from dialects.host.interpret import interpret_host
+from dialects.strata.types import buffer_type
+from dialects.strata.weights import WeightStore
+from targets.base import TargetOptions
+from targets.cuda import TARGET
+from tests.lowering import lower
+
+
+def text_of(m: int, k: int, n: int, element: str) -> str:
+    return f"""
+strata.func @main(%a: {element}[{m}, {k}], %b: {element}[{k}, {n}], %c: {element}[{n}])
+    -> ({element}[{m}, {n}]) inputs ["a", "b", "c"] outputs ["y"] {{
+  %p = graph.matmul %a, %b : {element}[{m}, {n}]
+  %y = graph.add %p, %c : {element}[{m}, {n}]
+  strata.return %y
+}}"""
+
+
+@pytest.mark.parametrize(("m", "k", "n", "element", "copied"), [
+    (1040, 32, 71, "f16", {"b"}), (40, 32, 71, "f16", set()), (1040, 33, 72, "f16", set()),
+    (70, 33, 1031, "f16", {"a"}), (1030, 33, 1027, "f16", {"a", "b"}),
+    (1040, 32, 70, "f16", set()), (1040, 32, 71, "f32", set())],
+    ids=["right", "read once", "even", "left", "both", "pairs", "f32"])
+def test_factors_in_whole_words(m: int, k: int, n: int, element: str, copied: set[str]) -> None:
+    module = Parser(make_context(), text_of(m, k, n, element)).parse_module()
+    store = WeightStore()
+    for _ in lower(module, TARGET.bind(TargetOptions(features="sm_90")).context(store)):
+        pass
+    kernels = {op.sym_name.data: op for op in module.walk() if isinstance(op, KernelOp)}
+    assert (len(kernels) > 1) == bool(copied)
+    loads = [op for op in kernels["contract_0"].walk() if isinstance(op, LoadOp)]
+    widths = {buffer_type(op.buffer).shape[-1].constant for op in loads
+              if buffer_type(op.buffer).rank == 2}
+    assert ({-(-k // 8) * 8} <= widths) == ("a" in copied or k % 8 == 0)
+    assert ({-(-n // 8) * 8} <= widths) == ("b" in copied or n % 8 == 0)
+
+    rng = np.random.default_rng(n)
+    kind = np.float16 if element == "f16" else np.float32
+    given = [rng.standard_normal(shape).astype(kind) for shape in ((m, k), (k, n), (n,))]
+    [found] = interpret_host(module, given, store)
+    a, b, c = (v.astype(np.float64) for v in given)
+    np.testing.assert_allclose(found.astype(np.float64), a @ b + c, rtol=0, atol=0.05)
