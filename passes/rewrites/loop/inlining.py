@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from xdsl.dialects import arith
-from xdsl.ir import SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
-from dialects.loop import IndexOp, NestOp, YieldOp, extents_of, scalar_type
+from dialects.loop import IndexOp, NestOp, ViewOp, YieldOp, extents_of, scalar_type
 from dialects.strata import types as t
 from dialects.strata.types import byte_width, shape_of
 from dialects.symbolic.expr import Expr
@@ -57,6 +57,8 @@ def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
     if _reads_few(nest, read, producer) or (
             is_from_little(producer) and not is_contraction(nest)):
         return True
+    if not is_contraction(nest) and _is_read_sooner(nest, producer):
+        return True
     return not _widens_for_others(nest) and _reads_once_in_all(nest, producer)
 
 
@@ -72,14 +74,44 @@ def _reads_few(nest: NestOp, read: Read, producer: NestOp) -> bool:
 def is_from_little(producer: NestOp) -> bool:
     """Whether a nest computes long numbers from far fewer, by a few cheap operations each, such as
     the one that is not zero in each row of a loss's gradient: storing them takes longer."""
-    if byte_width(scalar_type(producer.results[0])) < WIDE or body_size(producer) > CHEAP:
+    if byte_width(scalar_type(producer.results[0])) < WIDE or not _is_cheap(producer):
         return False
-    cheap = all(isinstance(op, YieldOp | IndexOp) or (
-        op.name.startswith("arith.") and not op.name.startswith(_SLOW))
-        for op in producer.body.block.ops)
     made = product(a.extent for a in producer.axes)
-    return cheap and bool(producer.inputs) and all(
+    return bool(producer.inputs) and all(
         is_at_most(product(shape_of(v)) * FEW, made) for v in producer.inputs)
+
+
+def _is_cheap(producer: NestOp) -> bool:
+    """Whether a nest computes each element by a few operations, none of which is slow."""
+    return body_size(producer) <= CHEAP and all(
+        isinstance(op, YieldOp | IndexOp) or (
+            op.name.startswith("arith.") and not op.name.startswith(_SLOW))
+        for op in producer.body.block.ops)
+
+
+def _is_read_sooner(nest: NestOp, producer: NestOp) -> bool:
+    """Whether what a nest computes by a few cheap operations is as long as all that it reads, of
+    narrower types, from arguments: then several readers compute it sooner than they read it. The
+    differences from a mean, say, of which batch normalization has sums and products."""
+    if not _is_cheap(producer) or any(
+            not isinstance(use.operation, NestOp) or is_contraction(use.operation)
+            for use in producer.results[0].uses):
+        return False
+    reads = [r for r in reads_of(nest) if r.value is producer.results[0]]
+    wide = {a.name for a in producer.axes if a.extent.constant != 1}
+    full = dict.fromkeys(v for k, v in enumerate(producer.inputs)
+                         if wide <= axes_of_input(producer, k))
+    widths = [byte_width(scalar_type(v)) for v in full]
+    width = byte_width(scalar_type(producer.results[0]))
+    narrow = bool(widths) and max(widths) < width and sum(widths) <= width
+    return narrow and all(map(_is_argument, full)) and all(reads_once(nest, r) for r in reads)
+
+
+def _is_argument(value: SSAValue) -> bool:
+    """Whether a value is an argument of the function."""
+    while isinstance(value.owner, ViewOp):
+        value = value.owner.source
+    return isinstance(value, BlockArgument)
 
 
 def _reads_once_in_all(nest: NestOp, producer: NestOp) -> bool:
