@@ -10,7 +10,7 @@ from compiler.diagnostics import Problem, StrataError, cut
 from compiler.io.signature import Signature
 from targets.library_file import NoLibrary, read_facts
 
-_SUFFIXES = (".so", ".a", ".o")
+_SUFFIXES = (".so", ".a", ".o", ".wasm", ".dylib", ".dll")
 _LONGEST = 160
 
 
@@ -42,6 +42,11 @@ def _report(path: str, facts: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"  {name}  {type_.short}" for name, type_ in zip(names, types, strict=True))
     if signature.symbols():
         yield f"sizes that are open: {', '.join(s.name for s in signature.symbols())}"
+    if len(facts.get("variants", ())) > 1:
+        yield f"variants, of which the best runs: {', '.join(map(str, facts['variants']))}"
+    for sizes in facts.get("sizes", ()):
+        fixed = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        yield f"code of its own for {fixed}"
     place = "in the library" if weights is None else (
         f"in the file {weights['file']}, sha256 {weights['sha256']}")
     yield f"constants: {constants['count']}, {constants['bytes']} bytes, {place}"

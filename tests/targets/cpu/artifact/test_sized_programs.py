@@ -87,8 +87,12 @@ def test_a_signal_ends_a_loop_in_code_for_some_sizes(tmp_path: Path) -> None:
 
 
 def test_each_set_of_features_has_its_own(tmp_path: Path) -> None:
+    (tmp_path / "again").mkdir()
     path = ship(model_of(MLP), tmp_path / "mlp.so", "mlp", variants=["baseline", "avx2"],
                 also=[{"n": 2}])
+    again = ship(model_of(MLP), tmp_path / "again" / "mlp.so", "mlp",
+                 variants=["baseline", "avx2"], also=[{"n": 2}])
+    assert again.read_bytes() == path.read_bytes()
     facts = read_facts(str(path))
     assert (facts["sizes"], len(facts["variants"])) == ([{"n": 2}], 2)
     exe, loaded = compiler.compile(model_of(MLP), features="avx2"), compiler.load(path)
@@ -116,6 +120,9 @@ def test_the_command_line_takes_sizes(
     words = ["compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "m.so")]
     assert main([*words, "--also", "n=2", "--also", "n=5"]) == 0
     assert read_facts(str(tmp_path / "m.so"))["sizes"] == [{"n": 2}, {"n": 5}]
+    capsys.readouterr()
+    assert main(["inspect", str(tmp_path / "m.so")]) == 0
+    assert "code of its own for n = 2\ncode of its own for n = 5\n" in capsys.readouterr().out
     assert main([*words, "--also", "m=2"]) == 1
     assert "m" in capsys.readouterr().err
     assert main([*words, "--also", "n"]) == 2
