@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 
-from dialects.loop import NestOp
+from dialects.loop import NestOp, extents_of
 from dialects.strata.types import TensorType, byte_width, is_float
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import upper_bound
@@ -128,7 +128,22 @@ def rows_run(nest: NestOp) -> bool:
         return True
     rows, summed = (_extent(nest, data, axes) for axes in (roles.rows, roles.reduce))
     is_gradient = places_of(nest) < _taps_of(nest) and rows >= min(summed, SIZES[0])
-    return is_gradient and bool(last[0] & {*roles.rows})
+    return is_gradient and bool(last[0] & {*roles.rows}) and not _are_patches(nest)
+
+
+def _are_patches(nest: NestOp) -> bool:
+    """Whether the windows of rows do not overlap, as those of 16*i + p with p < 16: such rows are
+    positions, though they may be fewer than the taps."""
+    data, roles = windowed(nest)
+    extents = extents_of(nest.axes)
+    for expr in nest.input_maps[data]:
+        terms = [(Expr((term,)), term[1]) for term in expr.terms if term[0]]
+        steps = [factor for part, factor in terms if part.symbols & {*roles.rows}]
+        window = sum((part for part, _ in terms if part.symbols <= {*roles.reduce}), Expr.of(0))
+        last = upper_bound(window, extents)
+        if window.symbols and last is not None and 0 < (last.constant or 0) < gcd(*steps):
+            return True
+    return False
 
 
 def places_of(nest: NestOp) -> int:
@@ -219,4 +234,4 @@ def run_of(nest: NestOp) -> int:
         return 1
     positions = np.arange(sizes[summed])
     beyond = np.flatnonzero(last.evaluate({summed: positions}) != positions)
-    return int(beyond[0]) if len(beyond) else sizes[summed]
+    return max(1, int(beyond[0])) if len(beyond) else sizes[summed]

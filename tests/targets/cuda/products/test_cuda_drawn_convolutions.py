@@ -18,7 +18,7 @@ from dialects.graph.interpret import evaluate_func
 from dialects.host.interpret import interpret_host
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata.func import main_function
-from dialects.strata.types import Array
+from dialects.strata.types import Array, BufferType
 from dialects.strata.weights import WeightStore
 from passes.base import StrataContext
 from targets.base import TargetOptions
@@ -55,7 +55,7 @@ class Drawn:
 
     @property
     def attributes(self) -> str:
-        pads = [self.dilation * (k // 2) for k in self.kernel]
+        pads = [self.dilation * ((k - 1) // 2) for k in self.kernel]
         return (f"strides = [{self.stride}, {self.stride}], pads = {[*pads, *pads]}, "
                 f"dilations = [{self.dilation}, {self.dilation}], group = {self.group}")
 
@@ -211,6 +211,16 @@ def test_strips_of_rows_in_both_layouts(last: bool) -> None:
     kernels = check(Drawn(264, 9, 9, (6, 5), (3, 3), group=9, last=last), gradient=False)
     assert any("tile 6 unroll 6" in str(k.schedule) for k in kernels)
     assert len(kernels) == 1 + last, "channels of the filter are packed only if they lie last"
+
+
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize(("patch", "places"), [(4, (3, 4)), (16, (2, 1))])
+def test_images_of_patches_lie_one_by_one(patch: int, places: tuple[int, int], last: bool) -> None:
+    """Though a patch has more elements than an image has patches, as in a filter's gradient."""
+    drawn = Drawn(8, 3, 24, places, (patch, patch), patch, last=last)
+    [product] = products(check(drawn, gradient=False))
+    images = product.buffers[0].type
+    assert isinstance(images, BufferType) and images.shape[0].constant == drawn.n
 
 
 @needs_triton
