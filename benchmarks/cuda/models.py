@@ -26,7 +26,7 @@ from collection import CLASSES
 from rows import Setting
 from rows.programs import Compiled, inductor, off, ours, told
 from rows.timing import device_times, synchronize
-from suites.contests import chosen, hold, parser_of, slowest_kernels, take_part
+from suites.contests import chosen, contest, parser_of, slowest_kernels
 
 from compiler.torch.backend import strata
 
@@ -195,12 +195,8 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     options = arguments()
-    if options.row:
-        with torch.no_grad():
-            take_part(lambda: Contest(options.row, options))
-        return
     machine = "" if options.smoke else f"On {torch.cuda.get_device_name()}, {options.dtype}."
-    hold(options, chosen(CLASSES, options.only), lambda records: page(records, machine))
+    contest(options, chosen(CLASSES, options.only), Contest, lambda records: page(records, machine))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from models import SHAPES, Step, inputs
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "shared"))
 
-from suites.contests import chosen, hold, parser_of, slowest_kernels, take_part  # noqa: E402
+from suites.contests import chosen, contest, parser_of, slowest_kernels  # noqa: E402
 
 KINDS = {"bf16": torch.bfloat16, "f32": torch.float32}
 EAGER, STRATA = "eager", "strata"
@@ -216,12 +216,9 @@ def main() -> None:
     options = arguments()
     if options.smoke:
         options.device = "cpu"
-    if options.row:
-        with torch.no_grad():
-            take_part(lambda: Contest(options.row, options))
-        return
     machine = f"On {torch.cuda.get_device_name()}." if options.device == "cuda" else ""
-    hold(options, chosen(_names(options), options.only), lambda records: page(records, machine))
+    contest(options, chosen(_names(options), options.only), Contest,
+            lambda records: page(records, machine))
 
 
 if __name__ == "__main__":

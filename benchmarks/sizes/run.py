@@ -35,7 +35,7 @@ import compiler
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "shared"))
 
-from suites.contests import chosen, hold, parser_of, take_part  # noqa: E402
+from suites.contests import chosen, contest, parser_of  # noqa: E402
 
 MODELS = ("bert", "llama", "vit", "resnet")
 EAGER, OPEN, STATIC, DOOR = "eager", "open", "static", "door"
@@ -256,12 +256,8 @@ def main() -> None:
     options = arguments()
     if options.smoke:
         options.device = "cpu"
-    if options.row:
-        with torch.no_grad():
-            take_part(lambda: Contest(options.row, options))
-        return
     machine = _machine(options.device)
-    hold(options, chosen(MODELS, options.only), lambda records: page(records, machine))
+    contest(options, chosen(MODELS, options.only), Contest, lambda records: page(records, machine))
 
 
 if __name__ == "__main__":

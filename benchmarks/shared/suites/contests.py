@@ -75,6 +75,19 @@ def kept(file: Path) -> dict[str, Any]:
     return json.loads(file.read_text()) if file.exists() else {}
 
 
+def contest(
+    options: argparse.Namespace, names: Sequence[str],
+    make: Callable[[str, argparse.Namespace], Contest], page: Callable[[Records], str],
+) -> None:
+    """Measure models that compute no gradients; in a model's own process, take part for it."""
+    import torch
+
+    if not options.row:
+        return hold(options, names, page)
+    with torch.no_grad():
+        take_part(lambda: make(options.row, options))
+
+
 def take_part(make: Callable[[], Contest]) -> None:
     """A model's own process: compile, say so, wait for the turn, measure, print the record."""
     contest = make()

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include HEADER
+#include "arrays.h"
 
 typedef struct counter {
     int64_t next, fails_at, stays, alive;
@@ -23,10 +24,6 @@ static void *take(void *context, size_t alignment, size_t bytes) {
 static void give(void *context, void *memory) {
     ((counter *)context)->alive -= memory != NULL;
     free(memory);
-}
-
-static void read_all(void *memory, size_t bytes) {
-    if (fread(memory, 1, bytes, stdin) != bytes) exit(3);
 }
 
 static int32_t in_count, out_count;
@@ -74,15 +71,7 @@ int main(int argc, char **argv) {
     in = calloc((size_t)in_count + 1, sizeof *in);
     out = calloc((size_t)out_count + 1, sizeof *out);
     wanted = calloc((size_t)out_count + 1, sizeof *out);
-    for (int32_t k = 0; k < in_count; k++) {
-        int64_t bytes;
-        read_all(&in[k].dtype, sizeof in[k].dtype);
-        read_all(&in[k].rank, sizeof in[k].rank);
-        read_all(in[k].shape, (size_t)in[k].rank * sizeof *in[k].shape);
-        read_all(&bytes, sizeof bytes);
-        in[k].data = malloc((size_t)bytes + 8);
-        read_all(in[k].data, (size_t)bytes);
-    }
+    read_inputs(in, in_count);
     CALL(state) *state = NULL;
     if (CALL(create)(NULL, &state) != 0 || run(state) != 0) return 2;
     memcpy(wanted, out, (size_t)out_count * sizeof *out);
