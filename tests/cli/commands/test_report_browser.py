@@ -5,8 +5,6 @@ Skipped without the package playwright, or without a Chromium in $STRATA_CHROMIU
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -16,11 +14,10 @@ import onnx
 import pytest
 
 from compiler.__main__ import main
+from tests.browser import CHROMIUM, opened
 from tests.models.onnx_graph import OnnxGraph
 
 sync_api: Any = pytest.importorskip("playwright.sync_api")
-NAMES = ("chromium", "chromium-headless-shell", "google-chrome", "chromium-browser")
-CHROMIUM = os.environ.get("STRATA_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
 if CHROMIUM is None:
     pytest.skip("there is no Chromium", allow_module_level=True)
 TABS = ("Overview", "Graph", "Kernels", "Memory", "Fusion", "Comparison", "Passes")
@@ -64,17 +61,8 @@ def browser() -> Generator[Any]:
 
 @pytest.fixture
 def page(browser: Any, file: Path) -> Generator[Any]:
-    """The open page; whatever it says to the console, or asks from the network, fails the test."""
-    made, told = browser.new_page(viewport={"width": 1300, "height": 900}), list[str]()
-    made.on("console", lambda message: told.append(message.text))
-    made.on("pageerror", lambda error: told.append(str(error)))
-    made.on("dialog", lambda dialog: told.append(dialog.message))
-    made.on("request", lambda request: None if request.url.startswith(("file:", "data:"))
-            else told.append(request.url))
-    made.goto(file.as_uri())
-    yield made
-    made.close()
-    assert told == []
+    with opened(browser, file, 1300) as made:
+        yield made
 
 
 def test_every_tab_opens(page: Any) -> None:

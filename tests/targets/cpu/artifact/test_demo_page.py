@@ -5,8 +5,6 @@ The tests of the page itself are skipped without playwright, a Chromium, or Zig.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -19,10 +17,9 @@ import compiler
 from compiler.__main__ import main
 from targets.cpu.artifact.cross import zig_command
 from targets.cpu.artifact.demo import page_text
+from tests.browser import CHROMIUM, opened
 from tests.targets.cpu.artifact.shipped import needs_tools
 
-NAMES = ("chromium", "chromium-headless-shell", "google-chrome", "chromium-browser")
-CHROMIUM = os.environ.get("STRATA_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
 LABELS = ("left", "right", "</script><img src=x onerror=alert(1)>")
 
 
@@ -84,21 +81,13 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(file: Path) -> Generator[Any]:
-    """The open page; whatever it says to the console, or asks from the network, fails the test."""
     sync_api: Any = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        made, told = browser.new_page(viewport={"width": 900, "height": 900}), list[str]()
-        made.on("console", lambda message: told.append(message.text))
-        made.on("pageerror", lambda error: told.append(str(error)))
-        made.on("dialog", lambda dialog: told.append(dialog.message))
-        made.on("request", lambda request: None if request.url.startswith(("file:", "data:"))
-                else told.append(request.url))
-        made.goto(file.as_uri())
-        made.wait_for_selector("#run:enabled")
-        yield made
+        with opened(browser, file, 900) as made:
+            made.wait_for_selector("#run:enabled")
+            yield made
         browser.close()
-        assert told == []
 
 
 def draw(page: Any, share: float) -> None:
