@@ -137,12 +137,12 @@ def _record(name: str, process: Any, log: Path, until: float) -> dict[str, Any]:
 
 
 def _problem(process: Any, log: Path) -> str:
-    """The last error that a process told; else how it ended, and its last line."""
+    """The last error that a process told, to its end; else how it ended, and its last line."""
     status = process.poll()
     process.kill()
     lines = [line for line in log.read_text().splitlines() if line.strip()]
-    if errors := [line for line in lines if "Error" in line]:
-        return errors[-1][:400]
+    if errors := [k for k, line in enumerate(lines) if "Error" in line]:
+        return " ".join(lines[errors[-1]:])[:400]
     how = "no time was left" if status is None else f"ended with status {status}"
     return f"{how}: {lines[-1]}"[:400] if lines else how
 
