@@ -7,7 +7,6 @@
     imports.py     the node at which an import fails, or after which it computes wrong numbers
     kernels.py     the first kernel whose code computes something else than its tiles mean
     scalars.py     ... and the scalar operation in it
-    values.py      the first operation that computes something else than before a pass
     quiet.py       the compiler without reproducers
     outcome.py     what a trial led to, and what was found
 """

@@ -19,13 +19,19 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from compiler.bisection import imports, kernels, scalars, values
+from compiler.bisection import imports, kernels, scalars
 from compiler.bisection.arguments import add_arguments
 from compiler.bisection.outcome import RIGHT, Outcome
 from compiler.bisection.trials import Phases, Trials
+from compiler.instrument.values import Program, first_change
+from compiler.measuring.comparison import worst
+
+if TYPE_CHECKING:
+    from dialects.strata.types import Array
 
 
 def main() -> None:
@@ -58,7 +64,7 @@ def _answer(
         case "rewrites":
             return trials.rewrites(asked["step"], asked["most"])
         case "values":
-            return values.first_changed(trials, asked["step"])
+            return _first_changed(trials, asked["step"])
         case "kernels":
             return kernels.first_wrong(trials)
         case "scalars":
@@ -66,6 +72,23 @@ def _answer(
         case _:
             return trials.begun if trials.begun.kind != RIGHT else imports.first_unlike(
                 trials.model, trials.verify, trials.options, phases.path.parent)
+
+
+def _first_changed(trials: Trials, step: int) -> Outcome:
+    """The first operation after a step that differs from the same nodes' before it."""
+    lowered = trials.lowered(step)
+    if lowered.kind != RIGHT:
+        return lowered
+    before, after = (Program(s.module, s.context.weights)
+                     for s in (trials.at(step - 1), trials.at(step)))
+    found = first_change(before, after, trials.verify.inputs, _differ)
+    if found is None:
+        return Outcome(step=step)
+    return Outcome("wrong", "", step, operation=found.operation, nodes=found.nodes)
+
+
+def _differ(got: Sequence[Array], want: Sequence[Array]) -> bool:
+    return worst(got, want)[1] is not None
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from typing import Any
 from compiler.frontend.torch.captured_graph import output_nodes
 from compiler.frontend.torch.library import torch_module
 from compiler.torch.draws import split_draws
-from compiler.torch.joint.detached import skip_detached
 from compiler.torch.joint.padded_products import pad_products
 from compiler.torch.joint.sums_of_one import fold_sums_of_one
 from compiler.torch.views import base_of
@@ -52,6 +51,25 @@ def partition(joint: Any, inputs: Any, **more: Any) -> tuple[Any, Any]:
     partitioner = torch_module("functorch.compile").min_cut_rematerialization_partition
     with torch_module("torch._functorch.config").patch(recompute_views=True):  # they cost nothing
         return partitioner(joint, inputs, **more)
+
+
+def skip_detached(joint: Any) -> None:
+    """Let readers inside a graph read what is detached instead.
+
+        %d = detach(%x), %y = mul(%d, %g)   -->   %y = mul(%x, %g)
+
+    What autograd saves is detached, which the partitioner does not know as an operator that it may
+    compute again: it would save the results of all elementwise operators that are detached.
+    """
+    detach = torch_module().ops.aten.detach.default
+    for node in joint.graph.find_nodes(op="call_function", target=detach):
+        node.replace_all_uses_with(node.args[0], _is_inside)
+    joint.graph.eliminate_dead_code()
+    joint.recompile()
+
+
+def _is_inside(reader: Any) -> bool:
+    return reader.op != "output"
 
 
 def has_transforms(captured: Any) -> bool:

@@ -9,10 +9,9 @@ from xdsl.parser import Parser
 from dialects.host import LaunchOp, host_function
 from dialects.symbolic.expr_syntax import expr_of
 from dialects.verifying import verify
-from passes.analyses.host.in_place import can_share
 from passes.analyses.host.storage import kernels_of
 from passes.base import PassError, StrataContext
-from passes.host.plan_buffers import report
+from passes.host.plan_buffers import can_share, report
 from tests.passes.harness import parse, run_passes
 
 ADD = """^bb0(%p: f32, %q: f32):

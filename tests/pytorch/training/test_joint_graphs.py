@@ -14,9 +14,9 @@ from torch.nn import functional as F
 from compiler.frontend.torch import operators
 from compiler.frontend.torch.core.decompose import decompositions
 from compiler.frontend.torch.core.gradients import step_decompositions
-from compiler.torch.joint.detached import skip_detached
 from compiler.torch.joint.padded_products import pad_products
 from compiler.torch.joint.sums_of_one import fold_sums_of_one
+from compiler.torch.training import skip_detached
 
 aten = torch.ops.aten
 ROWS, INNER, CLASSES = 296, 264, 301
