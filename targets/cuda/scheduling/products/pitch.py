@@ -2,15 +2,17 @@
 
 Rows of an odd number of 16-bit floats are loaded one element at a time, and none of these loads can
 be asynchronous: 1952x448 @ 448x1313 took 2.3 times as long as with a padded factor. The copy
-costs a pass over the factor, so that programs must read it several times.
+costs a pass over the factor and a launch, so that programs must read it several times, or wait for
+memory several times: without asynchronous loads, no tile is on its way while another is multiplied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dialects.loop import KernelOp, NestOp
 from dialects.strata.types import TensorType
+from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.contract import Border
 from targets.cuda.scheduling.roles import Roles, symbols_of
@@ -20,6 +22,9 @@ WORD, LEAST = 16, 4
 """The bytes of the widest load, and of the narrowest asynchronous one."""
 AGAIN = 1024
 """How many rows of the other factor there are at least."""
+LONG, SOME = 1024, 256
+"""... or the least terms of a sum, over which a program waits for longer than a copy takes, and the
+least rows of the other factor then."""
 
 
 def odd_factors(kernel: KernelOp, nest: NestOp, roles: Roles) -> Mapping[int, Border] | None:
@@ -45,5 +50,10 @@ def _is_odd(nest: NestOp, position: int) -> bool:
 def _is_read_again(kernel: KernelOp, nest: NestOp, position: int, roles: Roles) -> bool:
     own = symbols_of(nest.input_maps[position])
     others = [a for a in (*roles.rows, *roles.columns) if a not in own]
-    sizes = [kernel.axes[a].constant for a in others]
-    return len(sizes) == 1 and sizes[0] is not None and sizes[0] >= AGAIN
+    other, terms = _size(kernel, others), _size(kernel, roles.reduce)
+    return other >= AGAIN or (other >= SOME and terms >= LONG)
+
+
+def _size(kernel: KernelOp, axes: Sequence[Symbol]) -> int:
+    """The elements of one axis; 0 for several, or where they are open."""
+    return (kernel.axes[axes[0]].constant or 0) if len(axes) == 1 else 0
