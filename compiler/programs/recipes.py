@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dialects.semantics.computations import computation_facts, read_computation
 from dialects.strata.array_type import dtype_named
+from dialects.strata.parallel import Arrays
 from dialects.strata.weights import Recipe, WeightStore, content_key
 
 if TYPE_CHECKING:
@@ -96,6 +97,6 @@ def read_recipes(
         for (key, dtype, shape), blob in zip(facts["arrays"], blobs, strict=True)}
     recipes = {str(key): Recipe(tuple(map(str, sources)), read_computation(how))
                for key, (sources, how) in facts["recipes"].items()}
-    store = WeightStore(arrays, parameters=dict(facts["parameters"]), recipes=recipes,
+    store = WeightStore(Arrays(arrays), parameters=dict(facts["parameters"]), recipes=recipes,
                         read=dict(facts["read"]), finite=set(facts["finite"]))
     return store.with_values(values, [str(key) for key in facts["keys"]], tensors)

@@ -5,14 +5,15 @@ A kept program packs the weights of its caller anew, so nothing here imports xDS
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from dialects.semantics.domain import Domain, Ranges, cut
 from dialects.semantics.reads import Input
 from dialects.strata.mapped import release
-from dialects.strata.parallel import in_threads
+from dialects.strata.parallel import Begun, in_threads
 from dialects.strata.weights import aligned_zeros
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.expr_syntax import expr_of, symbol_of
@@ -38,15 +39,41 @@ class Relayout(NamedTuple):
     pad: float | bool | None = None
 
     def __call__(self, array: Array) -> Array:
-        values = array.reshape(self.shape)
-        domain = Domain(dict(self.axes), frozenset(), {})
-        result = aligned_zeros([extent for _, extent in self.axes], values.dtype)
-        if not math.prod(result.shape):
-            return result
-        source = Input(values, self.map, self.pad)
-        view, symbols = source.view(domain), {s for e in self.map for s in e.symbols}
-        if view is None and not values.flags.c_contiguous:
-            source = Input(values.copy(), self.map, self.pad)
+        result, values = self._empty(array), array.reshape(self.shape)
+        if result.size:
+            self._fill(result, values, self._view(values))
+        return result
+
+    def begin(self, array: Array) -> Begun:
+        """The result, and what fills it: one copy, so that a thread needs no interpreter for it."""
+        result, values = self._empty(array), array.reshape(self.shape)
+        view = self._view(values) if result.size else None
+        if view is None:
+            return Begun(self(array), lambda: None)
+
+        def fill() -> None:
+            np.copyto(result, view)
+            release(values)
+
+        return Begun(result, fill)
+
+    def _empty(self, array: Array) -> Array:
+        return aligned_zeros([extent for _, extent in self.axes], array.dtype)
+
+    @property
+    def _domain(self) -> Domain:
+        return Domain(dict(self.axes), frozenset(), {})
+
+    def _view(self, values: Array) -> Array | None:
+        """The result as a view of x, or of a padded copy; None if x is not read at affine places.
+        """
+        return Input(values, self.map, self.pad).view(self._domain)
+
+    def _fill(self, result: Array, values: Array, view: Array | None) -> None:
+        """Copy blocks in threads."""
+        domain, symbols = self._domain, {s for e in self.map for s in e.symbols}
+        whole = values if view is not None or values.flags.c_contiguous else values.copy()
+        source = Input(whole, self.map, self.pad)
 
         def copy(ranges: Ranges) -> None:
             found = source.gather(domain.grid(ranges, symbols)) if view is None else cut(
@@ -56,7 +83,6 @@ class Relayout(NamedTuple):
 
         in_threads(copy, domain.blocks(domain.names, max(BLOCK_BYTES // values.itemsize, 1)))
         release(values)
-        return result
 
     # ------------------------------------------------------------------ files
     def facts(self) -> list[Any]:

@@ -30,7 +30,7 @@ import numpy as np
 
 from dialects.records import dataclass
 from dialects.strata.mapped import release
-from dialects.strata.parallel import in_threads
+from dialects.strata.parallel import Arrays, Begun, in_threads
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array, WeightAttr
@@ -47,6 +47,13 @@ DERIVED, PARAMETER = "x", "p"
 digits only."""
 
 
+class Form(NamedTuple):
+    """What the IR knows of an array."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+
 class Recipe(NamedTuple):
     """How an array is computed from the contents of others, given by their keys."""
 
@@ -58,7 +65,7 @@ class Recipe(NamedTuple):
 class WeightStore:
     """Arrays, looked up by key."""
 
-    arrays: dict[str, Array] = field(default_factory=dict[str, "Array"])
+    arrays: Arrays = field(default_factory=Arrays)
     residents: list[Any] = field(default_factory=list[Any])
     """Tensors on a device that hold weights. The owner of the model does not change them while the
     model is in use, so compiled code may read them in place.
@@ -99,18 +106,29 @@ class WeightStore:
     def derive(
         self, label: str, sources: Sequence[WeightAttr], computation: str,
         compute: Callable[..., Array],
-    ) -> tuple[WeightAttr, Array]:
-        """The handle and the contents of an array that is computed from weights.
+    ) -> tuple[WeightAttr, Form]:
+        """The handle and the form of an array that is computed from weights.
 
-        `computation` says how, completely: with the same text, the array is not computed again.
+        `computation` says how, completely: with the same text, the array is not computed again. A
+        `compute` with the method `begin`, which takes the same and returns `Begun`, fills the array
+        in the background.
         """
         keys = tuple(map(_key_of, sources))
         key = DERIVED + _hash("\0".join([*keys, computation]))
         if key not in self.arrays:
-            self.arrays[key] = compute(*map(self.contents, sources))
+            self._begin(key, compute, *map(self.contents, sources))
         if any(map(self.is_open, sources)):
             self.recipes[key] = Recipe(keys, compute)
-        return _handle(label, key), self.arrays[key]
+        array = self.arrays.unfilled(key)
+        return _handle(label, key), Form(array.dtype, array.shape)
+
+    def _begin(self, key: str, compute: Callable[..., Array], *contents: Array) -> None:
+        """Compute an array, or begin to."""
+        begin: Callable[..., Begun] | None = getattr(compute, "begin", None)
+        if begin is None:
+            self.arrays[key] = compute(*contents)
+        else:
+            self.arrays.begin(key, begin(*contents))
 
     def is_open(self, handle: WeightAttr) -> bool:
         """Whether a weight is a parameter, or is computed from one."""
@@ -176,8 +194,9 @@ class WeightStore:
             if self.parameters.get(key) not in held:
                 self._compute(key, values, made)
         wanted = {*keys, *self.parameters, *(self.arrays.keys() - self.recipes.keys())}
+        self.arrays.settle()
         arrays = {k: a for k, a in {**self.arrays, **made}.items() if k in wanted}
-        store = replace(self, arrays=arrays)
+        store = replace(self, arrays=Arrays(arrays))
         store.hold(held)
         return store
 
@@ -228,8 +247,9 @@ class WeightStore:
 
     def copy(self) -> WeightStore:
         """A store of the same arrays, to which others can be added."""
-        return replace(self, arrays={**self.arrays}, recipes={**self.recipes}, read={**self.read},
-                       finite={*self.finite})
+        self.arrays.settle()
+        return replace(self, arrays=Arrays(self.arrays), recipes={**self.recipes},
+                       read={**self.read}, finite={*self.finite})
 
     def keep_only(self, keys: Collection[str]) -> None:
         """Remove all other arrays. IR text that refers to them can no longer be run."""

@@ -76,6 +76,10 @@ def test_read_back(name: str) -> None:
     assert again == computation
     one, other = computation(*arrays), again(*arrays)
     assert one.dtype == other.dtype and np.array_equal(one, other)
+    if hasattr(computation, "begin"):
+        begun: Any = computation.begin(*arrays)
+        begun.fill()
+        assert begun.array.dtype == one.dtype and np.array_equal(begun.array, one)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
@@ -93,6 +97,9 @@ def test_a_relayout_is_a_nest_that_copies(name: str, dtype: Any) -> None:
     [expected] = evaluate_nest(nest, EvaluationContext(), array)
     for given in (array, array.T.copy().T):
         assert np.array_equal(computation(given).view(np.uint8), expected.view(np.uint8))
+        begun = computation.begin(given)
+        begun.fill()
+        assert np.array_equal(begun.array.view(np.uint8), expected.view(np.uint8))
 
 
 @pytest.mark.parametrize("source", FLOATS)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from dialects.strata import parallel
-from dialects.strata.parallel import in_threads
+from dialects.strata.parallel import WORTH_A_THREAD, Arrays, Begun, in_threads
+from dialects.strata.types import Array
 
 
 @pytest.fixture(autouse=True)
@@ -43,3 +45,70 @@ def test_numpys_error_state_holds_in_threads() -> None:
 
     with np.errstate(divide="ignore"):
         assert in_threads(work, [1.0, 2.0]) == [np.inf, np.inf]
+
+
+# ---------------------------------------------------------------------- arrays on their way
+SIZE = WORTH_A_THREAD // 4
+LOOKS: list[Callable[[Arrays], Array]] = [
+    lambda arrays: arrays["a"], lambda arrays: arrays.get("a"),
+    lambda arrays: next(iter(arrays.values())), lambda arrays: next(iter(arrays.items()))[1],
+    lambda arrays: arrays.settle() or arrays.unfilled("a")]
+
+
+def begun(fill: Callable[[Array], None], size: int = SIZE) -> Begun:
+    array = np.zeros(size, np.float32)
+    return Begun(array, lambda: fill(array))
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_whoever_looks_at_an_array_waits_until_it_is_filled(
+    look: Callable[[Arrays], Array]
+) -> None:
+    arrays, may_fill = Arrays(), threading.Event()
+
+    def fill(array: Array) -> None:
+        assert may_fill.wait(30)
+        array[:] = 7
+
+    arrays.begin("a", begun(fill))
+    assert "a" in arrays and arrays.unfilled("a").shape == (SIZE,)
+    assert not arrays.unfilled("a").any()
+    threading.Timer(0.05, may_fill.set).start()
+    assert (look(arrays) == 7).all()
+
+
+def test_arrays_are_filled_in_order_by_one_thread_after_another() -> None:
+    arrays, order = Arrays(), list[int]()
+    for k in range(20):
+        arrays.begin(f"{k}", begun(lambda array, k=k: order.append(k)))
+        if k % 5 == 0:
+            arrays.settle()
+    arrays.settle()
+    assert order == [*range(20)]
+
+
+def test_an_error_is_raised_where_the_array_is_needed() -> None:
+    arrays = Arrays()
+
+    def fail(array: Array) -> None:
+        raise MemoryError("no pages")
+
+    arrays.begin("a", begun(fail))
+    arrays.begin("b", begun(lambda array: array.fill(1)))
+    assert arrays["b"].all()
+    with pytest.raises(MemoryError, match="no pages"):
+        arrays.settle()
+    with pytest.raises(MemoryError):
+        arrays["a"]
+    del arrays["a"]
+    arrays.settle()
+
+
+@pytest.mark.parametrize(("processors", "size"), [(1, SIZE), (2, 5)])
+def test_small_arrays_and_one_processor_need_no_other_thread(
+    monkeypatch: pytest.MonkeyPatch, processors: int, size: int
+) -> None:
+    monkeypatch.setattr(parallel, "_processors", lambda: processors)
+    arrays, threads = Arrays(), list[threading.Thread]()
+    arrays.begin("a", begun(lambda array: threads.append(threading.current_thread()), size))
+    assert threads == [threading.current_thread()]

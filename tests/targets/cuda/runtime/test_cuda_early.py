@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dialects.strata.parallel import Arrays
 from dialects.strata.weights import WeightStore
 from targets.cuda.build.compile import CompileOptions, Job, compile_kernels
 from targets.cuda.build.interpreter import Interpreter
@@ -135,7 +136,8 @@ def test_written_out_loops_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     interpreter = Interpreter()
     interpreter._options = replace(interpreter._options, constants=WEIGHTS,
                                    early=H200.early)
-    executable = InterpretedHost(parse(MODULE), WeightStore({"W": w, "B": b}), interpreter.run)
+    weights = WeightStore(Arrays({"W": w, "B": b}))
+    executable = InterpretedHost(parse(MODULE), weights, interpreter.run)
     [y] = executable.run([x, z])
     np.testing.assert_allclose(y, 2 * (x @ w) + b, rtol=1e-4, atol=1e-4)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
+from dialects.strata.parallel import Arrays
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from targets.cuda import stored
@@ -144,8 +145,8 @@ def test_kernels_are_shared_with_other_weights(monkeypatch: pytest.MonkeyPatch) 
     """Neither is compiled again, nor loaded."""
     device, executable = straight(monkeypatch)
     check(executable, 3)
-    other = WeightStore({c.key: np.arange(80, dtype=np.float32)
-                         for c in executable.program.host.constants if c.key})
+    other = WeightStore(Arrays({c.key: np.arange(80, dtype=np.float32)
+                                for c in executable.program.host.constants if c.key}))
     device.log.clear()
     check(executable.with_weights(other), 3)
     assert not any(line.startswith("compile") for line in device.log)
@@ -159,7 +160,7 @@ def test_open_weights_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts is not None and len(parts[1]) == 1 and not parts[0]["constants"]
     with pytest.raises(TargetError, match="needs weights that its caller does not have"):
         read(parts)
-    check(read(parts, WeightStore({key: np.arange(80, dtype=np.float32)})), 5)
+    check(read(parts, WeightStore(Arrays({key: np.arange(80, dtype=np.float32)}))), 5)
 
 
 def test_equal_contents_are_written_once(recorded: Callable[[], RecordingDriver]) -> None:
