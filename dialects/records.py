@@ -1,9 +1,10 @@
 """`dataclass` as the standard library's, for classes that are defined faster.
 
 The standard decorator writes and compiles up to six methods for each class: two thirds of the time
-in which our modules were imported. Here it writes `__init__` alone, and all classes share the other
-methods. That a frozen record does not change is left to the type checker, so that frozen records
-are also made faster.
+in which our modules were imported. Here it writes `__init__` alone, when the first record is made:
+most classes that a compilation imports have none. All classes share the other methods. That a
+frozen record does not change is left to the type checker, so that frozen records are also made
+faster.
 """
 
 from __future__ import annotations
@@ -30,14 +31,37 @@ def dataclass(
     Its base classes must not be frozen dataclasses of the standard library.
     """
     def define(cls: type[T]) -> type[T]:
-        made = dataclasses.dataclass(repr=False, eq=False)(cls)
-        shared = {"__repr__": _text, **(_comparison(made, frozen) if eq else {})}
+        cls.__doc__ = cls.__doc__ or cls.__name__  # the standard decorator would look for arguments
+        made = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
+        shared = {"__init__": _first_init(made), "__repr__": _text,
+                  **(_comparison(made, frozen) if eq else {})}
         for name, method in shared.items():
             if vars(made).get(name) is None:
                 setattr(made, name, method)
         return made
 
     return define if cls is None else define(cls)
+
+
+def _first_init(made: type[Any]) -> Callable[..., None]:
+    """The `__init__` that makes the first record of a class, and then the class's own."""
+    def init(self: Any, *arguments: object, **named: object) -> None:
+        made.__init__ = own = _init_of(made)
+        own(self, *arguments, **named)
+
+    return init
+
+
+def _init_of(made: type[Any]) -> Callable[..., None]:
+    """The standard library's `__init__` for the fields of a class and of its bases."""
+    known = dataclasses.fields(made)
+    body: dict[str, Any] = {f.name: f for f in known}
+    body |= {"__annotations__": {f.name: f.type for f in known}, "__module__": made.__module__,
+             "__qualname__": made.__qualname__, "__doc__": made.__doc__}
+    if hasattr(made, "__post_init__"):
+        body["__post_init__"] = made.__post_init__  # so that it is called
+    alike = type(made.__name__, (), body)
+    return dataclasses.dataclass(repr=False, eq=False)(alike).__init__
 
 
 def _comparison(made: type[Any], is_hashable: bool) -> dict[str, object]:

@@ -6,8 +6,11 @@ import copy
 import dataclasses
 import itertools
 import pickle
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, fields, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -119,6 +122,79 @@ def test_records_are_replaced_copied_and_pickled() -> None:
             assert (x, y) == (1, 2)
         case _:
             pytest.fail("the record matches no pattern")
+
+
+def _outcome(make: Callable[[], Any]) -> str:
+    try:
+        return repr(make())
+    except (TypeError, ValueError) as error:
+        return str(error).partition("<locals>.")[2] or str(error)
+
+
+@pytest.mark.parametrize("arguments", [(), (1,), (1, 2.0), (1, 2.0, "h", [4]), (1, 2, 3, 4, 5)],
+                         ids=str)
+@pytest.mark.parametrize("named", [{}, {"x": 7}, {"apart": [8], "hidden": "n"}, {"made": 3},
+                                   {"unknown": 1}], ids=str)
+def test_records_take_the_arguments_that_the_standard_librarys_take(
+    arguments: tuple[Any, ...], named: dict[str, Any]
+) -> None:
+    """The first record of a class as the second one, and with the same messages."""
+    ours, theirs = (_families(define) for define in (dataclass, dataclasses.dataclass))
+    for mine, other in zip(ours, theirs, strict=True):
+        expected = _outcome(partial(type(other[0]), *arguments, **named))
+        for _ in range(2):
+            assert _outcome(partial(type(mine[0]), *arguments, **named)) == expected
+
+
+def test_the_first_record_of_a_class_is_made_as_the_others() -> None:
+    @dataclass
+    class Base:
+        x: int
+        items: list[int] = field(default_factory=list[int])
+        doubled: int = field(init=False)
+
+        def __post_init__(self) -> None:
+            self.doubled = 2 * self.x
+
+    @dataclass
+    class Derived(Base):
+        y: int = 1
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            self.doubled += self.y
+
+    class Plain(Derived):
+        pass
+
+    class Counting(Base):
+        def __init__(self, x: int) -> None:
+            super().__init__(x)
+            self.doubled += 100
+
+    first, second = Derived(1), Derived(1)
+    assert first == second and first.doubled == 3 and first.items is not second.items
+    assert [Plain(2, y=5).doubled, Base(3).doubled, Counting(4).doubled] == [9, 6, 108]
+    assert replace(first, x=4).doubled == 9
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'x'"):
+        Base()  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("round_", range(3))
+def test_first_records_are_made_by_several_threads(round_: int) -> None:
+    @dataclass
+    class Many:
+        x: int
+        y: tuple[int, ...] = ()
+
+    start = threading.Barrier(4, timeout=30)
+
+    def make(k: int) -> Many:
+        start.wait()
+        return Many(k, y=(k,))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(make, range(4))] == [Many(k, (k,)) for k in range(4)]
 
 
 def test_a_record_inside_itself_has_a_text() -> None:
