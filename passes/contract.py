@@ -237,6 +237,11 @@ class Rules(ABC):
         computes for itself, is faster than kernels that write and read these factors."""
         return False
 
+    def never(self, question: str) -> bool:
+        """Whether the answer to a question is always the default, so that the kernel about which
+        it is asked need not be built. `question`: the name of the method."""
+        return getattr(type(self), question) is getattr(Rules, question)
+
     def online_parts(self, kernel: KernelOp) -> int:
         """Into how many equal parts to split the reduction of such a kernel; 1: do not split."""
         return 1

@@ -52,6 +52,8 @@ from passes.rewrites.loop.shared_heads import share_heads
 from passes.rewrites.loop.triangles import Triangle, triangle_nest, triangle_of
 from passes.rewriting import erase
 
+FASTER_APART = "the target computes it faster in parts"
+
 
 class LoopJoinOnline(StrataPass):
     """Fuse chains of kernels into one with online sums."""
@@ -72,11 +74,14 @@ class LoopJoinOnline(StrataPass):
         if chain is None:
             return
         assert context.rules is not None
+        if context.rules.never("joins_online"):
+            context.remark(self, call, f"not joined online: {FASTER_APART}")
+            return
         chain.find_computed(context.weights)
         kernel = chain.kernel(exact=context.exact)
         fault = misfit(kernel)
         if fault is None and not context.rules.joins_online(kernel):
-            fault = "the target computes it faster in parts"
+            fault = FASTER_APART
         if fault:
             context.remark(self, call, f"not joined online: {fault}")
             kernel.erase()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from xdsl.parser import Parser
 
+from dialects.loop import KernelOp
+from passes.loop.join_online import FASTER_APART, OnlineChain
+from passes.loop.joining.join_recomputed import RecomputedChain
 from targets.base import TargetOptions, find_target
-from tests.lowering import check_levels
+from targets.cpu.target import CpuScheduling
+from tests.lowering import check_levels, lower
 
 CLASSIFIER = """
 strata.func @main(%x: {e}[{n}, 3, 6, 6], %f: {e}[8, 3, 3, 3], %w: {e}[8, 5], %b: {e}[5])
@@ -39,3 +45,59 @@ def test_a_softmax_behind_two_contractions(target: str, batch: int | str) -> Non
     scores = np.exp((means @ w + b).astype(np.float64))
     expected = (scores / scores.sum(1, keepdims=True)).astype(np.float32)
     check_levels(module, context, [x, f, w, b], [expected], 1e-5, set())
+
+
+ATTENTION = """
+strata.func @main(%q: f32[2, 40, 16], %k: f32[2, 16, 40], %v: f32[2, 40, 16])
+    -> (f32[2, 40, 16]) inputs ["q", "k", "v"] outputs ["y"] {
+  %s = graph.matmul %q, %k : f32[2, 40, 40]
+  %p = graph.softmax %s {axis = 2} : f32[2, 40, 40]
+  %y = graph.matmul %p, %v : f32[2, 40, 16]
+  strata.return %y
+}"""
+
+PRODUCTS = """
+strata.func @main(%x: f32[64, 8], %a: f32[8, 256], %b: f32[256, 8])
+    -> (f32[64, 8]) inputs ["x", "a", "b"] outputs ["y"] {
+  %s = graph.matmul %x, %a : f32[64, 256]
+  %r = graph.relu %s : f32[64, 256]
+  %y = graph.matmul %r, %b : f32[64, 8]
+  strata.return %y
+}"""
+
+
+class _Asked(CpuScheduling):
+    """The CPU's rules, which also answer what the CPU never does."""
+
+    def joins_online(self, kernel: KernelOp) -> bool:
+        return False
+
+    def joins_recomputed(self, kernel: KernelOp) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(("question", "text", "chain"), [
+    ("joins_online", ATTENTION, OnlineChain), ("joins_recomputed", PRODUCTS, RecomputedChain)])
+def test_a_kernel_is_built_only_for_targets_that_may_want_it(
+    question: str, text: str, chain: type[OnlineChain], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is said of it is the same."""
+    built, build = list[type](), chain.kernel
+
+    def kernel(self: OnlineChain, *, exact: bool) -> KernelOp:
+        built.append(type(self))
+        return build(self, exact=exact)
+
+    monkeypatch.setattr(chain, "kernel", kernel)
+    remarks: list[list[str]] = []
+    for rules in (_Asked, CpuScheduling):
+        context = find_target("cpu").bind(TargetOptions()).context()
+        context.rules = rules("cpu", (), TargetOptions())
+        context.facts = replace(context.facts, row_memory=0)  # nothing is joined by rows first
+        for _ in lower(Parser(context, text).parse_module(), context):
+            pass
+        remarks.append([r.text for r in context.remarks if FASTER_APART in r.text])
+        assert context.rules.never(question) is (rules is CpuScheduling)
+        assert built.count(chain) == (1 if rules is _Asked else 0)
+        built.clear()
+    assert remarks[0] == remarks[1] and remarks[0]

@@ -43,7 +43,7 @@ from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.online import sources_of
 from passes.analyses.loop.private import private_values
 from passes.base import StrataContext, StrataPass
-from passes.loop.join_online import OnlineChain, move_views
+from passes.loop.join_online import FASTER_APART, OnlineChain, move_views
 from passes.loop.join_rows import Program, calls_in
 from passes.rewrites.loop.arrange_online import inline_masks
 from passes.rewrites.loop.conditions import simplify_conditions
@@ -82,13 +82,16 @@ class LoopJoinRecomputed(StrataPass):
             self._refuse(context, chain, "what is computed again is no wider than any of its "
                                          "factors")
             return None
+        if context.rules.never("joins_recomputed"):
+            self._refuse(context, chain, FASTER_APART)
+            return None
         chain.find_computed(context.weights)
         kernel = chain.kernel(exact=context.exact)
         if private_values(kernel):
             self._refuse(context, chain, "a nest reads elsewhere than another one makes what it "
                                          "reads")
         elif not context.rules.joins_recomputed(kernel):
-            self._refuse(context, chain, "the target computes it faster in parts")
+            self._refuse(context, chain, FASTER_APART)
         else:
             return kernel
         kernel.erase()
