@@ -217,10 +217,14 @@ def _open_parts(
 
 
 def _counts_parts(size: Expr) -> bool:
-    """Whether an axis walks the parts of a sum that was split so: (n + 63) floordiv 64."""
+    """Whether an axis walks the parts of a sum that was split so: (n + 63) floordiv 64.
+
+    Where n is divided itself, both divisions are one: by 128 for n = m floordiv 2.
+    """
     atoms = [a for monomial, _ in size.terms for a in monomial]
-    return any(isinstance(a, Call) and a.op == "floordiv" and a.args[1].constant in (
-        OPEN_PART, OPEN_COLUMN_PART) for a in atoms)
+    return any(isinstance(a, Call) and a.op == "floordiv" and any(
+        (a.args[1].constant or 1) % part == 0 for part in (OPEN_PART, OPEN_COLUMN_PART))
+        for a in atoms)
 
 
 # ---------------------------------------------------------------------- two steps
