@@ -17,7 +17,7 @@ from targets.cpu.build import worker
 from targets.cpu.machine import Machine
 
 LOST = (OSError, EOFError, pickle.UnpicklingError)
-"""What `Helper.compile` raises if its process has ended."""
+"""What a `Helper` raises if its process has ended."""
 
 
 class Helper:
@@ -29,12 +29,18 @@ class Helper:
             [sys.executable, worker.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL)
 
-    def compile(self, text: str, machine: Machine) -> bytes:
-        """The object code of a text. Raises one of `LOST` if the process has ended."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None and stdout is not None
+    def send(self, text: str, machine: Machine) -> None:
+        """Pass on a text to compile. Raises one of `LOST` if the process has ended."""
+        stdin = self._process.stdin
+        assert stdin is not None
         pickle.dump((text, *machine.code_generator), stdin)
         stdin.flush()
+
+    def receive(self) -> bytes:
+        """The object code of the first text that was sent and not yet received. Raises as `send`.
+        """
+        stdout = self._process.stdout
+        assert stdout is not None
         return pickle.load(stdout)
 
     def end(self) -> None:

@@ -10,17 +10,20 @@ passes still run (`foresee_texts`).
 # pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from heapq import heappop, heappush
+from queue import SimpleQueue
+from typing import NamedTuple
 
 import llvmlite.binding as llvm
 
 from targets.cpu.build import worker
 from targets.cpu.build.cache import ObjectCache, object_key
-from targets.cpu.build.helpers import LOST, are_foreseen, dismiss, foresee, helper
+from targets.cpu.build.helpers import LOST, Helper, are_foreseen, dismiss, foresee, helper
 from targets.cpu.build.image import LinkError, link_image
 from targets.cpu.build.native import Library, load_image
 from targets.cpu.machine import Machine
@@ -35,6 +38,9 @@ _OPERATIONS_OF_HELPER = 150
 """The operations of a model at graph level for each of which another process is foreseen."""
 
 _MOST_FORESEEN = 2
+
+_IN_ADVANCE = 1
+"""The texts that wait in a process while it compiles another one."""
 
 
 def foresee_texts(operations: int, machine: Machine) -> None:
@@ -96,8 +102,16 @@ def _compiled_once(text: str, machine: Machine) -> bytes:
     return worker.compile_text(text, *machine.code_generator)
 
 
+class _Job(NamedTuple):
+    """A text to compile. The longest one comes first."""
+
+    place: int
+    key: str
+    text: str
+
+
 class _Crew:
-    """Texts waiting to be compiled. Helpers take the first ones, `finish` takes the last ones."""
+    """Texts waiting to be compiled. The longest goes first, so that all processes end together."""
 
     def __init__(
         self, machine: Machine, keep: Callable[[str, bytes], None],
@@ -107,7 +121,7 @@ class _Crew:
         self.codes: dict[str, bytes] = {}
         self._had = 0
         self._work = 0.0
-        self._waiting: deque[tuple[str, str]] = deque()
+        self._waiting: list[_Job] = []
         self._helpers: list[threading.Thread] = []
         self._changed = threading.Condition()
         self._is_complete = False
@@ -137,7 +151,7 @@ class _Crew:
     def add(self, key: str, text: str) -> None:
         """Add a text to compile; starts another helper if there is work and a core for it."""
         with self._changed:
-            self._waiting.append((key, text))
+            heappush(self._waiting, _Job(-len(text), key, text))
             self._changed.notify()
         self._work += len(text) * _SECONDS_PER_BYTE
         worthwhile = int(self._work / _HELPERS_PAY)
@@ -160,30 +174,43 @@ class _Crew:
             self._changed.notify_all()
 
     def _compile_rest(self) -> None:
-        while True:
-            with self._changed:
-                if not self._waiting:
-                    return
-                key, text = self._waiting.pop()
-            self._made(key, worker.compile_text(text, *self.machine.code_generator))
+        while (job := self._next()) is not None:
+            code = worker.compile_text(job.text, *self.machine.code_generator)
+            self._made(job.key, code)
 
     def _help(self) -> None:
-        """Pass one text after another to a process, until there are no more."""
+        """Pass one text after another to a process, until there are no more. It always has one in
+        advance: this thread may have to wait for the interpreter."""
         with helper() as process:
-            while (job := self._next()) is not None:
-                key, text = job
-                try:
-                    code = process.compile(text, self.machine)
-                except LOST:
-                    self._waiting.append(job)
-                    return
-                self._made(key, code)
+            sent, free = SimpleQueue[_Job | None](), threading.Semaphore(_IN_ADVANCE + 1)
+            receiver = threading.Thread(target=self._receive, args=(process, sent, free),
+                                        daemon=True)
+            receiver.start()
+            with contextlib.suppress(*LOST):
+                while free.acquire() and (job := self._next()) is not None:
+                    sent.put(job)
+                    process.send(job.text, self.machine)
+            sent.put(None)
+            receiver.join()
 
-    def _next(self) -> tuple[str, str] | None:
+    def _receive(
+        self, process: Helper, sent: SimpleQueue[_Job | None], free: threading.Semaphore
+    ) -> None:
+        """Take the code of what was sent to a process. Texts that it loses wait again."""
+        while (job := sent.get()) is not None:
+            try:
+                self._made(job.key, process.receive())
+            except LOST:
+                with self._changed:
+                    heappush(self._waiting, job)
+            free.release()
+
+    def _next(self) -> _Job | None:
+        """The longest text that waits; None once there are no more."""
         with self._changed:
             while not self._waiting and not self._is_complete:
                 self._changed.wait()
-            return self._waiting.popleft() if self._waiting else None
+            return heappop(self._waiting) if self._waiting else None
 
 
 # ---------------------------------------------------------------------- linking
