@@ -77,10 +77,10 @@ def _contains_its_operations(block: Block) -> bool:
 
 def _holds(op: Operation) -> bool:
     """Whether an operation whose regions are verified is certainly valid."""
-    if op.successors or not _ends_well(op):
+    if op._successors or not _ends_well(op):  # pyright: ignore[reportPrivateUsage]
         return False
     for operand in op._operands:  # pyright: ignore[reportPrivateUsage]
-        if isinstance(operand, ErasedSSAValue):
+        if type(operand) is ErasedSSAValue:
             return False
     try:
         return _check_of(type(op))(op)
@@ -152,9 +152,9 @@ def verifier(definition: OpDef) -> Callable[[Operation], bool] | None:
               and not isinstance(t, IsolatedFromAbove)]
 
     def accepts(op: Operation) -> bool:
-        if op.successors or len(op.regions) != regions or any(
+        if op._successors or len(op.regions) != regions or any([  # pyright: ignore
                 region.first_block is None or region.first_block is not region.last_block
-                for region in op.regions):
+                for region in op.regions]):
             return False
         bound: Bound = {}
         if not operands(op, bound) or not results([v.type for v in op.results], bound) or not _fit(

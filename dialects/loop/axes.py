@@ -16,6 +16,7 @@ from xdsl.printer import Printer
 
 from dialects.records import dataclass
 from dialects.strata.types import parse_size, parse_symbol
+from dialects.symbolic.computed_once import computed_once
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Kind, Symbol
 
@@ -37,6 +38,14 @@ class AxesAttr(Data[tuple[Axis, ...]]):
     """The iteration domain of a nest."""
 
     name = "loop.axes"
+
+    @computed_once
+    def parallel(self) -> tuple[Axis, ...]:
+        return tuple([a for a in self.data if not a.reduce])
+
+    @computed_once
+    def reduce(self) -> tuple[Axis, ...]:
+        return tuple([a for a in self.data if a.reduce])
 
     @property
     def text(self) -> str:

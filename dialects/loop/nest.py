@@ -151,11 +151,11 @@ class NestOp(IRDLOperation):
 
     @property
     def parallel_axes(self) -> list[Axis]:
-        return [a for a in self.axes if not a.reduce]
+        return [*self.axes_attr.parallel]
 
     @property
     def reduce_axes(self) -> list[Axis]:
-        return [a for a in self.axes if a.reduce]
+        return [*self.axes_attr.reduce]
 
     @property
     def input_maps(self) -> list[tuple[Expr, ...]]:
@@ -186,18 +186,17 @@ class NestOp(IRDLOperation):
     @property
     def is_elementwise(self) -> bool:
         """Whether each point is stored once, and no other tensor's elements are kept."""
-        return not self.reduce_axes and not self.into
+        return not self.axes_attr.reduce and not self.into
 
     @property
     def is_scatter(self) -> bool:
         """Whether the result is written at gathered indices."""
-        return any(s.kind is Kind.GATHERED for m in self.result_maps.data for e in m.data
-                   for s in e.symbols)
+        return any([s.kind is Kind.GATHERED for m in self.result_maps.data for s in m.symbols])
 
     @property
     def is_reduction(self) -> bool:
         """Whether points along reduce axes are combined before they are stored."""
-        return bool(self.reduce_axes) and not self.is_scatter
+        return bool(self.axes_attr.reduce) and not self.is_scatter
 
     @property
     def is_scan(self) -> bool:

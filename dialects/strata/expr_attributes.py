@@ -10,6 +10,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 from dialects.symbolic import expr_syntax
+from dialects.symbolic.computed_once import computed_once
 from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.remembered import remembered
 from dialects.symbolic.symbol import Symbol
@@ -79,6 +80,11 @@ class SizesAttr(Data[tuple[Expr, ...]]):
     """A list of expressions: `#strata.sizes<[batch, 2*h]>`."""
 
     name = "strata.sizes"
+
+    @computed_once
+    def symbols(self) -> frozenset[Symbol]:
+        """All symbols in the expressions."""
+        return frozenset[Symbol]().union(*[e.symbols for e in self.data])
 
     @staticmethod
     def of(sizes: Sequence[Size]) -> SizesAttr:

@@ -14,7 +14,7 @@ def is_contraction(nest: NestOp) -> bool:
         return False
     reduce = {a.name for a in nest.reduce_axes}
     parallel = {a.name for a in nest.parallel_axes if a.extent.constant != 1}
-    used = [{s for e in m for s in e.symbols} for m in nest.input_maps]
+    used = [m.symbols for m in nest.maps.data]
     factors = [u for u in used if u & reduce]
     return len(factors) >= 2 and any(parallel - u for u in factors)
 
