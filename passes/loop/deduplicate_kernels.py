@@ -19,11 +19,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from dialects.host import FuncOp as HostFuncOp
 from dialects.host import LaunchOp
-from dialects.loop import CallOp, KernelOp
+from dialects.loop import CallOp
 from dialects.strata.func import FuncOp
 from dialects.strata.types import SizesAttr
 from dialects.text.syntax import merge_locations
-from passes.analyses.loop.canonical import Canonical
+from passes.analyses.loop.canonical import Canonical, with_equals
 from passes.base import StrataContext, StrataPass
 from passes.rewriting import erase
 
@@ -36,9 +36,7 @@ class LoopDeduplicateKernels(StrataPass):
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         first: dict[Hashable, Canonical] = {}
         merged: dict[str, tuple[Canonical, Canonical]] = {}
-        for op in list(module.body.block.ops):
-            if not isinstance(op, KernelOp):
-                continue
+        for op in with_equals(module):
             this = Canonical.of(op)
             kept = first.setdefault(this.key, this)
             if kept is not this and context.allowance.take(op, self.name):

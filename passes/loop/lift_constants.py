@@ -27,7 +27,7 @@ from dialects.graph import ConstantOp
 from dialects.loop import CallOp, KernelOp, NestOp
 from dialects.strata.types import f32, tensor
 from dialects.text.syntax import set_location
-from passes.analyses.loop.canonical import Canonical
+from passes.analyses.loop.canonical import Canonical, with_equals
 from passes.base import StrataContext, StrataPass
 from passes.rewrites.loop.nests import carry, reads_of, replace_nest, result_types
 from passes.rewriting import functions
@@ -70,10 +70,9 @@ def _calls(module: ModuleOp) -> dict[str, list[CallOp]]:
 def _groups(module: ModuleOp) -> list[list[Canonical]]:
     """Kernels that are equal except for numbers, in the order of the module."""
     groups: dict[Hashable, list[Canonical]] = {}
-    for op in module.body.block.ops:
-        if isinstance(op, KernelOp):
-            this = Canonical.of(op, _could_be_read)
-            groups.setdefault(this.key, []).append(this)
+    for op in with_equals(module):
+        this = Canonical.of(op, _could_be_read)
+        groups.setdefault(this.key, []).append(this)
     return [group for group in groups.values() if len(group) > 1]
 
 

@@ -7,6 +7,7 @@ appearance.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field, replace
 
@@ -19,11 +20,12 @@ from xdsl.dialects.builtin import (
     Float64Type,
     IndexType,
     IntegerType,
+    ModuleOp,
     StringAttr,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from dialects.loop import AxesAttr, Axis, KernelOp
+from dialects.loop import AxesAttr, Axis, KernelOp, NestOp
 from dialects.records import dataclass
 from dialects.strata.schedule import Schedule, ScheduleAttr
 from dialects.strata.types import BufferType, ExprAttr, SizesAttr, TensorType
@@ -155,13 +157,33 @@ class Canonical:
         return self.numbers.setdefault(symbol, len(self.numbers))
 
 
+def with_equals(module: ModuleOp) -> list[KernelOp]:
+    """The kernels that may be equal to another one but for constants, in order.
+
+    The others differ at first sight, so that their keys need not be computed.
+    """
+    kernels = [(op, _outline(op)) for op in module.body.block.ops if isinstance(op, KernelOp)]
+    counts = Counter(outline for _, outline in kernels)
+    return [op for op, outline in kernels if counts[outline] > 1]
+
+
+def _outline(kernel: KernelOp) -> Hashable:
+    """The extents of a kernel's nests and the names of its operations, which equal kernels share.
+    """
+    return tuple([(op.name, len(op.operands), tuple([
+        (a.extent.constant, a.reduce) for a in op.axes] if isinstance(op, NestOp) else []), tuple([
+            inner.name for region in op.regions for block in region.blocks for inner in block.ops]))
+        for op in kernel.body.block.ops])
+
+
 @remembered
 def _text(attribute: Attribute) -> str:
     """The text of a type or a word. Of numbers, equal ones may have different texts."""
     return str(attribute)
 
 
-_TYPES = (StringAttr, Float32Type, IntegerType, IndexType, Float16Type, BFloat16Type, Float64Type)
+_TYPES = (StringAttr, Float32Type, IntegerType, IndexType, Float16Type, BFloat16Type, Float64Type,
+          arith.FastMathFlagsAttr)
 
 
 def _renamed(schedule: Schedule, names: Mapping[Symbol, Symbol]) -> Schedule:
