@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -243,9 +244,17 @@ def _follow(body: _Body, output: Output) -> None:
 
 def _scatter(body: _Body, output: Output) -> None:
     """Scatter block by block, in the order of the points."""
+    written = np.zeros(output.array.shape, bool)
+    marks = replace(output, array=written, kind="none")
     for ranges in body.domain.blocks(body.domain.names, max(BLOCK_BYTES // 8, 1)):
         known, [value] = body.evaluated(ranges, body.nest.yielded)
-        output.merge(known, np.broadcast_to(value, [len(r) for r in ranges.values()]))
+        value = np.broadcast_to(value, [len(r) for r in ranges.values()])
+        output.merge(known, value)
+        if body.nest.total is not None:
+            marks.merge(known, np.ones(value.shape, bool))
+    if body.nest.total is not None and not written.all():
+        raise IndexError(f"a total loop.nest leaves {written.size - written.sum()} of "
+                         f"{written.size} elements unwritten")
 
 
 # ---------------------------------------------------------------------- sums of products

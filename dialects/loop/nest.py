@@ -81,7 +81,8 @@ class NestOp(IRDLOperation):
 
     `parts 32` requests that a long floating-point sum be computed as a sum of partial sums of
     about 32 terms each, because later operations amplify its rounding errors. It only affects
-    rounding. `unordered` lets a scatter combine its points in any order.
+    rounding. `unordered` lets a scatter combine its points in any order. `total` says that the points
+    of a scatter write every element, so that none of the `into` tensor is kept.
 
     Constraints: (C1) there is one expression per dim of every tensor; (C2) result expressions use
     only parallel axes and gathered inputs (those of a scan also its single reduce axis), and
@@ -93,7 +94,8 @@ class NestOp(IRDLOperation):
     (C8) there is at most one `into` tensor, of the type of the only result; (C9) a combiner is
     `none` or one of COMBINERS; (C10) a recurrence has one reduce axis, one result, which that axis
     does not index, and a first input of the result's element type, whose read uses parallel axes
-    only and has no pad; (C11) a nest that sorts is a scan of signed integers.
+    only and has no pad; (C11) a nest that sorts is a scan of signed integers; (C12) a total nest is
+    a scatter that stores.
     Source: linalg.generic, extended with padding, gathers, partial results, scans, scatters and
     recurrences.
     """
@@ -107,6 +109,7 @@ class NestOp(IRDLOperation):
     result_maps = prop_def(ArrayAttr[SizesAttr])
     part = opt_prop_def(IntAttr)
     unordered = opt_prop_def(UnitAttr)
+    total = opt_prop_def(UnitAttr)
     results_ = var_result_def(TensorType)
     body = region_def("single_block")
     traits = traits_def(Pure())
@@ -304,6 +307,8 @@ class NestOp(IRDLOperation):
             raise VerifyException("C8: loop.nest must write into one tensor of its result's type")
         if self.is_scatter and not self.into:
             raise VerifyException("C7: a loop.nest that scatters must write into a tensor")
+        if self.total is not None and not (self.is_scatter and self.combiner_names == ["none"]):
+            raise VerifyException("C12: a total loop.nest must be a scatter that stores")
         if self.is_recurrence:
             self._verify_recurrence()
         if "sort" in self.combiner_names and not (
@@ -348,6 +353,8 @@ class NestOp(IRDLOperation):
             printer.print_string(f"parts {self.part.data} ")
         if self.unordered is not None:
             printer.print_string("unordered ")
+        if self.total is not None:
+            printer.print_string("total ")
         printer.print_region(self.body)
 
     @classmethod
@@ -364,6 +371,7 @@ class NestOp(IRDLOperation):
                 into = parse_values(parser)
         part = parser.parse_integer() if parser.parse_optional_keyword("parts") else None
         unordered = parser.parse_optional_keyword("unordered")
+        total = parser.parse_optional_keyword("total")
         nest = NestOp.of(
             axes, [v for v, _, _ in inputs], [m for _, m, _ in inputs],
             [type_ for _, type_, _ in outs], [m for _, _, m in outs],
@@ -371,6 +379,7 @@ class NestOp(IRDLOperation):
             body=parser.parse_region())
         nest.part = None if part is None else IntAttr(part)
         nest.unordered = UnitAttr() if unordered else None
+        nest.total = UnitAttr() if total else None
         return nest
 
 

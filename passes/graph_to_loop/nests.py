@@ -81,7 +81,7 @@ class Read:
 def make_nest(
     at: Build, domain: Domain, reads: Sequence[Read], result: TensorType, formula: Formula, *,
     index: Sequence[Size] | None = None, combiner: str = "none",
-    into: SSAValue | None = None, unordered: bool = False,
+    into: SSAValue | None = None, unordered: bool = False, total: bool = False,
 ) -> SSAValue:
     """Insert a nest with one result, indexed by the parallel axes unless `index` is given.
 
@@ -93,6 +93,7 @@ def make_nest(
         [domain.point if index is None else index], combiners=[combiner],
         pads=[r.pad for r in reads], into=[] if into is None else [into])
     nest.unordered = UnitAttr() if unordered else None
+    nest.total = UnitAttr() if total else None
     body = Body(nest.body.block)
     scalars = [Scalar(body, argument, type_of(r.value).element)
                for argument, r in zip(nest.body.block.args, reads, strict=True)]

@@ -125,7 +125,7 @@ def _indices_by_rank(op: TopKOp, at: Rewriter, ranks: SSAValue) -> SSAValue:
     return make_nest(
         at, domain, [Read(ranks, point)], type_of(empty.results[0]),
         lambda body, read: body.index(point[axis]),
-        index=[*(point[d] for d in rows), Expr.gathered(0)], into=empty.results[0])
+        index=[*(point[d] for d in rows), Expr.gathered(0)], into=empty.results[0], total=True)
 
 
 def _first(op: TopKOp, at: Rewriter, found: SSAValue) -> SSAValue:

@@ -201,7 +201,7 @@ class _Rows(NamedTuple):
 
         result = make_nest(
             self.at, domain, reads, type_of(empty.results[0]), value,
-            index=[*batch, Expr.gathered(0)], into=empty.results[0])
+            index=[*batch, Expr.gathered(0)], into=empty.results[0], total=True)
         return self.at.insert(ViewOp.of(result, self.shape)).results[0]
 
     # ------------------------------------------------------------------ sums

@@ -315,7 +315,7 @@ class _Row(NamedTuple):
         *batch, p = point = domain.parallel(*self.batch, self.size)
         return make_nest(
             self.at, domain, [Read(places, point), Read(codes, point)], type_of(empty.results[0]),
-            copy, index=[*batch, Expr.gathered(0)], into=empty.results[0])
+            copy, index=[*batch, Expr.gathered(0)], into=empty.results[0], total=True)
 
     def smaller(self, codes: SSAValue, length: int, ways: int, other: int) -> SSAValue:
         """How many elements of another run of the group are smaller than each element.

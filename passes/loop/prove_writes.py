@@ -86,9 +86,9 @@ def _reads(op: Operation, kernels: Mapping[str, KernelOp]) -> Iterator[tuple[_Va
 
 
 def _read_by(op: Operation) -> Iterator[SSAValue]:
-    """The operands that are read; an `into` operand only if a scatter merges with it."""
+    """The operands that are read; an `into` operand only if a scatter keeps some of it."""
     if isinstance(op, NestOp):
-        yield from (*op.inputs, *(op.into if op.is_scatter else ()))
+        yield from (*op.inputs, *(op.into if op.is_scatter and op.total is None else ()))
     else:
         yield from op.operands
 

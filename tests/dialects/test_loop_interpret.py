@@ -332,6 +332,19 @@ def test_a_write_outside_is_an_error(index: str):
                  np.zeros(4, np.float32))
 
 
+@pytest.mark.parametrize("places, missing", [([2, 0, 1], 0), ([2, 0, 2], 1), ([0, 0, 0], 2)])
+def test_a_total_scatter_writes_everything(places: list[int], missing: int):
+    def run() -> Array:
+        return evaluate("%x: f32[n], %i: i64[n], %d: f32[n]",
+                        "(i0: n) ins(%i[i0], %x[i0]) outs(f32[n][in0]) into(%d) total", "last",
+                        np.float32([1, 2, 3]), np.array(places), np.zeros(3, np.float32), n=3)
+
+    if not missing:
+        return np.testing.assert_array_equal(run(), np.float32([2, 3, 1]))
+    with pytest.raises(IndexError, match=f"leaves {missing} of 3 elements unwritten"):
+        run()
+
+
 def test_a_scatter_outside_is_an_error():
     with pytest.raises(IndexError, match=r"loop.nest writes elements 1 to 3, by in0"):
         evaluate("%i: i64[n], %x: f32[n], %d: f32[m]",

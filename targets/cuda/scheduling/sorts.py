@@ -14,10 +14,11 @@ from targets.cuda.scheduling.memory_bound import height_of
 from targets.cuda.scheduling.tiles import finish, floor_power, power
 from targets.options import TargetOptions
 
-HELD, MOST_WARPS = 16, 2
-"""The elements of each thread, and the most warps of a program. Stages among more warps go through
-shared memory, one element after the other: where it was measured, two warps sort 1,024 keys in
-3 us, and eight sort 4,096 in 36 us. Merging shorter runs takes less time."""
+HELD, MOST_WARPS = 8, 4
+"""The elements of each thread, and the most warps of a program. A sort has no loops, and its code
+grows with the elements of a thread: those of 16 elements and two warps were 58 KB for 1,024 keys,
+and a multiprocessor took 11 us for each tile, though it had 30 others to work on. Stages among more
+warps go through shared memory."""
 
 LEAST = 512
 """The elements of a program, if there are enough short rows."""
