@@ -99,8 +99,7 @@ def _report(error: Exception, words: Sequence[str], plugins: Sequence[Path]) -> 
 
     error = unloadable(error) or hidden_package(error) or disk_error(error) or error
     if isinstance(error, StrataError):
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_status
+        return _print_error(error, error.exit_status)
     if os.environ.get(DEBUG_VARIABLE):
         debug_print(error)
     if not isinstance(error, CompilerFault):
@@ -108,8 +107,15 @@ def _report(error: Exception, words: Sequence[str], plugins: Sequence[Path]) -> 
         fault = CompilerFault("command", " ".join(words[:1]), error, origin)
         fault.folder = Reproducer(fault, shell_command(words), "", None, None).write()
         error = fault
-    print(f"error: {error}", file=sys.stderr)
-    return error.exit_status
+    return _print_error(error, error.exit_status)
+
+
+def _print_error(error: Exception, status: int) -> int:
+    from compiler.ranks import rank_text, tell_launcher
+
+    print(f"error{rank_text()}: {error}", file=sys.stderr)
+    tell_launcher(f"error{rank_text()}: {error}")
+    return status
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from compiler.agreement import check_agreement
 from compiler.diagnostics import StrataError
 from compiler.executable import Executable, compile_with
 from compiler.modes import check_mode
@@ -25,7 +26,7 @@ from compiler.option_values import (
     threads_of,
 )
 from compiler.options import CompileOptions, Specialize
-from compiler.ranks import check_agreement, own_rank
+from compiler.ranks import own_rank
 
 if TYPE_CHECKING:
     from compiler.frontend import MemoryModel

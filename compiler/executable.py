@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from compiler.agreement import WeightsDigest
 from compiler.diagnostics import Problem, StrataError
 from compiler.io.arrays import contiguous, is_on_gpu, kind_of, to_numpy
 from compiler.io.defaults import default_problems
@@ -64,6 +65,8 @@ class Executable:
     """Whether it was loaded from a file that `save` wrote, which `model` then names."""
     parameters: Parameters | None = field(default=None, repr=False)
     """The weights whose values can be replaced, if there are any."""
+    weights: str = field(default="", repr=False)
+    """A hash of the weights of a model that is divided among ranks, before that."""
 
     @property
     def input_names(self) -> list[str]:
@@ -284,7 +287,7 @@ def compile_with(
     if found.chooses and loaded.general is loaded:
         loaded = Variants(loaded, recompiler_of(model, plain, found))
     return Executable(model, found.signature, loaded, plain, found.structures,
-                      parameters=found.parameters)
+                      parameters=found.parameters, weights=found.weights)
 
 
 def recompiler_of(model: str | MemoryModel, options: CompileOptions, found: Made) -> Recompiler:
@@ -305,7 +308,8 @@ def made(
         return _compiled(model, options, instruments, command, slot)
     facts = found.facts
     return Made(Signature.read(facts["signature"]), found.loaded, facts["structures"],
-                facts["chooses"], _times(slot.paths), found.parameters)
+                facts["chooses"], _times(slot.paths), found.parameters,
+                facts.get("weights", ""))
 
 
 def _compiled(
@@ -317,7 +321,8 @@ def _compiled(
     from compiler.pipeline.source import weight_labels
     from dialects.strata.sizes import has_choices
 
-    watching = [*dumps_of(options), *instruments]
+    digest = WeightsDigest(bool(options.mesh))
+    watching = [*dumps_of(options), *instruments, digest]
     compilation = Compiler(model, options, watching, command)
     compilation.begin()
     snapshot = compilation.keep() if options.specialize is not None else None
@@ -330,10 +335,10 @@ def _compiled(
     found = Made(signature, loaded, structures, has_choices(state.module),
                  _times(compilation.files or [str(model)]),
                  Parameters.of(loaded, state.context.weights, frozenset(
-                     key for key, _ in weight_labels(state.module))))
+                     key for key, _ in weight_labels(state.module))), digest.text)
     if slot is not None:
         facts = {"signature": signature.facts(), "structures": structures,
-                 "chooses": found.chooses}
+                 "chooses": found.chooses, "weights": digest.text}
         slot.keep(compilation.files, facts, loaded, found.parameters)
     if found.parameters is not None:
         found.parameters.release()

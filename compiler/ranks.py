@@ -6,20 +6,22 @@ model is divided among ranks.
 
 from __future__ import annotations
 
+import ctypes
+import json
 import os
+import signal
 import sys
+import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
-from compiler.diagnostics import Problem, StrataError, some_of
-from compiler.version import __version__
+from compiler.diagnostics import Problem, StrataError
 
 PATIENCE = 25
 """Seconds after which a rank gives up waiting for another one."""
-_SAMPLE = 1 << 20
-"""The bytes at both ends of a model's file by which files are compared."""
+_PARENT_DIED = 1  # PR_SET_PDEATHSIG
 
 
 def own_rank(mesh: str) -> int | None:
@@ -43,7 +45,8 @@ def among_ranks(mesh: str, target: str) -> Generator[bool]:
     if not mesh or world == 1:
         yield True
         return
-    dist, torch = _distributed()
+    _end_with_launcher()
+    dist, torch = distributed()
     on_gpu = target == "cuda"
     if on_gpu:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
@@ -55,7 +58,7 @@ def among_ranks(mesh: str, target: str) -> Generator[bool]:
             dist.destroy_process_group()
 
 
-def _distributed() -> tuple[Any, Any]:
+def distributed() -> tuple[Any, Any]:
     try:
         import torch
         import torch.distributed as dist
@@ -79,51 +82,24 @@ def _check(mesh: str, world: int) -> None:
             "each rank is a process", hint=f"torchrun --nproc-per-node {wanted} -m compiler ...")])
 
 
-# ---------------------------------------------------------------------- agreement
-def check_agreement(exe: Any) -> None:
-    """Compare an executable with those of other ranks; without a mesh or ranks, do nothing.
-
-    Raises StrataError if they differ, since the ranks would wait for each other for ever."""
-    if own_rank(exe.options.mesh) is None:
-        return
-    dist, _ = _distributed()
-    found: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(found, digest_of(exe))
-    names = sorted({name for said in found for name in said})
-    differing = [name for name in names if len({said.get(name) for said in found}) > 1]
-    if differing:
-        raise StrataError("the ranks have different programs", [Problem(
-            f"rank {dist.get_rank()} and others differ in {some_of(differing)}",
-            hint="start all ranks with the same model, options and version of Strata")])
+# ---------------------------------------------------------------------- faults
+def rank_text() -> str:
+    """` on rank 1` in a process of torchrun; otherwise empty."""
+    return f" on rank {os.environ['RANK']}" if int(os.environ.get("WORLD_SIZE", "1")) > 1 and (
+        "RANK" in os.environ) else ""
 
 
-def digest_of(exe: Any) -> dict[str, str]:
-    """What must be equal on all ranks, by its name for messages."""
-    signature = exe.signature
-    said = {"the version": __version__, "the mesh": exe.options.mesh,
-            "the target": exe.options.target, "the precision": exe.options.precision,
-            "inputs and outputs": f"{signature.input_names} {[*map(str, signature.input_types)]} "
-                                  f"{signature.output_names}",
-            "collective operations": str([e.facts() for e in exe.loaded.general.exchanges]),
-            "the model's file": _file_text(str(exe.model))}
-    return {name: _hash(text.encode()) for name, text in said.items()}
+def tell_launcher(message: str) -> None:
+    """Leave a fault where torchrun looks for it, so that its own report ends with it."""
+    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if path:
+        told = {"message": message, "extraInfo": {"timestamp": str(int(time.time()))}}
+        with suppress(OSError), open(path, "w", encoding="utf-8") as file:
+            json.dump({"message": told}, file)
 
 
-def _file_text(model: str) -> str:
-    """The size of a model's file, and a hash of both its ends; empty if there is none."""
-    path = model.partition(".py:")[0] + ".py" if ".py:" in model else model
-    try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            ends = file.read(_SAMPLE)
-            file.seek(max(size - _SAMPLE, 0))
-            ends += file.read()
-    except OSError:
-        return ""
-    return f"{size} {_hash(ends)}"
-
-
-def _hash(data: bytes) -> str:
-    import hashlib  # only ranks need it
-
-    return hashlib.sha256(data).hexdigest()
+def _end_with_launcher() -> None:
+    """Let the system end this process when torchrun dies, which cannot end it any more then."""
+    if "TORCHELASTIC_RUN_ID" in os.environ and sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PARENT_DIED, signal.SIGTERM)

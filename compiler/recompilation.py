@@ -106,7 +106,7 @@ class Made(NamedTuple):
 
     `chooses`: whether it contains choices that sizes of a call can break. `files`: those from
     which the model was read, with their times; empty if unknown. `parameters`: those of the
-    program, if it has any.
+    program, if it has any. `weights`: a hash of the weights, if they are divided among ranks.
     """
 
     signature: Signature
@@ -115,6 +115,7 @@ class Made(NamedTuple):
     chooses: bool
     files: Mapping[str, Sequence[int]]
     parameters: Parameters | None = None
+    weights: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ program, which is the same on all ranks. Nothing here imports xDSL, and torch on
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -124,6 +125,24 @@ def _permute(how: Collective, group: Any, source: Any, target: Any) -> None:
         steps.append(d.P2POp(d.irecv, target, group=group, group_peer=sender))
     for work in d.batch_isend_irecv(steps) if steps else ():
         work.wait()
+
+
+def slowest(seconds: float, exchanges: Sequence[Exchange]) -> float:
+    """The most seconds of any rank of a program, so that all of them choose as many runs.
+
+    `exchanges`: those of the program; a program without any has no other ranks.
+    """
+    return max(all_of(seconds)) if exchanges else seconds
+
+
+def all_of(value: Any) -> list[Any]:
+    """What every rank gives, in the order of ranks; in a process of its own, only its own value."""
+    d: Any = sys.modules.get("torch.distributed")
+    if d is None or not d.is_available() or not d.is_initialized():
+        return [value]
+    found: list[Any] = [None] * d.get_world_size()
+    d.all_gather_object(found, value)
+    return found
 
 
 def process_group(group: Group) -> Any:

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialects.records import dataclass
+from targets.communication import slowest
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
+    from targets.communication import Exchange
     from targets.interface import Executable
 
 ROUNDS = 8
@@ -75,7 +77,8 @@ class Timings:
 
 
 class Profile(ABC):
-    """Programs that are timed. `launches`: operations of the module, in the order of the times."""
+    """Programs that are timed. `launches`: operations of the module, in the order of the times;
+    collective operations are among them."""
 
     launches: Sequence[Any]
 
@@ -87,9 +90,10 @@ class Profile(ABC):
         """
 
 
-def runs_in(seconds: float, once: float) -> int:
-    """How many runs of `once` seconds fill some seconds."""
-    return int(min(max(seconds / max(once, 1e-7), 1), MOST_RUNS))
+def runs_in(seconds: float, once: float, exchanges: Sequence[Exchange] = ()) -> int:
+    """How many runs of `once` seconds fill some seconds. `exchanges`: the program's collective
+    operations, whose ranks all get the same number."""
+    return int(min(max(seconds / max(slowest(once, exchanges), 1e-7), 1), MOST_RUNS))
 
 
 def mean_seconds(run: Callable[[], object], count: int) -> float:
@@ -132,7 +136,7 @@ class CounterProfile(Profile):
             self.plain.run(inputs)
 
         plain()
-        count = runs_in(seconds / ROUNDS, mean_seconds(plain, 2))
+        count = runs_in(seconds / ROUNDS, mean_seconds(plain, 2), self.plain.exchanges)
         mean_seconds(timed, 3)  # ends with a run, from whose end the frequency is measured
         self.counts[2:] = 0
         first, began = self.last, time.perf_counter()

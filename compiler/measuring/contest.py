@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Run = Callable[[], Sequence[Any]]
 """One call, which returns the outputs in the runtime's own form."""
 Count = Callable[[int, int], None]
+Agreed = Callable[[float], float]
 TURN_SECONDS = 0.005
 MOST_IN_A_TURN = 100
 _WARMED_SECONDS = 0.05
@@ -84,10 +85,12 @@ class Entrant:
 class Contest:
     """Runtimes on one model and the same inputs; the first that is added is ours.
 
-    `problems`: name -> why a peer does not take part.
+    `problems`: name -> why a peer does not take part. `agreed`: what several ranks make of the
+    seconds that each of them took, so that all make as many calls.
     """
 
     threads: int
+    agreed: Agreed = lambda seconds: seconds
     entrants: dict[str, Entrant] = field(default_factory=dict[str, Entrant])
     problems: dict[str, StrataError] = field(default_factory=dict[str, StrataError])
 
@@ -118,7 +121,7 @@ class Contest:
         `report` is called between rounds with how many are done, and how many there are.
         """
         timings = take_turns({n: e.run for n, e in self.entrants.items()}, rounds, self.threads,
-                             report)
+                             report, self.agreed)
         ours = next(iter(self.entrants.values())).outputs
         return [{"name": name, **vars(timings[name]), "load_s": entrant.load_s,
                  "difference": difference(entrant.outputs, ours)}
@@ -126,10 +129,12 @@ class Contest:
 
 
 def take_turns(
-    runs: dict[str, Run], rounds: int, threads: int, report: Count = lambda done, total: None
+    runs: dict[str, Run], rounds: int, threads: int, report: Count = lambda done, total: None,
+    agreed: Agreed = lambda seconds: seconds,
 ) -> dict[str, Timing]:
-    """The time of each run's calls, a turn of each per round. `report`: as in `Contest.rows`."""
-    turns = _turns(runs, rounds, threads, report)
+    """The time of each run's calls, a turn of each per round. `report`: as in `Contest.rows`;
+    `agreed`: as in `Contest`."""
+    turns = _turns(runs, rounds, threads, report, agreed=agreed)
     return {name: _timing([call for turn in found for call in turn])
             for name, found in turns.items()}
 
@@ -148,12 +153,13 @@ def intervals(
 
 
 def _turns(
-    runs: dict[str, Run], rounds: int, threads: int, report: Count, warmed: float = 0.0
+    runs: dict[str, Run], rounds: int, threads: int, report: Count, warmed: float = 0.0,
+    agreed: Agreed = lambda seconds: seconds,
 ) -> dict[str, list[list[tuple[float, float]]]]:
     """The seconds of wall and of CPU time of the calls in each turn of each run. `warmed`: the
     seconds of calls that are made once before they count."""
     pause = SETTLE_SECONDS if threads > 1 and len(runs) > 1 else 0.0
-    seconds = {name: _about(run, warmed) for name, run in runs.items()}
+    seconds = {name: agreed(_about(run, warmed)) for name, run in runs.items()}
     most = _most_turns(seconds) if warmed else {}
     taken: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in runs}
     for done in range(rounds):

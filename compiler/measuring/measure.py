@@ -7,8 +7,10 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from compiler.agreement import check_agreement
 from compiler.cli.execution import (
     WantedInputs,
     run_loaded,
@@ -22,9 +24,11 @@ from compiler.io.signature import Signature
 from compiler.measuring.contest import Contest
 from compiler.measuring.trial import trial
 from compiler.peers import Request, load_peer, parse_peers
+from compiler.ranks import own_rank
 from compiler.specialization import specialize
 from compiler.suggestions import guess
 from dialects.symbolic.symbol import Symbol
+from targets.communication import all_of, slowest
 
 if TYPE_CHECKING:
     from compiler.executable import Executable
@@ -41,6 +45,7 @@ def measure(
     if Strata cannot run it.
     """
     peers = parse_peers(arguments.against)
+    _check_ranks(arguments)
     threads = arguments.threads or len(os.sched_getaffinity(0))
     contest = Contest(threads)
     with session(arguments, threads) as current:
@@ -58,7 +63,7 @@ def measure(
             current.progress.report(f"loading {name}")
             contest.add_peer(name, lambda name=name, wanted=wanted: load_peer(name, wanted))
         current.progress.report(f"timing {arguments.model}")
-        rows = contest.rows(arguments.rounds, current.progress.count)
+        rows = of_ranks(contest.rows(arguments.rounds, current.progress.count))
     tell_precision_error(exe, request.inputs)
     return rows, contest.problems
 
@@ -90,6 +95,8 @@ def _add_ours(
     exe = current.compile(model if captured is None else MemoryModel(model, captured.program),
                           wanted)
     seconds = time.perf_counter() - started
+    check_agreement(exe)
+    contest.agreed = partial(slowest, exchanges=exe.loaded.general.exchanges)
     tell_notes(exe.loaded.notes)
     inputs = wanted.arrays(exe.signature)
     contest.add("strata", lambda: run_loaded(exe, inputs), seconds)
@@ -100,6 +107,25 @@ def _add_ours(
         seconds = time.perf_counter() - started
         contest.add("strata, sizes fixed", lambda: fixed.run(inputs), seconds)
     return exe, request_of(exe, inputs, model, captured)
+
+
+def _check_ranks(arguments: argparse.Namespace) -> None:
+    """Raises StrataError for what is not measured on several ranks."""
+    if own_rank(arguments.mesh) is None:
+        return
+    for name in ("against", "specialize"):
+        if vars(arguments)[name]:
+            raise StrataError(f"--{name} measures programs of one process", [Problem(
+                f"the mesh {arguments.mesh} has several", hint="leave out --mesh")])
+
+
+def of_ranks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same rows with the times of the slowest rank; `ranks` lists the medians of all."""
+    found = all_of(rows)
+    for own, *same in zip(rows, *found, strict=True) if len(found) > 1 else ():
+        medians = [row["median_ms"] for row in same]
+        own |= {**max(same, key=lambda row: row["median_ms"]), "ranks": medians}
+    return rows
 
 
 def check_problems(problems: Sequence[StrataError]) -> None:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from compiler.agreement import Agreement, WeightsDigest, agree
 from compiler.diagnostics import Problem, StrataError
 from compiler.explaining.collect import CONSTANT, Explanation
 from compiler.explaining.memory import timeline
-from compiler.explaining.work import value_of
+from compiler.explaining.work import buffer_bytes, value_of
 from compiler.frontend import model_of
 from compiler.frontend.torch import in_memory
 from compiler.io.signature import Signature, signature_of
@@ -25,7 +26,7 @@ from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
 from compiler.profiling.result import Launch, ProfileResult
 from compiler.profiling.roofline import measured
-from dialects.host import host_function
+from dialects.host import CollectiveOp, host_function
 from dialects.strata.assumptions import IndexRangeError
 from dialects.strata.binding import EvaluationError, bind_sizes
 from dialects.strata.types import BufferType
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from compiler.pipeline.state import State
     from dialects.host import LaunchOp
     from dialects.strata.types import Array
-    from targets.profiles import Profile, Timings
+    from targets.profiles import LaunchTime, Profile, Timings
 
 SECONDS = 1.0
 """About how long each of the two programs is timed."""
@@ -51,10 +52,13 @@ def profile_model(
     command: str = "", seconds: float = SECONDS,
 ) -> ProfileResult:
     """The profile of a model on some inputs. Raises StrataError."""
-    found = Explanation(target=options.target)
-    compilation = Compiler(model, options, [*instruments, found], command)
+    found, weights = Explanation(target=options.target), WeightsDigest(bool(options.mesh))
+    compilation = Compiler(model, options, [*instruments, found, weights], command)
     compilation.begin()
     state = compilation.prepare()
+    agree(Agreement(str(model), options, signature_of(state.module), [
+        op.collective.facts() for op in state.module.walk() if isinstance(op, CollectiveOp)],
+        weights.text))
     return profile_state(compilation, state, found, inputs_of(signature_of(state.module)), seconds)
 
 
@@ -96,18 +100,30 @@ def _times(profile: Profile, inputs: Sequence[Array], seconds: float) -> Timings
 
 
 def _launches(
-    found: Explanation, ops: Sequence[LaunchOp], times: Timings, sizes: dict[Symbol, int]
+    found: Explanation, ops: Sequence[LaunchOp | CollectiveOp], times: Timings,
+    sizes: dict[Symbol, int],
 ) -> list[Launch]:
     known = {n.name: n for n in found.nodes}
     live = {s.operation: s.live for s in timeline(found.functions, sizes).steps}
     result: list[Launch] = []
     for op, time in zip(ops, times.launches, strict=True):
+        if isinstance(op, CollectiveOp):
+            result.append(_exchange(op, time, sizes))
+            continue
         moved, flops = found.work_of(op, sizes)
         names = [n for n in location_names(op) if n in known and known[n].op != CONSTANT]
         result.append(Launch(
             op.kernel.data, names, time.seconds * 1e3, time.runs, moved * time.runs,
             flops * time.runs, live.get(op, 0), found.is_narrow(op), time.code))
     return result
+
+
+def _exchange(op: CollectiveOp, time: LaunchTime, sizes: dict[Symbol, int]) -> Launch:
+    """A collective operation: the bytes that a rank gives and gets."""
+    moved = buffer_bytes(op.source, sizes) + buffer_bytes(op.target, sizes)
+    name = f"{op.kind.data}({op.group.data.name})"
+    return Launch(name, list(location_names(op)), time.seconds * 1e3, time.runs, moved * time.runs,
+                  0.0)
 
 
 def _sizes(module: Any, inputs: Sequence[Array]) -> dict[Symbol, int]:

@@ -67,6 +67,7 @@ def measured(options: CompileOptions, narrow: bool = False) -> Roofline:
     """The roofline for programs that are compiled with these options. `narrow`: also for narrow
     factors."""
     plain = replace(options, shapes={}, dims={}, constants={}, passes="default", schedule=None,
+                    mesh="", rank=None,
                     weights=None, dump_dir=None, start=None, specialize=None, plugins=(),
                     strategy="whole-graph", with_groups=(), without_groups=())
     return _Limits(plain).roofline(narrow)

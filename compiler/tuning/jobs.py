@@ -74,7 +74,8 @@ def plain(options: CompileOptions, cache: str, weights: Any) -> CompileOptions:
     """The options of a model, adapted for the modules of its tasks, each of which is launched at
     once."""
     without = tuple(name for name in options.without_groups if name != ONE_LAUNCH)
-    return replace(options, shapes={}, dims={}, constants={}, start=None, passes="default",
+    return replace(options, shapes={}, dims={}, constants={}, start=None, passes="default", mesh="",
+                   rank=None,
                    schedule=None, dump_dir=None, specialize=None, threads=1, cache=cache,
                    tuned="off", weights=weights,
                    with_groups=(*options.with_groups, ONE_LAUNCH), without_groups=without)

@@ -304,7 +304,7 @@ class CpuRunning(Running):
         counts = np.zeros(HEAD + WORDS * (LAUNCHES + len(code.driver.launches)), np.int64)
         constants = [placed(contents_of(op.value, op.type, weights), op.type.dtype, files)
                      for op in code.driver.constants]
-        plan = RunPlan.of(host_function(module), code.driver.checks)
+        plan = _plan(module, code.driver)
         threads = thread_count(self.options.threads)
         executable = CpuExecutable(
             plan, link(code.objects, ENTRY), [counts, *constants], threads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
@@ -43,12 +44,12 @@ def free_port() -> int:
 
 
 def start(words: Sequence[Sequence[object]], cache: Path) -> list[processes.Child]:
-    """A process per rank, as torchrun starts them; `words` of each."""
+    """A process per rank, as torchrun starts them; the command and other words of each."""
     pytest.importorskip("torch")
     variables = {**os.environ, "WORLD_SIZE": str(len(words)), "MASTER_ADDR": "127.0.0.1",
                  "MASTER_PORT": str(free_port()), "STRATA_CACHE": str(cache),
                  "OMP_NUM_THREADS": "1"}
-    return [processes.start([sys.executable, "-m", "compiler", "run", *own], 120.0, text=True,
+    return [processes.start([sys.executable, "-m", "compiler", *own], 120.0, text=True,
                             env={**variables, "RANK": str(k), "LOCAL_RANK": str(k)}, cwd=ROOT,
                             stdout=-1, stderr=-1) for k, own in enumerate(words)]
 
@@ -60,7 +61,7 @@ def test_ranks_give_what_one_process_gives(mesh: str, tmp_path: Path) -> None:
     processes.run([sys.executable, "-m", "compiler", "run", file, "-o", one], check=True, cwd=ROOT,
                   env={**os.environ, "STRATA_CACHE": str(tmp_path)}, capture_output=True)
     count = 4 if "dp" in mesh else 2
-    children = start([[file, "--mesh", mesh, "-o", all_]] * count, tmp_path)
+    children = start([["run", file, "--mesh", mesh, "-o", all_]] * count, tmp_path)
     found = [child.communicate() for child in children]
     assert [child.returncode for child in children] == [0] * count, found
     np.testing.assert_allclose(np.load(all_)["y"], np.load(one)["y"], 1e-5)
@@ -79,11 +80,85 @@ def test_a_mesh_needs_its_processes(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_bench_makes_the_same_calls_on_all_ranks(tmp_path: Path) -> None:
+    file, found = tmp_path / "model.mlir", tmp_path / "found.json"
+    file.write_text(model(1.0))
+    words = ["bench", file, "--mesh", "tp=2", "--rounds", "4", "--json", found]
+    children = start([words] * 2, tmp_path)
+    told = [child.communicate() for child in children]
+    assert [child.returncode for child in children] == [0, 0], told
+    [row] = json.loads(found.read_text())["results"]
+    assert len(row["ranks"]) == 2 and row["median_ms"] == max(row["ranks"])
+    assert "slowest of 2 ranks" in told[0][0] and told[1][0] == ""
+
+
+def test_profile_shows_exchanges_and_all_ranks(tmp_path: Path) -> None:
+    file, traced = tmp_path / "model.mlir", tmp_path / "trace.json"
+    file.write_text(model(1.0))
+    words = ["profile", file, "--mesh", "tp=2", "--seconds", "0.1", "--trace", traced]
+    children = start([words] * 2, tmp_path)
+    told = [child.communicate() for child in children]
+    assert [child.returncode for child in children] == [0, 0], told
+    assert "all_reduce(tp)" in told[0][0] and "2 ranks" in told[0][0] and told[1][0] == ""
+    events = json.loads(traced.read_text())["traceEvents"]
+    exchanged = {e["pid"] for e in events if e["name"] == "all_reduce(tp)"}
+    assert exchanged == {0, 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["--against", "torch"], ["--specialize"]])
+def test_what_ranks_do_not_measure_is_refused(words: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "model.mlir"
+    file.write_text(model(1.0))
+    children = start([["bench", file, "--mesh", "tp=2", *words]] * 2, tmp_path)
+    for rank, child in enumerate(children):
+        _, errors = child.communicate()
+        assert child.returncode == 1
+        assert f"error on rank {rank}: {words[0]} measures programs of one process" in errors
+
+
+@pytest.mark.slow
+def test_torchrun_ends_with_the_message_of_the_rank_that_failed(tmp_path: Path) -> None:
+    """One rank has other weights, whose program has the same exchanges."""
+    pytest.importorskip("torch")
+    files = [tmp_path / f"model{k}.mlir" for k in range(2)]
+    for k, file in enumerate(files):
+        file.write_text(model(1.0 + k))
+    words = f'exec {sys.executable} -m compiler run {tmp_path}/model$RANK.mlir --mesh tp=2'
+    done = processes.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python",
+         "--master-port", str(free_port()), "sh", "-c", words], cwd=ROOT, capture_output=True,
+        text=True, env={**os.environ, "STRATA_CACHE": str(tmp_path)})
+    assert done.returncode == 1
+    message = "the ranks have different programs"
+    assert f"error on rank 0: {message}" in done.stderr or f"error on rank 1: {message}" in (
+        done.stderr)
+    assert message in done.stderr.rpartition("compiler FAILED")[2] or message in (
+        done.stderr.rpartition("sh FAILED")[2])
+
+
+@pytest.mark.slow
+def test_no_rank_outlives_one_that_is_killed(tmp_path: Path) -> None:
+    """Nobody but the ranks themselves notices: they are started without torchrun."""
+    file = tmp_path / "model.mlir"
+    file.write_text(model(1.0))
+    words = ["bench", file, "--mesh", "tp=2", "--rounds", "1000000"]
+    children = start([words] * 2, tmp_path)
+    time.sleep(12)
+    assert [child.poll() for child in children] == [None, None]
+    children[1].kill()
+    started = time.perf_counter()
+    _, errors = children[0].communicate()
+    assert time.perf_counter() - started < SOON and children[0].returncode == 1
+    assert "error on rank 0" in errors and "all_reduce in group 'tp'" in errors
+
+
+@pytest.mark.slow
 def test_other_programs_are_refused_before_they_hang(tmp_path: Path) -> None:
     files = [tmp_path / f"model{k}.mlir" for k in range(2)]
     for k, file in enumerate(files):
         file.write_text(model(1.0 + k, rows=4 + 4 * k))
-    children = start([[file, "--mesh", "tp=2"] for file in files], tmp_path)
+    children = start([["run", file, "--mesh", "tp=2"] for file in files], tmp_path)
     for child in children:
         _, errors = child.communicate()
         assert child.returncode == 1

@@ -15,6 +15,9 @@ lengths that are drawn. For each it shows the share of the speed of a program fo
 and of the machine's bandwidth; `--plot` draws both. Sizes that the model refuses are named at the
 end, and the exit status is 1.
 
+With --mesh, the model is divided among processes, as many as torchrun starts. All make the same
+calls, and the times are those of the slowest rank; --json has the medians of all.
+
 Each peer is first tried in a process of its own. One that cannot run the model, or crashes, is left
 out: the others are measured, it is named at the end and in the JSON, and the exit status is 1.
 """
@@ -65,11 +68,15 @@ def run(arguments: argparse.Namespace) -> int:
     from compiler.cli.standard_streams import is_standard_output
     from compiler.io.output import check_writable
     from compiler.measuring.measure import measure
+    from compiler.ranks import among_ranks
 
     check_writable(arguments.json)
     if arguments.sizes is not None:
         return _run_sizes(arguments)
-    results, problems = measure(arguments)
+    with among_ranks(arguments.mesh, arguments.target) as is_first:
+        results, problems = measure(arguments)
+    if not is_first:
+        return 0
     for row in results:
         print(_line(row, results[0]),
               file=sys.stderr if is_standard_output(arguments.json) else sys.stdout)
@@ -78,10 +85,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run_sizes(arguments: argparse.Namespace) -> int:
     from compiler.cli.standard_streams import is_standard_output
+    from compiler.diagnostics import Problem, StrataError
     from compiler.io.output import check_writable, write_text
     from compiler.measuring.sizes import measure_sizes, plot, table
 
     check_writable(arguments.plot)
+    if arguments.mesh:
+        raise StrataError("--sizes measures programs of one process", [Problem(
+            f"the mesh {arguments.mesh} has several ranks", hint="leave out --mesh")])
     rows, problems = measure_sizes(arguments)
     for line in table(rows):
         print(line, file=sys.stderr if is_standard_output(arguments.json) else sys.stdout)
@@ -113,6 +124,9 @@ def _report(
 def _line(row: dict[str, Any], ours: dict[str, Any]) -> str:
     text = (f"{row['name']:19} {row['median_ms']:10.3f} ms  (best {row['best_ms']:.3f}, "
             f"CPU {row['cpu_ms']:.3f})  first result after {row['load_s']:.2f} s")
+    if "ranks" in row:
+        fastest, slowest = min(row["ranks"]), max(row["ranks"])
+        text += f", slowest of {len(row['ranks'])} ranks, the fastest takes {fastest / slowest:.0%}"
     if row is ours:
         return text
     return (f"{text}  {row['median_ms'] / ours['median_ms']:.2f}x our time, "

@@ -5,6 +5,10 @@ what the clock costs. On a GPU kernels then run one after another, and the secon
 the plain program gains by letting them overlap, or loses between them. Then come the kernels, the
 slowest first: milliseconds of a call, share of the call, share of the limit and what sets it,
 bytes, FLOPs, launches, on a GPU a thread's registers and spilled bytes, and nodes.
+
+With --mesh, all ranks that torchrun started are profiled together. The table is that of the slowest
+rank, exchanges have rows of their own, which contain the wait for slower ranks, and --trace shows
+all ranks below each other.
 """
 
 from __future__ import annotations
@@ -40,17 +44,22 @@ def run(arguments: argparse.Namespace) -> int:
     from compiler.cli.standard_streams import is_standard_output
     from compiler.io.output import check_writable, write_text
     from compiler.profiling.measure import profile_model
+    from compiler.profiling.of_ranks import of_ranks
+    from compiler.ranks import among_ranks
 
     for path in (arguments.json, arguments.trace):
         check_writable(path)
     wanted = WantedInputs(arguments)
-    with session(arguments) as started:
+    with among_ranks(arguments.mesh, arguments.target) as is_first, session(arguments) as started:
         found = profile_model(
             read_at_once(arguments.model), started.options, wanted.arrays,
             [*started.instruments, wanted], started.command, arguments.seconds)
-    for path, content in ((arguments.json, found.json), (arguments.trace, found.trace)):
+        merged = of_ranks(found)
+    if not is_first:
+        return 0
+    for path, content in ((arguments.json, merged.json), (arguments.trace, merged.trace)):
         if path is not None:
             write_text(json.dumps(content, indent=1), path)
     if not any(is_standard_output(p) for p in (arguments.json, arguments.trace) if p is not None):
-        print("\n".join(found.lines()))
+        print("\n".join(merged.lines))
     return 0

@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from compiler.agreement import check_agreement
     from compiler.cli.execution import (
         WantedInputs,
         run_loaded,
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     from compiler.cli.session import session
     from compiler.cli.standard_streams import is_standard_output
     from compiler.io.output import check_output, check_writable, write_arrays
-    from compiler.ranks import among_ranks, check_agreement
+    from compiler.ranks import among_ranks
 
     check_writable(arguments.output)
     wanted = WantedInputs(arguments)

@@ -123,7 +123,8 @@ class FunctionText(Statements):
     def _exchange(self, op: host.CollectiveOp) -> None:
         """Perform a collective operation, on thread 0; end the run if it fails."""
         self.wait(alone=True)
-        self._stamp(HOST)
+        self.program.launches.append(op)
+        self._stamp(LAUNCHES + len(self.program.launches) - 1)
         self.uses_heap = True
         number, exchanges = len(self.program.exchanges), self.program.exchanges
         exchanges.append(Exchange(
@@ -134,6 +135,7 @@ class FunctionText(Statements):
             exchange, "%table", str(number), *(self.pointers[b] for b in buffers), *counts,
             "%thread"))
         self.sync()
+        self._stamp(HOST)
         status = self.writer.assign(self.native(failed, "%table"))
         self.check(self.writer.assign(f"icmp eq i64 {status}, 0"), exchange_check(op), [])
 

@@ -57,8 +57,8 @@ class DriverText:
     """The constants, in table order."""
     checks: tuple[Check, ...]
     """The checks that may fail, by number."""
-    launches: tuple[host.LaunchOp, ...] = ()
-    """The launches, as a profile numbers them."""
+    launches: tuple[host.LaunchOp | host.CollectiveOp, ...] = ()
+    """The launches and collective operations, as a profile numbers them."""
     exchanges: tuple[Exchange, ...] = ()
     """The collective operations, by number."""
     steps: int = 0

@@ -50,8 +50,9 @@ class Program:
     """The native functions that are called."""
     profiled: bool = False
     """Whether launches are timed; the first constant of the table is then the clock's memory."""
-    launches: list[host.LaunchOp] = field(default_factory=list[host.LaunchOp])
-    """All launches, in the order of the text."""
+    launches: list[host.LaunchOp | host.CollectiveOp] = field(
+        default_factory=list["host.LaunchOp | host.CollectiveOp"])
+    """All launches and collective operations, in the order of the text."""
 
     exchanges: list[Exchange] = field(default_factory=list[Exchange])
     """All collective operations, in the order of the text."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import UnionType
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
-from dialects.host import LaunchOp, host_function, host_functions
+from dialects.host import CollectiveOp, LaunchOp, host_function, host_functions
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from targets.cuda.build.compile import CompileOptions
@@ -41,14 +43,19 @@ def profile_module(
 
 
 class _CudaProfile(Profile):
+    TIMED: ClassVar[UnionType | type] = LaunchOp
+    """The operations that have a time of their own."""
+
     def __init__(self, module: ModuleOp, timed: CudaExecutable, plain: CudaExecutable) -> None:
         self.launches = [op for f in host_functions(module) for op in f.body.block.ops
-                         if isinstance(op, LaunchOp)]
+                         if isinstance(op, self.TIMED)]
         self.timed, self.plain = timed, plain
 
 
 class GraphProfile(_CudaProfile):
     """A straight program: a chain of its launches, beside the plain program."""
+
+    TIMED: ClassVar[UnionType | type] = LaunchOp | CollectiveOp
 
     def measure(self, inputs: Sequence[Array], seconds: float) -> Timings:
         self.timed.run(inputs)
@@ -66,7 +73,7 @@ class GraphProfile(_CudaProfile):
         if self.plain is not self.timed:
             return _run_seconds(self.plain, inputs, seconds)
         self.plain.replay(3)
-        count = runs_in(seconds / ROUNDS, self.plain.replay(3) / 1e3)
+        count = runs_in(seconds / ROUNDS, self.plain.replay(3) / 1e3, self.plain.exchanges)
         return sum(self.plain.replay(count) for _ in range(ROUNDS)) / ROUNDS / 1e3
 
 
@@ -80,7 +87,7 @@ class CallProfile(_CudaProfile):
         run, wait = _runner(self.timed, inputs)
         for _ in range(3):
             _one_run(run, wait, sums)
-        count = runs_in(seconds, _one_run(run, wait, sums))
+        count = runs_in(seconds, _one_run(run, wait, sums), self.plain.exchanges)
         sums = LaunchSums(sums.log, len(self.launches))
         wall = 0.0
         for _ in range(count):
@@ -128,7 +135,7 @@ def _run_seconds(executable: CudaExecutable, inputs: Sequence[Array], seconds: f
         return mean_seconds(all_runs, 1) / count
 
     runs(3)
-    return runs(runs_in(seconds, runs(3)))
+    return runs(runs_in(seconds, runs(3), executable.exchanges))
 
 
 def _runner(

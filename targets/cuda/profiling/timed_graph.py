@@ -14,7 +14,7 @@ from targets.cuda.profiling.code_facts import code_facts
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.driver_graph import Node, RecordNode, chain
 from targets.cuda.runtime.graph_cache import GraphRunner
-from targets.cuda.runtime.planned import Launch
+from targets.cuda.runtime.planned import Collect, Launch
 from targets.profiles import LaunchTime, mean_seconds, runs_in
 
 ROUND = 2e-2
@@ -55,7 +55,7 @@ class TimedGraph:
         """The means of runs over about so many seconds."""
         event = self._event_seconds()
         self._replay(2)
-        pairs = runs_in(ROUND, 2 * self._replay(2))
+        pairs = runs_in(ROUND, 2 * self._replay(2), self.runner.program.plan.exchanges)
         rounds = runs_in(seconds, ROUND)
         sums, wall, between = [0.0] * len(self.steps), 0.0, 0.0
         for _ in range(rounds):
@@ -67,12 +67,12 @@ class TimedGraph:
         clocks = sum(sums) / rounds - sum(means)
         return GraphTimes(wall / rounds, between / rounds, clocks, sum(
             value for (step, _), value in zip(self.steps, means, strict=True)
-            if not isinstance(step, Launch)), self._launches(means), 2 * rounds * pairs)
+            if not isinstance(step, Launch | Collect)), self._launches(means), 2 * rounds * pairs)
 
     def _launches(self, means: list[float]) -> list[LaunchTime]:
         return [LaunchTime(value if packed else 0.0, float(packed is not None), code_facts(packed))
                 for (step, packed), value in zip(self.steps, means, strict=True)
-                if isinstance(step, Launch)]
+                if isinstance(step, Launch | Collect)]
 
     def _replay(self, pairs: int) -> float:
         """The host's mean seconds of pairs of runs in a row, until the device has ended them."""
