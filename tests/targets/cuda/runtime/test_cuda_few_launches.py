@@ -20,7 +20,11 @@ def launches(count: int, *, waits: bool = False) -> list[Node]:
 @pytest.mark.parametrize("count", [0, 1, 2, 4])
 def test_launched_in_turn(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(driver, "launch", lambda *given: seen.append(given))
+
+    def launch(*given: Any) -> None:
+        seen.append(given)
+
+    monkeypatch.setattr(driver, "launch", launch)
     nodes = launches(count)
     made = few_launches(nodes, [[k - 1] if k else [] for k in range(count)])
     assert isinstance(made, FewLaunches)
@@ -31,13 +35,17 @@ def test_launched_in_turn(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen == once * 2
 
 
-@pytest.mark.parametrize(("nodes", "waits"), [
+GRAPHS: Sequence[tuple[Sequence[Node], list[list[int]]]] = [
     (launches(5), [[], [0], [1], [2], [3]]),
     (launches(3), [[], [0], [0]]),
     (launches(2), [[], []]),
     (launches(3), [[], [], [0, 1]]),
     (launches(2, waits=True), [[], [0]]),
     ([*launches(1), CopyNode(1, 2, 3)], [[], [0]]),
-], ids=["many", "fork", "beside", "join", "early", "copy"])
+]
+
+
+@pytest.mark.parametrize(("nodes", "waits"), GRAPHS, ids=[
+    "many", "fork", "beside", "join", "early", "copy"])
 def test_graphs_keep_what_they_are_for(nodes: Sequence[Node], waits: list[list[int]]) -> None:
     assert few_launches(nodes, waits) is None
