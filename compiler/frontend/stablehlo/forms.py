@@ -66,11 +66,7 @@ def convolution(p: Parser, op: Op) -> None:
     op.operands = p.listed(lambda: p.take().text, ")")
     p.expect("dim_numbers")
     p.expect("=")
-    first = p.attribute()
-    p.expect("x")
-    second = p.attribute()
-    p.expect("->")
-    op.attributes["dim_numbers"] = (first, second, p.attribute())
+    op.attributes["dim_numbers"] = p.dim_numbers()
     p.accept(",")
     p.items(op)
     p.signature(op)
@@ -112,10 +108,21 @@ def custom_call(p: Parser, op: Op) -> None:
     p.signature(op)
 
 
+def sharding(p: Parser, op: Op) -> None:
+    """`%x <@mesh, [{"x"}, {}]> : type`"""
+    op.operands = [p.take().text]
+    p.expect("<")
+    depth = 1
+    while depth:
+        text = p.take().text
+        depth += (text == "<") - (text == ">")
+    p.signature(op)
+
+
 FORMS: dict[str, Form] = {
     "stablehlo.constant": constant, "stablehlo.reduce": reduce, "stablehlo.while": while_,
     "stablehlo.convolution": convolution, "stablehlo.slice": sliced,
-    "stablehlo.custom_call": custom_call}
+    "stablehlo.custom_call": custom_call, "sdy.sharding_constraint": sharding}
 """Operation -> what reads what follows its name."""
 
 

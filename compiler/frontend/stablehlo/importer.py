@@ -31,7 +31,8 @@ from dialects.symbolic.expr import Expr
 from dialects.text.syntax import identifier
 
 RETURNS = ("return", "func.return", "stablehlo.return")
-CALLS = ("call", "func.call")
+CALLS = {"call": "callee", "func.call": "callee", "stablehlo.composite": "decomposition"}
+"""Operation -> the attribute that names the function which it calls."""
 
 
 def import_text(text: str, name: str, file: str, options: ImportOptions) -> ImportedModel:
@@ -51,6 +52,8 @@ class Importer:
     options: ImportOptions
     faults: Faults
     depth: int = 0
+    elementwise: bool = False
+    """Whether a region of numbers is imported with tensors in their place."""
     unsupported: dict[str, list[int]] = field(default_factory=dict[str, "list[int]"])
 
     def __post_init__(self) -> None:
@@ -136,15 +139,27 @@ class Importer:
             self.unsupported.setdefault(op.name, []).append(op.line)
             raise Skip
         node = Node(self.build.node, self.build, op,
-                    lambda region, given: self.region(region, given, values))
+                    lambda region, given: self.region(region, given, values),
+                    lambda region, given: self._each(region, given, values))
         made = function(node, *operands)
         listed = [made] if isinstance(made, Value) else list(made)
-        return [_as_declared(op, value, k) for k, value in enumerate(listed)]
+        return listed if self.elementwise else [
+            _as_declared(op, value, k) for k, value in enumerate(listed)]
+
+    def _each(self, region: Region, given: Sequence[Value], outer: dict[str, Value]
+              ) -> list[Value]:
+        """What a region of numbers returns for the elements of tensors."""
+        before, self.elementwise = self.elementwise, True
+        try:
+            return self.region(region, given, outer)
+        finally:
+            self.elementwise = before
 
     def _call(self, op: Op, operands: Sequence[Value]) -> list[Value]:
-        callee = self.functions.get(str(op.attributes.get("callee")))
+        name = str(op.attributes.get(CALLS[op.name]))
+        callee = self.functions.get(name)
         if callee is None:
-            raise Fault(f"there is no function {op.attributes.get('callee')}")
+            raise Fault(f"there is no function {name}")
         if self.depth > 100:
             raise Fault("functions call themselves")
         self.depth += 1

@@ -17,10 +17,11 @@ from dialects.symbolic.expr import Expr
 @dataclass(eq=False)
 class Node(NodeBase):
     """The operation that is being imported. `run`: imports a region with these arguments, and
-    returns what it returns."""
+    returns what it returns. `each`: the same for tensors in the place of its numbers."""
 
     op: Op
     run: Callable[[Region, Sequence[Value]], list[Value]]
+    each: Callable[[Region, Sequence[Value]], list[Value]]
 
     @property
     def result(self) -> TensorType:

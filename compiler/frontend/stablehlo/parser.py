@@ -55,7 +55,12 @@ class Parser(Tokens):
                 self.attribute()
             self.expect("{")
         found: dict[str, Function] = {}
-        while self.next.text == "func.func":
+        while self.next.text in ("func.func", "sdy.mesh"):
+            if self.accept("sdy.mesh"):  # devices; the program is that of one
+                while self.next.text not in ("func.func", "sdy.mesh", "}") and (
+                        self.next.kind != "end"):
+                    self.take()
+                continue
             function = self.function()
             found[function.name] = function
         if wrapped:
@@ -210,6 +215,8 @@ class Parser(Tokens):
             token = self.next
             if token.kind == "value":
                 op.operands.append(self.take().text)
+            elif token.kind == "string":
+                op.attributes["name"] = self.take().text[1:-1]
             elif token.kind == "symbol":
                 op.attributes["callee"] = self.take().text[1:].strip('"')
             elif token.kind == "word" and self.tokens[self.place + 1].text == "=":
@@ -229,6 +236,16 @@ class Parser(Tokens):
             self.accept(",")
 
     # ------------------------------------------------------------------ attributes
+    def dim_numbers(self, end: str = "") -> tuple[Any, Any, Any]:
+        """`[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`"""
+        first = self.attribute()
+        self.expect("x")
+        second = self.attribute()
+        self.expect("->")
+        found = first, second, self.attribute()
+        self.accept(end)
+        return found
+
     def pair(self) -> Any:
         """An attribute, or two of them: `[0] x [1]`."""
         first = self.attribute()
@@ -283,6 +300,8 @@ class Parser(Tokens):
         word."""
         if not self.accept("<"):
             return token.text
+        if token.text.endswith(".conv"):
+            return self.dim_numbers(">")
         if self.tokens[self.place + 1].text == "=":
             return self._entries(">")
         words: list[str] = []

@@ -12,6 +12,7 @@ import pytest
 import compiler
 from compiler.diagnostics import StrataError
 from compiler.frontend.stablehlo.ops import importers
+from tests.frontend.stablehlo.more_programs import MORE
 from tests.frontend.stablehlo.programs import PROGRAMS, Program
 
 
@@ -24,15 +25,16 @@ def check(program: Program, path: Path, target: str, inputs: list[Any], **option
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [*PROGRAMS, *MORE])
 def test_program(name: str, tmp_path: Path) -> None:
-    program = PROGRAMS[name]
+    program = {**PROGRAMS, **MORE}[name]
     check(program, tmp_path / "f.mlir", "reference", program.inputs())
 
 
-@pytest.mark.parametrize("name", ["softmax of a product", "order", "sums at places", "a loop"])
+@pytest.mark.parametrize("name", ["softmax of a product", "order", "sums at places", "a loop",
+                                  "gradient of a pool", "bits", "any reduction"])
 def test_program_on_the_cpu(name: str, tmp_path: Path) -> None:
-    program = PROGRAMS[name]
+    program = {**PROGRAMS, **MORE}[name]
     check(program, tmp_path / "f.mlir", "cpu", program.inputs())
 
 
@@ -96,16 +98,19 @@ BAD = {
       %1 = call @g(%0) : (tensor<2xf32>) -> tensor<2xf32>
       return %1 : tensor<2xf32> }""",
     "expected '='": "func.func @main(%x: tensor<2xf32>) { %0 stablehlo.add %x, %x }",
-    "it combines by more than one operation": """func.func @main(%x: tensor<2xf32>) {
-      %c = stablehlo.constant dense<0.0> : tensor<f32>
-      %0 = stablehlo.reduce(%x init: %c) across dimensions = [0] : (tensor<2xf32>,
-          tensor<f32>) -> tensor<f32>
-       reducer(%a: tensor<f32>, %b: tensor<f32>) {
-        %s = stablehlo.add %a, %b : tensor<f32>
-        %t = stablehlo.add %s, %s : tensor<f32>
-        stablehlo.return %t : tensor<f32>
-      }
-      return %0 : tensor<f32> }""",
+    "it calls lapack_spotrf_ffi": """func.func @main(%x: tensor<2x2xf32>) {
+      %0 = stablehlo.custom_call @lapack_spotrf_ffi(%x) : (tensor<2x2xf32>) -> tensor<2x2xf32>
+      return %0 : tensor<2x2xf32> }""",
+    "its comparator does not order": """func.func @main(%x: tensor<2xf32>) {
+      %0 = "stablehlo.sort"(%x) <{dimension = 0 : i64}> ({
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %p = stablehlo.compare EQ, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        stablehlo.return %p : tensor<i1>
+      }) : (tensor<2xf32>) -> tensor<2xf32>
+      return %0 : tensor<2xf32> }""",
+    "matrices of order 40 are not supported": """func.func @main(%x: tensor<40x40xf32>) {
+      %0 = stablehlo.cholesky %x, lower = true : tensor<40x40xf32>
+      return %0 : tensor<40x40xf32> }""",
 }
 
 
@@ -120,6 +125,6 @@ def test_what_cannot_be_read(message: str, tmp_path: Path) -> None:
 
 
 def test_programs_use_most_operations() -> None:
-    used = {name for name in importers() for p in PROGRAMS.values()
+    used = {name for name in importers() for p in (*PROGRAMS.values(), *MORE.values())
             if f"{name} " in p.text or f'"{name}"' in p.text or f"{name}(" in p.text}
-    assert len(used) > 40
+    assert len(used) > 60

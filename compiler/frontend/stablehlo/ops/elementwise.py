@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from xdsl.ir import Attribute
 
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.stablehlo.node import Node
 from compiler.frontend.stablehlo.ops import hlo_op
-from compiler.frontend.torch.special import bits, errors, gamma
+from compiler.frontend.torch.special import bessel, bits, errors, gamma
 from compiler.frontend.values import Value
 from dialects.graph import elementwise as e
 from dialects.graph import logic, unary
@@ -35,7 +36,8 @@ _ON_TRUTH_VALUES: dict[str, tuple[type[GraphOp], type[GraphOp]]] = {
 """Operations on numbers, and what they are for truth values."""
 _SPECIAL: dict[str, Callable[[Value], Value]] = {
     "chlo.erfc": errors.erfc, "chlo.lgamma": gamma.lgamma, "chlo.digamma": gamma.digamma,
-    "chlo.erf_inv": lambda x: errors.erfinv(x, 2)}
+    "chlo.erf_inv": lambda x: errors.erfinv(x, 2),
+    "chlo.bessel_i1e": lambda x: bessel.scaled_i(1, x)}
 _CHLO: dict[str, type[GraphOp]] = {
     "chlo.erf": unary.ErfOp, "chlo.asin": tr.AsinOp, "chlo.acos": tr.AcosOp,
     "chlo.atan": tr.AtanOp, "chlo.sinh": tr.SinhOp, "chlo.cosh": tr.CoshOp,
@@ -44,15 +46,16 @@ _CHLO: dict[str, type[GraphOp]] = {
 
 
 def _short(n: Node) -> str:
-    return n.op.name.partition(".")[2]
+    return n.op.name.partition(".")[2].removeprefix("broadcast_")
 
 
-@hlo_op(*(f"stablehlo.{name}" for name in _PLAIN))
+@hlo_op(*(f"stablehlo.{name}" for name in _PLAIN), *(f"chlo.broadcast_{name}" for name in _PLAIN))
 def plain(n: Node, *operands: Value) -> Value:
     return n(_PLAIN[_short(n)], *operands)
 
 
-@hlo_op(*(f"stablehlo.{name}" for name in _ON_TRUTH_VALUES))
+@hlo_op(*(f"stablehlo.{name}" for name in _ON_TRUTH_VALUES),
+        *(f"chlo.broadcast_{name}" for name in _ON_TRUTH_VALUES))
 def arithmetic(n: Node, a: Value, b: Value) -> Value:
     numbers, truths = _ON_TRUTH_VALUES[_short(n)]
     return n(truths if a.element == t.i1 else numbers, a, b)
@@ -123,7 +126,7 @@ def round_away(n: Node, x: Value) -> Value:
     return f.where(f.is_nan(x) | f.is_inf(x), x, f.where(x < 0, -whole, whole))
 
 
-@hlo_op("stablehlo.atan2")
+@hlo_op("stablehlo.atan2", "chlo.broadcast_atan2")
 def atan2(n: Node, y: Value, x: Value) -> Value:
     from compiler.frontend.torch.special.angles import angle_of
 
@@ -138,6 +141,41 @@ def is_finite(n: Node, x: Value) -> Value:
 @hlo_op("chlo.is_inf")
 def is_inf(n: Node, x: Value) -> Value:
     return f.is_inf(x)
+
+
+@hlo_op("chlo.is_pos_inf", "chlo.is_neg_inf")
+def is_signed_inf(n: Node, x: Value) -> Value:
+    return f.is_inf(x) & (x > 0 if n.op.name == "chlo.is_pos_inf" else x < 0)
+
+
+@hlo_op("chlo.polygamma")
+def polygamma(n: Node, order: Value, x: Value) -> Value:
+    """The order is a constant integer."""
+    known = None if order.array is None else np.unique(order.array)
+    if known is None or known.size != 1 or known[0] != int(known[0]):
+        raise Fault("its order must be one constant integer")
+    return gamma.polygamma(int(known[0]), x.cast(t.f64)).cast(x.element)
+
+
+@hlo_op("chlo.zeta")
+def zeta(n: Node, s: Value, q: Value) -> Value:
+    return gamma.zeta(s.cast(t.f64), q.cast(t.f64)).cast(s.element)
+
+
+@hlo_op("stablehlo.popcnt")
+def population(n: Node, x: Value) -> Value:
+    return bits.population(x)
+
+
+@hlo_op("stablehlo.count_leading_zeros")
+def leading_zeros(n: Node, x: Value) -> Value:
+    return bits.leading_zeros(x)
+
+
+@hlo_op("stablehlo.partition_id", "stablehlo.replica_id")
+def process(n: Node) -> Value:
+    """The number of a process: there is one."""
+    return n.constant(np.array(0, np.uint32))
 
 
 @hlo_op("chlo.next_after")
@@ -162,21 +200,23 @@ _COMPARISONS: dict[str, type[GraphOp]] = {
     "GT": logic.GreaterOp, "GE": logic.GreaterEqualOp}
 
 
-@hlo_op("stablehlo.compare")
+@hlo_op("stablehlo.compare", "chlo.broadcast_compare")
 def compare(n: Node, a: Value, b: Value) -> Value:
     given: Any = n.op.attributes.get("comparison_direction") or next(
         (word for word in n.op.words if word in _COMPARISONS), None)
     kind = n.op.attributes.get("compare_type") or next(
         (word for word in n.op.words if word not in _COMPARISONS), "")
-    if given not in _COMPARISONS or kind == "TOTALORDER":
+    if given not in _COMPARISONS:
         raise Fault(f"it compares by {given} {kind}")
+    if kind == "TOTALORDER" and t.is_float(a.element):
+        a, b = bits.in_total_order(a), bits.in_total_order(b)
     if a.element == t.i1 and given not in ("EQ", "NE"):
         a, b = a.cast(t.ui8), b.cast(t.ui8)
     found = n(_COMPARISONS[given], a, b)
     return ~found if given == "NE" else found
 
 
-@hlo_op("stablehlo.select")
+@hlo_op("stablehlo.select", "chlo.broadcast_select")
 def select(n: Node, condition: Value, a: Value, b: Value) -> Value:
     return f.where(condition, a, b)
 
@@ -191,6 +231,11 @@ def constant(n: Node) -> Value:
     return n.constant(n.op.attributes["value"])
 
 
+@hlo_op("chlo.constant_like")
+def constant_like(n: Node, x: Value) -> Value:
+    return n.constant(np.array(n.op.attributes["value"]).astype(x.type.dtype)).broadcast(x.shape)
+
+
 @hlo_op("stablehlo.convert")
 def convert(n: Node, x: Value) -> Value:
     return x.cast(n.result.element)
@@ -201,7 +246,7 @@ def bitcast(n: Node, x: Value) -> Value:
     return n(BitcastOp, x, to=n.result.element)
 
 
-@hlo_op("stablehlo.optimization_barrier")
+@hlo_op("stablehlo.optimization_barrier", "sdy.sharding_constraint")
 def barrier(n: Node, *values: Value) -> list[Value]:
     return list(values)
 

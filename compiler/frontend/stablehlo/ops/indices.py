@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,12 @@ from compiler.frontend.stablehlo.ops.reductions import combiner_of
 from compiler.frontend.values import Value
 from dialects.graph.scatter import ScatterElementsOp
 from dialects.strata import types as t
-from dialects.symbolic.expr import Expr
+from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.size_products import product
 
 
 def _places(
-    n: Node, x: Value, indices: Value, vector: int, dims: list[int], window: list[int],
+    n: Node, x: Value, indices: Value, vector: int, dims: list[int], window: Sequence[Size],
     clamp: bool,
 ) -> tuple[Value, list[Expr], Value]:
     """Row-major places in x [starts, window], the shape of the starts, and whether each window is
@@ -64,8 +65,17 @@ def _with_batches(n: Node, indices: Value, vector: int, dims: list[int]) -> Valu
 @hlo_op("stablehlo.gather")
 def gather(n: Node, x: Value, indices: Value) -> Value:
     """Windows of x at starts, which are moved inside x."""
+    return _gathered(n, x, indices, [Expr.of(size) for size in n.ints("slice_sizes")])
+
+
+@hlo_op("stablehlo.dynamic_gather")
+def dynamic_gather(n: Node, x: Value, indices: Value, sizes: Value) -> Value:
+    return _gathered(n, x, indices, n.sizes(sizes, "slice sizes"))
+
+
+def _gathered(n: Node, x: Value, indices: Value, window: list[Expr]) -> Value:
     numbers: dict[str, Any] = n.op.attributes.get("dimension_numbers", {})
-    window, own = n.ints("slice_sizes"), list(numbers.get("operand_batching_dims", []))
+    own = list(numbers.get("operand_batching_dims", []))
     collapsed = [*numbers.get("collapsed_slice_dims", []), *own]
     vector = numbers.get("index_vector_dim", indices.rank)
     indices = _with_batches(n, indices, vector, numbers.get("start_indices_batching_dims", []))

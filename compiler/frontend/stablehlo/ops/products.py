@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from compiler.frontend.faults import Fault
 from compiler.frontend.stablehlo.node import Node
 from compiler.frontend.stablehlo.ops import hlo_op
-from compiler.frontend.stablehlo.ops.shapes import spread_apart
+from compiler.frontend.stablehlo.ops.shapes import spread_apart, turned
 from compiler.frontend.values import Value, scalar
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.convolution import ConvOp
@@ -61,30 +63,52 @@ def _product(
 # ---------------------------------------------------------------------- convolutions
 @hlo_op("stablehlo.convolution")
 def convolution(n: Node, x: Value, w: Value) -> Value:
+    window: dict[str, Any] = {**_long(n.op.attributes), **n.op.attributes.get("window", {})}
+    return _convolution(n, x, w, _pads(window.get("pad"), x.rank - 2))
+
+
+@hlo_op("stablehlo.dynamic_conv")
+def dynamic_conv(n: Node, x: Value, w: Value, padding: Value) -> Value:
+    """The same, with pads that an operand gives."""
+    given = [size.constant for size in n.sizes(padding, "padding")]
+    if None in given:
+        raise Fault("its padding must be constant")
+    return _convolution(n, x, w, _pads(np.array(given).reshape(-1, 2), x.rank - 2))
+
+
+def _convolution(n: Node, x: Value, w: Value, pads: list[tuple[int, int]]) -> Value:
     """x becomes [batch, channels, ...] and w [outputs, channels, ...]; spread inputs get zeros."""
     dims = _dim_numbers(n.op.attributes)
     window: dict[str, Any] = {**_long(n.op.attributes), **n.op.attributes.get("window", {})}
     rank = x.rank - 2
     strides, gaps, spread = (_listed(window.get(name), rank) for name in (
         "stride", "rhs_dilate", "lhs_dilate"))
-    pads = _pads(window.get("pad"), rank)
-    if any(_listed(window.get("reverse"), rank, 0)) or n.op.attributes.get(
-            "batch_group_count", 1) != 1:
-        raise Fault("turned windows and groups of batches are not supported")
+    groups = int(n.op.attributes.get("feature_group_count", 1))
     x = x.transpose(dims[0])
-    w = w.transpose(dims[1])
+    w = turned(n, w.transpose(dims[1]), [k + 2 for k, reverse in enumerate(
+        _listed(window.get("reverse"), rank, 0)) if reverse])
+    if (batches := int(n.op.attributes.get("batch_group_count", 1))) > 1:
+        x, groups = _as_channels(x, batches), batches
     x = _apart(x, spread)
     x, pads = _cut(n, x, pads)
     made = n(ConvOp, x, w, strides=strides, dilations=gaps,
              pads=[p[0] for p in pads] + [p[1] for p in pads],
-             group=int(n.op.attributes.get("feature_group_count", 1)))
+             group=groups)
     back = [dims[2].index(k) for k in range(x.rank)]
     return made.transpose(back).cast(n.result.element)
 
 
+def _as_channels(x: Value, groups: int) -> Value:
+    """Groups of batches as groups of channels: [g * n, c, ...] to [n, g * c, ...]."""
+    count = x.shape[0] // groups
+    apart = x.reshape([groups, count, *x.shape[1:]])
+    moved = apart.transpose([1, 0, *range(2, apart.rank)])
+    return moved.reshape([count, x.shape[1] * groups, *x.shape[2:]])
+
+
 def _dim_numbers(attributes: dict[str, Any]) -> list[list[int]]:
     """For x, w and the result: the dims in the order batch or outputs, channels, spatial ones."""
-    given = attributes.get("dim_numbers")
+    given = attributes.get("dim_numbers") or attributes.get("dimension_numbers")
     if given is not None:
         names = (("b", "f"), ("o", "i"), ("b", "f"))
         return [[order.index(first), order.index(second),

@@ -42,6 +42,12 @@ def dynamic_broadcast_in_dim(n: Node, x: Value, shape: Value) -> Value:
     return _spread(x, dims, n.sizes(shape, "shape"))
 
 
+@hlo_op("stablehlo.broadcast")
+def broadcast(n: Node, x: Value) -> Value:
+    """New dims before those of x. The operation was dropped from StableHLO."""
+    return x.broadcast([*n.ints("broadcast_sizes"), *x.shape])
+
+
 @hlo_op("stablehlo.transpose")
 def transpose(n: Node, x: Value) -> Value:
     return x.transpose(n.ints("permutation" if "permutation" in n.op.attributes else "dims"))
@@ -54,11 +60,11 @@ def concatenate(n: Node, *parts: Value) -> Value:
 
 @hlo_op("stablehlo.reverse")
 def reverse(n: Node, x: Value) -> Value:
-    turned = n.ints("dimensions" if "dimensions" in n.op.attributes else "dims")
-    return _turned(n, x, turned)
+    axes = n.ints("dimensions" if "dimensions" in n.op.attributes else "dims")
+    return turned(n, x, axes)
 
 
-def _turned(n: Node, x: Value, axes: list[int]) -> Value:
+def turned(n: Node, x: Value, axes: list[int]) -> Value:
     if not axes:
         return x
     starts = [size - 1 if k in axes else Expr.of(0) for k, size in enumerate(x.shape)]
@@ -81,6 +87,36 @@ def pad(n: Node, x: Value, value: Value) -> Value:
     low, high, between = (n.ints(long if long in n.op.attributes else short) for long, short in (
         ("edge_padding_low", "low"), ("edge_padding_high", "high"),
         ("interior_padding", "interior")))
+    return _padded(n, x, value, low, high, between)
+
+
+@hlo_op("stablehlo.dynamic_pad")
+def dynamic_pad(n: Node, x: Value, value: Value, low: Value, high: Value, between: Value
+                ) -> Value:
+    """Pads that only a run knows are not negative."""
+    first, last, gaps = (n.sizes(v, "pads") for v in (low, high, between))
+    known = [[size.constant for size in sizes] for sizes in (first, last, gaps)]
+    if any(gap is None for gap in known[2]):
+        raise Fault("pads between elements must be constant")
+    for axis in range(x.rank):
+        if known[0][axis] is None or known[1][axis] is None:
+            x = _open(n, x, value, axis, (first[axis], last[axis]), known[2][axis] or 0)
+            known[0][axis] = known[1][axis] = known[2][axis] = 0
+    return _padded(n, x, value, *([k or 0 for k in sizes] for sizes in known))
+
+
+def _open(n: Node, x: Value, value: Value, axis: int, pads: tuple[Expr, Expr], gap: int) -> Value:
+    x = spread_apart(x, value, axis, gap) if gap else x
+    for pad in pads:
+        n.build.assume(0, "<=", pad)
+    sides = [value.broadcast([pad if k == axis else s for k, s in enumerate(x.shape)])
+             for pad in pads]
+    return f.concat([sides[0], x, sides[1]], axis=axis)
+
+
+def _padded(
+    n: Node, x: Value, value: Value, low: list[int], high: list[int], between: list[int]
+) -> Value:
     for axis, gap in enumerate(between):
         x = spread_apart(x, value, axis, gap) if gap else x
     for axis, (before, after) in enumerate(zip(low, high, strict=True)):

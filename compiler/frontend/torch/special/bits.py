@@ -77,3 +77,37 @@ def _bits(x: Value) -> Value:
 
 def _integer(element: Attribute) -> Attribute:
     return _INTEGERS[t.byte_width(element)]
+
+
+def in_total_order(x: Value) -> Value:
+    """Integers in the total order of floats: -0.0 before 0.0, and NaN by its sign at an end."""
+    bits = _bits(x)
+    return f.where(bits < 0, bits ^ ((1 << (t.bit_width(bits.element) - 1)) - 1), bits)
+
+
+# ---------------------------------------------------------------------- integers
+_PLAIN: dict[int, Attribute] = {8: t.ui8, 16: t.ui16, 32: t.ui32, 64: t.ui64}
+
+
+def population(x: Value) -> Value:
+    """How many bits of an integer are set, in its type: neighbours are added, then pairs ..."""
+    width = t.bit_width(x.element)
+    counts, step = x.build(BitcastOp, x, to=_PLAIN[width]), 1
+    while step < width:
+        mask = sum(((1 << step) - 1) << at for at in range(0, width, 2 * step))
+        counts = (counts & mask) + (_shifted(counts, step) & mask)
+        step *= 2
+    return counts.cast(x.element)
+
+
+def leading_zeros(x: Value) -> Value:
+    """How many bits before the first one that is set are not: all of 0."""
+    width = t.bit_width(x.element)
+    filled, step = x.build(BitcastOp, x, to=_PLAIN[width]), 1
+    while step < width:
+        filled, step = filled | _shifted(filled, step), step * 2
+    return (width - population(filled)).cast(x.element)
+
+
+def _shifted(x: Value, step: int) -> Value:
+    return x.build(ShiftRightOp, x, x * 0 + step)
