@@ -106,6 +106,8 @@ class Facts:
     """Rates, whose ratios decide which products are divided among ranks."""
     claims: Collection[str] = ()
     """The names of composite graph operations for which the target provides its own nests."""
+    launches_foreign: bool = False
+    """Whether kernels that users write in a language of their own (Triton) are launched."""
     checks_indices: bool = True
     """Whether a run ends with an error if the data contain an index out of range."""
     checks_accesses: bool = False

@@ -136,7 +136,8 @@ class Explanation(Origins):
         self.memory = plan_json(functions, self.sizes, constants)
         self.host = [(f"{op.name}: {_told(op)}", list(location_names(op))) for f in functions
                      for op in f.walk() if isinstance(
-                         op, ControlOp | host.CopyOp | host.CollectiveOp | SizeOp)]
+                         op, ControlOp | host.CopyOp | host.CollectiveOp | host.ForeignLaunchOp
+                         | SizeOp)]
         self._add_pairs(functions, kernels, state.context.apart)
 
     def _kernel(self, op: KernelOp) -> Kernel:
@@ -301,6 +302,9 @@ def _adjacent(
             source = writers.get(_source(op.source))
             writers[_source(op.target)] = (
                 source[0] if source else "", "an exchange with other ranks lies between them")
+        if isinstance(op, host.ForeignLaunchOp):
+            writers |= {_source(b): ("", "the user's own kernel lies between them")
+                        for b in op.targets}
         if not isinstance(op, host.LaunchOp):
             continue
         for buffer in map(_source, op.buffers):
@@ -326,6 +330,8 @@ def _told(op: Operation) -> str:
             return "copies a buffer"
         case host.CollectiveOp():
             return str(op.collective)
+        case host.ForeignLaunchOp():
+            return f"launches the user's kernel {op.kernel.data}"
         case SizeOp():
             return "reads sizes from a tensor"
         case _:

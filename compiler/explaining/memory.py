@@ -15,7 +15,7 @@ from typing import Any
 from xdsl.ir import Operation
 
 from compiler.explaining.work import buffer_bytes, value_of
-from dialects.host import AllocOp, CollectiveOp, CopyOp, FuncOp, LaunchOp
+from dialects.host import AllocOp, CollectiveOp, CopyOp, ForeignLaunchOp, FuncOp, LaunchOp
 from dialects.strata.control import ControlOp
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
@@ -96,7 +96,8 @@ def _of_function(
     buffers = {op: _buffer(name, op, sizes) for op in function.body.block.ops
                if isinstance(op, AllocOp)}
     for op in function.body.block.ops:
-        if not isinstance(op, LaunchOp | CopyOp | CollectiveOp | ControlOp):
+        if not isinstance(op, LaunchOp | CopyOp | CollectiveOp | ForeignLaunchOp
+                          | ControlOp):
             continue
         for owner in filter(None, map(memory_of, op.operands)):
             buffers[owner].use(len(steps))

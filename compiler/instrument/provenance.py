@@ -147,6 +147,8 @@ def _role(op: Operation) -> str:
             return "a copy on the host"
         case host.CollectiveOp():
             return "data exchanged with other ranks"
+        case host.ForeignLaunchOp():
+            return f"a launch of the user's kernel {op.kernel.data}"
         case host.ReturnOp():
             return "returned as it is"
         case SizeOp():

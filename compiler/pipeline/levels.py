@@ -65,7 +65,7 @@ LEVELS: tuple[Level, ...] = (
     Level("graph", "one operation is one tensor operator; tensors, sizes may be names",
           (*FUNCTION, "graph.*"), tensor_operators=True),
     Level("loop", "one operation is one nest: domain, index maps, scalar body; kernels of nests",
-          (*FUNCTION, "graph.constant", *COLLECTIVES, "loop.*", *SCALARS)),
+          (*FUNCTION, "graph.constant", "graph.foreign_kernel", *COLLECTIVES, "loop.*", *SCALARS)),
     Level("host", "buffers, constants and launches, around kernels of nests",
           (*CONTROL, "host.*", "loop.*", *SCALARS)),
     Level("block", "buffers and launches as before; a kernel is one program on tiles",

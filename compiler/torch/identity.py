@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.contents import contents_of
+from compiler.frontend.torch.core.foreign import FOREIGN, kernel_text
 from compiler.frontend.torch.library import torch_module
 from compiler.frontend.torch.process_groups import ranks_of
 from compiler.torch.weights import may_change
@@ -43,7 +44,8 @@ def _nodes(module: Any) -> Iterator[str]:
     """A line for each node of a graph module, and those of the graphs that it holds."""
     for node in module.graph.nodes:
         yield (f"{node.op} {node.name} {_target(node.target)} {_argument(node.args)} "
-               f"{_argument(node.kwargs)} {_type(node.meta.get('val'))}{_ranks(node)}")
+               f"{_argument(_named(node))} {_type(node.meta.get('val'))}"
+               f"{_ranks(node)}{_kernel(node)}")
         if node.op == "get_attr":
             value = getattr(module, node.target, None)
             if hasattr(value, "graph"):
@@ -60,6 +62,21 @@ def _ranks(node: Any) -> str:
     if not str(node.target).startswith("_c10d_functional") or not node.args[1:]:
         return ""
     return f" {ranks_of(node.args[-1])[1]}"
+
+
+def _is_foreign(node: Any) -> bool:
+    return getattr(node.target, "__name__", "") == FOREIGN
+
+
+def _named(node: Any) -> dict[str, Any]:
+    """The named arguments, without those that are numbers in a table of this process."""
+    left_out = ("kernel_idx", "constant_args_idx") if _is_foreign(node) else ()
+    return {name: value for name, value in node.kwargs.items() if name not in left_out}
+
+
+def _kernel(node: Any) -> str:
+    """The source and constants of a user's kernel. Raises Fault."""
+    return f" {kernel_text(node)}" if _is_foreign(node) else ""
 
 
 def _target(target: Any) -> str:

@@ -1,6 +1,7 @@
 """The `host` dialect: the program around the kernels, with buffers, constants and launches."""
 
 from dialects.host.collective import CollectiveOp
+from dialects.host.foreign import ForeignLaunchOp
 from dialects.host.func import FuncOp, ReturnOp, host_function, host_functions
 from dialects.host.ops import (
     AllocOp,
@@ -15,7 +16,7 @@ from dialects.host.ops import (
 )
 
 __all__ = [
-    "AllocOp", "CollectiveOp", "ConstantOp", "CopyOp", "FreeOp", "FuncOp", "LaunchOp",
-    "Launches", "OtherOp",
-    "ReturnOp", "ViewOp", "contents_of", "host_function", "host_functions",
+    "AllocOp", "CollectiveOp", "ConstantOp", "CopyOp", "ForeignLaunchOp", "FreeOp", "FuncOp",
+    "LaunchOp", "Launches", "OtherOp", "ReturnOp", "ViewOp", "contents_of", "host_function",
+    "host_functions",
 ]

@@ -16,6 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from dialects import block, loop
 from dialects.block.interpret import interpret_kernel
 from dialects.host.collective import CollectiveOp
+from dialects.host.foreign import ForeignLaunchOp
 from dialects.host.func import FuncOp, ReturnOp, host_function, host_functions
 from dialects.host.ops import AllocOp, ConstantOp, CopyOp, FreeOp, LaunchOp, OtherOp, ViewOp
 from dialects.loop.interpret import evaluate_kernel
@@ -75,6 +76,9 @@ def execute_kernel(kernel: Operation, buffers: Sequence[Array], sizes: dict[Symb
     if isinstance(kernel, block.KernelOp):
         interpret_kernel(kernel, buffers, sizes)
         return
+    if isinstance(kernel, ForeignLaunchOp):
+        raise EvaluationError(f"the kernel {kernel.kernel.data} is written in a target's own "
+                              "language, and has no meaning in NumPy")
     assert isinstance(kernel, loop.KernelOp)
     count = len(kernel.body.block.args)
     like = carrier_of(buffers)
@@ -170,6 +174,8 @@ class _State:
                 target[...] = source.reshape(target.shape)
             case CollectiveOp():
                 self._collect(op)
+            case ForeignLaunchOp():
+                self.program.run_kernel(op, [self.values[b] for b in op.buffers], self.sizes)
             case LaunchOp() if not op.happens(self.sizes):
                 pass
             case LaunchOp():

@@ -7,8 +7,8 @@
 
 Enters: a function of graph operations. Composite ones are decomposed (`graph-decompose`), except
 those that the target claims, which stay. Leaves: `loop.nest`, `loop.view`, `loop.empty`,
-`graph.constant`, and collective operations, in which other ranks take part. Conventions that later
-passes may rely on:
+`graph.constant`, collective operations, in which other ranks take part, and kernels of the user.
+Conventions that later passes may rely on:
 
 - axes are named i0, i1 ...: first the parallel ones, in the order of the result's dims, then the
   reduce axes; a result is indexed by the parallel axes themselves wherever possible;
@@ -32,6 +32,7 @@ from xdsl.ir import Operation
 from dialects.graph.base import GraphOp
 from dialects.graph.collective import CollectiveOp
 from dialects.graph.constant import ConstantOp
+from dialects.graph.foreign import ForeignKernelOp
 from dialects.text.syntax import location_name
 from dialects.walking import walked
 from passes.base import PassError, StrataContext, StrataPass
@@ -74,6 +75,7 @@ def _definition(class_: type[Operation]) -> str:
 
 
 def _should_be_gone(op: Operation, context: StrataContext) -> bool:
-    if not isinstance(op, GraphOp) or isinstance(op, (ConstantOp, CollectiveOp)):
+    if not isinstance(op, GraphOp) or isinstance(
+            op, (ConstantOp, CollectiveOp, ForeignKernelOp)):
         return False
     return op.name not in context.facts.claims

@@ -28,6 +28,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from dialects import host
 from dialects.graph.collective import CollectiveOp
 from dialects.graph.constant import ConstantOp
+from dialects.graph.foreign import ForeignKernelOp
 from dialects.loop import CallOp, EmptyOp, KernelOp, ViewOp
 from dialects.strata.control import ControlOp
 from dialects.strata.func import FuncOp, ReturnOp
@@ -41,8 +42,8 @@ from passes.analyses.host.storage import Storage, assign_storage, kernels_of, ro
 from passes.base import PassError, StrataContext, StrataPass
 from passes.rewriting import functions
 
-KNOWN = (ConstantOp, CallOp, CollectiveOp, ViewOp, EmptyOp, AssumeOp, RequireOp, SizeOp, ControlOp,
-         ReturnOp)
+KNOWN = (ConstantOp, CallOp, CollectiveOp, ForeignKernelOp, ViewOp, EmptyOp, AssumeOp, RequireOp,
+         SizeOp, ControlOp, ReturnOp)
 
 
 class HostBufferize(StrataPass):
@@ -51,18 +52,21 @@ class HostBufferize(StrataPass):
     name = "host-bufferize"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        self._check(module)
+        self._check(context, module)
         separate_reads(module)
         for func in functions(module):
             _Bufferizer(func, kernels_of(module)).run()
 
-    def _check(self, module: ModuleOp) -> None:
+    def _check(self, context: StrataContext, module: ModuleOp) -> None:
         kernels = kernels_of(module)
         faults: list[tuple[str, str]] = []
         for op in (op for func in functions(module) for op in func.body.block.ops):
             if not isinstance(op, KNOWN):
                 fault = f"{op.name} has no buffers: lower it to kernels first"
                 faults.append((location_name(op), fault))
+            elif isinstance(op, ForeignKernelOp) and not context.facts.launches_foreign:
+                faults.append((location_name(op), f"the kernel {op.kernel.data} is written in the "
+                               f"language of another target than {context.facts.target}"))
             elif isinstance(op, CallOp) and op.kernel.data not in kernels:
                 faults.append((location_name(op), f"there is no loop.kernel @{op.kernel.data}"))
         if faults:
@@ -138,6 +142,8 @@ class _Bufferizer:
                 self._make(op.result)
                 self._add(host.CollectiveOp.of(
                     op.KIND, self.buffers[op.x], self.buffers[op.result], op.properties))
+            case ForeignKernelOp():
+                self._foreign(op)
             case ViewOp():
                 self.buffers[op.result] = self._shaped(self.buffers[op.source], op.result)
             case EmptyOp():
@@ -195,6 +201,16 @@ class _Bufferizer:
         if self.storage[kept] is not self.storage[result] and not isinstance(
                 root(kept).owner, EmptyOp):
             self._add(host.CopyOp.of(self.buffers[kept], self.buffers[result]))
+
+    def _foreign(self, op: ForeignKernelOp) -> None:
+        """Results that start with the elements of an operand are computed over it, or a copy."""
+        for result, kept in zip(op.results, op.kept.data, strict=True):
+            self._make(result)
+            if (number := kept.constant or 0) >= 0:
+                self._fill(op.inputs[number], result)
+        reads = op.reads.data.constant or 0
+        buffers = [self.buffers[v] for v in (*op.inputs[:reads], *op.results)]
+        self._add(host.ForeignLaunchOp.of(buffers, len(op.results), op.properties))
 
     def _control(self, op: ControlOp) -> None:
         """Convert a call to one on buffers; this function owns its results."""

@@ -39,6 +39,7 @@ from targets.cuda.errors import CudaError
 from targets.cuda.libraries.calls import library_versions
 from targets.cuda.libraries.forms import library_form, library_notes, library_of
 from targets.cuda.machine import Machine, is_nvidia, machine_of, nvidia_machine
+from targets.cuda.planning.foreign import foreign_sources
 from targets.cuda.planning.plan import host_notes
 from targets.cuda.planning.program import load_module
 from targets.cuda.planning.shipping import shipped
@@ -77,6 +78,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
     precision = options.precision
     return replace(
         default,
+        launches_foreign=True,
         claims=(ConvFilterGradientOp.name,),  # one product, which reads its windows in place
         checks_indices=options.check is True,  # otherwise the host would wait for the device
         narrow_factors={"bf16": bf16, "fp16": f16, "fast": bf16, "fp8": bf16}.get(precision),
@@ -295,7 +297,8 @@ def _emit_options(options: TargetOptions) -> EmitOptions:
 
 def _triton_text(module: ModuleOp, options: TargetOptions) -> str:
     plan = [f"# {line}".rstrip() for op in host_functions(module) for line in str(op).splitlines()]
-    text = module_text([emit_kernel(k, _emit_options(options)) for k in kernels_of(module)])
+    text = module_text([*(emit_kernel(k, _emit_options(options)) for k in kernels_of(module)),
+                        *foreign_sources(module)])
     notes = [f"# {note}" for note in (*host_notes(module), *library_notes(kernels_of(module)))]
     return "\n".join([text, "", *notes, "# How the kernels are launched:", *plan, ""]
                      ) if plan else text
@@ -308,11 +311,13 @@ def _assembly_text(
     kernels = kernels_of(module)
     jobs = [Job(emit_kernel(k, _emit_options(options)), tuple(range(len(k.buffers))))
             for k in kernels]
+    jobs += [Job(source, source.pointers) for source in foreign_sources(module)]
     binaries = compile_kernels(jobs, compile_options(options))
     notes = [f"// {note}" for note in (*host_notes(module), *library_notes(kernels))]
     texts = [printed(job.source, b) for job, b in zip(jobs, binaries, strict=True)]
-    return "\n".join([*notes, *(f"// kernel @{k.sym_name.data}\n{text}"
-                                for k, text in zip(kernels, texts, strict=True))])
+    names = [*(k.sym_name.data for k in kernels), *(j.source.name for j in jobs[len(kernels):])]
+    return "\n".join([*notes, *(f"// kernel @{name}\n{text}"
+                                for name, text in zip(names, texts, strict=True))])
 
 
 def _ptx(source: KernelSource, binary: Binary) -> str:

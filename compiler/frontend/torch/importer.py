@@ -29,6 +29,7 @@ from compiler.frontend.torch.core.conditions import condition_on
 from compiler.frontend.torch.core.control import CONTROL
 from compiler.frontend.torch.core.decompose import NO_EFFECT, decompose
 from compiler.frontend.torch.core.flex import expand_flex_attention
+from compiler.frontend.torch.core.foreign import FOREIGN, foreign
 from compiler.frontend.torch.core.in_place import without_mutation
 from compiler.frontend.torch.guards import Relation, check_guards, guards_of, relations
 from compiler.frontend.torch.inputs import (
@@ -314,6 +315,8 @@ class Importer:
         meta = node.meta.get("val")
         if not self.lenient or meta is None:
             return Missing()
+        if isinstance(meta, dict):
+            return {k: self._stand_in(v) for k, v in cast(Mapping[str, Any], meta).items()}
         found = [self._stand_in(m) for m in _listed(meta)]
         return found if isinstance(meta, (list, tuple)) else found[0]
 
@@ -330,7 +333,8 @@ class Importer:
         function = self.operators.get(op)
         size = type(meta).__name__ in ("SymInt", "int") and op != "aten.item.default"
         checks = op in NO_EFFECT or type(meta).__name__ in ("SymBool", "bool")
-        known = function is not None or op in (*WRAPPERS, *CONTROL, "getitem", READS_NUMBER) or (
+        known = function is not None or op in (*WRAPPERS, *CONTROL, FOREIGN, "getitem",
+                                                   READS_NUMBER) or (
             is_real(op, meta))
         if not known and not size and not checks:
             self.unsupported.setdefault(op, []).append(node)
@@ -349,6 +353,9 @@ class Importer:
             return self._inline(node, arguments)
         if op in CONTROL:
             return self._controlled(node, op, arguments)
+        if op == FOREIGN:
+            self.build.node = path_of(node)
+            return foreign(self.build, node, arguments.value)
         if function is None:
             return self._real(node, op, arguments) if is_real(op, meta) else condition_on(
                 meta, self.sizes)
@@ -458,7 +465,7 @@ def _as_promised(n: Node, values: Sequence[Value]) -> list[Value]:
 def _item(values: Sequence[Any], node: Any) -> Any:
     """One of several results. Raises Fault for one that the importer does not return."""
     index = node.args[1]
-    if index < len(values):
+    if isinstance(values, dict) or index < len(values):
         return values[index]
     raise Fault(f"result {index} of {_op_name(node.args[0])} is not supported")
 

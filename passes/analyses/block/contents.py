@@ -19,7 +19,15 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from dialects.block import KernelOp, StoreOp
 from dialects.block.accesses import Access, Scope, accesses_of
-from dialects.host import CollectiveOp, ConstantOp, CopyOp, FuncOp, LaunchOp, ViewOp
+from dialects.host import (
+    CollectiveOp,
+    ConstantOp,
+    CopyOp,
+    ForeignLaunchOp,
+    FuncOp,
+    LaunchOp,
+    ViewOp,
+)
 from dialects.records import dataclass
 from dialects.strata.types import BufferType
 from dialects.strata.weights import WeightStore
@@ -67,7 +75,7 @@ class Contents:
         for op in self.function.body.block.ops:
             if isinstance(op, CopyOp | CollectiveOp):
                 self.writers[_memory(op.target)].append(op)
-            elif isinstance(op, LaunchOp):
+            elif isinstance(op, LaunchOp | ForeignLaunchOp):
                 for buffer in dict.fromkeys(map(_memory, op.buffers)):
                     self.writers[buffer].append(op)
 
@@ -105,7 +113,7 @@ class Contents:
         """The ranges that an operation writes to memory; None where data determine the position."""
         if isinstance(op, CopyOp):
             return [self.of(op.source)]
-        if isinstance(op, CollectiveOp):  # other ranks may hold anything
+        if isinstance(op, CollectiveOp | ForeignLaunchOp):  # which may write anything
             return [ANYTHING]
         assert isinstance(op, LaunchOp)
         kernel = self.kernels[op.kernel.data]

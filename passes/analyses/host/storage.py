@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, Operation, SSAValue, Use
 
 from dialects.graph.collective import CollectiveOp
+from dialects.graph.foreign import ForeignKernelOp
 from dialects.loop import CallOp, EmptyOp, KernelOp, NestOp, ViewOp
 from dialects.ranks.collectives import ALL_REDUCE, BROADCAST
 from dialects.records import dataclass
@@ -51,6 +52,8 @@ def assign_storage(func: FuncOp, kernels: dict[str, KernelOp]) -> dict[SSAValue,
             _assign_call(op, kernels[op.kernel.data], storage, positions)
         elif isinstance(op, CollectiveOp):
             storage[op.result] = _of_collective(op, storage[op.x], positions)
+        elif isinstance(op, ForeignKernelOp):
+            _assign_foreign(op, storage, positions)
         else:
             storage |= {r: Storage(isinstance(op, EmptyOp), isinstance(op, ControlOp))
                         for r in op.results}
@@ -65,6 +68,22 @@ def _of_collective(
     is_last = _last_use(root(op.x), positions) <= positions[op]
     in_place = op.KIND in (ALL_REDUCE, BROADCAST) and source.is_fresh and is_last
     return source if in_place else Storage(is_fresh=True)
+
+
+def _assign_foreign(
+    op: ForeignKernelOp, storage: dict[SSAValue, Storage], positions: dict[Operation, int]
+) -> None:
+    """A result that starts with an operand's elements has its place, if nothing else needs it."""
+    sources = [storage[v] for v in op.inputs]
+    for result, kept in zip(op.results, op.kept.data, strict=True):
+        storage[result] = Storage(is_fresh=True)
+        number = -1 if kept.constant is None else kept.constant
+        if number < 0:
+            continue
+        value, own = op.inputs[number], sources[number]
+        is_last = _last_use(root(value), positions) <= positions[op]
+        if own.is_fresh and is_last and sources.count(own) == 1:
+            storage[result] = own
 
 
 def _assign_call(

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation
 
 from dialects.block import KernelOp, StoreOp
+from dialects.host import ForeignLaunchOp
 from dialects.strata import types as t
 from dialects.strata.types import Array, BufferType
 from dialects.strata.weights import WeightStore
-from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.build.compile import triton_version
 from targets.cuda.emit import EmitOptions, emit_kernel
 from targets.cuda.errors import CudaError
+from targets.cuda.planning.foreign import foreign_source, planned_foreign, sizes_of
 from targets.cuda.planning.plan import host_notes
 from targets.interpreted import InterpretedHost
 
@@ -46,7 +48,7 @@ class Interpreter:
         triton_version()
         self._options = EmitOptions(interpreted=True, exact=exact)
         self._folder = tempfile.TemporaryDirectory(prefix="strata-triton-")
-        self._sources: dict[KernelOp, tuple[str, str]] = {}
+        self._sources: dict[Operation, tuple[str, str]] = {}
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(_WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL)
@@ -56,32 +58,33 @@ class Interpreter:
         self, kernel: Operation, buffers: Sequence[Array], sizes: Mapping[Symbol, int]
     ) -> None:
         """Run a kernel on C-contiguous arrays, in place. Raises CudaError naming the kernel."""
-        assert isinstance(kernel, KernelOp)
-        programs = int(product(kernel.grid.data).evaluate(sizes))
-        if programs == 0:
+        assert isinstance(kernel, KernelOp | ForeignLaunchOp)
+        programs = _programs(kernel, sizes)
+        if 0 in programs:
             return
         path, name = self._source(kernel)
         elements = [_element(b.type) for b in kernel.buffers]
         content = [(b.tobytes(), e) for b, e in zip(buffers, elements, strict=True)]
-        values = [sizes[name] for name in kernel.size_names]
+        values = [sizes[name] for name in _size_names(kernel)]
         done = self._ask(kernel, (path, name, programs, content, values))
         written = _written(kernel)
         for k, (buffer, result) in enumerate(zip(buffers, done, strict=True)):
             if k in written:
                 buffer[...] = np.frombuffer(result, buffer.dtype).reshape(buffer.shape)
 
-    def _source(self, kernel: KernelOp) -> tuple[str, str]:
+    def _source(self, kernel: KernelOp | ForeignLaunchOp) -> tuple[str, str]:
         """The file of a kernel's source, and the name of its function."""
         if kernel not in self._sources:
-            source = emit_kernel(kernel, self._options)
+            source = foreign_source(kernel) if isinstance(
+                kernel, ForeignLaunchOp) else emit_kernel(kernel, self._options)
             path = Path(self._folder.name) / f"{len(self._sources)}_{source.name}.py"
             path.write_text(source.text)
             self._sources[kernel] = str(path), source.name
         return self._sources[kernel]
 
-    def _ask(self, kernel: KernelOp, request: Any) -> list[bytes]:
+    def _ask(self, kernel: KernelOp | ForeignLaunchOp, request: Any) -> list[bytes]:
         assert self._process.stdin is not None and self._process.stdout is not None
-        name = f"kernel @{kernel.sym_name.data}"
+        name = f"kernel @{_name(kernel)}"
         try:
             pickle.dump(request, self._process.stdin)
             self._process.stdin.flush()
@@ -107,8 +110,24 @@ def _element(type_: Any) -> str:
     return _ELEMENTS[t.signless(type_.element)]
 
 
-def _written(kernel: KernelOp) -> set[int]:
+def _name(kernel: KernelOp | ForeignLaunchOp) -> str:
+    return kernel.kernel.data if isinstance(kernel, ForeignLaunchOp) else kernel.sym_name.data
+
+
+def _size_names(kernel: KernelOp | ForeignLaunchOp) -> Sequence[Symbol]:
+    return sizes_of(kernel) if isinstance(kernel, ForeignLaunchOp) else kernel.size_names
+
+
+def _programs(kernel: KernelOp | ForeignLaunchOp, sizes: Mapping[Symbol, int]) -> tuple[int, ...]:
+    """The numbers of programs: the user's kernels have axes, ours are numbered."""
+    extents = [int(e.evaluate(sizes)) for e in kernel.grid.data]
+    return tuple(extents) if isinstance(kernel, ForeignLaunchOp) else (prod(extents),)
+
+
+def _written(kernel: KernelOp | ForeignLaunchOp) -> set[int]:
     """The positions of the buffers that the kernel writes."""
+    if isinstance(kernel, ForeignLaunchOp):
+        return set(planned_foreign(kernel).written)
     stored = {op.buffer for op in kernel.walk() if isinstance(op, StoreOp)}
     return {k for k, buffer in enumerate(kernel.buffers) if buffer in stored}
 

@@ -49,6 +49,8 @@ class KernelSource:
     """Whether the kernel is persistent: each program computes several tiles."""
     waits: bool = False
     """Whether the kernel itself waits for the one before it (programmatic dependent launch)."""
+    spread: bool = False
+    """Whether the axes of the grid are those of the launch; else its programs are numbered."""
 
     def programs(self, extents: Sequence[int], at_once: int) -> int:
         """How many programs to launch for a grid; a persistent kernel has at most `at_once`."""
@@ -56,6 +58,11 @@ class KernelSource:
         if self.groups:
             columns[self.row_axis] = -(-columns[self.row_axis] // self.groups)
         return min(prod(columns), at_once) if self.stays else prod(columns)
+
+    @property
+    def pointers(self) -> tuple[int, ...]:
+        """The positions of its pointers."""
+        return tuple(k for k, (_, kind) in enumerate(self.signature) if kind.startswith("*"))
 
     @property
     def text(self) -> str:
@@ -78,7 +85,8 @@ class KernelSource:
             str(facts["name"]), tuple(map(str, facts["helpers"])), str(facts["code"]),
             tuple((str(name), str(type_)) for name, type_ in facts["signature"]),
             *(int(facts[name]) for name in ("warps", "stages", "registers", "groups", "row_axis")),
-            stays=bool(facts["stays"]), waits=bool(facts["waits"]))
+            stays=bool(facts["stays"]), waits=bool(facts["waits"]),
+            spread=bool(facts["spread"]))
 
 
 def module_text(sources: Sequence[KernelSource]) -> str:

@@ -12,6 +12,7 @@ from dialects.host import (
     CollectiveOp,
     ConstantOp,
     CopyOp,
+    ForeignLaunchOp,
     FreeOp,
     FuncOp,
     LaunchOp,
@@ -27,7 +28,12 @@ from dialects.strata.types import buffer_type
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_name
-from targets.cuda.planning.plan import exchange_of, kernel_call, planned_constant
+from targets.cuda.planning.plan import (
+    exchange_of,
+    foreign_call,
+    kernel_call,
+    planned_constant,
+)
 from targets.cuda.runtime.call_steps import (
     AllocStep,
     AssumeStep,
@@ -96,6 +102,8 @@ class _Planner:
             case CollectiveOp():
                 return CollectStep(self._number(op.source), self._number(op.target),
                                    exchange_of(op))
+            case ForeignLaunchOp():
+                return LaunchStep.of(foreign_call(op), self._all(op.buffers))
             case LaunchOp():
                 return LaunchStep.of(kernel_call(op, self._kernels), self._all(op.buffers))
             case SizeOp() | RequireOp() | TrapOp() | AssumeOp():

@@ -16,6 +16,7 @@ from dialects.host import (
     CollectiveOp,
     ConstantOp,
     CopyOp,
+    ForeignLaunchOp,
     FreeOp,
     FuncOp,
     LaunchOp,
@@ -35,6 +36,7 @@ from targets.communication import Exchange
 from targets.cuda.emit.kernel import schedule_option
 from targets.cuda.libraries.forms import form_of
 from targets.cuda.machine import WARP
+from targets.cuda.planning.foreign import planned_foreign
 from targets.cuda.runtime.constants import PlannedConstant, whole
 from targets.cuda.runtime.planned import (
     ARENA,
@@ -108,6 +110,8 @@ def _plan_operation(
             plan.steps.append(Copy(places[op.source], places[op.target]))
         case CollectiveOp():
             plan.steps.append(Collect(exchange_of(op), places[op.source], places[op.target]))
+        case ForeignLaunchOp():
+            plan.steps.append(_foreign_launch(op, places))
         case LaunchOp():
             plan.steps.append(_plan_launch(op, places, kernels))
         case _:
@@ -144,7 +148,8 @@ def planned_kernel(op: KernelOp) -> PlannedKernel:
         if can_overwrite(op, source, target))
     return PlannedKernel(
         op.sym_name.data, tuple(ArrayType.of(buffer_type(b)) for b in op.buffers),
-        tuple(op.size_names), tuple(op.grid.data), written, overwrites, form_of(op) or "", op)
+        tuple(op.size_names), tuple(op.grid.data), written, overwrites, form_of(op) or "",
+        operation=op)
 
 
 def kernel_call(op: LaunchOp, kernels: Mapping[str, PlannedKernel]) -> KernelCall:
@@ -159,6 +164,17 @@ def _plan_launch(
     call = kernel_call(op, kernels)
     return Launch(call.kernel, call.sizes, call.node, tuple(places[b] for b in op.buffers),
                   when=call.when)
+
+
+def foreign_call(op: ForeignLaunchOp) -> KernelCall:
+    """A launch of the user's kernel. Its sizes are the host's."""
+    kernel = planned_foreign(op)
+    return KernelCall(kernel, tuple(map(Expr.symbol, kernel.size_names)), location_name(op))
+
+
+def _foreign_launch(op: ForeignLaunchOp, places: Mapping[SSAValue, Place]) -> Launch:
+    call = foreign_call(op)
+    return Launch(call.kernel, call.sizes, call.node, tuple(places[b] for b in op.buffers))
 
 
 def _place_in_arena(plan: HostPlan, buffer: SSAValue) -> Place:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from dialects.host import ForeignLaunchOp
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from targets.cuda.artifact.launches import Code
@@ -33,6 +34,9 @@ def shipped(
     if any(isinstance(step, Collect) for step in host.steps):
         raise TargetError("the model runs on several ranks, and a library has no communication: "
                           "compile it in the process of each rank")
+    if any(isinstance(kernel.operation, ForeignLaunchOp) for kernel in host.kernels):
+        raise TargetError("the model launches kernels that its user wrote, which a library does "
+                          "not hold")
     if called := [kernel.name for kernel in host.kernels if kernel.library]:
         raise TargetError(f"kernels {', '.join(called)} are library calls, which a library of ours "
                           "cannot make; compile with --library never")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dialects.host import ForeignLaunchOp
 from targets.cuda.build.compile import CompileOptions, Job
 from targets.cuda.build.source import KernelSource
 from targets.cuda.emit import EmitOptions, emit_kernel
 from targets.cuda.machine import machine_of
+from targets.cuda.planning.foreign import foreign_source
 from targets.cuda.runtime.planned import HostPlan, PlannedKernel, constant_buffers
 from targets.cuda.runtime.variants.variant import Variant, job_of_source
 
@@ -36,6 +38,8 @@ def emitted(
 ) -> KernelSource:
     """The source of a kernel. `constants`: see `EmitOptions`. Raises EmitError."""
     assert kernel.operation is not None, "code is made of operations"
+    if isinstance(kernel.operation, ForeignLaunchOp):
+        return foreign_source(kernel.operation)
     return emit_kernel(kernel.operation, EmitOptions(
         wide=wide, exact=not options.fp_fusion, constants=constants,
         early=machine_of(options.arch).fitted.early))

@@ -351,8 +351,9 @@ def pack_parameters(
 
 
 def launch(
-    function: c_void_p, programs: int, threads: int, shared: int, parameters: Any, stream: int
+    function: c_void_p, blocks: tuple[int, int, int], threads: int, shared: int, parameters: Any,
+    stream: int,
 ) -> None:
-    """Launch a one-dimensional grid of programs."""
-    call("cuLaunchKernel", function, c_uint(programs), c_uint(1), c_uint(1), c_uint(threads),
+    """Launch a grid of programs."""
+    call("cuLaunchKernel", function, *map(c_uint, blocks), c_uint(threads),
          c_uint(1), c_uint(1), c_uint(shared), c_void_p(stream), parameters, None)

@@ -61,7 +61,7 @@ class Launch(Protocol):
     @property
     def function(self) -> Any: ...
     @property
-    def programs(self) -> int: ...
+    def blocks(self) -> tuple[int, int, int]: ...
     @property
     def threads(self) -> int: ...
     @property
@@ -199,7 +199,7 @@ def _packed(node: Node) -> Packed:
         return _CopyParameters(source, target, node.size, 1, 1)
     if isinstance(node, CallNode | RecordNode):
         return node
-    return _LaunchParameters(node.function, (node.programs, 1, 1), (node.threads, 1, 1),
+    return _LaunchParameters(node.function, node.blocks, (node.threads, 1, 1),
                              node.shared, ctypes.cast(node.parameters, c_void_p))
 
 

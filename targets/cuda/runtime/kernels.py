@@ -127,8 +127,9 @@ class Kernels:
             filled[descriptor.place] = TensorMap(
                 addresses[descriptor.place], shape, type_.dtype.itemsize, descriptor)
         parameters, cells = driver.pack_parameters(filled, binary.parameters)
+        grid = tuple(call.extents(values)) if source.spread else ()
         return PackedLaunch(function, programs, WARP * binary.warps, binary.shared, parameters,
-                            cells, source.waits)
+                            cells, source.waits, grid)
 
 
 def _without_libraries(variants: Iterable[Variant]) -> list[Variant]:
@@ -147,9 +148,17 @@ class PackedLaunch:
     parameters: Any
     cells: list[Any]
     waits: bool = False
+    grid: tuple[int, ...] = ()
+    """The axes of the programs; empty for one axis."""
+
+    @property
+    def blocks(self) -> tuple[int, int, int]:
+        """The numbers of programs along three axes."""
+        x, y, z = (*(self.grid or (self.programs,)), 1, 1)[:3]
+        return x, y, z
 
     def __call__(self, stream: int) -> None:
-        driver.launch(self.function, self.programs, self.threads, self.shared, self.parameters,
+        driver.launch(self.function, self.blocks, self.threads, self.shared, self.parameters,
                       stream)
 
     def point(self, place: int, address: int) -> None:

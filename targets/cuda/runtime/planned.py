@@ -29,6 +29,7 @@ from targets.cuda.runtime.constants import ConstantLayout, PlannedConstant
 
 if TYPE_CHECKING:
     from dialects.block import KernelOp
+    from dialects.host import ForeignLaunchOp
 
 _MOST = 2**31 - 1
 """The most programs of a CUDA launch, and the largest size that a kernel's 32-bit code can count.
@@ -80,12 +81,14 @@ class PlannedKernel:
     written: frozenset[int]
     overwrites: frozenset[tuple[int, int]]
     library: str = ""
-    operation: KernelOp | None = field(default=None, repr=False)
+    counted: tuple[Symbol, ...] = ()
+    """Sizes that code itself is given as numbers."""
+    operation: KernelOp | ForeignLaunchOp | None = field(default=None, repr=False)
 
     @cached_property
     def strides(self) -> tuple[Symbol, ...]:
         """Sizes that occur in strides. If 16 divides them, memory accesses can be wider."""
-        used = {s for b in self.buffers for e in b.shape[1:] for s in e.symbols}
+        used = {s for b in self.buffers for e in b.shape[1:] for s in e.symbols} | {*self.counted}
         return tuple(name for name in self.size_names if name in used)
 
     @cached_property
@@ -100,7 +103,7 @@ class PlannedKernel:
                 "sizes": [s.text for s in self.size_names],
                 "grid": list(map(size_facts, self.grid)),
                 "written": sorted(self.written), "overwrites": sorted(map(list, self.overwrites)),
-                "library": self.library}
+                "library": self.library, "counted": [s.text for s in self.counted]}
 
     @staticmethod
     def read(facts: Mapping[str, Any]) -> PlannedKernel:
@@ -109,7 +112,8 @@ class PlannedKernel:
             str(facts["name"]), tuple(map(ArrayType.read, facts["buffers"])),
             tuple(map(symbol_of, facts["sizes"])), tuple(map(read_size, facts["grid"])),
             frozenset(map(int, facts["written"])),
-            frozenset((int(a), int(b)) for a, b in facts["overwrites"]), str(facts["library"]))
+            frozenset((int(a), int(b)) for a, b in facts["overwrites"]), str(facts["library"]),
+            tuple(map(symbol_of, facts["counted"])))
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,8 @@ def load(path: str, name: str) -> Any:
 
 
 def launch(
-    path: str, name: str, programs: int, buffers: list[tuple[bytes, str]], sizes: list[int]
+    path: str, name: str, programs: tuple[int, ...], buffers: list[tuple[bytes, str]],
+    sizes: list[int],
 ) -> list[bytes]:
     """Run a kernel on buffers, each given as bytes and element type. Returns their new contents."""
     memory = [np.frombuffer(bytearray(content) or bytearray(1), np.uint8) for content, _ in buffers]
@@ -72,7 +73,7 @@ def launch(
                 for array, (_, dtype) in zip(memory, buffers, strict=True)]
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        load(path, name)[(programs,)](*pointers, *sizes)
+        load(path, name)[programs](*pointers, *sizes)
     return [array.tobytes()[: len(content)]
             for array, (content, _) in zip(memory, buffers, strict=True)]
 
