@@ -30,6 +30,14 @@ CASES = [
      'OP %x {reduce = "avg", group = #strata.group<"g", [[0, 1]]>} : i32[3] given %x: i32[3]'),
     ("AllReduceOp", "C1: elements must be",
      'OP %x {reduce = "sum", group = #strata.group<"g", [[0, 1]]>} : i1[3] given %x: i1[3]'),
+    *(("ForeignKernelOp", message,
+       'OP %x {kernel = "k", source = "", call = "{0}", sizes = [], reads = 1, warps = 4, '
+       f'stages = 3, {rest}}} : f32[3] given %x: f32[3]') for message, rest in (
+        ("C1: there are 1 operands", 'kept = [1], elements = "", shapes = [], grid = [1]'),
+        ("C2: each result that starts", 'kept = [-1], elements = "", shapes = [], grid = [1]'),
+        ("C2: there is no type of f33", 'kept = [-1], elements = "f33", shapes = [1, 3], '
+         'grid = [1]'),
+        ("C3: a grid has", 'kept = [-1], elements = "f32", shapes = [1, 3], grid = []'))),
     ("ReduceScatterOp", "C1: the reduction is 'mean'",
      'OP %x {reduce = "mean", group = #strata.group<"g", [[0, 1]]>} : f32[2] given %x: f32[4]'),
     ("ReduceScatterOp", "C2: the first dim of f32[3]",

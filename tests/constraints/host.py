@@ -36,6 +36,9 @@ CASES = [
          'host.collective all_mix %x, %x {group = #strata.group<"g", [[0, 1]]>}'),
         ("host.collective", "C2: all_gather of 2 ranks",
          'host.collective all_gather %x, %x {group = #strata.group<"g", [[0, 1]]>}'),
+        ("host.foreign_launch", "C1: it writes 2 of 1 buffers",
+         'host.foreign_launch %x {kernel = "k", source = "", call = "{0}", sizes = [], grid = [1], '
+         'warps = 4, stages = 3, written = 2}'),
         ("host.view", "C1: host.view changes the element type of f32[4] to i64",
          "%v = host.view %x : i64[4]"),
         ("host.view", "C1: host.view of f32[4], which has 4 elements",

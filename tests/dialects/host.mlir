@@ -10,6 +10,7 @@ builtin.module {
     host.launch @k0(%x, %mask, %v) sizes(batch)
     host.launch @k1(%h, %w, %c, %y) sizes(batch, 2*batch)
     host.copy %x, %h
+    host.foreign_launch %x, %h {kernel = "grow", source = "@triton.jit\0Adef grow(x, y, n): ...\0A", call = "x={0}, y={1}, n={2}", sizes = [batch], grid = [batch, 2], warps = 4, stages = 3, written = 1}
     host.return
   }
   host.func @late(%x: f32[batch, 64], %y: f32[batch]) inputs ["x"] outputs ["found": f32[m, 64], "y", "n": i64[1]] sizes(batch) arena(0) {
