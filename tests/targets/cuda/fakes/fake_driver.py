@@ -165,10 +165,10 @@ class FakeDriver:
         return self.kernels[entry]
 
     def launch(
-        self, function: KernelOp, programs: int, threads: int, shared: int, parameters: Any,
-        stream: int,
+        self, function: KernelOp, blocks: tuple[int, int, int], threads: int, shared: int,
+        parameters: Any, stream: int,
     ) -> None:
-        self.later(self.launched(function, programs, threads, parameters), stream)
+        self.later(self.launched(function, prod(blocks), threads, parameters), stream)
 
     def launched(self, function: KernelOp, programs: int, threads: int, parameters: Any) -> Work:
         """A launch whose parameters are what they are now."""
@@ -265,7 +265,7 @@ class FakeGraph:
             return cast(FakeEvent, node.event).reached
         if isinstance(node, CopyNode):
             return self.device.copied(node.target, node.source, node.size)
-        return self.device.launched(node.function, node.programs, node.threads, node.parameters)
+        return self.device.launched(node.function, prod(node.blocks), node.threads, node.parameters)
 
     def update(self, number: int) -> None:
         self.device.log.append(f"update {number}")

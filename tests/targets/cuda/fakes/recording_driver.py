@@ -11,6 +11,7 @@ import ctypes
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -106,12 +107,12 @@ class RecordingDriver:
         return Function(hashlib.sha256(cubin).hexdigest()[:12], entry, shared)
 
     def launch(
-        self, function: Function, programs: int, threads: int, shared: int, parameters: Any,
-        stream: int,
+        self, function: Function, blocks: tuple[int, int, int], threads: int, shared: int,
+        parameters: Any, stream: int,
     ) -> None:
         cells = [ctypes.c_uint64.from_address(p).value for p in parameters]
-        self.launches.append([function.code, function.entry, function.shared, programs, threads,
-                              shared, [self._shown(cell) for cell in cells]])
+        self.launches.append([function.code, function.entry, function.shared, prod(blocks),
+                              threads, shared, [self._shown(cell) for cell in cells]])
 
     def _shown(self, cell: int) -> Any:
         """A parameter: the number of a block and the offset there, or the lower half of a number.
@@ -167,7 +168,7 @@ class Graph:
             if isinstance(node, CopyNode):
                 self.device.copy(node.target, node.source, node.size, stream)
             else:
-                self.device.launch(node.function, node.programs, node.threads, node.shared,
+                self.device.launch(node.function, node.blocks, node.threads, node.shared,
                                    node.parameters, stream)
 
     def close(self) -> None:

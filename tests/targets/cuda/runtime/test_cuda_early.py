@@ -158,7 +158,7 @@ class Kernel:
 
     waits: bool
     function: Any = None
-    programs: int = 1
+    blocks: tuple[int, int, int] = (1, 1, 1)
     threads: int = 32
     shared: int = 0
     parameters: Any = None
