@@ -28,8 +28,9 @@ from dialects.block.memory_ops import LoadOp, StoreOp
 from dialects.block.tile_ops import ConvertOp, IndexOp
 from dialects.records import dataclass
 from dialects.strata.types import BufferType, TileType
-from dialects.symbolic.expr import Expr, computed_once
+from dialects.symbolic.expr import Expr
 from dialects.symbolic.inequalities import Span
+from dialects.symbolic.remembered import computed_once
 from dialects.symbolic.symbol import Symbol
 
 Ranges: TypeAlias = Mapping[Symbol, Span]

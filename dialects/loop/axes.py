@@ -16,8 +16,8 @@ from xdsl.printer import Printer
 
 from dialects.records import dataclass
 from dialects.strata.types import parse_size, parse_symbol
-from dialects.symbolic.computed_once import computed_once
 from dialects.symbolic.expr import Expr
+from dialects.symbolic.remembered import computed_once
 from dialects.symbolic.symbol import Kind, Symbol
 
 

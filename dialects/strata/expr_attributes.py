@@ -10,9 +10,8 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 from dialects.symbolic import expr_syntax
-from dialects.symbolic.computed_once import computed_once
 from dialects.symbolic.expr import Expr, Size
-from dialects.symbolic.remembered import remembered
+from dialects.symbolic.remembered import computed_once, remembered
 from dialects.symbolic.symbol import Symbol
 
 __all__ = ["ExprAttr", "SizesAttr", "SymbolsAttr", "format_sizes", "format_symbols", "parse_size",

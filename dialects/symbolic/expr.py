@@ -19,9 +19,8 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
-from dialects.symbolic.computed_once import computed_once
 from dialects.symbolic.interned import Interned
-from dialects.symbolic.remembered import remembered
+from dialects.symbolic.remembered import computed_once, remembered
 from dialects.symbolic.symbol import Symbol
 
 Size: TypeAlias = "int | Expr"

@@ -276,3 +276,8 @@ def identifier(name: str) -> str:
     """
     clean = re.sub(r"\W+", "_", name[:LONGEST_IDENTIFIER], flags=re.ASCII).strip("_") or "v"
     return f"v{clean}" if clean[0].isdigit() else clean
+
+
+def of_one_node(a: Operation, b: Operation) -> bool:
+    """Whether both come from the same node; operations without a node have none in common."""
+    return a.location == b.location and location_name(a) != ""

@@ -38,8 +38,8 @@ from dialects.strata.types import TensorType, shape_of
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import simplify
 from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import of_one_node
 from passes.analyses.loop.kinds import is_contraction
-from passes.analyses.loop.nodes import of_one_node
 from passes.base import StrataContext, StrataPass
 from passes.loop.simplify_nests import SIMPLER
 from passes.rewrites.loop.concatenations import parts_of, selecting_nest

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf
 from platform import machine as architecture
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -30,8 +30,6 @@ from passes.analyses.loop.windows import Window
 from passes.contract import Caches, Facts, Panel
 from targets.base import Target
 from targets.cpu.architectures import ARCHITECTURES, platform_of
-from targets.cpu.artifact.instructions import auxiliary_needs, unknown_sets
-from targets.cpu.artifact.pieces import Abroad, Parts
 from targets.cpu.build import worker
 from targets.cpu.build.cache import ObjectCache, llvm_version
 from targets.cpu.build.jit import compile_fixed, compile_quickly, compile_texts, foresee_texts, link
@@ -43,7 +41,6 @@ from targets.cpu.llvm.modules import ModuleText, joined
 from targets.cpu.llvm.operands import kernel_names
 from targets.cpu.llvm.places import Places
 from targets.cpu.machine import Machine, is_supported, lacking, machine_of
-from targets.cpu.ring.program import load_in_ring
 from targets.cpu.runtime.executable import CpuExecutable, Source, placed
 from targets.cpu.runtime.plan import RunPlan
 from targets.cpu.runtime.processors import FEATURES_VARIABLE, assumed_features, thread_count
@@ -72,6 +69,9 @@ from targets.parts import (
 )
 from targets.profiles import CounterProfile
 from targets.walking import kernels_by_name, kernels_of
+
+if TYPE_CHECKING:
+    from targets.cpu.artifact.pieces import Parts
 
 MOST_APART = 64 << 20
 """The most bytes of intermediate values, such as scores, between two products of bf16 factors that
@@ -202,6 +202,9 @@ class CpuBuilding(Building):
         self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress
     ) -> Parts:
         """The objects that would be loaded here, and the constants."""
+        from targets.cpu.artifact.instructions import unknown_sets
+        from targets.cpu.artifact.pieces import Parts
+
         machine, features = _machine(self.options), self.options.features
         if machine.is_foreign:
             return _shipped_abroad(module, weights, self.options)
@@ -222,6 +225,9 @@ class CpuBuilding(Building):
 def _shipped_abroad(module: ModuleOp, weights: WeightStore, options: TargetOptions) -> Parts:
     """A model for another machine: LLVM makes one object of all its code, under names of its own.
     """
+    from targets.cpu.artifact.instructions import auxiliary_needs
+    from targets.cpu.artifact.pieces import Abroad, Parts
+
     machine, driver, texts = _machine(options), *_texts(module, options)
     platform, architecture = platform_of(machine.triple), machine.architecture
     features = options.features or ARCHITECTURES[architecture].default
@@ -291,6 +297,8 @@ class CpuRunning(Running):
 
     def load_in_ring(self, module: ModuleOp, weights: WeightStore, ring: Ring) -> Executable:
         """The same kernels and driver, with instructions on residues."""
+        from targets.cpu.ring.program import load_in_ring
+
         self.check_machine()
         return load_in_ring(module, weights, _machine(self.options), ring)
 

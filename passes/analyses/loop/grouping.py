@@ -12,9 +12,9 @@ from dialects.strata.types import shape_of
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import of_one_node
 from passes.analyses.loop.groups import Group, latest, wide
 from passes.analyses.loop.kinds import is_plain_reduction
-from passes.analyses.loop.nodes import of_one_node
 from passes.analyses.loop.refusals import refusal
 from passes.base import StrataContext, StrataPass
 from passes.rewrites.loop.nests import (

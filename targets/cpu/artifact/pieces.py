@@ -30,11 +30,10 @@ from targets.cpu.artifact.cross import (
     constants_assembly,
     cross_makefile,
 )
-from targets.cpu.artifact.demo import page_text
+from targets.cpu.artifact.demo import javascript_text, page_text
 from targets.cpu.artifact.dispatch import dispatch_text, makefile_text, variant_names
 from targets.cpu.artifact.example import example_text
 from targets.cpu.artifact.header import header_text
-from targets.cpu.artifact.javascript import javascript_text
 from targets.cpu.artifact.link import Tools
 from targets.cpu.artifact.others import OPEN, Other
 from targets.cpu.artifact.ports import Ports

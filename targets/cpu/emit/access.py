@@ -18,8 +18,8 @@ from xdsl.ir import Attribute
 from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.types import TileType
-from dialects.symbolic.computed_once import computed_once
 from dialects.symbolic.expr import Call, Expr
+from dialects.symbolic.remembered import computed_once
 from dialects.symbolic.symbol import Symbol
 from targets.cpu.emit.index import Indices, iota
 from targets.cpu.emit.values import (

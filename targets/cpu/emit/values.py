@@ -31,7 +31,7 @@ from xdsl.ir import Attribute
 from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.types import TileType
-from dialects.symbolic.computed_once import computed_once
+from dialects.symbolic.remembered import computed_once
 from targets.cpu.llvm.operands import Literal, Number, number_of, suffix, vector
 
 
