@@ -65,6 +65,8 @@ class _Lowering:
         self.shared = SharedLoops(self.tiles, self.private)
         self.rows: dict[Symbol, AxisState] = {}
         """Axes with further levels, in their state while their tiles lie in matrix registers."""
+        self.rare = False
+        """Whether the tail of an axis is being generated."""
         self.active = [n for n in kernel.nests if n.reduce_axes or self._is_result(n)
                        or any(r in self.private for r in n.results)]
 
@@ -188,8 +190,11 @@ class _Lowering:
         elif words is not None:
             self._walk_words(words, depth, level, run)
         else:
-            for bounds in segments(level, before, whole, bool(summed), self.peel):
+            rare = self.rare
+            for bounds in segments(level, before, whole, bool(summed), self.peel, rare):
+                self.rare = rare or (not summed and bounds[2] < level.tile)
                 self.segment(depth, level, run, bounds)
+            self.rare = rare
         self.states[axis] = before
         self.tiles.scopes.pop()
         for nest in fresh:

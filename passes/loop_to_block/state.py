@@ -190,10 +190,11 @@ a reduction, and PAIR for rows that share what they read."""
 
 
 def segments(
-    level: Level, state: AxisState, whole_tiles: bool, reduces: bool, peel: bool
+    level: Level, state: AxisState, whole_tiles: bool, reduces: bool, peel: bool, rare: bool
 ) -> list[Segment]:
     """The segments of an axis: full tiles, then the tail. The tail is one masked tile if
-    accumulators have whole tiles, and smaller tiles otherwise."""
+    accumulators have whole tiles, and smaller tiles otherwise; of one element, if the axis is
+    walked for the tail of another one (`rare`), which need not have code of its own for pairs."""
     lower, upper, tile = state.lower, state.upper, level.tile
     length = upper - lower
     if not (length % tile).terms:
@@ -208,7 +209,7 @@ def segments(
         if level.lanes or whole_tiles:
             return [full, (whole, upper, tile, True)]
         small = SMALL_TILE if reduces else PAIR
-        if tile <= small:
+        if tile <= small or (rare and not reduces):
             return [full, (whole, upper, 1, False)]
         some = (whole, upper - (small - 1), small, False)
         last = whole + (length % tile) // small * small if tile % small else (

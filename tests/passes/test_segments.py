@@ -1,0 +1,60 @@
+"""The segments of an axis cover it once, also where another axis is walked to its end."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import pytest
+
+import compiler
+from dialects.strata.schedule import Level
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
+from passes.loop_to_block.state import AxisState, segments
+
+AXIS, N = Symbol.axis("i0"), Symbol.size("n")
+
+
+@pytest.mark.parametrize("tile", range(2, 9))
+@pytest.mark.parametrize("reduces", [False, True])
+@pytest.mark.parametrize("rare", [False, True])
+@pytest.mark.parametrize("lower", [0, 3])
+def test_each_position_is_in_one_segment(tile: int, reduces: bool, rare: bool, lower: int) -> None:
+    end = Expr.symbol(N) + lower
+    state = AxisState(Expr.of(lower), end, end)
+    found = segments(Level(AXIS, "loop", tile), state, False, reduces, True, rare)
+    for n in range(3 * tile + 2):
+        places = Counter(
+            at + k for start, end, width, masked in found
+            for at in range(int(start.evaluate({N: n})), int(end.evaluate({N: n})), width)
+            for k in range(width) if not masked)
+        assert places == dict.fromkeys(range(lower, lower + n), 1)
+
+
+@pytest.mark.parametrize("tile", range(2, 9))
+def test_the_tail_of_a_tail_has_no_pairs(tile: int) -> None:
+    state = AxisState(Expr.of(0), Expr.symbol(N), Expr.symbol(N))
+    widths = [[s[2] for s in segments(Level(AXIS, "loop", tile), state, False, False, True, rare)]
+              for rare in (False, True)]
+    assert widths == [[tile, 2, 1] if tile > 2 else [tile, 1], [tile, 1]]
+
+
+def test_all_remainders_of_both_axes_of_an_image() -> None:
+    """A depthwise convolution has a tile of rows and of columns."""
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 32, "h", "w"])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 32, "h", "w"])
+    random = np.random.default_rng(0)
+    f = random.standard_normal((32, 1, 3, 3)).astype(np.float32)
+    node = onnx.helper.make_node("Conv", ["x", "f"], ["y"], group=32, pads=[1, 1, 1, 1])
+    graph = onnx.helper.make_graph([node], "rows", [x], [y], [onnx.numpy_helper.from_array(f, "f")])
+    exe = compiler.compile(onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), cache="off")
+    for h in range(1, 6):
+        for w in range(1, 10):
+            image = random.standard_normal((1, 32, h, w)).astype(np.float32)
+            windows = np.lib.stride_tricks.sliding_window_view(
+                np.pad(image, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
+            expected = np.einsum("nchwij,cij->nchw", windows, f[:, 0])
+            np.testing.assert_allclose(exe(image)[0], expected, rtol=1e-4, atol=1e-4)
