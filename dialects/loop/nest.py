@@ -81,8 +81,8 @@ class NestOp(IRDLOperation):
 
     `parts 32` requests that a long floating-point sum be computed as a sum of partial sums of
     about 32 terms each, because later operations amplify its rounding errors. It only affects
-    rounding. `unordered` lets a scatter combine its points in any order. `total` says that the points
-    of a scatter write every element, so that none of the `into` tensor is kept.
+    rounding. `unordered` lets a scatter combine its points in any order. `total` says that the
+    points of a scatter write every element, so that none of the `into` tensor is kept.
 
     Constraints: (C1) there is one expression per dim of every tensor; (C2) result expressions use
     only parallel axes and gathered inputs (those of a scan also its single reduce axis), and

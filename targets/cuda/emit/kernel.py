@@ -42,7 +42,7 @@ from targets.cuda.emit.compute import (
 )
 from targets.cuda.emit.context import Context, EmitOptions
 from targets.cuda.emit.helpers import helper_texts
-from targets.cuda.emit.memory import emit_index, emit_load, emit_store, emit_valid
+from targets.cuda.emit.memory import emit_index, emit_load, emit_store, emit_valid, stores_last
 from targets.cuda.emit.partial_sums import (
     add_partial_sums,
     begin_partial_sums,
@@ -210,9 +210,8 @@ def _emit_body(context: Context) -> None:
 def emit_block(block: Block, context: Context) -> None:
     """Emit all operations of a block, except its yield and the loads before the wait."""
     early: Collection[Operation] = () if context.early is None else context.early.loads
-    for op in operations(block):
-        if op not in early:
-            _emit_op(op, context)
+    for op in stores_last(op for op in operations(block) if op not in early):
+        _emit_op(op, context)
 
 
 def _emit_op(op: Operation, context: Context) -> None:

@@ -11,9 +11,11 @@ If the address does not depend on a tile dim, the tile is loaded once along it a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from dialects.block import IndexOp, LoadOp, StoreOp, ValidOp
+from xdsl.ir import Operation
+
+from dialects.block import ConvertOp, FullOp, IndexOp, LoadOp, MapOp, StoreOp, ValidOp
 from dialects.block.programs import tile_type
 from dialects.strata import types as t
 from dialects.strata.types import BufferType, buffer_type
@@ -31,6 +33,9 @@ from targets.cuda.emit.values import (
     number_text,
     widen,
 )
+
+_CALM = (ConvertOp, FullOp, IndexOp, MapOp, ValidOp)
+"""Operations that access no memory."""
 
 
 def emit_load(op: LoadOp, context: Context) -> None:
@@ -115,6 +120,26 @@ def emit_store(op: StoreOp, context: Context) -> None:
         context.writer.line(f"tl.store({', '.join(arguments)})")
     else:
         context.writer.line(f"tl.atomic_add({', '.join(arguments)}, sem='relaxed')")
+
+
+def stores_last(ops: Iterable[Operation]) -> Iterator[Operation]:
+    """Operations of a block in their order, but stores after the loads that may follow them.
+
+    ptxas moves no load across a store, since it does not know that buffers differ, and programs
+    would wait for memory once more after each store. A store waits for what reads or adds to its
+    own buffer, and for loops.
+    """
+    waiting: list[StoreOp] = []
+    for op in ops:
+        if isinstance(op, StoreOp) and op.combiner is None:
+            waiting.append(op)
+            continue
+        reads = isinstance(op, LoadOp) and all(op.buffer is not s.buffer for s in waiting)
+        if not (reads or isinstance(op, _CALM)):
+            yield from waiting
+            waiting.clear()
+        yield op
+    yield from waiting
 
 
 def emit_index(op: IndexOp, context: Context) -> None:

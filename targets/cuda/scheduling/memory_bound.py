@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 from dialects.loop import KernelOp, NestOp
 from dialects.strata.schedule import Level, Schedule
 from dialects.strata.types import TensorType, byte_width
+from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.online import running_maximum
@@ -320,6 +321,32 @@ def _two_directions(
     side = max(32, _facts(options).side // width)
     while side > 32 and count is not None and count < programs * side * side:
         side //= 2
-    tiles = {a: even_power(extents[a], side) for a in along}
+    tiles = {a: _side(extents[a], side) for a in along}
+    while prod(tiles.values()) > 2 * side * side:
+        longer = max(tiles, key=lambda a: tiles[a])
+        tiles[longer] //= 2
+    for axis in sorted(along, key=lambda a: tiles[a]):
+        room = min(side // tiles[axis], side * side // prod(tiles.values()))
+        beyond = _beside(kernel, axis, {*rows} - {*tiles})
+        if room > 1 and beyond is not None:  # or each row of the tile would be a few elements
+            tiles[beyond] = power(extents[beyond], room)
+    longer = max(along, key=lambda a: extents[a].constant or side)
+    while 4 * prod(tiles.values()) <= side * side and 2 * tiles[longer] <= (
+            extents[longer].constant or 0):
+        tiles[longer] *= 2
     levels = [Level("grid", a, tiles.get(a, 1)) for a in rows]
     return finish(kernel, levels, tails="mask", warps=8 if prod(tiles.values()) >= 4096 else 4)
+
+
+def _side(size: Expr, side: int) -> int:
+    """A side of a tile, or the whole axis where two sides cover it and shorter ones would be even:
+    rows of a tile are contiguous then."""
+    tile, value = even_power(size, side), size.constant
+    return power(size, 2 * side) if value is not None and tile < side < value <= 2 * side else tile
+
+
+def _beside(kernel: KernelOp, axis: Symbol, among: Collection[Symbol]) -> Symbol | None:
+    """The axis that continues a reference where `axis`, its last dim, ends."""
+    references = [(m, n.axes) for n in kernel.nests for m in (*n.output_maps, *n.input_maps)]
+    return next((a for m, axes in references if axis in running_axis(m, axes)
+                 for a in running_axis(m[:-1], axes) if a in among), None)

@@ -10,6 +10,7 @@ from dialects.loop import KernelOp
 from dialects.strata.schedule import Level, Schedule
 from dialects.strata.types import TensorType, byte_width
 from dialects.symbolic.expr import Expr
+from targets.cuda.machine import WARP
 
 
 def power(size: Expr, most: int, least: int = 1) -> int:
@@ -33,10 +34,22 @@ def even_power(size: Expr, most: int) -> int:
     """A tile of at most `most` elements, smaller where that wastes less beyond the end."""
     value = size.constant
     if value is None or value <= most:
-        return power(size, most)
-    choices = [max(1, most >> k) for k in range(3)]
+        return power(size, most) if value is None else _even_part(value)
+    choices = [max(1, most >> k) for k in range(5) if k < 3 or most >> k >= 2 * WARP]
     beyond = {tile: -value % tile for tile in choices}
     return next((tile for tile in choices if 8 * beyond[tile] <= value), choices[-1])
+
+
+def _even_part(size: int) -> int:
+    """A power of two that covers an extent, or a part of it where that wastes clearly less.
+
+    Parts that do not divide the extent begin inside sectors of memory, so they are longer.
+    """
+    whole = power(Expr.of(size), size * 2)
+    parts = [whole >> k for k in range(4)
+             if whole >> k >= (WARP if size % (whole >> k or 1) == 0 else 2 * WARP)]
+    best = min(parts, key=lambda part: (-size % part, -part), default=whole)
+    return best if 8 * (whole - size - -size % best) >= size else whole
 
 
 def floor_power(number: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -15,10 +16,12 @@ from dialects.block import KernelOp
 from dialects.context import make_context
 from dialects.host.interpret import interpret_host
 from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr import Expr
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import emit_kernel
+from targets.cuda.scheduling.tiles import even_power
 from tests.lowering import STEPS, lower
 
 OPTIONS = TargetOptions(features="sm_90")
@@ -260,3 +263,56 @@ def test_softmax_of_long_rows(interpreter: Interpreter) -> None:
         exact = powers / powers.sum(1, keepdims=True)
     assert np.isnan(exact).any(1)[:5].tolist() == [False, True, True, True, False]
     np.testing.assert_allclose(found, exact, rtol=2e-6, atol=1e-30)
+
+
+UPDATE = """
+strata.func @main(%x: f32[N], %g: f32[N], %m: f32[N], %v: f32[N]) -> (f32[N], f32[N], f32[N])
+    inputs ["x", "g", "m", "v"] outputs ["w", "n", "u"] {
+  %n = graph.add %m, %g : f32[N]
+  %s = graph.mul %g, %g : f32[N]
+  %u = graph.add %v, %s : f32[N]
+  %d = graph.div %n, %u : f32[N]
+  %w = graph.sub %x, %d : f32[N]
+  strata.return %w, %n, %u
+}"""
+
+
+@pytest.mark.parametrize("size", ["1000", "n"])
+def test_all_is_loaded_before_anything_is_stored(size: str) -> None:
+    """No load waits for a store of another tensor, and results are as they were."""
+    text = sources(UPDATE.replace("N", size))
+    assert text.count("tl.load") == 4 and text.count("tl.store") == 3
+    assert text.rindex("tl.load") < text.index("tl.store")
+
+
+@pytest.mark.parametrize("shape, order", [
+    ((5, 157, 49, 32), (3, 2, 1, 0)), ((29, 36, 17, 41), (0, 2, 3, 1)),
+    ((2, 22, 59, 51), (3, 2, 1, 0)), ((6, 3, 100, 100), (0, 2, 3, 1)), ((1500, 7), (1, 0)),
+    ((64, 85, 90), (0, 2, 1)), ((3, 130, 200), (2, 0, 1)), ((2, 3, 5, 7), (3, 2, 1, 0))])
+def test_a_tile_in_two_directions_is_wide_in_both(
+    shape: Sequence[int], order: Sequence[int]
+) -> None:
+    """Rows of a tile are of at least 16 elements where a tensor has so many, in each tensor."""
+    dims, made = ", ".join(map(str, shape)), ", ".join(str(shape[k]) for k in order)
+    text = f"""
+strata.func @main(%x: bf16[{dims}]) -> (bf16[{made}]) inputs ["x"] outputs ["y"] {{
+  %y = graph.transpose %x {{perm = [{", ".join(map(str, order))}]}} : bf16[{made}]
+  strata.return %y
+}}"""
+    [kernel] = kernels(text)
+    assert kernel.schedule is not None
+    tiles = [level.tile for level in kernel.schedule.data.levels]
+    assert 64 <= math.prod(tiles) <= 8192
+    wide = [k for k, tile in enumerate(tiles) if tile >= 16]
+    assert len(wide) >= 2 or math.prod(tiles) >= 256
+
+
+@pytest.mark.parametrize("most", [256, 1024])
+def test_tiles_waste_little_beyond_the_end(most: int) -> None:
+    """At most a third of all lanes are idle, and no longer part would leave clearly fewer."""
+    for size in range(1, 1500):
+        tile = even_power(Expr.of(size), most)
+        idle = -size % tile
+        assert tile <= most and tile & (tile - 1) == 0
+        assert size < 128 or idle <= size / 2
+        assert all(8 * (idle - -size % part) <= size for part in (64, 128, 256) if part <= tile)
