@@ -351,10 +351,8 @@ class NestOp(IRDLOperation):
             printer.print_string(") ")
         if self.part is not None:
             printer.print_string(f"parts {self.part.data} ")
-        if self.unordered is not None:
-            printer.print_string("unordered ")
-        if self.total is not None:
-            printer.print_string("total ")
+        for word, flag in (("unordered ", self.unordered), ("total ", self.total)):
+            printer.print_string(word if flag is not None else "")
         printer.print_region(self.body)
 
     @classmethod
@@ -370,16 +368,14 @@ class NestOp(IRDLOperation):
             with parser.in_parens():
                 into = parse_values(parser)
         part = parser.parse_integer() if parser.parse_optional_keyword("parts") else None
-        unordered = parser.parse_optional_keyword("unordered")
-        total = parser.parse_optional_keyword("total")
+        flags = [parser.parse_optional_keyword(word) for word in ("unordered", "total")]
         nest = NestOp.of(
             axes, [v for v, _, _ in inputs], [m for _, m, _ in inputs],
             [type_ for _, type_, _ in outs], [m for _, _, m in outs],
             combiners=[k for k, _, _ in outs], pads=[p for _, _, p in inputs], into=into,
             body=parser.parse_region())
         nest.part = None if part is None else IntAttr(part)
-        nest.unordered = UnitAttr() if unordered else None
-        nest.total = UnitAttr() if total else None
+        nest.unordered, nest.total = (UnitAttr() if flag else None for flag in flags)
         return nest
 
 

@@ -339,10 +339,10 @@ def _two_directions(
 
 
 def _side(size: Expr, side: int) -> int:
-    """A side of a tile, or the whole axis where two sides cover it and shorter ones would be even:
-    rows of a tile are contiguous then."""
+    """A side of a tile, or the whole axis where two sides cover it and only sides shorter than a
+    warp would be even: rows of a tile are contiguous then."""
     tile, value = even_power(size, side), size.constant
-    return power(size, 2 * side) if value is not None and tile < side < value <= 2 * side else tile
+    return power(size, 2 * side) if value is not None and tile < WARP < value <= 2 * side else tile
 
 
 def _beside(kernel: KernelOp, axis: Symbol, among: Collection[Symbol]) -> Symbol | None:
