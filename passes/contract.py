@@ -244,6 +244,11 @@ class Rules(ABC):
         it is asked need not be built. `question`: the name of the method."""
         return getattr(type(self), question) is getattr(Rules, question)
 
+    def joins_launches(self, schedule: Schedule) -> bool:
+        """Whether a kernel with this schedule can be a part of another one, for some of its
+        programs, beside kernels with the same options."""
+        return True
+
     def online_parts(self, kernel: KernelOp) -> int:
         """Into how many equal parts to split the reduction of such a kernel; 1: do not split."""
         return 1

@@ -115,6 +115,8 @@ PIPELINE: tuple[Step, ...] = (
     # ------------------------------------------------------------------ host: in which memory
     Step("host", "host-bufferize",  # kernels are final, so each value between them is a buffer
          needed="kernels on tiles read and write buffers"),
+    Step("host", "host-gather-launches",  # while no buffers share memory
+         "one-launch"),
     Step("host", "host-plan-buffers",  # once all buffers and the order of launches are known
          "memory"),
     Step("host", "host-vary-schedules",  # where launches have sizes and nothing else is decided

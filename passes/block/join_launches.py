@@ -10,8 +10,9 @@ A step of an optimizer computes the same of dozens of tensors, and a launch take
 of them. Each program of the joined kernel belongs to one part (`dialects/block/branches.py`).
 
 Enters: final kernels with proven accesses, and planned memory. Joined are kernels of static grids
-that load, compute and store tiles, with the same options, and with so few programs that a machine
-finishes each of them soon. No part touches memory that another one writes.
+that load, multiply, compute and store tiles, with the same options, and with so few programs that a
+machine finishes each of them soon. No part touches memory that another one writes.
+`host-gather-launches` puts such launches next to each other.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.block import (
     ConvertOp,
+    DotOp,
     ForOp,
     FullOp,
     IndexOp,
@@ -44,6 +46,7 @@ from dialects.strata.types import BufferType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import merge_locations, set_location
+from passes.analyses.host.neighbours import SOON, WARPS, Kind, kind_of
 from passes.base import StrataContext, StrataPass
 
 MOST_BUFFERS = 256
@@ -52,13 +55,12 @@ MOST_BUFFERS = 256
 MOST_OPERATIONS = 2048
 """The most operations of a joined kernel, which bounds its code."""
 
-SOON = 4
-"""How many times the programs that fill the machine are finished soon."""
+_PLAIN = (LoadOp, StoreOp, MapOp, IndexOp, ValidOp, FullOp, ReduceOp, ConvertOp, YieldOp, ForOp,
+          DotOp)
 
-WARPS = "warps"
-"""The option by which parts may differ: how many warps share a program."""
 
-_PLAIN = (LoadOp, StoreOp, MapOp, IndexOp, ValidOp, FullOp, ReduceOp, ConvertOp, YieldOp)
+_Made = dict[tuple[str, ...], str]
+"""Joined kernels by the names of their parts."""
 
 
 class BlockJoinLaunches(StrataPass):
@@ -72,27 +74,33 @@ class BlockJoinLaunches(StrataPass):
             return
         kernels = {op.sym_name.data: op for op in module.body.block.ops
                    if isinstance(op, KernelOp)}
-        joinable = {n: k for n, k in kernels.items() if _is_joinable(k, SOON * programs)}
+        kinds = {n: kind for n, k in kernels.items() if _is_joinable(k, SOON * programs)
+                 and (kind := _kind(k, context)) is not None}
+        made: _Made = {}
         for function in host_functions(module):
-            for group in [*_groups(function, kernels, joinable)]:
+            for group in [*_groups(function, kernels, kinds)]:
                 if len(group.launches) > 1 and context.allowance.take(
                         group.launches[-1], self.name):
-                    _join(module, kernels, group)
+                    _join(module, kernels, group, made)
         _erase_unused(module, kernels)
 
 
 def _is_joinable(kernel: KernelOp, most: int) -> bool:
     grid = [e.constant for e in kernel.grid.data]
-    inner = [op for op in kernel.body.block.ops if not isinstance(op, _PLAIN)]
-    if inner or kernel.size_names or kernel.schedule is None or None in grid:
+    others = [op for op in kernel.body.walk() if op.parent_op() in _owners(kernel)
+              and not isinstance(op, _PLAIN)]
+    if others or kernel.size_names or None in grid:
         return False
-    return 0 < prod(n or 0 for n in grid) <= most and all(
-        _stores_in_order(kernel, op) for op in kernel.body.block.ops if isinstance(op, StoreOp))
+    return 0 < prod(n or 0 for n in grid) <= most
 
 
-def _stores_in_order(kernel: KernelOp, store: StoreOp) -> bool:
-    """Whether data do not decide where a store writes."""
-    return all(v in kernel.program_ids for v in store.indices)
+def _owners(kernel: KernelOp) -> set[Operation]:
+    """The kernel and its loops, whose bodies hold operations on tiles."""
+    return {kernel, *(op for op in kernel.body.walk() if isinstance(op, ForOp))}
+
+
+def _kind(kernel: KernelOp, context: StrataContext) -> Kind | None:
+    return None if kernel.schedule is None else kind_of(kernel.schedule.data, context)
 
 
 # ---------------------------------------------------------------------- groups
@@ -100,14 +108,14 @@ def _stores_in_order(kernel: KernelOp, store: StoreOp) -> bool:
 class _Group:
     """Launches that can run in any order."""
 
-    options: tuple[tuple[str, object], ...] = ()
+    kind: Kind | None = None
     launches: list[LaunchOp] = field(default_factory=list[LaunchOp])
     read: list[SSAValue] = field(default_factory=list[SSAValue])
     written: list[SSAValue] = field(default_factory=list[SSAValue])
     operations: int = 0
 
-    def takes(self, launch: LaunchOp, kernel: KernelOp) -> bool:
-        if _options(kernel) != self.options or (
+    def takes(self, launch: LaunchOp, kernel: KernelOp, kind: Kind) -> bool:
+        if kind != self.kind or (
                 len(self.read) + len(self.written) + len(launch.buffers) > MOST_BUFFERS) or (
                 self.operations + _length(kernel) > MOST_OPERATIONS):
             return False
@@ -128,19 +136,20 @@ def _length(kernel: KernelOp) -> int:
 
 
 def _groups(
-    function: FuncOp, kernels: Mapping[str, KernelOp], joinable: Mapping[str, KernelOp]
+    function: FuncOp, kernels: Mapping[str, KernelOp], kinds: Mapping[str, Kind]
 ) -> Iterator[_Group]:
     """Runs of launches with nothing between them but names of memory, and launches of nothing."""
     group = _Group()
     for op in function.body.block.ops:
-        kernel = joinable.get(op.kernel.data) if isinstance(op, LaunchOp) else None
+        kind = kinds.get(op.kernel.data) if isinstance(op, LaunchOp) else None
         if isinstance(op, LaunchOp) and op.kernel.data in kernels and any(
                 e.constant == 0 for e in kernels[op.kernel.data].grid.data):
             continue
-        if isinstance(op, LaunchOp) and kernel is not None:
-            if not group.takes(op, kernel):
+        if isinstance(op, LaunchOp) and kind is not None:
+            kernel = kernels[op.kernel.data]
+            if not group.takes(op, kernel, kind):
                 yield group
-                group = _Group(_options(kernel))
+                group = _Group(kind)
             group.add(op, kernel)
         elif not isinstance(op, ViewOp | ConstantOp) and not (
                 isinstance(op, AllocOp) and op.offset is not None):
@@ -151,7 +160,7 @@ def _groups(
 
 def _roles(launch: LaunchOp, kernel: KernelOp) -> tuple[list[SSAValue], list[SSAValue]]:
     """The buffers that a launch reads, and those that it writes."""
-    stored = {op.buffer for op in kernel.body.block.ops if isinstance(op, StoreOp)}
+    stored = {op.buffer for op in kernel.walk() if isinstance(op, StoreOp)}
     rows = list(zip(launch.buffers, kernel.buffers, strict=True))
     return [v for v, b in rows if b not in stored], [v for v, b in rows if b in stored]
 
@@ -180,9 +189,25 @@ def _range(op: AllocOp) -> range | None:
 
 
 # ---------------------------------------------------------------------- joining
-def _join(module: ModuleOp, kernels: dict[str, KernelOp], group: _Group) -> None:
-    """Replace the launches of a group by one of a new kernel."""
-    parts = [kernels[op.kernel.data] for op in group.launches]
+def _join(module: ModuleOp, kernels: dict[str, KernelOp], group: _Group, made: _Made) -> None:
+    """Replace the launches of a group by one, of a new kernel unless the same parts have one."""
+    parts = tuple(op.kernel.data for op in group.launches)
+    if parts not in made:
+        made[parts] = _kernel_of(module, kernels, [kernels[n] for n in parts])
+    last = group.launches[-1]
+    launch = LaunchOp.of(made[parts], [b for op in group.launches for b in op.buffers], [])
+    merge_locations(launch, group.launches)
+    assert last.parent is not None
+    last.parent.insert_op_before(launch, last)
+    for op in group.launches:
+        op.detach()
+        op.erase()
+
+
+def _kernel_of(
+    module: ModuleOp, kernels: dict[str, KernelOp], parts: Sequence[KernelOp]
+) -> str:
+    """Add a kernel of these parts. Returns its name."""
     counts = [prod(e.constant or 0 for e in k.grid.data) for k in parts]
     name = next(n for n in (f"join_{k}" for k in range(len(kernels) + 1)) if n not in kernels)
     types = [b.type for k in parts for b in k.buffers]
@@ -192,20 +217,7 @@ def _join(module: ModuleOp, kernels: dict[str, KernelOp], group: _Group) -> None
     merge_locations(joined, parts)
     module.body.block.add_op(joined)
     kernels[name] = joined
-    last = group.launches[-1]
-    launch = LaunchOp.of(name, [b for op in group.launches for b in op.buffers], [])
-    merge_locations(launch, group.launches)
-    assert last.parent is not None
-    last.parent.insert_op_before(launch, last)
-    for op in group.launches:
-        op.detach()
-        op.erase()
-
-
-def _options(kernel: KernelOp) -> tuple[tuple[str, object], ...]:
-    """The options that parts of a kernel share: all but how many warps compute a tile."""
-    assert kernel.schedule is not None
-    return tuple(o for o in kernel.schedule.data.options if o[0] != WARPS)
+    return name
 
 
 def _schedule(parts: Sequence[KernelOp]) -> ScheduleAttr:

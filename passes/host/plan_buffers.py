@@ -8,17 +8,18 @@
     host.launch @k2(%b, %c)                       %c = host.alloc offset 0 : f32[1024]
                                                   host.launch @k2(%b, %c)
 
-Two buffers overlap only if one is used for the last time before the other is first written. An
-elementwise kernel may also compute in place, over an input that dies there (`in-place=false`
-forbids that). Offsets are multiples of 256 bytes. A buffer is live from the first to the last step
-that uses it, including uses through views. Buffers that the function returns, or whose size is not
-known on entry, keep memory of their own, which is freed after its last use. Enters: a `host.func`;
-existing offsets are replaced.
+Two buffers overlap only if one is used for the last time before the other is first written; the
+launches of a run, which may become one (`block-join-launches`), are one time. An elementwise kernel
+may also compute in place, over an input that dies there (`in-place=false` forbids that). Offsets
+are multiples of 256 bytes. A buffer is live from the first to the last step that uses it, including
+uses through views. Buffers that the function returns, or whose size is not known on entry, keep
+memory of their own, which is freed after its last use. Enters: a `host.func`; existing offsets are
+replaced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -31,6 +32,7 @@ from dialects.strata.types import BufferType, ExprAttr, format_symbols
 from dialects.symbolic.expr import Expr
 from dialects.text.syntax import set_location
 from passes.analyses.host.arena import SYMBOL_HINT, Block, hint, plan
+from passes.analyses.host.neighbours import runs_of
 from passes.analyses.host.storage import kernels_of
 from passes.base import StrataContext, StrataPass
 
@@ -44,15 +46,17 @@ class HostPlanBuffers(StrataPass):
     in_place: bool = True
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        kernels = kernels_of(module) if self.in_place else {}
+        kernels = kernels_of(module)
         for func in module.body.block.ops:
             if isinstance(func, FuncOp) and context.allowance.take(func, self.name):
                 self._plan(func, kernels, context)
 
     def _plan(self, func: FuncOp, kernels: dict[str, KernelOp], context: StrataContext) -> None:
         lives = _lives(func)
+        if context.facts.programs > 1:
+            _prolong(func, lives, runs_of(func, kernels, context))
         everything = _total(life.size for life in lives.values())
-        _merge_in_place(func, lives, kernels)
+        _merge_in_place(func, lives, kernels if self.in_place else {})
         blocks = list(dict.fromkeys(lives.values()))
         arena = plan(blocks)
         for op, life in lives.items():
@@ -77,6 +81,20 @@ def _lives(func: FuncOp) -> dict[AllocOp, Block]:
             if owner is not None and owner in lives:
                 lives[owner].use(at)
     return lives
+
+
+def _prolong(
+    func: FuncOp, lives: dict[AllocOp, Block], runs: Iterable[Sequence[LaunchOp]]
+) -> None:
+    """Let what a run of launches uses live all the time that the run takes: it may be one launch.
+    """
+    steps = {op: at for at, op in enumerate(func.body.block.ops)}
+    for run in runs:
+        first, last = steps[run[0]], steps[run[-1]]
+        for owner in {memory_of(b) for op in run for b in op.buffers} & lives.keys():
+            if owner is not None:
+                life = lives[owner]
+                life.first, life.last = min(life.first, first), max(life.last, last)
 
 
 def memory_of(value: SSAValue) -> AllocOp | None:

@@ -143,6 +143,9 @@ class CudaScheduling(Scheduling):
     def joins_recomputed(self, kernel: LoopKernelOp) -> bool:
         return recomputed.joins(kernel, self.options)
 
+    def joins_launches(self, schedule: Schedule) -> bool:
+        return rules.joins_launches(schedule)
+
     def online_parts(self, kernel: LoopKernelOp) -> int:
         return online_parts(kernel, self.options)
 

@@ -200,7 +200,7 @@ def _comment(kernel: KernelOp) -> list[str]:
 def _emit_body(context: Context) -> None:
     with context.writer.indented():
         bind_program_ids(context, schedule_option(context.kernel, STRIP))
-        emit_early(context, emit_load)
+        emit_early(context, context.kernel.body.block, emit_load)
         emit_block(context.kernel.body.block, context)
         if not context.writer.lines:
             context.writer.line("pass")
@@ -278,6 +278,7 @@ def _emit_branch(op: ForOp, context: Context) -> None:
     whole = " & ".join(f"({c})" for c in conditions)
     context.writer.line(f"if {whole or 'True'}:")
     with context.writer.indented():
+        emit_early(context, op.body.block, emit_load)
         emit_block(op.body.block, context)
 
 

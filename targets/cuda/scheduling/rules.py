@@ -32,6 +32,7 @@ from targets.cuda.scheduling.convolution_layouts import convolution_panels, prep
 from targets.cuda.scheduling.convolution_roles import is_convolution
 from targets.cuda.scheduling.convolutions import convolution_parts, schedule_convolution
 from targets.cuda.scheduling.memory_bound import elementwise, reduction, walked_alike
+from targets.cuda.scheduling.options import DESCEND, LIBRARY, SPECIALIZE, STRIP
 from targets.cuda.scheduling.products.fma import fma_parts, schedule_fma_product
 from targets.cuda.scheduling.products.parts import idle_parts, product_parts
 from targets.cuda.scheduling.products.rules import panels, prepare_product, schedule_product
@@ -139,3 +140,10 @@ def sum_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
         return convolution_parts(nest, options)
     return (fma_parts(nest, options) or product_parts(nest, options)
             or idle_parts(nest, options))
+
+
+def joins_launches(schedule: Schedule) -> bool:
+    """Whether a kernel can be a part of another one: its programs are numbered in the plain order,
+    and it is neither warp-specialized nor a library's."""
+    return not (schedule.option(SPECIALIZE) or schedule.option(DESCEND) or schedule.option(LIBRARY)
+                or schedule.option(STRIP) > 1)

@@ -11,6 +11,9 @@ it accesses anything else. Kernels that were launched in the ordinary way pass t
 next kernel is launched only after the wait; otherwise the weights of two kernels would compete for
 memory bandwidth (see `benchmarks/CONSTANTS.md`).
 
+Where the programs of a kernel divide into branches, as in joined launches, each branch has its own
+loads and wait.
+
 A short loop is unrolled, so that its weights can be loaded before it.
 """
 
@@ -29,16 +32,17 @@ from targets.cuda.emit.values import Value
 BEGIN, WAIT = "tl.extra.cuda.gdc_launch_dependents()", "tl.extra.cuda.gdc_wait()"
 
 
-def emit_early(context: Context, emit: Callable[[LoadOp, Context], None]) -> None:
-    """Emit the loads of constants, then the wait."""
+def emit_early(
+    context: Context, scope: Block, emit: Callable[[LoadOp, Context], None]
+) -> None:
+    """Emit the loads of constants, then the wait, where a block begins with them."""
     early = context.early
-    if early is None:
+    if early is None or scope not in early.scopes:
         return
-    for load, trips in early.loads.items():
-        for trip in trips:
-            _enter(early, load.parent_op(), trip, context)
-            emit(load, context)
-            early.values[load, trip] = context.values[load.result]
+    for load, trip in [*early.loads_in(scope)]:
+        _enter(early, load.parent_op(), trip, context)
+        emit(load, context)
+        early.values[load, trip] = context.values[load.result]
     context.writer.line(WAIT)
     context.writer.line(BEGIN)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from math import prod
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
-from dialects.block import DotOp, ForOp, KernelOp, LoadOp
+from dialects.block import DotOp, ForOp, KernelOp, LoadOp, YieldOp
+from dialects.block.branches import branch_of
 from dialects.strata.types import TileType, byte_width
 from targets.cuda.emit.values import Value
 from targets.cuda.facts.fitted import EarlyLaunches
@@ -27,17 +28,45 @@ class Early:
         """The loops that are unrolled, with the values of their counters."""
         self.values: dict[tuple[LoadOp, int], Value] = {}
         """The loaded values, by load and counter."""
-        buffers, left = {kernel.buffers[k] for k in constants}, facts.held * WARP * warps
-        for op in kernel.body.block.ops:
-            trips = _trips(op, facts.trips)
+        self.scopes = _scopes(kernel)
+        """The blocks that begin with these loads and a wait."""
+        buffers = {kernel.buffers[k] for k in constants}
+        for scope, counters in self.scopes.items():
+            self._find(scope, {*kernel.program_ids, *counters}, buffers,
+                       facts.held * WARP * warps, facts.trips)
+
+    def _find(
+        self, scope: Block, known: Collection[SSAValue], buffers: Collection[SSAValue],
+        left: int, most: int,
+    ) -> None:
+        """Find the loads of a block. `known`: values that exist before it. `left`: bytes."""
+        for op in scope.ops:
+            trips = _trips(op, most)
             found = [x for x in loads_of(op) if x.buffer in buffers
-                     and set(x.indices) <= {*kernel.program_ids, *_counter(op)}]
+                     and set(x.indices) <= {*known, *_counter(op)}]
             size = len(trips) * sum(_bytes(x) for x in found)
             if 0 < size <= left:
                 left -= size
                 self.loads |= dict.fromkeys(found, trips)
                 if isinstance(op, ForOp):
                     self.loops[op] = trips
+
+    def loads_in(self, scope: Block) -> Iterator[tuple[LoadOp, int]]:
+        """The loads of a block, each for one value of its loop's counter."""
+        for load, trips in self.loads.items():
+            if load.parent_block() is scope or load.parent_op() in {*scope.ops}:
+                yield from ((load, trip) for trip in trips)
+
+
+def _scopes(kernel: KernelOp) -> dict[Block, Collection[SSAValue]]:
+    """The kernel's block, or, if its programs divide into branches, those of the branches, with
+    their counters."""
+    body = kernel.body.block
+    ops = [op for op in body.ops if not isinstance(op, YieldOp)]
+    branches = [op for op in ops if isinstance(op, ForOp) and branch_of(op) is not None]
+    if ops and len(branches) == len(ops):
+        return {op.body.block: [op.counter] for op in branches}
+    return {body: []}
 
 
 def _counter(op: Operation) -> list[SSAValue]:

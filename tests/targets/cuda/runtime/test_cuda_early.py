@@ -91,6 +91,32 @@ def test_a_loop_stays_where_it_must(depth: int, constants: frozenset[int], step:
     assert any(line.startswith("for ") for line in text) == (constants == WEIGHTS)
 
 
+def test_each_branch_loads_its_own_constants_and_waits() -> None:
+    """Joined launches: of the programs of a kernel, each executes one branch."""
+    inside = "\n".join(product(192).splitlines()[3:-1]).replace("%c", "%i")
+    text = f"""
+block.kernel @join(%x: f32[192], %w: f32[192, 48], %b: f32[48], %y: f32[48]) grid(%c: 6) sizes()
+    schedule< | warps = 4> {{
+  block.for %i = max(%c, 0) to min(%c + 1, 3) step 1 {{
+    {inside}
+  }}
+  block.for %i = max(%c - 3, 0) to min(%c - 2, 3) step 1 {{
+    {inside}
+  }}
+  block.yield
+}}
+"""
+    source = emit_kernel(kernel_of(text), EmitOptions(constants=WEIGHTS, early=H200.early))
+    code = [line.strip() for line in source.code.splitlines()]
+    first, second = (k for k, line in enumerate(code) if line.startswith("if "))
+    for part in (code[first:second], code[second:]):
+        wait = part.index(early.WAIT)
+        assert part[wait + 1] == early.BEGIN
+        assert sum("tl.load(w" in x for x in part[:wait]) == 3
+        assert not any("tl.load(x" in x or "tl.store" in x for x in part[:wait])
+    assert not any("tl.load" in line or "gdc" in line for line in code[:first])
+
+
 def test_without_overlap_there_is_no_wait() -> None:
     text = lines(192, None)
     assert not any("gdc" in line for line in text) and any(x.startswith("for ") for x in text)
