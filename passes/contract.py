@@ -8,6 +8,7 @@ pass that reads facts need not ask whether there is a target.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,11 +52,30 @@ class Border:
 @dataclass(frozen=True)
 class Rates:
     """What a rank does in a second: operations of products, bytes that it reads from memory, and
-    bytes that it exchanges with other ranks of the same host."""
+    bytes that it sends to other ranks of the same host while it receives as many.
+
+    `waits`: the seconds of an all-reduce of two ranks that has next to nothing to send.
+    """
 
     products: float
     reads: float
     exchanges: float
+    waits: float = 0.0
+
+    def all_reduce(self, size: float, ranks: int) -> float:
+        """The seconds of an all-reduce of `size` bytes: in a ring, each rank sends all parts but
+        one, twice; what is small takes a step per doubling of the ranks."""
+        return self._seconds(2 * size, ranks)
+
+    def all_gather(self, size: float, ranks: int) -> float:
+        """The seconds until all ranks have `size` bytes of which each has a part; also those of a
+        reduce-scatter of so many bytes."""
+        return self._seconds(size, ranks)
+
+    def _seconds(self, size: float, ranks: int) -> float:
+        if ranks == 1:
+            return 0.0
+        return self.waits * math.log2(ranks) + size * (ranks - 1) / ranks / self.exchanges
 
 
 Packing = Panel | Border | None

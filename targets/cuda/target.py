@@ -19,7 +19,7 @@ from dialects.strata.types import Array, bf16, f8E4M3FN, f16, f32, f64, i8, i32,
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
-from passes.contract import Facts, Packing, Parts
+from passes.contract import Facts, Packing, Parts, Rates
 from targets.base import Target
 from targets.cuda.build.ahead import Builder
 from targets.cuda.build.compile import (
@@ -89,6 +89,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         decodes=decoded,
         encodes=decoded & {f8E4M3FN},  # saturates; the emitter turns what is larger into NaN
         power_tiles=True,
+        rates=_rates(machine),
         programs=4 * machine.multiprocessors,
         short_rows=machine.fitted.rows.short,  # what a program can hold in registers
         sorted_bytes=sorted_bytes(),
@@ -96,6 +97,15 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         phases=True,  # so that each step of a product reads one tap, in wide loads
         atomics=frozenset((f32, f64, i32, i64)),
         selects=True, gathers=True)  # every thread computes its own addresses anyway
+
+
+def _rates(machine: Machine) -> Rates:
+    """What decides which products are divided among ranks."""
+    fitted = machine.fitted
+    return Rates(
+        products=machine.tensor_rate * 1e12 * fitted.products.efficiency,
+        reads=machine.bandwidth * 1e9 * fitted.products.memory,
+        exchanges=fitted.link.bandwidth, waits=fitted.link.wait)
 
 
 def _decoded(options: TargetOptions, machine: Machine) -> frozenset[Attribute]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -23,6 +24,7 @@ from passes.base import PassError, StrataContext
 from passes.graph.annotate_shards import GraphAnnotateShards
 from passes.graph.partition import GraphPartition
 from targets.cpu import TARGET
+from targets.cuda import TARGET as CUDA
 from targets.options import TargetOptions
 from targets.reference.interpret import interpret_rank
 from tests.lowering import lower
@@ -140,6 +142,26 @@ def test_one_all_reduce_is_enough(model: str, count: int) -> None:
     exchanges = [op for op in module.walk() if isinstance(op, CollectiveOp)
                  and op.KIND != "shard"]
     assert [type(op) for op in exchanges] == [AllReduceOp] * count
+
+
+@pytest.mark.parametrize(("waits", "told"), [(0.0, "times as fast"), (1.0, "times as slow")])
+def test_weights_are_divided_and_the_prediction_is_told(waits: float, told: str) -> None:
+    """Where every exchange would cost more than it saves, too: memory may be the reason."""
+    module, store = perceptron()
+    context = context_of(store, "tp=2")
+    context.facts = replace(context.facts, rates=replace(context.facts.rates, waits=waits))
+    GraphAnnotateShards().apply(context, module)
+    [remark] = context.remarks
+    assert "1 products are divided for tp=2" in remark.text and told in remark.text
+
+
+@pytest.mark.parametrize(("kbytes", "ms"), [(512, 0.015), (32 << 10, 0.14), (128 << 10, 0.46)])
+def test_the_time_of_an_all_reduce_is_that_of_two_gpus(kbytes: int, ms: float) -> None:
+    """Measured by NCCL on two GPUs of one host."""
+    rates = CUDA.bind(TargetOptions(features="sm_90")).facts.rates
+    assert rates.all_reduce(kbytes * 1024, 2) == pytest.approx(1e-3 * ms, rel=0.12)
+    assert rates.all_reduce(kbytes * 1024, 1) == 0.0
+    assert rates.all_gather(kbytes * 1024, 4) < rates.all_reduce(kbytes * 1024, 4)
 
 
 @pytest.mark.parametrize(("made", "mesh", "message"), [

@@ -13,6 +13,7 @@ from targets.cuda.facts.fitted import (
     EarlyLaunches,
     Fitted,
     GuessedCycles,
+    LinkTimes,
     PartTimes,
     ProductTimes,
     RowTiles,
@@ -63,7 +64,8 @@ class Sheet(Protocol):
 def from_data_sheet(sheet: Sheet) -> Fitted:
     early = EarlyLaunches(held=FLOAT * _held(sheet), trips=4)
     return Fitted("", _products(sheet), None, _parts(sheet), _rows(sheet), _guess(sheet), early,
-                  graph_lanes=2, joined_channels=FRAGMENT_ROWS, strip_programs=1, read_once=1)
+                  _link(sheet), graph_lanes=2, joined_channels=FRAGMENT_ROWS, strip_programs=1,
+                  read_once=1)
 
 
 def _latency(sheet: Sheet) -> float:
@@ -107,6 +109,12 @@ def _parts(sheet: Sheet) -> PartTimes:
     alone = WARP * WORD / _latency(sheet) / 1e9
     return PartTimes(gain=0.5, adding=adding, adding_online=adding, programs=4, sharing=4,
                      alike=1.25, alone=alone)
+
+
+def _link(sheet: Sheet) -> LinkTimes:
+    """Data sheets of devices do not say how they are connected. A bus moves a small part of what
+    memory does, and a message takes some round trips to memory."""
+    return LinkTimes(wait=BARRIER * _latency(sheet), bandwidth=sheet.bandwidth * 1e9 / WARP)
 
 
 def _held(sheet: Sheet) -> int:

@@ -218,6 +218,16 @@ class EarlyLaunches:
 
 
 @dataclass(frozen=True)
+class LinkTimes:
+    """The links between devices of one host."""
+
+    wait: float
+    """Seconds of an all-reduce of two devices that has next to nothing to send."""
+    bandwidth: float
+    """Bytes per second that a device sends in a large all-reduce while it receives as many."""
+
+
+@dataclass(frozen=True)
 class Fitted:
     """All numbers of a device.
 
@@ -232,6 +242,7 @@ class Fitted:
     rows: RowTiles
     guess: GuessedCycles
     early: EarlyLaunches
+    link: LinkTimes
     graph_lanes: int
     """The largest number of chains of kernels in a CUDA graph that run concurrently."""
     joined_channels: int
