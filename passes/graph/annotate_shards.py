@@ -7,7 +7,8 @@ Along the axis `dp`, the first dim of inputs is divided, as far as it is that of
 Along `tp`, columns of weights are: those that make a step of a rank shortest, by the bytes that it
 reads, the products that it computes, and what it exchanges (`Facts.rates`). Rows of the weights of
 following products are then divided, too, because shardings propagate. All products are tried with
-columns; then each is left out that is better left whole. Only constant sizes are divided.
+columns; then each is left out that is better left whole. An open size n
+of rows becomes 2*n_dp for two ranks, which refuses others.
 
 Annotations that are already there stay, and no others are added. Does nothing without a mesh.
 """
@@ -26,14 +27,25 @@ from dialects.graph.base import Build, GraphOp
 from dialects.graph.collective import ShardAsOp
 from dialects.ranks.mesh import Mesh
 from dialects.strata.func import FuncOp, main_function
+from dialects.strata.sizes import defined_sizes
 from dialects.strata.types import TensorType, tensor_type
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
+from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_name
-from passes.analyses.graph.shardings import Answer, Asked, Sharding, answer, local_shape, whole
+from passes.analyses.graph.shardings import (
+    Answer,
+    Asked,
+    Sharding,
+    answer,
+    divides,
+    local_shape,
+    whole,
+)
 from passes.analyses.host.arena import hint
 from passes.base import PassError, StrataContext, StrataPass
 from passes.contract import Rates
+from passes.graph.fix_sizes import replace_sizes
 from passes.rewriting import functions
 
 ROWS, COLUMNS = "dp", "tp"
@@ -53,7 +65,7 @@ class GraphAnnotateShards(StrataPass):
         mesh = Mesh.parse(self.mesh) if self.mesh else context.mesh
         if mesh is None or any(isinstance(op, ShardAsOp) for op in module.walk()):
             return
-        faults = _annotate_inputs(main_function(module), mesh) if mesh.size(ROWS) > 1 else []
+        faults = _annotate_inputs(module, mesh) if mesh.size(ROWS) > 1 else []
         if mesh.size(COLUMNS) > 1:
             faults += _annotate_weights(self, context, module, mesh)
         if faults:
@@ -61,17 +73,19 @@ class GraphAnnotateShards(StrataPass):
 
 
 # ---------------------------------------------------------------------- rows of inputs
-def _annotate_inputs(func: FuncOp, mesh: Mesh) -> list[tuple[str, str]]:
+def _annotate_inputs(module: ModuleOp, mesh: Mesh) -> list[tuple[str, str]]:
     """Annotate inputs; returns faults."""
-    count = mesh.size(ROWS)
+    func, count = main_function(module), mesh.size(ROWS)
     arguments = [a for a in func.body.block.args if isinstance(a.type, TensorType) and a.type.rank]
-    rows = tensor_type(arguments[0]).shape[0] if arguments else Expr.of(1)
-    if rows.constant is None:
-        return [(func.input_names[0], f"the mesh {mesh} divides dim 0, whose size {rows} is open: "
-                 f"fix it, for instance with --dim {rows}={count}")]
-    if rows.constant % count:
-        return [(func.input_names[0], f"the mesh {mesh} divides dim 0, and its size {rows} is not "
-                 f"a multiple of {count}")]
+    if not arguments:
+        return []
+    rows = _multiple(module, tensor_type(arguments[0]).shape[0], count)
+    if not divides(rows, count):
+        fault = (f"is no multiple of {count}" if rows.constant is not None else
+                 f"is open and no size of its own: fix its sizes with --dim NAME=N, to a multiple "
+                 f"of {count}")
+        return [(func.input_names[0],
+                 f"the mesh {mesh} divides dim 0, and its size {rows} {fault}")]
     first = func.body.block.first_op
     assert first is not None
     for argument in arguments:
@@ -79,6 +93,21 @@ def _annotate_inputs(func: FuncOp, mesh: Mesh) -> list[tuple[str, str]]:
             axes = [ROWS, *("_" for _ in tensor_type(argument).shape[1:])]
             _annotate(argument, axes, first)
     return []
+
+
+def _multiple(module: ModuleOp, rows: Expr, count: int) -> Expr:
+    """Let an open size be a multiple of the number of ranks, everywhere in the program."""
+    if len(rows.symbols) != 1 or divides(rows, count):
+        return rows
+    [symbol] = rows.symbols
+    main = main_function(module)
+    others = [f for f in functions(module) if f is not main and symbol in f.caller_sizes]
+    if rows != Expr.symbol(symbol) or others or any(symbol in defined_sizes(op)
+                                                for op in main.body.block.ops):
+        return rows
+    wanted = count * Expr.symbol(Symbol.size(f"{symbol.name}_{ROWS}"))
+    replace_sizes(main, {symbol: wanted})
+    return wanted
 
 
 def _annotate(value: SSAValue, axes: Sequence[str], before: Operation) -> SSAValue:

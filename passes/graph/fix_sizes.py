@@ -25,11 +25,12 @@ from dialects.strata.control import LoopOp
 from dialects.strata.func import FuncOp, main_function
 from dialects.strata.sizes import AssumeOp, defined_sizes
 from dialects.strata.types import ExprAttr, SizesAttr, SymbolsAttr, TensorType, tensor
+from dialects.symbolic.expr import Size
 from dialects.symbolic.symbol import Symbol
 from passes.base import PassError, StrataContext, StrataPass
 from passes.rewriting import erase, functions
 
-Sizes = Mapping[Symbol, int]
+Sizes = Mapping[Symbol, Size]
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,12 @@ class GraphFixSizes(StrataPass):
         main = main_function(module)
         given = zip(map(Symbol.size, self.names), self.values, strict=True)
         bound = _bound(main)
-        sizes = {symbol: value for symbol, value in given if symbol in bound}
+        sizes: Sizes = {symbol: value for symbol, value in given if symbol in bound}
         others = [f for f in functions(module) if f is not main]
         _check_meaning(others, sizes)
         for func in others:
-            _fix(func, {n: sizes[n] for n in func.caller_sizes if n in sizes})
-        _fix(main, sizes)
+            replace_sizes(func, {n: sizes[n] for n in func.caller_sizes if n in sizes})
+        replace_sizes(main, sizes)
 
 
 def _bound(func: FuncOp) -> set[Symbol]:
@@ -77,7 +78,8 @@ def _check_meaning(others: list[FuncOp], sizes: Sizes) -> None:
                                                       f"@{func.sym_name.data}")])
 
 
-def _fix(func: FuncOp, sizes: Sizes) -> None:
+def replace_sizes(func: FuncOp, sizes: Sizes) -> None:
+    """Write other expressions for sizes, everywhere in a function."""
     if not sizes:
         return
     for argument in func.body.block.args:

@@ -16,10 +16,12 @@ from dialects.graph.shape import ReshapeOp
 from dialects.host import CollectiveOp as HostCollectiveOp
 from dialects.ranks.mesh import Mesh
 from dialects.ranks.peers import run_ranks
-from dialects.strata.func import FuncOp
+from dialects.strata.binding import EvaluationError
+from dialects.strata.func import FuncOp, main_function
 from dialects.strata.types import Array, f32, tensor
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr_syntax import expr_of
+from dialects.symbolic.symbol import Symbol
 from passes.base import PassError, StrataContext
 from passes.graph.annotate_shards import GraphAnnotateShards
 from passes.graph.partition import GraphPartition
@@ -65,17 +67,18 @@ def perceptron(width: int = 64, rows: int | str = ROWS) -> tuple[ModuleOp, Weigh
     return b.finish(b(MatmulOp, h, b.weight(width, WIDTH)))
 
 
-def attention() -> tuple[ModuleOp, WeightStore]:
-    b = Building([2, ROWS, WIDTH])
+def attention(batch: int | str = 2, length: int | str = ROWS) -> tuple[ModuleOp, WeightStore]:
+    b = Building([batch, length, WIDTH])
+    sizes = list(b.x.type.shape)
 
     def heads(order: list[int]) -> object:
         made = b(MatmulOp, b.x, b.weight(WIDTH, WIDTH))
-        split = b(ReshapeOp, made, shape=[2, ROWS, HEADS, WIDTH // HEADS])
+        split = b(ReshapeOp, made, shape=[*sizes[:2], HEADS, WIDTH // HEADS])
         return b(TransposeOp, split, perm=order)
 
     q, k, v = heads([0, 2, 1, 3]), heads([0, 2, 3, 1]), heads([0, 2, 1, 3])
     a = b(MatmulOp, b(SoftmaxOp, b(MatmulOp, q, k), axis=3), v)
-    joined = b(ReshapeOp, b(TransposeOp, a, perm=[0, 2, 1, 3]), shape=[2, ROWS, WIDTH])
+    joined = b(ReshapeOp, b(TransposeOp, a, perm=[0, 2, 1, 3]), shape=sizes)
     return b.finish(b(AddOp, b.x, b(MatmulOp, joined, b.weight(WIDTH, WIDTH))))
 
 
@@ -108,6 +111,41 @@ def test_all_ranks_compute_the_whole_model_at_every_level(model: str, mesh: str)
                     module, context.weights, [x], peers)):
                 np.testing.assert_allclose(found, wanted, 1e-4, 1e-4)
     assert any(isinstance(op, HostCollectiveOp) for op in module.walk())
+
+
+OPEN = {"rows": lambda: perceptron(rows="n"), "batch": lambda: attention("n"),
+        "batch and length": lambda: attention("n", "k"), "length": lambda: attention(2, "k")}
+
+
+@pytest.mark.parametrize("mesh", ["tp=2", "dp=2", "dp=2,tp=2"])
+@pytest.mark.parametrize("model", OPEN)
+def test_open_sizes_stay_open(model: str, mesh: str) -> None:
+    """One program for all sizes that are multiples of the ranks; others are refused."""
+    module, store = OPEN[model]()
+    wanted, weights = OPEN[model]()
+    context, count = context_of(store, mesh), Mesh.parse(mesh).world
+    steps = chain(["import"], lower(module, context))
+    for step in steps:
+        if step not in CHECKED:
+            continue
+        for n, k in ((2, 5), (4, 1), (6, 3)):
+            x = _sized(wanted, n, k)
+            [want] = interpret_rank(wanted, weights, [x], None)
+            for [found] in run_ranks(count, lambda peers, x=x: interpret_rank(
+                    module, context.weights, [x], peers)):
+                np.testing.assert_allclose(found, want, 1e-4, 1e-4)
+    if "dp" in mesh and model != "length":
+        with pytest.raises(EvaluationError, match="dim 0"):
+            run_ranks(count, lambda peers: interpret_rank(
+                module, context.weights, [_sized(wanted, 3, 5)], peers))
+
+
+def _sized(module: ModuleOp, n: int, k: int) -> Array:
+    """An input in which open sizes have these values."""
+    shape = main_function(module).body.block.args[0].type.shape
+    values = {Symbol.size("n"): n, Symbol.size("k"): k}
+    return np.random.default_rng(n).standard_normal(
+        [size.evaluate(values) for size in shape]).astype(np.float32)
 
 
 @pytest.mark.parametrize("mesh", MESHES)
@@ -165,8 +203,8 @@ def test_the_time_of_an_all_reduce_is_that_of_two_gpus(kbytes: int, ms: float) -
 
 
 @pytest.mark.parametrize(("made", "mesh", "message"), [
-    (lambda: perceptron(rows=5), "dp=2", "dim 0, and its size 5 is not a multiple of 2"),
-    (lambda: perceptron(rows="n"), "dp=2", "whose size n is open: fix it"),
+    (lambda: perceptron(rows=5), "dp=2", "dim 0, and its size 5 is no multiple of 2"),
+    (lambda: perceptron(rows="n + 1"), "dp=2", r"size n \+ 1 is open and no size of its own"),
     (lambda: perceptron(width=63), "tp=5", "has columns that are no multiple of 5"),
 ])
 def test_what_cannot_be_divided_is_named(made: object, mesh: str, message: str) -> None:

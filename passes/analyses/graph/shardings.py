@@ -3,7 +3,8 @@
 A sharding has an entry for each dim of a tensor: the axis of the mesh among whose ranks the dim is
 divided, or an empty text. For the shardings that operands have, a rule answers which ones the
 operation needs, which one its result then has, and how its result must be reduced among ranks.
-What no rule knows is computed from whole operands on every rank. Only constant sizes are divided.
+What no rule knows is computed from whole operands on every rank. Sizes are divided that certainly
+are multiples of the number of ranks.
 """
 
 from __future__ import annotations
@@ -75,7 +76,12 @@ class Asked:
 
     def divides(self, axis: str, size: Expr) -> bool:
         """Whether a dim can be divided along an axis."""
-        return size.constant is not None and size.constant % self.axes[axis] == 0
+        return divides(size, self.axes[axis])
+
+
+def divides(size: Expr, count: int) -> bool:
+    """Whether a size certainly is a multiple of a number, as 4*n is of 2."""
+    return (size % count).constant == 0
 
 
 def whole(type_: TensorType) -> Sharding:
@@ -312,7 +318,7 @@ def local_shape(
     shape: Sequence[Expr], sharding: Sharding, axes: Mapping[str, int]
 ) -> tuple[Expr, ...]:
     """The sizes of a rank's part."""
-    return tuple(Expr.of((size.constant or 0) // axes[axis]) if axis else size
+    return tuple(size // axes[axis] if axis else size
                  for size, axis in zip(shape, sharding, strict=True))
 
 
