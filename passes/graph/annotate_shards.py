@@ -76,10 +76,8 @@ class GraphAnnotateShards(StrataPass):
 def _annotate_inputs(module: ModuleOp, mesh: Mesh) -> list[tuple[str, str]]:
     """Annotate inputs; returns faults."""
     func, count = main_function(module), mesh.size(ROWS)
-    arguments = [a for a in func.body.block.args if isinstance(a.type, TensorType) and a.type.rank]
-    if not arguments:
-        return []
-    rows = _multiple(module, tensor_type(arguments[0]).shape[0], count)
+    shapes = [a.type.shape for a in func.body.block.args if isinstance(a.type, TensorType)]
+    rows = _multiple(module, next((shape[0] for shape in shapes if shape), Expr.of(0)), count)
     if not divides(rows, count):
         fault = (f"is no multiple of {count}" if rows.constant is not None else
                  f"is open and no size of its own: fix its sizes with --dim NAME=N, to a multiple "
@@ -88,9 +86,10 @@ def _annotate_inputs(module: ModuleOp, mesh: Mesh) -> list[tuple[str, str]]:
                  f"the mesh {mesh} divides dim 0, and its size {rows} {fault}")]
     first = func.body.block.first_op
     assert first is not None
-    for argument in arguments:
-        if tensor_type(argument).shape[0] == rows:
-            axes = [ROWS, *("_" for _ in tensor_type(argument).shape[1:])]
+    for argument in func.body.block.args:
+        shape = tensor_type(argument).shape if isinstance(argument.type, TensorType) else ()
+        if shape[:1] == (rows,):
+            axes = [ROWS, *("_" for _ in shape[1:])]
             _annotate(argument, axes, first)
     return []
 

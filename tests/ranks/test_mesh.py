@@ -134,6 +134,8 @@ def test_open_sizes_stay_open(model: str, mesh: str) -> None:
             for [found] in run_ranks(count, lambda peers, x=x: interpret_rank(
                     module, context.weights, [x], peers)):
                 np.testing.assert_allclose(found, want, 1e-4, 1e-4)
+    exchanged = {op.group.data.name for op in module.walk() if isinstance(op, HostCollectiveOp)}
+    assert exchanged == {axis for axis, _ in Mesh.parse(mesh).axes}
     if "dp" in mesh and model != "length":
         with pytest.raises(EvaluationError, match="dim 0"):
             run_ranks(count, lambda peers: interpret_rank(
