@@ -166,7 +166,7 @@ class FewLaunches:
 
     def launch(self, stream: int) -> None:
         for node in self._nodes:
-            driver.launch(node.function, node.programs, node.threads, node.shared,
+            driver.launch(node.function, node.blocks, node.threads, node.shared,
                           node.parameters, stream)
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ def test_launched_in_turn(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made.update(count - 1)
     for _ in range(2):
         made.launch(7)
-    once = [(f"f{k}", k + 1, 32, 0, [f"parameters of {k}"], 7) for k in range(count)]
+    once = [(f"f{k}", (k + 1, 1, 1), 32, 0, [f"parameters of {k}"], 7) for k in range(count)]
     assert seen == once * 2
 
 
