@@ -15,7 +15,7 @@ from math import gcd
 
 from xdsl.ir import SSAValue
 
-from dialects.block import LoadOp, MapOp, ScanOp
+from dialects.block import LoadOp, MapOp, ScanOp, StoreOp
 from dialects.block.programs import tile_type
 from dialects.strata.types import buffer_type, byte_width
 from dialects.symbolic.symbol import Symbol
@@ -37,7 +37,8 @@ def sorted_text(op: ScanOp, context: Context) -> str:
     schedule = context.kernel.schedule
     warps = WARPS.default if schedule is None else schedule.data.option(WARPS)
     [*_, size] = tile.shape
-    rows = size // (WARP * warps) // side_by_side(op.value)
+    wide = max(side_by_side(op.value), *map(_stored, _stores(op.result)), 1)
+    rows = size // (WARP * warps) // wide
     if rows > 1 and tile.rank == 1:
         text = f"tl.trans(tl.reshape({text}, ({rows}, {size // rows})))"
         text = f"tl.reshape({text}, ({size},))"
@@ -46,7 +47,7 @@ def sorted_text(op: ScanOp, context: Context) -> str:
 
 def side_by_side(value: SSAValue) -> int:
     """How many neighbouring elements of a tile a thread has, by the loads that it is made of."""
-    return max((_width(load) for load in _loads(value)), default=1)
+    return max((_width(load, tile_type(load.result).rank) for load in _loads(value)), default=1)
 
 
 def _loads(value: SSAValue) -> Iterator[LoadOp]:
@@ -57,10 +58,25 @@ def _loads(value: SSAValue) -> Iterator[LoadOp]:
             yield from _loads(inner)
 
 
-def _width(load: LoadOp) -> int:
-    """How many elements a thread loads at once: those in a word to which all rows are aligned."""
+def _stores(value: SSAValue) -> Iterator[StoreOp]:
+    """The stores of a tile and of what is computed of it element by element."""
+    for use in value.uses:
+        if isinstance(use.operation, StoreOp):
+            yield use.operation
+        elif isinstance(use.operation, MapOp):
+            for result in use.operation.results:
+                yield from _stores(result)
+
+
+def _stored(store: StoreOp) -> int:
+    """How many elements a thread stores at once; Triton loads at least as many for it."""
+    return _width(store, tile_type(store.value).rank)
+
+
+def _width(load: LoadOp | StoreOp, rank: int) -> int:
+    """How many elements a thread accesses at once: those in a word to which all rows are aligned."""
     type_ = buffer_type(load.buffer)
-    place = Symbol.place(tile_type(load.result).rank - 1)
+    place = Symbol.place(rank - 1)
     parts = load.where.data[-1].linear([place]) if type_.shape else None
     step = parts[0].get(place) if parts is not None else None
     pitch = 0 if type_.rank == 1 else type_.shape[-1].constant

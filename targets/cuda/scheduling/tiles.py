@@ -46,8 +46,8 @@ def _even_part(size: int) -> int:
     Parts that do not divide the extent begin inside sectors of memory, so they are longer.
     """
     whole = power(Expr.of(size), size * 2)
-    parts = [whole >> k for k in range(4)
-             if whole >> k >= (WARP if size % (whole >> k or 1) == 0 else 2 * WARP)]
+    parts = [whole >> k for k in range(5)
+             if whole >> k >= (WARP // 2 if size % (whole >> k or 1) == 0 else 2 * WARP)]
     best = min(parts, key=lambda part: (-size % part, -part), default=whole)
     return best if 8 * (whole - size - -size % best) >= size else whole
 
