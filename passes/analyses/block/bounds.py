@@ -45,6 +45,8 @@ class Numbers:
         if size is None:
             return False
         expr = access.expr
+        if expr.constant is not None:
+            return 0 <= expr.constant < size
         known = {operand(k): self._of(access, v) for k, v in enumerate(access.indices)
                  if operand(k) in expr.symbols}
         if None in known.values():
@@ -85,7 +87,9 @@ class Judge:
 
     def goals(self, access: Access) -> tuple[Expr, Expr]:
         """The expressions, in the caller's sizes, that must not be negative."""
-        index, size = (e.substitute(self.sizes) for e in (access.index, access.size))
+        index, size = access.index, access.size
+        if self.sizes:
+            index, size = index.substitute(self.sizes), size.substitute(self.sizes)
         return index, size - index - 1
 
     def prover(self, access: Access) -> Prover:
