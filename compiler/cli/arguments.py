@@ -57,7 +57,8 @@ def add_target(parser: argparse.ArgumentParser, checks: bool = True) -> None:
                             "`run`, `bench` and `verify` report the error")
     group.add_argument("--mesh", metavar="AXIS=N,...", default="",
                        help="divide the model among processes that torchrun starts: dp=2,tp=2 "
-                            "divides rows of inputs by two (dp) and weights by two (tp)")
+                            "divides rows of inputs by two (dp) and weights by two (tp); sp=2 "
+                            "divides the positions of sequences")
     group.add_argument("--library", choices=LIBRARIES, default="never",
                        help="auto: `tune` also tries library calls for products and convolutions, "
                             "which are used where they were faster; never (default)")

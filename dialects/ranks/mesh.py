@@ -12,8 +12,9 @@ from math import prod
 from dialects.ranks.collectives import Group
 from dialects.records import dataclass
 
-AXES = ("dp", "tp")
-"""The axes that there are: data parallel (rows of inputs), tensor parallel (weights)."""
+AXES = ("dp", "tp", "sp")
+"""The axes that there are: data parallel (rows of inputs), tensor parallel (weights), sequence
+parallel (positions in sequences)."""
 
 
 @dataclass(frozen=True)

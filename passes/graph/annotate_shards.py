@@ -3,12 +3,15 @@
     %y = graph.matmul %x, %w             %w1 = graph.shard_as %w {axes = "_,tp"} : f32[64, 128]
                                    -->   %y = graph.matmul %x, %w1
 
-Along the axis `dp`, the first dim of inputs is divided, as far as it is that of the first input.
-Along `tp`, columns of weights are: those that make a step of a rank shortest, by the bytes that it
-reads, the products that it computes, and what it exchanges (`Facts.rates`). Rows of the weights of
-following products are then divided, too, because shardings propagate. All products are tried with
-columns; then each is left out that is better left whole. An open size n
-of rows becomes 2*n_dp for two ranks, which refuses others.
+Along the axis `dp`, the first dim of inputs is divided, as far as it is that of the first input;
+along `sp` the second dim of batches of sequences, so that each rank has some positions: norms and
+products stay local, and attention gathers keys and values. An open size n becomes 2*n_dp for two
+ranks, which refuses odd ones.
+
+Along `tp`, columns of weights are divided: those that make a step of a rank shortest, by the bytes
+that it reads, the products that it computes, and what it exchanges (`Facts.rates`). Rows of the
+weights of following products are then divided, too, because shardings propagate. All products are
+tried with columns; then each is left out that is better left whole.
 
 Annotations that are already there stay, and no others are added. Does nothing without a mesh.
 """
@@ -28,7 +31,7 @@ from dialects.graph.collective import ShardAsOp
 from dialects.ranks.mesh import Mesh
 from dialects.strata.func import FuncOp, main_function
 from dialects.strata.sizes import defined_sizes
-from dialects.strata.types import TensorType, tensor_type
+from dialects.strata.types import TensorType, is_float, tensor_type
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
@@ -48,7 +51,9 @@ from passes.contract import Rates
 from passes.graph.fix_sizes import replace_sizes
 from passes.rewriting import functions
 
-ROWS, COLUMNS = "dp", "tp"
+ROWS, COLUMNS, LENGTH = "dp", "tp", "sp"
+DIMS = {ROWS: 0, LENGTH: 1}
+"""The dims of inputs that axes divide."""
 MOST_TRIALS = 64
 """Products beyond this number are kept as they are tried first."""
 
@@ -65,46 +70,81 @@ class GraphAnnotateShards(StrataPass):
         mesh = Mesh.parse(self.mesh) if self.mesh else context.mesh
         if mesh is None or any(isinstance(op, ShardAsOp) for op in module.walk()):
             return
-        faults = _annotate_inputs(module, mesh) if mesh.size(ROWS) > 1 else []
+        faults = _annotate_inputs(module, mesh)
         if mesh.size(COLUMNS) > 1:
             faults += _annotate_weights(self, context, module, mesh)
         if faults:
             raise PassError(self.name, faults)
 
 
-# ---------------------------------------------------------------------- rows of inputs
+# ---------------------------------------------------------------------- dims of inputs
 def _annotate_inputs(module: ModuleOp, mesh: Mesh) -> list[tuple[str, str]]:
-    """Annotate inputs; returns faults."""
-    func, count = main_function(module), mesh.size(ROWS)
-    shapes = [a.type.shape for a in func.body.block.args if isinstance(a.type, TensorType)]
-    rows = _multiple(module, next((shape[0] for shape in shapes if shape), Expr.of(0)), count)
-    if not divides(rows, count):
-        fault = (f"is no multiple of {count}" if rows.constant is not None else
-                 f"is open and no size of its own: fix its sizes with --dim NAME=N, to a multiple "
-                 f"of {count}")
-        return [(func.input_names[0],
-                 f"the mesh {mesh} divides dim 0, and its size {rows} {fault}")]
-    first = func.body.block.first_op
-    assert first is not None
+    """Annotate the dims of inputs that axes divide; returns faults."""
+    sizes, faults = dict[str, Expr](), list[tuple[str, str]]()
+    for axis in (a for a in DIMS if mesh.size(a) > 1):
+        name, size = _first_size(module, axis, mesh.size(axis))
+        if divides(size, mesh.size(axis)):
+            sizes[axis] = size
+        else:
+            faults.append((name, _fault(axis, size, mesh)))
+    _divide_inputs(main_function(module), sizes)
+    return faults
+
+
+def _first_size(module: ModuleOp, axis: str, count: int) -> tuple[str, Expr]:
+    """The first input with a dim that an axis divides, and the dim's size, which is 1 without such
+    an input. If it is open, it becomes a multiple of the number of ranks."""
+    func = main_function(module)
+    for name, argument in zip(func.input_names, func.body.block.args, strict=True):
+        if isinstance(argument.type, TensorType) and _has_dim(argument.type, axis):
+            return name, _multiple(module, argument.type.shape[DIMS[axis]], axis, count)
+    return "", Expr.of(1)
+
+
+def _fault(axis: str, size: Expr, mesh: Mesh) -> str:
+    count = mesh.size(axis)
+    if size.constant == 1 and axis == LENGTH:
+        return f"the mesh {mesh} divides sequences, and no input is a batch of longer ones"
+    what = (f"is no multiple of {count}" if size.constant is not None else
+            f"is open and no size of its own: fix its sizes with --dim NAME=N, to a multiple of "
+            f"{count}")
+    of = " of batches of sequences" if axis == LENGTH else ""
+    return f"the mesh {mesh} divides dim {DIMS[axis]}{of}, and its size {size} {what}"
+
+
+def _has_dim(type_: TensorType, axis: str) -> bool:
+    """Whether a type has rows, or a length after a batch: features of one item are no sequence."""
+    if axis == ROWS:
+        return type_.rank > 0
+    return type_.rank > 2 or (type_.rank == 2 and not is_float(type_.element))
+
+
+def _divide_inputs(func: FuncOp, sizes: Mapping[str, Expr]) -> None:
+    """Annotate the inputs that have one of these sizes where its axis divides them."""
+    before = func.body.block.first_op
+    assert before is not None
     for argument in func.body.block.args:
-        shape = tensor_type(argument).shape if isinstance(argument.type, TensorType) else ()
-        if shape[:1] == (rows,):
-            axes = [ROWS, *("_" for _ in shape[1:])]
-            _annotate(argument, axes, first)
-    return []
+        if not isinstance(argument.type, TensorType):
+            continue
+        axes = ["_"] * argument.type.rank
+        for axis, size in sizes.items():
+            if _has_dim(argument.type, axis) and argument.type.shape[DIMS[axis]] == size:
+                axes[DIMS[axis]] = axis
+        if {*axes} - {"_"}:
+            _annotate(argument, axes, before)
 
 
-def _multiple(module: ModuleOp, rows: Expr, count: int) -> Expr:
+def _multiple(module: ModuleOp, size: Expr, axis: str, count: int) -> Expr:
     """Let an open size be a multiple of the number of ranks, everywhere in the program."""
-    if len(rows.symbols) != 1 or divides(rows, count):
-        return rows
-    [symbol] = rows.symbols
+    if len(size.symbols) != 1 or divides(size, count):
+        return size
+    [symbol] = size.symbols
     main = main_function(module)
     others = [f for f in functions(module) if f is not main and symbol in f.caller_sizes]
-    if rows != Expr.symbol(symbol) or others or any(symbol in defined_sizes(op)
-                                                for op in main.body.block.ops):
-        return rows
-    wanted = count * Expr.symbol(Symbol.size(f"{symbol.name}_{ROWS}"))
+    if size != Expr.symbol(symbol) or others or any(symbol in defined_sizes(op)
+                                                    for op in main.body.block.ops):
+        return size
+    wanted = count * Expr.symbol(Symbol.size(f"{symbol.name}_{axis}"))
     replace_sizes(main, {symbol: wanted})
     return wanted
 

@@ -84,6 +84,8 @@ def attention(batch: int | str = 2, length: int | str = ROWS) -> tuple[ModuleOp,
 
 MODELS = {"perceptron": perceptron, "attention": attention}
 MESHES = ("tp=2", "dp=2", "dp=2,tp=2", "tp=2,dp=2", "tp=4")
+LONG = ("sp=2", "sp=3", "dp=2,sp=2", "sp=2,tp=2")
+RUNS = [*((model, mesh) for model in MODELS for mesh in MESHES), *(("attention", m) for m in LONG)]
 
 
 def context_of(store: WeightStore, mesh: str, rank: int | None = None) -> StrataContext:
@@ -98,8 +100,7 @@ def given(module: ModuleOp) -> Array:
     return np.random.default_rng(1).standard_normal(shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("mesh", MESHES)
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("model", "mesh"), RUNS)
 def test_all_ranks_compute_the_whole_model_at_every_level(model: str, mesh: str) -> None:
     module, store = MODELS[model]()
     x, context = given(module), context_of(store, mesh)
@@ -117,8 +118,9 @@ OPEN = {"rows": lambda: perceptron(rows="n"), "batch": lambda: attention("n"),
         "batch and length": lambda: attention("n", "k"), "length": lambda: attention(2, "k")}
 
 
-@pytest.mark.parametrize("mesh", ["tp=2", "dp=2", "dp=2,tp=2"])
-@pytest.mark.parametrize("model", OPEN)
+@pytest.mark.parametrize(("model", "mesh"), [
+    *((model, mesh) for model in OPEN for mesh in ("tp=2", "dp=2", "dp=2,tp=2")),
+    *((model, mesh) for model in ("length", "batch and length") for mesh in ("sp=2", "dp=2,sp=2"))])
 def test_open_sizes_stay_open(model: str, mesh: str) -> None:
     """One program for all sizes that are multiples of the ranks; others are refused."""
     module, store = OPEN[model]()
@@ -128,7 +130,7 @@ def test_open_sizes_stay_open(model: str, mesh: str) -> None:
     for step in steps:
         if step not in CHECKED:
             continue
-        for n, k in ((2, 5), (4, 1), (6, 3)):
+        for n, k in ((2, 10), (4, 2), (6, 4)) if "sp" in mesh else ((2, 5), (4, 1), (6, 3)):
             x = _sized(wanted, n, k)
             [want] = interpret_rank(wanted, weights, [x], None)
             for [found] in run_ranks(count, lambda peers, x=x: interpret_rank(
@@ -136,8 +138,8 @@ def test_open_sizes_stay_open(model: str, mesh: str) -> None:
                 np.testing.assert_allclose(found, want, 1e-4, 1e-4)
     exchanged = {op.group.data.name for op in module.walk() if isinstance(op, HostCollectiveOp)}
     assert exchanged == {axis for axis, _ in Mesh.parse(mesh).axes}
-    if "dp" in mesh and model != "length":
-        with pytest.raises(EvaluationError, match="dim 0"):
+    if "sp" in mesh or ("dp" in mesh and model != "length"):
+        with pytest.raises(EvaluationError, match="dim"):
             run_ranks(count, lambda peers: interpret_rank(
                 module, context.weights, [_sized(wanted, 3, 5)], peers))
 
@@ -150,8 +152,7 @@ def _sized(module: ModuleOp, n: int, k: int) -> Array:
         [size.evaluate(values) for size in shape]).astype(np.float32)
 
 
-@pytest.mark.parametrize("mesh", MESHES)
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("model", "mesh"), RUNS)
 def test_each_rank_holds_its_parts_of_weights(model: str, mesh: str) -> None:
     count, tp = Mesh.parse(mesh).world, Mesh.parse(mesh).size("tp")
     module, store = MODELS[model]()
@@ -170,6 +171,16 @@ def test_each_rank_holds_its_parts_of_weights(model: str, mesh: str) -> None:
     for [found] in run_ranks(count, lambda peers: interpret_rank(
             made[peers.rank][0], made[peers.rank][1].weights, [x], peers)):
         np.testing.assert_allclose(found, wanted, 1e-4, 1e-4)
+
+
+def test_long_sequences_only_gather_keys_and_values() -> None:
+    module, store = attention()
+    context = context_of(store, "sp=2")
+    for pass_ in (GraphAnnotateShards(), GraphPartition()):
+        pass_.apply(context, module)
+    exchanges = [op for op in module.walk() if isinstance(op, CollectiveOp) and op.KIND != "shard"]
+    assert [op.KIND for op in exchanges] == ["all_gather"] * 3  # keys, values, and the result
+    assert max(op.result_tensors[0].count.constant for op in exchanges) == 2 * ROWS * WIDTH
 
 
 @pytest.mark.parametrize(("model", "count"), [("perceptron", 1), ("attention", 1)])
@@ -207,6 +218,8 @@ def test_the_time_of_an_all_reduce_is_that_of_two_gpus(kbytes: int, ms: float) -
 @pytest.mark.parametrize(("made", "mesh", "message"), [
     (lambda: perceptron(rows=5), "dp=2", "dim 0, and its size 5 is no multiple of 2"),
     (lambda: perceptron(rows="n + 1"), "dp=2", r"size n \+ 1 is open and no size of its own"),
+    (perceptron, "sp=2", "divides sequences, and no input is a batch of longer ones"),
+    (lambda: attention(2, 5), "sp=2", "dim 1 of batches of sequences, and its size 5 is no"),
     (lambda: perceptron(width=63), "tp=5", "has columns that are no multiple of 5"),
 ])
 def test_what_cannot_be_divided_is_named(made: object, mesh: str, message: str) -> None:

@@ -149,6 +149,8 @@ def _product(asked: Asked) -> Answer | None:
             if axis and not merged[dim] and axis not in merged:
                 merged[dim] = axis
     used = {*merged}
+    if right[-2] and right[-2] == left[-2] and not left[-1]:  # rows stay; all need all of b
+        right = (*right[:-2], "", right[-1])
     summed = next((x for x in (left[-1], right[-2]) if x and x not in used), "")
     row = left[-2] if left[-2] not in used | {summed} else ""
     column = right[-1] if right[-1] not in used | {summed, row} else ""
