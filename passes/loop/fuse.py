@@ -43,7 +43,14 @@ from passes.analyses.loop.kinds import is_contraction
 from passes.base import StrataContext, StrataPass
 from passes.loop.simplify_nests import SIMPLER
 from passes.rewrites.loop.concatenations import parts_of, selecting_nest
-from passes.rewrites.loop.inlining import can_inline, is_free, may_gather, may_inline, reads_once
+from passes.rewrites.loop.inlining import (
+    can_inline,
+    is_free,
+    is_padded,
+    may_gather,
+    may_inline,
+    reads_once,
+)
 from passes.rewrites.loop.nests import (
     Read,
     carry,
@@ -115,15 +122,15 @@ def _through_broadcast(nest: NestOp, read: Read, view: ViewOp) -> Read | None:
     """
     copy, extents = view.source.owner, extents_of(nest.axes)
     at = through_view(read.map, shape_of(view.result), shape_of(view.source), extents, divide=True)
-    if at is None or read.pad is not None or not (isinstance(copy, NestOp) and copy.inputs
-                                                  and is_free(copy)):
+    if at is None or read.pad is not None or not (
+            isinstance(copy, NestOp) and (is_free(copy) or is_padded(copy)) and copy.inputs):
         return None
     values = {axis: at[d] for d, e in enumerate(copy.output_maps[0])
               if (axis := e.as_symbol) is not None}
     if len(values) < sum(a.extent.constant != 1 for a in copy.axes):
         return None
     map_ = tuple(simplify(e.substitute(values), extents) for e in copy.input_maps[0])
-    return None if has_remainders(map_) else Read(copy.inputs[0], map_)
+    return None if has_remainders(map_) else Read(copy.inputs[0], map_, copy.pad_values[0])
 
 
 def _only_unit_dims_differ(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:

@@ -24,6 +24,7 @@ from passes.rewrites.loop.nests import (
     data_inputs,
     gathered_inputs,
     has_calls,
+    has_remainders,
     index_exprs,
     inline_producer,
     is_copy,
@@ -53,6 +54,8 @@ def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> boo
     if not can_inline(nest, position, read, producer):
         return False
     if is_free(producer) or (is_widening(producer) and not is_contraction(nest)):
+        return True
+    if is_padded(producer) and nest.is_elementwise:
         return True
     if _reads_few(nest, read, producer) or (
             is_from_little(producer) and not is_contraction(nest)):
@@ -221,6 +224,13 @@ def is_free(producer: NestOp) -> bool:
             and not has_calls(producer.input_maps[0]))
 
 
+def is_padded(producer: NestOp) -> bool:
+    """Whether a nest is a copy with padding, which may repeat elements: its reader can do without.
+    """
+    return (is_copy(producer) and producer.pad_values[0] is not None
+            and not has_remainders(producer.input_maps[0]))
+
+
 def is_widening(producer: NestOp) -> bool:
     """Whether a nest only converts to a wider type with native instructions, so loads dominate."""
     value = producer.yielded[0]
@@ -237,8 +247,29 @@ _WIDENINGS = (arith.ExtFOp, arith.ExtSIOp, arith.ExtUIOp)
 
 def _pad_commutes(read: Read, producer: NestOp) -> bool:
     """Whether a read outside of a copy is also a read outside of the copy's source."""
-    return is_copy(producer) and producer.pad_values[0] is None and (
-        is_outside_likewise(read, producer))
+    if not is_copy(producer):
+        return False
+    if producer.pad_values[0] is None:
+        return is_outside_likewise(read, producer)
+    return producer.pad_values[0] == read.pad and _surrounds(producer)
+
+
+def _surrounds(producer: NestOp) -> bool:
+    """Whether a padded copy has all of its source, dim by dim, and padding around it."""
+    extents, source = extents_of(producer.axes), shape_of(producer.inputs[0])
+    kept, read = producer.output_maps[0], producer.input_maps[0]
+    return len(kept) == len(read) and all(
+        _holds(at, e, size, extents) for at, e, size in zip(kept, read, source, strict=True))
+
+
+def _holds(at: Expr, read: Expr, size: Expr, extents: Mapping[Symbol, Expr]) -> bool:
+    """Whether a dim that stores at `at` what it reads at `read` has all of the source's dim."""
+    name = at.as_symbol
+    if name is None:
+        return at.constant == read.constant == 0 and size.constant == 1
+    start = read - at
+    return start.symbols.isdisjoint(extents) and is_at_most(start, Expr.of(0)) and (
+        is_at_most(size, start + extents[name]))
 
 
 def is_outside_likewise(read: Read, producer: NestOp) -> bool:

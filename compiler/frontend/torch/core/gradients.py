@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from compiler.frontend.torch.core.pools import max_pool_gradient
 from compiler.frontend.torch.core.strided import as_strided
 from compiler.frontend.torch.library import torch_module
 
@@ -24,6 +25,8 @@ def step_decompositions() -> dict[Any, Any]:
     aten = torch_module().ops.aten
     return {aten._log_softmax.default: log_softmax,
             aten.nll_loss_backward.default: nll_loss_backward,
+            aten.max_pool2d_with_indices_backward.default: max_pool_gradient,
+            aten.max_pool3d_with_indices_backward.default: max_pool_gradient,
             aten.as_strided.default: as_strided}
 
 

@@ -44,13 +44,12 @@ class _Axis:
         """The numbers k of the windows that can hold an element."""
         return range(-(-self.reach // self.stride))
 
-    def of_elements(self, x: Value, k: int, fill: float) -> Value:
-        """For each element of the axis, x at its k-th window; `fill` where there is none."""
-        rest = max(0, -(-(self.reach - 1 - self.pad) // self.stride) + 1 - k)
-        low, high = ([pad if axis == self.axis else 0 for axis in range(x.rank)]
-                     for pad in (k, rest))
-        if k or rest:
-            x = self.n(PadOp, x, low=low, high=high, mode="constant", value=float(fill))
+    def ends(self, k: int) -> tuple[int, int]:
+        """How many windows are added before and after, so that each element has a k-th one."""
+        return k, max(0, -(-(self.reach - 1 - self.pad) // self.stride) + 1 - k)
+
+    def of_elements(self, x: Value) -> Value:
+        """For each element of the axis, x at its window, for x that begins at its first one."""
         before, count, after = x.shape[:self.axis], x.shape[self.axis], x.shape[self.axis + 1:]
         repeated = x.reshape([*before, count, 1, *after]).broadcast(
             [*before, count, self.stride, *after]).reshape([*before, count * self.stride, *after])
@@ -105,11 +104,21 @@ def max_pool_gradient(
         place = place * n.of_size(axis.size) + axis.along(n.range(axis.size), x.rank)
     terms: list[Value] = []
     for windows in combinations(*(axis.candidates for axis in axes)):
-        chosen, passed = indices, gradient
-        for axis, k in zip(axes, windows, strict=True):
-            chosen, passed = axis.of_elements(chosen, k, -1), axis.of_elements(passed, k, 0)
+        chosen, passed = (_at_windows(v, axes, windows, fill)
+                          for v, fill in ((indices, -1), (gradient, 0)))
         terms.append(f.where(f.equal(chosen, place), passed, 0.0))
     return f.total(terms).reshape(n.shape)
+
+
+def _at_windows(x: Value, axes: Sequence[_Axis], windows: Sequence[int], fill: float) -> Value:
+    """For each element, x at the window of these numbers; `fill` where there is none."""
+    ends = {axis.axis: axis.ends(k) for axis, k in zip(axes, windows, strict=True)}
+    low, high = ([ends.get(d, (0, 0))[side] for d in range(x.rank)] for side in (0, 1))
+    if any((*low, *high)):
+        x = axes[0].n(PadOp, x, low=low, high=high, mode="constant", value=float(fill))
+    for axis in axes:
+        x = axis.of_elements(x)
+    return x
 
 
 @aten_op(*(f"aten.avg_pool{k}d_backward.default" for k in (2, 3)), ignored=("ceil_mode",))
@@ -131,7 +140,7 @@ def avg_pool_gradient(
 
 
 def _passed(axis: _Axis, x: Value, k: int) -> Value:
-    inside, found = axis.is_inside(k, x.rank), axis.of_elements(x, k, 0)
+    inside, found = axis.is_inside(k, x.rank), _at_windows(x, [axis], [k], 0)
     return found if inside is None else f.where(inside, found, 0.0)
 
 
