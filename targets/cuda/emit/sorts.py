@@ -74,7 +74,7 @@ def _stored(store: StoreOp) -> int:
 
 
 def _width(load: LoadOp | StoreOp, rank: int) -> int:
-    """How many elements a thread accesses at once: those in a word to which all rows are aligned."""
+    """How many elements a thread accesses at once: those of a word to which rows are aligned."""
     type_ = buffer_type(load.buffer)
     place = Symbol.place(rank - 1)
     parts = load.where.data[-1].linear([place]) if type_.shape else None

@@ -19,7 +19,7 @@ from passes.analyses.loop.runs import common_rows, contiguous_axes, memory_order
 from targets.cuda.facts.fitted import RowTiles
 from targets.cuda.machine import WARP, machine_of
 from targets.cuda.scheduling.roles import symbols_of
-from targets.cuda.scheduling.tiles import even_power, finish, floor_power, power
+from targets.cuda.scheduling.tiles import ceil_power, even_power, finish, floor_power, power
 from targets.options import TargetOptions
 
 WORD = 16
@@ -244,17 +244,28 @@ def _strided_reduction(
             machine.multiprocessors)) < machine.multiprocessors:
         beside //= 2
     levels = [*others, Level("grid", column, beside)]
-    across = facts.across * (DEEPER if _waits(levels, kernel, options) else 1)
+    across = facts.across * _depth(levels, kernel, options)
     across *= max(1, min(facts.beside, power(extents[column], facts.beside)) // beside)
     levels += [Level("loop", a) for a in inner[:-1]]
     levels += [Level("loop", a, power(extents[a], across)) for a in inner[-1:]]
     return _masked(kernel, levels, options, facts.across_warps)
 
 
-def _waits(levels: Sequence[Level], kernel: KernelOp, options: TargetOptions) -> bool:
-    """Whether multiprocessors have so few programs that each step of a loop waits for memory."""
-    programs = _programs(kernel, levels)
-    return programs is not None and programs <= FEW * machine_of(options.features).multiprocessors
+def _depth(levels: Sequence[Level], kernel: KernelOp, options: TargetOptions) -> int:
+    """How many times as much a step of a loop loads where multiprocessors wait for memory in each:
+    until what all programs load at a time covers its latency twice."""
+    machine, facts, programs = machine_of(options.features), _facts(options), _programs(
+        kernel, levels)
+    at_once = machine.threads // (facts.across_warps * WARP)
+    if programs is not None:
+        at_once = min(at_once, -(-programs // machine.multiprocessors))
+    if at_once <= FEW:
+        return DEEPER
+    width = max(byte_width(v.type.element) for v in kernel.body.block.args
+                if isinstance(v.type, TensorType))
+    loaded = at_once * levels[-1].tile * facts.across * width
+    wanted = 2e9 * machine.bandwidth * machine.fitted.products.latency / machine.multiprocessors
+    return min(DEEPER, ceil_power(wanted / loaded))
 
 
 def _programs(kernel: KernelOp, levels: Sequence[Level]) -> int | None:

@@ -20,8 +20,8 @@ from targets.options import TargetOptions
 
 MOST_PARTS = 32
 """The most parts for which this schedule is used."""
-TOGETHER = 16
-"""The most parts of one step, which lanes hold in registers."""
+HELD = 64
+"""The most elements of one step that a lane holds in registers; each step waits for memory."""
 LANE = 4
 """Results per lane: one 16-byte load of f32."""
 BUSY = 2
@@ -42,7 +42,7 @@ def sum_of_parts(kernel: KernelOp, options: TargetOptions) -> Schedule | None:
             options.features).multiprocessors and extents[along[0]].constant is not None:
         tile //= 2
     [parts] = summed
-    together = power(extents[parts], TOGETHER)
+    together = power(extents[parts], min(MOST_PARTS, HELD * warps * WARP // tile))
     kind = "whole" if together == power(extents[parts], MOST_PARTS) else "loop"
     return finish(kernel, [*(Level("grid", a) for a in rows if a != along[0]),
                            Level("grid", along[0], tile), Level(kind, parts, together)],

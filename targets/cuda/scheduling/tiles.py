@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 from xdsl.ir import SSAValue
 
@@ -55,6 +56,11 @@ def _even_part(size: int) -> int:
 def floor_power(number: int) -> int:
     """The largest power of two that is at most `number`; at least 1."""
     return 1 << max(0, number.bit_length() - 1)
+
+
+def ceil_power(number: float) -> int:
+    """The smallest power of two that is at least `number`; at least 1."""
+    return 1 << max(0, ceil(number) - 1).bit_length()
 
 
 def finish(

@@ -187,7 +187,7 @@ strata.func @main(%x: f32[8192, 4096]) -> (f32[4096]) inputs ["x"] outputs ["y"]
 }"""
     parts, _ = kernels(text)
     assert parts.schedule is not None
-    assert "grid i0 tile 64, loop i2 tile 16 | tails = mask, warps = 4" in str(parts.schedule)
+    assert "grid i0 tile 64, loop i2 tile 32 | tails = mask, warps = 4" in str(parts.schedule)
 
 
 def test_a_thread_reads_two_words_where_all_there_is_to_do_is_to_sum_up() -> None:
@@ -316,3 +316,23 @@ def test_tiles_waste_little_beyond_the_end(most: int) -> None:
         assert tile <= most and tile & (tile - 1) == 0
         assert size < 128 or idle <= size / 2
         assert all(8 * (idle - -size % part) <= size for part in (64, 128, 256) if part <= tile)
+
+
+@pytest.mark.parametrize("rows, columns", [(611, 1105), (99, 1767), (728, 40), (8192, 4096)])
+@pytest.mark.parametrize("batch", [1, 59])
+def test_sums_across_memory_load_enough_at_a_time(batch: int, rows: int, columns: int) -> None:
+    """What a multiprocessor loads in a step covers the latency of memory, or the step is deep."""
+    text = f"""
+strata.func @main(%x: bf16[{batch}, {rows}, {columns}]) -> (bf16[{batch}, {columns}])
+    inputs ["x"] outputs ["y"] {{
+  %y = graph.reduce_max %x {{axes = [1], keepdims = false}} : bf16[{batch}, {columns}]
+  strata.return %y
+}}"""
+    first = kernels(text)[0]
+    assert first.schedule is not None
+    tiles = {x.kind: x.tile for x in first.schedule.data.levels if x.tile > 1}
+    deep = tiles.get("loop", rows)
+    programs = math.prod(extent.constant or 1 for extent in first.grid.data)
+    at_once = min(16, -(-programs // 132))
+    loaded = at_once * tiles["grid"] * deep * 2
+    assert loaded >= 24000 or deep >= 64 or deep >= rows // 2, first.schedule
