@@ -28,6 +28,9 @@ WORD = 16
 SECTOR = 16
 """The fewest columns of a program that sums across memory: halves that memory moves at a time."""
 
+MOST_WARPS = 16
+"""The most warps of a program that has a row of its own."""
+
 FEW, DEEPER = 4, 4
 """Up to how many programs of a multiprocessor wait for memory in each step of a loop, and how many
 times as much they therefore load at a time."""
@@ -211,10 +214,16 @@ def _step(kernel: KernelOp, axis: Symbol, options: TargetOptions) -> int:
     if _is_online(kernel, options):
         return facts.step_online
     if sum(_has(n, axis) for n in kernel.nests) == 1:
-        return facts.step_once
+        return facts.step_once * (DEEPER if _few_rows(kernel, options) else 1)
     if _is_unaligned(kernel):
         return facts.step_apart
     return facts.step_open if kernel.axes[axis].constant is None else facts.step
+
+
+def _few_rows(kernel: KernelOp, options: TargetOptions) -> bool:
+    """Whether rows are so few that each multiprocessor has one at most, and waits in each step."""
+    count = product(kernel.axes[a] for a in common_rows(kernel)).constant
+    return count is not None and count <= machine_of(options.features).multiprocessors
 
 
 def _walking_warps(kernel: KernelOp, width: int, options: TargetOptions) -> int:
@@ -223,6 +232,8 @@ def _walking_warps(kernel: KernelOp, width: int, options: TargetOptions) -> int:
         return facts.scan_warps
     if _is_online(kernel, options):
         return facts.online_warps
+    if width == DEEPER * facts.step_once and _few_rows(kernel, options):
+        return MOST_WARPS
     warps = {facts.step_apart: facts.step_apart_warps, facts.step: facts.step_warps}
     return warps.get(width, facts.other_step_warps)
 

@@ -336,3 +336,14 @@ strata.func @main(%x: bf16[{batch}, {rows}, {columns}]) -> (bf16[{batch}, {colum
     at_once = min(16, -(-programs // 132))
     loaded = at_once * tiles["grid"] * deep * 2
     assert loaded >= 24000 or deep >= 64 or deep >= rows // 2, first.schedule
+
+
+@pytest.mark.parametrize("rows, step", [(6, 4096), (132, 4096), (133, 1024), ("n", 1024)])
+def test_few_long_rows_are_read_in_long_steps(rows: int | str, step: int) -> None:
+    text = f"""
+strata.func @main(%x: bf16[{rows}, 16505]) -> (bf16[{rows}]) inputs ["x"] outputs ["y"] {{
+  %y = graph.reduce_max %x {{axes = [1], keepdims = false}} : bf16[{rows}]
+  strata.return %y
+}}"""
+    [kernel] = kernels(text)
+    assert kernel.schedule is not None and f"loop i1 tile {step} |" in str(kernel.schedule)
