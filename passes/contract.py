@@ -158,6 +158,9 @@ class Facts:
     """Whether the sizes of tiles must be powers of two; others are cut (`block-split-tiles`)."""
     programs: int = 1
     """How many programs keep the machine busy; a full reduction is split among this many."""
+    paired_rows: int = 0
+    """Up to how many rows two products of the same rows share a kernel, if something reads their
+    results together; 0: none."""
     short_rows: int = 0
     """Up to how many elements of a row a few programs reduce in less time than it takes to launch
     another kernel; 0: none."""

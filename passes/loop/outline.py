@@ -6,7 +6,8 @@ kernel is computed by one launch, and no nest remains outside a kernel.
     %a = nest (m, n, reduce k)   %y = nest (m, n) ins(%a)   ->   %y = loop.call @contract_0(...)
 
 There are five kinds of group. They depend on what the nests are, never on the operator:
-- a contraction, followed by elementwise nests over exactly its parallel axes (the epilogue);
+- a contraction, followed by elementwise nests over exactly its parallel axes (the epilogue). Of few
+  rows, a second contraction joins if the epilogue reads both (`passes/analyses/loop/pairs.py`);
 - reductions over the same rows, with elementwise nests over rows or elements of rows (softmax).
   There may be few rows, or only one, where the target computes them faster than it launches another
   kernel. Reductions that only read the same tensor in the same way belong here, too (the sum of a

@@ -33,6 +33,7 @@ from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
 from passes.analyses.loop.constants import constant_source
 from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.pairs import pair_of
 from passes.base import StrataContext, StrataPass
 from passes.contract import Border, Packing, Panel
 from passes.rewrites.loop.nests import Read, reads_of, result_types, with_reads
@@ -56,8 +57,8 @@ class LoopPackOperands(StrataPass):
                    if isinstance(op, KernelOp)}
         for call in [op for op in block.ops if isinstance(op, CallOp)]:
             kernel = kernels[call.kernel.data]
-            nest = next((n for n in kernel.nests if is_contraction(n)), None)
-            if nest is not None:
+            first = next((n for n in kernel.nests if is_contraction(n)), None)
+            for nest in pair_of(kernel) or [*filter(None, [first])]:
                 packer = _Packer(context, module, kernel, call, nest)
                 panels = context.rules.panels(kernel, nest, packer.constants())
                 if panels is not None and context.allowance.take(kernel, self.name):

@@ -51,6 +51,7 @@ from targets.cuda.scheduling import attention, convolutions, recomputed, rules, 
 from targets.cuda.scheduling.attention_parts import online_parts
 from targets.cuda.scheduling.options import OPTIONS
 from targets.cuda.scheduling.products.by_size import schedules_by_size
+from targets.cuda.scheduling.products.rules import MIN_DOT
 from targets.cuda.scheduling.products.tiles import group_rows
 from targets.cuda.scheduling.sorts import sorted_bytes
 from targets.interface import Executable, Timer
@@ -91,6 +92,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         power_tiles=True,
         rates=_rates(machine),
         programs=4 * machine.multiprocessors,
+        paired_rows=MIN_DOT,  # memory bandwidth bounds them, and each launch counts
         short_rows=machine.fitted.rows.short,  # what a program can hold in registers
         sorted_bytes=sorted_bytes(),
         scans=True,  # each thread scans its own elements, then threads exchange their sums

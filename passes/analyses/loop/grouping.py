@@ -14,7 +14,8 @@ from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import of_one_node
 from passes.analyses.loop.groups import Group, latest, wide
-from passes.analyses.loop.kinds import is_plain_reduction
+from passes.analyses.loop.kinds import is_contraction, is_plain_reduction
+from passes.analyses.loop.pairs import is_second
 from passes.analyses.loop.refusals import refusal
 from passes.base import StrataContext, StrataPass
 from passes.rewrites.loop.nests import (
@@ -117,8 +118,13 @@ class Grouping:
     def siblings(self, nest: NestOp) -> set[Group]:
         """The groups that reduce all of a tensor that this reduction reads, along the same axes.
 
-        Tensors that one kernel computes at the same points, such as partial sums, count as one.
+        Tensors that one kernel computes at the same points, such as partial sums, count as one. Of
+        a product, those of another product of the same rows (`pairs.py`).
         """
+        if self.facts.paired_rows and is_contraction(nest):
+            readers = {use.operation for v in nest.inputs for use in v.uses}
+            return {self.group_of[r] for r in readers & self.group_of.keys() if isinstance(
+                r, NestOp) and r is not nest and is_contraction(r) and self.is_pair(r, nest)}
         if not is_plain_reduction(nest):
             return set()
         readers = {use.operation for v in nest.inputs for alike in self.computed_with(v)
@@ -127,6 +133,12 @@ class Grouping:
                   if isinstance(r, NestOp) and is_plain_reduction(r)}
         return {g for g in groups if not g.has_contraction
                 and wide(nest.axes) <= (self.match_axes(g, nest) or {}).keys()}
+
+    def is_pair(self, other: NestOp, nest: NestOp) -> bool:
+        """Whether a product can share the kernel of another one, which has a group."""
+        group = self.group_of[other]
+        names = self.match_axes(group, nest)
+        return names is not None and is_second(group, nest, names, self.facts.paired_rows)
 
     def computed_with(self, value: SSAValue) -> list[SSAValue]:
         """The tensors, this one included, that its kernel computes at the same points."""

@@ -9,6 +9,7 @@ from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.groups import Group, wide
 from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.pairs import is_second
 from passes.base import Facts
 from passes.rewrites.loop.nests import (
     body_size,
@@ -41,7 +42,8 @@ def refusal(
 ) -> str | None:
     """Why a nest whose axes match must not join, or None."""
     if is_contraction(nest):
-        return "a contraction starts a kernel"
+        second = facts.paired_rows and is_second(group, nest, names, facts.paired_rows)
+        return None if second else "a contraction starts a kernel"
     if any(n.is_scatter for n in group.renamed) or (
             nest.is_scatter and not _says_only_where(group, nest)):
         return "a scatter is a kernel of its own"

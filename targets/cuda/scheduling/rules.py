@@ -131,7 +131,7 @@ def operand_panels(
         return window_panels(nest)
     if is_convolution(nest):
         return convolution_panels(kernel, nest, options)
-    return panels(kernel, constants)
+    return panels(kernel, nest, constants)
 
 
 def sum_parts(nest: NestOp, options: TargetOptions) -> Parts | None:

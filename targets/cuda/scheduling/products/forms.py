@@ -19,6 +19,7 @@ from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.pairs import pair_of
 from targets.cuda.libraries.epilogues import elements_of, epilogue_of, used_by
 from targets.cuda.libraries.words import CUBLAS, RELU
 from targets.cuda.scheduling.products.rules import is_dot, is_plain
@@ -32,7 +33,7 @@ _FACTORS = {("mk", "kn"), ("mk", "nk"), ("km", "kn"), ("km", "nk")}
 def product_form(kernel: KernelOp, options: TargetOptions) -> str | None:
     """The form of a kernel that cuBLAS may compute; None for others."""
     product = kernel.nests[0]
-    if not is_contraction(product) or not _is_product(product, options):
+    if not is_contraction(product) or pair_of(kernel) or not _is_product(product, options):
         return None
     epilogue = epilogue_of(kernel)
     maps = None if epilogue is None else used_by(kernel, product, epilogue)

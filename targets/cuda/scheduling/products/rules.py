@@ -13,6 +13,7 @@ from dialects.strata.schedule import Level, Schedule
 from dialects.strata.types import TensorType, byte_width, i8, i32, is_float, is_narrow_float
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.pairs import pair_of
 from passes.analyses.loop.runs import running_axis
 from passes.contract import Packing, Panel
 from passes.loop_to_block.compute import is_gathered_dot, is_guarded_dot
@@ -94,10 +95,11 @@ def _summed_order(nest: NestOp, roles: Roles) -> Sequence[Symbol]:
     return [*(a for a in roles.reduce if a not in last), *last]
 
 
-def panels(kernel: KernelOp, constants: Collection[int]) -> Mapping[int, Packing] | None:
+def panels(
+    kernel: KernelOp, nest: NestOp, constants: Collection[int]
+) -> Mapping[int, Packing] | None:
     """The packing of constants that makes each column contiguous, if the product needs it, or of
     factors whose rows begin anywhere."""
-    nest = next(n for n in kernel.nests if is_contraction(n))
     roles = roles_of(nest, stored_by(kernel, nest))
     if not _wants_columns(kernel, nest, roles):
         plain = _is_matrix_product(nest, roles) and not _is_gathered(nest)
@@ -202,7 +204,7 @@ def tiled_form(
     return replace(product_of(nest, roles), twice=_promote(kernel, nest, options) > 0,
                    epilogue_bytes=epilogue_bytes(kernel, nest, roles),
                    vectors=reads_vectors(kernel, nest, roles),
-                   copied=may_specialize(kernel, nest, roles, options))
+                   copied=may_specialize(kernel, nest, roles, options) and not pair_of(kernel))
 
 
 def is_tiled(nest: NestOp, roles: Roles, options: TargetOptions) -> bool:
@@ -253,9 +255,10 @@ def _in_tiles(
     """`turned`: batch tiles vary before row tiles, because neighbours may share a gathered
     matrix."""
     (m,), (n,), (k,) = roles.rows, roles.columns, roles.reduce
+    shared = len(pair_of(kernel)) or 1  # a step loads tiles of both matrices
     rows = [*(Level("grid", b) for b in roles.batch), Level("grid", m, tile.rows)]
     levels = [*(rows[::-1] if turned else rows), Level("grid", n, tile.columns),
-              Level("loop", k, tile.depth)]
+              Level("loop", k, max(tile.depth // shared, MIN_DOT))]
     order = {"strip": strip} if strip > 1 else {}
     order |= {"promote": promote} if promote else {}
     order |= {"specialize": 1} if tile.groups else {}
