@@ -82,6 +82,13 @@ def _check(mesh: str, world: int) -> None:
             "each rank is a process", hint=f"torchrun --nproc-per-node {wanted} -m compiler ...")])
 
 
+def refuse_mesh(mesh: str, what: str) -> None:
+    """Raise StrataError for a mesh, where only programs of one process are measured."""
+    if mesh:
+        raise StrataError(f"{what} measures programs of one process", [Problem(
+            f"the mesh {mesh} has several ranks", hint="leave out --mesh")])
+
+
 # ---------------------------------------------------------------------- faults
 def rank_text() -> str:
     """` on rank 1` in a process of torchrun; otherwise empty."""

@@ -21,6 +21,7 @@ from dialects.block import KernelOp, StoreOp
 from dialects.host import host_functions
 from dialects.strata.control import ControlOp
 from dialects.strata.sizes import SizeOp
+from dialects.strata.types import buffer_type
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_names
 from passes.base import Remark
@@ -329,7 +330,7 @@ def _told(op: Operation) -> str:
         case host.CopyOp():
             return "copies a buffer"
         case host.CollectiveOp():
-            return str(op.collective)
+            return f"{op.collective} of {buffer_type(op.source).short}"
         case host.ForeignLaunchOp():
             return f"launches the user's kernel {op.kernel.data}"
         case SizeOp():

@@ -13,6 +13,8 @@ from compiler.suggestions import hint_for
 
 SHOWN = 4
 """How many members of a group are shown by name."""
+_DIVIDING = ("graph-annotate-shards", "graph-partition")
+"""The passes that say what is divided among ranks, and what that is predicted to gain."""
 
 
 def whole(found: Explanation) -> list[str]:
@@ -27,6 +29,8 @@ def whole(found: Explanation) -> list[str]:
         (_kind(found.why(n)) or "unknown", n.name) for n in found.nodes
         if not found.kernels_of(n)))
     lines += _groups("on the host", ((what, ", ".join(nodes)) for what, nodes in found.host))
+    lines += _groups("among ranks", ((r.text, r.node) for r in found.remarks
+                                     if r.pass_name in _DIVIDING))
     return [*lines, *_memory(found)]
 
 
@@ -114,8 +118,8 @@ def _groups(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:
     groups: dict[str, list[str]] = {}
     for reason, member in rows:
         groups.setdefault(reason, []).append(member)
-    lines = [f"  {len(members)} x {reason}: {_some(members)}" for reason, members in sorted(
-        groups.items(), key=lambda item: -len(item[1]))]
+    lines = [f"  {len(members)} x {reason}: {_some(members)}".removesuffix(": ")
+             for reason, members in sorted(groups.items(), key=lambda item: -len(item[1]))]
     return ["", title, *lines] if lines else []
 
 

@@ -24,7 +24,7 @@ from compiler.io.signature import Signature
 from compiler.measuring.contest import Contest
 from compiler.measuring.trial import trial
 from compiler.peers import Request, load_peer, parse_peers
-from compiler.ranks import own_rank
+from compiler.ranks import own_rank, refuse_mesh
 from compiler.specialization import specialize
 from compiler.suggestions import guess
 from dialects.symbolic.symbol import Symbol
@@ -115,8 +115,7 @@ def _check_ranks(arguments: argparse.Namespace) -> None:
         return
     for name in ("against", "specialize"):
         if vars(arguments)[name]:
-            raise StrataError(f"--{name} measures programs of one process", [Problem(
-                f"the mesh {arguments.mesh} has several", hint="leave out --mesh")])
+            refuse_mesh(arguments.mesh, f"--{name}")
 
 
 def of_ranks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -41,6 +41,9 @@ def whole_model(
     threads = jobs if running.measures_apart else 1
     plain = replace(options, threads=threads, specialize=None, dump_dir=None)
     ways = [compile_with(model, replace(plain, tuned=tuned)) for tuned in (OFF, database)]
+    if ways[0].loaded.general.exchanges:
+        return ("the whole model was not timed: it runs on several ranks, and `bench` under "
+                "torchrun times it")
     known = {Symbol.size(name): size for name, size in sizes.items()}
     inputs = list(ways[0].signature.random(0, known).values())
     runs: dict[str, Run] = {

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler.__main__ import main
 from tests import processes
 
 ROOT = Path(__file__).parents[2]
@@ -77,6 +78,27 @@ def test_a_mesh_needs_its_processes(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "the mesh tp=2 has 2 ranks, and 1 process is running" in done.stderr
     assert "torchrun --nproc-per-node 2" in done.stderr
+
+
+@pytest.mark.parametrize(("words", "status", "told"), [
+    (["compare"], 1, "compare measures programs of one process"),
+    (["bench", "--sizes", "none.jsonl"], 1, "--sizes measures programs of one process"),
+    (["explain"], 0, "all_reduce in group 'tp' of f32[4, 4]"),
+    (["explain"], 0, "divided for tp=2: 1 exchanges"),
+    (["verify"], 0, "executions agree"),
+    pytest.param(["tune", "--seconds", "1"], 0, "it runs on several ranks",
+                 marks=pytest.mark.slow),
+])
+def test_commands_of_one_process(
+    words: list[str], status: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They work on the program of a rank, or say why not."""
+    file = tmp_path / "model.mlir"
+    file.write_text(model(1.0))
+    monkeypatch.setenv("STRATA_CACHE", str(tmp_path))
+    assert main([words[0], str(file), "--mesh", "tp=2", *words[1:]]) == status
+    assert told in "".join(capsys.readouterr())
 
 
 @pytest.mark.slow

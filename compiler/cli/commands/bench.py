@@ -85,14 +85,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run_sizes(arguments: argparse.Namespace) -> int:
     from compiler.cli.standard_streams import is_standard_output
-    from compiler.diagnostics import Problem, StrataError
     from compiler.io.output import check_writable, write_text
     from compiler.measuring.sizes import measure_sizes, plot, table
+    from compiler.ranks import refuse_mesh
 
     check_writable(arguments.plot)
-    if arguments.mesh:
-        raise StrataError("--sizes measures programs of one process", [Problem(
-            f"the mesh {arguments.mesh} has several ranks", hint="leave out --mesh")])
+    refuse_mesh(arguments.mesh, "--sizes")
     rows, problems = measure_sizes(arguments)
     for line in table(rows):
         print(line, file=sys.stderr if is_standard_output(arguments.json) else sys.stdout)

@@ -51,7 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
     from compiler.io.output import check_writable, write_text
     from compiler.measuring.contrast import figures
     from compiler.measuring.contrast_table import lines_of
+    from compiler.ranks import refuse_mesh
 
+    refuse_mesh(arguments.mesh, "compare")
     check_writable(arguments.json)
     found = contrast_of(arguments)
     report = {"model": arguments.model, "target": arguments.target,
