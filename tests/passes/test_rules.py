@@ -24,6 +24,8 @@ import passes.loop
 import passes.rewrites.graph
 from dialects.graph.base import CompositeOp
 from dialects.graph.interpret import evaluate_func
+from dialects.ranks.attributes import world_of
+from dialects.ranks.peers import run_ranks
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata.func import main_function
 from dialects.strata.types import Array, TensorType
@@ -33,6 +35,7 @@ from passes.base import StrataContext
 from passes.graph_to_loop.rules import lowering_rules
 from passes.registry import parse_passes
 from targets.base import TargetOptions, find_target
+from targets.reference.interpret import inputs_of_rank, interpret_rank
 from tests.op_samples.graph_samples import SAMPLES
 from tests.passes.harness import assert_same, parse
 from tests.passes.instances import graph, loop, products, quantization
@@ -115,17 +118,24 @@ def check(instance: Instance, seed: int) -> None:
     source = np.random.default_rng(seed)
     runs = [inputs_of(types, least, source) for least in (1, 2, 6)]
     with np.errstate(all="ignore"):
-        wanted = [_run(module, run, context) for run in runs]
+        ranks = world_of(module)
+        wanted = [_run(module, run, context, ranks) for run in runs]
         for pass_ in parse_passes(instance.passes):
             pass_.apply(context, module)
             verify(module)
         for run, before in zip(runs, wanted, strict=True):
-            for a, b in zip(_run(module, run, context), before, strict=True):
+            for a, b in zip(_run(module, run, context, ranks), before, strict=True):
                 exact = b.dtype.kind in "biu"
                 assert_same(a, b, 0.0 if exact else instance.tolerance)
 
 
-def _run(module: Any, inputs: Sequence[Array], context: StrataContext) -> list[Array]:
+def _run(
+    module: Any, inputs: Sequence[Array], context: StrataContext, ranks: int = 1
+) -> list[Array]:
+    """The results; of several ranks, which have different inputs, those of all."""
+    if ranks > 1:
+        return [a for found in run_ranks(ranks, lambda peers: interpret_rank(
+            module, context.weights, inputs_of_rank(inputs, peers.rank), peers)) for a in found]
     return evaluate_func(main_function(module), inputs, EvaluationContext(weights=context.weights))
 
 

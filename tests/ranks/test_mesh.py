@@ -11,7 +11,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.graph import AddOp, ConstantOp, MatmulOp, ReluOp, SoftmaxOp, TransposeOp
-from dialects.graph.collective import AllReduceOp, CollectiveOp
+from dialects.graph.collective import AllReduceOp, CollectiveOp, ShardAsOp
 from dialects.graph.shape import ReshapeOp
 from dialects.host import CollectiveOp as HostCollectiveOp
 from dialects.ranks.mesh import Mesh
@@ -193,6 +193,23 @@ def test_one_all_reduce_is_enough(model: str, count: int) -> None:
     exchanges = [op for op in module.walk() if isinstance(op, CollectiveOp)
                  and op.KIND != "shard"]
     assert [type(op) for op in exchanges] == [AllReduceOp] * count
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_a_sum_of_which_ranks_keep_parts_is_scattered(dim: int) -> None:
+    """Products of a layer are divided by columns and rows, and positions between layers."""
+    b = Building([2, 4, WIDTH])
+    wide = b(ShardAsOp, b.weight(WIDTH, WIDTH), axes="_,tp")
+    summed = b(MatmulOp, b(ReluOp, b(MatmulOp, b.x, wide)), b.weight(WIDTH, WIDTH))
+    axes = ["tp" if k == dim else "_" for k in range(3)]
+    module, store = b.finish(b(ReluOp, b(ShardAsOp, summed, axes=",".join(axes))))
+    context, x = context_of(store, "tp=2"), given(module)
+    [wanted] = interpret_rank(module, store, [x], None)
+    list(lower(module, context))
+    kinds = [op.kind.data for op in module.walk() if isinstance(op, HostCollectiveOp)]
+    assert [k for k in kinds if k != "shard"] == ["reduce_scatter", "all_gather"]
+    for [found] in run_ranks(2, lambda peers: interpret_rank(module, store, [x], peers)):
+        np.testing.assert_allclose(found, wanted, 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize(("waits", "told"), [(0.0, "times as fast"), (1.0, "times as slow")])

@@ -340,6 +340,27 @@ def alone(d: Draw) -> Instance:
         f'%y = graph.{kind}group = #strata.group<"g", [[0]]>}} : {t}'], "y", t))
 
 
+_PAIR = 'group = #strata.group<"g", [[0, 1]]>'
+
+
+def part_of_gathered(d: Draw) -> Instance:
+    t, whole = type_("f32", ["n", 3]), type_("f32", ["2*n", 3])
+    return Instance(function({"x": t}, [
+        f"%a = graph.all_gather %x {{{_PAIR}}} : {whole}",
+        f"%y = graph.shard %a {{{_PAIR}}} : {t}"], "y", t))
+
+
+def part_of_sum(d: Draw) -> Instance:
+    """The sum's first dim is divided, or another one, which is moved to the front."""
+    reduction, moved = d.of("sum", "max", "avg"), d.of(True, False)
+    given = type_("f32", [3, "2*n"] if moved else ["2*n", 3])
+    whole, part = type_("f32", ["2*n", 3]), type_("f32", ["n", 3])
+    turn = [f"%t = graph.transpose %a {{perm = [1, 0]}} : {whole}"] if moved else []
+    return Instance(function({"x": given}, [
+        f'%a = graph.all_reduce %x {{reduce = "{reduction}", {_PAIR}}} : {given}', *turn,
+        f"%y = graph.shard %{'t' if moved else 'a'} {{{_PAIR}}} : {part}"], "y", part))
+
+
 INSTANCES: dict[str, Maker] = {
     "add_zero": _neutral("add", "-0.0", "0"), "subtract_zero": _neutral("sub", "0.0", "0", False),
     "multiply_by_one": _neutral("mul", "1.0", "1"),
@@ -361,5 +382,6 @@ INSTANCES: dict[str, Maker] = {
         transpose_of_transpose, transpose_in_order, whole_slice,
         slice_of_slice, slice_of_concat,
         concat_of_one, concat_of_nothing, concat_of_concat, gather_at_constant, reduction_of_one,
-        batch_norm_of_conv, conv_of_pad, dequantize_of_quantized, alone)},
+        batch_norm_of_conv, conv_of_pad, dequantize_of_quantized, alone,
+        part_of_gathered, part_of_sum)},
 }
