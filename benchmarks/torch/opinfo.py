@@ -1,7 +1,7 @@
 """PyTorch's own samples of its operators, through `torch.compile(backend="strata")`.
 
     python benchmarks/torch/opinfo.py [--count 1] [--dtypes float32,int64,bool,bfloat16]
-        [--only NAME,...] [--kept FOLDER] [--seconds 30] [--page]
+        [--only NAME,...] [--kept FOLDER] [--seconds 30] [--shard 0/4] [--page]
 
 OpInfo is the table with which PyTorch tests its operators (`torch.testing._internal`). Each sample
 is compiled with `fullgraph=True` on the CPU and compared with eager mode:
@@ -12,8 +12,9 @@ is compiled with `fullgraph=True` on the CPU and compared with eager mode:
     failed  PyTorch or the backend raises, crashes, or needs more than `--seconds`.
 
 The operators are divided among processes, each of which runs many; one that crashes or hangs costs
-only its operator. Results are kept in a folder, one file per dtype, and a second run continues
-there. `--page` only writes the page, OPINFO.md beside this file, from what is kept.
+only its operator. Results are kept in a folder, and a second run continues there. `--shard 1/4`
+runs the second quarter of the operators, with files of its own. `--page` only writes the page,
+OPINFO.md beside this file, from all that is kept.
 """
 
 from __future__ import annotations
@@ -235,9 +236,10 @@ def _first_line(error: BaseException) -> str:
 
 # ---------------------------------------------------------------------- all processes
 def run(dtype: str, only: Sequence[str], count: int, seconds: float, kept: Path,
-        chunk: int = 60) -> None:
+        shard: tuple[int, int] = (0, 1), chunk: int = 60) -> None:
     """Run what a dtype's file lacks, with as many processes as crashes and hangs require."""
-    while todo := [n for n in _names(dtype, only) if n not in results_of(kept)][:chunk]:
+    names = _names(dtype, only)[shard[0]::shard[1]]
+    while todo := [n for n in names if n not in results_of(kept)][:chunk]:
         command = [sys.executable, __file__, "--worker", dtype, "--only", ",".join(todo),
                    "--count", str(count), "--kept", str(kept)]
         with tempfile.TemporaryFile() as output:
@@ -287,7 +289,22 @@ def results_of(kept: Path) -> dict[str, list[tuple[str, str]]]:
     return {line["name"]: [(a, b) for a, b in line["samples"]] for line in lines if "name" in line}
 
 
+def gathered(folder: Path, dtype: str) -> dict[str, list[tuple[str, str]]]:
+    """The verdicts of all shards of a dtype, by operator."""
+    return {name: found for kept in sorted(folder.glob(f"{dtype}*.jsonl"))
+            for name, found in results_of(kept).items()}
+
+
 # ---------------------------------------------------------------------- operators by their tags
+def core_operators(dtype: str) -> set[str]:
+    """The entries of OpInfo whose operator is tagged `core`."""
+    import torch
+
+    core = {op.name().partition("::")[2].partition(".")[0] for op in _overloads("aten")
+            if torch.Tag.core in op.tags}
+    return {full_name(op) for op in operators(dtype) if op.aten_name in core}
+
+
 def missing_operators() -> tuple[int, list[str]]:
     """How many operators are tagged `core` or are PrimTorch's, and those of them that have neither
     an importer nor a decomposition. Variants that write into an argument are not counted."""
@@ -320,15 +337,19 @@ def _overloads(space: str) -> Iterator[Any]:
 def page(folder: Path, dtypes: Sequence[str], count: int) -> str:
     import torch
 
-    tables = {d: results_of(folder / f"{d}.jsonl") for d in dtypes}
+    tables = {d: gathered(folder, d) for d in dtypes}
     total, missing = missing_operators()
     lines = ["# PyTorch's operators", "", "```",
              f"python benchmarks/torch/opinfo.py --count {count}", "```", "",
              f"PyTorch {torch.__version__}, CPU. Samples are OpInfo's, at most {count} of an "
-             "operator, spread over its samples. What the words mean is in the script's text.", "",
+             "operator, spread over", "its samples. What the words mean is in the script's text.", "",
              "| dtype | operators | samples | native | split | wrong | failed |",
              "|---|---|---|---|---|---|---|"]
     lines += [_summary(dtype, table) for dtype, table in tables.items()]
+    core = {d: core_operators(d) for d in dtypes}
+    lines += [_summary(f"{dtype}, tagged `core`", {
+        name: found for name, found in table.items() if name in core[dtype]})
+        for dtype, table in tables.items()]
     lines += ["", f"Of {total} operators tagged `core` or of PrimTorch, {len(missing)} have "
               "neither an importer nor a decomposition" + (":" if missing else "."), ""]
     lines += [f"- `{name}`" for name in missing]
@@ -363,6 +384,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--kept", type=Path, default=Path(tempfile.gettempdir()) / "strata-opinfo")
     parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--shard", default="0/1", metavar="I/N")
     parser.add_argument("--page", action="store_true")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -373,7 +395,9 @@ def main() -> None:
     given.kept.mkdir(parents=True, exist_ok=True)
     dtypes = given.dtypes.split(",")
     for dtype in [] if given.page else dtypes:
-        run(dtype, only, given.count, given.seconds, given.kept / f"{dtype}.jsonl")
+        number, of = map(int, given.shard.split("/"))
+        own = f"{dtype}.jsonl" if of == 1 else f"{dtype}.{number}of{of}.jsonl"
+        run(dtype, only, given.count, given.seconds, given.kept / own, (number, of))
     (HERE / "OPINFO.md").write_text(page(given.kept, dtypes, given.count))
 
 

@@ -350,6 +350,7 @@ FIRST_ONLY = frozenset(f"aten.{name}" for name in (
 
 UNSAMPLED = frozenset((
     "prims.convert_element_type.default",  # only other decompositions make it
+    "aten.mkldnn_rnn_layer.default",  # only decompositions make it, of LSTM layers
     "prims.fma.default",  # only Dynamo makes it, for optimizers
     "aten._to_copy.default", "aten.to.dtype_layout", "aten.detach_.default",
     "aten.lift.default",  # torch 2.11 exports no call of it by a program

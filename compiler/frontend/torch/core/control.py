@@ -1,4 +1,4 @@
-"""`torch.cond` and `while_loop`: their graphs become branches and bodies.
+"""`torch.cond`, `while_loop`, `scan` and `map`: their graphs become branches and bodies.
 
 Their operands are tensors. A graph becomes a function of its own, which captures what it uses.
 """
@@ -58,8 +58,38 @@ def while_loop(build: Builder, walk: Walk, arguments: Sequence[Any]) -> list[Val
     return list(last)
 
 
+def scan(build: Builder, walk: Walk, arguments: Sequence[Any]) -> list[Value]:
+    """Values carried over the entries of the first dim, then what each step gives, stacked.
+    Source: torch's scan."""
+    body, initial, sequences, others = arguments
+    return _stepped(build, walk, body, _tensors(build, initial), sequences, others)
+
+
+def map_(build: Builder, walk: Walk, arguments: Sequence[Any]) -> list[Value]:
+    """A graph's results for each entry of the first dim, stacked. Source: torch's map."""
+    body, sequences, others = arguments
+    return _stepped(build, walk, body, [], sequences, others)
+
+
+def _stepped(
+    build: Builder, walk: Walk, body: Any, initial: list[Value], sequences: Sequence[Any],
+    others: Sequence[Any],
+) -> list[Value]:
+    """The loop over the entries of the first dim of sequences."""
+    rows, node, count = _tensors(build, sequences), build.node, len(initial)
+
+    def turn(step: Expr, values: list[Value]) -> Turn:
+        entries = [x.part(0, step, 1).reshape(x.shape[1:]) for x in rows]
+        made = _results(build, walk, body, [*values, *entries, *others])
+        return Turn(None, made[:count], made[count:])
+
+    last, stacked = repeat(build, Loop(f"{node}_body", rows[0].shape[0], None, initial), turn)
+    build.node = node
+    return [*last, *stacked]
+
+
 CONTROL: Mapping[str, Callable[[Builder, Walk, Sequence[Any]], list[Value]]] = {
-    "cond": cond, "while_loop": while_loop}
+    "cond": cond, "while_loop": while_loop, "scan": scan, "map_impl": map_}
 """Higher-order operator -> its importer."""
 
 
