@@ -32,9 +32,9 @@ named in a message of level INFO. A name that PyTorch's compiler does not have e
 
 `torch._dynamo.config` decides what PyTorch captures, and holds as it does for any backend:
 `capture_scalar_outputs`, `capture_dynamic_output_shape_ops`, `recompile_limit`,
-`automatic_dynamic_shapes`, `suppress_errors`, and `allow_rnn`, without which PyTorch runs `nn.LSTM`,
-`nn.GRU` and `nn.RNN` outside of what any backend compiles. So do `dynamic`, `fullgraph` and
-`torch._dynamo.mark_dynamic`. `torch._inductor.config` has no effect.
+`automatic_dynamic_shapes`, `suppress_errors`, and `allow_rnn`, without which PyTorch runs
+`nn.LSTM`, `nn.GRU` and `nn.RNN` outside of what any backend compiles. So do `dynamic`,
+`fullgraph` and `torch._dynamo.mark_dynamic`. `torch._inductor.config` has no effect.
 `torch.use_deterministic_algorithms` fixes the order in which sums of scatters are added.
 
 ## Debug variables

@@ -32,6 +32,7 @@ import time
 import unittest
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib.machinery import ModuleSpec
 from itertools import islice
 from pathlib import Path
@@ -100,8 +101,7 @@ def _verdicts(op: Any, dtype: str, count: int) -> Iterator[tuple[str, str]]:
     except Exception as error:
         yield "failed", f"no samples: {_first_line(error)}"
         return
-    step = max(1, len(drawn) // count)
-    for sample in drawn[::step][:count]:
+    for sample in drawn[::max(1, len(drawn) // count)][:count]:
         found = _verdict(op, dtype, sample)
         if found is not None:
             yield found
@@ -114,9 +114,7 @@ def _verdict(op: Any, dtype: str, sample: Any) -> tuple[str, str] | None:
     def call(value: Any, args: Any, kwargs: Any) -> Any:
         return op(value, *args, **kwargs)
 
-    def arguments() -> Any:
-        return _copied((sample.input, sample.args, sample.kwargs))
-
+    arguments = partial(_copied, (sample.input, sample.args, sample.kwargs))
     try:
         torch.manual_seed(0)
         want = call(*arguments())
@@ -283,9 +281,7 @@ def _note_failure(kept: Path, why: str) -> None:
 
 def results_of(kept: Path) -> dict[str, list[tuple[str, str]]]:
     """The verdicts in a file, by operator."""
-    if not kept.exists():
-        return {}
-    lines = [json.loads(line) for line in kept.read_text().splitlines()]
+    lines = list(map(json.loads, kept.read_text().splitlines())) if kept.exists() else []
     return {line["name"]: [(a, b) for a, b in line["samples"]] for line in lines if "name" in line}
 
 
@@ -341,14 +337,13 @@ def page(folder: Path, dtypes: Sequence[str], count: int) -> str:
     total, missing = missing_operators()
     lines = ["# PyTorch's operators", "", "```",
              f"python benchmarks/torch/opinfo.py --count {count}", "```", "",
-             f"PyTorch {torch.__version__}, CPU. Samples are OpInfo's, at most {count} of an "
-             "operator, spread over", "its samples. What the words mean is in the script's text.", "",
+             f"PyTorch {torch.__version__}, CPU. Samples are OpInfo's, at most {count} of an",
+             "operator, spread over its samples. What the words mean is in the script's text.", "",
              "| dtype | operators | samples | native | split | wrong | failed |",
              "|---|---|---|---|---|---|---|"]
     lines += [_summary(dtype, table) for dtype, table in tables.items()]
-    core = {d: core_operators(d) for d in dtypes}
     lines += [_summary(f"{dtype}, tagged `core`", {
-        name: found for name, found in table.items() if name in core[dtype]})
+        name: table[name] for name in core_operators(dtype) if name in table})
         for dtype, table in tables.items()]
     lines += ["", f"Of {total} operators tagged `core` or of PrimTorch, {len(missing)} have "
               "neither an importer nor a decomposition" + (":" if missing else "."), ""]
