@@ -303,6 +303,8 @@ for k, x in ((1, floats(2, 4, 9)), (2, IMAGE), (3, floats(1, 2, 5, 6, 7))):
     sample([f"adaptive_avg_pool{k}d.default"], (x, [1] * k), (x, [3] * k))
     sample(f"adaptive_max_pool{k}d.default", (x, [1] * k), (x, [3] * k), (x[0], [4] * k))
     sample(f"max_pool{k}d.default", (x, [3]), (x, [3], [2], [1]))
+sample("avg_pool2d.default", *((ints(2, 3, 14, 15, low=-most, high=most), [7], [3], [2])
+                                for most in (4, 10**6, 2**40)))
 sample("adaptive_avg_pool2d.default", (IMAGE, [3, 3]), (IMAGE, [9, 4]), (IMAGE, [1, 3]))
 sample("_adaptive_avg_pool2d.default", (IMAGE, [2, 2]))
 sample("_adaptive_avg_pool3d.default", (floats(1, 2, 5, 6, 7), [2, 2, 2]))

@@ -20,7 +20,7 @@ from dialects.graph.pooling import AvgPoolOp, MaxPoolIndicesOp, MaxPoolOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp
 from dialects.graph.shape import PadOp
 from dialects.graph.window import Window
-from dialects.strata.types import Array
+from dialects.strata.types import Array, f64, is_float
 from dialects.symbolic.expr import Size
 from dialects.symbolic.size_products import product
 
@@ -120,6 +120,12 @@ def avg_pool(
     n: Node, x: Value, kernel: Sequence[Size], stride: Sequence[Size], padding: Sequence[Size],
     ceil_mode: bool, count_include_pad: bool, divisor: int | None = None,
 ) -> Value:
+    """Integers are averaged as f64; what a mean that is whole may lack for rounding is added before
+    it is truncated."""
+    if not is_float(x.element):
+        wide = avg_pool(n, x.cast(f64), kernel, stride, padding, ceil_mode, count_include_pad,
+                        divisor)
+        return (wide * (1 + 2.0**-48)).cast(x.element)
     x = _batched(x, int(n.op.split("pool")[1][0]))
     window = _window(n, x, kernel, stride, padding, ceil_mode)
     _check_room(n, x, window)
