@@ -92,6 +92,7 @@ def compiled_by(
     from compiler.frontend.torch.core.decompose import decompositions
     from compiler.frontend.torch.core.flex import expand_flex_attention
     from compiler.frontend.torch.core.gradients import step_decompositions
+    from compiler.frontend.torch.core.open_numbers import open_number_decompositions
 
     known = _operator_names(chosen)
     captured = without_dropout(graph_module)
@@ -121,8 +122,9 @@ def compiled_by(
     compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
         fw_compiler=forward, bw_compiler=backward, inference_compiler=infer,
         partition_fn=partition,
-        decompositions={**decompositions(known), **(step_decompositions() if is_recorded(
-            captured, example_inputs) else {})},
+        decompositions={
+            **decompositions(known), **open_number_decompositions(),
+            **(step_decompositions() if is_recorded(captured, example_inputs) else {})},
         keep_inference_input_mutations=True)
     with torch_module("torch._functorch.config").patch(_tracing(replays)):
         return _or_eagerly(compiled, captured, example_inputs, known)

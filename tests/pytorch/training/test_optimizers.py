@@ -46,6 +46,62 @@ def test_steps_are_eagers(name: str, caplog: pytest.LogCaptureFixture) -> None:
         torch.testing.assert_close(ours, eager, rtol=1e-4, atol=2e-6)
 
 
+class Given(torch.nn.Module):
+    """Operators with a factor that is a float of the call."""
+
+    def forward(self, x: Tensor, y: Tensor, z: Tensor, f: float) -> tuple[Tensor, ...]:
+        return (x.add(y, alpha=-f), x.sub(y, alpha=f), x.addcmul(y, z, value=f),
+                x.addcdiv(y, z, value=-f), x.lerp(x.flip(0), f))
+
+
+@pytest.mark.parametrize("narrow", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16], ids=str)
+def test_open_factors(kind: torch.dtype, narrow: torch.dtype) -> None:
+    """One graph serves all values after the second, with eager's types and one rounding."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    run = torch.compile(Given(), backend="strata")
+    x, y, z = torch.randn(5, 3).to(kind), torch.randn(5, 3).to(narrow), torch.rand(5, 3) + 0.5
+    for factor in (0.3, 0.1, 0.77, 1e-3):
+        given = (x, y, z.to(narrow), factor)
+        for ours, eager in zip(run(*given), Given()(*given), strict=True):
+            assert ours.dtype == eager.dtype
+            torch.testing.assert_close(ours, eager)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2
+
+
+SCHEDULED: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "sgd": ("SGD", {"momentum": 0.9, "weight_decay": 0.1}),
+    "sgd foreach": ("SGD", {"foreach": True, "nesterov": True, "momentum": 0.9}),
+    "adam": ("Adam", {}), "adamw foreach": ("AdamW", {"foreach": True}),
+    "adamw fused": ("AdamW", {"fused": True}), "adagrad": ("Adagrad", {}),
+    "rmsprop": ("RMSprop", {"momentum": 0.5}), "rmsprop foreach": ("RMSprop", {"foreach": True}),
+    "muon": ("Muon", {}),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_another_learning_rate_compiles_nothing(name: str) -> None:
+    """After the second value, for which Dynamo leaves it open."""
+    kind, options = SCHEDULED[name]
+    if not hasattr(torch.optim, kind):
+        pytest.skip("this version of PyTorch has no such optimizer")
+    torch._dynamo.reset()
+    ours, eager = ([torch.linspace(-1, 1, 6).view(2, 3).requires_grad_()] for _ in range(2))
+    made = [getattr(torch.optim, kind)(p, lr=0.1, **options) for p in (ours, eager)]
+    step = torch.compile(made[0].step, backend="strata")
+    graphs: list[int] = []
+    for number in range(6):
+        for optimizer, parameters in zip(made, (ours, eager), strict=True):
+            optimizer.param_groups[0]["lr"] = 0.1 / (number + 1)
+            parameters[0].grad = torch.linspace(2, -1, 6).view(2, 3) * (number - 2)
+        step()
+        made[1].step()
+        graphs.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+    torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-5)
+    assert graphs[-1] == graphs[2]
+
+
 def _values(schema: Any) -> dict[str, Any]:
     """Arguments of an operator on lists, for lists of two tensors."""
     def value(argument: Any) -> Any:
