@@ -119,11 +119,12 @@ def compiled_by(
         return compiled_step(graph, lambda inner: _boxed_program(
             _program(kind, inner, chosen, written, {}, holds_weights=False)))
 
+    table = decompositions(known)
     compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
         fw_compiler=forward, bw_compiler=backward, inference_compiler=infer,
         partition_fn=partition,
         decompositions={
-            **decompositions(known), **open_number_decompositions(),
+            **table, **open_number_decompositions(table),
             **(step_decompositions() if is_recorded(captured, example_inputs) else {})},
         keep_inference_input_mutations=True)
     with torch_module("torch._functorch.config").patch(_tracing(replays)):

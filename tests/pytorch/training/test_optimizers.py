@@ -66,7 +66,8 @@ def test_open_factors(kind: torch.dtype, narrow: torch.dtype) -> None:
         given = (x, y, z.to(narrow), factor)
         for ours, eager in zip(run(*given), Given()(*given), strict=True):
             assert ours.dtype == eager.dtype
-            torch.testing.assert_close(ours, eager)
+            loose = {"rtol": 0.02, "atol": 0.01} if eager.dtype == torch.bfloat16 else {}
+            torch.testing.assert_close(ours, eager, **loose)  # eager mode rounds products as well
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2
 
 
