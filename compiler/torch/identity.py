@@ -14,8 +14,7 @@ from typing import Any, cast
 
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.contents import contents_of
-from compiler.frontend.torch.core.foreign import FOREIGN, kernel_text
-from compiler.frontend.torch.library import torch_module
+from compiler.frontend.torch.library import FOREIGN, torch_module
 from compiler.frontend.torch.process_groups import ranks_of
 from compiler.torch.weights import may_change
 from dialects.strata.weights import content_key
@@ -76,7 +75,11 @@ def _named(node: Any) -> dict[str, Any]:
 
 def _kernel(node: Any) -> str:
     """The source and constants of a user's kernel. Raises Fault."""
-    return f" {kernel_text(node)}" if _is_foreign(node) else ""
+    if not _is_foreign(node):
+        return ""
+    from compiler.frontend.torch.core.foreign import kernel_text
+
+    return f" {kernel_text(node)}"
 
 
 def _target(target: Any) -> str:

@@ -29,7 +29,7 @@ from compiler.frontend.torch.core.conditions import condition_on
 from compiler.frontend.torch.core.control import CONTROL
 from compiler.frontend.torch.core.decompose import NO_EFFECT, decompose
 from compiler.frontend.torch.core.flex import expand_flex_attention
-from compiler.frontend.torch.core.foreign import FOREIGN, foreign
+from compiler.frontend.torch.core.foreign import foreign
 from compiler.frontend.torch.core.in_place import without_mutation
 from compiler.frontend.torch.guards import Relation, check_guards, guards_of, relations
 from compiler.frontend.torch.inputs import (
@@ -40,6 +40,7 @@ from compiler.frontend.torch.inputs import (
     is_integer,
     read_options,
 )
+from compiler.frontend.torch.library import FOREIGN
 from compiler.frontend.torch.memory_order import Ordered, in_memory_order
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import argument_count, check_left_out, importers

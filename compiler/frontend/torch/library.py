@@ -12,6 +12,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
+FOREIGN = "triton_kernel_wrapper_functional"
+"""The operator in which PyTorch records the launch of a user's kernel."""
+
 
 def torch_module(name: str = "torch") -> Any:
     """The module `torch`, or one of its submodules."""

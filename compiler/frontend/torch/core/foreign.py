@@ -22,7 +22,6 @@ from compiler.frontend.values import Value
 from dialects.graph.foreign import ForeignKernelOp
 from dialects.symbolic.expr import Expr
 
-FOREIGN = "triton_kernel_wrapper_functional"
 UNDEFINED = ("aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default",
              "aten.empty_permuted.default", "aten.empty_strided.default",
              "aten.new_empty_strided.default")
