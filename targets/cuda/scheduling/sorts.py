@@ -15,10 +15,9 @@ from targets.cuda.scheduling.tiles import finish, floor_power, power
 from targets.options import TargetOptions
 
 HELD, MOST_WARPS = 8, 4
-"""The elements of each thread, and the most warps of a program. A sort has no loops, and its code
-grows with the elements of a thread: those of 16 elements and two warps were 58 KB for 1,024 keys,
-and a multiprocessor took 11 us for each tile, though it had 30 others to work on. Stages among more
-warps go through shared memory."""
+"""The elements of each thread, and the most warps of a program. Stages among more warps go through
+shared memory: 4 million keys take 81 us in tiles of 1,024, 145 us in those of 2,048 and 222 us in
+those of 4,096, on an H100. To merge four runs takes 80 us."""
 
 LEAST = 512
 """The elements of a program, if there are enough short rows."""
