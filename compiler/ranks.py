@@ -7,6 +7,7 @@ model is divided among ranks.
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import os
 import signal
@@ -32,6 +33,11 @@ def own_rank(mesh: str) -> int | None:
     return torch.distributed.get_rank() if torch.distributed.is_initialized() else None
 
 
+def speaks() -> bool:
+    """Whether this process tells what all ranks would tell: the first rank, or the only process."""
+    return own_rank("any") in (None, 0)
+
+
 @contextmanager
 def among_ranks(mesh: str, target: str) -> Generator[bool]:
     """Join the other processes of `torchrun`; without a mesh, do nothing. Tells whether this is the
@@ -45,6 +51,8 @@ def among_ranks(mesh: str, target: str) -> Generator[bool]:
     if not mesh or world == 1:
         yield True
         return
+    from targets.communication import forget_groups
+
     _end_with_launcher()
     dist, torch = distributed()
     on_gpu = target == "cuda"
@@ -55,7 +63,9 @@ def among_ranks(mesh: str, target: str) -> Generator[bool]:
         yield dist.get_rank() == 0
     finally:
         if not on_gpu:  # NCCL would wait for graphs that hold its kernels
+            forget_groups()
             dist.destroy_process_group()
+            gc.collect()  # gloo's threads must end before the interpreter does
 
 
 def distributed() -> tuple[Any, Any]:

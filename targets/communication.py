@@ -169,6 +169,11 @@ def process_group(group: Group) -> Any:
     return found
 
 
+def forget_groups() -> None:
+    """Let go of groups, before the process ends its part in them."""
+    _made.cache_clear()
+
+
 @cache
 def _made(group: Group, world: Any) -> Any:
     """Process groups for all parts of a group; the one of this rank. `world`: the group of all

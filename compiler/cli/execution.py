@@ -17,6 +17,7 @@ from compiler.instrument import Instrument
 from compiler.io.array_files import read_npy, read_npz
 from compiler.io.arrays import contiguous, is_foreign
 from compiler.io.signature import DEFAULT_SIZE, Signature, signature_of
+from compiler.ranks import speaks
 from dialects.strata.assumptions import IndexRangeError
 from dialects.symbolic.symbol import Symbol
 from targets.interface import RankError
@@ -132,7 +133,7 @@ def run_loaded(exe: Executable, inputs: Sequence[Array]) -> list[Array]:
 
 def tell_notes(notes: Sequence[str]) -> None:
     """Print a target's notes about how a model runs."""
-    for note in notes:
+    for note in notes if speaks() else ():
         print(f"note: {note}", file=sys.stderr)
 
 
@@ -144,7 +145,7 @@ def tell_oddities(exe: Executable, inputs: Sequence[Array], outputs: Sequence[Ar
 
 
 def tell_warnings(texts: Sequence[str]) -> None:
-    for text in texts:
+    for text in texts if speaks() else ():
         print(f"warning: {text}", file=sys.stderr)
 
 
@@ -189,5 +190,5 @@ def _report_guesses(
               if name in missing for e in type_.shape for s in e.symbols}
     guessed = [s.name for s in signature.unsized(sizes) if s in wanted]
     if guessed:
-        print(f"note: sizes set to {DEFAULT_SIZE} for random inputs: {', '.join(guessed)}; "
-              f"--dim {guessed[0]}=N sets another", file=sys.stderr)
+        tell_notes([f"sizes set to {DEFAULT_SIZE} for random inputs: {', '.join(guessed)}; "
+                    f"--dim {guessed[0]}=N sets another"])

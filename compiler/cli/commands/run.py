@@ -58,10 +58,10 @@ def run(arguments: argparse.Namespace) -> int:
         inputs = wanted.arrays(exe.signature)
         started.progress.report(f"running {arguments.model}")
         outputs = run_loaded(exe, inputs)
+        tell_notes(exe.loaded.notes)
+        tell_precision_error(exe, inputs)  # runs the model again, on all ranks
     if not is_first:
         return 0
-    tell_notes(exe.loaded.notes)
-    tell_precision_error(exe, inputs)
     tell_oddities(exe, inputs, outputs)
     for name, array in zip(exe.output_names, outputs, strict=True):
         print(describe(name, array),
