@@ -55,6 +55,10 @@ MOST_BUFFERS = 256
 MOST_OPERATIONS = 2048
 """The most operations of a joined kernel, which bounds its code."""
 
+MOST_DOTS = 2
+"""The most products of a part; chains of products, as of attention's gradients, need all registers.
+"""
+
 _PLAIN = (LoadOp, StoreOp, MapOp, IndexOp, ValidOp, FullOp, ReduceOp, ConvertOp, YieldOp, ForOp,
           DotOp)
 
@@ -89,7 +93,8 @@ def _is_joinable(kernel: KernelOp, most: int) -> bool:
     grid = [e.constant for e in kernel.grid.data]
     others = [op for op in kernel.body.walk() if op.parent_op() in _owners(kernel)
               and not isinstance(op, _PLAIN)]
-    if others or kernel.size_names or None in grid:
+    dots = sum(isinstance(op, DotOp) for op in kernel.walk())
+    if others or dots > MOST_DOTS or kernel.size_names or None in grid:
         return False
     return 0 < prod(n or 0 for n in grid) <= most
 
