@@ -1,7 +1,6 @@
 """CUDA graphs through the driver: launches and copies as nodes, replayed with one call.
 
-A node's addresses can be changed between replays; replays in flight keep the old ones. Few launches
-in a row need no graph.
+A node's addresses can be changed between replays; replays in flight keep the old ones.
 """
 
 from __future__ import annotations
@@ -15,14 +14,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, TypeGuard
 
-from targets.cuda.runtime import driver
 from targets.cuda.runtime.driver import Event, call, check, free_with, library, primary_context
 
 _DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
 _PROGRAMMATIC = 1  # CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
 _ADD_EDGES = "cuGraphAddDependencies_v2"  # drivers for CUDA 12.3 and later have it
-_FEW = 4
-"""Launches for which the host needs no longer than for the replay of a graph."""
 
 
 class _Edge(ctypes.Structure):
@@ -149,41 +145,6 @@ class Graph:
         """Destroy the graph, as garbage collection would; no replay may be in flight."""
         for free in self._freed:
             free()
-
-
-class FewLaunches:
-    """Launches, each of which follows the one before it. Replayed like a `Graph`.
-
-    If a node of a graph got other addresses since the last replay, as happens wherever a caller
-    keeps the last result, the next replay takes the device 10 to 20 us longer than a launch.
-    """
-
-    def __init__(self, nodes: Sequence[Launch]) -> None:
-        self._nodes = nodes
-
-    def update(self, number: int) -> None:
-        """A launch reads its parameters anew each time."""
-
-    def launch(self, stream: int) -> None:
-        for node in self._nodes:
-            driver.launch(node.function, node.blocks, node.threads, node.shared,
-                          node.parameters, stream)
-
-    def close(self) -> None:
-        """It holds nothing that must be freed."""
-
-
-def few_launches(
-    nodes: Sequence[Node], waits: Sequence[Sequence[int]]
-) -> FewLaunches | None:
-    """The nodes without a graph; None if that loses what a graph has: nodes that run beside each
-    other, or begin before the one before them has ended."""
-    launches = [node for node in nodes if _is_launch(node)]
-    in_turn = all([*found] == [k] for k, found in enumerate(waits[1:]))
-    early = any(node.waits for node in launches[1:])
-    if len(launches) < len(nodes) or len(nodes) > _FEW or not in_turn or early:
-        return None
-    return FewLaunches(launches)
 
 
 def chain(nodes: Sequence[Node]) -> Graph:

@@ -245,8 +245,8 @@ class GraphRunner:
         ready.graph.launch(stream)
 
     # ------------------------------------------------------------------ the graph
-    def _make_graph(self, ready: Ready) -> driver_graph.Graph | driver_graph.FewLaunches:
-        """A graph with one node for every step that does any work; the launches, if few."""
+    def _make_graph(self, ready: Ready) -> driver_graph.Graph:
+        """A graph with one node for every step that does any work."""
         packed = [(s, p) for s in self.program.plan.steps
                   if (p := self._pack(s, ready, self.program.constants)) is not None]
         waits = waits_of([_accesses(step, ready.sizes) for step, _ in packed],
@@ -256,8 +256,7 @@ class GraphRunner:
         for number, (step, _) in enumerate(packed):
             for k, place in enumerate(step.places):
                 ready.users[place.memory].append((number, k))
-        return driver_graph.few_launches(ready.steps, waits) or driver_graph.Graph(
-            ready.steps, waits, overlap=True)
+        return driver_graph.Graph(ready.steps, waits, overlap=True)
 
     def _pack(
         self, step: PlannedStep, ready: Ready, constants: Memory

@@ -68,7 +68,7 @@ class Ready:
     arena: Memory
     results: Sequence[Result]
     addresses: list[int] = field(default_factory=list[int])
-    graph: driver_graph.Graph | driver_graph.FewLaunches | None = None
+    graph: driver_graph.Graph | None = None
     steps: list[Step] = field(default_factory=list["Step"])
     users: defaultdict[int, list[tuple[int, int]]] = field(
         default_factory=lambda: defaultdict[int, "list[tuple[int, int]]"](list))
