@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeAlias
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from dialects.loop import Axis, CallOp, EmptyOp, KernelOp, NestOp, YieldOp, scalar_type
+from dialects.loop import Axis, CallOp, EmptyOp, KernelOp, NestOp, ViewOp, YieldOp, scalar_type
 from dialects.records import dataclass
 from dialects.strata.func import FuncOp
 from dialects.strata.sizes import AssumeOp
@@ -86,11 +86,19 @@ def _reads(op: Operation, kernels: Mapping[str, KernelOp]) -> Iterator[tuple[_Va
 
 
 def _read_by(op: Operation) -> Iterator[SSAValue]:
-    """The operands that are read; an `into` operand only if a scatter keeps some of it."""
+    """The operands that are read; an `into` operand only if a scatter keeps some of it. A view of
+    what nothing has written yet reads nothing."""
     if isinstance(op, NestOp):
         yield from (*op.inputs, *(op.into if op.is_scatter and op.total is None else ()))
-    else:
+    elif not (isinstance(op, ViewOp) and _is_undefined(op.result)):
         yield from op.operands
+
+
+def _is_undefined(value: SSAValue) -> bool:
+    """Whether a value is an empty tensor, or a view of one."""
+    while isinstance(value.owner, ViewOp):
+        value = value.owner.source
+    return isinstance(value.owner, EmptyOp)
 
 
 @dataclass
@@ -132,7 +140,7 @@ class _Proof:
         match made.owner:
             case NestOp() as nest:
                 return _Store(nest, nest.number_of(made), call, self.kernels)
-            case EmptyOp():
+            case EmptyOp() | ViewOp() if _is_undefined(made):
                 return None
             case CallOp() as caller:
                 number = list(caller.results).index(made)  # type: ignore[arg-type]

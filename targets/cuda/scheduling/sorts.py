@@ -17,7 +17,7 @@ from targets.options import TargetOptions
 HELD, MOST_WARPS = 8, 4
 """The elements of each thread, and the most warps of a program. Stages among more warps go through
 shared memory: 4 million keys take 81 us in tiles of 1,024, 145 us in those of 2,048 and 222 us in
-those of 4,096, on an H100. To merge four runs takes 80 us."""
+those of 4,096, where it was measured. To merge four runs takes 80 us."""
 
 LEAST = 512
 """The elements of a program, if there are enough short rows."""
