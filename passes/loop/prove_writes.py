@@ -7,9 +7,11 @@
 An `empty` tensor starts undefined, and each nest that writes `into` it defines some of its
 elements. Where a nest, a view, a call or the end of the function reads the tensor, all elements
 must have been written: the boxes that the nests store must cover it, for all sizes
-(`passes/analyses/loop/coverage.py`). Neither lowering nor any earlier pass is trusted. A tensor
-without a proof is filled with zeros first, and the dump and a remark show it. Inside kernels, whose
-schedules are already decided, there is only the remark.
+(`passes/analyses/loop/coverage.py`). Neither lowering nor any earlier pass is trusted, but for
+scatters that say that they are `total`: only data tell where these store, and the interpreter
+raises an error for an element that one leaves out. A tensor without a proof is filled with zeros
+first, and the dump and a remark show it. Inside kernels, whose schedules are already decided, there
+is only the remark.
 
 Enters: nests, in functions or in kernels. Assumes that stores stay inside their tensors
 (`block-prove-bounds` proves that for the code) and that a kernel stores what its nests say.

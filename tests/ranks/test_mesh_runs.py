@@ -104,26 +104,28 @@ def test_commands_of_one_process(
     assert told in "".join(capsys.readouterr())
 
 
-@pytest.mark.slow
-def test_bench_makes_the_same_calls_on_all_ranks(tmp_path: Path) -> None:
-    file, found = tmp_path / "model.mlir", tmp_path / "found.json"
+def told_by_both(command: str, folder: Path, *options: str | Path) -> list[tuple[str, str]]:
+    """What a command prints on each of two ranks, which end well."""
+    file = folder / "model.mlir"
     file.write_text(model(1.0))
-    words = ["bench", file, "--mesh", "tp=2", "--rounds", "4", "--json", found]
-    children = start([words] * 2, tmp_path)
+    children = start([[command, file, "--mesh", "tp=2", *options]] * 2, folder)
     told = [child.communicate() for child in children]
     assert [child.returncode for child in children] == [0, 0], told
+    return told
+
+
+@pytest.mark.slow
+def test_bench_makes_the_same_calls_on_all_ranks(tmp_path: Path) -> None:
+    found = tmp_path / "found.json"
+    told = told_by_both("bench", tmp_path, "--rounds", "4", "--json", found)
     [row] = json.loads(found.read_text())["results"]
     assert len(row["ranks"]) == 2 and row["median_ms"] == max(row["ranks"])
     assert "slowest of 2 ranks" in told[0][0] and told[1][0] == ""
 
 
 def test_profile_shows_exchanges_and_all_ranks(tmp_path: Path) -> None:
-    file, traced = tmp_path / "model.mlir", tmp_path / "trace.json"
-    file.write_text(model(1.0))
-    words = ["profile", file, "--mesh", "tp=2", "--seconds", "0.1", "--trace", traced]
-    children = start([words] * 2, tmp_path)
-    told = [child.communicate() for child in children]
-    assert [child.returncode for child in children] == [0, 0], told
+    traced = tmp_path / "trace.json"
+    told = told_by_both("profile", tmp_path, "--seconds", "0.1", "--trace", traced)
     assert "all_reduce(tp)" in told[0][0] and "2 ranks" in told[0][0] and told[1][0] == ""
     events = json.loads(traced.read_text())["traceEvents"]
     exchanged = {e["pid"] for e in events if e["name"] == "all_reduce(tp)"}
