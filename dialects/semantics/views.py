@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from numpy.lib.array_utils import byte_bounds
 from numpy.lib.stride_tricks import as_strided
 
 from dialects.semantics.carriers import Carrier, as_array
@@ -35,8 +34,8 @@ def stretch(view: Array) -> Array | None:
     """
     if not view.size or any(s < 0 or s % view.itemsize for s in view.strides):
         return None
-    low, high = byte_bounds(view)
-    count = (high - low) // view.itemsize
+    last = sum(step * (n - 1) for step, n in zip(view.strides, view.shape, strict=True))
+    count = last // view.itemsize + 1
     return strided(view, (count,), (view.itemsize,)) if 2 * count <= view.size else None
 
 

@@ -10,18 +10,17 @@ from xdsl.ir import Attribute
 from compiler.frontend.faults import Fault
 from dialects.strata import types as t
 
-_ELEMENTS: dict[int, Attribute] = {
-    onnx.TensorProto.FLOAT: t.f32, onnx.TensorProto.DOUBLE: t.f64,
-    onnx.TensorProto.FLOAT16: t.f16, onnx.TensorProto.BFLOAT16: t.bf16,
-    onnx.TensorProto.BOOL: t.i1, onnx.TensorProto.INT8: t.i8, onnx.TensorProto.INT16: t.i16,
-    onnx.TensorProto.INT32: t.i32, onnx.TensorProto.INT64: t.i64, onnx.TensorProto.UINT8: t.ui8,
-    onnx.TensorProto.UINT16: t.ui16, onnx.TensorProto.UINT32: t.ui32,
-    onnx.TensorProto.UINT64: t.ui64, onnx.TensorProto.INT2: t.i2, onnx.TensorProto.UINT2: t.ui2,
-    onnx.TensorProto.INT4: t.i4, onnx.TensorProto.UINT4: t.ui4,
-    onnx.TensorProto.FLOAT8E4M3FN: t.f8E4M3FN, onnx.TensorProto.FLOAT8E4M3FNUZ: t.f8E4M3FNUZ,
-    onnx.TensorProto.FLOAT8E5M2: t.f8E5M2, onnx.TensorProto.FLOAT8E5M2FNUZ: t.f8E5M2FNUZ,
-    onnx.TensorProto.FLOAT8E8M0: t.f8E8M0FNU, onnx.TensorProto.FLOAT4E2M1: t.f4E2M1FN,
+_BY_NAME: dict[str, Attribute] = {
+    "FLOAT": t.f32, "DOUBLE": t.f64, "FLOAT16": t.f16, "BFLOAT16": t.bf16, "BOOL": t.i1,
+    "INT8": t.i8, "INT16": t.i16, "INT32": t.i32, "INT64": t.i64, "UINT8": t.ui8,
+    "UINT16": t.ui16, "UINT32": t.ui32, "UINT64": t.ui64, "INT2": t.i2, "UINT2": t.ui2,
+    "INT4": t.i4, "UINT4": t.ui4, "FLOAT8E4M3FN": t.f8E4M3FN, "FLOAT8E4M3FNUZ": t.f8E4M3FNUZ,
+    "FLOAT8E5M2": t.f8E5M2, "FLOAT8E5M2FNUZ": t.f8E5M2FNUZ, "FLOAT8E8M0": t.f8E8M0FNU,
+    "FLOAT4E2M1": t.f4E2M1FN,
 }
+_ELEMENTS: dict[int, Attribute] = {  # an older onnx does not know the youngest types
+    getattr(onnx.TensorProto, name): element for name, element in _BY_NAME.items()
+    if hasattr(onnx.TensorProto, name)}
 _DATA_TYPES = {element: data_type for data_type, element in _ELEMENTS.items()}
 
 
