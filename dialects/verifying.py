@@ -57,27 +57,30 @@ def verify(op: Operation) -> None:
 def _verify_region(region: Region) -> None:
     block = region.first_block
     if block is None or block is not region.last_block or block.parent is not region or (
-            block.first_op is None or not _contains_its_operations(block)):
+            block.first_op is None):
         region.verify()
         return
-    op = block.first_op
-    while op is not None:
+    ops = _operations(block)
+    if not all([op.parent is block for op in ops]):
+        region.verify()
+        return
+    for op in ops:
         verify(op)
-        op = op.next_op
 
 
-def _contains_its_operations(block: Block) -> bool:
+def _operations(block: Block) -> list[Operation]:
+    found: list[Operation] = []
     op = block.first_op
     while op is not None:
-        if op.parent is not block:
-            return False
+        found.append(op)
         op = op.next_op
-    return True
+    return found
 
 
 def _holds(op: Operation) -> bool:
     """Whether an operation whose regions are verified is certainly valid."""
-    if op._successors or not _ends_well(op):  # pyright: ignore[reportPrivateUsage]
+    if op._successors or (  # pyright: ignore[reportPrivateUsage]
+            op.next_op is None and not _ends_well(op)):
         return False
     for operand in op._operands:  # pyright: ignore[reportPrivateUsage]
         if type(operand) is ErasedSSAValue:
@@ -152,10 +155,11 @@ def verifier(definition: OpDef) -> Callable[[Operation], bool] | None:
               and not isinstance(t, IsolatedFromAbove)]
 
     def accepts(op: Operation) -> bool:
-        if op._successors or len(op.regions) != regions or any([  # pyright: ignore
-                region.first_block is None or region.first_block is not region.last_block
-                for region in op.regions]):
+        if op._successors or len(op.regions) != regions:  # pyright: ignore
             return False
+        for region in op.regions:
+            if region.first_block is None or region.first_block is not region.last_block:
+                return False
         bound: Bound = {}
         if not operands(op, bound) or not results([v.type for v in op.results], bound) or not _fit(
                 op.properties, properties, bound):
@@ -173,11 +177,15 @@ def _uses_own_values(op: Operation) -> bool:
     """Whether what is inside uses only values that are defined inside."""
     every = walked(op)
     inner = every[1:]
-    known = {id(v) for each in inner for v in each.results}
-    known.update(id(v) for each in every for region in each.regions for block in region.blocks
-                 for v in block.args)
-    return all(id(v) in known for each in inner
-               for v in each._operands)  # pyright: ignore[reportPrivateUsage]
+    known: set[int] = set()
+    for each in every:
+        if each is not op:
+            known.update(map(id, each.results))
+        for region in each.regions:
+            for block in region.blocks:
+                known.update(map(id, block.args))
+    return all([known.issuperset(map(id, each._operands))  # pyright: ignore[reportPrivateUsage]
+                for each in inner])
 
 
 def _operands(definition: OpDef) -> Callable[[Operation, Bound], bool] | None:
@@ -236,8 +244,7 @@ def _list(
         return None
     accepts = [_accepts(c) for c in constraints if c is not None]
     if not variadic:
-        return lambda types, bound: len(types) == len(accepts) and all(
-            [a is None or a(type_, bound) for a, type_ in zip(accepts, types, strict=True)])
+        return _each(accepts)
     place, is_optional = variadic[0], isinstance(defs[variadic[0]][1], OptionalDef)
 
     def accept(types: Sequence[Attribute], bound: Bound) -> bool:
@@ -246,6 +253,17 @@ def _list(
             return False
         each = [*accepts[:place], *[accepts[place]] * count, *accepts[place + 1:]]
         return all([a is None or a(type_, bound) for a, type_ in zip(each, types, strict=True)])
+
+    return accept
+
+
+def _each(accepts: Sequence[Accepts]) -> Callable[[Sequence[Attribute], Bound], bool]:
+    """Whether types satisfy one constraint each."""
+    count = len(accepts)
+    known = [(k, a) for k, a in enumerate(accepts) if a is not None]
+
+    def accept(types: Sequence[Attribute], bound: Bound) -> bool:
+        return len(types) == count and all([each(types[k], bound) for k, each in known])
 
     return accept
 

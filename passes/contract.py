@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xdsl.ir import Attribute
 
+from dialects.records import dataclass
 from dialects.strata.schedule import Schedule
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol

@@ -32,22 +32,24 @@ def _exprs_in(region: Region) -> set[Expr]:
     blocks, found = [*region.blocks], set[Expr]()
     while blocks:
         block = blocks.pop()
-        found.update(_sizes_of(block.args))
-        for op in block.ops:
-            found.update(_sizes_of(op.results))
+        _add_sizes(block.args, found)
+        op = block.first_op
+        while op is not None:
+            _add_sizes(op.results, found)
             for attribute in op.properties.values():
                 if type(attribute) in _WITH_EXPRS:
                     found.update(exprs_of_attribute(attribute))
             for inner in op.regions:
                 blocks += inner.blocks
+            op = op.next_op
     return found
 
 
-def _sizes_of(values: Sequence[SSAValue]) -> Iterator[Expr]:
+def _add_sizes(values: Sequence[SSAValue], found: set[Expr]) -> None:
     for value in values:
         type_ = value.type
         if type(type_) in _SHAPED:
-            yield from cast(Shaped, type_).shape
+            found.update(cast(Shaped, type_).shape)
 
 
 def exprs_of_attribute(attribute: Attribute) -> Iterator[Expr]:
