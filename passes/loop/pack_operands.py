@@ -242,7 +242,8 @@ class _Packer:
         set_location(kernel, self.call)
         self.module.body.block.insert_op_before(kernel, self.kernel)
         type_ = nest.results[0].type
-        assert isinstance(type_, TensorType)
+        assert self.context.rules is not None and isinstance(type_, TensorType)
+        self.context.rules.prepare(kernel)
         copy.erase()
         return self._before_call(CallOp.of(
             name, [source], [Expr.symbol(s) for s in sizes], [type_]))

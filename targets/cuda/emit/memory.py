@@ -19,6 +19,7 @@ from dialects.block import ConvertOp, FullOp, IndexOp, LoadOp, MapOp, StoreOp, V
 from dialects.block.programs import tile_type
 from dialects.strata import types as t
 from dialects.strata.types import BufferType, buffer_type
+from dialects.symbolic.digits import recomposed
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Kind, Symbol
@@ -81,14 +82,15 @@ def _offset(
     """The positions of a tile in its buffer.
 
     Terms that cancel between indices are left out, such as the start of a row and its distance to
-    an aligned address. Triton does not see that they cancel, and would miss the alignment.
+    an aligned address, and digits of one axis in neighbouring dims are that axis again. Triton sees
+    neither, and would miss that addresses are aligned or lie side by side.
     """
     buffer = buffer_type(op.buffer)
     strides = [product(buffer.shape[dim + 1:]) for dim in range(len(op.exprs))]
     if any(s.constant is None for s in strides) or context.is_wide(buffer):
         return context.offset(buffer, where)
     terms = [e * s for e, s in zip(op.exprs, strides, strict=True)]
-    total = sum(terms, Expr.of(0))
+    total = recomposed(sum(terms, Expr.of(0)))
     if {m for m, _ in total.terms} == {m for e in terms for m, _ in e.terms}:
         return context.offset(buffer, where)
     [offset] = context.indices([total], shape, op.indices, op.index_dims)

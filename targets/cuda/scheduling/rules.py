@@ -14,6 +14,7 @@ own axes. Tuning replaces these choices by measured ones.
     sorts.py           rows that are sorted in a tile
     recomputed.py      products with the products of their factors
     sums.py            sums of a few parts      memory_bound.py   other reductions, elementwise
+    turned.py          copies whose source and result run along different axes
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ from targets.cuda.scheduling.strips import (
     strips_nest,
 )
 from targets.cuda.scheduling.sums import sum_of_parts
+from targets.cuda.scheduling.turned import prepare_turned, schedule_turned
 from targets.cuda.scheduling.windows import (
     prepare_small_windows,
     prepare_windows,
@@ -86,6 +88,8 @@ def prepare_kernel(kernel: KernelOp, options: TargetOptions) -> None:
     elif any(n.is_reduction for n in kernel.nests):
         for names in walked_alike(kernel):
             fuse_axes(kernel, names)
+    else:
+        prepare_turned(kernel, options)
 
 
 def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
@@ -115,7 +119,7 @@ def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
         return schedule_recurrence(kernel)
     if any(n.is_reduction for n in kernel.nests):
         return sum_of_parts(kernel, options) or reduction(kernel, options)
-    return elementwise(kernel, options)
+    return schedule_turned(kernel, options) or elementwise(kernel, options)
 
 
 def operand_panels(
