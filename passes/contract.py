@@ -164,6 +164,9 @@ class Facts:
     short_rows: int = 0
     """Up to how many elements of a row a few programs reduce in less time than it takes to launch
     another kernel; 0: none."""
+    held_row: int = 0
+    """The most elements of a row that a program holds at a time, in a tile that is a power of two;
+    0: it walks rows of any length."""
     row_memory: int = 0
     """How many bytes of a row a program may keep between nests of a kernel; 0: none."""
     sorted_bytes: int = 0

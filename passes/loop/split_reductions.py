@@ -11,8 +11,10 @@ until that number is reached. Axes of unknown size become parallel as long as kn
 be summed over inside. Floats are added in another order, which is the more accurate one. Sums of
 powers that follow a maximum are split in the same way (`passes/rewrites/loop/online_parts.py`).
 
-If the size of an axis has no fitting divisor or, in a sum, is unknown, the last part is shorter:
-what it reads beyond the end does not count.
+Where programs hold whole rows in tiles (`Facts.held_row`), the parts of a row are powers of two, so
+that they fill their tiles and begin at aligned addresses, and short enough that a program loads its
+part at once. If such parts or, on other targets, parts of any length do not divide an axis, or its
+size is unknown, the last part is shorter: what it reads beyond the end does not count.
 
 Enters: fused nests, in their final layouts. Leaves: nests. Contractions stay as they are, because
 they read their operands repeatedly; sums in half precision do, because they would be rounded twice.
@@ -35,6 +37,7 @@ from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.online import is_between_products
 from passes.analyses.loop.runs import memory_order, running_axis
 from passes.base import StrataContext, StrataPass
+from passes.contract import Facts
 from passes.rewrites.loop.inlining import can_inline
 from passes.rewrites.loop.nests import (
     carry,
@@ -47,17 +50,21 @@ from passes.rewrites.loop.online_parts import powers_in_parts, sum_parts
 from passes.rewrites.loop.uneven_parts import UNEVEN, unevenly_divided
 from passes.rewriting import Rewriter, functions, rewrite
 
+WORD, FILLED = 8, 3
+"""The elements of a vector of halves; how many fourths of a tile a part fills at least."""
 MIN_ELEMENTS = 1 << 15
-"""Fewer elements than this are reduced by one program."""
+"""Fewer elements than this are reduced by one program, unless it holds no row that long and nothing
+else reads the row."""
 MIN_PART = 256
 """The fewest elements of a part, where sizes are known."""
 COLUMNS = 64
 """The number of adjacent results that one program computes when sums run across memory."""
 MIN_COLUMN_PART = 32
 """The fewest elements of a part of such a column."""
-MAX_MAXIMUM = 1 << 13
-"""The most elements of a part of a maximum. Sums may follow the maximum, so that a program walks
-its part twice; a part of this size can be held for that."""
+MAX_HELD = 1 << 13
+"""The most elements of a part that is held; of a maximum, each part is. Sums may follow the
+maximum, so that a program walks its part twice. Also the most such parts, which one program adds.
+"""
 SMALL = 1 / 16
 """Inputs whose size exceeds a tensor's by less than this fraction count as no larger."""
 OPEN_PART, OPEN_COLUMN_PART = 1 << 12, 64
@@ -72,15 +79,15 @@ class LoopSplitReductions(StrataPass):
     name = "loop-split-reductions"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        programs = context.facts.programs
-        if programs == 1:
+        facts = context.facts
+        if facts.programs == 1:
             return
 
         def split(nest: NestOp, at: Rewriter) -> SSAValue | None:
             if not _is_candidate(nest):
                 return None
             made = _computing(nest)
-            result = _split(made, at, programs)
+            result = _split(made, at, facts)
             if made is not nest:
                 made.erase()
             return result
@@ -89,10 +96,10 @@ class LoopSplitReductions(StrataPass):
             rewrite(func, {NestOp: [split]}, context)
 
 
-def _split(nest: NestOp, at: Rewriter, programs: int) -> SSAValue | None:
+def _split(nest: NestOp, at: Rewriter, facts: Facts) -> SSAValue | None:
     if (powers := powers_in_parts(nest)) is not None:
         parts, result = powers.nest, sum_parts(at, powers)
-    elif (cut := _cut(nest, programs)) is not None:
+    elif (cut := _cut(nest, facts)) is not None:
         parts, result = cut[0], split_nest(at, *cut)
     else:
         return None
@@ -151,8 +158,9 @@ def _side_by_side(nest: NestOp) -> int:
 
 
 # ---------------------------------------------------------------------- where to cut
-def _cut(nest: NestOp, programs: int) -> tuple[NestOp, Sequence[Symbol]] | None:
+def _cut(nest: NestOp, facts: Facts) -> tuple[NestOp, Sequence[Symbol]] | None:
     """The nest, with an axis split in two if necessary, and the axes to make parallel; or None."""
+    programs = facts.programs
     summed = {a.name: a for a in nest.reduce_axes}
     axes = [summed[name] for name in memory_order(nest, list(summed))]
     total, results = product(a.extent for a in axes).constant, _results(nest) or 0
@@ -160,15 +168,48 @@ def _cut(nest: NestOp, programs: int) -> tuple[NestOp, Sequence[Symbol]] | None:
     if total is None:
         whole = _open_cut(nest, axes) if results == 1 else None
         return whole or _open_parts(nest, axes[-1], side, results, programs)
-    if results == 0 or total * side < MIN_ELEMENTS or 2 * results > programs * side:
+    held = facts.held_row if side == 1 else 0
+    fewest = held if held and _reads_alone(nest) else MIN_ELEMENTS
+    if results == 0 or total * side < fewest or 2 * results > programs * side:
         return None
     least = MIN_PART if side == 1 else MIN_COLUMN_PART
-    wanted = max(-(-programs * side // results), _short_parts(nest, total) if side == 1 else 1)
-    return _known_cut(nest, axes, min(wanted, total // least), least)
+    wanted = min(-(-programs * side // results), total // least)
+    if held and len(axes) == 1 and nest.combiner_names[0] in UNEVEN:
+        return _in_parts(nest, axes[0], _held_part(total, wanted))
+    short = _short_parts(nest, total) if side == 1 else 1
+    return _known_cut(nest, axes, max(wanted, short), least)
+
+
+def _reads_alone(nest: NestOp) -> bool:
+    """Whether nothing else reads what the nest reduces, which one kernel could do for both."""
+    return all(v.uses.get_length() == 1 for v in nest.inputs)
 
 
 def _short_parts(nest: NestOp, total: int) -> int:
-    return -(-total // MAX_MAXIMUM) if nest.combiner_names == ["max"] else 1
+    return -(-total // MAX_HELD) if nest.combiner_names == ["max"] else 1
+
+
+def _held_part(total: int, wanted: int) -> int:
+    """The elements of a part that fills its tile, where there are to be so many at least. Of very
+    many elements, a part has several such tiles."""
+    part = max(total // wanted, MIN_PART)
+    if part >= MAX_HELD:
+        return -(-total // MAX_HELD ** 2) * MAX_HELD if total > MAX_HELD ** 2 else (
+            _nearly(total, MAX_HELD))
+    return _nearly(total, 1 << part.bit_length() - 1)
+
+
+def _nearly(total: int, part: int) -> int:
+    """A slightly shorter part that divides the whole in words, so that nothing is compared with the
+    end; else the part."""
+    return next((n for n in range(part, FILLED * part // 4, -WORD) if total % n == 0), part)
+
+
+def _in_parts(nest: NestOp, axis: Axis, size: int) -> tuple[NestOp, Sequence[Symbol]]:
+    """The nest with its only summed axis in parts of that many elements."""
+    count, left = divmod(axis.extent.constant or 1, size)
+    made = unevenly_divided(nest, axis, size) if left else divided(nest, axis, count)
+    return made, [axis.name]
 
 
 def _known_cut(
@@ -186,8 +227,7 @@ def _known_cut(
         if parts >= wanted or count < size:
             break
     if 4 * parts < wanted and len(axes) == 1 and nest.combiner_names[0] in UNEVEN:
-        part = -(-total // wanted // MIN_PART) * MIN_PART
-        return unevenly_divided(original, axes[0], part), [axes[0].name]
+        return _in_parts(original, axes[0], -(-total // wanted // MIN_PART) * MIN_PART)
     return (nest, outer) if outer else None
 
 

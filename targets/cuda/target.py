@@ -94,6 +94,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         programs=4 * machine.multiprocessors,
         paired_rows=MIN_DOT,  # memory bandwidth bounds them, and each launch counts
         short_rows=machine.fitted.rows.short,  # what a program can hold in registers
+        held_row=machine.fitted.rows.longest_whole,
         sorted_bytes=sorted_bytes(),
         scans=True,  # each thread scans its own elements, then threads exchange their sums
         phases=True,  # so that each step of a product reads one tap, in wide loads

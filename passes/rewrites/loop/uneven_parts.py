@@ -10,7 +10,7 @@ maximum.
 from __future__ import annotations
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, i64
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, i32, i64
 from xdsl.ir import Block, SSAValue
 
 from dialects.loop import Axis, IndexOp, NestOp, YieldOp
@@ -36,18 +36,20 @@ def unevenly_divided(nest: NestOp, axis: Axis, size: int) -> NestOp:
         s for e in r.map for s in e.symbols} else r.pad) for r in reads_of(moved)]
     new = with_reads(moved, reads)
     moved.erase()
-    _count_inside(new.body.block, length - place, new.combiner_names[0])
+    narrow = length.constant is not None and length.constant + size < 1 << 31
+    _count_inside(new.body.block, length - place, new.combiner_names[0], narrow)
     return new
 
 
-def _count_inside(block: Block, room: Expr, combiner: str) -> None:
-    """Yield the combiner's identity where there is no room left."""
+def _count_inside(block: Block, room: Expr, combiner: str, narrow: bool) -> None:
+    """Yield the combiner's identity where there is no room left. `narrow`: 32 bits can tell."""
     last = block.last_op
     assert isinstance(last, YieldOp)
     value = last.operands[0]
     left = IndexOp.of(room - 1)
-    place = arith.IndexCastOp(left.result, i64)
-    zero = arith.ConstantOp.from_int_and_width(0, i64)
+    number = i32 if narrow else i64
+    place = arith.IndexCastOp(left.result, number)
+    zero = arith.ConstantOp.from_int_and_width(0, number)
     inside = arith.CmpiOp(place.result, zero.result, "sge")
     nothing = _identity(combiner, value)
     chosen = arith.SelectOp(inside.result, value, nothing.result)

@@ -46,8 +46,8 @@ COSTS: Mapping[str, float] = {
     "math.erf": 16, "math.sin": 12, "math.cos": 12, "math.sqrt": 4, "math.rsqrt": 3,
     "math.powf": 20, "arith.divf": 6, "arith.divsi": 20, "arith.divui": 20, "arith.remsi": 24,
     "arith.remui": 24, "arith.remf": 24, "arith.extf": 0.5, "arith.truncf": 0.5,
-    "arith.constant": 0}
-"""Instructions of a scalar operation in f32 or i32; 1 for others."""
+    "arith.constant": 0, "arith.index_cast": 0}
+"""Instructions of a scalar operation in f32 or i32; 1 for others. Indices are of 32 bits mostly."""
 WIDE = 3
 """How many times as many an operation on 8 bytes takes."""
 OVERLAP = 2
@@ -310,7 +310,9 @@ def _size(value: SSAValue) -> int:
 
 def _words(value: SSAValue) -> int:
     type_ = value.type
-    return -(-_size(value) * byte_width(type_.element) // 4) if isinstance(type_, TileType) else 0
+    if not isinstance(type_, TileType) or isinstance(value.owner, IndexOp):  # computed at each use
+        return 0
+    return -(-_size(value) * byte_width(type_.element) // 4)
 
 
 def _bytes(op: LoadOp) -> int:

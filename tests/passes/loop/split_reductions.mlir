@@ -9,10 +9,10 @@ builtin.module {
     %y = graph.reduce_max %x {axes = [0, 1, 2], keepdims = false} : f32[]
     strata.return %y
   }
-  // A part has 256 elements at least; integers wrap around in any order.
+  // A part is a power of two, and 256 elements at least; integers wrap around in any order.
   // CHECK: strata.func @row
-  // CHECK-NEXT: %0 = loop.nest (i0: 137, reduce i0_part: 275) ins(%x[275*i0 + i0_part]) outs(add i32[137][i0]) {
-  // CHECK: %y = loop.nest (reduce i0: 137) ins(%0[i0]) outs(add i32[][]) {
+  // CHECK-NEXT: %0 = loop.nest (i0: 148, reduce i0_part: 256) ins(%x[256*i0 + i0_part] pad 0) outs(add i32[148][i0]) {
+  // CHECK: %y = loop.nest (reduce i0: 148) ins(%0[i0]) outs(add i32[][]) {
   strata.func @row(%x: i32[37675]) -> (i32[]) inputs ["x"] outputs ["y"] {
     %y = graph.reduce_sum %x {axes = [0], keepdims = false} : i32[]
     strata.return %y
@@ -42,17 +42,27 @@ builtin.module {
   }
   // Of a prime number of elements, the last part is shorter, and what is beyond the end is the least.
   // CHECK: strata.func @prime
-  // CHECK-NEXT: loop.nest (i0: 3, i1: 120, reduce i1_part: 512) ins(%x[i0, 512*i1 + i1_part] pad 0) outs(max f32[120, 3][i1, i0]) {
+  // CHECK-NEXT: loop.nest (i0: 3, i1: 240, reduce i1_part: 256) ins(%x[i0, 256*i1 + i1_part] pad 0) outs(max f32[240, 3][i1, i0]) {
   // CHECK: arith.constant 0xff800000 : f32
-  // CHECK: %y = loop.nest (i0: 3, reduce i1: 120)
-  // CHECK: loop.nest (i0: 2, i1: 128, reduce i1_part: 512) ins(%z[i0, 512*i1 + i1_part] pad 0) outs(min i8[128, 2][i1, i0]) {
+  // CHECK: %y = loop.nest (i0: 3, reduce i1: 240)
+  // CHECK: loop.nest (i0: 2, i1: 256, reduce i1_part: 256) ins(%z[i0, 256*i1 + i1_part] pad 0) outs(min i8[256, 2][i1, i0]) {
   // CHECK: arith.constant 127 : i8
-  // CHECK: loop.nest (i0: 2, i1: 128, reduce i1_part: 512) ins(%h[i0, 512*i1 + i1_part] pad 0) outs(max
+  // CHECK: loop.nest (i0: 2, i1: 256, reduce i1_part: 256) ins(%h[i0, 256*i1 + i1_part] pad 0) outs(max
   strata.func @prime(%x: f32[3, 61403], %z: i8[2, 65521], %h: bf16[2, 65521]) -> (f32[3], i8[2], bf16[2]) inputs ["x", "z", "h"] outputs ["y", "q", "r"] {
     %y = graph.reduce_max %x {axes = [1], keepdims = false} : f32[3]
     %q = graph.reduce_min %z {axes = [1], keepdims = false} : i8[2]
     %r = graph.reduce_max %h {axes = [1], keepdims = false} : bf16[2]
     strata.return %y, %q, %r
+  }
+  // A program loads its part at once. Parts by the prime divisor 1129 would leave some programs to a
+  // second wave, and begin at odd addresses. A row that no program holds is long.
+  // CHECK: strata.func @long
+  // CHECK-NEXT: loop.nest (i0: 552, reduce i0_part: 8192) ins(%x[8192*i0 + i0_part] pad 0) outs(add f32[552][i0]) {
+  // CHECK: loop.nest (i0: 5, i1: 82, reduce i1_part: 256) ins(%r[i0, 256*i1 + i1_part] pad 0)
+  strata.func @long(%x: f32[4519387], %r: f32[5, 20790]) -> (f32[], f32[5]) inputs ["x", "r"] outputs ["y", "m"] {
+    %y = graph.reduce_sum %x {axes = [0], keepdims = false} : f32[]
+    %m = graph.reduce_max %r {axes = [1], keepdims = false} : f32[5]
+    strata.return %y, %m
   }
   // Few elements, a product of a prime number of them, many or short rows, and an open size alone: one step.
   // CHECK: strata.func @others

@@ -107,8 +107,8 @@ builtin.module {
   }
   // The parts of a row of odd length have a shorter one at the end, in the maximum and in the sum.
   // CHECK: strata.func @odd
-  // CHECK-NEXT: %0 = loop.nest (i0: 3, i2: 128, reduce i2_part: 512) ins(%x[i0, 512*i2 + i2_part] pad 0) outs(max f32[128, 3][i2, i0]) {
-  // CHECK: loop.nest (i0: 3, i2: 128, reduce i2_part: 512) ins(%x[i0, 512*i2 + i2_part] pad 0, %0[i2, i0]) outs(add f32[128, 3][i2, i0]) {
+  // CHECK-NEXT: %0 = loop.nest (i0: 3, i2: 256, reduce i2_part: 256) ins(%x[i0, 256*i2 + i2_part] pad 0) outs(max f32[256, 3][i2, i0]) {
+  // CHECK: loop.nest (i0: 3, i2: 256, reduce i2_part: 256) ins(%x[i0, 256*i2 + i2_part] pad 0, %0[i2, i0]) outs(add f32[256, 3][i2, i0]) {
   // CHECK: arith.maximumf
   strata.func @odd(%x: f32[3, 65521]) -> (f32[3], f32[3]) inputs ["x"] outputs ["m", "l"] {
     %m = loop.nest (i0: 3, reduce i2: 65521) ins(%x[i0, i2]) outs(max f32[3][i0]) {
