@@ -52,10 +52,24 @@ def product_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
     least = 2 * LINE // product.width
     if roles.rows and roles.columns:
         suits = is_dot(nest) and on_tensor_cores(nest, options)
-        parts = parts_of(product, machine, least) if suits else 1
-    else:
-        parts = _parts_of_columns(nest, roles, product, machine, least)
+        return _parts_of_sum(product, roles.reduce[0], machine, least) if suits else None
+    parts = _parts_of_columns(nest, roles, product, machine, least)
     return Parts(roles.reduce[0], parts) if parts > 1 else None
+
+
+def _parts_of_sum(product: Product, axis: Symbol, machine: Machine, least: int) -> Parts | None:
+    """Equal parts; or, of a sum that has no such parts, parts of whole lines and a short last one.
+    """
+    count = parts_of(product, machine, least)
+    if count > 1 or product.depth % (2 * SIZES[0]) == 0:
+        return Parts(axis, count) if count > 1 else None
+    line, sizes = LINE // product.width, dict[int, int]()
+    for wanted in range(2, min(product.depth // least, MOST_PARTS) + 1):
+        size = -(-product.depth // (wanted * line)) * line
+        sizes.setdefault(-(-product.depth // size), size)
+    count = fastest_parts(product, machine, {
+        n: replace(product, depth=size, run=size) for n, size in sizes.items()})
+    return Parts(axis, count, sizes[count]) if count > 1 else None
 
 
 def idle_parts(nest: NestOp, options: TargetOptions) -> Parts | None:

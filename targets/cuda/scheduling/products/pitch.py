@@ -15,6 +15,7 @@ from dialects.strata.types import TensorType
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.contract import Border
+from passes.rewrites.loop.nests import data_inputs
 from targets.cuda.scheduling.roles import Roles, symbols_of
 from targets.cuda.scheduling.tiles import width_of
 
@@ -33,27 +34,56 @@ def odd_factors(kernel: KernelOp, nest: NestOp, roles: Roles) -> Mapping[int, Bo
         return None
     found = {k: Border((0, 1), padded=False, multiple=WORD // width_of(v))
              for k, v in enumerate(nest.inputs) if v in kernel.body.block.args
-             and _is_odd(nest, k) and _is_read_again(kernel, nest, k, roles)}
+             and _is_copied(nest, k, roles)}
     return found or None
 
 
-def _is_odd(nest: NestOp, position: int) -> bool:
-    """Whether a matrix has rows of a known length that is no multiple of the least load."""
+def lone_factors(nest: NestOp, roles: Roles) -> tuple[bool, bool]:
+    """Whether the rows' and the columns' factor are loaded element by element: their rows begin at
+    addresses that no asynchronous load allows, and they are not copied."""
+    def is_lone(axes: Sequence[Symbol]) -> bool:
+        own = [k for k in data_inputs(nest) if symbols_of(nest.input_maps[k]) & {*axes}]
+        return len(own) == 1 and _is_apart(nest, own[0], roles) and not _is_copied(
+            nest, own[0], roles)
+
+    return is_lone(roles.rows), is_lone(roles.columns)
+
+
+def _is_apart(nest: NestOp, position: int, roles: Roles) -> bool:
+    """Whether what lies side by side in memory, of one role, has a known length that is no multiple
+    of the least load."""
+    type_ = nest.inputs[position].type
+    assert isinstance(type_, TensorType)
+    sizes = [(e.symbols, s.constant) for e, s in zip(
+        nest.input_maps[position], type_.shape, strict=True) if s.constant != 1]
+    side = next((names for names in (roles.rows, roles.columns, roles.reduce)
+                 if sizes and sizes[-1][0] & {*names}), ())
+    length = 1
+    while sizes and sizes[-1][0] <= {*side, *roles.batch} and sizes[-1][1] is not None:
+        length *= sizes.pop()[1] or 1
+    return length > 1 and bool(sizes) and bool(length * width_of(nest.inputs[position]) % LEAST)
+
+
+def _is_copied(nest: NestOp, position: int, roles: Roles) -> bool:
+    """Whether a matrix has rows of a known length that is no multiple of the least load, and enough
+    rows of the other factor are multiplied with it."""
     type_ = nest.inputs[position].type
     assert isinstance(type_, TensorType)
     size = type_.shape[-1].constant if type_.rank == 2 else None
-    known = type_.shape[0].constant is not None and nest.pad_values[position] is None
+    known = type_.shape[0].constant is not None and not nest.pad_values[position]
     width = width_of(nest.inputs[position])
-    return known and width == 2 and size is not None and size > 1 and bool(size * width % LEAST)
+    return known and width == 2 and size is not None and size > 1 and bool(
+        size * width % LEAST) and _is_read_again(nest, position, roles)
 
 
-def _is_read_again(kernel: KernelOp, nest: NestOp, position: int, roles: Roles) -> bool:
+def _is_read_again(nest: NestOp, position: int, roles: Roles) -> bool:
     own = symbols_of(nest.input_maps[position])
     others = [a for a in (*roles.rows, *roles.columns) if a not in own]
-    other, terms = _size(kernel, others), _size(kernel, roles.reduce)
+    other, terms = _size(nest, others), _size(nest, roles.reduce)
     return other >= AGAIN or (other >= SOME and terms >= LONG)
 
 
-def _size(kernel: KernelOp, axes: Sequence[Symbol]) -> int:
+def _size(nest: NestOp, names: Sequence[Symbol]) -> int:
     """The elements of one axis; 0 for several, or where they are open."""
-    return (kernel.axes[axes[0]].constant or 0) if len(axes) == 1 else 0
+    extents = {a.name: a.extent.constant for a in nest.axes}
+    return (extents[names[0]] or 0) if len(names) == 1 else 0

@@ -20,7 +20,7 @@ from passes.loop_to_block.compute import is_gathered_dot, is_guarded_dot
 from passes.rewrites.loop.axis_fusion import can_fuse, fuse_axes
 from passes.rewrites.loop.nests import data_inputs, gathered_inputs, has_calls
 from targets.cuda.machine import machine_of
-from targets.cuda.scheduling.products.pitch import odd_factors
+from targets.cuda.scheduling.products.pitch import lone_factors, odd_factors
 from targets.cuda.scheduling.products.specialized import may_specialize
 from targets.cuda.scheduling.products.tiles import ASSUMED, tiles
 from targets.cuda.scheduling.products.time import Product, ProductTile
@@ -102,8 +102,11 @@ def panels(
     factors whose rows begin anywhere."""
     roles = roles_of(nest, stored_by(kernel, nest))
     if not _wants_columns(kernel, nest, roles):
-        plain = _is_matrix_product(nest, roles) and not _is_gathered(nest)
-        return odd_factors(kernel, nest, roles) if plain else None
+        if not _is_matrix_product(nest, roles) or _is_gathered(nest):
+            return None
+        kept = {k: None for k, pad in enumerate(nest.pad_values)
+                if pad is not None and _reads_matrices(nest)}
+        return {**kept, **(odd_factors(kernel, nest, roles) or {})} or None
     [column], [summed] = roles.columns, roles.reduce
     return {k: Panel(column, 1, (summed,)) for k in constants
             if column in symbols_of(nest.input_maps[k])
@@ -164,10 +167,14 @@ def is_plain(nest: NestOp) -> bool:
 
 
 def _reads_matrices(nest: NestOp) -> bool:
-    """Whether the factors are read as matrices: without windows or padding. Several dims that one
-    axis covers, as in a 1x1 convolution, count as one dim. Rows, and matrices of a batch, may be
-    gathered as long as loads stay wide."""
-    plain = not has_windows(nest) and all(p is None for p in nest.pad_values)
+    """Whether the factors are read as matrices: without windows, and padded only where the last
+    part of a sum is shorter. Several dims that one axis covers, as in a 1x1 convolution, count as
+    one dim. Rows, and matrices of a batch, may be gathered as long as loads stay wide."""
+    summed = {a.name for a in nest.reduce_axes}
+    padded = (e for m, p in zip(nest.input_maps, nest.pad_values, strict=True) if p is not None
+              for e in m)
+    plain = not has_windows(nest) and not any(nest.pad_values) and all(
+        e.as_symbol is not None or e.symbols & summed for e in padded)
     return plain and not any(gathered_inputs(nest.input_maps[k][-1:]) for k in data_inputs(nest))
 
 
@@ -245,7 +252,8 @@ def product_of(nest: NestOp, roles: Roles) -> Product:
     return Product(
         size(roles.batch, 1), size(roles.rows, ASSUMED), size(roles.columns, ASSUMED), depth,
         factor_width(nest), width_of(nest.results[0]), depth,
-        open=any(extents[a] is None for a in (*roles.rows, *roles.columns)))
+        open=any(extents[a] is None for a in (*roles.rows, *roles.columns)),
+        lone=lone_factors(nest, roles))
 
 
 def _in_tiles(

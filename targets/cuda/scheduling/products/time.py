@@ -20,6 +20,8 @@ from targets.cuda.machine import Machine
 
 WORD = 16
 """The bytes that a lane loads at once, where as many lie side by side."""
+LONE = 4
+"""Instructions that bring a single element to shared memory: its place, its load, and its store."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Product:
     (promotion). `copied`: whether a producer warp may load the factors. `vectors`: whether the
     epilogue reads a number per column, such as a bias. `overlap`: how many rows, or products of the
     batch, read the same elements. `read`: how many elements of its own a row reads, if not `run`.
+    `lone`: whether the rows' and the columns' factor are loaded element by element (`pitch.py`).
     """
 
     batch: int
@@ -49,6 +52,7 @@ class Product:
     vectors: bool = False
     overlap: int = 1
     read: int = 0
+    lone: tuple[bool, bool] = (False, False)
 
     @property
     def bytes(self) -> int:
@@ -143,7 +147,18 @@ def _step(product: Product, tile: ProductTile, machine: Machine) -> Step:
     idle = 1 if product.narrow else max(1, 4 // tile.warps)  # a warp has a fourth of the FMA units
     alone = together(idle * multiplied, loaded, times.hiding)
     waited = together(alone, times.latency / (tile.stages - 1), times.waiting)
-    return Step(loaded, together(multiplied, loaded, times.hiding), waited + times.step + more)
+    issued = _issued(product, tile, machine)
+    if issued:  # no asynchronous load, so that nothing hides the latency of a step
+        waited = alone + issued + times.latency
+    busy = together(multiplied, loaded, times.hiding) + issued
+    return Step(loaded, busy, waited + times.step + more)
+
+
+def _issued(product: Product, tile: ProductTile, machine: Machine) -> float:
+    """The seconds in which a multiprocessor issues the loads of single elements of a step."""
+    sides = (side for side, lone in zip((tile.rows, tile.columns), product.lone, strict=True)
+             if lone)
+    return LONE * sum(sides) * tile.depth / (machine.lanes * machine.clock * 1e9)
 
 
 def together(one: float, other: float, power: int) -> float:
