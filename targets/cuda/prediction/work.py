@@ -61,6 +61,9 @@ shared memory. Measured on an H100 with 4 million keys whose elements were dealt
 256, 512, 1,024, 2,048 and 4,096: 36, 48, 81, 145 and 222 us."""
 EXCHANGED = 1.5
 """Cycles for each element of a program for which a stage between warps lasts if it is alone."""
+ASYNCHRONOUS = 4
+"""The bytes of the shortest word that is loaded while others are multiplied (PTX ISA, "cp.async").
+"""
 ACROSS = 30
 """Cycles in which the threads of a program exchange a partial result, per doubling."""
 
@@ -97,6 +100,8 @@ class Work:
     values: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     touched: Counter[SSAValue] = field(default_factory=Counter[SSAValue])
     """Bytes of each buffer that a program touches."""
+    lone: set[LoadOp] = field(default_factory=set[LoadOp])
+    """Loads of words that are too short to be asynchronous."""
     shared: int = 0
     held: int = 0
     """Words of 4 bytes in registers at a time, about."""
@@ -183,7 +188,7 @@ class Work:
         """Seconds of a loop in a single program. Software pipelining hides part of the latency."""
         latency, stages = self.times.latency, self.option(STAGES)
         loads = [x for x in op.body.block.ops if isinstance(x, LoadOp)]
-        if not loads or stages < 2 or self.copied:
+        if not loads or stages < 2 or self.copied or not self.lone.isdisjoint(loads):
             return trips * (each.alone + self.times.step)
         if any(isinstance(x, DotOp) for x in op.body.block.ops):
             self.shared = max(self.shared, stages * sum(map(_bytes, loads)))
@@ -220,6 +225,8 @@ class Work:
         self.touched[op.buffer] += int(found.bytes * times)
         if self.copied and isinstance(op, LoadOp):  # one thread asks for the whole tile
             return Cost(moved=found.bytes / self._readers(op) / self.copied.loads)
+        if isinstance(op, LoadOp) and found.width < ASYNCHRONOUS:
+            self.lone.add(op)
         instructions = found.elements * byte_width(tile.element) / found.width
         served = max(found.bytes / LINE, instructions / WARP)
         addresses = self.positions(op.exprs, tile, times) * byte_width(tile.element) / found.width

@@ -174,6 +174,10 @@ def schedule_turned(kernel: KernelOp, options: TargetOptions) -> Schedule | None
         side //= 2
     tiles = {a: even_power(extents[a], side) if (extents[a].constant or 1) > side else power(
         extents[a], side) for a in along if a is not None}
+    longer = max(tiles, key=lambda a: extents[a].constant or 1)
+    while 4 * prod(tiles.values()) <= side * side and tiles[longer] < (
+            extents[longer].constant or 1):
+        tiles[longer] *= 2
     levels = [Level("grid", a, tiles.get(a, 1)) for a in extents]
     warps = BIG_WARPS if prod(tiles.values()) >= BIG else 4
     return finish(kernel, levels, tails="mask", warps=warps)

@@ -340,9 +340,10 @@ strata.func @main(%x: bf16[{batch}, {rows}, {columns}]) -> (bf16[{batch}, {colum
 
 @pytest.mark.parametrize("rows, step", [(6, 4096), (132, 4096), (133, 1024), ("n", 1024)])
 def test_few_long_rows_are_read_in_long_steps(rows: int | str, step: int) -> None:
+    """Products of a prime number of elements, which are not split."""
     text = f"""
-strata.func @main(%x: bf16[{rows}, 16505]) -> (bf16[{rows}]) inputs ["x"] outputs ["y"] {{
-  %y = graph.reduce_max %x {{axes = [1], keepdims = false}} : bf16[{rows}]
+strata.func @main(%x: bf16[{rows}, 16493]) -> (bf16[{rows}]) inputs ["x"] outputs ["y"] {{
+  %y = graph.reduce_prod %x {{axes = [1], keepdims = false}} : bf16[{rows}]
   strata.return %y
 }}"""
     [kernel] = kernels(text)
