@@ -9,6 +9,7 @@ summed, in memory alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from dialects.loop import Axis, KernelOp, NestOp, extents_of
 from dialects.strata.types import TensorType
@@ -33,7 +34,8 @@ from targets.cuda.scheduling.convolution_roles import (
     windowed,
     word_of,
 )
-from targets.cuda.scheduling.convolutions import is_plain, scheduled
+from targets.cuda.scheduling.convolutions import is_plain, scheduled, windowed_product
+from targets.cuda.scheduling.products.tiles import tile_seconds, tiles
 from targets.cuda.scheduling.roles import Roles
 from targets.cuda.scheduling.tiles import width_of
 from targets.options import TargetOptions
@@ -42,8 +44,8 @@ FEW, QUAD = 8, 4
 """Fewer channels than FEW are padded to a multiple of QUAD."""
 STEPS = (64, 32)
 """Numbers of channels of a step that stays at one tap."""
-WASTED = 7
-"""Zeros of up to one in so many channels are worth such steps."""
+GAIN = 1.04
+"""Fewer zeros are preferred if they take at most this many times as long."""
 
 
 # ---------------------------------------------------------------------- axes
@@ -66,14 +68,16 @@ def prepare_convolution(kernel: KernelOp, nest: NestOp, options: TargetOptions) 
 
 
 def _whole_words(nest: NestOp, options: TargetOptions) -> NestOp:
-    """The nest with its channels padded with zeros to whole words, if they fill none."""
+    """The nest with its channels padded with zeros to whole words, if they fill none, and to whole
+    steps where that takes less time."""
     data, roles = windowed(nest)
     word = word_of(nest, data) if is_narrow(nest, options) else 0
     extents = extents_of(nest.axes)
     channels = channel_axes(nest)
-    copied = not nest.input_maps[data][-1].symbols <= channels
-    padded = {a: _padded(extents[a].constant, word, copied) for a in channels}
-    if not any(padded.values()) or roles.batch or rows_run(nest):
+    if roles.batch or rows_run(nest):
+        return nest
+    padded = {a: _padded(nest, extents[a].constant, word, options) for a in channels}
+    if not any(padded.values()):
         return nest
     axes = [Axis(a.name, Expr.of(padded[a.name]), a.reduce) if padded.get(a.name) else a
             for a in nest.axes]
@@ -84,18 +88,24 @@ def _whole_words(nest: NestOp, options: TargetOptions) -> NestOp:
     return new
 
 
-def _padded(channels: int | None, word: int, copied: bool) -> int:
+def _padded(nest: NestOp, channels: int | None, word: int, options: TargetOptions) -> int:
     """To how many channels to pad; 0: leave them. A word of 0 elements: single channels are loaded
-    as fast. `copied`: whether the data is copied anyway."""
+    as fast."""
     if channels is None or channels == 1:
         return 0
     if channels < FEW:
         return _rounded(channels, QUAD) if channels % QUAD else 0
-    if not word or channels % (STEPS[-1] if copied else word) == 0:
-        return 0
-    inside = [n for n in (_rounded(channels, step) for step in STEPS)
-              if WASTED * (n - channels) <= channels]
-    return inside[0] if inside else _rounded(channels, word) if channels % word else 0
+    if not word or any(a.extent.constant is None for a in nest.axes):
+        return _rounded(channels, word) if word and channels % word else 0
+    machine, whole = machine_of(options.features), windowed_product(
+        nest, windowed(nest)[1], options)
+    choices = {_rounded(channels, step): 0.0 for step in (word, *reversed(STEPS))}
+    for n in choices:
+        product = replace(whole, depth=whole.depth // channels * n, run=n)
+        choices[n] = tile_seconds(product, tiles(product, machine)[0], machine)
+    least = GAIN * min(choices.values())
+    chosen = next(n for n, seconds in choices.items() if seconds <= least)
+    return chosen if chosen != channels else 0
 
 
 def _rounded(size: int, step: int) -> int:
@@ -155,12 +165,15 @@ def convolution_panels(
 
 
 def _channels_last(nest: NestOp, data: int, roles: Roles) -> Border | None:
-    """The data's dims in order, with channels, padded if need be, last; None if they already are.
-    """
+    """The data's dims in order, with channels, padded if need be, last; None if they already are,
+    in whole words, which are compared with their end at once."""
     summed = frozenset(roles.reduce)
     map_ = nest.input_maps[data]
     channels = [d for d, e in enumerate(map_) if e.symbols - {*roles.batch} == summed]
-    if not channels or (channels == [len(map_) - 1] and not _exceeds(nest, data, channels[0])):
+    last = channels == [len(map_) - 1]
+    if not channels or (last and (
+            not _exceeds(nest, data, channels[0])
+            or size_of(nest, data, channels[0]) % word_of(nest, data) == 0)):
         return None
     order = (*(d for d in range(len(map_)) if d not in channels), *channels)
     return Border(order, padded=not is_guarded_dot(nest))  # whose reads outside must be seen

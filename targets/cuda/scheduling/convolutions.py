@@ -118,7 +118,7 @@ def convolved_form(
     kernel: KernelOp, nest: NestOp, roles: Roles, options: TargetOptions
 ) -> Product:
     """All on which the choice of the tiles of a convolution depends."""
-    return replace(_product(nest, roles, options),
+    return replace(windowed_product(nest, roles, options),
                    epilogue_bytes=epilogue_bytes(kernel, nest, roles),
                    vectors=reads_vectors(kernel, nest, roles))
 
@@ -142,7 +142,8 @@ def _groups(kernel: KernelOp, roles: Roles) -> list[Symbol]:
     return [b for b in roles.batch if b in groups_of(nest, roles)]
 
 
-def _product(nest: NestOp, roles: Roles, options: TargetOptions) -> Product:
+def windowed_product(nest: NestOp, roles: Roles, options: TargetOptions) -> Product:
+    """The facts that a convolution's tiles depend on, if only its results are stored."""
     made = replace(factors_of(nest, roles, is_narrow(nest, options)), run=run_of(nest))
     if rows_run(nest):
         return replace(made, overlap=places_of(nest))
@@ -184,7 +185,7 @@ def _parts_of_channels(
 ) -> Parts | None:
     """Equal parts; or, of channels that have no such parts, a short last one."""
     machine, channels = machine_of(options.features), sizes_of(nest)[axis]
-    whole = _product(nest, roles, options)
+    whole = windowed_product(nest, roles, options)
     if channels % SIZES[0] == 0 or not whole.narrow:
         count = parts_of(whole, machine, LEAST)
         return Parts(axis, count) if count > 1 else None
@@ -201,7 +202,7 @@ def _parts_of_positions(nest: NestOp, roles: Roles, options: TargetOptions) -> P
     if {*roles.batch} - groups_of(nest, roles):
         return None
     tiled = apart(nest, roles) if taps_apart(nest, options) else roles
-    whole = _product(nest, tiled, options)
+    whole = windowed_product(nest, tiled, options)
     cuts = _cuts(nest, roles)
     rest = {a: whole.depth // size for a, size in sizes_of(nest).items() if a in roles.reduce}
     depths = {n: cut.size * rest[cut.axis] for n, cut in cuts.items()}

@@ -20,6 +20,12 @@ from targets.cuda.machine import Machine
 
 WORD = 16
 """The bytes that a lane loads at once, where as many lie side by side."""
+WINDOW = 80
+"""Instructions of each thread in a step that reads by windows: where the rows of the tile lie at
+the step's tap, and which of them are inside (in SASS for sm_90, beyond those of a matrix product).
+"""
+CROSSED = 20
+"""Instructions that find the place of one word of a step that crosses from tap to tap."""
 LONE = 4
 """Instructions that bring a single element to shared memory: its place, its load, and its store."""
 
@@ -148,17 +154,23 @@ def _step(product: Product, tile: ProductTile, machine: Machine) -> Step:
     alone = together(idle * multiplied, loaded, times.hiding)
     waited = together(alone, times.latency / (tile.stages - 1), times.waiting)
     issued = _issued(product, tile, machine)
-    if issued:  # no asynchronous load, so that nothing hides the latency of a step
-        waited = alone + issued + times.latency
+    if any(product.lone):  # no asynchronous load, so that nothing hides the latency of a step
+        waited = alone + times.latency
     busy = together(multiplied, loaded, times.hiding) + issued
-    return Step(loaded, busy, waited + times.step + more)
+    return Step(loaded, busy, waited + issued + times.step + more)
 
 
 def _issued(product: Product, tile: ProductTile, machine: Machine) -> float:
-    """The seconds in which a multiprocessor issues the loads of single elements of a step."""
+    """The seconds in which a multiprocessor issues the instructions of a step that find places:
+    of windows, and of elements that are loaded alone."""
     sides = (side for side, lone in zip((tile.rows, tile.columns), product.lone, strict=True)
              if lone)
-    return LONE * sum(sides) * tile.depth / (machine.lanes * machine.clock * 1e9)
+    windows = 0.0
+    if product.narrow and product.run < product.depth:
+        word = min(WORD // product.width, product.run)
+        crossed = CROSSED * tile.rows * tile.depth / word if product.run % tile.depth else 0
+        windows = WINDOW * 32 * tile.warps + crossed
+    return (windows + LONE * sum(sides) * tile.depth) / (machine.lanes * machine.clock * 1e9)
 
 
 def together(one: float, other: float, power: int) -> float:
