@@ -12,7 +12,8 @@ means permuting its dims in every index expression that names it, so no operator
 
 Tensors that a nest walks in the same way get the same layout, so that no transpose is needed.
 Inputs and results of the model keep their order, and so do tensors that a view reads. A result that
-nests read as well is copied into that order where the function returns. A nest whose result is
+nests read as well is copied into that order where the function returns; if it returns the tensor
+with channels last, it returns the tensor itself. A nest whose result is
 only viewed as an image, with dims merged, stores the image directly (a shuffle of channels):
 
     %p = nest outs(f32[1, 29, 2, h, w][0, a, b, i, j])   %y = view %p : f32[1, 58, h, w]
@@ -36,7 +37,16 @@ from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
 from passes.analyses.loop.kinds import is_contraction
 from passes.base import StrataContext, StrataPass
-from passes.rewrites.loop.nests import Read, carry, reads_of, result_types, through_view, with_reads
+from passes.rewrites.loop.nests import (
+    Read,
+    carry,
+    is_copy,
+    plain_axes,
+    reads_of,
+    result_types,
+    through_view,
+    with_reads,
+)
 from passes.rewriting import erase, functions, replace
 
 
@@ -78,6 +88,28 @@ def _assign(block: Block) -> None:
         elif isinstance(op, EmptyOp) and op.result in chosen:
             new = EmptyOp.of(_permuted_type(op.result))
             _replace(op, new, chosen)
+    _drop_plain_copies(block)
+
+
+def _drop_plain_copies(block: Block) -> None:
+    """Let readers of a nest that has come to copy a tensor as it lies in memory read that tensor.
+
+    A tensor that the function returns stays, so that none is returned twice.
+    """
+    last = block.last_op
+    returned = set(last.operands) if isinstance(last, ReturnOp) else set[SSAValue]()
+    for nest in [op for op in block.ops if isinstance(op, NestOp) and is_copy(op)]:
+        source, result = nest.inputs[0], nest.results[0]
+        if isinstance(source.owner, NestOp) and _copies_plainly(nest) and not (
+                {source, result} <= returned):
+            returned |= {source} if result in returned else set()
+            replace(nest, [source], rule="copied-as-it-lies")
+
+
+def _copies_plainly(nest: NestOp) -> bool:
+    return (nest.inputs[0].type == nest.results[0].type and not nest.into
+            and nest.pad_values[0] is None and nest.input_maps[0] == nest.output_maps[0]
+            and plain_axes(nest.output_maps[0]) is not None)
 
 
 class _Layouts:

@@ -39,4 +39,23 @@ builtin.module {
     %s = graph.matmul %q, %t : f32[1, 4, 1, n]
     strata.return %e, %s
   }
+  // What is returned with channels last has no other copy, unless it is returned twice.
+  // CHECK: strata.func @saved
+  // CHECK: outs(add f32[n, h, h, 8][i0, i2, i3, i1])
+  // CHECK: ins(%{{.*}}[i0, i2, i3, i1]) outs(f32[n, h, h, 8][i0, i2, i3, i1])
+  // CHECK: outs(add f32[n, 4, h, h][i0, i1, i2, i3])
+  // CHECK: ins(%{{.*}}[i0, i1, i2, i3]) outs(f32[n, h, h, 8][i0, i1, i2, i3])
+  // CHECK-NOT: loop.nest
+  // CHECK: strata.return
+  strata.func @saved(%x: f32[n, 3, h, h], %w: f32[8, 3, 3, 3], %v: f32[4, 8, 1, 1])
+      -> (f32[n, h, h, 8], f32[n, h, h, 8], f32[n, h, h, 8], f32[n, 4, h, h])
+      inputs ["x", "w", "v"] outputs ["p", "q", "r", "y"] {
+    %a = graph.conv %x, %w {pads = [1, 1, 1, 1]} : f32[n, 8, h, h]
+    %b = graph.relu %a : f32[n, 8, h, h]
+    %y = graph.conv %b, %v : f32[n, 4, h, h]
+    %p = graph.transpose %a {perm = [0, 2, 3, 1]} : f32[n, h, h, 8]
+    %q = graph.transpose %b {perm = [0, 2, 3, 1]} : f32[n, h, h, 8]
+    %r = graph.transpose %b {perm = [0, 2, 3, 1]} : f32[n, h, h, 8]
+    strata.return %p, %q, %r, %y
+  }
 }
