@@ -35,7 +35,7 @@ from compiler.torch.backend import strata
 
 sys.path.append(str(Path(__file__).parents[1] / "shared"))
 
-from suites.contests import chosen, hold, kept, parser_of, slowest_kernels, take_part
+from suites.contests import chosen, hold, kept, parser_of, slowest_kernels, take_part, told
 
 HERE = Path(__file__).parent
 EAGER, STRATA = "eager", "strata"
@@ -80,6 +80,7 @@ class Contest:
             started = time.perf_counter()
             first = [step().item()]
             self.record["seconds"][who] = time.perf_counter() - started
+            told(who, self.record["seconds"][who])
             first += [step().item() for _ in range(WARM)]
             self.record["losses"][who] = first
             self.record["memory"][who] = self._memory(step) - before

@@ -18,6 +18,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Protocol
 
+TOLD = "contest: "
+"""Begins the lines that say how long a contestant took."""
 Records = Mapping[str, Mapping[str, Any]]
 
 
@@ -103,8 +105,8 @@ def _batch(names: Sequence[str], until: float) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         logs = [Path(folder, str(k)) for k in range(len(names))]
         started = [_start(name, log) for name, log in zip(names, logs, strict=True)]
-        _wait(started, until)
-        return [_record(name, process, log, until)
+        late = _wait(started, until)
+        return [_record(name, process, log, until, process in late)
                 for name, process, log in zip(names, started, logs, strict=True)]
 
 
@@ -115,25 +117,44 @@ def _start(name: str, log: Path) -> subprocess.Popen[str]:
                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
 
 
-def _wait(processes: Collection[Any], until: float) -> None:
-    """Wait until all have said that they are ready, have ended, or the time is over."""
+def _wait(processes: Collection[Any], until: float) -> list[Any]:
+    """Wait until all have said that they are ready, have ended, or the time is over. Ends those
+    that are late, and returns them."""
     waiting = [Thread(target=process.stdout.readline, daemon=True) for process in processes]
     for thread in waiting:
         thread.start()
     for thread in waiting:
         thread.join(max(0.0, until - time.monotonic()))
-    for thread, process in zip(waiting, processes, strict=True):
-        if thread.is_alive():
-            process.kill()
+    late = [p for thread, p in zip(waiting, processes, strict=True) if thread.is_alive()]
+    for process in late:
+        process.kill()
+    return late
 
 
-def _record(name: str, process: Any, log: Path, until: float) -> dict[str, Any]:
+def _record(
+    name: str, process: Any, log: Path, until: float, is_late: bool
+) -> dict[str, Any]:
     """What a process measured, with what it said runs eagerly; its last error otherwise."""
+    if is_late:
+        return {"name": name, "problem": _too_late(log)}
     try:
         text, _ = process.communicate("go\n", timeout=max(5.0, until - time.monotonic()))
         return {**json.loads(text.splitlines()[-1]), "eagerly": _eager_nodes(log)}
     except (subprocess.TimeoutExpired, BrokenPipeError, IndexError, ValueError):
         return {"name": name, "problem": _problem(process, log)}
+
+
+def told(who: str, seconds: float) -> None:
+    """Say in a model's own process how long a contestant took to its first result, which is shown
+    if there is no time for the others."""
+    print(f"{TOLD}{who} {seconds:.0f} s", file=sys.stderr, flush=True)
+
+
+def _too_late(log: Path) -> str:
+    """That there was no time to compile, and who had compiled."""
+    done = [line.removeprefix(TOLD) for line in log.read_text().splitlines()
+            if line.startswith(TOLD)]
+    return f"no time was left to compile; first results: {', '.join(done) or 'none'}"
 
 
 def _problem(process: Any, log: Path) -> str:
