@@ -5,14 +5,16 @@
 Rows, each in a process of its own:
 
     host    microseconds per call of graphs that compute almost nothing: 1, 32 and 300 inputs, open
-            sizes, and 100 weights. Eager, Inductor and Strata in turns; medians.
+            sizes, and 100 weights. Eager, Inductor and Strata in turns, on a GPU also Inductor's
+            mode reduce-overhead; medians.
     again   compilations after the first: a bias changed, 12 equal blocks, 20 adapters in turn.
     layers  seconds in the backend for 2 and for 32 equal layers, all caches empty, and their ratio.
     first   seconds to the first result, and in the backend, of an encoder of BERT-base's size, all
             caches empty; beside Inductor.
     kept    the same in a second process, which finds what the first has compiled.
 
-Rows that do not fit the time are left out, and named. The page is DOOR.md beside this file.
+Rows that do not fit the time are left out, and named. The page is DOOR.md beside this file, that of
+a GPU DOOR_CUDA.md; rows that `--only` does not name stay there as they are.
 """
 
 from __future__ import annotations
@@ -25,12 +27,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
 ROWS = ("host", "again", "layers", "first", "kept")
+BACKENDS, GRAPHS = (("inductor", None), ("strata", None)), ("inductor", "reduce-overhead")
 ROUNDS, CALLS = 21, 200
 
 
@@ -92,9 +95,10 @@ def host(device: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for name, (function, inputs, dynamic) in cases.items():
         calls: dict[str, Callable[..., Any]] = {"eager": function}
-        for backend in ("inductor", "strata"):
+        for backend, mode in BACKENDS if device == "cpu" else (*BACKENDS, GRAPHS):
             torch._dynamo.reset()
-            calls[backend] = torch.compile(function, backend=backend, dynamic=dynamic)
+            calls[mode or backend] = torch.compile(function, backend=backend, mode=mode,
+                                                   dynamic=dynamic)
         rows.append({"what": name, **_in_turns(calls, inputs, CALLS if len(inputs) < 99 else 30)})
     return rows
 
@@ -112,6 +116,8 @@ def _in_turns(
                 call(*inputs)
         for _ in range(ROUNDS):
             for name, call in calls.items():
+                if torch.cuda.is_available():
+                    torch.cuda.synchronize()
                 started = time.perf_counter()
                 for _ in range(count):
                     call(*inputs)
@@ -247,18 +253,27 @@ def _timed(seconds: list[float]) -> Any:
 
 
 # ---------------------------------------------------------------------- the page
-def page(found: dict[str, list[dict[str, Any]]], device: str, left_out: Sequence[str]) -> str:
+def page(sections: Mapping[str, str], device: str, left_out: Sequence[str]) -> str:
     rows = str(__doc__).split("of its own:")[1].split("Rows that")[0].strip("\n")
     lines = [f"# What torch.compile costs, on {device}", "", "```",
              f"python benchmarks/torch/door.py --device {device}", "```", "", rows, ""]
     lines += [f"Left out for want of time: {', '.join(left_out)}.", ""] if left_out else []
-    for name, rows in found.items():
-        columns = list(dict.fromkeys(key for row in rows for key in row))
-        lines += [f"## {name}", "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-        lines += ["| " + " | ".join(_cell(row.get(key, "")) for key in columns) + " |"
-                  for row in rows]
-        lines.append("")
+    for name in ROWS:
+        lines += [f"## {name}", "", sections[name], ""] if name in sections else []
     return "\n".join(lines)
+
+
+def sections_of(text: str) -> dict[str, str]:
+    """The tables of a page, by the names of their rows."""
+    found = (part.partition("\n") for part in text.split("\n## ")[1:])
+    return {name: table.strip("\n") for name, _, table in found}
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    lines = [" | ".join(_cell(row.get(key, "")) for key in columns) for row in rows]
+    return "\n".join([f"| {' | '.join(columns)} |", "|---" * len(columns) + "|",
+                      *(f"| {line} |" for line in lines)])
 
 
 def _cell(value: Any) -> str:
@@ -275,15 +290,17 @@ def main() -> None:
     if arguments.row:
         print(json.dumps(globals()[arguments.row](arguments.device)))
         return
-    found, left_out = dict[str, list[dict[str, Any]]](), list[str]()
+    path = HERE / ("DOOR.md" if arguments.device == "cpu" else "DOOR_CUDA.md")
+    sections = sections_of(path.read_text()) if path.exists() else {}
+    left_out = list[str]()
     until = time.monotonic() + arguments.seconds
     for name in arguments.only.split(","):
         rows = _alone(name, arguments.device, until - time.monotonic())
         if rows is None:
             left_out.append(name)
         else:
-            found[name] = rows
-    (HERE / "DOOR.md").write_text(page(found, arguments.device, left_out))
+            sections[name] = table(rows)
+        path.write_text(page(sections, arguments.device, left_out))
 
 
 def _alone(name: str, device: str, seconds: float) -> list[dict[str, Any]] | None:
