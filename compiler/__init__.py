@@ -30,11 +30,16 @@ if TYPE_CHECKING:
     from compiler.options import CompileOptions, Specialize
     from compiler.profiling.measure import profile
     from compiler.tuning.api import tune
-    from dialects.strata.assumptions import AccessError, IndexRangeError, SizeError
+    from dialects.strata.assumptions import (
+        AccessError,
+        DivisionByZeroError,
+        IndexRangeError,
+        SizeError,
+    )
 
-__all__ = ["AccessError", "CompileOptions", "CompilerFault", "Executable", "IndexRangeError",
-           "MemoryModel", "SizeError", "Specialize", "StrataError", "__version__", "compile",
-           "explain", "load", "profile", "to_fx", "tune"]
+__all__ = ["AccessError", "CompileOptions", "CompilerFault", "DivisionByZeroError", "Executable",
+           "IndexRangeError", "MemoryModel", "SizeError", "Specialize", "StrataError",
+           "__version__", "compile", "explain", "load", "profile", "to_fx", "tune"]
 
 _HOMES = {"Executable": "compiler.executable", "compile": "compiler.api",
           "load": "compiler.api", "to_fx": "compiler.fx.api",
@@ -43,7 +48,8 @@ _HOMES = {"Executable": "compiler.executable", "compile": "compiler.api",
           "profile": "compiler.profiling.measure", "explain": "compiler.explaining.api",
           "StrataError": "compiler.diagnostics", "CompilerFault": "compiler.faults",
           "AccessError": "dialects.strata.assumptions", "SizeError": "dialects.strata.assumptions",
-          "IndexRangeError": "dialects.strata.assumptions"}
+          "IndexRangeError": "dialects.strata.assumptions",
+          "DivisionByZeroError": "dialects.strata.assumptions"}
 
 if not TYPE_CHECKING:  # to type checkers a name that is not imported above is an error
 

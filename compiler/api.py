@@ -61,8 +61,9 @@ def compile(
     "per-op", "block" or "whole-graph"; `with_groups`, `without_groups`: groups of passes to add and
     to leave out. `passes`, `plugins`, `schedule`, `weights`, `features`, `precision`, `exact`,
     `denormals`: as on the command line. `check`: True ends a run with an error at the first memory
-    access out of bounds (AccessError) or run-time index out of range (IndexRangeError). None checks
-    only indices, on the CPU. False checks neither. `cache`: a folder for compiled code, "default",
+    access out of bounds (AccessError), run-time index out of range (IndexRangeError) or integer of
+    a PyTorch model divided by zero (DivisionByZeroError). None checks only indices and divisors,
+    on the CPU. False checks nothing. `cache`: a folder for compiled code, "default",
     or "off" (also None). `interpret`: run CUDA kernels in Triton's interpreter. `specialize`:
     compile the model again for the sizes with which it is called most often
     (`compiler.Specialize(after=8, most=4)`); the imported model stays in memory for this. `tuned`:

@@ -18,7 +18,7 @@ from compiler.io.array_files import read_npy, read_npz
 from compiler.io.arrays import contiguous, is_foreign
 from compiler.io.signature import DEFAULT_SIZE, Signature, signature_of
 from compiler.ranks import speaks
-from dialects.strata.assumptions import IndexRangeError
+from dialects.strata.assumptions import DataError
 from dialects.symbolic.symbol import Symbol
 from targets.interface import RankError
 
@@ -120,7 +120,7 @@ def run_loaded(exe: Executable, inputs: Sequence[Array]) -> list[Array]:
     except ValueError as error:
         raise StrataError("the model cannot run on these inputs", [Problem(
             str(error), hint="--dim NAME=N sets sizes, --inputs FILE.npz gives arrays")]) from error
-    except IndexRangeError as error:
+    except DataError as error:
         raise StrataError("the model cannot run on these inputs", [Problem(
             str(error), hint="--inputs FILE.npz gives arrays")]) from error
     except RankError as error:

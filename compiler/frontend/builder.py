@@ -236,6 +236,11 @@ class Builder:
                 if not is_at_most(below, above):
                     self.assume(below, "<=", above)
 
+    def require_none(self, zeros: Value) -> None:
+        """Add a run-time check that all elements of an integer tensor are 0; others are divisors
+        that are zero."""
+        self.add(RequireOp.of(0, self.ssa(zeros), 1, divisors=True))
+
     def _require(self, low: Expr, values: Value, high: Expr) -> None:
         value = self.ssa(values)
         label = values.label or value.name_hint or ""

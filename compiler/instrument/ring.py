@@ -26,7 +26,7 @@ from compiler.instrument.verify import Check
 from compiler.io.signature import Signature, signature_of
 from compiler.io.structures import structures_of
 from dialects.semantics.ring import Ring, RingError
-from dialects.strata.assumptions import ChoiceError, IndexRangeError, SizeError
+from dialects.strata.assumptions import ChoiceError, DataError, SizeError
 from dialects.strata.binding import EvaluationError
 from dialects.strata.types import element_of, is_float
 from targets.interface import TargetError
@@ -73,7 +73,7 @@ class RingVerify(Instrument):
             self._begin(state, arrays)
         except ChoiceError:
             raise  # other code is needed, which is verified instead
-        except (EvaluationError, IndexRangeError, SizeError) as error:
+        except (EvaluationError, DataError, SizeError) as error:
             raise StrataError("the model cannot run in the ring", [Problem(
                 str(error), hint="--dim NAME=N sets sizes, --inputs FILE.npz gives arrays"
             )]) from error
@@ -125,7 +125,7 @@ class RingVerify(Instrument):
         self.inputs = self._residues(arrays)
         try:
             self.expected = self._interpret(state)
-        except IndexRangeError:
+        except DataError:
             self.inputs = [self.ring.wrap(np.abs(np.rint(a)) if a.dtype.kind == "f" else a)
                            for a in arrays]
             self.expected = self._interpret(state)

@@ -18,7 +18,7 @@ from compiler.measuring.comparison import worst
 from dialects.graph.interpret import evaluate_func
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.semantics.numerics import widen
-from dialects.strata.assumptions import IndexRangeError, SizeError
+from dialects.strata.assumptions import DataError, SizeError
 from dialects.strata.binding import EvaluationError
 from dialects.strata.func import main_function
 from dialects.strata.types import Array, element_of, is_float, precision
@@ -56,7 +56,7 @@ class Rounding:
     def _trial(self, random: np.random.Generator) -> float:
         try:
             found = altered_run(self.module, self.weights, self.inputs, random)
-        except (EvaluationError, IndexRangeError, SizeError):
+        except (EvaluationError, DataError, SizeError):
             return 0.0
         return worst(found, self.expected)[0]
 
@@ -71,7 +71,7 @@ def altered_run(
     the result does. An input of one number is exact, as a constant of one number is.
 
     `step`, relative, applies to f64; its default, and the step of all other types, is one unit in
-    the last place. Raises EvaluationError, or IndexRangeError where numbers become indices.
+    the last place. Raises EvaluationError, or DataError where numbers become indices.
     """
     def alter(array: Array) -> Array:
         if not is_float(element_of(array.dtype)):

@@ -19,7 +19,7 @@ from dialects import graph
 from dialects.graph.base import ints_of
 from dialects.graph.interpret import evaluate_func
 from dialects.semantics.evaluation import EvaluationContext
-from dialects.strata.assumptions import IndexRangeError, SizeError
+from dialects.strata.assumptions import DataError, SizeError
 from dialects.strata.binding import EvaluationError
 from dialects.strata.func import main_function
 from dialects.strata.types import Array, element_of, f32, is_float, precision
@@ -45,7 +45,7 @@ def vanishing(
     try:
         with np.errstate(all="ignore"):
             exact, terms = _evaluated(*found, widen_inputs(inputs), sums)
-    except (EvaluationError, IndexRangeError, SizeError):
+    except (EvaluationError, DataError, SizeError):
         return {}
     limits = {k: _left_over(op, terms[k], expected[k]) for k, op in sums.items()}
     return {k: limit for k, limit in limits.items() if is_within(exact[k], limit)}

@@ -27,7 +27,7 @@ from compiler.io.signature import Signature, signature_of
 from compiler.io.structures import structures_of
 from compiler.measuring.comparison import error_of, first_beyond
 from compiler.measuring.oddities import constants_of, incomparable, oddities
-from dialects.strata.assumptions import AccessError, ChoiceError, IndexRangeError, SizeError
+from dialects.strata.assumptions import AccessError, ChoiceError, DataError, SizeError
 from dialects.strata.binding import EvaluationError
 from targets.reference.interpret import interpret, is_tensor_level
 
@@ -83,7 +83,7 @@ class Verify(Instrument):
             self.expected = self._interpret(state)
         except ChoiceError:
             raise  # other code is needed, which is verified instead
-        except (EvaluationError, IndexRangeError, SizeError) as error:
+        except (EvaluationError, DataError, SizeError) as error:
             raise StrataError("the model cannot run on these inputs", [Problem(
                 str(error), hint="--dim NAME=N sets sizes, --inputs FILE.npz gives arrays"
             )]) from error

@@ -27,7 +27,7 @@ from compiler.pipeline.driver import Compiler
 from compiler.profiling.result import Launch, ProfileResult
 from compiler.profiling.roofline import measured
 from dialects.host import CollectiveOp, host_function
-from dialects.strata.assumptions import IndexRangeError
+from dialects.strata.assumptions import DataError
 from dialects.strata.binding import EvaluationError, bind_sizes
 from dialects.strata.types import BufferType
 from dialects.symbolic.expr import Expr
@@ -95,7 +95,7 @@ def _times(profile: Profile, inputs: Sequence[Array], seconds: float) -> Timings
     """The times of runs. Raises StrataError for inputs that the model refuses."""
     try:
         return profile.measure(inputs, seconds)
-    except (ValueError, IndexRangeError) as error:
+    except (ValueError, DataError) as error:
         raise StrataError("the model cannot run on these inputs", [Problem(str(error))]) from error
 
 

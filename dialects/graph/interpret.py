@@ -16,7 +16,7 @@ from xdsl.ir import Operation, SSAValue
 
 from dialects.semantics.carriers import as_array
 from dialects.semantics.evaluation import EvaluationContext, evaluation_of
-from dialects.strata.assumptions import IndexRangeError, SizeError
+from dialects.strata.assumptions import DataError, SizeError
 from dialects.strata.binding import EvaluationError, bind_sizes, settings_text
 from dialects.strata.func import FuncOp
 from dialects.strata.types import Array, TensorType
@@ -32,8 +32,9 @@ def evaluate_func(
     `alter` is applied to every result of every operation, to observe how sensitive outputs are to
     it. Scalar constants are not altered: an exponent of 2, for example, must stay exact, because
     powers of negative numbers are undefined for exponents nearby. Raises EvaluationError, naming
-    the input, or the operation and its model node, IndexRangeError for an index out of range
-    (`strata.require`), and SizeError for sizes that the model must be compiled again for.
+    the input, or the operation and its model node, DataError for an index out of range or a
+    division by zero (`strata.require`), and SizeError for sizes that the model must be compiled
+    again for.
     """
     arguments = func.body.block.args
     _check_inputs(func, inputs)
@@ -74,7 +75,7 @@ def _evaluate(op: Operation, operands: list[Array], context: EvaluationContext) 
         raise EvaluationError(f"{_place(op)} has no evaluation at this level")
     try:
         found = function(context, *operands)
-    except (IndexRangeError, SizeError):
+    except (DataError, SizeError):
         raise
     except (ValueError, IndexError, KeyError, ArithmeticError, MemoryError) as error:
         given = ", ".join(f"{a.dtype}{list(a.shape)}" for a in operands)

@@ -39,8 +39,16 @@ class ChoiceError(SizeError):
         self.reason, self.site, self.outcome = reason, site, outcome
 
 
-class IndexRangeError(IndexError):
+class DataError(Exception):
+    """Run-time data are not what an operator needs."""
+
+
+class IndexRangeError(DataError, IndexError):
     """An index taken from run-time data is out of range."""
+
+
+class DivisionByZeroError(DataError, RuntimeError):
+    """An integer is divided by zero. PyTorch raises RuntimeError, too."""
 
 
 class AccessError(RuntimeError):
@@ -215,7 +223,7 @@ class IndexRange(NamedTuple):
     """`low <= index < high` for indices that a node takes from data; see `strata.require`.
 
     `label`: the name of the indices. `farthest`: what is checked is a single number, that of the
-    index that is farthest out.
+    index that is farthest out. `divisors`: the values tell whether divisors are zero.
     """
 
     low: Expr
@@ -223,13 +231,20 @@ class IndexRange(NamedTuple):
     node: str
     label: str = ""
     farthest: bool = False
+    divisors: bool = False
 
     def check(self, values: Array, sizes: Mapping[Symbol, int]) -> None:
-        """Raises IndexRangeError for a value out of range. `sizes`: the symbols' values."""
+        """Raises IndexRangeError or DivisionByZeroError for a value out of range. `sizes`: the
+        symbols' values."""
         low, high = (int(e.evaluate(sizes)) for e in (self.low, self.high))
         for value in self._suspects(values, low):
             if not low <= value < max(high, low + self.farthest):
-                raise IndexRangeError(index_refusal(value, low, high, self.node, self.label))
+                raise self._error(value, low, high)
+
+    def _error(self, value: int, low: int, high: int) -> DataError:
+        if self.divisors:
+            return DivisionByZeroError(division_refusal(self.node))
+        return IndexRangeError(index_refusal(value, low, high, self.node, self.label))
 
     def _suspects(self, values: Array, low: int) -> list[int]:
         if self.farthest:
@@ -238,13 +253,15 @@ class IndexRange(NamedTuple):
 
     def facts(self) -> list[Any]:
         """All fields in a form that JSON can represent."""
-        return [size_facts(self.low), size_facts(self.high), self.node, self.label, self.farthest]
+        return [size_facts(self.low), size_facts(self.high), self.node, self.label, self.farthest,
+                self.divisors]
 
     @staticmethod
     def read(facts: Sequence[Any]) -> IndexRange:
         """The inverse of `facts`."""
-        low, high, node, label, farthest = facts
-        return IndexRange(read_size(low), read_size(high), str(node), str(label), bool(farthest))
+        low, high, node, label, farthest, divisors = facts
+        return IndexRange(read_size(low), read_size(high), str(node), str(label), bool(farthest),
+                          bool(divisors))
 
 
 def named_sizes(
@@ -273,6 +290,11 @@ def index_refusal(value: int, low: int, high: int, node: str, label: str) -> str
     name = f"an index of {label!r}" if label else "an index"
     wanted = f"it must be from {low} to {high - 1}" if low < high else "there is nothing to index"
     return f"{name} is {value} at node {node!r}; {wanted}"
+
+
+def division_refusal(node: str) -> str:
+    """The error message for an integer that is divided by zero."""
+    return f"an integer is divided by zero at node {node!r}"
 
 
 def farthest_value(key: int, low: int) -> int:

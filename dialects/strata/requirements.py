@@ -8,6 +8,10 @@ the value that is farthest out:
 
     strata.require -1000 <= farthest %worst < 1000 of "ids"
 
+Integers that are divided by zero are told in the same way, as truth values that must all be 0:
+
+    strata.require 0 <= %zeros < 1 divisors
+
 Accesses with such indices stay within their buffers whatever the values are: this operation only
 turns wrong values into an error. It may therefore follow the operations that use them.
 """
@@ -42,7 +46,8 @@ class RequireOp(IRDLOperation):
     `farthest`, the operand is a single number instead: the maximum over all values of the unsigned
     difference value - low, as an i64 with its sign bit inverted. A value below `low` wraps around
     to a large difference, so this maximum detects values that are too small as well, and the
-    offending value can be recovered from it.
+    offending value can be recovered from it. With `divisors`, the values tell which divisors are
+    zero, and a violation ends the run with a DivisionByZeroError.
 
     Constraints: (C1) the operand has integer elements, not truth values; (C2) at the host level,
     and with `farthest`, the operand is a single i64.
@@ -54,10 +59,12 @@ class RequireOp(IRDLOperation):
     high = prop_def(ExprAttr)
     farthest = opt_prop_def(UnitAttr)
     of_ = opt_prop_def(StringAttr, prop_name="of")
+    divisors = opt_prop_def(UnitAttr)
 
     @staticmethod
     def of(
-        low: Size, values: SSAValue, high: Size, label: str = "", *, farthest: bool = False
+        low: Size, values: SSAValue, high: Size, label: str = "", *, farthest: bool = False,
+        divisors: bool = False,
     ) -> RequireOp:
         """Require `low` <= `values` < `high`. `label`: the name of the values in messages."""
         properties: dict[str, Attribute] = {
@@ -66,6 +73,8 @@ class RequireOp(IRDLOperation):
             properties["farthest"] = UnitAttr()
         if label:
             properties["of"] = StringAttr(label)
+        if divisors:
+            properties["divisors"] = UnitAttr()
         return RequireOp.create(operands=[values], properties=properties)
 
     def moved(self, values: SSAValue) -> RequireOp:
@@ -94,14 +103,14 @@ class RequireOp(IRDLOperation):
             raise VerifyException("C2: at the host level, strata.require needs one i64")
 
     def check(self, values: Array, sizes: Mapping[Symbol, int]) -> None:
-        """Raises IndexRangeError for a value out of range. `sizes`: the symbols' values."""
+        """Raises DataError for a value out of range. `sizes`: the symbols' values."""
         self.range.check(values, sizes)
 
     @property
     def range(self) -> IndexRange:
         """The requirement as plain data."""
         return IndexRange(self.low.data, self.high.data, location_name(self), self.label,
-                          self.farthest is not None)
+                          self.farthest is not None, self.divisors is not None)
 
     def evaluate(self, context: Any, values: Array) -> list[Array]:
         self.check(values, context.sizes)
@@ -116,6 +125,8 @@ class RequireOp(IRDLOperation):
         if self.of_ is not None:
             printer.print_string(" of ")
             printer.print_string_literal(self.of_.data)
+        if self.divisors is not None:
+            printer.print_string(" divisors")
 
     @classmethod
     def parse(cls, parser: Parser) -> RequireOp:
@@ -127,7 +138,8 @@ class RequireOp(IRDLOperation):
         parser.parse_punctuation("<")
         high = t.parse_size(parser)
         label = parser.parse_str_literal() if parser.parse_optional_keyword("of") else ""
-        return RequireOp.of(low, values, high, label, farthest=farthest)
+        divisors = parser.parse_optional_keyword("divisors") is not None
+        return RequireOp.of(low, values, high, label, farthest=farthest, divisors=divisors)
 
 
 @irdl_op_definition

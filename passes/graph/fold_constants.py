@@ -27,7 +27,7 @@ from dialects.graph.unary import CastOp
 from dialects.records import dataclass
 from dialects.semantics.arithmetic import FLOATS, FORMULAS, Converted, Elementwise
 from dialects.semantics.relayout import Reshaped, Transposed
-from dialects.strata.assumptions import IndexRangeError
+from dialects.strata.assumptions import DataError
 from dialects.strata.func import FuncOp
 from dialects.strata.mapped import release
 from dialects.strata.requirements import RequireOp
@@ -78,7 +78,7 @@ class _Folding:
         array = op.values.owner.array(self.context.weights)
         try:
             op.check(array, {})
-        except IndexRangeError:
+        except DataError:
             return False
         return True
 

@@ -35,7 +35,7 @@ def lower_requirements(func: FuncOp, context: StrataContext) -> None:
     wanted = context.facts.checks_indices
     seen: set[Hashable] = set()
     for op in [op for op in func.body.block.ops if isinstance(op, RequireOp)]:
-        key = (op.values, op.low, op.high)
+        key = (op.values, op.low, op.high, op.divisors)
         if wanted and key not in seen:
             _lower(op, Rewriter(op, context, []))
         else:

@@ -20,6 +20,7 @@ builtin.module {
     host.free %z
     strata.require 0 <= farthest %n < 2*batch of "input ids"
     strata.require 1 <= %n < batch + 1
+    strata.require 0 <= farthest %n < 1 divisors
     strata.trap %n ["block.load leaves dim 0 of x", "block.store leaves \"y\""]
     strata.size m = %n
     %f = host.alloc : f32[m, 64]

@@ -24,14 +24,14 @@ from compiler.instrument.rounding import Rounding
 from compiler.measuring.comparison import worst
 from compiler.options import CompileOptions
 from dialects.graph.interpret import EvaluationError
-from dialects.strata.assumptions import IndexRangeError
+from dialects.strata.assumptions import DataError
 from dialects.strata.types import Array
 from targets.reference.interpret import interpret
 from tests.fuzz.random_models import RandomModel
 
 NO_SUCH_TYPE = ("NOT_IMPLEMENTED", "Type Error")
 """How onnxruntime says that an operator is not there for a type."""
-REFUSALS = (EvaluationError, ValueError, IndexRangeError)
+REFUSALS = (EvaluationError, ValueError, DataError)
 """How a run says that sizes, or indices in tensors of these sizes, do not fit."""
 GRANTED = 4
 """How many times the effect of rounding a difference may be."""
@@ -78,7 +78,7 @@ class Subject:
             return self._check_refusal(inputs) if may_refuse else f"the reference fails: {error}"
         try:
             actual = self.program.run(inputs)
-        except (ValueError, IndexRangeError):
+        except (ValueError, DataError):
             if may_refuse:
                 return ""
             raise
@@ -94,7 +94,7 @@ class Subject:
             return ""
         try:
             self.program.run(inputs)
-        except (ValueError, IndexRangeError):
+        except (ValueError, DataError):
             return ""
         return "the cpu target runs on sizes that the reference refuses"
 

@@ -26,7 +26,8 @@ typedef enum strata_status {
     STRATA_BUSY = 14,          /* another thread is using the state */
     STRATA_CANCELLED = 15,
     STRATA_NOT_BOUND = 16,
-    STRATA_DEVICE = 17         /* the GPU's driver reports an error */
+    STRATA_DEVICE = 17,        /* the GPU's driver reports an error */
+    STRATA_BAD_DIVISOR = 18    /* an integer in the data is divided by zero */
 } strata_status;
 
 /* Element types. Types of less than a byte occupy one byte, of which the low bits count. */

@@ -29,6 +29,7 @@ static const char *const status_texts[] = {
     "the call was cancelled",
     "nothing is bound to the state",
     "the GPU's driver reports an error",
+    "an integer in the data is divided by zero",
 };
 
 const char *MODEL(error_text)(int status) {

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import numpy as np
 
 from dialects.strata.array_type import dtype_named
-from dialects.strata.assumptions import AccessError, IndexRangeError, SizeError
+from dialects.strata.assumptions import (
+    AccessError,
+    DivisionByZeroError,
+    IndexRangeError,
+    SizeError,
+)
 from targets.call_states import CallStates
 from targets.cpu.build.address import address_of
 from targets.cpu.runtime.calls import Kind, kinds, most_states
@@ -30,10 +35,10 @@ if TYPE_CHECKING:
 MOST_DIMS = 16
 _UNKNOWN = ctypes.c_size_t(-1).value
 """The bytes of outputs that only a run knows."""
-_BAD_SIZES, _OTHER_CODE, _BAD_INDEX, _BAD_ACCESS, _CANCELLED = 6, 7, 8, 9, 15
+_BAD_SIZES, _OTHER_CODE, _BAD_INDEX, _BAD_ACCESS, _CANCELLED, _BAD_DIVISOR = 6, 7, 8, 9, 15, 18
 _ERRORS: Mapping[int, type[Exception]] = {
     _BAD_SIZES: SizeError, _OTHER_CODE: SizeError, _BAD_INDEX: IndexRangeError,
-    _BAD_ACCESS: AccessError}
+    _BAD_ACCESS: AccessError, _BAD_DIVISOR: DivisionByZeroError}
 """The errors of statuses (`api.h`) that are no ValueError."""
 
 

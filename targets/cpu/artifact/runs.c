@@ -20,6 +20,8 @@ static int failed(STATE *s) {
         return refuse(s, STRATA_BAD_INDEX, "an index%s%s%s is %lld at node '%s'; it must be from "
                       "%lld to %lld", c->label[0] ? " of '" : "", c->label, c->label[0] ? "'" : "",
                       (long long)seen[0], c->node, (long long)seen[1], (long long)seen[2] - 1);
+    case CHECK_DIVISOR:
+        return refuse(s, STRATA_BAD_DIVISOR, "an integer is divided by zero at node '%s'", c->node);
     case CHECK_ACCESS:
         if (seen[0] < 1 || seen[0] > c->texts)
             return refuse(s, STRATA_BAD_ACCESS, "a check stored the unknown number %lld",

@@ -37,7 +37,7 @@ WEIGHTS_HEAD = 64
 _HERE = Path(__file__).parent
 _KINDS = {"size": "CHECK_SIZE", "assumption": "CHECK_ASSUMPTION", "index": "CHECK_INDEX",
           "access": "CHECK_ACCESS", "memory": "CHECK_MEMORY", "stack": "CHECK_STACK",
-          "signal": "CHECK_SIGNAL"}
+          "signal": "CHECK_SIGNAL", "divisor": "CHECK_DIVISOR"}
 _INCLUDES = ("errno.h", "stdarg.h", "stdatomic.h", "stdio.h", "stdlib.h", "string.h", "time.h")
 _POSIX = ("fcntl.h", "pthread.h", "sched.h", "signal.h", "sys/mman.h", "sys/stat.h", "unistd.h")
 _HAS_POSIX = "!defined(__wasm__) && !defined(_WIN32)"

@@ -26,7 +26,7 @@ typedef struct assumption {
 } assumption;
 
 enum { CHECK_SIZE, CHECK_ASSUMPTION, CHECK_INDEX, CHECK_ACCESS, CHECK_MEMORY, CHECK_STACK,
-       CHECK_SIGNAL };
+       CHECK_SIGNAL, CHECK_DIVISOR };
 
 /* A check that compiled code makes. It records its number and a few values. */
 typedef struct check {

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dialects.strata.assumptions import (
     AccessError,
     Assumption,
+    DivisionByZeroError,
     IndexRangeError,
     SizeError,
     access_refusal,
     check_with_choices,
+    division_refusal,
     index_refusal,
     size_refusal,
 )
@@ -31,8 +33,8 @@ SIGNAL, EXCHANGE = "signal", "exchange"
 
 
 class Check(NamedTuple):
-    """A check that belongs to a node of the model. `kind`: size, assumption, index, access, memory,
-    stack, or signal or exchange, which have no errors of their own.
+    """A check that belongs to a node of the model. `kind`: size, assumption, index, divisor,
+    access, memory, stack, or signal or exchange, which have no errors of their own.
 
     `label`: for an index check, the name of what is indexed; for an access check, its texts, one
     per line.
@@ -49,6 +51,8 @@ class Check(NamedTuple):
             return _contradiction(self.assumption, seen, checks)
         if self.kind == "index":
             return _wrong_index(self, seen)
+        if self.kind == "divisor":
+            return DivisionByZeroError(division_refusal(self.node))
         if self.kind == "access":
             return AccessError(access_refusal(seen[0], self.label.split("\n")))
         if self.kind == "size":
@@ -80,8 +84,9 @@ def assume_check(op: AssumeOp) -> Check:
 
 
 def index_check(op: RequireOp) -> Check:
-    """The check of indices from data; the code records the worst index and the two bounds."""
-    return Check("index", _node(op), label=op.label)
+    """The check of indices or divisors from data; the code records the worst index and the two
+    bounds."""
+    return Check("index" if op.divisors is None else "divisor", _node(op), label=op.label)
 
 
 def access_check(op: TrapOp) -> Check:

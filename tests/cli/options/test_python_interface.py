@@ -216,9 +216,9 @@ def test_no_parameter_is_missing(function: Any, table: Mapping[str, Any]) -> Non
     of_modules = {"args", "kwargs", "dynamic_shapes"}  # tests/pytorch/operators/test_fx.py
     assert set(inspect.signature(function).parameters) - internal - of_modules <= table.keys()
     assert compiler.__all__ == [
-        "AccessError", "CompileOptions", "CompilerFault", "Executable", "IndexRangeError",
-        "MemoryModel", "SizeError", "Specialize", "StrataError", "__version__", "compile",
-        "explain", "load", "profile", "to_fx", "tune"]
+        "AccessError", "CompileOptions", "CompilerFault", "DivisionByZeroError", "Executable",
+        "IndexRangeError", "MemoryModel", "SizeError", "Specialize", "StrataError", "__version__",
+        "compile", "explain", "load", "profile", "to_fx", "tune"]
 
 
 def test_values_of_numpy_are_values(small_model: Path) -> None:

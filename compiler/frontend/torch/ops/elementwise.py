@@ -28,6 +28,7 @@ from dialects.graph.elementwise import (
     PowOp,
     SubOp,
 )
+from dialects.graph.inference import certain_sign
 from dialects.graph.logic import (
     AndOp,
     EqualOp,
@@ -40,6 +41,7 @@ from dialects.graph.logic import (
 )
 from dialects.strata import types as t
 from dialects.strata.types import is_float
+from dialects.symbolic.expr import Expr
 
 HALVES = (t.f16, t.bf16)
 _ON_TRUTH_VALUES: dict[type[GraphOp], type[GraphOp]] = {
@@ -121,19 +123,40 @@ def div(n: Node, a: Operand, b: Operand) -> Value:
 def div_mode(n: Node, a: Operand, b: Operand, rounding_mode: str | None) -> Value:
     if rounding_mode == "floor":
         return floor_divide(n, a, b)
-    quotient = arithmetic(n, DivOp, a, b)
+    quotient = arithmetic(n, DivOp, a, _checked(n, b))
     return truncated(quotient) if rounding_mode == "trunc" else quotient
 
 
 @aten_op("aten.floor_divide.default")
 def floor_divide(n: Node, a: Operand, b: Operand) -> Value:
     """The exact quotient rounded down."""
+    return floored(n, a, _checked(n, b))
+
+
+def floored(n: Node, a: Operand, b: Operand) -> Value:
+    """The same, of a divisor that is not zero if it is an integer."""
     x, y = _operands(n, a, b)
     if is_float(x.element):
         return f.floored_quotient(x, y)
     rest = n(FmodOp, x, y)
     below = ~f.equal(rest, 0) & ((rest < 0) ^ (y < 0))
     return x / y - below.cast(x.element)
+
+
+def _checked(n: Node, divisor: Operand) -> Operand:
+    """A divisor. If integers are divided, a run-time check that it is not zero is added."""
+    if is_float(n.element) or (isinstance(divisor, int) and divisor):
+        return divisor
+    y = operand(n, divisor, n.element)
+    known = () if y.expressions is None else y.expressions.reshape(-1)
+    is_known = y.array is not None or y.expressions is not None
+    if is_known and all(certain_sign(Expr.of(e)) in (-1, 1) for e in (
+            known if y.array is None else y.array.reshape(-1).tolist())):
+        return y
+    zeros = f.equal(y, 0).cast(t.i32)
+    may_be_empty = any(not (size.constant or 0) for size in n.shape)
+    n.build.require_none(zeros.broadcast(n.shape) if may_be_empty else zeros)
+    return y
 
 
 def _operands(n: Node, a: Operand, b: Operand) -> tuple[Value, Value]:
@@ -154,7 +177,7 @@ def truncated(x: Value) -> Value:
 def remainder(n: Node, a: Operand, b: Operand) -> Value:
     """The remainder with the sign of b; if it is 0, with the sign of a."""
     if not is_float(n.element):
-        return arithmetic(n, ModOp, a, b)
+        return arithmetic(n, ModOp, a, _checked(n, b))
     x, y = _operands(n, a, b)
     rest = n(FmodOp, x, y)
     return f.where(~f.equal(rest, 0) & ((rest < 0) ^ (y < 0)), rest + y, rest)
@@ -162,7 +185,7 @@ def remainder(n: Node, a: Operand, b: Operand) -> Value:
 
 @aten_op("aten.fmod.Tensor", "aten.fmod.Scalar")
 def fmod(n: Node, a: Operand, b: Operand) -> Value:
-    return arithmetic(n, FmodOp, a, b)
+    return arithmetic(n, FmodOp, a, _checked(n, b))
 
 
 @aten_op("aten.maximum.default")

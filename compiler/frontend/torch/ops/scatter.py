@@ -17,7 +17,7 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.data_dependent import by_places
-from compiler.frontend.torch.ops.elementwise import floor_divide, operand, scaled
+from compiler.frontend.torch.ops.elementwise import floored, operand, scaled
 from compiler.frontend.torch.ops.gather import index_vectors, require_places
 from compiler.frontend.values import Value
 from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
@@ -72,7 +72,7 @@ def scatter_reduce(
     ones = n.scalar(1, t.i64).broadcast(indices.shape)
     start = n.scalar(int(include_self), t.i64).broadcast(x.shape)
     counts = f.maximum(_scatter(n, start, axis, indices, ones, "add"), 1).cast(x.element)
-    return total / counts if t.is_float(x.element) else floor_divide(n, total, counts)
+    return total / counts if t.is_float(x.element) else floored(n, total, counts)
 
 
 def _neutral(combiner: str, dtype: np.dtype[Any]) -> Any:
