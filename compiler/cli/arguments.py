@@ -43,7 +43,7 @@ def add_target(parser: argparse.ArgumentParser, checks: bool = True) -> None:
     """Add the target and its options. `checks`: add --check, too."""
     group = parser.add_argument_group("the target")
     group.add_argument("--target", metavar="T", default="cpu",
-                       help="cpu (default), cuda, hip, reference, or a plugin's")
+                       help="cpu (default), cuda, hip, opencl, reference, or a plugin's")
     group.add_argument("--features", metavar="NAME",
                        help="compile for these machine features instead of this machine's: "
                             "baseline, avx2, avx512, amx (default: $STRATA_CPU_FEATURES, or the "

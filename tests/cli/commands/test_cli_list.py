@@ -16,7 +16,7 @@ from tests.cli.conftest import Run
 @pytest.mark.parametrize(("kind", "names"), [
     ("ops", {"graph.add", "loop.nest", "host.launch", "block.load", "strata.func"}),
     ("passes", {step.name for step in PIPELINE}),
-    ("targets", {"cpu", "cuda", "hip", "reference"}),
+    ("targets", {"cpu", "cuda", "hip", "opencl", "reference"}),
     ("levels", {"graph", "loop", "host", "block", "llvm", "asm", "triton", "ptx", "sass",
                 "amdgcn"}),
     ("frontends", {"onnx"}),
@@ -32,7 +32,7 @@ def test_doctor_tells_of_every_target(strata: Run) -> None:
     done = strata("doctor")
     assert done.status == 0
     assert f"strata {__version__}" in done.out
-    for name in ("cpu", "cuda", "hip", "reference"):
+    for name in ("cpu", "cuda", "hip", "opencl", "reference"):
         assert f"target {name}: " in done.out
 
 

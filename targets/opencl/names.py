@@ -1,0 +1,65 @@
+"""Names, values and index expressions in OpenCL C."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dialects.symbolic.expr import Call, Expr
+from dialects.symbolic.symbol import Symbol
+from targets.expressions import Expressions
+from targets.opencl.scalar import FLOATS, INTEGERS, head
+
+WORDS = frozenset(re.findall(r"[A-Za-z_]\w+|k", " ".join([
+    head(exact=True), *FLOATS.values(), "get_global_id global local constant double int char short",
+    "for if else while do switch case break continue return goto struct union enum static extern",
+    *(f"as_{sign}{n}" for sign in ("", "u") for n in INTEGERS.values()), "bool",
+    *(f"t{d}" for d in range(10))])))
+"""Names that are not free in a kernel: `t0` ... are places in a tile, and `k` is summed over."""
+
+
+def legal(name: str) -> str:
+    """Any text as a name."""
+    text = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return f"k_{text}" if not text[:1].isalpha() or text in WORDS else text
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tile of a program: a variable or a number (`text`), or an array of this shape."""
+
+    text: str
+    shape: tuple[int, ...] = ()
+
+    def at(self, places: Sequence[str]) -> str:
+        """The element at a position."""
+        return f"{self.text}[{flat(places, self.shape)}]" if self.shape else self.text
+
+
+def flat(places: Sequence[str], shape: Sequence[int]) -> str:
+    """The position in an array of this shape, in row-major order."""
+    steps = [math.prod(shape[d + 1:]) for d in range(len(shape))]
+    return " + ".join(p if s == 1 else f"{s}*{p}" for p, s in zip(places, steps, strict=True))
+
+
+class Index(Expressions[str]):
+    """Index expressions over named symbols, as 64-bit integers."""
+
+    def __init__(self, names: Mapping[Symbol, str]) -> None:
+        self.names = names
+
+    def value(self, expr: Expr) -> str:
+        terms = ["*".join([*([f"{factor}L"] if factor != 1 or not atoms else []),
+                           *map(self.atom, atoms)]) for atoms, factor in expr.terms]
+        return f"({' + '.join(terms)})" if len(terms) > 1 else (terms or ["0L"])[0]
+
+    def symbol(self, symbol: Symbol) -> str:
+        return self.names[symbol]
+
+    def division(self, call: Call, left: str, right: str) -> str:
+        return f"{'floor_div' if call.op == 'floordiv' else 'floor_mod'}({left}, {right})"
+
+    def extremum(self, call: Call, left: str, right: str) -> str:
+        return f"{'LARGER' if call.op == 'max' else 'SMALLER'}({left}, {right})"

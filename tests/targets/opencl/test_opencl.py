@@ -1,0 +1,256 @@
+"""OpenCL: what kernels become, and what a device computes; the latter needs a driver, as pocl."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, cast
+
+import ml_dtypes
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from dialects.block import KernelOp
+from dialects.block.interpret import interpret_kernel
+from dialects.strata.types import Array
+from dialects.symbolic.symbol import Symbol
+from targets.base import TargetError, TargetOptions, find_target
+from targets.opencl import Launcher, device
+from targets.opencl.kernel import function_names, kernel_text
+from targets.opencl.scalar import head
+from targets.reference.interpret import interpret
+from tests.lowering import assert_close, lower, without_subnormals
+from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
+from tests.targets.cuda import samples as kernels
+from tests.targets.cuda.samples import kernel_of
+from tests.targets.cuda.scalar_kernels import FLOAT_OPS, INTEGER_OPS, float_kernel, integer_kernel
+
+TARGET = find_target("opencl")
+FIRST = [s for s in {s.op: s for s in reversed(SAMPLES) if s.operands}.values()]
+SCHEDULED = ("graph.matmul", "graph.conv", "graph.softmax", "graph.cumsum", "graph.transpose",
+             "graph.reduce_max", "graph.max_pool", "graph.layer_norm")
+SWAP = """
+block.kernel @swap(%x: f32[2, 4], %y: f32[2, 4]) grid() sizes() {
+  %a = block.load %x[0, t0] : tile<4xf32>
+  %b = block.load %x[1, t0] : tile<4xf32>
+  %c, %d = block.for %k = 0 to 3 step 1 (%p = %a, %q = %b) {
+    block.yield %q, %p
+  }
+  block.store %c, %y[0, t0]
+  block.store %d, %y[1, t0]
+  block.yield
+}"""
+GRID = """
+block.kernel @"a.grid"(%x: i32[a, b, 3, 5], %y: i32[a, b, 3, 5])
+    grid(%i: a, %exp: b, %j: 3, %int: 5) sizes(a, b) {
+  %v = block.load %x[%i, %exp, %j, %int] : tile<i32>
+  block.store %v, %y[%i, %exp, %j, %int]
+  block.yield
+}"""
+NAMES = """
+block.kernel @a_b(%x: f32[4]) grid(%i: 4) sizes() {
+  %one = block.full 1.0 : tile<f32>
+  block.store %one, %x[%i]
+  block.yield
+}
+block.kernel @"a.b"(%x: f32[4]) grid(%i: 4) sizes() {
+  %two = block.full 2.0 : tile<f32>
+  block.store %two, %x[%i]
+  block.yield
+}"""
+SCRATCH = """
+block.kernel @scratch(%x: f32[n], %y: f32[n]) grid() sizes(n) {
+  %s = block.scratch : f32[n]
+  block.for %i = 0 to n step 1 {
+    %v = block.load %x[%i] : tile<f32>
+    block.store %v, %s[%i]
+    block.yield
+  }
+  block.for %i = 0 to n step 1 {
+    %v = block.load %s[n - %i - 1] : tile<f32>
+    block.store %v, %y[%i]
+    block.yield
+  }
+  block.yield
+}"""
+
+
+def reason() -> str:
+    """Why nothing runs here; empty if there is a device."""
+    try:
+        device.find_device()
+    except TargetError as error:
+        return str(error)
+    return ""
+
+
+needs_device = pytest.mark.skipif(bool(reason()), reason=reason())
+
+
+def launch(kernel: KernelOp, buffers: Sequence[Array], sizes: dict[Symbol, int]) -> None:
+    """Run one kernel on the device."""
+    functions = function_names([kernel])
+    [name] = functions.values()
+    program = device.find_device().build(head(exact=True) + kernel_text(kernel, name))
+    Launcher(program, functions)(kernel, buffers, sizes)
+
+
+def run_both(
+    kernel: KernelOp, buffers: Sequence[Array], sizes: dict[Symbol, int]
+) -> tuple[list[Array], list[Array]]:
+    """What the device leaves in buffers, and what the interpreter leaves."""
+    found, expected = [b.copy() for b in buffers], [b.copy() for b in buffers]
+    launch(kernel, found, sizes)
+    with np.errstate(all="ignore"):
+        interpret_kernel(kernel, expected, sizes)
+    return found, expected
+
+
+# ---------------------------------------------------------------------- text
+def test_a_kernel_reads_like_its_block() -> None:
+    text = kernel_text(kernel_of(SWAP), "swap")
+    assert text.startswith("kernel void swap(global const float *x, global float *y) {")
+    assert "for (long k = 0L; k < 3L; k += 1) {" in text
+
+
+def test_functions_have_names_of_their_own() -> None:
+    module = kernels.parse(NAMES)
+    names = function_names(op for op in module.body.block.ops if isinstance(op, KernelOp))
+    assert names == {"a_b": "a_b", "a.b": "a_b_2"}
+
+
+def test_what_a_work_item_cannot_do_is_refused() -> None:
+    with pytest.raises(TargetError, match="scratch memory of open sizes"):
+        kernel_text(kernel_of(SCRATCH), "scratch")
+
+
+def test_a_machine_without_opencl_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> ctypes.CDLL:
+        raise OSError(name)
+
+    device.library.cache_clear()
+    device.find_device.cache_clear()
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    with pytest.raises(TargetError, match="install its loader"):
+        TARGET.bind(TargetOptions()).running.check_machine()
+    assert "install its loader" in TARGET.report()[0]
+
+
+# ---------------------------------------------------------------------- kernels
+@needs_device
+@pytest.mark.parametrize("sample", kernels.SAMPLES, ids=[s.name for s in kernels.SAMPLES])
+def test_kernels(sample: kernels.Sample) -> None:
+    kernel = sample.kernel
+    found, expected = run_both(kernel, sample.buffers(kernel), sample.values)
+    for a, b in zip(found, expected, strict=True):
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        np.testing.assert_allclose(a, b, rtol=0, atol=sample.tolerance * np.abs(b).max())
+
+
+@needs_device
+@pytest.mark.parametrize("element", ["f32", "f64", "f16", "bf16"])
+def test_operations_on_floats(element: str) -> None:
+    """OpenCL allows functions an error of a few units in the last place, powers of 16."""
+    random = np.random.default_rng(0)
+    dtype = np.dtype({"f32": "f4", "f64": "f8", "f16": "f2", "bf16": ml_dtypes.bfloat16}[element])
+    x = np.concatenate([random.standard_normal((2, 128)) * 3, random.random((2, 128)) * 0.9],
+                       axis=1).astype(dtype)
+    x[:, :4] = [[0, -0.0, np.inf, np.nan], [1, 2, np.nan, np.inf]]
+    y = np.zeros((len(FLOAT_OPS), 256), dtype)
+    (_, found), (_, expected) = run_both(kernel_of(float_kernel(element)), [x, y], {})
+    step, tiny = (float(getattr(cast(Any, ml_dtypes).finfo(dtype), k)) for k in ("eps", "tiny"))
+    for name, a, b in zip(FLOAT_OPS, found.astype(float), expected.astype(float), strict=True):
+        with np.errstate(all="ignore"):
+            error = np.abs(a - b) / (np.maximum(np.abs(b), tiny) * step)
+        error[(a == b) | (np.isnan(a) & np.isnan(b))] = 0
+        worst = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
+        assert error[worst] <= 16, (name, x[:, worst], a[worst], b[worst])
+
+
+@needs_device
+@pytest.mark.parametrize("element", ["i8", "i16", "i32", "i64"])
+def test_operations_on_integers(element: str) -> None:
+    random = np.random.default_rng(0)
+    dtype = np.dtype(f"i{int(element[1:]) // 8}")
+    x = random.integers(-100, 100, (2, 256)).astype(dtype)
+    x[1, x[1] == 0] = 7
+    x[1, :128] = random.integers(1, 7, 128)
+    x[:, 255] = np.iinfo(dtype).min, -1  # a quotient that a processor may refuse to compute
+    y = np.zeros((len(INTEGER_OPS), 256), dtype)
+    (_, found), (_, expected) = run_both(kernel_of(integer_kernel(element)), [x, y], {})
+    for name, a, b in zip(INTEGER_OPS, found, expected, strict=True):
+        used = slice(128) if name.startswith("arith.sh") else slice(255)  # amounts below the width
+        np.testing.assert_array_equal(a[used], b[used], name)
+
+
+@needs_device
+def test_loops_may_exchange_their_values() -> None:
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    (_, found), (_, expected) = run_both(kernel_of(SWAP), [x, np.zeros_like(x)], {})
+    np.testing.assert_array_equal(found, expected)
+
+
+@needs_device
+@pytest.mark.parametrize("shape", [(2, 3), (1, 1), (4, 0)])
+def test_grids_of_many_dims(shape: tuple[int, int]) -> None:
+    sizes = dict(zip(map(Symbol.size, "ab"), shape, strict=True))
+    x = np.arange(15 * shape[0] * shape[1], dtype=np.int32).reshape(*shape, 3, 5)
+    (_, found), _ = run_both(kernel_of(GRID), [x, np.zeros_like(x)], sizes)
+    np.testing.assert_array_equal(found, x)
+
+
+@needs_device
+def test_errors_of_the_device_s_compiler_are_shown() -> None:
+    with pytest.raises(TargetError, match=r"refused a kernel(.|\n)*undeclared"):
+        device.find_device().build("kernel void f(global float *x) { x[0] = y; }")
+
+
+# ---------------------------------------------------------------------- modules
+def computes(sample: Sample, scheduled: str = "opencl", features: str | None = None) -> list[str]:
+    """What is told about a sample, which the device must compute; schedules are of a target."""
+    module, arrays, context = build_module(sample, True)
+    inputs = without_subnormals(arrays)
+    expected = interpret(module, context.weights, inputs)
+    parts = find_target(scheduled).bind(TargetOptions(features=features))
+    list(lower(module, parts.context(context.weights)))
+    executable = TARGET.bind(TargetOptions()).running.load(module, context.weights)
+    assert_close(executable.run(inputs), expected, sample.tolerance or 2e-5, sample.label)
+    return list(executable.notes)
+
+
+@needs_device
+@pytest.mark.parametrize("sample", FIRST, ids=[s.label for s in FIRST])
+def test_the_first_sample_of_each_operator(sample: Sample) -> None:
+    assert computes(sample) == []  # nothing is left to NumPy
+
+
+@needs_device
+@pytest.mark.slow
+@pytest.mark.parametrize("sample", SAMPLES, ids=[s.label for s in SAMPLES])
+def test_every_sample(sample: Sample) -> None:
+    computes(sample)
+
+
+@needs_device
+@pytest.mark.parametrize("sample", [
+    pytest.param(s, id=s.op.name, marks=() if s.op.name in SCHEDULED else pytest.mark.slow)
+    for s in FIRST])
+def test_tiles_of_schedules_for_processors(sample: Sample) -> None:
+    computes(sample, "cpu", "avx2")
+
+
+@needs_device
+def test_numpy_runs_what_the_device_cannot() -> None:
+    from dialects.strata.weights import WeightStore
+
+    module: ModuleOp = kernels.parse(f"""
+        host.func @main(%x: f32[n], %y: f32[n]) inputs ["x"] outputs ["y"] sizes(n) {{
+          host.launch @scratch(%x, %y) sizes(n)
+          host.return
+        }}
+        {SCRATCH}""")
+    executable = TARGET.bind(TargetOptions()).running.load(module, WeightStore())
+    assert "scratch memory" in executable.notes[0]
+    x = np.arange(5, dtype=np.float32)
+    np.testing.assert_array_equal(executable.run([x])[0], x[::-1])
