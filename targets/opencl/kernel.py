@@ -2,10 +2,10 @@
 
     block.kernel @bias(%x: f32[rows, 768], %b: f32[768], %y: f32[rows, 768]) grid(%r: rows, %c: 768)
 
-    kernel void bias(global const float *x, ..., const long rows) {
-      const long c = get_global_id(0);
-      const long r = get_global_id(1);
-      const float v = x[r*768 + c];
+    kernel void k_bias(global const float *v_x, ..., const long v_rows) {
+      const long v_c = (long)get_global_id(0);
+      const long v_r = (long)get_global_id(1);
+      const float v_v = v_x[v_r*768L + v_c];
 
 A tile of one element is a variable, and any other an array, which each operation fills in loops
 over its dims. Their bounds are constants, so compilers unroll them and keep the elements in
@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp
@@ -48,7 +49,7 @@ from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_names
 from targets.interface import TargetError
 from targets.naming import Names, one_line
-from targets.opencl.names import WORDS, Index, Value, legal
+from targets.opencl.names import Index, Value, legal
 from targets.opencl.scalar import (
     combined,
     computed,
@@ -78,7 +79,7 @@ def module_text(module: ModuleOp, exact: bool) -> str:
 
 def function_names(kernels: Iterable[KernelOp]) -> dict[str, str]:
     """The name of each kernel's function, by the kernel's name."""
-    names = Names(legal, WORDS)
+    names = Names(partial(legal, "k"))
     return {name: names.fresh(name) for name in (k.sym_name.data for k in kernels)}
 
 
@@ -94,7 +95,7 @@ class _KernelWriter:
         self.kernel = kernel
         self.lines: list[str] = []
         self.depth = 1
-        self.names = Names(legal, WORDS)
+        self.names = Names(partial(legal, "v"))
         self.values: dict[SSAValue, Value] = {}
         self.sizes = {s: self.names.fresh(s.name) for s in kernel.size_names}
 
@@ -134,7 +135,7 @@ class _KernelWriter:
         self.lines.append("  " * self.depth + text)
 
     def _name(self, value: SSAValue, shape: tuple[int, ...] = ()) -> str:
-        name = self.names.fresh(value.name_hint or "v")
+        name = self.names.fresh(value.name_hint or "")
         self.values[value] = Value(name, shape)
         return name
 

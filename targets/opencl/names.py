@@ -10,20 +10,12 @@ from dataclasses import dataclass
 from dialects.symbolic.expr import Call, Expr
 from dialects.symbolic.symbol import Symbol
 from targets.expressions import Expressions
-from targets.opencl.scalar import FLOATS, INTEGERS, head
-
-WORDS = frozenset(re.findall(r"[A-Za-z_]\w+|k", " ".join([
-    head(exact=True), *FLOATS.values(), "get_global_id global local constant double int char short",
-    "for if else while do switch case break continue return goto struct union enum static extern",
-    *(f"as_{sign}{n}" for sign in ("", "u") for n in INTEGERS.values()), "bool",
-    *(f"t{d}" for d in range(10))])))
-"""Names that are not free in a kernel: `t0` ... are places in a tile, and `k` is summed over."""
 
 
-def legal(name: str) -> str:
-    """Any text as a name."""
-    text = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return f"k_{text}" if not text[:1].isalpha() or text in WORDS else text
+def legal(prefix: str, name: str) -> str:
+    """Any text as a name. The prefix tells it from all words and functions of OpenCL, of which
+    drivers may have more than the standard: a kernel called `upsample` would not be found."""
+    return f"{prefix}_{re.sub(r'[^0-9A-Za-z]+', '_', name).strip('_')}"
 
 
 @dataclass(frozen=True)

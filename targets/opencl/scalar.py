@@ -40,7 +40,7 @@ ushort to_bf16(float y) {
   return (ushort)(isnan(y) ? bits >> 16 | 64 : (bits + 32767 + (bits >> 16 & 1)) >> 16);
 }
 """
-INTEGERS = {8: "char", 16: "short", 32: "int", 64: "long"}
+_INTEGERS = {8: "char", 16: "short", 32: "int", 64: "long"}
 
 FLOATS: Mapping[str, str] = {
     "arith.addf": "{0} + {1}", "arith.subf": "{0} - {1}", "arith.mulf": "{0} * {1}",
@@ -94,7 +94,7 @@ def type_text(element: Attribute) -> str:
     if element in (t.f32, t.f64):
         return "float" if element == t.f32 else "double"
     bits = 8 * t.byte_width(element)
-    return f"u{INTEGERS[bits]}" if t.is_float(element) else INTEGERS[bits]
+    return f"u{_INTEGERS[bits]}" if t.is_float(element) else _INTEGERS[bits]
 
 
 def memory_text(element: Attribute) -> str:
@@ -128,7 +128,7 @@ def _integer_text(value: int, bits: int) -> str:
     value = (value - lowest) % (1 << bits) + lowest  # an unsigned number, as its bits
     text = f"({value + 1}{'L' if bits == 64 else ''} - 1)" if value == lowest else (
         f"({value}{'L' if bits == 64 else ''})")
-    return text if bits >= 32 else f"({INTEGERS[bits]}){text}"
+    return text if bits >= 32 else f"({_INTEGERS[bits]}){text}"
 
 
 def widened(text: str, element: Attribute) -> str:

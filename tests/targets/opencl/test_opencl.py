@@ -42,12 +42,13 @@ block.kernel @swap(%x: f32[2, 4], %y: f32[2, 4]) grid() sizes() {
   block.yield
 }"""
 GRID = """
-block.kernel @"a.grid"(%x: i32[a, b, 3, 5], %y: i32[a, b, 3, 5])
-    grid(%i: a, %exp: b, %j: 3, %int: 5) sizes(a, b) {
-  %v = block.load %x[%i, %exp, %j, %int] : tile<i32>
-  block.store %v, %y[%i, %exp, %j, %int]
+block.kernel @"dot"(%half: i32[select, b, 3, 5], %M_PI: i32[select, b, 3, 5])
+    grid(%size_t: select, %exp: b, %float4: 3, %int: 5) sizes(select, b) {
+  %event_t = block.load %half[%size_t, %exp, %float4, %int] : tile<i32>
+  block.store %event_t, %M_PI[%size_t, %exp, %float4, %int]
   block.yield
 }"""
+"""Four dims, and names that are words of OpenCL."""
 NAMES = """
 block.kernel @a_b(%x: f32[4]) grid(%i: 4) sizes() {
   %one = block.full 1.0 : tile<f32>
@@ -109,15 +110,15 @@ def run_both(
 
 # ---------------------------------------------------------------------- text
 def test_a_kernel_reads_like_its_block() -> None:
-    text = kernel_text(kernel_of(SWAP), "swap")
-    assert text.startswith("kernel void swap(global const float *x, global float *y) {")
-    assert "for (long k = 0L; k < 3L; k += 1) {" in text
+    text = kernel_text(kernel_of(SWAP), "k_swap")
+    assert text.startswith("kernel void k_swap(global const float *v_x, global float *v_y) {")
+    assert "for (long v_k = 0L; v_k < 3L; v_k += 1) {" in text
 
 
 def test_functions_have_names_of_their_own() -> None:
     module = kernels.parse(NAMES)
     names = function_names(op for op in module.body.block.ops if isinstance(op, KernelOp))
-    assert names == {"a_b": "a_b", "a.b": "a_b_2"}
+    assert names == {"a_b": "k_a_b", "a.b": "k_a_b_2"}
 
 
 def test_what_a_work_item_cannot_do_is_refused() -> None:
@@ -193,8 +194,8 @@ def test_loops_may_exchange_their_values() -> None:
 
 @needs_device
 @pytest.mark.parametrize("shape", [(2, 3), (1, 1), (4, 0)])
-def test_grids_of_many_dims(shape: tuple[int, int]) -> None:
-    sizes = dict(zip(map(Symbol.size, "ab"), shape, strict=True))
+def test_grids_of_many_dims_and_words_of_opencl_as_names(shape: tuple[int, int]) -> None:
+    sizes = dict(zip(map(Symbol.size, ("select", "b")), shape, strict=True))
     x = np.arange(15 * shape[0] * shape[1], dtype=np.int32).reshape(*shape, 3, 5)
     (_, found), _ = run_both(kernel_of(GRID), [x, np.zeros_like(x)], sizes)
     np.testing.assert_array_equal(found, x)
