@@ -61,14 +61,19 @@ each_machine = pytest.mark.parametrize(
         not m.is_there, reason=f"there is no Zig or no {m.runner[0]}")) for m in MACHINES])
 
 
-def run_abroad(machine: Abroad, folder: Path, name: str, inputs: Sequence[Array]) -> list[Array]:
-    """The outputs of a library in a folder: name.a and name.h, or name.wasm and name.mjs."""
+def run_abroad(
+    machine: Abroad, folder: Path, name: str, inputs: Sequence[Array], limit: float = 300
+) -> list[Array]:
+    """The outputs of a library in a folder: name.a and name.h, or name.wasm and name.mjs.
+
+    `limit`: the seconds after which it is stopped.
+    """
     if machine.is_wasm:
         words = [*machine.runner, str(HERE / "feed.mjs"), str(folder / f"{name}.mjs"),
                  str(folder / f"{name}.wasm")]
     else:
         words = [*machine.runner, str(_program(machine, folder, name))]
-    done = processes.run(words, input=pack(inputs), capture_output=True, limit=300)
+    done = processes.run(words, input=pack(inputs), capture_output=True, limit=limit)
     text = done.stderr.decode(errors="replace")
     if "translate.c" in text and "Assertion" in text:
         pytest.skip(f"QEMU failed an assertion of its own: {text.splitlines()[-1]}")
