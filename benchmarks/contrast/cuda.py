@@ -1,12 +1,13 @@
 """Eleven models in fp16 on a GPU: per operator, by blocks, as a whole, eager and Inductor.
 
     python benchmarks/contrast/cuda.py [--only encoder,mobile] [--peers torch,inductor]
-                                       [--seconds 300]
+                                       [--groups fuse,one-launch] [--seconds 300]
 
 Each model is compared in a process of its own by `compare --json`. The share of the time in which
 eager PyTorch keeps the GPU busy is that of a CUDA graph of the same kernels. Figures are kept in
 cuda.json beside this file, from which CUDA.md and cuda.svg are written; `--only` replaces the
-figures of some models, and `--only ""` writes the page alone. No further model is begun after
+figures of some models, and `--only ""` writes the page alone. With `--groups`, only these groups
+are left out and added; the table is blank for the others. No further model is begun after
 `--seconds`. Exit status: 0 when every comparison succeeded, 1 otherwise.
 """
 
@@ -44,13 +45,14 @@ TOO_LONG = 180
 Figures = dict[str, Any]
 
 
-def measure(model: str, peers: str) -> Figures | None:
+def measure(model: str, peers: str, groups: str) -> Figures | None:
     """What `compare` writes about a model; None if there is nothing."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "figures.json"
         command = [sys.executable, "-m", "compiler", "compare",
                    f"benchmarks/contrast/gpu_models.py:{model}", "--target", "cuda", "--threads",
-                   "1", "--rounds", "15", "--against", peers, "--json", str(file)]
+                   "1", "--rounds", "15", "--against", peers, "--groups", groups,
+                   "--json", str(file)]
         print(f"{model} ...", flush=True)
         started = time.perf_counter()
         try:
@@ -178,6 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default=",".join(MODELS))
     parser.add_argument("--peers", default="torch,inductor")
+    parser.add_argument("--groups", default="all")
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--busy", metavar="MODEL", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -189,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         known = json.loads(FIGURES.read_text(encoding="utf-8"))
     failed, until = list[str](), time.monotonic() + given.seconds
     for name in filter(None, given.only.split(",")):
-        found = measure(name, given.peers) if time.monotonic() < until else None
+        found = measure(name, given.peers, given.groups) if time.monotonic() < until else None
         if found is None or found["problems"]:
             failed.append(name)
         if found is not None:

@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import gc
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import compiler
 from compiler.__main__ import main
+from compiler.torch.backend import strata
+from dialects.block import KernelOp
 from dialects.host import LaunchOp, host_functions
 from dialects.strata.weights import WeightStore
+from dialects.symbolic.symbol import Symbol
+from targets import profiles
 from targets.cuda.build.compile import CompileOptions
 from targets.cuda.profiling import timed_graph
 from targets.cuda.profiling.profile import GraphProfile, profile_module
@@ -77,6 +84,34 @@ def test_launches_of_no_programs_take_no_time(monkeypatch: pytest.MonkeyPatch) -
     assert sum(x.runs for x in times.launches) == ran < len(found.launches)
 
 
+class SharedDriver(FakeDriver):
+    """A device that now and then leaves a launch in the middle, and serves somebody else."""
+
+    ran = 0
+
+    def _run(self, kernel: KernelOp, pointers: Sequence[int], sizes: dict[Symbol, int]) -> None:
+        super()._run(kernel, pointers, sizes)
+        self.ran += 1
+        if self.ran % 24 == 0:
+            self.streams.clock += 200 * self.cost
+
+
+def test_what_others_do_on_the_device_is_not_the_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds that others disturbed do not count, and a note tells of them."""
+    module, weights = lowered(STRAIGHT)
+    device = SharedDriver(FakeDriver.of(module).kernels)
+    device.install(monkeypatch)
+    device.install_compiler(monkeypatch)
+    monkeypatch.setattr(profiles, "time", SimpleNamespace(
+        perf_counter=lambda: device.streams.clock / 1e3))
+    monkeypatch.setattr(timed_graph, "MOST_EVENTS", 1)  # two runs a round
+    found = profile_module(module, weights, CompileOptions(), True)
+    times = found.measure([np.ones((3, 40), np.float32)], 2.0)
+    assert [x.seconds for x in times.launches] == [pytest.approx(MS)] * len(found.launches)
+    assert times.wall == pytest.approx(MS * len(found.launches)) and times.calls > 2
+    assert any("others used the device" in note for note in times.notes)
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
 def test_launches_of_control_flow_are_counted(
     program: Program, monkeypatch: pytest.MonkeyPatch
@@ -129,6 +164,7 @@ def test_times_add_up_to_the_run(
     9% were in none of them."""
     monkeypatch.chdir(tmp_path)
     Path("m.mlir").write_text(perceptron(8, side))
+    found: dict[str, Any] = {}
     for _ in range(3):
         assert main(["profile", "m.mlir", "--target", "cuda", "--strategy", strategy,
                      "--seconds", "0.5", "--json", "p.json", "--trace", "t.json"]) == 0
@@ -137,6 +173,7 @@ def test_times_add_up_to_the_run(
             break
     else:
         pytest.fail(f"of {found['wall_ms']} ms, {found['gaps']} are in no kernel")
+    assert found["calls"] > 1
     assert found["launches"] >= 2
     for kernel in found["kernels"]:
         assert kernel["ms"] > 0 and 0 < kernel["registers"] <= 255 and kernel["spills"] >= 0
@@ -161,7 +198,7 @@ def test_a_compiled_module_is_profiled_where_it_is() -> None:
     torch = pytest.importorskip("torch")
     model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.GELU()).cuda().half()
     x = torch.randn(64, 256, device="cuda", dtype=torch.float16)
-    fast = torch.compile(model, backend="strata")
+    fast = torch.compile(model, backend=strata)
     with torch.no_grad():
         fast(x)
     found = compiler.profile(fast, x)
