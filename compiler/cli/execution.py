@@ -16,7 +16,7 @@ from compiler.diagnostics import Problem, StrataError
 from compiler.instrument import Instrument
 from compiler.io.array_files import read_npy, read_npz
 from compiler.io.arrays import contiguous, is_foreign
-from compiler.io.signature import DEFAULT_SIZE, Signature, signature_of
+from compiler.io.signature import Signature, signature_of
 from compiler.ranks import speaks
 from dialects.strata.assumptions import DataError
 from dialects.symbolic.symbol import Symbol
@@ -188,7 +188,7 @@ def _report_guesses(
 ) -> None:
     wanted = {s for name, type_ in zip(signature.input_names, signature.input_types, strict=True)
               if name in missing for e in type_.shape for s in e.symbols}
-    guessed = [s.name for s in signature.unsized(sizes) if s in wanted]
+    guessed = [s for s in signature.unsized(sizes) if s in wanted]
     if guessed:
-        tell_notes([f"sizes set to {DEFAULT_SIZE} for random inputs: {', '.join(guessed)}; "
-                    f"--dim {guessed[0]}=N sets another"])
+        tell_notes([f"sizes set for random inputs: {signature.told(guessed)}; "
+                    f"--dim {guessed[0].name}=N sets another"])

@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from compiler.explaining.memory import plan_json
 from compiler.explaining.work import KernelWork, buffer_bytes, happens, with_joined, work_of
 from compiler.frontend.origins import ModelNode
 from compiler.instrument.provenance import Origins
+from compiler.io.signature import signature_of
 from dialects import host
 from dialects.block import KernelOp, StoreOp
 from dialects.host import host_functions
@@ -126,7 +128,7 @@ class Explanation(Origins):
         for before, function in zip(self.launched, functions, strict=False):
             self.work = with_joined(self.work, before, [
                 op for op in function.walk() if isinstance(op, host.LaunchOp)])
-        self.sizes = {**{s: 1 for f in functions for s in f.size_names}, **self.sizes}
+        self.sizes = {**_example_sizes(state.module, functions), **self.sizes}
         kernels = {op.sym_name.data: op for op in state.module.body.block.ops
                    if isinstance(op, KernelOp)}
         self.found = {name: self._kernel(op) for name, op in kernels.items()}
@@ -274,6 +276,13 @@ def waits_between(first: str, second: str, readers: Mapping[str, Sequence[str]])
 
 def _launched(function: host.FuncOp) -> list[str]:
     return [op.kernel.data for op in function.walk() if isinstance(op, host.LaunchOp)]
+
+
+def _example_sizes(module: ModuleOp, functions: Sequence[host.FuncOp]) -> dict[Symbol, int]:
+    """A value for each open size: that of random inputs, or 1 for a size that only a run knows."""
+    inputs = signature_of(module)
+    known = {s: inputs.example(s) for s in inputs.symbols()}
+    return {s: known.get(s, 1) for f in functions for s in f.size_names}
 
 
 def _edges(module: Operation) -> Iterator[tuple[str, str]]:

@@ -15,16 +15,18 @@ from compiler.io.defaults import default_problems, defaults_of
 from compiler.suggestions import nearest
 from dialects.strata.array_type import ArrayType
 from dialects.strata.binding import EvaluationError, bind_sizes
-from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from dialects.strata.assumptions import Assumption
     from dialects.strata.types import Array
 
 DEFAULT_SIZE = 2
-"""The value of unspecified sizes in random inputs."""
+"""The value of unspecified sizes in random inputs, where it fits the model."""
+_OTHER_SIZES = (3, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+"""What is tried where it does not fit."""
 
 
 class Signature(NamedTuple):
@@ -36,6 +38,8 @@ class Signature(NamedTuple):
     output_types: tuple[ArrayType, ...]
     defaults: tuple[tuple[str, str], ...] = ()
     """The inputs that have become constants, and their sizes; see `compiler/io/defaults.py`."""
+    examples: tuple[tuple[str, int], ...] = ()
+    """Sizes for random inputs, where the compiled code cannot do with DEFAULT_SIZE."""
 
     def expected(self) -> str:
         """The inputs, as messages name them: `x: f32[batch, 3]`."""
@@ -90,8 +94,8 @@ class Signature(NamedTuple):
         shapes: Mapping[str, Sequence[int | str]] | None = None,
     ) -> dict[str, Array]:
         """An array per input: floats standard normal, integers 0 or 1 (valid as indices of almost
-        anything). Symbols that `sizes` lacks are DEFAULT_SIZE; `shapes` fixes whole shapes.
-        Raises StrataError for arrays that no memory holds.
+        anything). `example` gives the sizes that `sizes` lacks; `shapes` fixes whole shapes. Raises
+        StrataError for arrays that no memory holds.
         """
         return {name: self.random_input(name, seed, self.shape_of(name, sizes, shapes))
                 for name in self.input_names}
@@ -109,14 +113,22 @@ class Signature(NamedTuple):
         self, name: str, sizes: Mapping[Symbol, int],
         shapes: Mapping[str, Sequence[int | str]] | None = None,
     ) -> tuple[int, ...]:
-        """The shape of an input with these sizes; DEFAULT_SIZE stands for those that are missing.
-        """
+        """The shape of an input with these sizes; `example` gives those that are missing."""
         type_ = self.input_types[self.input_names.index(name)]
         given = _given(shapes, name)
-        return _shape(type_.shape, sizes) if given is None else given
+        values = {s: self.example(s) for e in type_.shape for s in e.symbols} | {**sizes}
+        return tuple(int(e.evaluate(values)) for e in type_.shape) if given is None else given
+
+    def example(self, symbol: Symbol) -> int:
+        """A size for random inputs."""
+        return dict(self.examples).get(symbol.name, DEFAULT_SIZE)
+
+    def told(self, symbols: Iterable[Symbol]) -> str:
+        """The example sizes of some symbols, as messages name them: `batch=2, height=32`."""
+        return ", ".join(f"{s.name}={self.example(s)}" for s in symbols)
 
     def unsized(self, sizes: Mapping[Symbol, int]) -> list[Symbol]:
-        """The symbols to which `random` assigns the default size."""
+        """The symbols to which `random` assigns example sizes."""
         return [s for s in self.symbols() if s not in sizes]
 
     # ------------------------------------------------------------------ files
@@ -125,7 +137,7 @@ class Signature(NamedTuple):
         return {"input_names": self.input_names, "output_names": self.output_names,
                 "input_types": [t.facts() for t in self.input_types],
                 "output_types": [t.facts() for t in self.output_types],
-                "defaults": self.defaults}
+                "defaults": self.defaults, "examples": self.examples}
 
     @staticmethod
     def read(facts: Mapping[str, Any]) -> Signature:
@@ -133,29 +145,47 @@ class Signature(NamedTuple):
         return Signature(
             tuple(facts["input_names"]), tuple(map(ArrayType.read, facts["input_types"])),
             tuple(facts["output_names"]), tuple(map(ArrayType.read, facts["output_types"])),
-            tuple((str(name), str(sizes)) for name, sizes in facts["defaults"]))
+            tuple((str(name), str(sizes)) for name, sizes in facts["defaults"]),
+            tuple((str(name), int(size)) for name, size in facts["examples"]))
 
 
 def signature_of(module: ModuleOp) -> Signature:
     """The signature of a module at any level. Raises StrataError if it contains no model."""
     from dialects.host import host_function
     from dialects.strata.func import FuncOp, main_function
+    from dialects.strata.sizes import assumptions_of
 
     defaults = tuple(defaults_of(module).items())
     if any(isinstance(op, FuncOp) for op in module.body.block.ops):
         function = main_function(module)
         inputs = [a.type for a in function.body.block.args]
         outputs = list(function.result_types_.data)
-        return Signature(tuple(function.input_names), _array_types(inputs),
-                         tuple(function.output_names), _array_types(outputs), defaults)
+        return _with_examples(Signature(
+            tuple(function.input_names), _array_types(inputs), tuple(function.output_names),
+            _array_types(outputs), defaults), assumptions_of(function))
     try:
         host = host_function(module)
     except ValueError as error:
         raise StrataError(f"there is no model to run: {error}") from None
     inputs = [a.type for a in host.input_arguments]
     outputs = host.output_types
-    return Signature(tuple(host.input_names), _array_types(inputs), tuple(host.output_names),
-                     _array_types(outputs), defaults)
+    return _with_examples(Signature(
+        tuple(host.input_names), _array_types(inputs), tuple(host.output_names),
+        _array_types(outputs), defaults), assumptions_of(host))
+
+
+def _with_examples(signature: Signature, assumptions: Sequence[Assumption]) -> Signature:
+    """The signature with sizes that fit the assumptions: the default, and greater ones for sizes in
+    assumptions that it breaks."""
+    sizes = dict.fromkeys(signature.symbols(), DEFAULT_SIZE)
+    known = [a for a in assumptions if a.symbols <= sizes.keys()]
+    for other in (*_OTHER_SIZES, None):
+        broken = {s for a in known if not a.holds(sizes) for s in a.symbols}
+        if not broken:
+            changed = tuple((s.name, n) for s, n in sizes.items() if n != DEFAULT_SIZE)
+            return signature._replace(examples=changed)
+        sizes |= dict.fromkeys(broken, other or DEFAULT_SIZE)
+    return signature
 
 
 def _array_types(types: Sequence[object]) -> tuple[ArrayType, ...]:
@@ -183,11 +213,6 @@ def _given(
     sizes = (shapes or {}).get(name, ("",))
     numbers = [n for n in sizes if isinstance(n, int)]
     return tuple(numbers) if len(numbers) == len(sizes) else None
-
-
-def _shape(shape: Sequence[Expr], sizes: Mapping[Symbol, int]) -> tuple[int, ...]:
-    values = {s: sizes.get(s, DEFAULT_SIZE) for e in shape for s in e.symbols}
-    return tuple(int(e.evaluate(values)) for e in shape)
 
 
 def _random(type_: ArrayType, shape: tuple[int, ...], source: np.random.Generator) -> Array:

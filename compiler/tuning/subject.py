@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from compiler.diagnostics import Problem, StrataError, some_of
-from compiler.io.signature import DEFAULT_SIZE, signature_of
+from compiler.io.signature import signature_of
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
 from compiler.pipeline.source import weight_labels
@@ -39,10 +39,9 @@ class Subject:
         sizes = {Symbol.size(name): value for name, value in wanted.sizes.items()}
         open_sizes = signature.unsized(sizes)
         if open_sizes:
-            self.notes.append(f"sizes set to {DEFAULT_SIZE} for measuring: "
-                              f"{', '.join(s.name for s in open_sizes)}; --open and --dim "
-                              f"{open_sizes[0].name}=N set another")
-        sizes = {s: sizes.get(s, DEFAULT_SIZE) for s in signature.symbols()}
+            self.notes.append(f"sizes set for measuring: {signature.told(open_sizes)}; --open and "
+                              f"--dim {open_sizes[0].name}=N set another")
+        sizes = {s: sizes.get(s, signature.example(s)) for s in signature.symbols()}
         rules = self.compilation.parts.scheduling.schedule
         tasks, unknown = tasks_of(state.module, state.context.weights, sizes,
                                   rules, _footprint(state))

@@ -135,11 +135,16 @@ class Assumption(NamedTuple):
         """Whether it bounds a number computed from sizes so that it fits into 64 bits."""
         return self.relation == "<=" and self.right.constant == LARGEST_NUMBER
 
+    def holds(self, sizes: Mapping[Symbol, int]) -> bool:
+        """Whether the sizes satisfy it."""
+        left, right = (int(e.evaluate(sizes)) for e in (self.left, self.right))
+        return left == right or (left < right and self.relation == "<=")
+
     def check(self, sizes: Mapping[Symbol, int]) -> None:
         """Raises SizeError, naming the node, if the sizes violate the assumption."""
-        left, right = (int(e.evaluate(sizes)) for e in (self.left, self.right))
-        if left == right or (left < right and self.relation == "<="):
+        if self.holds(sizes):
             return
+        left, right = (int(e.evaluate(sizes)) for e in (self.left, self.right))
         self._check_choice(sizes)
         for symbol in self._excluded(sizes):
             raise SizeError(f"sizes do not fit each other at node {self.node!r}: {symbol} must not "

@@ -215,7 +215,8 @@ def cut(content: bytes, place: float) -> bytes:
 
 
 def flipped(content: bytes, place: float) -> bytes:
-    at = min(int(place * len(content)), len(content) - 1)
+    """One bit is another, of the next byte that is not 0: zeros fill places that nobody reads."""
+    at = next(k for k in range(int(place * len(content)), len(content)) if content[k])
     return content[:at] + bytes([content[at] ^ 4]) + content[at + 1:]
 
 

@@ -55,9 +55,25 @@ def test_what_less_precision_costs_is_told(strata: Run, small_model: Path) -> No
         assert "outputs differ" not in strata(command[0], small_model, *command[1:], *sizes).err
 
 
+@pytest.mark.parametrize("command", ["run", "profile", "explain"])
+def test_sizes_that_are_guessed_fit_the_code(strata: Run, tmp_path: Path, command: str) -> None:
+    """The compiler chose the code for 17 rows to 32; two rows would need other code."""
+    model = tmp_path / "m.mlir"
+    model.write_text("""
+strata.func @main(%x: f32[n, m]) -> (f32[n, m]) inputs ["x"] outputs ["y"] {
+  strata.assume (n + 15) floordiv 16 == 2*((n + 31) floordiv 32) chosen a at "s" else b 1 <= n
+  %y = graph.exp %x : f32[n, m]
+  strata.return %y
+}
+""")
+    done = strata(command, model, *(["--seconds", "0.01"] if command == "profile" else []))
+    assert done.status == 0, done.err
+    assert "n=32, m=2" in done.out + done.err
+
+
 def test_sizes_that_are_guessed_are_told(strata: Run, small_model: Path) -> None:
     done = strata("run", small_model, "--target", "reference", "--dim", "n=4")
-    assert "sizes set to 2 for random inputs: m" in done.err
+    assert "sizes set for random inputs: m=2" in done.err
     assert "float32[2, 32]" in done.out
 
 

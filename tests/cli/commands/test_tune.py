@@ -182,7 +182,7 @@ def test_open_sizes_are_told(
     done = strata("tune", small_model, "-o", "found.sqlite", "--jobs", "1", "--open",
                   "--dim", "n=9")
     assert done.status == 0, done.err
-    assert "note: sizes set to 2 for measuring: m" in done.out
+    assert "note: sizes set for measuring: m=2" in done.out
 
 
 @pytest.mark.slow
