@@ -11,6 +11,7 @@ in `passes/contract.py` (`Facts`, `Rules`). A new target must define three metho
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,9 +28,11 @@ from dialects.symbolic.symbol import Symbol
 from passes.contract import Rules
 from targets.interface import Executable, TargetError, Timer, cpu_seconds
 from targets.options import TargetOptions
-from targets.profiles import Probe, Profile, mean_seconds
+from targets.profiles import MOST_RUNS, Probe, Profile, mean_seconds
 from targets.shipping import Cargo
 
+SETTLED = 0.25
+"""For how many seconds a program runs at least before its quickest run counts."""
 ReportProgress = Callable[[int, int], None]
 """Called as work proceeds: with how many kernels have code, and how many there are."""
 
@@ -128,8 +131,15 @@ class Running(Part, ABC):
 
     def seconds(self, executable: Executable, inputs: Sequence[Array]) -> float:
         """The least seconds of some runs, on inputs that lie where kernels read them."""
-        executable.run(inputs)
-        return min(mean_seconds(lambda: executable.run(inputs), 1) for _ in range(6))
+        def run() -> None:
+            executable.run(inputs)
+
+        run()
+        times = [mean_seconds(run, 1) for _ in range(6)]
+        until = time.monotonic() + SETTLED
+        while len(times) < MOST_RUNS and time.monotonic() < until:
+            times.append(mean_seconds(run, 1))
+        return min(times)
 
     def timer(
         self, executable: Executable, inputs: Sequence[Array], footprint: int

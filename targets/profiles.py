@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from targets.communication import Exchange
     from targets.interface import Executable
 
-ROUNDS = 8
+LEAST_ROUNDS, MOST_ROUNDS = 8, 32
 MOST_RUNS = 100_000
 Round = TypeVar("Round")
 
@@ -56,7 +56,8 @@ class LaunchTime:
 
 @dataclass(frozen=True)
 class Timings:
-    """Mean seconds of a run: `wall` of the program that times launches, `plain` of the other one.
+    """Mean seconds of a run in the quickest rounds: `wall` of the program that times launches,
+    `plain` of the other one.
 
     `host`: of what lies between launches; `call`: of what lies between the runs' first and last
     ticks. Both are measured, so what launches, `host` and `call` leave of `wall`, which another
@@ -141,20 +142,40 @@ class CounterProfile(Profile):
         def plain() -> None:
             self.plain.run(inputs)
 
-        plain()
-        count = runs_in(seconds / ROUNDS, mean_seconds(plain, 2), self.plain.exchanges)
-        mean_seconds(timed, 3)  # ends with a run, from whose end the frequency is measured
-        self.counts[2:] = 0
+        exchanges = self.plain.exchanges
+        once = mean_seconds(plain, 3)
+        count = runs_in(seconds / MOST_ROUNDS, once, exchanges)
+        rounds = min(max(runs_in(seconds, count * once, exchanges), LEAST_ROUNDS), MOST_ROUNDS)
+        timed()  # from whose end the frequency is measured
         first, began = self.last, time.perf_counter()
-        pairs = [(mean_seconds(timed, count), mean_seconds(plain, count)) for _ in range(ROUNDS)]
-        calls, rows = ROUNDS * count, self.rows()
+        pairs = [(self._counted(timed, count), mean_seconds(plain, count)) for _ in range(rounds)]
         timed()  # so that the counter and the clock are read together
         tick = (time.perf_counter() - began) / (self.last - first)
-        outside = self.rows()[0][0] * tick / calls  # also what follows the last of these runs
-        _, host, *launches = [
-            LaunchTime(ticks * tick / calls, runs / calls) for ticks, runs in rows]
-        wall, plain_wall = (float(np.mean(walls)) for walls in zip(*pairs, strict=True))
+        kept = quick_part([counted for counted, _ in pairs], lambda x: x.wall)
+        calls, rows = len(kept) * count, np.sum([x.rows for x in kept], 0)
+        outside, host, *launches = [
+            LaunchTime(int(ticks) * tick / calls, int(runs) / calls) for ticks, runs in rows]
         return Timings(
-            wall, plain_wall, host.seconds, outside - plain_wall, calls, launches,
-            self.where, "the host's work between launches: sizes, copies, control flow",
+            _mean([x.wall for x in kept]), _mean(quick_part([p for _, p in pairs], lambda x: x)),
+            host.seconds, outside.seconds, calls, launches, self.where,
+            "the host's work between launches: sizes, copies, control flow",
             "arguments, starting and ending threads")
+
+    def _counted(self, timed: Callable[[], None], count: int) -> _Counted:
+        """A round of runs behind one that does not count, from whose end their ticks begin."""
+        timed()
+        self.counts[2:] = 0
+        wall = mean_seconds(timed, count)
+        return _Counted(wall, self.counts[2:].reshape(-1, 2).copy())
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """The mean seconds of a round's runs, and what `CounterProfile.counts` says of all of them."""
+
+    wall: float
+    rows: Array
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
