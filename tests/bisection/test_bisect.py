@@ -5,7 +5,9 @@ Each is found in seconds, and `reduce` makes a model of at most five nodes of it
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +16,10 @@ import onnx
 import pytest
 
 from compiler.__main__ import main
+from tests import processes
 from tests.bisection.conftest import PLANTED, Done
 
+ROOT = PLANTED.parents[2]
 Bisect = Callable[..., Done]
 FOUND = {
     "wrong_rule": ("graph-simplify", 1, "graph.reciprocal", "o"),
@@ -47,6 +51,14 @@ def marked(fault: str) -> object:
 def test_all_faults_are_tried() -> None:
     planted = re.findall(r"^@fault\ndef (\w+)", PLANTED.read_text(), re.MULTILINE)
     assert {*planted} == {*FOUND, "seeds"}
+
+
+def test_all_faults_can_be_planted() -> None:
+    """What they replace is there; a process of its own keeps them all."""
+    plant = "import runpy, sys\nfor f in runpy.run_path(sys.argv[1])['FAULTS'].values(): f()"
+    done = processes.run([sys.executable, "-c", plant, PLANTED], text=True, capture_output=True,
+                         env={**os.environ, "PLANTED": "seeds", "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("fault", [marked(fault) for fault in FOUND])
