@@ -19,6 +19,7 @@ from functools import reduce
 from compiler.frontend.values import Operand, Value, combined, operand, value_among
 from dialects.graph.activation import ReluOp, SiluOp, SoftplusOp
 from dialects.graph.base import GraphOp
+from dialects.graph.cumulative import CumulativeProdOp
 from dialects.graph.elementwise import FmodOp, MaxOp, MinOp
 from dialects.graph.exponential import Expm1Op, Log1pOp
 from dialects.graph.gather import GatherNdOp, GatherOp
@@ -128,6 +129,11 @@ def reduce_mean(x: Value, axes: Sequence[int], *, keepdims: bool = False) -> Val
 
 def reduce_max(x: Value, axes: Sequence[int], *, keepdims: bool = False) -> Value:
     return x.build(ReduceMaxOp, x, axes=list(axes), keepdims=keepdims)
+
+
+def running_product(x: Value, axis: int) -> Value:
+    """The products of the elements up to each one along an axis."""
+    return x.build(CumulativeProdOp, x, axis=axis, exclusive=False, reverse=False)
 
 
 # ---------------------------------------------------------------------- gathering

@@ -27,11 +27,12 @@ from compiler.torch.results import Bindings, Known
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 
-OF_SHAPE = frozenset(f"aten.{name}" for name in (
-    "bernoulli.p", "rand.default", "rand_like.default", "randint.default",
-    "randint.low", "randint_like.default", "randint_like.low_dtype", "randn.default",
-    "randn_like.default", "randperm.default", "normal_functional.default", "uniform.default",
-    "exponential.default", "geometric.default", "log_normal.default", "cauchy.default"))
+OF_SHAPE = frozenset(("prims.normal.default", "prims.uniform.default", *(
+    f"aten.{name}" for name in (
+        "bernoulli.p", "rand.default", "rand_like.default", "randint.default", "randint.low",
+        "randint_like.default", "randint_like.low_dtype", "randn.default", "randn_like.default",
+        "randperm.default", "normal_functional.default", "uniform.default", "exponential.default",
+        "geometric.default", "log_normal.default", "cauchy.default"))))
 """Operators that draw, and to which only the shapes of tensors matter."""
 IN_PLACE = {"aten.bernoulli.p": "bernoulli_", "aten.normal_functional.default": "normal_",
             "aten.uniform.default": "uniform_", "aten.exponential.default": "exponential_",

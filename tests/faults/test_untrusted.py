@@ -280,7 +280,7 @@ TRUSTED = {"targets/cpu/build/helpers.py", "targets/cpu/build/worker.py",
            "targets/cuda/build/workers/interpret_kernels.py", "compiler/tuning/processes.py",
            "compiler/tuning/worker.py"}
 """What pickles: messages through pipes between a process and one that it started itself."""
-RESTRICTED = {"compiler/frontend/torch/archive.py"}
+RESTRICTED = {"compiler/frontend/torch/files/archive.py"}
 """What names an error of pickle's, and calls PyTorch's restricted unpickler."""
 FORBIDDEN = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
 

@@ -354,6 +354,8 @@ UNSAMPLED = frozenset((
     "prims.convert_element_type.default",  # only other decompositions make it
     "aten.mkldnn_rnn_layer.default",  # only decompositions make it, of LSTM layers
     "prims.fma.default",  # only Dynamo makes it, for optimizers
+    "prims.maximum_value.default", "prims.minimum_value.default", "prims._make_token.default",
+    "prims.xor_sum.default",  # PyTorch does not run or folds them: `operators/test_primtorch.py`
     "aten._to_copy.default", "aten.to.dtype_layout", "aten.detach_.default",
     "aten.lift.default",  # torch 2.11 exports no call of it by a program
     "prims.signbit.default",  # PyTorch gives its result the type of the operand

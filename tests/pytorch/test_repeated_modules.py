@@ -16,8 +16,8 @@ from torch import nn
 from torch.nn import functional
 
 from compiler.frontend import MemoryModel
-from compiler.frontend.torch.importer import Importer
 from compiler.frontend.torch.layers import repeated
+from compiler.frontend.torch.walk import Importer
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
 from compiler.torch import parts

@@ -11,64 +11,39 @@ that depend on a bad node are skipped.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 
-from compiler.diagnostics import StrataError, count_of
+from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, ImportOptions
-from compiler.frontend.builder import Builder
 from compiler.frontend.choices import Choices
-from compiler.frontend.faults import LEVEL, Fault, Faults
-from compiler.frontend.origins import ModelNode, node_of
-from compiler.frontend.torch.arguments import Arguments, Missing, Skip
+from compiler.frontend.faults import Faults
 from compiler.frontend.torch.captured_graph import CapturedGraph
-from compiler.frontend.torch.core.conditions import condition_on
-from compiler.frontend.torch.core.control import CONTROL
-from compiler.frontend.torch.core.decompose import NO_EFFECT, decompose
+from compiler.frontend.torch.core.decompose import decompose
 from compiler.frontend.torch.core.flex import expand_flex_attention
-from compiler.frontend.torch.core.foreign import foreign
-from compiler.frontend.torch.core.in_place import without_mutation
-from compiler.frontend.torch.guards import Relation, check_guards, guards_of, relations
+from compiler.frontend.torch.guards import Relation, guards_of, relations
 from compiler.frontend.torch.inputs import (
-    Inputs,
-    assumptions,
-    check_fixed,
     free_symbols,
     is_integer,
     read_options,
 )
-from compiler.frontend.torch.library import FOREIGN
 from compiler.frontend.torch.memory_order import Ordered, in_memory_order
-from compiler.frontend.torch.node import Node
-from compiler.frontend.torch.ops import argument_count, check_left_out, importers
-from compiler.frontend.torch.provenance import path_of, scope_of, source_of
-from compiler.frontend.torch.reals import Real, check_reals, is_real, real_of
+from compiler.frontend.torch.ops import importers
+from compiler.frontend.torch.provenance import path_of
 from compiler.frontend.torch.signature import Signature, signature_of
 from compiler.frontend.torch.sizes import Sizes, dim_names
-from compiler.frontend.torch.tensors import constant_of, type_of
-from compiler.frontend.values import Value
+from compiler.frontend.torch.walk import Importer
 from compiler.io import structures
-from dialects.graph.base import ShapeError
-from dialects.strata import types as t
-from dialects.strata.func import FuncOp, main_function
-from dialects.strata.types import TensorType
-from dialects.strata.weights import WeightStore
+from dialects.strata.func import main_function
 from dialects.symbolic.expr import Expr
-from dialects.text.syntax import identifier
 
 if TYPE_CHECKING:
     from compiler.frontend.torch.layers.repeated import Repeated
 
 log = logging.getLogger("strata")
-
-WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
-"""Operators that only run a graph, which is imported in their place."""
-READS_NUMBER = "aten._local_scalar_dense.default"
-"""What `tensor.item()` is."""
-
 
 def import_program(
     program: Any, name: str, file: str, options: ImportOptions, in_order: bool = False
@@ -187,320 +162,3 @@ def import_graph(
     importer.run(ranges, guards)
     return ImportedModel(importer.result, importer.build.weights, name,
                          nodes=tuple(importer.nodes))
-
-
-@dataclass
-class Importer:
-    """The walk over the nodes of one program.
-
-    `bad`: the nodes that have a problem. With `lenient`, the walk continues after a bad node as if
-    its results were arguments, so that all bad nodes are found.
-    """
-
-    module: Any
-    signature: Signature
-    sizes: Sizes
-    faults: Faults
-    lenient: bool = False
-    operators: Mapping[str, Callable[..., Any]] = field(default_factory=importers)
-    repeated: Repeated | None = None
-    """Equal parts of the graph, of which only a few are imported."""
-    bad: list[Any] = field(default_factory=list[Any])
-    unsupported: dict[str, list[Any]] = field(default_factory=dict[str, "list[Any]"])
-    nodes: list[ModelNode] = field(default_factory=list[ModelNode])
-
-    def __post_init__(self) -> None:
-        left_out = self.repeated.unused() if self.repeated else ()
-        inputs = Inputs(self.module.graph, self.signature, self.sizes, self.faults, left_out)
-        types = inputs.arguments()
-        self.function = FuncOp.of("main", [self.signature.shown(n) for n in types],
-                                  list(types.values()))
-        self.result = ModuleOp([self.function])
-        self.build = Builder(self.function.body.block, WeightStore())
-        self.values: dict[str, Any] = dict(inputs.constants(self.build))
-        for name, argument in zip(types, self.function.body.block.args, strict=True):
-            argument.name_hint = identifier(name)
-            self.values[name] = self.build.value(argument)
-        inputs.bind(self.build, self.values)
-        for node in filter(is_integer, self.module.graph.nodes):
-            self.values.pop(node.name, None)  # it is known by its size
-
-    def run(self, ranges: Mapping[Any, Any], guards: Sequence[Relation] = ()) -> FuncOp:
-        """The program's function. Raises StrataError."""
-        check_fixed(ranges, self.sizes, self.faults)
-        relied_on = check_guards(guards, self.faults)
-        self.faults.raise_any()
-        outputs = self.walk(self.module, self.values)
-        self._report_unsupported()
-        named = self._named_outputs(outputs)
-        self.faults.raise_any()
-        self.function.finish(list(named), [self.build.ssa(v) for v in named.values()])
-        self.build.finish()
-        self._assume(ranges, relied_on)
-        return self.function
-
-    def _assume(self, ranges: Mapping[Any, Any], guards: Sequence[Relation]) -> None:
-        block = self.function.body.block
-        bound = {s for a in block.args for size in getattr(a.type, "shape", ())
-                 for s in size.symbols}
-        first = block.first_op
-        assert first is not None
-        block.insert_ops_before(assumptions(ranges, guards, self.sizes, bound), first)
-
-    def _named_outputs(self, outputs: Sequence[Any]) -> dict[str, Value]:
-        """The results that are tensors, each under a unique name."""
-        named: dict[str, Value] = {}
-        for k in self.signature.results:
-            value = outputs[k][1]
-            if isinstance(value, (Value, Missing)):
-                own = self.signature.shown(outputs[k][0])
-                name, count = own, 1
-                while name in named:
-                    name, count = f"{own}_{count}", count + 1
-                if isinstance(value, Value):
-                    named[name] = value
-        return named
-
-    # ------------------------------------------------------------------ nodes
-    def walk(self, module: Any, values: dict[str, Any]) -> list[tuple[str, Any]]:
-        """Import a graph's nodes. Returns its outputs, each with the name of its node."""
-        outputs: list[tuple[str, Any]] = []
-        for node in module.graph.nodes:
-            if node.op == "output":
-                flat = _flatten(node.args[0])
-                outputs = [(getattr(n, "name", "constant"), _output(n, values)) for n in flat]
-            elif node.op == "get_attr":
-                self._attribute(module, node, values)
-            elif self.repeated is not None and node in self.repeated.left_out:
-                if (other := self.repeated.stand_ins.get(node)) is not None:
-                    values[node.name] = values[other.name]
-            elif node.op == "call_function":
-                found = values[node.name] = self._try(node, values)
-                self.nodes.append(node_of(path_of(node), _op_name(node), [found], scope_of(node),
-                                          source_of(node)))
-        return outputs
-
-    def _attribute(self, module: Any, node: Any, values: dict[str, Any]) -> None:
-        """Resolve an attribute of a module: a submodule, or a tensor, which becomes a constant.
-
-        A tensor that is not supported has no value if the walk is lenient, so that the nodes that
-        use it are bad.
-        """
-        found = module
-        for part in node.target.split("."):
-            found = getattr(found, part)
-        try:
-            values[node.name] = constant_of(self.build, found, node.target) if hasattr(
-                found, "dtype") else found
-        except Fault as fault:
-            if not self.lenient:
-                self.faults.add(f"constant '{node.target}': {fault.what}", hint=fault.hint)
-                values[node.name] = Missing()
-
-    def _try(self, node: Any, values: dict[str, Any]) -> Any:
-        """A node's result; Missing if it has a problem, which is noted."""
-        try:
-            return self._import(node, values)
-        except (Fault, ShapeError) as error:
-            what, hint = (error.what, error.hint) if isinstance(error, Fault) else (str(error), "")
-            place = source_of(node)
-            self.faults.add(f"{_op_name(node)}: {what}{f' ({place})' if place else ''}",
-                            path_of(node), LEVEL, hint)
-            self.bad.append(node)
-        except Skip:
-            pass
-        return self._missing(node)
-
-    def _missing(self, node: Any) -> Any:
-        """The result of a bad node: Missing, or new arguments if the walk is lenient."""
-        meta = node.meta.get("val")
-        if not self.lenient or meta is None:
-            return Missing()
-        if isinstance(meta, dict):
-            return {k: self._stand_in(v) for k, v in cast(Mapping[str, Any], meta).items()}
-        found = [self._stand_in(m) for m in _listed(meta)]
-        return found if isinstance(meta, (list, tuple)) else found[0]
-
-    def _stand_in(self, tensor: Any) -> Any:
-        try:
-            type_ = type_of(tensor, self.sizes)
-        except (Fault, AttributeError):
-            return Missing()
-        block = self.function.body.block
-        return self.build.value(block.insert_arg(type_, len(block.args)))
-
-    def _import(self, node: Any, values: dict[str, Any]) -> Any:
-        op, meta = without_mutation(node) or _op_name(node), node.meta.get("val")
-        function = self.operators.get(op)
-        size = type(meta).__name__ in ("SymInt", "int") and op != "aten.item.default"
-        checks = op in NO_EFFECT or type(meta).__name__ in ("SymBool", "bool")
-        known = function is not None or op in (*WRAPPERS, *CONTROL, FOREIGN, "getitem",
-                                                   READS_NUMBER) or (
-            is_real(op, meta))
-        if not known and not size and not checks:
-            self.unsupported.setdefault(op, []).append(node)
-            self.bad.append(node)
-            return self._missing(node)
-        if any(isinstance(values.get(n.name), Missing) for n in node.all_input_nodes):
-            raise Skip
-        arguments = Arguments(values, self.sizes)
-        if op == READS_NUMBER:
-            return self._read_number(arguments.value(node.args[0]), meta)
-        if size:
-            return self.sizes(meta)
-        if op == "getitem":
-            return _item(arguments.value(node.args[0]), node)
-        if op in WRAPPERS:
-            return self._inline(node, arguments)
-        if op in CONTROL:
-            return self._controlled(node, op, arguments)
-        if op == FOREIGN:
-            self.build.node = path_of(node)
-            return foreign(self.build, node, arguments.value)
-        if function is None:
-            return self._real(node, op, arguments) if is_real(op, meta) else condition_on(
-                meta, self.sizes)
-        return self._call(node, op, function, arguments)
-
-    def _real(self, node: Any, op: str, arguments: Arguments) -> Any:
-        """A float that Python computes from sizes."""
-        self.build.node = path_of(node)
-        return real_of(Node(self.build.node, self.build, op, (), frozenset()),
-                       [arguments.value(a) for a in node.args])
-
-    def _read_number(self, value: Value, meta: Any) -> Any:
-        """An element of a tensor as a number of Python: a float, or an integer that is a size.
-
-        Raises Fault for a truth value, with which Python would decide.
-        """
-        if type(meta).__name__ == "SymFloat":
-            return Real(**vars(value.reshape([]).cast(t.f64)))
-        bound = self.build.bind(value.reshape([]), "number") if type(
-            meta).__name__ == "SymInt" else None
-        if bound is None:
-            raise Fault(f"it makes a Python number of {value.type.short}, which only a run knows")
-        self.sizes.bind_unbacked(meta, Expr.of(bound.reshape(-1)[0]))
-        return self.sizes(meta)
-
-    def _inline(self, node: Any, arguments: Arguments) -> list[Any]:
-        """The results of the graph that a wrapper runs."""
-        given = [arguments.value(a) for a in node.args]
-        index = next(k for k, a in enumerate(given) if hasattr(a, "graph"))
-        module = given[index]
-        names = [n.name for n in module.graph.nodes if n.op == "placeholder"]
-        results = self.walk(module, dict(zip(names, given[index + 1:], strict=True)))
-        return [value for _, value in results]
-
-    def _controlled(self, node: Any, op: str, arguments: Arguments) -> list[Value]:
-        """The results of an operator with graphs."""
-        self.build.node = path_of(node)
-        made = CONTROL[op](self.build, self.walk, [arguments.value(a) for a in node.args])
-        for value in made:
-            _name_value(value, node.name)
-        return made
-
-    def _call(
-        self, node: Any, op: str, function: Callable[..., Any], arguments: Arguments
-    ) -> Any:
-        self.build.node = path_of(node)
-        several = isinstance(node.meta.get("val"), (list, tuple))
-        results, unknown = self._result_types(node.meta.get("val"))
-        seen = Node(self.build.node, self.build, op, results, _used(node, several))
-        given = arguments.of_schema(node)
-        check_reals(function, given)
-        check_left_out(function, node.target._schema, given)
-        made = function(seen, *given[:argument_count(function)])
-        made = [made] if isinstance(made, Value) else list(made)
-        if unknown is not None:
-            seen = replace(seen, results=self._bound_types(node.meta.get("val"), made))
-        made = _as_promised(seen, made)
-        for value in made:
-            _name_value(value, node.name)
-        return made if several else made[0]
-
-    def _result_types(self, meta: Any) -> tuple[list[TensorType | None], Fault | None]:
-        """The types that PyTorch gives the results, and the fault of one that is not supported."""
-        types: list[TensorType | None] = []
-        unknown: Fault | None = None
-        for value in _listed(meta):
-            try:
-                types.append(type_of(value, self.sizes) if hasattr(value, "dtype") else None)
-            except Fault as fault:
-                types.append(None)
-                unknown = fault
-        return types, unknown
-
-    def _bound_types(self, meta: Any, made: Sequence[Value]) -> list[TensorType | None]:
-        """The types of results whose sizes depend on data, which are now known to be those of the
-        values. Raises Fault for one that is still not supported."""
-        for tensor, value in zip(_listed(meta), made, strict=False):
-            for size, found in zip(getattr(tensor, "shape", ()), value.shape, strict=False):
-                self.sizes.bind_unbacked(size, found)
-        types, unknown = self._result_types(meta)
-        if unknown is not None:
-            raise unknown
-        return types
-
-    def _report_unsupported(self) -> None:
-        """Add one problem per operator, with the first places where the model uses it."""
-        for op, nodes in sorted(self.unsupported.items()):
-            places = list(dict.fromkeys(place for place in map(source_of, nodes) if place))
-            shown = "; ".join(places[:3])
-            more = f" and {len(places) - 3} more places" if len(places) > 3 else ""
-            used = f"{count_of(nodes, 'use')}" + (f": {shown}{more}" if shown else "")
-            self.faults.add(f"operator {op} is not supported ({used})", path_of(nodes[0]), LEVEL,
-                            hint="write an importer for it in a --plugin file, or let "
-                                 "torch.compile(model, backend=\"strata\") run it eagerly")
-
-
-def _as_promised(n: Node, values: Sequence[Value]) -> list[Value]:
-    """The results, cast to the element types that PyTorch gives them."""
-    found: list[Value] = []
-    for value, type_ in zip(values, n.results, strict=False):
-        if type_ is not None and value.rank != type_.rank:
-            raise AssertionError(f"{n.op} gives {value.type.short} instead of {type_.short}")
-        found.append(value if type_ is None else value.cast(type_.element))
-    return found
-
-
-def _item(values: Sequence[Any], node: Any) -> Any:
-    """One of several results. Raises Fault for one that the importer does not return."""
-    index = node.args[1]
-    if isinstance(values, dict) or index < len(values):
-        return values[index]
-    raise Fault(f"result {index} of {_op_name(node.args[0])} is not supported")
-
-
-def _output(node: Any, values: Mapping[str, Any]) -> Any:
-    return values.get(node.name) if hasattr(node, "name") else node
-
-
-def _listed(value: Any) -> list[Any]:
-    """The elements of a list or tuple; any other value as a list of one element."""
-    return list(cast(Sequence[Any], value)) if isinstance(value, (list, tuple)) else [value]
-
-
-def _flatten(value: Any) -> list[Any]:
-    if not isinstance(value, (list, tuple)):
-        return [value]
-    return [leaf for item in _listed(value) for leaf in _flatten(item)]
-
-
-def _op_name(node: Any) -> str:
-    """`aten.add.Tensor`, or the name of a Python function or higher-order operator."""
-    target = node.target
-    return str(target) if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
-
-
-def _used(node: Any, several: bool) -> frozenset[int]:
-    if not several:
-        return frozenset({0})
-    return frozenset(user.args[1] for user in node.users if _op_name(user) == "getitem")
-
-
-def _name_value(value: Value, name: str) -> None:
-    """Use the program's name for a value in the IR, unless it already has one."""
-    if value.ssa is None:
-        value.label = value.label or name
-    elif value.ssa.name_hint is None:
-        value.ssa.name_hint = identifier(name)

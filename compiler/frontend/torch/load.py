@@ -30,7 +30,7 @@ def capture(model: str) -> Captured:
     require_torch(model)
     path, _, function = model.rpartition(".py:")
     if not path:
-        from compiler.frontend.torch.archive import read_archive
+        from compiler.frontend.torch.files.archive import read_archive
 
         return Captured(Path(model).stem, read_archive(Path(model)))
     return _captured(_find(Path(f"{path}.py"), function), model, function)
@@ -55,7 +55,7 @@ def module_of(model: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
 
 def load_bytes(name: str, data: bytes) -> Any:
     """The program in the bytes of a `.pt2` file. Raises StrataError."""
-    from compiler.frontend.torch.archive import read_archive_bytes
+    from compiler.frontend.torch.files.archive import read_archive_bytes
 
     require_torch(name)
     return read_archive_bytes(name, data)

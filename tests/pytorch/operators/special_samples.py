@@ -131,3 +131,10 @@ sample("aten.bucketize.Tensor", (EDGES, ORDERED), (N, ORDERED, True, True))
 sample("aten.bucketize.Scalar", (0.5, ORDERED))
 sample("aten.masked_scatter.default", (M, M > 0, floats(12)), (M, M[0] > 0, floats(12)))
 sample("aten.nonzero_static.default", (M > 0, {"size": 5}), (M > 0, {"size": 20, "fill_value": 7}))
+
+# ---------------------------------------------------------------------- integers
+sample("aten.gcd.default prims.gcd.default", (N * 12, N.flip(0) * 18), (N.int() * 4, N.int()),
+       (ints(2, 3, low=-128, high=128, dtype=torch.int8), torch.full((2, 3), 6).to(torch.int8)))
+sample("aten.hash_tensor.default", (floats(3, 5),), (N, [1], {"keepdim": True}), (X.half(), [0]))
+sample("aten.igamma.default aten.igammac.default prims.igamma.default prims.igammac.default "
+       "aten.special_gammainc.default aten.special_gammaincc.default", (P * 3, P.flip(0) * 4))

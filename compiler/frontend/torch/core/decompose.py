@@ -28,8 +28,8 @@ from compiler.frontend.torch.library import quiet, torch_module
 
 NO_EFFECT = ("aten._assert_scalar.default", "aten._assert_async.msg",
              "aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
-             "aten.sym_constrain_range.default")
-"""Operators without a result, which only check assumptions of the program."""
+             "aten.sym_constrain_range.default", "prims._sink_tokens.default")
+"""Operators without a result, which only check assumptions of the program, or order effects."""
 ALSO_DECOMPOSED = ("aten.grid_sampler_2d.default",)
 """Operators of Core ATen that are decomposed nevertheless."""
 MAY_RETURN_ARGUMENT = ("aten.type_as.default", "aten.diff.default")

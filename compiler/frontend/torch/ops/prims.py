@@ -5,9 +5,13 @@ Most are an operator of ATen by another name; operands have equal types, and not
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
+from xdsl.ir import Attribute
 
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
@@ -161,3 +165,19 @@ def iota(n: Node, length: Size, start: Size, step: Size) -> Value:
     return n.range(length, n.element, start=start, step=by)
 
 
+@aten_op("prims.maximum_value.default", "prims.minimum_value.default")
+def extreme_value(n: Node, element: Attribute) -> Value:
+    """The largest or smallest number of an element type, which is infinite for floats."""
+    largest = n.op.startswith("prims.maximum")
+    if t.is_float(element):
+        return n.scalar(math.inf if largest else -math.inf, element)
+    if element == t.i1:
+        return n.scalar(largest, element)
+    limits = np.iinfo(t.dtype_of(element))
+    return n.scalar(int(limits.max if largest else limits.min), element)
+
+
+@aten_op("prims._make_token.default")
+def token(n: Node) -> Value:
+    """What only orders operators with effects."""
+    return filled(n, 0)

@@ -15,6 +15,7 @@ from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import HALVES, operand
 from compiler.frontend.torch.special import bessel, bits, errors, gamma
 from compiler.frontend.torch.special.angles import angle_of
+from compiler.frontend.torch.special.incomplete_gamma import incomplete_gamma
 from compiler.frontend.values import Value
 from dialects.strata import types as t
 
@@ -69,6 +70,16 @@ def zeta(n: Node, s: Operand, q: Operand) -> Value:
 
 
 # ---------------------------------------------------------------------- two operands
+_UPPER = ("igammac", "special_gammaincc")
+
+
+@aten_op("aten.igamma.default", "aten.igammac.default", "aten.special_gammainc.default",
+         "aten.special_gammaincc.default", "prims.igamma.default", "prims.igammac.default")
+def regularized_gamma(n: Node, a: Value, x: Value) -> Value:
+    a, x = (v.cast(t.f64).broadcast(n.shape) for v in (a, x))
+    return incomplete_gamma(a, x, upper=n.op.split(".")[1] in _UPPER)
+
+
 @aten_op("aten.atan2.default", "prims.atan2.default")
 def atan2(n: Node, y: Value, x: Value) -> Value:
     y, x = (v.cast(t.f32 if n.element in HALVES else n.element) for v in (y, x))

@@ -21,7 +21,7 @@ from typing import IO, Any, cast
 import numpy as np
 
 from compiler.diagnostics import Problem, StrataError
-from compiler.frontend.torch.checks import check_program
+from compiler.frontend.torch.files.checks import check_program
 from compiler.frontend.torch.guards import restore_guards
 from compiler.frontend.torch.library import quiet, torch_module
 from compiler.io.array_files import FILE_ERRORS
