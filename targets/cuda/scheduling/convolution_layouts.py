@@ -44,8 +44,6 @@ FEW, QUAD = 8, 4
 """Fewer channels than FEW are padded to a multiple of QUAD."""
 STEPS = (64, 32)
 """Numbers of channels of a step that stays at one tap."""
-GAIN = 1.04
-"""Fewer zeros are preferred if they take at most this many times as long."""
 
 
 # ---------------------------------------------------------------------- axes
@@ -103,8 +101,8 @@ def _padded(nest: NestOp, channels: int | None, word: int, options: TargetOption
     for n in choices:
         product = replace(whole, depth=whole.depth // channels * n, run=n)
         choices[n] = tile_seconds(product, tiles(product, machine)[0], machine)
-    least = GAIN * min(choices.values())
-    chosen = next(n for n, seconds in choices.items() if seconds <= least)
+    alike = (1 + machine.fitted.products.alike) * min(choices.values())
+    chosen = next(n for n, seconds in choices.items() if seconds <= alike)  # the fewest zeros
     return chosen if chosen != channels else 0
 
 

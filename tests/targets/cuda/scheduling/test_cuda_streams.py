@@ -348,3 +348,18 @@ strata.func @main(%x: bf16[{rows}, 16493]) -> (bf16[{rows}]) inputs ["x"] output
 }}"""
     [kernel] = kernels(text)
     assert kernel.schedule is not None and f"loop i1 tile {step} |" in str(kernel.schedule)
+
+
+@pytest.mark.parametrize("rows, warps", [(12, 4), (997, 4), (1056, 2), (8192, 1)])
+def test_threads_sort_many_elements_where_others_fill_the_machine(rows: int, warps: int) -> None:
+    """Stages between warps cost most, but a program that is alone has nothing to wait for."""
+    text = f"""
+strata.func @main(%x: bf16[{rows}, 1000]) -> (bf16[{rows}, 1000], i64[{rows}, 1000])
+    inputs ["x"] outputs ["y", "i"] {{
+  %y, %i = graph.top_k %x {{k = 1000, axis = 1, largest = true}} :
+      bf16[{rows}, 1000], i64[{rows}, 1000]
+  strata.return %y, %i
+}}"""
+    first = kernels(text)[0]
+    assert first.schedule is not None
+    assert f"warps = {warps}" in str(first.schedule)
