@@ -13,8 +13,8 @@ own axes. Tuning replaces these choices by measured ones.
     attention.py       products with an online softmax
     sorts.py           rows that are sorted in a tile
     recomputed.py      products with the products of their factors
-    sums.py            sums of a few parts      memory_bound.py   other reductions, elementwise
-    turned.py          copies whose source and result run along different axes
+    memory/sums.py     sums of a few parts      memory_bound.py   other reductions, elementwise
+    memory/turned.py   copies whose source and result run along different axes
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from targets.cuda.scheduling.convolution_forms import packing
 from targets.cuda.scheduling.convolution_layouts import convolution_panels, prepare_convolution
 from targets.cuda.scheduling.convolution_roles import is_convolution
 from targets.cuda.scheduling.convolutions import convolution_parts, schedule_convolution
+from targets.cuda.scheduling.memory.sums import sum_of_parts
+from targets.cuda.scheduling.memory.turned import prepare_turned, schedule_turned
 from targets.cuda.scheduling.memory_bound import elementwise, reduction, walked_alike
 from targets.cuda.scheduling.options import DESCEND, LIBRARY, SPECIALIZE, STRIP
 from targets.cuda.scheduling.products.fma import fma_parts, schedule_fma_product
@@ -51,8 +53,6 @@ from targets.cuda.scheduling.strips import (
     strip_panels,
     strips_nest,
 )
-from targets.cuda.scheduling.sums import sum_of_parts
-from targets.cuda.scheduling.turned import prepare_turned, schedule_turned
 from targets.cuda.scheduling.windows import (
     prepare_small_windows,
     prepare_windows,

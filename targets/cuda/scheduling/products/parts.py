@@ -17,13 +17,13 @@ from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.constants import constant_source
 from passes.contract import Parts
 from targets.cuda.machine import Machine, machine_of
+from targets.cuda.scheduling.memory.sums import MOST_PARTS
 from targets.cuda.scheduling.products.rules import is_dot, is_plain, on_tensor_cores, product_of
 from targets.cuda.scheduling.products.tap_products import channel_of, programs_of
 from targets.cuda.scheduling.products.tiles import LINE, SIZES, tiles
 from targets.cuda.scheduling.products.time import Product, seconds
 from targets.cuda.scheduling.products.vector import COLUMNS, matrix_direction
 from targets.cuda.scheduling.roles import Roles, has_windows, memory_axis, roles_of
-from targets.cuda.scheduling.sums import MOST_PARTS
 from targets.options import TargetOptions
 
 MOST_OUTER = 128
