@@ -11,7 +11,8 @@
     profile     null, or {"wall_ms", "host_ms", "call_ms", "where", "notes", "roofline"}
     comparison  null, or as in `compare --json`
     notes       why something is missing
-    passes      [{"name", "level", "seconds", "removed", "added", "moved", "kinds", "lines"}]
+    passes      [{"name", "level", "seconds", "removed", "added", "changed", "moved",
+                  "kinds", "lines"}]
     listings    [{"title", "code", "text"}]: a level as read, levels as they were left, and target
                 code; `text` is packed JSON of the parts (`listings.py`)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from compiler.pipeline.steps import Step
 
 SHOWN = 8
-"""How many changed lines of each function or kernel are kept."""
+"""How many functions and kernels that changed are kept, and how many lines of each."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,7 @@ class Ran:
             return row
         found = self.changes
         lines = list(shown(self.name, found, False, SHOWN))[1:] if found else []
-        return {**row, "removed": len(found.removed), "added": len(found.added),
-                "moved": len(found.moved), "kinds": found.kinds(), "lines": lines}
+        return {**row, **found.counted, "kinds": found.kinds(), "lines": lines}
 
 
 @dataclass

@@ -89,8 +89,8 @@ def _passes(facts: Facts) -> Iterator[str]:
     if rows:
         yield from ("", f"passes: {sum(row['seconds'] for row in rows):.2f} s, the slowest first")
     for row in rows[:SHOWN]:
-        counts = ", ".join(f"{row[what]} {what}" for what in ("removed", "added", "moved")
-                           if row.get(what))
+        counts = ", ".join(f"{row[what]} {what}" for what in (
+            "removed", "added", "changed", "moved") if row.get(what))
         yield f"  {row['seconds']:7.3f} s {row['level']:>6} {row['name']}: {counts or '-'}"
     yield from _rest(rows)
 

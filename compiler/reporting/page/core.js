@@ -94,6 +94,14 @@ function linkToEither(name) {
   return nodeNumbers.has(name) ? linkTo("node", name) : name;
 }
 
+/** A title that opens, and makes what is behind it the first time. */
+function folded(title, content) {
+  const all = element("details", { ontoggle: () => {
+    if (all.open && all.children.length === 1) all.append(content());
+  } }, element("summary", {}, title));
+  return all;
+}
+
 /** Some links, with commas, and a number for the rest. */
 function links(kind, names, most = 6) {
   const shown = names.slice(0, most).flatMap((name, k) => (k ? [", ", linkTo(kind, name)] : [linkTo(kind, name)]));

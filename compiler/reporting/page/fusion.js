@@ -23,13 +23,9 @@ function pairGroups(title, pairs) {
     groups.set(key, [...(groups.get(key) ?? []), pair]);
   }
   const sorted = [...groups].sort((a, b) => b[1].length - a[1].length);
-  return [element("h3", {}, `${title}: ${pairs.length}`), ...sorted.map(([reason, members]) => {
-    const group = element("details", { ontoggle: () => {
-      if (group.open && group.children.length === 1) group.append(table([
-        { title: "from", of: (p) => linkToEither(p.from), sort: (p) => p.from },
-        { title: "to", of: (p) => linkToEither(p.to), sort: (p) => p.to },
-        { title: "reason", of: (p) => p.reason }], members));
-    } }, element("summary", {}, `${members.length} × ${reason}`));
-    return group;
-  })];
+  return [element("h3", {}, `${title}: ${pairs.length}`), ...sorted.map(([reason, members]) => folded(
+    `${members.length} × ${reason}`, () => table([
+      { title: "from", of: (p) => linkToEither(p.from), sort: (p) => p.from },
+      { title: "to", of: (p) => linkToEither(p.to), sort: (p) => p.to },
+      { title: "reason", of: (p) => p.reason }], members)))];
 }

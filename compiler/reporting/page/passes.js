@@ -1,5 +1,5 @@
 "use strict";
-// Passes: seconds, and what each one removed, added and moved.
+// Passes: seconds, and what each one removed, added, changed and moved.
 
 tab("passes", "Passes", (panel) => {
   panel.append(element("h2", {}, `Passes: ${figure(sum(facts.passes.map((p) => p.seconds)), "s")}`));
@@ -9,6 +9,7 @@ tab("passes", "Passes", (panel) => {
     { title: "s", number: true, of: (p) => p.seconds.toFixed(3), sort: (p) => p.seconds },
     { title: "removed", number: true, of: (p) => p.removed ?? "" },
     { title: "added", number: true, of: (p) => p.added ?? "" },
+    { title: "changed", number: true, of: (p) => p.changed ?? "" },
     { title: "moved", number: true, of: (p) => p.moved ?? "" },
     { title: "kinds", of: (p) => p.kinds ?? "" }], facts.passes));
 });
@@ -16,12 +17,8 @@ tab("passes", "Passes", (panel) => {
 /** The name of a pass; if it changed something, with the first changed lines behind it. */
 function passName(pass) {
   if (!pass.lines?.length) return pass.name;
-  const all = element("details", { ontoggle: () => {
-    if (all.open && all.children.length === 1) {
-      all.append(element("pre", {}, pass.lines.map((line) => element("div", { class: classOfLine(line) }, line))));
-    }
-  } }, element("summary", {}, pass.name));
-  return all;
+  return folded(pass.name, () =>
+    element("pre", {}, pass.lines.map((line) => element("div", { class: classOfLine(line) }, line))));
 }
 
-const classOfLine = (line) => ({ "-": "less", "+": "more-of", ">": "moved" }[line.trim()[0]] ?? "soft");
+const classOfLine = (line) => ({ "-": "less", "+": "more-of", "~": "changed", ">": "moved" }[line.trim()[0]] ?? "soft");

@@ -9,9 +9,7 @@ tab("overview", "Overview", (panel) => {
       links("node", k.nodes.map((n) => facts.nodes[n].name), 3)))));
   const gone = facts.nodes.filter((n) => !n.kernels.length && n.gone);
   if (gone.length) {
-    panel.append(element("h2", {}, "Nodes without a kernel"), table([
-      { title: "node", of: (n) => linkTo("node", n.name), sort: (n) => n.name }, { title: "operator", of: (n) => n.op },
-      { title: "why", of: (n) => n.gone }], gone, null, 20));
+    panel.append(element("h2", {}, "Nodes without a kernel"), ...goneGroups(gone));
   }
   panel.append(element("h2", {}, "Operations that name a node of the model"), table([
     { title: "level", of: ([name]) => name },
@@ -20,6 +18,19 @@ tab("overview", "Overview", (panel) => {
   ], Object.entries(facts.coverage)));
   panel.append(element("h2", {}, "Environment"), element("pre", {}, [facts.command, ...facts.environment].join("\n")));
 });
+
+/** Nodes without a kernel by the reason why, in which names of constants make no difference. */
+function goneGroups(nodes) {
+  const groups = new Map();
+  for (const node of nodes) {
+    const reason = node.gone.replace(/ '[^']*'/g, "");
+    groups.set(reason, [...(groups.get(reason) ?? []), node]);
+  }
+  return [...groups].sort((a, b) => b[1].length - a[1].length).map(([reason, members]) => folded(
+    `${members.length} × ${reason}`, () => table([
+      { title: "node", of: (n) => linkTo("node", n.name), sort: (n) => n.name }, { title: "operator", of: (n) => n.op },
+      { title: "why", of: (n) => n.gone }], members)));
+}
 
 // ---------------------------------------------------------------------- tabs
 tabs.unshift(tabs.pop()); // the overview comes first

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.instrument.changes import compare, lines_of
+from compiler.instrument.changes import MOST, compare, lines_of, shown
 from tests.cli.conftest import Run
 from tests.filecheck import filecheck
 
@@ -65,6 +65,31 @@ def test_numbers_of_values_are_no_change() -> None:
     assert not changes.removed and not changes.moved
     assert [line.name for line in changes.added] == ["graph.abs"]
     assert lines_of(after)[2].nodes == ("a", "b c")
+
+
+def test_a_changed_operation_shows_what_differs() -> None:
+    """The part that a pass adds at the end of a long line is not cut off, and numbers of values
+    that have no names are no part."""
+    long = ", ".join(f"%input{k}: f32[n, 40]" for k in range(20))
+    before = (f"loop.kernel @a({long}) sizes(n) {{\n  %1 = loop.nest (i0: n) ins(%0[i0, 0])\n"
+              "  %2 = loop.yield %x\n}\n")
+    after = (f"loop.kernel @a({long}) sizes(n) schedule<grid i0 tile 1 | keep = 8> {{\n"
+             "  %4 = loop.nest (i0: n) ins(%3[i0])\n  %y = loop.yield %z\n}\n")
+    changes = compare(lines_of(before), lines_of(after))
+    assert changes.counts == "1 removed, 1 added, 2 changed"
+    assert [line.text for line in changes.added] == ["%y = loop.yield %z"]
+    filecheck("""// CHECK: @a
+                 // CHECK: ~ loop.kernel @a(%input0: f32[n...: + schedule<grid i0 tile 1 | keep
+                 // CHECK: ~ %4 = loop.nest (i0: n): ins(%0[i0, 0]) -> ins(%3[i0])""",
+              "\n".join(shown("p", changes, False)))
+
+
+def test_many_kernels_are_counted() -> None:
+    kernels = "".join(f"loop.kernel @k{k}() {{\n  loop.nest x\n}}\n" for k in range(50))
+    changes = compare([], lines_of(kernels))
+    lines = [*shown("p", changes, False)]
+    assert len(lines) < 50 and lines[-1] == f"  ... {50 - MOST} more functions and kernels"
+    assert len([*shown("p", changes, False, None)]) == 1 + 3 * 50
 
 
 def test_operations_move_between_functions() -> None:
