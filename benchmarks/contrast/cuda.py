@@ -134,7 +134,7 @@ def page(figures: Mapping[str, Figures]) -> str:
         "## Strategies and peers", "",
         *cpu.table(cpu.HEAD, [row for name, found in figures.items()
                               for row in cpu.rows_of(name, found)]),
-        "", *cpu.bought(figures)]
+        "", *cpu.bought(figures), "An empty cell was not measured.", ""]
     return "\n".join(lines)
 
 
