@@ -11,9 +11,9 @@
 
 All passes of the graph level then see one layer, whatever their number. They compute with each
 call's constants, but never decide by them: parts are equal only if their constants agree in what
-rules may ask for. These are integers, and floats that are all the same number, such as a scale or a
-bias of zeros. What all layers compute from the same values, such as a mask, is
-computed once before them.
+rules may ask for. These are integers but for quantized weights, and floats that are all the same
+number, such as a scale or a bias of zeros. What all layers compute from the same values, such as a
+mask, is computed once before them.
 
 `passes/analyses/graph/repetition.py` finds the parts, and `graph-inline-layers` undoes calls whose
 borders cost something. Parts with windows are left alone, as in `graph-share-layers`; so is a model
@@ -31,14 +31,21 @@ from xdsl.ir import Operation, SSAValue
 
 from dialects.graph.constant import ConstantOp
 from dialects.graph.contraction import MatmulOp
+from dialects.graph.integer_contraction import MatmulIntegerOp
 from dialects.strata.control import ControlOp
 from dialects.strata.func import FuncOp
-from passes.analyses.graph.repetition import Steps, attribute_key, kind_of
+from passes.analyses.graph.repetition import (
+    Steps,
+    attribute_key,
+    is_quantization,
+    kind_of,
+)
 from passes.base import StrataContext, StrataPass
 from passes.rewrites.graph.matching import uniform
 from passes.rewrites.graph.sharing import Sharing, is_movable, outside_of
 from passes.rewriting import functions, replace
 
+PRODUCTS = (MatmulOp, MatmulIntegerOp)
 LARGE = 1 << 20
 """Weights of more bytes are stored once: a layer may not have its own copy in another layout."""
 
@@ -74,7 +81,7 @@ class GraphCallLayers(StrataPass):
             return []
         asked = dict[ConstantOp, Hashable]()
         found = Steps(ops, [_kind(op, asked, context) for op in ops]).best(self.least)
-        if found is None or not any(isinstance(ops[k], MatmulOp) for k in found.part(0)):
+        if found is None or not any(isinstance(ops[k], PRODUCTS) for k in found.part(0)):
             return []
         parts = [[ops[k] for k in found.part(n)] for n in range(found.count)]
         own = {op for part in parts for op in part}
@@ -86,7 +93,8 @@ def _kind(op: Operation, asked: dict[ConstantOp, Hashable], context: StrataConte
     """What operations must share to be equal; None for those that stay where they are."""
     if not is_movable(op):
         return None
-    constants = [v.owner for v in op.operands if isinstance(v.owner, ConstantOp)]
+    constants = [v.owner for k, v in enumerate(op.operands) if isinstance(v.owner, ConstantOp)
+                 and not is_quantization(v.owner, op, k)]
     for constant in constants:
         if constant not in asked:
             asked[constant] = _asked(constant, context)

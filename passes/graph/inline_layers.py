@@ -69,13 +69,14 @@ def _is_worth_calling(
     trial = module.clone()
     own = called(trial)[function.sym_name.data]
     copy = next(f for f in functions(trial) if f.sym_name == function.sym_name)
+    without_effect = replace(context, weights=context.weights.copy(), observers=(), noted={},
+                             provenance=Provenance(), allowance=Allowance(), apart={})
+    merge_equal(copy.body.block, without_effect)  # what a layer has twice is no border's cost
     inlining = Inlining(copy, own)
     bodies = [[op for op in inlining.inline(call) if not isinstance(op, ConstantOp)]
               for call in dict.fromkeys((own[0], own[1], own[-1]))]
     around = bodies[0][0].parent_op()
     assert isinstance(around, FuncOp)
-    without_effect = replace(context, weights=context.weights.copy(), observers=(), noted={},
-                             provenance=Provenance(), allowance=Allowance(), apart={})
     if simplify(around, without_effect) or any(
             not isinstance(op, ConstantOp) for op in merge_equal(
                 around.body.block, without_effect)):

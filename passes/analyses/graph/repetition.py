@@ -3,7 +3,9 @@
 Two parts are equal if they have the same operations in the same order, with equal attributes and
 types, and if operands come from the same places: from the same operation of the part, or from
 outside it. Constants do not count as operations. As operands they are equal if they are equal
-literals, or weights of the same type, whose contents may differ.
+literals, or weights of the same type, whose contents may differ: floats, and integers that are
+quantized weights. The numbers of their quantization may differ as well, where no rule asks for
+them.
 """
 
 from __future__ import annotations
@@ -18,12 +20,21 @@ from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from dialects.graph.base import CompositeOp
 from dialects.graph.constant import ConstantOp
 from dialects.graph.contraction import MatmulOp
-from dialects.graph.elementwise import ElementwiseOp
+from dialects.graph.elementwise import ElementwiseOp, MulOp
 from dialects.graph.grouped import GroupedMatmulOp
+from dialects.graph.integer_contraction import MatmulIntegerOp
 from dialects.graph.normalization import LayerNormOp, SoftmaxFamilyOp
+from dialects.graph.quantization import DequantizeLinearOp
 from dialects.graph.reduce import ReduceMeanOp, ReduceOp
 from dialects.records import dataclass
-from dialects.strata.types import Array, LiteralAttr, format_literal, format_number, is_float
+from dialects.strata.types import (
+    Array,
+    LiteralAttr,
+    format_literal,
+    format_number,
+    is_float,
+    tensor_type,
+)
 
 LONGEST = 4096
 """The most operations of a part."""
@@ -198,23 +209,55 @@ def _rank(op: Operation) -> int:
 def kind_of(op: Operation) -> Hashable:
     """What operations must share, apart from operands that are results of others, to be equal."""
     properties = tuple((n, attribute_key(value)) for n, value in sorted(op.properties.items()))
-    operands = tuple(_operand_key(v) for v in op.operands)
+    operands = tuple(_operand_key(op, k) for k in range(len(op.operands)))
     return type(op), properties, operands, tuple(r.type for r in op.results)
 
 
-def _operand_key(value: SSAValue) -> Hashable:
-    """The type of an operand; of a constant, its value too, unless it is a weight of floats."""
+def _operand_key(op: Operation, number: int) -> Hashable:
+    """The type of an operand; of a constant, its value too, unless it may be another one."""
+    value = op.operands[number]
     owner = value.owner
     if not isinstance(owner, ConstantOp):
         return value.type
-    return "weight" if is_weight(owner) else attribute_key(owner.value), value.type
+    may_differ = is_weight(owner) or is_quantization(owner, op, number)
+    return "weight" if may_differ else attribute_key(owner.value), value.type
 
 
 def is_weight(constant: ConstantOp) -> bool:
     """Whether a constant may have other contents in another part: floats that are not all equal."""
+    return _has_several(constant) and is_float(constant.type.element)
+
+
+def _has_several(constant: ConstantOp) -> bool:
+    """Whether a constant may hold several numbers."""
     value = constant.value
-    several = not isinstance(value, LiteralAttr) or len(set(map(format_number, value.data))) > 1
-    return several and is_float(constant.type.element)
+    return not isinstance(value, LiteralAttr) or len(set(map(format_number, value.data))) > 1
+
+
+def _is_zero(value: SSAValue) -> bool:
+    """Whether a value is a constant of zeros that is a literal."""
+    constant = value.owner.value if isinstance(value.owner, ConstantOp) else None
+    return isinstance(constant, LiteralAttr) and not any(constant.data)
+
+
+def is_quantization(constant: ConstantOp, op: Operation, number: int) -> bool:
+    """Whether an operand may be another constant in another part, since rules only compute with it:
+    quantized weights, or their scale, which multiplies another scale.
+
+    Weights of products with a zero point are left alone: the sums of rows that it needs are fused
+    with what the part before computes.
+    """
+    data = constant.value.data if isinstance(constant.value, LiteralAttr) else ()
+    match op:
+        case DequantizeLinearOp():
+            return number != 1 and _has_several(constant)
+        case MatmulIntegerOp():
+            return number < 2 and _has_several(constant) and _is_zero(op.zero_b)
+        case MulOp():
+            single = all(tensor_type(v).count.constant == 1 for v in op.operands)
+            return single and is_float(constant.type.element) and not {0, 1} & {*data}
+        case _:
+            return False
 
 
 def attribute_key(attribute: Attribute) -> Hashable:
