@@ -1,7 +1,7 @@
 """`loop-fuse`: inline producers into their consumers, and fold data movement into index maps.
 
 Enters: nests over tensors as lowering made them, about one per operator. Leaves: fewer nests
-that compute the same. Nine rules are applied until none fits:
+that compute the same. Ten rules are applied until none fits:
 
     compose views      %v = view %x; nest reads %v[e]      ->  nest reads %x[e']
     inline producers   %p = nest {f}; nest reads %p[e] {g} ->  nest reads f's inputs at e {f; g}
@@ -9,6 +9,7 @@ that compute the same. Nine rules are applied until none fits:
     forward copies     %p = nest {f}; %c = copy of %p      ->  %c = nest {f}, stored in %c's order
     forward parts      the same, where several nests write the parts of %p
     merge views        view (view %x)                      ->  view %x
+    widen views        %p = nest {widen}; view %p          ->  nest {widen} of a view
     drop unit axes     nest (i: 1, j: n)                   ->  nest (j: n), with 0 for i
     drop idle axes     %y = sum nest (i, j, reduce k) ins(%x[i, k])
                                                        ->  %s = sum nest (i, reduce k) ins(%x[i, k])
@@ -31,9 +32,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import SSAValue, Use
 
-from dialects.loop import EmptyOp, NestOp, ViewOp, extents_of
+from dialects.loop import Axis, EmptyOp, NestOp, ViewOp, extents_of
 from dialects.strata.types import TensorType, shape_of
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import simplify
@@ -45,8 +46,10 @@ from passes.loop.simplify_nests import SIMPLER
 from passes.rewrites.loop.concatenations import parts_of, selecting_nest
 from passes.rewrites.loop.inlining import (
     can_inline,
+    is_argument,
     is_free,
     is_padded,
+    is_widening,
     may_gather,
     may_inline,
     reads_once,
@@ -78,7 +81,7 @@ class LoopFuse(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         rules = NEST_RULES if self.across else NODE_RULES
-        rewrite(module, {NestOp: rules, ViewOp: [merge_views]}, context)
+        rewrite(module, {NestOp: rules, ViewOp: [merge_views, widen_view]}, context)
         rewrite(module, {NestOp: [fold_table]}, context)
 
 
@@ -91,6 +94,32 @@ def merge_views(view: ViewOp, at: Rewriter) -> SSAValue | None:
     if not isinstance(inner, ViewOp):
         return None
     return at.insert(ViewOp.of(inner.source, shape_of(view.result))).results[0]
+
+
+def widen_view(view: ViewOp, at: Rewriter) -> SSAValue | None:
+    """Widen what a view shows, instead of viewing what was widened, so that its readers can.
+
+        %p = nest (i, j, k) ins(%x[i, j, k]) {extf}        %w = view %x : bf16[6, 5]
+        %v = view %p : f32[6, 5]                      ->   %v = nest (i, j) ins(%w[i, j]) {extf}
+    """
+    maker = view.source.owner
+    if not isinstance(maker, NestOp) or maker.into or not is_widening(maker) or (
+            not is_argument(maker.inputs[0]) or not all(map(_can_widen, view.result.uses))):
+        return None
+    points, stored = maker.input_maps[0], maker.output_maps[0]
+    if maker.pad_values[0] is not None or points != stored or plain_axes(stored) is None or (
+            shape_of(maker.inputs[0]) != shape_of(maker.results[0])):
+        return None
+    shape = shape_of(view.result)
+    axes = [Axis(Symbol.axis(f"i{d}"), size) for d, size in enumerate(shape)]
+    point = [Expr.symbol(a.name) for a in axes]
+    source = at.insert(ViewOp.of(maker.inputs[0], shape)).results[0]
+    return at.insert(NestOp.of(axes, [source], [point], [view.result.type], [point],
+                               body=maker.body.clone())).results[0]
+
+
+def _can_widen(use: Use) -> bool:
+    return isinstance(use.operation, NestOp) and not is_contraction(use.operation)
 
 
 def compose_views(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:

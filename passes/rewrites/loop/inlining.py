@@ -107,10 +107,10 @@ def _is_read_sooner(nest: NestOp, producer: NestOp) -> bool:
     widths = [byte_width(scalar_type(v)) for v in full]
     width = byte_width(scalar_type(producer.results[0]))
     narrow = bool(widths) and max(widths) < width and sum(widths) <= width
-    return narrow and all(map(_is_argument, full)) and all(reads_once(nest, r) for r in reads)
+    return narrow and all(map(is_argument, full)) and all(reads_once(nest, r) for r in reads)
 
 
-def _is_argument(value: SSAValue) -> bool:
+def is_argument(value: SSAValue) -> bool:
     """Whether a value is an argument of the function."""
     while isinstance(value.owner, ViewOp):
         value = value.owner.source
@@ -192,8 +192,8 @@ def _ends_other_sums(nest: NestOp, read: Read, producer: NestOp) -> bool:
     """Whether `producer` rounds sums of products to fewer bytes, and `nest` needs another kernel.
 
     `nest` cannot share the kernel of the sums if it reduces, if it ends other sums as well, or if
-    it splits a dim as it reads (heads of attention, say) or picks elements. Unrounded sums would
-    then pass through memory.
+    it splits a dim as it reads (heads of attention, say) or reads a part of it, or picks elements.
+    Unrounded sums would then pass through memory.
     """
     width = byte_width(scalar_type(producer.results[0]))
     rounded = [v for v in _sums(producer.inputs) if byte_width(scalar_type(v)) > width]
@@ -201,8 +201,16 @@ def _ends_other_sums(nest: NestOp, read: Read, producer: NestOp) -> bool:
         return False
     makers = [v.owner for v in nest.inputs if isinstance(v.owner, NestOp)]
     ends = [*nest.inputs, *(v for m in makers if m.is_elementwise for v in m.inputs)]
-    elsewhere = plain_axes(read.map) is None or bool(gathered_inputs(read.map))
+    elsewhere = not _reads_all(nest, read)
     return nest.is_reduction or elsewhere or any(v not in rounded for v in _sums(ends))
+
+
+def _reads_all(nest: NestOp, read: Read) -> bool:
+    """Whether a read walks each dim of its tensor by an axis of its own, from start to end."""
+    extents = extents_of(nest.axes)
+    return plain_axes(read.map) is not None and not gathered_inputs(read.map) and all(
+        size.constant == 1 if e.as_symbol is None else extents[e.as_symbol] == size
+        for e, size in zip(read.map, shape_of(read.value), strict=True))
 
 
 def _widens_for_others(nest: NestOp) -> bool:

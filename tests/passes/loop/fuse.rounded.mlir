@@ -100,4 +100,29 @@ builtin.module {
     }
     strata.return %y
   }
+  // Or a part of the sums, which is copied: columns were added so that rows are aligned.
+  // CHECK: strata.func @part
+  // CHECK: outs(f16[8, 6][i0, i1])
+  // CHECK: arith.truncf
+  // CHECK: outs(f16[8, 5][i0, i1])
+  // CHECK-NOT: arith.truncf
+  strata.func @part(%x: f16[8, 4], %w: f16[4, 6]) -> (f16[8, 5]) inputs ["x", "w"] outputs ["y"] {
+    %a = loop.nest (i0: 8, i1: 6, reduce i2: 4) ins(%x[i0, i2], %w[i2, i1]) outs(add f32[8, 6][i0, i1]) {
+    ^bb0(%p: f16, %q: f16):
+      %e = arith.extf %p : f16 to f32
+      %f = arith.extf %q : f16 to f32
+      %m = arith.mulf %e, %f : f32
+      loop.yield %m
+    }
+    %b = loop.nest (i0: 8, i1: 6) ins(%a[i0, i1]) outs(f16[8, 6][i0, i1]) {
+    ^bb0(%p: f32):
+      %r = arith.truncf %p : f32 to f16
+      loop.yield %r
+    }
+    %y = loop.nest (i0: 8, i1: 5) ins(%b[i0, i1]) outs(f16[8, 5][i0, i1]) {
+    ^bb0(%p: f16):
+      loop.yield %p
+    }
+    strata.return %y
+  }
 }
