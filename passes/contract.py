@@ -260,6 +260,11 @@ class Rules(ABC):
         maximum (online softmax), is faster than the kernels from which it was fused."""
         return False
 
+    def selects_factors(self, kernel: KernelOp) -> bool:
+        """Whether such a kernel, whose products read each factor from the parts of a concatenation,
+        is faster than one that reads a copy of all parts."""
+        return True
+
     def joins_recomputed(self, kernel: KernelOp) -> bool:
         """Whether a kernel of products and of all products that compute their factors, which it
         computes for itself, is faster than kernels that write and read these factors."""

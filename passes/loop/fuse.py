@@ -6,6 +6,7 @@ that compute the same. Ten rules are applied until none fits:
     compose views      %v = view %x; nest reads %v[e]      ->  nest reads %x[e']
     inline producers   %p = nest {f}; nest reads %p[e] {g} ->  nest reads f's inputs at e {f; g}
     inline parts       nests write parts of %c; nest reads %c  ->  nest selects the part
+    select given       nests copy parts of %c; products of %c  ->  one nest selects the part
     forward copies     %p = nest {f}; %c = copy of %p      ->  %c = nest {f}, stored in %c's order
     forward parts      the same, where several nests write the parts of %p
     merge views        view (view %x)                      ->  view %x
@@ -43,9 +44,10 @@ from dialects.text.syntax import of_one_node
 from passes.analyses.loop.kinds import is_contraction
 from passes.base import StrataContext, StrataPass
 from passes.loop.simplify_nests import SIMPLER
-from passes.rewrites.loop.concatenations import parts_of, selecting_nest
+from passes.rewrites.loop.concatenations import is_selection, parts_of, selecting_nest
 from passes.rewrites.loop.inlining import (
     can_inline,
+    feeds_contractions,
     is_argument,
     is_free,
     is_padded,
@@ -262,7 +264,7 @@ def _inline(
 def inline_parts(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
     """Compute a concatenation that only this nest reads, instead of storing its parts; one of
     copies may have other readers and be read several times."""
-    if not at.context.facts.selects or is_contraction(nest):
+    if not at.context.facts.selects or feeds_contractions(nest):
         return None
     for position, read in enumerate(reads_of(nest)):
         if not (_copies_for_nests(read.value) or (
@@ -283,11 +285,31 @@ def _copies_for_nests(value: SSAValue) -> bool:
     """Whether the parts of a concatenation are copies, and nests read it that can select them."""
     readers = [use.operation for use in value.uses]
     return all(p.yielded[0] in p.body.block.args for p in parts_of(value)) and all(
-        isinstance(r, NestOp) and not is_contraction(r) for r in readers)
+        isinstance(r, NestOp) and not feeds_contractions(r) for r in readers)
+
+
+def select_given(part: NestOp, at: Rewriter) -> list[SSAValue] | None:
+    """Copy a concatenation that only contractions read in one nest, if a part lies in memory
+    anyway, such as a cache: a kernel that joins the nest with its readers copies nothing."""
+    value = part.results[0]
+    parts = parts_of(value) if at.context.facts.selects and part.into else []
+    if not any(_is_given(p) for p in parts) or not value.uses or not all(
+            feeds_contractions(use.operation) for use in value.uses):
+        return None
+    nest = selecting_nest(value)
+    if nest is None or not is_selection(nest):
+        return None
+    return list(at.insert(nest).results)
+
+
+def _is_given(part: NestOp) -> bool:
+    """Whether a part is a copy of an argument."""
+    return [*part.yielded] == [*part.body.block.args] and is_argument(part.inputs[0])
 
 
 NEST_RULES = [
     *SIMPLER, compose_views, forward_copy, forward_parts, inline_producers, inline_parts,
+    select_given,
 ]
 NODE_RULES = [*SIMPLER, inline_own_producers]
 """Within a node of the model; tensors between nodes keep their forms."""

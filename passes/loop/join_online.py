@@ -47,6 +47,11 @@ from passes.rewrites.loop.computed import (
     is_repetition,
     may_be_inlined,
 )
+from passes.rewrites.loop.concatenations import (
+    is_selected_factor,
+    is_selection,
+    select_where_read,
+)
 from passes.rewrites.loop.delay_factors import factor_of
 from passes.rewrites.loop.shared_heads import share_heads
 from passes.rewrites.loop.triangles import Triangle, triangle_nest, triangle_of
@@ -79,6 +84,10 @@ class LoopJoinOnline(StrataPass):
             return
         chain.find_computed(context.weights)
         kernel = chain.kernel(exact=context.exact)
+        if any(map(is_selected_factor, kernel.nests)) and not context.rules.selects_factors(kernel):
+            kernel.erase()
+            chain.leave_selections()
+            kernel = chain.kernel(exact=context.exact)
         fault = misfit(kernel)
         if fault is None and not context.rules.joins_online(kernel):
             fault = FASTER_APART
@@ -153,15 +162,20 @@ class OnlineChain(Chain):
         return summed <= set(self.shared_axes(call, self.kernel_of(call)).values())
 
     def _is_moving(self, call: CallOp) -> bool:
-        """Whether a call only widens elements, multiplies them by a constant, or repeats them.
+        """Whether a call only widens elements, multiplies them by a constant, repeats them, or
+        copies parts of a concatenation.
 
-        Repeated heads of keys are the usual case.
+        Repeated heads of keys are the usual case, and new keys behind those of a cache.
         """
         if not self.program.may_join(call) or any(
                 use.operation not in self.calls for r in call.results for use in r.uses):
             return False
-        return all(is_widening(n) or is_repetition(n) or factor_of(n) is not None
+        return all(is_widening(n) or is_repetition(n) or is_selection(n) or factor_of(n) is not None
                    for n in self.kernel_of(call).nests)
+
+    def leave_selections(self) -> None:
+        """Read concatenations that are copied before."""
+        self.calls = [c for c in self.calls if not all(map(is_selection, self.kernel_of(c).nests))]
 
     def find_computed(self, weights: WeightStore) -> None:
         """Find what is computed instead of loaded, before the kernel is built."""
@@ -230,6 +244,7 @@ class OnlineChain(Chain):
     def arrange(self, kernel: KernelOp, *, exact: bool) -> None:
         arrange_online(kernel, self.rows)
         share_heads(kernel)
+        select_where_read(kernel)
         _put_last(kernel, self.rows)
 
 

@@ -31,13 +31,13 @@ from dialects.symbolic.expr import Call, Expr, Size, minimum
 from dialects.symbolic.ranges import is_nonnegative, upper_bound
 from dialects.symbolic.symbol import Kind, Symbol
 from dialects.text.syntax import set_location
-from passes.analyses.loop.limits import Limit, limit_of
+from passes.analyses.loop.limits import Limit, first_part_of, limit_of
 from passes.analyses.loop.reuse import kept_values
 from passes.loop_to_block.computation import Computation
 from passes.loop_to_block.compute import lies_in_matrices
 from passes.loop_to_block.copies import in_copies
 from passes.loop_to_block.dots import load_factors
-from passes.loop_to_block.online import first_step, reach
+from passes.loop_to_block.online import first_part, first_step, reach
 from passes.loop_to_block.partial import add_parts, begin_parts
 from passes.loop_to_block.place import Scope
 from passes.loop_to_block.private import Plan
@@ -190,8 +190,9 @@ class _Lowering:
         elif words is not None:
             self._walk_words(words, depth, level, run)
         else:
-            rare = self.rare
-            for bounds in segments(level, before, whole, bool(summed), self.peel, rare):
+            rare, rest = self.rare, self._walk_first_part(depth, level, run)
+            peel = self.peel and (rest is before or (rest.upper - rest.lower).constant is not None)
+            for bounds in segments(level, rest, whole, bool(summed), peel, rare):
                 self.rare = rare or (not summed and bounds[2] < level.tile)
                 self.segment(depth, level, run, bounds)
             self.rare = rare
@@ -203,6 +204,17 @@ class _Lowering:
         for nest in in_matrices:
             if nest.results[0] in self.tiles.outputs:
                 self.generate(depth + 1, [nest])
+
+    def _walk_first_part(self, depth: int, level: Level, run: Sequence[NestOp]) -> AxisState:
+        """Walk the tiles that read factors from their first parts alone; what is left."""
+        state, part = self.states[level.axis], first_part_of(self.kernel, level.axis)
+        end = None if part is None else first_part(self.tiles, part, state, level.tile)
+        if part is None or end is None or end == state.lower:
+            return state
+        self.tiles.decided = part.chosen
+        self.segment(depth, level, run, (state.lower, end, level.tile, False))
+        self.tiles.decided = {}
+        return replace(state, lower=end)
 
     def _limit(
         self, axis: Symbol, run: Sequence[NestOp], summed: Sequence[NestOp]

@@ -150,6 +150,19 @@ def reach(
     return _not_before(tiles, sure, begin), _smaller(tiles, last, state.upper)
 
 
+def first_part(tiles: Tiles, limit: Limit, state: AxisState, step: int) -> Expr | None:
+    """How far the current tile reads the first parts of factors alone, in whole steps; None if that
+    differs between its elements."""
+    assert limit.end is not None
+    rows = _rows(tiles, limit.end)
+    if any(size != 1 for _, _, size in rows) or (
+            limit.symbols & tiles.states.keys() != {name for name, _, _ in rows}):
+        return None
+    end = limit.end.substitute({name: start for name, start, _ in rows})
+    sure = state.lower + (_smaller(tiles, end, state.upper) - state.lower) // step * step
+    return _not_before(tiles, tiles.symbols.simplify(sure, tiles.symbols.extents), state.lower)
+
+
 def _rows(tiles: Tiles, bound: Expr) -> list[tuple[Symbol, Expr, int]]:
     """The axes of rows on which a bound depends, with the place of their tiles."""
     return [(a, s.origin, s.tile) for a, s in tiles.states.items()

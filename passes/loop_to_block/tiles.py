@@ -40,6 +40,9 @@ class Tiles(Place):
         if all(self.find(r) is not None for r in nest.results):
             return
         dims = tiled((a.name for a in nest.axes), self.states, self.order)
+        if (passed := self._passed(nest, dims)) is not None:
+            self.scopes[-1].results[nest.results[0]] = passed
+            return
         inputs, indices = self.inputs_of(nest, dims)
         self.source = nest
         types = [self.layout.tile_type(r.type.element, dims, self.states)
@@ -52,6 +55,16 @@ class Tiles(Place):
         op = self.add(map_tiles(inputs, dims, types, build))
         for result, value in zip(nest.results, op.results, strict=True):
             self.scopes[-1].results[result] = Tile(value, tuple(dims))
+
+    def _passed(self, nest: NestOp, dims: Sequence[Symbol]) -> Tile | None:
+        """The tile of the input that a nest passes on, where its selections are decided."""
+        value = nest.yielded[0]
+        while isinstance(value.owner, Operation) and value.owner in self.decided:
+            value = self.decided[value.owner]
+        if value is nest.yielded[0] or value not in nest.body.block.args:
+            return None
+        tile = self.read(nest, reads_of(nest)[nest.body.block.args.index(value)], [])
+        return tile if tile.axes == tuple(dims) else None
 
     def inputs_of(
         self, nest: NestOp, dims: Sequence[Symbol]

@@ -153,6 +153,9 @@ class CudaScheduling(Scheduling):
     def joins_online(self, kernel: LoopKernelOp) -> bool:
         return attention.joins(kernel, self.options)
 
+    def selects_factors(self, kernel: LoopKernelOp) -> bool:
+        return attention.selects(kernel, self.options)
+
     def joins_recomputed(self, kernel: LoopKernelOp) -> bool:
         return recomputed.joins(kernel, self.options)
 

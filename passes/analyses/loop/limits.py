@@ -34,6 +34,7 @@ from passes.analyses.loop.online import (
     is_zero,
     running_maximum,
 )
+from passes.rewrites.loop.concatenations import is_selected_factor
 from passes.rewrites.loop.nests import reads_of
 
 LOW = -6e4
@@ -76,6 +77,18 @@ def limit_of(kernel: KernelOp, axis: Symbol) -> Limit | None:
         if end is not None and isinstance(op, arith.SelectOp) and (d := _decided(op, axis))
         and d.end == end}
     return Limit(axis, begin, end, chosen)
+
+
+def first_part_of(kernel: KernelOp, axis: Symbol) -> Limit | None:
+    """Where the first parts of concatenated factors end along an axis: what comes before is read
+    from them alone. None if there is none, or if they end at places that cannot be compared."""
+    found = {op: d for nest in kernel.nests if is_selected_factor(nest)
+             for op in nest.body.block.ops if isinstance(op, arith.SelectOp)
+             and (d := _decided(op, axis)) is not None}
+    ends = {d.end for d in found.values() if d.end is not None}
+    first = next((e for e in ends if all(is_nonnegative(other - e) for other in ends)), None)
+    return None if first is None else Limit(
+        axis, None, first, {op: d.kept for op, d in found.items() if d.end is not None})
 
 
 def _of_maximum(maximum: SSAValue, axis: Symbol) -> list[_Decision]:

@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from dialects.loop import Axis, KernelOp, NestOp
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
+from passes.rewrites.loop.concatenations import is_selected_factor
 from passes.rewrites.loop.nests import has_calls
 
 
 def common_rows(kernel: KernelOp) -> list[Symbol]:
-    """Axes over which every nest is parallel, so that programs may divide them."""
+    """Axes over which every nest is parallel, so that programs may divide them. A program selects
+    the factors that its products read, whatever their axes."""
     common = set(kernel.axes)
     for nest in kernel.nests:
-        common &= {a.name for a in nest.parallel_axes}
+        if not is_selected_factor(nest):
+            common &= {a.name for a in nest.parallel_axes}
     return [a for a in kernel.axes if a in common]
 
 

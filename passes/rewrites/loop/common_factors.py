@@ -16,7 +16,7 @@ from xdsl.dialects import arith
 from xdsl.ir import Operation, SSAValue
 
 from dialects.loop import NestOp, scalar_type
-from dialects.strata.types import dtype_of
+from dialects.strata.elements import largest
 from passes.analyses.loop.numbers import constant, float_of
 from passes.rewrites.loop.base_two import yield_instead
 from passes.rewrites.loop.nests import elementwise_on
@@ -30,10 +30,11 @@ def take_factor_out(nest: NestOp) -> None:
     sides = list(_sides(nest.yielded[0]))
     factors = {_factor(v) for v in sides if float_of(v) is None}
     factor = factors.pop() if len(factors) == 1 else None
-    most = float(np.finfo(dtype_of(scalar_type(nest.results[0]))).max)
-    if factor is None or factor <= 0 or any(
-            np.isfinite(n) and abs(n) > most * factor for v in sides
-            if (n := float_of(v)) is not None):
+    if factor is None or factor <= 0:
+        return
+    most = largest(scalar_type(nest.results[0]))
+    if any(np.isfinite(n) and abs(n) > most * factor for v in sides
+           if (n := float_of(v)) is not None):
         return
     result = nest.results[0]
     yield_instead(nest, _without(nest.yielded[0], factor))

@@ -15,14 +15,35 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i64
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
-from dialects.loop import Axis, EmptyOp, IndexOp, NestOp, YieldOp, extents_of, scalar_type
-from dialects.strata.types import TensorType, shape_of
+from dialects.loop import (
+    Axis,
+    EmptyOp,
+    IndexOp,
+    KernelOp,
+    NestOp,
+    YieldOp,
+    extents_of,
+    scalar_type,
+)
+from dialects.strata.types import TensorType, shape_of, tensor
 from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.symbol import Symbol
-from passes.rewrites.loop.nests import Read, clone_body, has_calls, index_exprs, reads_of
+from passes.analyses.loop.kinds import is_contraction
+from passes.rewrites.loop.nests import (
+    Read,
+    clone_body,
+    has_calls,
+    has_remainders,
+    index_exprs,
+    reads_of,
+    replace_nest,
+    substitute_axes,
+    with_reads,
+)
 
+NO_AXIS = Symbol.axis("@none")
 MOST_PARTS, MOST_READS = 4, 8
 """More parts or more reads of all parts together would cost more than they save."""
 
@@ -50,11 +71,76 @@ def selecting_nest(value: SSAValue) -> NestOp | None:
     return _nest(value, parts, dims[0])
 
 
+def is_selection(nest: NestOp) -> bool:
+    """Whether a nest gives elements of one of its inputs, chosen by their place alone."""
+    value = nest.yielded[0]
+    if len(nest.results) != 1 or not nest.is_elementwise or len(nest.inputs) < 2:
+        return False
+    while isinstance(op := value.owner, arith.SelectOp):
+        if not isinstance(op.rhs, BlockArgument) or not _is_of_place(op.cond):
+            return False
+        value = op.lhs
+    return isinstance(value, BlockArgument) and value is not nest.yielded[0]
+
+
+def _is_of_place(value: SSAValue) -> bool:
+    """Whether a body computes a value from indices and constants."""
+    op = value.owner
+    return isinstance(op, Operation) and all(map(_is_of_place, op.operands))
+
+
+def select_where_read(kernel: KernelOp) -> None:
+    """Let a selection that only contractions read walk their axes, so that they share its tiles.
+
+        %c = nest (a, j, d) ins(%x[a, j, d] pad 0, %y[a, 0, d])
+        %s = nest (b: 4, j, reduce d) ins(%q[b, d], %c[b floordiv 2, j, d])
+        ->  %c = nest (b: 4, j, d) ins(%x[b floordiv 2, j, d] pad 0, %y[b floordiv 2, 0, d])
+            %s = nest (b: 4, j, reduce d) ins(%q[b, d], %c[b, j, d])
+    """
+    for nest in filter(is_selected_factor, kernel.nests):
+        while (use := next(iter(nest.results[0].uses), None)) is not None:
+            reader = use.operation
+            assert isinstance(reader, NestOp)
+            _select_for(nest, reader, use.index)
+        nest.detach()
+        nest.erase()
+
+
+def _select_for(nest: NestOp, reader: NestOp, number: int) -> None:
+    reads = reads_of(reader)
+    at, type_ = reads[number].map, nest.results[0].type
+    assert isinstance(type_, TensorType)
+    used = {s for e in at for s in e.symbols}
+    axes = [Axis(a.name, a.extent) for a in reader.axes if a.name in used]
+    point = [Expr.symbol(a.name) for a in axes]
+    own: dict[Symbol, Size] = {
+        name: e for stored, e in zip(nest.output_maps[0], at, strict=True)
+        if (name := stored.as_symbol) is not None}
+    moved = substitute_axes(nest, axes, own)
+    new = with_reads(moved, reads_of(moved), [tensor(type_.element, [a.extent for a in axes])],
+                     [point])
+    moved.erase()
+    block = reader.parent_block()
+    assert block is not None
+    block.insert_op_before(new, reader)
+    reads[number] = Read(new.results[0], tuple(point))
+    replace_nest(reader, with_reads(reader, reads))
+
+
+def is_selected_factor(nest: NestOp) -> bool:
+    """Whether a nest is a selection that only contractions read, anywhere inside of it."""
+    uses = list(nest.results[0].uses)
+    return is_selection(nest) and bool(uses) and all(
+        isinstance(u.operation, NestOp) and is_contraction(u.operation)
+        and u.operation.pad_values[u.index] is None for u in uses)
+
+
 def _is_simple(part: NestOp) -> bool:
     """Whether a part is elementwise, and reads at places that do not depend on data."""
-    maps = [e for m in (*part.input_maps, *part.output_maps) for e in m]
-    return part.combiner_names == ["none"] and not part.reduce_axes and not has_calls(maps) and (
-        not has_calls(index_exprs(part)))
+    reads = [e for m in part.input_maps for e in m]
+    stored = [e for m in part.output_maps for e in m]
+    return part.combiner_names == ["none"] and not part.reduce_axes and not (
+        has_remainders(reads) or has_calls(stored) or has_calls(index_exprs(part)))
 
 
 def _extent(part: NestOp, dim: int) -> Expr:
@@ -66,7 +152,12 @@ def _extent(part: NestOp, dim: int) -> Expr:
 def _axis(part: NestOp, dim: int) -> Symbol:
     """The axis along which a part writes a dim."""
     symbols = part.output_maps[0][dim].symbols
-    return min(symbols, default=Symbol.axis("@none"))
+    return next((a.name for a in part.axes if a.name in symbols), NO_AXIS)
+
+
+def _position(part: NestOp, dim: int) -> Expr:
+    axis = _axis(part, dim)
+    return Expr.of(0) if axis == NO_AXIS else Expr.symbol(axis)
 
 
 def _covers(parts: Sequence[NestOp], dim: int, size: Expr) -> bool:
@@ -74,11 +165,10 @@ def _covers(parts: Sequence[NestOp], dim: int, size: Expr) -> bool:
     offset = Expr.of(0)
     for part in parts:
         for d, at in enumerate(part.output_maps[0]):
-            axis = Expr.symbol(_axis(part, d)) if at.symbols else Expr.of(0)
-            if at != axis + (offset if d == dim else 0):
+            if at != _position(part, d) + (offset if d == dim else 0):
                 return False
-        if len({_axis(part, d) for d, e in enumerate(part.output_maps[0]) if e.symbols}) != len(
-                part.axes):
+        if {_axis(part, d) for d in range(len(part.output_maps[0]))} - {NO_AXIS} != {
+                a.name for a in part.axes}:
             return False
         offset = offset + _extent(part, dim)
     return offset == size
@@ -88,9 +178,7 @@ def _nest(value: SSAValue, parts: Sequence[NestOp], dim: int) -> NestOp:
     shape = shape_of(value)
     axes = [Axis(Symbol.axis(f"i{d}"), size, False) for d, size in enumerate(shape)]
     point = [Expr.symbol(a.name) for a in axes]
-    offsets = [part.output_maps[0][dim] - Expr.symbol(_axis(part, dim))
-               if part.output_maps[0][dim].symbols else part.output_maps[0][dim]
-               for part in parts]
+    offsets = [part.output_maps[0][dim] - _position(part, dim) for part in parts]
     places = [_place(part, [i - offset if d == dim else i for d, i in enumerate(point)])
               for part, offset in zip(parts, offsets, strict=True)]
     reads = [[_moved(r, place, _axis(part, dim)) for r in reads_of(part)]
@@ -112,7 +200,7 @@ def _nest(value: SSAValue, parts: Sequence[NestOp], dim: int) -> NestOp:
 
 def _place(part: NestOp, point: Sequence[Expr]) -> Mapping[Symbol, Size]:
     """The part's axes at a point of its own."""
-    return {_axis(part, d): i for d, i in enumerate(point) if part.output_maps[0][d].symbols}
+    return {_axis(part, d): i for d, i in enumerate(point) if _axis(part, d) != NO_AXIS}
 
 
 def _moved(read: Read, place: Mapping[Symbol, Size], along: Symbol) -> Read:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from xdsl.dialects import arith
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from dialects.loop import IndexOp, NestOp, ViewOp, YieldOp, extents_of, scalar_type
 from dialects.strata import types as t
@@ -17,6 +17,7 @@ from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.base import StrataContext
+from passes.rewrites.loop.concatenations import is_selection
 from passes.rewrites.loop.nests import (
     Read,
     axes_of_input,
@@ -51,7 +52,8 @@ _SLOW = ("arith.div", "arith.rem", "arith.floordiv", "arith.ceildiv")
 
 def may_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> bool:
     """Whether inlining is legal and repeats no work."""
-    if not can_inline(nest, position, read, producer):
+    if not can_inline(nest, position, read, producer) or (
+            is_selection(producer) and feeds_contractions(nest)):
         return False
     if is_free(producer) or (is_widening(producer) and not is_contraction(nest)):
         return True
@@ -166,6 +168,19 @@ def is_gather(nest: NestOp) -> bool:
         return False
     data = data_inputs(nest)
     return len(data) == 1 and nest.yielded[0] is nest.body.block.args[data[0]]
+
+
+def feeds_contractions(nest: Operation) -> bool:
+    """Whether a nest is a contraction, or vanishes in one because it only moves or widens what it
+    reads. The factors of contractions stay tensors, which are loaded as matrices."""
+    if isinstance(nest, NestOp):
+        if is_contraction(nest):
+            return True
+        if not is_free(nest) and not is_widening(nest):
+            return False
+    elif not isinstance(nest, ViewOp):
+        return False
+    return any(feeds_contractions(use.operation) for r in nest.results for use in r.uses)
 
 
 def can_inline(nest: NestOp, position: int, read: Read, producer: NestOp) -> bool:

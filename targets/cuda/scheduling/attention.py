@@ -56,6 +56,17 @@ def joins(kernel: KernelOp, options: TargetOptions) -> bool:
     return narrow or _is_split(kernel, options)
 
 
+def selects(kernel: KernelOp, options: TargetOptions) -> bool:
+    """Whether programs should read keys and values from the parts of a concatenation: where one
+    block holds all rows, so that each part is read once. Several blocks would select anew, and copy
+    their tiles through registers."""
+    if not is_attention(kernel) or (row := block_axis(kernel)) is None:
+        return True
+    blocks = [kernel.axes[row].ceildiv(level.tile).constant
+              for level in schedule_attention(kernel, options).levels if level.axis == row]
+    return blocks == [1]
+
+
 def _products(kernel: KernelOp) -> list[NestOp]:
     return [n for n in kernel.nests if is_contraction(n)]
 

@@ -133,7 +133,7 @@ def operand_panels(
         return strip_panels(nest)
     if windowed_nest(kernel) is nest:
         return window_panels(nest)
-    if is_convolution(nest):
+    if is_convolution(nest) and not is_attention(kernel):
         return convolution_panels(kernel, nest, options)
     return panels(kernel, nest, constants)
 
