@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,21 +20,35 @@ QUICK, OTHERS = ("tensor_parallel", "ddp"), ("tensor_parallel_training", "fsdp")
 
 
 def on_ranks(
-    count: int, jobs: Sequence[str], folder: Path, device: str = "cpu"
+    count: int, jobs: Sequence[str], folder: Path, device: str = "cpu", limit: float = LIMIT
 ) -> list[dict[str, Any]]:
-    """The results of jobs on each rank."""
+    """The results of jobs on each rank. Fails after `limit` seconds, with what ranks have logged:
+    how long each job took, and where they are."""
     torch = pytest.importorskip("torch")
     if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
         pytest.skip("this PyTorch has no gloo")
     words = [sys.executable, "-m", "tests.ranks.jobs", folder / "store", device, *jobs]
     variables = {**os.environ, "WORLD_SIZE": str(count), "OMP_NUM_THREADS": "1",
                  "STRATA_CACHE": str(folder)}
-    children = [processes.start(words, LIMIT, env={**variables, "RANK": str(rank)}, text=True,
-                                cwd=ROOT, stdout=-1, stderr=-1) for rank in range(count)]
-    found = [child.communicate() for child in children]
-    for child, (_, errors) in zip(children, found, strict=True):
-        assert child.returncode == 0, errors
-    return [json.loads(output.splitlines()[-1]) for output, _ in found]
+    logs = [folder / f"rank-{rank}.log" for rank in range(count)]
+    children: list[processes.Child] = []
+    try:
+        for rank, log in enumerate(logs):
+            with log.open("w") as errors:
+                children.append(processes.start(
+                    words, limit, env={**variables, "RANK": str(rank)}, text=True, cwd=ROOT,
+                    stdout=-1, stderr=errors))
+        found = [child.communicate()[0] for child in children]
+    except subprocess.TimeoutExpired:
+        said = "\n\n".join(f"{log.name}:\n{log.read_text()[-4000:]}" for log in logs)
+        pytest.fail(f"not done after {limit:g} s\n{said}")
+    finally:
+        for child in children:
+            if child.poll() is None:
+                child.kill()
+    for child, log in zip(children, logs, strict=True):
+        assert child.returncode == 0, log.read_text()
+    return [json.loads(output.splitlines()[-1]) for output in found]
 
 
 def check(results: Sequence[dict[str, Any]], job: str) -> list[dict[str, Any]]:

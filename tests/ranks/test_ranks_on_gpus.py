@@ -13,11 +13,13 @@ from tests.ranks.test_processes_of_ranks import check, on_ranks
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(
     cuda_devices() < 2, reason="needs two NVIDIA GPUs")]
 
+LIMIT = 100.0
+
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     jobs = ["collectives", "one_graph", "tensor_parallel", "tensor_parallel_training"]
-    return on_ranks(2, jobs, tmp_path_factory.mktemp("gpus"), "cuda")
+    return on_ranks(2, jobs, tmp_path_factory.mktemp("gpus"), "cuda", LIMIT)
 
 
 def test_kernels_and_nccl_compute_what_collectives_mean(two: list[dict[str, Any]]) -> None:
@@ -40,5 +42,5 @@ def test_a_step_is_one_graph_with_nccl_inside(two: list[dict[str, Any]]) -> None
 
 @pytest.mark.skipif(cuda_devices() < 4, reason="needs four NVIDIA GPUs")
 def test_groups_of_four(tmp_path: Path) -> None:
-    found = on_ranks(4, ["collectives"], tmp_path, "cuda")
+    found = on_ranks(4, ["collectives"], tmp_path, "cuda", LIMIT)
     assert [r["collectives"] for r in found] == [[]] * 4
