@@ -13,8 +13,7 @@ is compiled with `fullgraph=True` on the CPU and compared with eager mode:
 
 The operators are divided among processes, each of which runs many; one that crashes or hangs costs
 only its operator. Results are kept in a folder, and a second run continues there. `--shard 1/4`
-runs the second quarter of the operators, with files of its own. `--page` only writes the page,
-OPINFO.md beside this file, from all that is kept.
+runs a second quarter, with files of its own. `--page` only writes OPINFO.md from all that is kept.
 """
 
 from __future__ import annotations
@@ -49,6 +48,7 @@ NOT_COMPARED = ("empty", "empty_like", "new_empty", "new_empty_strided", "empty_
 TIES = ("topk", "sort", "kthvalue", "median", "nanmedian", "mode", "msort")
 """Operators whose second result may be another place of an equal element."""
 NARROW = ("bfloat16", "float16")
+CELL = str.maketrans({"|": "\\|"})
 LIMITS = {"float32": (1e-4, 2e-5), "bfloat16": (3e-2, 2e-2)}
 
 
@@ -218,7 +218,8 @@ def difference(got: Any, want: Any, dtype: str) -> str:
 def _in_numbers(a: Any, b: Any, dtype: str) -> str:
     import torch
 
-    relative, absolute = LIMITS.get(dtype, (1e-4, 2e-5)) if b.is_floating_point() else (0.0, 0.0)
+    rounded = b.is_floating_point() or b.is_complex()
+    relative, absolute = LIMITS.get(dtype, (1e-4, 2e-5)) if rounded else (0.0, 0.0)
     try:
         torch.testing.assert_close(a, b, rtol=relative, atol=absolute, equal_nan=True,
                                    check_stride=False, check_layout=False)
@@ -228,8 +229,8 @@ def _in_numbers(a: Any, b: Any, dtype: str) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:200]
+    lines = [*filter(None, map(str.strip, str(error).splitlines())), ""]
+    return f"{type(error).__name__}: {lines[0]}"[:200]
 
 
 # ---------------------------------------------------------------------- all processes
@@ -306,13 +307,14 @@ def missing_operators() -> tuple[int, list[str]]:
     an importer nor a decomposition. Variants that write into an argument are not counted."""
     import torch._prims
 
+    from compiler.frontend.torch.complex import complex_importers
     from compiler.frontend.torch.core.decompose import NO_EFFECT, decompositions
     from compiler.frontend.torch.ops import importers
     from compiler.frontend.torch.walk import READS_NUMBER
     from compiler.torch.draws import OF_SHAPE
 
-    made = {*importers(), *map(str, decompositions(list(importers())))}
-    known = made | OF_SHAPE | {*READS_NUMBER, *NO_EFFECT}
+    known = {*importers(), *complex_importers(), *READS_NUMBER, *NO_EFFECT, *OF_SHAPE,
+             *map(str, decompositions(list(importers())))}
     found = [op for space in ("aten", "prims") for op in _overloads(space)
              if not op._schema.is_mutable and (space == "prims" or torch.Tag.core in op.tags)
              and not op.name().startswith("aten::sym_")]
@@ -351,9 +353,10 @@ def page(folder: Path, dtypes: Sequence[str], count: int) -> str:
     lines += ["", "## Reasons", "", "| samples | reason |", "|---|---|"]
     reasons = Counter(why for table in tables.values() for found in table.values()
                       for state, why in found if state == "split")
-    lines += [f"| {n} | {_cell(why)} |" for why, n in reasons.most_common(120)]
+    lines += [f"| {n} | {why.translate(CELL)} |" for why, n in reasons.most_common(120)]
     lines += ["", "## Wrong and failed", "", "| operator | dtype | | |", "|---|---|---|---|"]
-    lines += [f"| {name} | {dtype} | {state} | {_cell(why)} |" for dtype, table in tables.items()
+    lines += [f"| {name} | {dtype} | {state} | {why.translate(CELL)} |"
+              for dtype, table in tables.items()
               for name, found in table.items() for state, why in dict.fromkeys(found)
               if state in ("wrong", "failed")]
     return "\n".join(lines) + "\n"
@@ -365,10 +368,6 @@ def _summary(dtype: str, table: dict[str, list[tuple[str, str]]]) -> str:
     cells = [f"{states[s]} ({states[s] / max(samples, 1):.0%})"
              for s in ("native", "split", "wrong", "failed")]
     return f"| {dtype} | {len(table)} | {samples} | {' | '.join(cells)} |"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def main() -> None:

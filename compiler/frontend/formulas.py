@@ -29,6 +29,7 @@ from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp, ReduceSumOp
 from dialects.graph.shape import ConcatOp
 from dialects.graph.unary import (
     CeilOp,
+    CosOp,
     ExpOp,
     FloorOp,
     IsinfOp,
@@ -37,6 +38,7 @@ from dialects.graph.unary import (
     ReciprocalOp,
     RoundOp,
     SigmoidOp,
+    SinOp,
     SqrtOp,
     TanhOp,
 )
@@ -55,7 +57,7 @@ def _binary(op_type: type[GraphOp]) -> _Binary:
 
 # ---------------------------------------------------------------------- of one value
 exp, expm1, log, log1p = map(_unary, (ExpOp, Expm1Op, LogOp, Log1pOp))
-sqrt, reciprocal = map(_unary, (SqrtOp, ReciprocalOp))
+sqrt, reciprocal, sin, cos = map(_unary, (SqrtOp, ReciprocalOp, SinOp, CosOp))
 floor, ceil, nearest = map(_unary, (FloorOp, CeilOp, RoundOp))
 is_nan, is_inf = map(_unary, (IsnanOp, IsinfOp))
 sigmoid, tanh, relu = map(_unary, (SigmoidOp, TanhOp, ReluOp))

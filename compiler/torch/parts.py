@@ -21,13 +21,13 @@ from compiler.executable import Executable
 from compiler.faults import CompilerFault
 from compiler.frontend import MemoryModel
 from compiler.frontend.torch.captured_graph import CapturedGraph, output_nodes
-from compiler.frontend.torch.contents import Contents
+from compiler.frontend.torch.contents import Contents, real_view
 from compiler.frontend.torch.library import torch_module
 from compiler.frontend.torch.memory_order import in_memory_order
 from compiler.torch.identity import identity_of
 from compiler.torch.logs import show_code
 from compiler.torch.reordered import Reordered
-from compiler.torch.results import Bindings, Results, is_plain
+from compiler.torch.results import Bindings, Results, is_complex, is_plain
 from compiler.torch.views import split_views
 from compiler.torch.weights import may_change
 from dialects.strata.assumptions import SizeError
@@ -213,7 +213,8 @@ class Part:
         first = len(self.results.outputs) - len(arguments)
         self.executable.loaded.donate({
             n: places[arguments[k - first]] for n, k in enumerate(self.results.tensors)
-            if k >= first and arguments[k - first] in places})
+            if k >= first and arguments[k - first] in places
+            and not is_complex(self.results.outputs[k])})
 
     @cached_property
     def run(self) -> Callable[[Sequence[Any]], Sequence[Any]]:
@@ -226,6 +227,12 @@ class Part:
         if not (loaded.takes_gpu_tensors and self.on_gpu):
             return lambda values: self.executable(*values)
         return loaded.run if self.executable.signature.symbols() else loaded.run_alike
+
+    @cached_property
+    def complex_places(self) -> list[int]:
+        """Which of the arguments of the compiled code are complex; it takes them as reals."""
+        nodes = [n for n in self.captured.module.graph.nodes if n.op == "placeholder"]
+        return [n for n, k in enumerate(self.given) if is_complex(_meta(nodes[k]))]
 
     @cached_property
     def is_plain(self) -> bool:
@@ -287,6 +294,8 @@ class Part:
                 return made[0] if self.single else made
         try:
             given = [arguments[k] for k in self.given]
+            for place in self.complex_places:
+                given[place] = real_view(given[place])
             if self.has_integers:
                 given = [np.array(v) if isinstance(v, int) else v for v in given]
             made = self.run(given)

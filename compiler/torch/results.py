@@ -17,6 +17,7 @@ import numpy as np
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.faults import Fault
+from compiler.frontend.torch.contents import real_view
 from compiler.frontend.torch.library import torch_module
 from compiler.frontend.torch.sizes import Sizes, is_unbacked
 from compiler.io.arrays import to_torch
@@ -67,14 +68,19 @@ class Bindings:
 
 
 def _shaped(value: Any) -> Any:
-    """A tensor; an integer as an array."""
-    return np.array(value) if isinstance(value, int) else value
+    """A tensor as compiled code takes it; an integer as an array."""
+    return np.array(value) if isinstance(value, int) else real_view(value)
+
+
+def is_complex(value: Any) -> bool:
+    """Whether a value is a tensor of complex numbers."""
+    return hasattr(value, "dtype") and value.dtype.is_complex
 
 
 def _example(value: Any) -> Array:
     """An array with the sizes that a fake tensor had when it was traced; 2 where none is known."""
     hints = [s if isinstance(s, int) else s.node.hint for s in getattr(value, "shape", ())]
-    shape = [2 if hint is None else hint for hint in hints]
+    shape = [2 if hint is None else hint for hint in hints] + [2] * is_complex(value)
     return np.broadcast_to(np.int8(0), shape)
 
 
@@ -103,7 +109,8 @@ class Results:
     @property
     def are_plain(self) -> bool:
         """Whether they are what the compiled code returns, unchanged."""
-        return not self.others and all(s is None for s in self.strides) and all(
+        return not self.others and all(s is None for s in self.strides) and not any(
+            map(is_complex, self.outputs)) and all(
             isinstance(s, int) for v in self.outputs for s in v.shape)
 
     @cached_property
@@ -151,9 +158,10 @@ class Results:
 
 
 def is_plain(tensor: Any) -> bool:
-    """Whether a tensor lies on the CPU, and its memory holds nothing but its elements."""
+    """Whether a tensor lies on the CPU, and its memory holds nothing but its elements, which are
+    real."""
     return tensor.device.type == "cpu" and str(tensor.layout) == "torch.strided" and not (
-        tensor.is_conj() or tensor.is_neg())
+        tensor.is_conj() or tensor.is_neg() or is_complex(tensor))
 
 
 def _empty_strided() -> Callable[..., Any] | None:
@@ -208,6 +216,7 @@ def _as_tensor(value: Any, like: Any, strides: Sequence[Size] | None, known: Kno
     """An array of compiled code as a tensor with these strides."""
     torch = torch_module()
     tensor = value if isinstance(value, torch.Tensor) else to_torch(value, like.device)
+    tensor = torch.view_as_complex(tensor) if is_complex(like) else tensor
     if strides is not None:
         return _laid_out(tensor, tuple([
             s if isinstance(s, int) else s.evaluate(known) for s in strides]))

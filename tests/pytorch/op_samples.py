@@ -355,6 +355,7 @@ UNSAMPLED = frozenset((
     "aten.mkldnn_rnn_layer.default",  # only decompositions make it, of LSTM layers
     "prims.fma.default",  # only Dynamo makes it, for optimizers
     "prims.maximum_value.default", "prims.minimum_value.default", "prims._make_token.default",
+    "aten._neg_view.default",  # of imaginary parts: `complex/test_fourier.py`
     "prims.xor_sum.default",  # PyTorch does not run or folds them: `operators/test_primtorch.py`
     "aten._to_copy.default", "aten.to.dtype_layout", "aten.detach_.default",
     "aten.lift.default",  # torch 2.11 exports no call of it by a program

@@ -10,7 +10,7 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.torch.sizes import Sizes
 from compiler.frontend.torch.tensors import element_of
 
-_AS_IN_PYTHON = (bool, int, float, str)
+_AS_IN_PYTHON = (bool, int, float, complex, str)
 
 
 class Missing:

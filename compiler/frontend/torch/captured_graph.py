@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from compiler.frontend.torch.contents import Contents
+from compiler.frontend.torch.contents import Contents, real_view
 from dialects.records import dataclass
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class CapturedGraph:
 
 def tensors_of(weights: Mapping[str, Any]) -> dict[str, Any]:
     """The weights that lie on a GPU, where compiled code may read them in place, by name."""
-    return {name: tensor.resolve_neg().detach() for name, tensor in weights.items()
+    return {name: real_view(tensor).resolve_neg().detach() for name, tensor in weights.items()
             if tensor.is_cuda}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from compiler.frontend.faults import Fault
+from compiler.frontend.torch.library import torch_module
 from compiler.io.arrays import to_numpy
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ ELEMENTS = {
     "uint16": "ui16", "uint32": "ui32", "uint64": "ui64", "float8_e4m3fn": "f8E4M3FN",
     "float8_e4m3fnuz": "f8E4M3FNUZ", "float8_e5m2": "f8E5M2", "float8_e5m2fnuz": "f8E5M2FNUZ"}
 """PyTorch's dtypes that are supported -> our element types, by name."""
+PARTS = {"complex32": "f16", "complex64": "f32", "complex128": "f64"}
+"""PyTorch's dtypes of complex numbers -> the element types of their parts."""
 
 
 class Contents(Mapping[str, "Array"]):
@@ -42,20 +45,30 @@ class Contents(Mapping[str, "Array"]):
 
 
 def element_name(dtype: Any) -> str:
-    """The name of the element type of a torch.dtype. Raises Fault if it is not supported."""
+    """The name of the element type of a torch.dtype, of the parts of complex numbers. Raises Fault
+    if it is not supported."""
     name = str(dtype).removeprefix("torch.")
+    if name in PARTS:
+        return PARTS[name]
     if name not in ELEMENTS:
         raise Fault(f"element type {name} is not supported",
-                    f"supported are {', '.join(ELEMENTS)}")
+                    f"supported are {', '.join((*ELEMENTS, *PARTS))}")
     return ELEMENTS[name]
 
 
+def real_view(tensor: Any) -> Any:
+    """A tensor as compiled code takes it: complex numbers [...] are reals [..., 2]."""
+    if not tensor.dtype.is_complex:
+        return tensor
+    return torch_module().view_as_real(tensor.resolve_conj())
+
+
 def contents_of(tensor: Any, label: str) -> Array:
-    """A weight as an array, which shares the tensor's memory if that is contiguous. Raises Fault.
-    """
+    """A weight as an array, which shares the tensor's memory if that is contiguous. Complex numbers
+    [...] are reals [..., 2]. Raises Fault."""
     element_name(tensor.dtype)
     if tensor.is_meta or "Fake" in type(tensor).__name__:
         raise Fault(f"'{label}' has no data", "export the model with real weights")
     if str(tensor.layout) != "torch.strided":
         raise Fault(f"'{label}' has the layout {tensor.layout}; only dense tensors are supported")
-    return to_numpy(tensor.resolve_conj().resolve_neg())
+    return to_numpy(real_view(tensor).resolve_neg())

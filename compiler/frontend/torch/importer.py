@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.ir import SSAValue
 
 from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, ImportOptions
@@ -38,6 +39,7 @@ from compiler.frontend.torch.sizes import Sizes, dim_names
 from compiler.frontend.torch.walk import Importer
 from compiler.io import structures
 from dialects.strata.func import main_function
+from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 
 if TYPE_CHECKING:
@@ -75,10 +77,16 @@ def import_program(
 def _state_orders(module: ModuleOp, ordered: Ordered) -> None:
     """Say in the module in which order its inputs and outputs hold their dims."""
     func = main_function(module)
-    orders = {name: order for name, order in ordered.by_name().items()
-              if name in (*func.input_names, *func.output_names)}
+    ranks = dict(zip(func.input_names, map(_rank, func.body.block.args), strict=True))
+    ranks |= dict(zip(func.output_names, map(_rank, func.return_op.operands), strict=True))
+    orders = {name: [*order, *range(len(order), ranks[name])]  # complex numbers have a dim more
+              for name, order in ordered.by_name().items() if name in ranks}
     module.attributes[structures.ATTRIBUTE] = DictionaryAttr({
         name: StringAttr(structures.order_text(order)) for name, order in orders.items()})
+
+
+def _rank(value: SSAValue) -> int:
+    return value.type.rank if isinstance(value.type, TensorType) else 0
 
 
 def _dim_names(program: Any) -> dict[str, str]:
@@ -96,7 +104,7 @@ def import_captured(
     """Import a graph of `torch.compile`. Dynamo guards its sizes. Raises StrataError."""
     options = options or ImportOptions()
     model = None
-    if options.layers and not options.plugins:
+    if options.layers and not options.plugins and not _has_complex(captured.module.graph):
         from compiler.frontend.torch.layers.repeated import find_repeated
 
         repeated = find_repeated(captured.module.graph, captured.parameters)
@@ -109,6 +117,12 @@ def import_captured(
         model.weights.hold(tensors)
         model.weights.held |= model.weights.arrays.keys()
     return model
+
+
+def _has_complex(graph: Any) -> bool:
+    """Whether a tensor of a graph is complex. Equal parts of such a graph are not sought."""
+    return any(getattr(getattr(n.meta.get("val"), "dtype", None), "is_complex", False)
+               for n in graph.nodes)
 
 
 def _captured(captured: CapturedGraph, options: ImportOptions) -> tuple[Signature, Sizes]:

@@ -19,12 +19,14 @@ class Node(NodeBase):
     """The node that is being imported.
 
     `op`: the operator's full name. `results`: the types that PyTorch gives its results, None for a
-    result that is not a tensor. `used`: the indices of the results that other nodes use.
+    result that is not a tensor, and the type of the parts of complex numbers. `used`: the indices
+    of the results that other nodes use. `is_complex`: whether the first result is complex.
     """
 
     op: str
     results: Sequence[TensorType | None]
     used: frozenset[int]
+    is_complex: bool = False
 
     # ------------------------------------------------------------------ the result
     @property

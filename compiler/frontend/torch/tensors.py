@@ -20,7 +20,14 @@ def element_of(dtype: Any) -> Attribute:
 
 
 def type_of(tensor: Any, sizes: Sizes) -> TensorType:
-    """The type of a tensor, fake or real. Raises Fault if its element type is not supported."""
+    """The type of a tensor, fake or real: of complex numbers [...] that of reals [..., 2]. Raises
+    Fault if its element type is not supported."""
+    part = part_type_of(tensor, sizes)
+    return t.tensor(part.element, (*part.shape, 2)) if tensor.dtype.is_complex else part
+
+
+def part_type_of(tensor: Any, sizes: Sizes) -> TensorType:
+    """The same, but of complex numbers that of each part."""
     return t.tensor(element_of(tensor.dtype), sizes.shape(tensor.shape))
 
 

@@ -18,6 +18,8 @@ from compiler.frontend.builder import Builder
 from compiler.frontend.faults import LEVEL, Fault, Faults
 from compiler.frontend.origins import ModelNode, node_of
 from compiler.frontend.torch.arguments import Arguments, Missing, Skip
+from compiler.frontend.torch.complex import complex_importers
+from compiler.frontend.torch.complex.values import Complex, as_given, is_complex, is_complex_tensor
 from compiler.frontend.torch.core.conditions import condition_on
 from compiler.frontend.torch.core.control import CONTROL
 from compiler.frontend.torch.core.decompose import NO_EFFECT
@@ -37,7 +39,7 @@ from compiler.frontend.torch.provenance import path_of, scope_of, source_of
 from compiler.frontend.torch.reals import Real, check_reals, is_real, real_of
 from compiler.frontend.torch.signature import Signature
 from compiler.frontend.torch.sizes import Sizes
-from compiler.frontend.torch.tensors import constant_of, type_of
+from compiler.frontend.torch.tensors import constant_of, part_type_of, type_of
 from compiler.frontend.values import Value
 from dialects.graph.base import ShapeError
 from dialects.strata import types as t
@@ -89,6 +91,9 @@ class Importer:
             argument.name_hint = identifier(name)
             self.values[name] = self.build.value(argument)
         inputs.bind(self.build, self.values)
+        for node in self.module.graph.nodes:
+            if node.op == "placeholder" and node.name in self.values:
+                self.values[node.name] = as_given(self.values[node.name], node.meta.get("val"))
         for node in filter(is_integer, self.module.graph.nodes):
             self.values.pop(node.name, None)  # it is known by its size
 
@@ -119,6 +124,7 @@ class Importer:
         named: dict[str, Value] = {}
         for k in self.signature.results:
             value = outputs[k][1]
+            value = value.view() if isinstance(value, Complex) else value
             if isinstance(value, (Value, Missing)):
                 own = self.signature.shown(outputs[k][0])
                 name, count = own, 1
@@ -157,8 +163,8 @@ class Importer:
         for part in node.target.split("."):
             found = getattr(found, part)
         try:
-            values[node.name] = constant_of(self.build, found, node.target) if hasattr(
-                found, "dtype") else found
+            values[node.name] = as_given(constant_of(self.build, found, node.target), found) if (
+                hasattr(found, "dtype")) else found
         except Fault as fault:
             if not self.lenient:
                 self.faults.add(f"constant '{node.target}': {fault.what}", hint=fault.hint)
@@ -194,16 +200,15 @@ class Importer:
         except (Fault, AttributeError):
             return Missing()
         block = self.function.body.block
-        return self.build.value(block.insert_arg(type_, len(block.args)))
+        return as_given(self.build.value(block.insert_arg(type_, len(block.args))), tensor)
 
     def _import(self, node: Any, values: dict[str, Any]) -> Any:
         op, meta = without_mutation(node) or _op_name(node), node.meta.get("val")
         function = self.operators.get(op)
         size = type(meta).__name__ in ("SymInt", "int") and op != "aten.item.default"
         checks = op in NO_EFFECT or type(meta).__name__ in ("SymBool", "bool")
-        known = function is not None or op in (*WRAPPERS, *CONTROL, FOREIGN, "getitem",
-                                                   *READS_NUMBER) or (
-            is_real(op, meta))
+        known = function is not None or op in complex_importers() or is_real(op, meta) or op in (
+            *WRAPPERS, *CONTROL, FOREIGN, "getitem", *READS_NUMBER)
         if not known and not size and not checks:
             self.unsupported.setdefault(op, []).append(node)
             self.bad.append(node)
@@ -219,12 +224,15 @@ class Importer:
             return _item(arguments.value(node.args[0]), node)
         if op in WRAPPERS:
             return self._inline(node, arguments)
+        if op in (*CONTROL, FOREIGN) and any(
+                is_complex(values.get(n.name)) for n in node.all_input_nodes):
+            raise Fault("complex numbers are not supported here")
         if op in CONTROL:
             return self._controlled(node, op, arguments)
         if op == FOREIGN:
             self.build.node = path_of(node)
             return foreign(self.build, node, arguments.value)
-        if function is None:
+        if function is None and op not in complex_importers():
             return self._real(node, op, arguments) if is_real(op, meta) else condition_on(
                 meta, self.sizes)
         return self._call(node, op, function, arguments)
@@ -267,17 +275,24 @@ class Importer:
         return made
 
     def _call(
-        self, node: Any, op: str, function: Callable[..., Any], arguments: Arguments
+        self, node: Any, op: str, function: Callable[..., Any] | None, arguments: Arguments
     ) -> Any:
         self.build.node = path_of(node)
         several = isinstance(node.meta.get("val"), (list, tuple))
         results, unknown = self._result_types(node.meta.get("val"))
-        seen = Node(self.build.node, self.build, op, results, _used(node, several))
+        first = _listed(node.meta.get("val"))[0] if node.meta.get("val") is not None else None
+        seen = Node(self.build.node, self.build, op, results, _used(node, several),
+                    is_complex_tensor(first))
         given = arguments.of_schema(node)
+        if seen.is_complex or any(map(is_complex, given)):
+            function = complex_importers().get(op)
+        if function is None:
+            raise Fault("complex numbers are not supported" if seen.is_complex or any(
+                map(is_complex, given)) else "only complex numbers are supported")
         check_reals(function, given)
         check_left_out(function, node.target._schema, given)
         made = function(seen, *given[:argument_count(function)])
-        made = [made] if isinstance(made, Value) else list(made)
+        made = [made] if isinstance(made, (Value, Complex)) else list(made)
         if unknown is not None:
             seen = replace(seen, results=self._bound_types(node.meta.get("val"), made))
         made = _as_promised(seen, made)
@@ -291,13 +306,13 @@ class Importer:
         unknown: Fault | None = None
         for value in _listed(meta):
             try:
-                types.append(type_of(value, self.sizes) if hasattr(value, "dtype") else None)
+                types.append(part_type_of(value, self.sizes) if hasattr(value, "dtype") else None)
             except Fault as fault:
                 types.append(None)
                 unknown = fault
         return types, unknown
 
-    def _bound_types(self, meta: Any, made: Sequence[Value]) -> list[TensorType | None]:
+    def _bound_types(self, meta: Any, made: Sequence[Any]) -> list[TensorType | None]:
         """The types of results whose sizes depend on data, which are now known to be those of the
         values. Raises Fault for one that is still not supported."""
         for tensor, value in zip(_listed(meta), made, strict=False):
@@ -320,12 +335,12 @@ class Importer:
                                  "torch.compile(model, backend=\"strata\") run it eagerly")
 
 
-def _as_promised(n: Node, values: Sequence[Value]) -> list[Value]:
+def _as_promised(n: Node, values: Sequence[Any]) -> list[Any]:
     """The results, cast to the element types that PyTorch gives them."""
-    found: list[Value] = []
+    found: list[Any] = []
     for value, type_ in zip(values, n.results, strict=False):
         if type_ is not None and value.rank != type_.rank:
-            raise AssertionError(f"{n.op} gives {value.type.short} instead of {type_.short}")
+            raise AssertionError(f"{n.op} gives {value.rank} dims instead of {type_.short}")
         found.append(value if type_ is None else value.cast(type_.element))
     return found
 
@@ -365,8 +380,12 @@ def _used(node: Any, several: bool) -> frozenset[int]:
     return frozenset(user.args[1] for user in node.users if _op_name(user) == "getitem")
 
 
-def _name_value(value: Value, name: str) -> None:
+def _name_value(value: Any, name: str) -> None:
     """Use the program's name for a value in the IR, unless it already has one."""
+    if isinstance(value, Complex):
+        _name_value(value.re, f"{name}_re")
+        _name_value(value.im, f"{name}_im")
+        return
     if value.ssa is None:
         value.label = value.label or name
     elif value.ssa.name_hint is None:

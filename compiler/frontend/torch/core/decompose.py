@@ -32,6 +32,8 @@ NO_EFFECT = ("aten._assert_scalar.default", "aten._assert_async.msg",
 """Operators without a result, which only check assumptions of the program, or order effects."""
 ALSO_DECOMPOSED = ("aten.grid_sampler_2d.default",)
 """Operators of Core ATen that are decomposed nevertheless."""
+MADE_COMPLEX = ("aten.complex.default", "aten.polar.default")
+"""Operators that stay whole, since PyTorch's decompositions write into parts of a new tensor."""
 MAY_RETURN_ARGUMENT = ("aten.type_as.default", "aten.diff.default")
 """Composite operators whose result may be their argument, which their schemas do not say."""
 
@@ -183,4 +185,4 @@ def _channel_shuffle(x: Any, groups: int) -> Any:
 
 def kept_whole(ops: list[Any], known: Collection[str]) -> list[Any]:
     """Those of the operators that have an importer."""
-    return [op for op in ops if str(op) in known]
+    return [op for op in ops if str(op) in known or str(op) in MADE_COMPLEX]

@@ -20,8 +20,10 @@ from compiler.frontend.torch.library import torch_module
 def strided_decompositions() -> dict[Any, Any]:
     """Operator -> function, for those that copy. In inference, the view itself stays with PyTorch,
     because its strides are those of a result."""
-    aten = torch_module().ops.aten
-    return {aten.as_strided_copy.default: as_strided, aten.as_strided_scatter.default: scatter}
+    ops = torch_module().ops
+    return {ops.aten.as_strided_copy.default: as_strided,
+            ops.aten.as_strided_scatter.default: scatter,
+            ops.prims.as_strided_scatter.default: scatter}
 
 
 def as_strided(x: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Any:

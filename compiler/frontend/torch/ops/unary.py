@@ -47,7 +47,7 @@ _FLOAT: dict[str, type[GraphOp]] = {
     "acosh": AcoshOp, "atanh": AtanhOp, "exp2": Exp2Op, "log2": Log2Op, "log10": Log10Op,
 }
 _ROUNDING: dict[str, type[GraphOp]] = {"floor": FloorOp, "ceil": CeilOp, "round": RoundOp}
-_ANY: dict[str, type[GraphOp]] = {"neg": NegOp, "abs": AbsOp}
+_ANY: dict[str, type[GraphOp]] = {"neg": NegOp, "abs": AbsOp, "_neg_view": NegOp}
 
 
 @aten_op(*(f"aten.{name}.default" for name in _FLOAT))
