@@ -161,6 +161,9 @@ class Facts:
     paired_rows: int = 0
     """Up to how many rows two products of the same rows share a kernel, if something reads their
     results together; 0: none."""
+    coded_rows: int = 0
+    """Up to how many rows a product reads weights as the integer codes that they are computed from,
+    where these take fewer bytes; 0: none."""
     short_rows: int = 0
     """Up to how many elements of a row a few programs reduce in less time than it takes to launch
     another kernel; 0: none."""

@@ -8,8 +8,9 @@ A result that is larger than 1 MB and than four times all operands together is n
 broadcast would only fill memory. Results that exceed the memory budget of the context are not
 folded either, with a remark. A transposition of more than 1 MB is kept if others read its operand
 as it is: an embedding that also computes the scores of words, say, or the caller, who holds the
-memory. Products read either order, so a single copy of the weight suffices. Values that depend on
-size symbols are not constant. Assumes nothing.
+memory. Products read either order, so a single copy of the weight suffices. Integer codes of more
+than 1 MB that only products of few rows read stay codes, where the target converts them as it reads
+them (`Facts.coded_rows`). Values that depend on size symbols are not constant. Assumes nothing.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from dialects.strata.mapped import release
 from dialects.strata.requirements import RequireOp
 from dialects.strata.types import Array, ExprAttr, SizesAttr, TensorType
 from dialects.text.syntax import location_name
+from passes.analyses.graph.codes import keeps_codes
 from passes.base import StrataContext, StrataPass
 from passes.rewriting import erase, erase_unused, functions, replace
 
@@ -84,6 +86,8 @@ class _Folding:
 
     def _is_affordable(self, op: GraphOp) -> bool:
         size = _bytes(op.result_tensors)
+        if size > SMALL and keeps_codes(op, self.context.facts.coded_rows):
+            return False
         if size > max(GROWTH * _bytes(op.operand_tensors), SMALL):
             return False
         size *= _calls(op)

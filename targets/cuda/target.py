@@ -93,6 +93,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         rates=_rates(machine),
         programs=4 * machine.multiprocessors,
         paired_rows=MIN_DOT,  # memory bandwidth bounds them, and each launch counts
+        coded_rows=4 * MIN_DOT,  # likewise; a program converts a tile once for all of its rows
         short_rows=machine.fitted.rows.short,  # what a program can hold in registers
         held_row=machine.fitted.rows.longest_whole,
         sorted_bytes=sorted_bytes(),

@@ -7,6 +7,7 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import is_at_most
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.coded import computes_factor
 from passes.analyses.loop.groups import Group, wide
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.pairs import is_second
@@ -42,8 +43,9 @@ def refusal(
 ) -> str | None:
     """Why a nest whose axes match must not join, or None."""
     if is_contraction(nest):
-        second = facts.paired_rows and is_second(group, nest, names, facts.paired_rows)
-        return None if second else "a contraction starts a kernel"
+        joins = (facts.paired_rows and is_second(group, nest, names, facts.paired_rows)) or (
+            computes_factor(group, nest, names, facts.coded_rows))
+        return None if joins else "a contraction starts a kernel"
     if any(n.is_scatter for n in group.renamed) or (
             nest.is_scatter and not _says_only_where(group, nest)):
         return "a scatter is a kernel of its own"

@@ -78,7 +78,8 @@ def idle_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
     takes as long as a load, and nothing hides it."""
     windows, roles = has_windows(nest), roles_of(nest)
     is_tiled = is_dot(nest) and (not windows or (roles.rows and roles.columns))
-    if is_tiled or any(a.extent.constant is None for a in nest.axes):
+    is_vector = matrix_direction(nest, roles) is not None  # each program reads long pieces
+    if is_tiled or is_vector or any(a.extent.constant is None for a in nest.axes):
         return None
     divided = {a.name.followed_by("_part") for a in nest.axes}
     left = [a for a in nest.reduce_axes if a.name not in divided]

@@ -1,0 +1,59 @@
+"""Weights that stay integer codes: few rows are multiplied by them, so that memory decides.
+
+    %w = graph.constant : i8[1024, 4096]   %f = graph.cast %w : bf16   %s = graph.mul %f, %scale
+    %y = graph.matmul %x, (graph.transpose %s)          %x: bf16[1, 4096]
+
+Folded, %s would take twice the bytes of %w, and each step would read them all.
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue, Use
+
+from dialects.graph.base import GraphOp
+from dialects.graph.constant import ConstantOp
+from dialects.graph.contraction import MatmulOp
+from dialects.graph.elementwise import ElementwiseOp
+from dialects.graph.quantization import DequantizeLinearOp
+from dialects.graph.shape import BroadcastOp, ReshapeOp, TransposeOp
+from dialects.graph.unary import CastOp
+from dialects.strata.types import i1, is_float, tensor_type
+from dialects.symbolic.size_products import product
+
+_STEPS = 12
+"""The most operations between codes and a product."""
+_BETWEEN = (ElementwiseOp, CastOp, DequantizeLinearOp, ReshapeOp, TransposeOp, BroadcastOp)
+
+
+def keeps_codes(op: GraphOp, rows: int) -> bool:
+    """Whether an operation widens codes that only products of at most so many rows read."""
+    return rows > 0 and _widens_codes(op) and _reaches_few_rows(op.results[0], rows, _STEPS)
+
+
+def _widens_codes(op: GraphOp) -> bool:
+    """Whether an operation makes floats of constant integers, which take fewer bytes."""
+    if not (isinstance(op, CastOp | DequantizeLinearOp)
+            and is_float(op.result_tensors[0].element)):
+        return False
+    source = op.operands[0].owner
+    if not isinstance(source, ConstantOp) or is_float(source.type.element) or (
+            source.type.element == i1 or not is_float(op.result_tensors[0].element)):
+        return False
+    made, taken = op.result_tensors[0].byte_size.constant, source.type.byte_size.constant
+    return made is not None and taken is not None and made >= 2 * taken
+
+
+def _reaches_few_rows(value: SSAValue, rows: int, steps: int) -> bool:
+    """Whether all that is computed from a value, element by element, are factors of few rows."""
+    uses = list(value.uses)
+    return steps > 0 and bool(uses) and all(_is_few(use, rows, steps) for use in uses)
+
+
+def _is_few(use: Use, rows: int, steps: int) -> bool:
+    op = use.operation
+    if isinstance(op, MatmulOp):
+        other = tensor_type(op.operands[1 - use.index]).shape
+        own = other[:-1] if use.index else (*other[:-2], *other[-1:]) if len(other) > 1 else ()
+        count = product(own).constant
+        return count is not None and count <= rows
+    return isinstance(op, _BETWEEN) and _reaches_few_rows(op.results[0], rows, steps - 1)

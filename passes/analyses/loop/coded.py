@@ -1,0 +1,42 @@
+"""Factors that a product computes from fewer bytes where it reads them.
+
+    %f = nest (j, k) ins(%w[j, k]) {sitofp; truncf}                %w: i8[4096, 1024]
+    %y = nest (i, j, reduce k) ins(%x[i, k], %f[j, k]) {mulf}      few i
+
+A program computes a tile of %f for all of its rows, so with few rows nothing is computed twice, and
+%f is never in memory.
+"""
+
+from __future__ import annotations
+
+from dialects.loop import NestOp
+from dialects.strata.types import tensor_type
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.ranges import is_at_most
+from dialects.symbolic.size_products import product
+from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.groups import Group
+
+
+def computes_factor(
+    group: Group, nest: NestOp, names: dict[Symbol, Symbol], rows: int
+) -> bool:
+    """Whether a group only computes one factor of a contraction that has at most so many rows.
+    `names`: the axes of the group that those of the contraction are."""
+    if len(group.nests) != 1 or not _shrinks(group.nests[0]):
+        return False
+    [made] = group.nests[0].results
+    if not made.has_one_use() or made not in nest.inputs:
+        return False
+    factor = {mine for mine, theirs in names.items() if theirs in group.extents}
+    own = [a.extent for a in nest.parallel_axes if a.name not in factor]
+    count = product(own).constant
+    return count is not None and count <= rows
+
+
+def _shrinks(maker: NestOp) -> bool:
+    """Whether a nest computes each element alone, and reads clearly fewer bytes than it makes."""
+    if not maker.is_elementwise or maker.is_scatter or maker.into or len(maker.results) != 1:
+        return False
+    read = sum((tensor_type(v).byte_size for v in {*maker.inputs}), Expr.of(0))
+    return is_at_most(4 * read, 3 * tensor_type(maker.results[0]).byte_size)

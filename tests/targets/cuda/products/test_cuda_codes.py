@@ -1,0 +1,89 @@
+"""Few rows read weights as the integer codes that they are computed from."""
+
+from __future__ import annotations
+
+import pytest
+from xdsl.ir import Operation
+
+from dialects.graph import ConstantOp
+from dialects.host import LaunchOp
+from dialects.host.interpret import interpret_host
+from dialects.strata.func import main_function
+from passes.graph import fold_constants
+from targets.base import TargetOptions, find_target
+from tests.passes.harness import Run, assert_same, parse, run_passes
+
+PASSES = ("graph-decompose,graph-simplify,graph-to-loop,loop-simplify-nests,loop-fuse,loop-outline,"
+          "loop-collapse-axes,loop-prepare-kernels,loop-pack-operands,loop-schedule,host-bufferize,"
+          "host-plan-buffers,loop-to-block,block-split-tiles,block-prove-bounds")
+
+
+def coded(rows: int, depth: int, columns: int, code: str, element: str) -> str:
+    """x @ (codes * scales) of the weights' rows; [rows, columns]."""
+    return f"""builtin.module {{
+  strata.func @main(%x: {element}[{rows}, {depth}], %w: {code}[{columns}, {depth}],
+      %s: {element}[{columns}, 1]) -> ({element}[{rows}, {columns}])
+      inputs ["x", "w", "s"] outputs ["y"] {{
+    %f = graph.cast %w {{to = {element}}} : {element}[{columns}, {depth}]
+    %m = graph.mul %f, %s : {element}[{columns}, {depth}]
+    %t = graph.transpose %m {{perm = [1, 0]}} : {element}[{depth}, {columns}]
+    %y = graph.matmul %x, %t : {element}[{rows}, {columns}]
+    strata.return %y
+  }}
+}}"""
+
+
+@pytest.mark.parametrize(("rows", "depth", "columns", "code", "element", "launches"), [
+    (1, 64, 48, "i8", "bf16", 1), (1, 37, 7, "ui8", "f16", 1), (1, 64, 48, "i8", "f32", 1),
+    (3, 64, 48, "i8", "bf16", 1), (8, 96, 33, "ui8", "f16", 1), (16, 64, 64, "i8", "f32", 1),
+    (64, 64, 32, "i8", "bf16", 1), (65, 64, 32, "i8", "bf16", 2), (5, 1, 16, "i8", "f32", 2),
+    (8, 64, 48, "i16", "bf16", 2)])
+def test_codes_are_converted_where_few_rows_read_them(
+    rows: int, depth: int, columns: int, code: str, element: str, launches: int
+) -> None:
+    context = find_target("cuda").bind(TargetOptions(features="sm_90")).context()
+    module = parse(coded(rows, depth, columns, code, element), context)
+    function = main_function(module)
+    run = Run.of(function)
+    expected = run.results(function, context)
+    run_passes(module, PASSES, context)
+    tolerance = {"f32": 1e-4, "f16": 2e-2, "bf16": 1e-1}[element]
+    for a, b in zip(interpret_host(module, run.inputs, context.weights), expected, strict=True):
+        assert_same(a, b, tolerance)
+    assert sum(isinstance(op, LaunchOp) for op in module.walk()) == launches
+
+
+def constant(rows: str, after: str = "%m") -> str:
+    """The same with constant codes; the second result reads what `after` says."""
+    return f"""builtin.module {{
+  strata.func @main(%x: f32[{rows}, 2], %s: f32[4, 1]) -> (f32[{rows}, 4], f32[4, 2])
+      inputs ["x", "s"] outputs ["y", "w"] {{
+    %w = graph.constant {{value = literal[1, -2, 3, 4, 5, -6, 7, 8]}} : i8[4, 2]
+    %f = graph.cast %w {{to = f32}} : f32[4, 2]
+    %m = graph.mul %f, %s : f32[4, 2]
+    %t = graph.transpose %m {{perm = [1, 0]}} : f32[2, 4]
+    %y = graph.matmul %x, %t : f32[{rows}, 4]
+    %z = graph.mul %s, %s : f32[4, 1]
+    %v = graph.broadcast %z {{shape = [4, 2]}} : f32[4, 2]
+    strata.return %y, {after}
+  }}
+}}"""
+
+
+@pytest.mark.parametrize(("rows", "after", "target", "kept"), [
+    ("1", "%v", "cuda", True), ("64", "%v", "cuda", True), ("65", "%v", "cuda", False),
+    ("n", "%v", "cuda", False), ("1", "%m", "cuda", False), ("1", "%v", "cpu", False)])
+def test_constant_codes_stay_codes_if_only_few_rows_read_them(
+    rows: str, after: str, target: str, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fold_constants, "SMALL", 4)
+    features = {"features": "sm_90"} if target == "cuda" else {}
+    context = find_target(target).bind(TargetOptions(**features)).context()
+    module = parse(constant(rows, after), context)
+    run_passes(module, "graph-fold-constants", context)
+    assert _holds_codes(module) == kept
+
+
+def _holds_codes(module: Operation) -> bool:
+    constants = [op for op in module.walk() if isinstance(op, ConstantOp)]
+    return any(op.type.short.startswith("i8") for op in constants)
