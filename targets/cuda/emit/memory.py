@@ -20,7 +20,8 @@ from dialects.block.programs import tile_type
 from dialects.strata import types as t
 from dialects.strata.types import BufferType, buffer_type
 from dialects.symbolic.digits import recomposed
-from dialects.symbolic.expr import Expr
+from dialects.symbolic.expr import Call, Expr
+from dialects.symbolic.ranges import is_nonnegative
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Kind, Symbol
 from targets.cuda.emit.context import Context
@@ -44,7 +45,7 @@ def emit_load(op: LoadOp, context: Context) -> None:
     check_tile(tile.shape, "block.load")
     where = context.indices(op.exprs, tile.shape, op.indices, op.index_dims)
     start, offset = _offsets(op, context, where)
-    mask = _mask(context, buffer, where, op.checked_dims)
+    mask = _mask(op, context, buffer, where)
     shape = broadcast([offset.shape, mask.shape])
     arguments = [_address(start, offset, shape)]
     truth = buffer.element == t.i1  # booleans are bytes in memory
@@ -112,7 +113,7 @@ def emit_store(op: StoreOp, context: Context) -> None:
     buffer, tile = buffer_type(op.buffer), tile_type(op.value)
     where = context.indices(op.exprs, tile.shape, op.indices, op.index_dims)
     offset = _offset(op, tile.shape, context, where)
-    mask = _mask(context, buffer, where, op.checked_dims)
+    mask = _mask(op, context, buffer, where)
     value = context.values[op.value].text
     stored = f"{in_parentheses(value)}.to(tl.int8)" if buffer.element == t.i1 else value
     arguments = [_address(context.values[op.buffer].text, offset, tile.shape), stored]
@@ -168,15 +169,34 @@ def _of_shape(value: Value, shape: Shape) -> str:
 
 
 def _mask(
-    context: Context, buffer: BufferType, where: Sequence[Value], checked: Sequence[int]
+    op: LoadOp | StoreOp, context: Context, buffer: BufferType, where: Sequence[Value]
 ) -> Value:
     """The comparisons that checked dims still need, joined; an empty text if there are none."""
-    found = [Value(text, where[dim].shape) for dim in checked
-             for text in inside_conditions(where[dim], context.size(buffer.shape[dim]))]
+    tile = tile_type(op.result if isinstance(op, LoadOp) else op.value)
+    found = list[Value]()
+    for dim in op.checked_dims:
+        place, size = where[dim], buffer.shape[dim]
+        if size.constant is not None and (numerator := _numerator(op.exprs[dim])) is not None:
+            [undivided] = context.indices(
+                [numerator[0]], tile.shape, op.indices, op.index_dims)
+            if undivided.low is not None and is_nonnegative(undivided.low):
+                place, size = undivided, size * numerator[1]
+        found += [Value(text, place.shape)
+                  for text in inside_conditions(place, context.size(size))]
     text = " & ".join(condition.text for condition in found)
     if context.options.interpreted and len({len(c.shape) for c in found}) > 1:
         text = f"({text}) != 0"  # the interpreter widens a scalar boolean to int8
     return Value(text, broadcast([condition.shape for condition in found]))
+
+
+def _numerator(expr: Expr) -> tuple[Expr, Expr] | None:
+    """What a quotient divides, and by which positive constant: to compare it with as many times the
+    size needs no division, and Triton then knows how many neighbours agree."""
+    match expr.terms:
+        case (((Call("floordiv", (numerator, divisor)),), 1),) if (divisor.constant or 0) > 0:
+            return numerator, divisor
+        case _:
+            return None
 
 
 def _address(buffer: str, offset: Value, shape: Shape) -> str:

@@ -205,3 +205,15 @@ def test_no_number_of_f32_looks_larger_than_all_of_them(sign: int) -> None:
     largest = sign * float(np.finfo(np.float32).max)
     assert abs(float(number_text(largest, f32))) <= abs(largest)
     assert np.float32(number_text(largest, f32)) == np.float32(largest)
+
+
+def test_places_that_are_quotients_are_compared_before_they_are_divided() -> None:
+    """Triton knows how many neighbours agree about `x < 36`, but not about `x // 9 < 4`."""
+    text = emit("""builtin.module {
+  block.kernel @k(%x: f32[4, 9], %y: f32[48]) grid(%i0: 3) sizes() {
+    %a = block.load %x[(16*%i0 + t0) floordiv 9, (16*%i0 + t0) mod 9] check [0] pad 0 : tile<16xf32>
+    block.store %a, %y[16*%i0 + t0]
+    block.yield
+  }
+}""")
+    assert "mask=(16*i0 + r16 < 36)" in text
