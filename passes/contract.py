@@ -8,6 +8,7 @@ pass that reads facts need not ask whether there is a target.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
@@ -115,14 +116,15 @@ Choices = Mapping[str, Choice]
 
 
 # ---------------------------------------------------------------------- facts
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)  # refuses changes, since targets of others fill it in
 class Facts:
     """What a target states about its machine, under the options of one compilation."""
 
     target: str = ""
     """The target's name, for messages."""
 
-    rates: Rates = Rates(products=1e11, reads=2e10, exchanges=1e10)
+    rates: Rates = dataclasses.field(
+        default=Rates(products=1e11, reads=2e10, exchanges=1e10))
     """Rates, whose ratios decide which products are divided among ranks."""
     claims: Collection[str] = ()
     """The names of composite graph operations for which the target provides its own nests."""

@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from xdsl.ir import SSAValue
@@ -350,17 +350,19 @@ class _Lowering:
         length = (upper - lower).constant
         if length is not None and lower.constant is not None:
             return lower + ((length - 1) // tile) * tile + 1
-        return self._without_symbols(upper)
+        return _without_counters(upper, self.tiles.symbols.extents)
 
-    def _without_symbols(self, expr: Expr) -> Expr:
-        """An upper bound of an expression, free of loop counters and program ids."""
-        for monomial, _ in expr.terms:
-            for atom in monomial:
-                if isinstance(atom, Call) and atom.op == "min" and len(expr.terms) == 1:
-                    return self._without_symbols(atom.args[1] if any(
-                        s.kind is Kind.COUNTER for s in atom.args[0].symbols) else atom.args[0])
-        bound = upper_bound(expr, self.tiles.symbols.extents)
-        return expr if bound is None else bound
+
+def _without_counters(expr: Expr, extents: Mapping[Symbol, Expr]) -> Expr:
+    """An upper bound of an expression, free of loop counters and program ids."""
+    for monomial, _ in expr.terms:
+        for atom in monomial:
+            if isinstance(atom, Call) and atom.op == "min" and len(expr.terms) == 1:
+                return _without_counters(atom.args[1] if any(
+                    s.kind is Kind.COUNTER for s in atom.args[0].symbols) else atom.args[0],
+                    extents)
+    bound = upper_bound(expr, extents)
+    return expr if bound is None else bound
 
 
 def _parts(value: SSAValue) -> list[SSAValue]:

@@ -89,6 +89,31 @@ def inline_parts(d: Draw) -> Instance:
         target="cuda sm_90")
 
 
+def select_given(d: Draw) -> Instance:
+    """Scores of queries against keys of a cache and new ones behind it."""
+    a, b, old, new = (d.of("2", "3", "5") for _ in range(4))
+    whole, keys = str(int(old) + int(new)), type_("f32", [old, b])
+    t = type_("f32", [a, whole])
+    return Instance(function({
+        "x": type_("f32", [a, b]), "k": keys, "l": type_("f32", [new, b])}, [
+        f"%c = graph.concat %k, %l {{axis = 0}} : {type_('f32', [whole, b])}",
+        f"%t = graph.transpose %c {{perm = [1, 0]}} : {type_('f32', [b, whole])}",
+        f"%y = graph.matmul %x, %t : {t}"], "y", t), FUSE, 1e-5, target="cuda sm_90")
+
+
+def widen_view(d: Draw) -> Instance:
+    """Logits of halves, widened and viewed as rows, that two nests read."""
+    a, b, c = d.long(3)
+    half, wide = type_("bf16", [a, b, c]), type_("f32", [a, b, c])
+    flat, t = type_("f32", [f"{a}*{b}", c]), type_("f32", [f"{a}*{b}", "1"])
+    return Instance(function({"x": half}, [
+        f"%w = graph.cast %x {{to = f32}} : {wide}",
+        f"%v = graph.reshape %w {{shape = [{a}*{b}, {c}]}} : {flat}",
+        f"%m = graph.reduce_max %v {{axes = [1], keepdims = true}} : {t}",
+        f"%s = graph.reduce_sum %v {{axes = [1], keepdims = true}} : {t}",
+        f"%y = graph.add %m, %s : {t}"], "y", t), FUSE, 1e-5)
+
+
 def drop_unit_axes(d: Draw) -> Instance:
     """A sum over one element."""
     a, b = d.long(2)
@@ -117,4 +142,5 @@ def fold_table(d: Draw) -> Instance:
 
 INSTANCES: dict[str, Maker] = {make.__name__: make for make in (
     merge_views, compose_views, inline_producers, merge_equal_reads, forward_copy, forward_parts,
-    inline_parts, fold_table, drop_unit_axes, drop_idle_axes, inline_own_producers)}
+    inline_parts, select_given, widen_view, fold_table, drop_unit_axes, drop_idle_axes,
+    inline_own_producers)}
