@@ -15,14 +15,16 @@ from dialects.graph.constant import ConstantOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import ElementwiseOp
 from dialects.graph.quantization import DequantizeLinearOp
-from dialects.graph.shape import BroadcastOp, ReshapeOp, TransposeOp
+from dialects.graph.shape import BroadcastOp, TransposeOp
 from dialects.graph.unary import CastOp
 from dialects.strata.types import i1, is_float, tensor_type
 from dialects.symbolic.size_products import product
 
 _STEPS = 12
 """The most operations between codes and a product."""
-_BETWEEN = (ElementwiseOp, CastOp, DequantizeLinearOp, ReshapeOp, TransposeOp, BroadcastOp)
+_BETWEEN = (ElementwiseOp, CastOp, DequantizeLinearOp, TransposeOp, BroadcastOp)
+"""What a product computes where it reads codes. A reshape, as for scales of blocks, is none of it:
+the floats would be computed and stored anew in each call."""
 
 
 def keeps_codes(op: GraphOp, rows: int) -> bool:

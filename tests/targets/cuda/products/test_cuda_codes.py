@@ -84,6 +84,29 @@ def test_constant_codes_stay_codes_if_only_few_rows_read_them(
     assert _holds_codes(module) == kept
 
 
+def test_codes_in_blocks_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No kernel of the product could compute them: floats would be stored in each call."""
+    monkeypatch.setattr(fold_constants, "SMALL", 4)
+    context = find_target("cuda").bind(TargetOptions(features="sm_90")).context()
+    module = parse(BLOCKS, context)
+    run_passes(module, "graph-fold-constants", context)
+    assert not _holds_codes(module)
+
+
+BLOCKS = """builtin.module {
+  strata.func @main(%x: f32[1, 4]) -> (f32[1, 2]) inputs ["x"] outputs ["y"] {
+    %w = graph.constant {value = literal[1, -2, 3, 4, 5, -6, 7, 8]} : i8[2, 2, 2]
+    %f = graph.cast %w {to = f32} : f32[2, 2, 2]
+    %s = graph.constant {value = literal[1.0, 2.0, 3.0, 4.0]} : f32[2, 2, 1]
+    %m = graph.mul %f, %s : f32[2, 2, 2]
+    %r = graph.reshape %m {shape = [2, 4]} : f32[2, 4]
+    %t = graph.transpose %r {perm = [1, 0]} : f32[4, 2]
+    %y = graph.matmul %x, %t : f32[1, 2]
+    strata.return %y
+  }
+}"""
+
+
 def _holds_codes(module: Operation) -> bool:
     constants = [op for op in module.walk() if isinstance(op, ConstantOp)]
     return any(op.type.short.startswith("i8") for op in constants)
