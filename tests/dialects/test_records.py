@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import itertools
 import pickle
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -56,9 +57,11 @@ def _families(define: Define, **options: bool) -> list[list[Any]]:
             return 5
 
     nan = float("nan")
+    # Since 3.13, records of the library that hold one and the same NaN differ; ours are equal.
+    same_nan = [] if sys.version_info >= (3, 13) else [One(nan), One(nan)]
     return [
         [Empty(), Empty()],
-        [One(1), One(1), One(2), One((1,)), One(nan), One(nan)],
+        [One(1), One(1), One(2), One((1,)), *same_nan],
         [Many(1), Many(1, 0.5), Many(1, 0.25), Many(1, hidden="other"), Many(1, apart=[1])],
         [Derived(1), Derived(1, z=2), Derived(1)],
         [Own(1), Own(1)],
