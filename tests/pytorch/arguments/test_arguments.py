@@ -53,6 +53,7 @@ ONE_VALUE: dict[str, str] = {
     "_softmax.half_to_float": "is for GPUs",
     "_scaled_dot_product_flash_attention_for_cpu.dropout_p": "must be 0",
     "_native_batch_norm_legit.training": "without statistics, only training mode is possible",
+    "hash_tensor.mode": "PyTorch has one mode",
     "_weight_norm.dim": "must fit the shape of g",
     "_weight_norm_interface.dim": "must fit the shape of g",
     "native_group_norm.N": "repeats a size of x",

@@ -55,11 +55,10 @@ def subtract_from(n: Node, a: Any, b: Any, alpha: Any = 1) -> Complex:
 
 @complex_op("aten.mul.Tensor", "aten.mul.Scalar")
 def multiply(n: Node, a: Any, b: Any) -> Complex:
-    """A real factor multiplies both parts."""
+    """A real factor is complex, too, as in PyTorch: its imaginary part, 0, decides signs of zeros,
+    and infinities become NaN."""
     x, y = _wide(n, a, b)
-    if not isinstance(b, Complex | complex):
-        return x.times(y.re)
-    return y.times(x.re) if not isinstance(a, Complex | complex) else x * y
+    return x * y
 
 
 @complex_op("aten.div.Tensor", "aten.div.Scalar")
