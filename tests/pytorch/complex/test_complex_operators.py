@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 import torch._prims  # registers the operators
@@ -11,7 +9,7 @@ import torch._prims  # registers the operators
 from compiler.frontend.torch.complex import complex_importers
 from tests.pytorch.complex.complex_samples import COMPLEX_SAMPLES
 from tests.pytorch.programs import check_outputs, export, flat, run
-from tests.pytorch.test_operators import find
+from tests.pytorch.test_operators import Call
 
 CASES = [(name, k) for name, samples in COMPLEX_SAMPLES.items() for k in range(len(samples))]
 UNSAMPLED = {
@@ -29,28 +27,8 @@ UNSAMPLED = {
 }
 
 
-class Call(torch.nn.Module):
-    """An operator; reals [..., 2] as inputs stand for complex numbers."""
-
-    def __init__(self, name: str, arguments: tuple[Any, ...]):
-        super().__init__()
-        self.op = find(name)
-        self.keywords = arguments[-1] if isinstance(arguments[-1], dict) else {}
-        plain = arguments[:-1] if self.keywords else arguments
-        leaves, self.spec = torch.utils._pytree.tree_flatten(plain)
-        self.leaves = [None if isinstance(v, torch.Tensor) else v for v in leaves]
-        self.places = [k for k, v in enumerate(leaves) if isinstance(v, torch.Tensor)]
-        self.inputs = [leaves[k].clone() for k in self.places]
-
-    def forward(self, *inputs: torch.Tensor) -> Any:
-        leaves = list(self.leaves)
-        for place, value in zip(self.places, inputs, strict=True):
-            leaves[place] = value
-        arguments = torch.utils._pytree.tree_unflatten(leaves, self.spec)
-        return self.op(*arguments, **self.keywords)
-
-
 def viewed(tensor: torch.Tensor) -> torch.Tensor:
+    """Reals [..., 2] as inputs and results stand for complex numbers."""
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
