@@ -10,7 +10,7 @@ A program computes a tile of %f for all of its rows, so with few rows nothing is
 from __future__ import annotations
 
 from dialects.loop import NestOp
-from dialects.strata.types import tensor_type
+from dialects.strata.types import i1, is_float, tensor_type
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import is_at_most
 from dialects.symbolic.size_products import product
@@ -23,7 +23,7 @@ def computes_factor(
 ) -> bool:
     """Whether a group only computes one factor of a contraction that has at most so many rows.
     `names`: the axes of the group that those of the contraction are."""
-    if len(group.nests) != 1 or not _shrinks(group.nests[0]):
+    if len(group.nests) != 1 or not _widens_codes(group.nests[0]):
         return False
     [made] = group.nests[0].results
     if not made.has_one_use() or made not in nest.inputs:
@@ -34,9 +34,12 @@ def computes_factor(
     return count is not None and count <= rows
 
 
-def _shrinks(maker: NestOp) -> bool:
-    """Whether a nest computes each element alone, and reads clearly fewer bytes than it makes."""
+def _widens_codes(maker: NestOp) -> bool:
+    """Whether a nest computes each element alone, from codes that clearly take fewer bytes."""
     if not maker.is_elementwise or maker.is_scatter or maker.into or len(maker.results) != 1:
         return False
-    read = sum((tensor_type(v).byte_size for v in {*maker.inputs}), Expr.of(0))
-    return is_at_most(4 * read, 3 * tensor_type(maker.results[0]).byte_size)
+    read = [tensor_type(v) for v in {*maker.inputs}]
+    if not any(not is_float(type.element) and type.element != i1 for type in read):
+        return False  # keys of few heads, say, which are smaller only because they are repeated
+    size = sum((type.byte_size for type in read), Expr.of(0))
+    return is_at_most(4 * size, 3 * tensor_type(maker.results[0]).byte_size)
