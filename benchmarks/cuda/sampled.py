@@ -18,12 +18,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
-from statistics import geometric_mean
 from typing import Any
 
 import torch
@@ -31,15 +29,15 @@ from rows import Setting
 from rows.programs import Compiled, inductor, off, told
 from rows.timing import device_times
 from suites.contests import slowest_kernels
+from suites.sampled import EAGER, OURS, page
 
 from compiler.torch.backend import strata
 
 HERE = Path(__file__).parent
-OURS, EAGER = "strata", "eager"
+ROUNDING = 4e-3
+"""Results in bf16 may be so far off."""
 SHOWN = 14
 """So many kernels of a program are told."""
-LOW = 0.9
-"""Rows below this share of the best peer's speed are listed."""
 
 
 # ---------------------------------------------------------------------- one row
@@ -210,59 +208,7 @@ def _turn(one: Worker) -> dict[str, Any]:
     return found
 
 
-# ---------------------------------------------------------------------- the page
-def gain(found: Mapping[str, Any]) -> float | None:
-    """How many times as fast as the best peer."""
-    times = found.get("ms", {})
-    peers = [t for name, t in times.items() if name != OURS]
-    return min(peers) / times[OURS] if OURS in times and peers else None
-
-
-def page(records: Mapping[str, Any], told: str) -> str:
-    """The table of classes, and the rows that fall short."""
-    by_class: dict[str, list[float]] = defaultdict(list)
-    for found in records.values():
-        if (value := gain(found)) is not None:
-            by_class[found["class"]].append(value)
-    every = [v for values in by_class.values() for v in values]
-    if not every:
-        return "Nothing was measured.\n"
-    lines = ["# Kernels at sizes that nobody tuned", "",
-             "Made by `python benchmarks/cuda/sampled.py`; do not edit. " + told, "",
-             "Speed on the device over the best of eager PyTorch and `torch.compile`.", "",
-             f"{len(every)} kernels: geometric mean {geometric_mean(every):.2f}; of classes "
-             f"{geometric_mean([geometric_mean(v) for v in by_class.values()]):.2f}; "
-             f"{sum(v < LOW for v in every) / len(every):.0%} below {LOW}, "
-             f"least {min(every):.2f}.", "",
-             "| class | rows | geometric mean | least | below 0.9 |", "|---|---|---|---|---|"]
-    lines += [f"| {name} | {len(values)} | {geometric_mean(values):.2f} | {min(values):.2f} | "
-              f"{sum(v < LOW for v in values)} |" for name, values in sorted(by_class.items())]
-    return "\n".join([*lines, "", *_short(records), "", *_wrong(records), ""])
-
-
-def _short(records: Mapping[str, Any]) -> list[str]:
-    """The rows below the bar, slowest first, in device milliseconds."""
-    low = sorted((value, key) for key, found in records.items()
-                 if (value := gain(found)) is not None and value < LOW)
-    return [f"- {value:.2f} {records[key]['class']}: {records[key]['name']}: " + ", ".join(
-        f"{who} {t:.3g}" for who, t in records[key]["ms"].items()) for value, key in low]
-
-
-def _wrong(records: Mapping[str, Any]) -> list[str]:
-    """Rows without a figure of ours, and those that are further off than twice the peers'."""
-    lines: list[str] = []
-    for key, found in records.items():
-        errors = found.get("errors", {})
-        if "problem" in found or OURS in found.get("notes", {}):
-            why = found.get("problem") or found["notes"][OURS]
-            lines.append(f"- {found['class']}: {found.get('name', key)}: no result: {why}")
-        elif OURS in errors and EAGER in errors and not errors[OURS] <= max(
-                2 * max(v for n, v in errors.items() if n != OURS), 4e-3):
-            lines.append(f"- {found['class']}: {found['name']}: off by {errors[OURS]:.1e}, eager "
-                         f"by {errors[EAGER]:.1e}")
-    return lines
-
-
+# ---------------------------------------------------------------------- the command
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -300,7 +246,9 @@ def main() -> None:
     seeds = ", ".join(dict.fromkeys(key.split("/")[0] for key in known))
     machine = "" if options.smoke else (
         f"On {torch.cuda.get_device_name()}, {options.dtype}, seeds {seeds}.")
-    options.output.write_text(page(known, machine))
+    options.output.write_text(page(
+        known, f"Made by `python benchmarks/cuda/sampled.py`; do not edit. {machine}",
+        "Speed on the device over the best of eager PyTorch and `torch.compile`.", ROUNDING))
     print(options.output.read_text())
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 import compiler
 from compiler.frontend import MemoryModel
+from compiler.frontend.torch.capture import Captured
 from compiler.measuring.contest import Contest, Run, rounds_within
 from compiler.measuring.measure import captured_model, request_of
 from compiler.peers import load_peer, peer_names
@@ -32,10 +33,14 @@ class Race:
     """Our program of a model, and whoever else runs."""
 
     def __init__(self, model: str | Path, inputs: Inputs, setting: Setting,
-                 precision: str = "f32"):
+                 precision: str = "f32", captured: Captured | None = None):
+        """`captured`: the model, if it is one of PyTorch that no file has."""
         self.setting, self.contest = setting, Contest(setting.threads)
-        captured = captured_model(str(model))
-        source = model if captured is None else MemoryModel(str(model), captured.program)
+        if captured is None:
+            captured = captured_model(str(model))
+            source = model if captured is None else MemoryModel(str(model), captured.program)
+        else:
+            source = captured.program
         exe = compiler.compile(source, target="cpu", threads=setting.threads, precision=precision)
         arrays = [inputs[n] for n in exe.input_names] if set(exe.input_names) <= set(inputs) \
             else list(inputs.values())

@@ -1,0 +1,73 @@
+"""The page of kernels at sizes that are drawn from a seed, and how far results are off.
+
+A record has `class`, `name`, and where it was measured `ms` and `errors` by contestant; `notes` say
+why one does not take part, and `problem` why the whole row failed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from statistics import geometric_mean
+from typing import Any
+
+OURS, EAGER = "strata", "eager"
+LOW = 0.9
+"""Rows below this share of the best peer's speed are listed."""
+Record = Mapping[str, Any]
+
+
+def gain(found: Record) -> float | None:
+    """How many times as fast as the best peer."""
+    times = found.get("ms", {})
+    peers = [t for name, t in times.items() if name != OURS]
+    return min(peers) / times[OURS] if OURS in times and peers else None
+
+
+def page(
+    records: Mapping[str, Record], opening: str, measure: str, rounding: float
+) -> str:
+    """The table of classes, and the rows that fall short.
+
+    `opening`: what made it, and where; `measure`: what is compared; `rounding`: up to which error
+    no result is wrong, whatever those of others are.
+    """
+    by_class: dict[str, list[float]] = defaultdict(list)
+    for found in records.values():
+        if (value := gain(found)) is not None:
+            by_class[found["class"]].append(value)
+    every = [v for values in by_class.values() for v in values]
+    if not every:
+        return "Nothing was measured.\n"
+    lines = ["# Kernels at sizes that nobody tuned", "", opening, "", measure, "",
+             f"{len(every)} kernels: geometric mean {geometric_mean(every):.2f}; of classes "
+             f"{geometric_mean([geometric_mean(v) for v in by_class.values()]):.2f}; "
+             f"{sum(v < LOW for v in every) / len(every):.0%} below {LOW}, "
+             f"least {min(every):.2f}.", "",
+             "| class | rows | geometric mean | least | below 0.9 |", "|---|---|---|---|---|"]
+    lines += [f"| {name} | {len(values)} | {geometric_mean(values):.2f} | {min(values):.2f} | "
+              f"{sum(v < LOW for v in values)} |" for name, values in sorted(by_class.items())]
+    return "\n".join([*lines, "", *_short(records), "", *_wrong(records, rounding), ""])
+
+
+def _short(records: Mapping[str, Record]) -> list[str]:
+    """The rows below the bar, slowest first, in milliseconds."""
+    low = sorted((value, key) for key, found in records.items()
+                 if (value := gain(found)) is not None and value < LOW)
+    return [f"- {value:.2f} {records[key]['class']}: {records[key]['name']}: " + ", ".join(
+        f"{who} {t:.3g}" for who, t in records[key]["ms"].items()) for value, key in low]
+
+
+def _wrong(records: Mapping[str, Record], rounding: float) -> list[str]:
+    """Rows without a figure of ours, and those that are further off than twice the peers'."""
+    lines: list[str] = []
+    for key, found in records.items():
+        errors = found.get("errors", {})
+        if "problem" in found or OURS in found.get("notes", {}):
+            why = found.get("problem") or found["notes"][OURS]
+            lines.append(f"- {found['class']}: {found.get('name', key)}: no result: {why}")
+        elif OURS in errors and EAGER in errors and not errors[OURS] <= max(
+                2 * max(v for n, v in errors.items() if n != OURS), rounding):
+            lines.append(f"- {found['class']}: {found['name']}: off by {errors[OURS]:.1e}, eager "
+                         f"by {errors[EAGER]:.1e}")
+    return lines
