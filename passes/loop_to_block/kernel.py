@@ -66,7 +66,8 @@ class _Lowering:
         self.rows: dict[Symbol, AxisState] = {}
         """Axes with further levels, in their state while their tiles lie in matrix registers."""
         self.rare = False
-        """Whether the tail of an axis is being generated."""
+        """Whether the tail of an axis is being generated. Its sums are few, so that each step waits
+        for the one before, and loops over them are not unrolled."""
         self.active = [n for n in kernel.nests if n.reduce_axes or self._is_result(n)
                        or any(r in self.private for r in n.results)]
 
@@ -192,8 +193,9 @@ class _Lowering:
         else:
             rare, rest = self.rare, self._walk_first_part(depth, level, run)
             peel = self.peel and (rest is before or (rest.upper - rest.lower).constant is not None)
-            for bounds in segments(level, rest, whole, bool(summed), peel, rare):
-                self.rare = rare or (not summed and bounds[2] < level.tile)
+            parts = segments(level, rest, whole, bool(summed), peel, rare)
+            for bounds in parts:
+                self.rare = rare or (not summed and bounds[2] < level.tile and len(parts) > 1)
                 self.segment(depth, level, run, bounds)
             self.rare = rare
         self.states[axis] = before
@@ -325,8 +327,8 @@ class _Lowering:
         carried = [n for n in self.tiles.open if n in run]
         exprs, indices, _ = self.tiles.symbols.refer([lower, upper], [])
         loop = ForOp.of(exprs[0], exprs[1], tile, indices,
-                        [self.tiles.open[n].value for n in carried], unroll=level.unroll,
-                        parallel=not carried and not any(
+                        [self.tiles.open[n].value for n in carried],
+                        unroll=1 if self.rare else level.unroll, parallel=not carried and not any(
                             n.is_scatter and level.axis in serial_axes(n) for n in run))
         loop.counter.name_hint = level.axis.name
         step = 1 if self.tiles.symbols.rest(lower, tile).terms else tile

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import prod
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 
 import compiler
+from compiler.options import CompileOptions
+from compiler.pipeline.driver import Compiler
+from dialects.block import ForOp
+from dialects.block.programs import tile_type
 from dialects.strata.schedule import Level
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from passes.loop_to_block.state import AxisState, segments
+from targets.walking import kernels_of
 
 AXIS, N = Symbol.axis("i0"), Symbol.size("n")
 
@@ -39,6 +46,25 @@ def test_the_tail_of_a_tail_has_no_pairs(tile: int) -> None:
     widths = [[s[2] for s in segments(Level(AXIS, "loop", tile), state, False, False, True, rare)]
               for rare in (False, True)]
     assert widths == [[tile, 2, 1] if tile > 2 else [tile, 1], [tile, 1]]
+
+
+def test_only_whole_tiles_unroll_their_sums(tmp_path: Path) -> None:
+    """In a tail, each step of a sum waits for the one before."""
+    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 64])
+            for name in ("x", "y"))
+    w = onnx.numpy_helper.from_array(np.ones((64, 64), np.float32), "w")
+    node = onnx.helper.make_node("MatMul", ["x", "w"], ["y"])
+    onnx.save(onnx.helper.make_model(
+        onnx.helper.make_graph([node], "rows", [x], [y], [w]),
+        opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), tmp_path / "rows.onnx")
+    options = CompileOptions(target="cpu", features="avx512")
+    module = Compiler(str(tmp_path / "rows.onnx"), options).lower("block").module
+    for kernel in kernels_of(module):
+        sums = [op for op in kernel.walk() if isinstance(op, ForOp) and op.carried]
+        rows = [prod(tile_type(op.results[0]).shape) for op in sums]
+        steps = [op.unroll.data.constant for op in sums]
+        assert len(rows) > 1 and rows[0] == max(rows)
+        assert steps == [steps[0], *[1] * (len(steps) - 1)] and (steps[0] or 0) > 1
 
 
 def test_all_remainders_of_both_axes_of_an_image() -> None:
