@@ -45,6 +45,8 @@ def repeat(build: Builder, loop: Loop, body: Body) -> Results:
     plain = replace(loop, fixed={*loop.fixed}, rigid={*loop.rigid}, initial=list(loop.initial))
     try:
         carried, stacked = build_loop(build, loop, body)
+        if loop.levelled:
+            _check_ranks(build, plain, loop, body)
         return _ranked(build, plain, loop, carried), stacked
     except Reranked as fault:
         if plain.peeled == MOST:
@@ -58,6 +60,26 @@ def repeat(build: Builder, loop: Loop, body: Body) -> Results:
             build.restore(mark)
             build.faults.problems += noted
             raise fault from None
+
+
+def _check_ranks(build: Builder, plain: Loop, loop: Loop, body: Body) -> None:
+    """Raise Reranked unless one iteration gives all values the ranks that the loop gives them.
+
+    The loop was built with the higher rank of single elements that change theirs, from the first
+    iteration on. Other values may have ranks that follow from it, and in some iterations only.
+    """
+    final = [len(loop.levelled.get(k, v.shape)) for k, v in enumerate(loop.initial)]
+    mark, node = build.mark(), build.node
+    with build.function(loop.name) as frame:
+        carried = [frame.view(v) for v in plain.initial]
+        for step in range(2):
+            carried = list(body(Expr.of(step), carried).carried)
+            for k, (value, rank) in enumerate(zip(carried, final, strict=True)):
+                if value.rank != rank:
+                    raise Reranked(f"its loop-carried value {k} is {value.type.short} after "
+                                   f"iteration {step}, and of rank {rank} after others")
+    build.restore(mark)
+    build.node = node
 
 
 def _ranked(build: Builder, plain: Loop, loop: Loop, carried: list[Value]) -> list[Value]:

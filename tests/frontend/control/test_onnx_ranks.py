@@ -216,6 +216,28 @@ def test_single_elements_have_their_own_rank(before: int, after: int, target: st
         for trips in (1, 0, 2)])
 
 
+CHAIN = """
+    g (float[1] x, int64 trips) => (y, z, w)
+    <bool yes = {1}, float[1, 1] a = {2}, float b = {3}, float[N] d = {ROW}> {
+        y, z, w = Loop(trips, yes, a, b, d) <
+            body = h (int64 i, bool c, float[] u, float[] v, float[] s) => (f, r, t, k) {
+            f = Identity(c) r = FIRST t = Identity(u) k = LAST }>
+    }"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("last", ["Identity(v)", "Add(v, s)", "Add(u, s)"])
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("first", ["ReduceSum<keepdims = 0>(x)", "Identity(x)", "Identity(v)"])
+def test_ranks_that_arrive_some_iterations_later(
+    first: str, size: int, last: str, target: str
+) -> None:
+    """Single elements that are handed on from value to value, and a row that gets their rank."""
+    text = CHAIN.replace("FIRST", first).replace("LAST", last).replace("N]", f"{size}]")
+    check(onnx.parser.parse_model(HEADER + text.replace("ROW", ", ".join("567"[:size]))), target, *[
+        {"x": numbers(1), "trips": trips} for trips in (1, 3, 0, 2, 5)])
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_ranks_that_each_iteration_changes(target: str) -> None:
     check(onnx.parser.parse_model(HEADER + UNSQUEEZED), target, *[
