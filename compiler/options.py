@@ -96,6 +96,8 @@ class CompileOptions:
     `outcomes`: of choices that depend on sizes, set when a model is compiled again for a call.
     `mesh`: the axes of the ranks among which the model is divided, such as "dp=2,tp=2"; empty for
     one rank. `rank`: the one for which a program is made; None for a program that all can run.
+    `beside`: for the CPU, all feature sets of a library, whose codes read constants that are packed
+    for the best of them.
     `library`: whether kernels may be library calls where tuning has found these faster: "auto" or
     "never". `triple`: for the CPU, the architecture and system to compile for; None means this
     machine. `debug`: verify between all passes, show tracebacks.
@@ -119,6 +121,7 @@ class CompileOptions:
     dump_weights: bool = False
     threads: int | None = None
     features: str | None = None
+    beside: tuple[str, ...] = ()
     triple: str | None = None
     precision: str = "f32"
     exact: bool = False
@@ -155,9 +158,9 @@ class CompileOptions:
     def target_options(self) -> TargetOptions:
         from targets.options import TargetOptions
 
-        return TargetOptions(features=self.features, triple=self.triple, threads=self.threads,
-                             cache=cache_folder(self.cache), precision=self.precision,
-                             exact=self.exact, denormals=self.denormals,
+        return TargetOptions(features=self.features, beside=self.beside, triple=self.triple,
+                             threads=self.threads, cache=cache_folder(self.cache),
+                             precision=self.precision, exact=self.exact, denormals=self.denormals,
                              interpret=self.interpret, check=self.check,
                              library=self.library == "auto",
                              one_launch=ONE_LAUNCH in self.groups)

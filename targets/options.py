@@ -17,6 +17,8 @@ class TargetOptions:
     """
 
     features: str | None = None
+    beside: tuple[str, ...] = ()
+    """CPU: the feature sets of one library, whose codes read the same packed constants."""
     triple: str | None = None
     """CPU: the architecture and system for which code is made; None for this machine."""
     threads: int | None = None

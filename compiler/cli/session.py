@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -39,9 +39,10 @@ class Session:
         watching = [*self.instruments, *more, *dumps_of(self.options)]
         return Compiler(read_at_once(model), self.options, watching, self.command)
 
-    def with_features(self, features: str) -> Session:
-        """The same session for other features of the machine."""
-        return replace(self, options=replace(self.options, features=features))
+    def for_each(self, sets: Sequence[str]) -> list[Session]:
+        """The same session for each of several sets of features, whose codes share constants."""
+        return [replace(self, options=replace(self.options, features=one, beside=tuple(sets)))
+                for one in sets]
 
     def with_sizes(self, sizes: Mapping[str, int]) -> Session:
         """The same session with these sizes of the model fixed, too."""

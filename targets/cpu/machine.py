@@ -15,6 +15,7 @@ what it refuses to run, is that of such a machine.
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -82,6 +83,8 @@ class Machine:
     """LLVM's name of the calling convention, where there are several."""
     is_foreign: bool = False
     """Whether it was made from a triple, so that this process cannot run its code."""
+    packed_for: Machine | None = None
+    """The machine for whose tiles constants are packed; None: this one."""
 
     @property
     def architecture(self) -> str:
@@ -185,7 +188,9 @@ class Machine:
     @property
     def keeping_denormals(self) -> Machine:
         """The machine without the instructions that always count denormal floats as zeros."""
-        return replace(self, features=self.features - _ALWAYS_FLUSHING)
+        best = self.packed_for
+        return replace(self, features=self.features - _ALWAYS_FLUSHING,
+                       packed_for=None if best is None else best.keeping_denormals)
 
     @property
     def is_x86(self) -> bool:
@@ -224,6 +229,13 @@ def machine_of(features: str | None = None, triple: str | None = None) -> Machin
         return _foreign(platform_of(triple), features)
     machine = _counted_as(_host(), assumed_features())
     return machine if features is None else _restricted(machine, features)
+
+
+def best_of(sets: Sequence[str], triple: str | None = None) -> Machine:
+    """The machine of the set that needs most."""
+    machine = machine_of(triple=triple)
+    order = [*ARCHITECTURES[machine.architecture].sets]
+    return machine_of(max(sets, key=order.index), triple)
 
 
 def lacking(features: str | None) -> frozenset[str]:

@@ -40,7 +40,7 @@ from targets.cpu.emit import emit_kernel_text
 from targets.cpu.llvm.modules import ModuleText, joined
 from targets.cpu.llvm.operands import kernel_names
 from targets.cpu.llvm.places import Places
-from targets.cpu.machine import Machine, is_supported, lacking, machine_of
+from targets.cpu.machine import Machine, best_of, is_supported, lacking, machine_of
 from targets.cpu.runtime.executable import CpuExecutable, Source, placed
 from targets.cpu.runtime.plan import RunPlan
 from targets.cpu.runtime.processors import FEATURES_VARIABLE, assumed_features, thread_count
@@ -342,7 +342,8 @@ class CpuTarget(Target):
 
     def check(self, options: TargetOptions) -> None:
         try:
-            machine_of(options.features, options.triple)
+            for features in (options.features, *options.beside):
+                machine_of(features, options.triple)
         except ValueError as error:
             raise TargetError(str(error)) from None
 
@@ -365,6 +366,8 @@ class CpuTarget(Target):
 def _allowed(options: TargetOptions) -> Machine:
     """The machine with the features that the options allow."""
     machine = machine_of(options.features, options.triple)
+    if options.beside and (best := best_of(options.beside, options.triple)) != machine:
+        machine = replace(machine, packed_for=best)
     return machine if options.denormals == "flush" else machine.keeping_denormals
 
 

@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_writable(arguments.weights_file)
     labels = _labels(arguments.labels) if arguments.demo or arguments.labels else None
     with session(arguments) as started:
-        sessions = [started] if len(sets) < 2 else list(map(started.with_features, sets))
+        sessions = [started] if len(sets) < 2 else started.for_each(sets)
         compilations = [each.compiler(arguments.model, remarks) for each in sessions]
         sized = [[(sizes, each.with_sizes(sizes).compiler(arguments.model, remarks))
                   for sizes in arguments.also] for each in sessions]

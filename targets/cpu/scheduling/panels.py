@@ -12,7 +12,7 @@ from passes.rewrites.loop.nests import gathered_inputs, has_calls
 from targets.cpu.machine import Machine
 from targets.cpu.scheduling.options import PACK
 from targets.cpu.scheduling.rows import evicts, is_short, summed_lanes, vector_lanes
-from targets.cpu.scheduling.tilings import Tiling, lane_tile, scheduled, tiling_of
+from targets.cpu.scheduling.tilings import Tiling, is_read_by, lane_tile, scheduled, tiling_of
 
 
 def panels(
@@ -33,11 +33,23 @@ def panels(
         if nest.pad_values[position] is not None:
             if is_short(nest) and any(tiling.lanes in e.symbols for e in map_):
                 found[position] = None  # read too rarely for a copy with a border to pay
-        elif (position in constants or vector_lanes(nest) is None) and _wants_panel(
-                nest, position, tiling, packs or position in constants, machine):
-            found[position] = Panel(
-                tiling.lanes, tiling.width, tuple(tiling.reduce), tiling.group)
+        elif position in constants or vector_lanes(nest) is None:
+            packed = _packed(nest, tiling, machine) if position in constants else tiling
+            if _wants_panel(nest, position, packed, packs or position in constants, machine):
+                found[position] = Panel(
+                    tiling.lanes, packed.width, tuple(tiling.reduce), tiling.group)
     return found
+
+
+def _packed(nest: NestOp, tiling: Tiling, machine: Machine) -> Tiling:
+    """The tiling with the width of panels of constants: that of the machine for which these are
+    packed, if tiles of this width read such panels."""
+    best = None if machine.packed_for is None else tiling_of(nest, machine.packed_for)
+    extent = extents_of(nest.axes)[tiling.lanes]
+    if best is None or best.lanes != tiling.lanes or not is_read_by(
+            best.width, tiling.width, extent):
+        return tiling
+    return tiling._replace(width=best.width)
 
 
 def _summed_panels(
@@ -49,7 +61,7 @@ def _summed_panels(
         return {}
     extents = extents_of(nest.axes)
     inner = tuple(a.name for a in nest.reduce_axes if a.name != lanes)
-    panel = Panel(lanes, lane_tile(extents[lanes], machine), inner)
+    panel = Panel(lanes, lane_tile(extents[lanes], machine.packed_for or machine), inner)
     return {k: panel for k in constants if nest.pad_values[k] is None
             and running_axis(nest.input_maps[k], nest.axes) != [lanes]
             and any(e.as_symbol == lanes for e in nest.input_maps[k])}

@@ -40,6 +40,8 @@ DYNAMIC_ROWS = 6
 """Rows of a register tile if their number is known only at run time; few, to keep tails short."""
 SUMS = 8
 """Registers of sums that keep the multipliers busy; a tile of few rows is made wide."""
+WIDEST = 5
+"""The most vectors of a tile that was made to divide a panel."""
 WASTE = 1.05
 """The most padded columns of such wide tiles, relative to the least that are possible."""
 
@@ -100,6 +102,7 @@ def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
     else:
         uses = product(extents[a] for a in names).constant
         width = _width(extents[lanes], machine, nest, group, uses)
+        width = _fitted(width, extents[lanes], nest, machine)
         vectors = -(-width // machine.lanes)
         spare = _spare(nest, vectors, group, machine)
         most = CACHE_WAYS if competes(nest, lanes, names[-1:]) else machine.vector_registers
@@ -156,6 +159,26 @@ def _width(
         choices = [v for v in range(SUMS // max(1, uses), 1, -1) if padded[v] <= most] or choices
         return min(choices[0] * per_vector, size)
     return min(min(choices, key=lambda v: padded[v]) * per_vector, size)
+
+
+def _fitted(width: int, extent: Expr, nest: NestOp, machine: Machine) -> int:
+    """The width, or the next one that divides panels which are packed for another machine.
+
+    If there is only one panel, every width reads it.
+    """
+    if machine.packed_for is None:
+        return width
+    packed = tiling_of(nest, machine.packed_for)
+    if packed is None or is_read_by(packed.width, width, extent):
+        return width
+    vectors = [k * machine.lanes for k in range(WIDEST, 0, -1)]
+    return next((v for v in vectors if packed.width % v == 0), width)
+
+
+def is_read_by(panel: int, width: int, extent: Expr) -> bool:
+    """Whether tiles of a width read panels: there is one panel, or each has whole tiles."""
+    size = extent.constant
+    return panel % width == 0 or (size is not None and size <= panel)
 
 
 def _rows(

@@ -39,7 +39,7 @@ def ship(model: Any, path: Path, name: str = "model", weights: Path | None = Non
     sizes that get code of their own."""
     source = str(model) if isinstance(model, str | Path) else model_of(model)
     given = CompileOptions(**options)
-    chosen = [replace(given, features=v) for v in variants] or [given]
+    chosen = [replace(given, features=v, beside=tuple(variants)) for v in variants] or [given]
     sized = [[(sizes, Compiler(source, replace(each, dims=sizes))) for sizes in also]
              for each in chosen]
     write_library([Compiler(source, each) for each in chosen], path, name, weights, sized)
