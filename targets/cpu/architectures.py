@@ -41,7 +41,8 @@ class Architecture:
 
     `default`: the features of code for a machine of which only the triple is known. `flushes`:
     whether its processors can count subnormal floats as zeros. `abi`: LLVM's name of the calling
-    convention, where there are several.
+    convention, where there are several. `spare_registers`: vector registers that a tile's products
+    need besides its sums; `unrolled`: how many steps of a sum are one loop's body.
     """
 
     name: str
@@ -52,6 +53,8 @@ class Architecture:
     aliases: tuple[str, ...] = ()
     flushes: bool = False
     abi: str = ""
+    spare_registers: int = 4
+    unrolled: int = 4
 
 
 _TABLE = (
@@ -75,11 +78,13 @@ _TABLE = (
     Architecture("wasm32", {
         "baseline": FeatureSet("generic", frozenset(())),
         "simd128": FeatureSet("generic", frozenset(("simd128",)), frozenset(("simd128",))),
-    }, "simd128", 16, (32 << 10, 256 << 10, 2 << 20)),
+    }, "simd128", 16, (32 << 10, 256 << 10, 2 << 20), spare_registers=8, unrolled=1),
 )
 ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType({
     name: each for each in _TABLE for name in (each.name, *each.aliases)})
 """Architectures by their names and other names for them."""
+OTHER = Architecture("other", {}, "", 32, (32 << 10, 256 << 10, 2 << 20))
+"""What is assumed of a processor of none of these architectures, on which the compiler runs."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from dialects.strata import types as t
 from targets.cpu.architectures import (
     ARCHITECTURES,
     AVX512,
+    OTHER,
     Architecture,
     FeatureSet,
     Platform,
@@ -94,6 +95,10 @@ class Machine:
         return first if found is None else found.name
 
     @property
+    def _kind(self) -> Architecture:
+        return ARCHITECTURES.get(self.architecture, OTHER)
+
+    @property
     def vector_bytes(self) -> int:
         """Bytes of the widest vector register that is fast for all element types."""
         if self.features >= AVX512:
@@ -143,9 +148,17 @@ class Machine:
 
     @property
     def vector_registers(self) -> int:
-        if self.vector_bytes == 64 or self.architecture not in ARCHITECTURES:
-            return 32
-        return ARCHITECTURES[self.architecture].vector_registers
+        return 32 if self.vector_bytes == 64 else self._kind.vector_registers
+
+    @property
+    def spare_registers(self) -> int:
+        """Vector registers for operands and broadcasts besides a tile's sums."""
+        return self._kind.spare_registers
+
+    @property
+    def unrolled(self) -> int:
+        """How many steps of a sum are one loop's body."""
+        return self._kind.unrolled
 
     @property
     def line_bytes(self) -> int:

@@ -31,15 +31,11 @@ VECTORS = 2
 """Vectors of rows in a block; neither one more nor one less is faster."""
 OPEN_VECTORS = 1
 """The same if the number of rows is known only at run time, and may be small."""
-SPARE_REGISTERS = 4
-"""Vector registers for operands besides the accumulators."""
 WALKED_REGISTERS = 4
 """Registers of a tile that is neither accumulated in registers nor transposed."""
 COPIED = 16
 """The most elements of a row that are computed or copied at once. Squares of a vector's width are
 transposed if a row's elements are contiguous."""
-UNROLL = 4
-"""By how much the steps of a sum are unrolled."""
 WASTE = 1.05
 """How much more work a wider block may cause through lanes without a row."""
 
@@ -96,11 +92,11 @@ def schedule_rows(kernel: KernelOp, machine: Machine) -> Schedule:
         lanes = _lanes(kernel, machine)
         vectors = _vectors(extents[axis].constant, lanes)
         levels.append(Level("grid", axis, vectors * lanes, lanes=True))
-    budget = min((machine.vector_registers - SPARE_REGISTERS) // vectors, COPIED)
+    budget = min((machine.vector_registers - machine.spare_registers) // vectors, COPIED)
     for nest in kernel.nests:
         placed = {x.axis for x in levels}
-        loops = _product_loops(nest, placed, budget) if is_contraction(nest) else (
-            _walks(nest, placed, axis, vectors))
+        loops = (_product_loops(nest, placed, budget, machine.unrolled) if is_contraction(nest)
+                 else _walks(nest, placed, axis, vectors))
         levels += [x for x in loops if x.axis not in placed]
     return Schedule(tuple(levels))
 
@@ -120,7 +116,9 @@ def _vectors(rows: int | None, lanes: int) -> int:
     return 1 if narrow * WASTE < wide else VECTORS
 
 
-def _product_loops(nest: NestOp, placed: Collection[Symbol], budget: int) -> list[Level]:
+def _product_loops(
+    nest: NestOp, placed: Collection[Symbol], budget: int, steps: int
+) -> list[Level]:
     """A tile of accumulators along the last axis that is not the rows', then the sum."""
     own = [a for a in nest.parallel_axes if a.name not in placed]
     levels = [Level("loop", a.name) for a in own[:-1]]
@@ -128,7 +126,7 @@ def _product_loops(nest: NestOp, placed: Collection[Symbol], budget: int) -> lis
     *outer, last = nest.reduce_axes
     size = last.extent.constant
     return [*levels, *(Level("loop", a.name) for a in outer),
-            Level("loop", last.name, 1, UNROLL if size is None else max(1, min(size, UNROLL)))]
+            Level("loop", last.name, 1, steps if size is None else max(1, min(size, steps)))]
 
 
 def _walks(

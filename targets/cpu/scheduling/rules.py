@@ -49,7 +49,7 @@ def schedule_kernel(kernel: KernelOp, machine: Machine) -> Schedule:
         if is_contraction(nest) and (lanes := vector_lanes(nest)) is not None:
             return _reduction(kernel, machine, lanes)
         if is_contraction(nest) and (tiling := tiling_of(nest, machine)) is not None:
-            return (_window(kernel, nest, tiling) if tiling.is_window
+            return (_window(kernel, nest, tiling, machine) if tiling.is_window
                     else _contraction(kernel, nest, tiling, machine))
         if is_contraction(nest) and (lanes := summed_lanes(nest)) is not None:
             return _reduction(kernel, machine, lanes)
@@ -93,26 +93,27 @@ def _vector_levels(
     rows_first = walks_rows_first(nest, panel, batch, parts, machine)
     levels = [*rows, panel] if rows_first else [panel, *rows]
     levels += [Level("loop", name, tile) for name, tile in tiling.rows]
-    levels += _sums(nest, tiling)
+    levels += _sums(nest, tiling, machine)
     return levels
 
 
-def _window(kernel: KernelOp, nest: NestOp, tiling: Tiling) -> Schedule:
+def _window(kernel: KernelOp, nest: NestOp, tiling: Tiling, machine: Machine) -> Schedule:
     """Blocks of neighbouring results, visited in memory order: along the lanes first."""
     levels = [Level("grid", a) for a in tiling.outer]
     levels += [Level("grid", name, tile) for name, tile in tiling.rows[:1]]
     levels += [Level("loop", name, tile) for name, tile in tiling.rows]
     levels.append(Level("loop", tiling.lanes, tiling.width, lanes=True))
-    levels += _sums(nest, tiling)
+    levels += _sums(nest, tiling, machine)
     return _complete(kernel, levels)
 
 
-def _sums(nest: NestOp, tiling: Tiling) -> list[Level]:
+def _sums(nest: NestOp, tiling: Tiling, machine: Machine) -> list[Level]:
     """The levels of a contraction's reduce axes."""
     levels: list[Level] = []
     for name in tiling.reduce:
         last = name == tiling.reduce[-1]
-        unroll = _unroll(extents_of(nest.axes)[name].constant, tiling.is_window, last)
+        size = extents_of(nest.axes)[name].constant
+        unroll = _unroll(size, tiling.is_window, last, machine.unrolled)
         group = tiling.group if last and is_grouped(nest, name, tiling.group) else 1
         levels.append(Level("loop", name, group, unroll, group=group > 1))
     return levels
@@ -135,11 +136,11 @@ def _chunk(size: int | None, tile: int) -> int | None:
     return most * tile if size > 2 * CHUNK_ROWS else None
 
 
-def _unroll(size: int | None, whole: bool, innermost: bool) -> int:
+def _unroll(size: int | None, whole: bool, innermost: bool, steps: int) -> int:
     """By how much to unroll a reduce axis: fully for a window, else partly for the innermost."""
     if not (whole or innermost):
         return 1
-    return 4 if size is None or (size > 4 and not whole) else max(1, size)
+    return steps if size is None or (size > steps and not whole) else max(1, size)
 
 
 # ---------------------------------------------------------------------- everything else

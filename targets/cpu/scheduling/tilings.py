@@ -32,10 +32,9 @@ from targets.cpu.scheduling.rows import (
     window_rows,
 )
 
-SPARE_REGISTERS = 4
-"""Vector registers for operands and broadcasts besides the accumulators."""
 WIDENING_REGISTERS = 8
-"""The same for operands of short integers, each of which needs a register for its widened form."""
+"""Vector registers for operands of short integers besides the sums: each needs one for its widened
+form."""
 DYNAMIC_ROWS = 6
 """Rows of a register tile if their number is known only at run time; few, to keep tails short."""
 SUMS = 8
@@ -117,7 +116,7 @@ def _spare(nest: NestOp, vectors: int, group: int, machine: Machine) -> int:
     """Registers that hold no sums: a row of the panel, and an element of the other operand."""
     if group > 1 and has_group_instruction(nest, machine):
         return vectors + 1
-    return WIDENING_REGISTERS if _widens(nest) else SPARE_REGISTERS
+    return max(machine.spare_registers, WIDENING_REGISTERS if _widens(nest) else 0)
 
 
 def is_row(nest: NestOp, axis: Symbol, lanes: Symbol) -> bool:

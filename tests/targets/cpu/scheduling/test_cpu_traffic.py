@@ -40,10 +40,15 @@ DEPTHWISE = (
 
 def schedule(module: str, features: str = "avx512") -> Schedule:
     """The schedule of the only kernel, for a machine of these features and of small caches."""
+    return schedule_kernel(kernel_of(module), replace(machine_of(features), caches=SMALL))
+
+
+def kernel_of(module: str) -> KernelOp:
+    """The only kernel of a module."""
     context = find_target("cpu").bind(TargetOptions()).context()
     [kernel] = [op for op in Parser(context, module).parse_module().body.block.ops
                 if isinstance(op, KernelOp)]
-    return schedule_kernel(kernel, replace(machine_of(features), caches=SMALL))
+    return kernel
 
 
 @pytest.mark.parametrize("features", PANEL)
@@ -71,3 +76,18 @@ def test_windows_are_walked_as_they_lie() -> None:
     found = [(x.kind, x.axis.name) for x in schedule(DEPTHWISE).levels]
     assert found == [("grid", "i1"), ("loop", "i1"), ("loop", "i2"), ("loop", "i0"),
                      ("loop", "i4"), ("loop", "i3")]
+
+
+@pytest.mark.parametrize("rows", [3584, "n"])
+def test_engines_of_web_assembly_hold_a_step_in_registers(rows: int | str) -> None:
+    """In 15 registers (16, of which V8 keeps one): the sums, and of one step a row of the panel, a
+    factor and a product. Of several steps, V8 would load all operands before the first product.
+    """
+    machine = machine_of("simd128", "wasm32")
+    levels = schedule_kernel(kernel_of(text(rows, 512, 512)), machine).levels
+    [columns] = [x.tile for x in levels if x.lanes]
+    [tile] = [x.tile for x in levels if x.axis.name == "i0" and x.kind == "loop"]
+    [steps] = [x.unroll for x in levels if x.axis.name == "i2"]
+    vectors = columns // machine.lanes
+    assert vectors * (tile + 1) + 2 <= machine.vector_registers - 1 and steps == 1
+    assert vectors * tile == 8  # the latency of additions is hidden all the same
