@@ -23,27 +23,35 @@ from compiler.pipeline.driver import Compiler
 if TYPE_CHECKING:
     from compiler.executable import Executable
     from compiler.frontend import MemoryModel
+    from compiler.torch.messages.breaks import Break
 
 
 @dataclass
 class Explained:
     """What became of a program. `graphs`: an explanation of each compiled graph, or part of one.
 
-    `eager`: nodes that run eagerly, with the reason; none unless `torch.compile` captured them.
+    `eager`: nodes that run eagerly, with the reason. `captured`: the number of graphs that PyTorch
+    captured, as `torch._dynamo.explain` counts them; `breaks`: why they end before the program
+    does. All of these are empty unless `torch.compile` captured the program.
     """
 
     graphs: list[Explanation] = field(default_factory=list[Explanation])
     eager: list[tuple[Sequence[str], str]] = field(
         default_factory=list[tuple[Sequence[str], str]])
+    captured: int = 0
+    breaks: list[Break] = field(default_factory=list["Break"])
 
     @property
     def json(self) -> dict[str, Any]:
-        return {"graphs": [found.json for found in self.graphs],
+        return {"graphs": [found.json for found in self.graphs], "captured": self.captured,
+                "breaks": [found.json for found in self.breaks],
                 "eager": [{"nodes": list(nodes), "reason": why} for nodes, why in self.eager]}
 
     def lines(self) -> list[str]:
         texts = [line for found in self.graphs for line in (*report.whole(found), "")]
-        return [*texts, *(f"runs eagerly: {', '.join(nodes)}: {why}" for nodes, why in self.eager)]
+        breaks = [f"a graph ends at {found}" for found in self.breaks]
+        return [*texts, *breaks,
+                *(f"runs eagerly: {', '.join(nodes)}: {why}" for nodes, why in self.eager)]
 
 
 def explain(fn: Any, *args: Any, target: str | None = None, **options: Any) -> Explained:
@@ -80,6 +88,9 @@ def _is_program(fn: Any) -> bool:
 def _of_program(fn: Any, args: Sequence[Any], options: dict[str, Any]) -> Explained:
     from compiler.torch.backend import Program, compiled_by
     from compiler.torch.graphs import compile_graph
+    from compiler.torch.messages.breaks import break_of
+
+    found = Explained()
 
     class Anew(Program):
         """A program whose graph is compiled even if the process has code of an equal one."""
@@ -88,13 +99,17 @@ def _of_program(fn: Any, args: Sequence[Any], options: dict[str, Any]) -> Explai
             return compile_graph(self.graph, weights, options)
 
     def backend(graph: Any, inputs: Sequence[Any]) -> Any:  # a new one, so that PyTorch asks it
+        found.captured += 1
+        found.breaks += filter(None, [break_of(graph)])
         return compiled_by(Anew, graph, inputs, options)
 
     torch = sys.modules["torch"]
     plain = getattr(fn, "_orig_mod", getattr(fn, "_torchdynamo_orig_callable", fn))
     with _recorded() as records, torch.no_grad():
         torch.compile(plain, backend=backend)(*args)
-    return Explained([_explained(e.model, e.options) for e in records.compiled], records.eager)
+    found.graphs, found.eager = [_explained(e.model, e.options) for e in records.compiled], (
+        records.eager)
+    return found
 
 
 class _Records(logging.Filter):
@@ -107,7 +122,7 @@ class _Records(logging.Filter):
         self.eager: list[tuple[Sequence[str], str]] = []
 
     def filter(self, record: logging.LogRecord) -> bool:
-        from compiler.torch.parts import COMPILED, EAGER
+        from compiler.torch.messages.eager import COMPILED, EAGER
 
         if (executable := getattr(record, COMPILED, None)) is not None:
             self.compiled.append(executable)
@@ -119,7 +134,7 @@ class _Records(logging.Filter):
 
 @contextmanager
 def _recorded() -> Generator[_Records]:
-    from compiler.torch.parts import log
+    from compiler.torch.messages.eager import log
 
     level, records = log.level, _Records(log.getEffectiveLevel())
     log.addFilter(records)

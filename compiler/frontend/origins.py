@@ -90,4 +90,5 @@ def line_of(trace: str) -> str:
     if not own:
         return ""
     file, line, function, code = own[-1]
+    function = re.sub(r"^torch_dynamo_resume_in_(.+)_at_\d+$", r"\1", function)
     return f"{file}:{line} in {function}: {code.strip()}"

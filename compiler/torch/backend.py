@@ -38,8 +38,10 @@ from compiler.programs.notes import Note
 from compiler.torch import shared
 from compiler.torch.effects import kept_checks, take_checks, with_checks
 from compiler.torch.graphs import compile_graph
-from compiler.torch.logs import with_dumps
-from compiler.torch.parts import Part, Run, Viewed, name_eager
+from compiler.torch.messages.breaks import show_break
+from compiler.torch.messages.eager import name_eager
+from compiler.torch.messages.logs import with_dumps
+from compiler.torch.parts import Part, Run, Viewed
 from compiler.torch.reordered import Reordered
 from compiler.torch.training import (
     compiled_step,
@@ -81,6 +83,7 @@ def strata(
     if "mode" in chosen:
         check_mode(chosen["mode"])
     check_values(chosen)
+    show_break(graph_module)
     return compiled_by(Program, graph_module, example_inputs, with_dumps(chosen))
 
 

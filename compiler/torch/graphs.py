@@ -6,13 +6,15 @@ The module can be imported without torch.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 from compiler.diagnostics import StrataError
 from compiler.faults import CompilerFault
 from compiler.programs.notes import Note
 from compiler.torch.identity import identity_of
-from compiler.torch.parts import Run, in_parts, make_part, name_eager
+from compiler.torch.messages.eager import OF_OWN, is_own, name_eager
+from compiler.torch.parts import Run, in_parts, make_part
 
 
 def compile_graph(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run:
@@ -49,7 +51,8 @@ def _compile_around(
     from compiler.frontend.torch.importer import find_bad
 
     try:
-        bad = {} if isinstance(error, CompilerFault) else find_bad(graph, weights)
+        bad = {} if isinstance(error, CompilerFault) else find_bad(
+            graph, weights, _plugins(options))
     except StrataError as other:
         name_eager(["the whole graph"], str(other))
         return graph.forward
@@ -62,10 +65,19 @@ def _compile_around(
     return _around(graph, weights, options, reasons)
 
 
+def _plugins(options: Mapping[str, Any]) -> tuple[ModuleType, ...]:
+    """The modules whose importers count as ours."""
+    from compiler.option_values import paths_of
+    from compiler.plugins.plugin_files import load_plugins
+
+    return tuple(load_plugins(paths_of("plugins", options.get("plugins", ()))).modules)
+
+
 def _around(
     graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any], bad: Mapping[str, str]
 ) -> Run:
     """Everything but the nodes of these names compiled."""
-    name_eager(list(bad), "; ".join(sorted(set(bad.values()))))
+    own = [n for n in graph.graph.nodes if n.name in bad and is_own(n)]
+    name_eager(list(bad), "; ".join(sorted(set(bad.values()))), OF_OWN if own else "")
     nodes = {n for n in graph.graph.nodes if n.name in bad}
     return in_parts(graph, nodes, weights, options)

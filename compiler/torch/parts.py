@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from compiler.api import compile as compile_model
-from compiler.diagnostics import StrataError, count_of
+from compiler.diagnostics import StrataError
 from compiler.executable import Executable
 from compiler.faults import CompilerFault
 from compiler.frontend import MemoryModel
@@ -25,7 +25,8 @@ from compiler.frontend.torch.contents import Contents, real_view
 from compiler.frontend.torch.library import torch_module
 from compiler.frontend.torch.memory_order import in_memory_order
 from compiler.torch.identity import identity_of
-from compiler.torch.logs import show_code
+from compiler.torch.messages.eager import COMPILED, name_eager
+from compiler.torch.messages.logs import show_code
 from compiler.torch.reordered import Reordered
 from compiler.torch.results import Bindings, Results, is_complex, is_plain
 from compiler.torch.views import split_views
@@ -38,17 +39,6 @@ Run = Callable[..., Any]
 
 PART, MODEL = "strata_part", "graph.pt2"
 """The prefix of the names of compiled parts of a graph, and the name of a part as a model."""
-
-
-EAGER, COMPILED = "strata_eager", "strata_compiled"
-"""Attributes of log records: nodes that run eagerly and why, and the executable of a part."""
-
-
-def name_eager(names: Sequence[str], why: str) -> None:
-    """Warn about operators that run eagerly."""
-    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-    log.warning("strata: %s eagerly: %s: %s", "1 node runs" if len(names) == 1 else
-                f"{count_of(names, 'node')} run", shown, why, extra={EAGER: (tuple(names), why)})
 
 
 def in_parts(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
@@ -33,7 +34,7 @@ from compiler.frontend.torch.inputs import (
 )
 from compiler.frontend.torch.memory_order import Ordered, in_memory_order
 from compiler.frontend.torch.ops import importers
-from compiler.frontend.torch.provenance import path_of
+from compiler.frontend.torch.provenance import path_of, source_of
 from compiler.frontend.torch.signature import Signature, signature_of
 from compiler.frontend.torch.sizes import Sizes, dim_names
 from compiler.frontend.torch.walk import Importer
@@ -153,15 +154,22 @@ def _import_some(
     return ImportedModel(importer.result, importer.build.weights, name, nodes=tuple(nodes))
 
 
-def find_bad(module: Any, weights: Mapping[str, Any]) -> dict[Any, str]:
+def find_bad(
+    module: Any, weights: Mapping[str, Any], plugins: tuple[ModuleType, ...] = ()
+) -> dict[Any, str]:
     """The nodes of a graph that cannot be imported, each with a description of the problem."""
     faults, sizes = Faults("the graph"), Sizes(given=free_symbols(module.graph))
-    importer = Importer(module, Signature(weights, []), sizes, faults, lenient=True)
+    importer = Importer(module, Signature(weights, []), sizes, faults, lenient=True,
+                        operators=importers(plugins))
     importer.walk(module, importer.values)
-    unsupported = {n: f"{op} is not supported" for op, nodes in importer.unsupported.items()
-                   for n in nodes}
+    unsupported = {n: f"{op} is not supported{_in_brackets(source_of(n))}"
+                   for op, nodes in importer.unsupported.items() for n in nodes}
     noted = {p.node: p.what for p in faults.problems}
     return {n: unsupported.get(n) or noted.get(path_of(n), "") for n in importer.bad}
+
+
+def _in_brackets(place: str) -> str:
+    return f" ({place})" if place else ""
 
 
 def import_graph(

@@ -210,7 +210,7 @@ class Importer:
         known = function is not None or op in complex_importers() or is_real(op, meta) or op in (
             *WRAPPERS, *CONTROL, FOREIGN, "getitem", *READS_NUMBER)
         if not known and not size and not checks:
-            self.unsupported.setdefault(op, []).append(node)
+            self.unsupported.setdefault(_told(node, op), []).append(node)
             self.bad.append(node)
             return self._missing(node)
         if any(isinstance(values.get(n.name), Missing) for n in node.all_input_nodes):
@@ -372,6 +372,11 @@ def _op_name(node: Any) -> str:
     """`aten.add.Tensor`, or the name of a Python function or higher-order operator."""
     target = node.target
     return str(target) if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
+
+
+def _told(node: Any, op: str) -> str:
+    """An operator as users know it: the one that writes into arguments, not PyTorch's wrapper."""
+    return str(node.args[0]) if op.startswith("auto_functionalized") and node.args else op
 
 
 def _used(node: Any, several: bool) -> frozenset[int]:

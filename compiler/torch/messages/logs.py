@@ -1,5 +1,6 @@
-"""Debug variables of PyTorch: `TORCH_LOGS=output_code` shows our code, `TORCH_COMPILE_DEBUG=1`
-writes every level and pass to PyTorch's folder of debug files.
+"""Debug variables of PyTorch: `TORCH_LOGS=output_code` shows our code, `graph_breaks` what to write
+instead of what broke a graph (`breaks.py`), and `TORCH_COMPILE_DEBUG=1` writes every level and pass
+to PyTorch's folder of debug files.
 
 The module can be imported without torch.
 """
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 
 
 @cache
-def _output_code() -> Any:
-    """PyTorch's logger of generated code, for us."""
-    return torch_module("torch._logging").getArtifactLogger("torch._strata", "output_code")
+def artifact_log(name: str) -> Any:
+    """PyTorch's logger of an artifact that `TORCH_LOGS` names, for us."""
+    return torch_module("torch._logging").getArtifactLogger("torch._strata", name)
 
 
 def show_code(executable: Executable) -> None:
     """Log the code of a program, if PyTorch is asked to show code."""
-    logger = _output_code()
+    logger = artifact_log("output_code")
     if logger.isEnabledFor(logging.DEBUG):
         from targets.base import find_target
 
