@@ -21,8 +21,8 @@ class Arguments(Protocol):
 
 
 TEXT_LEVELS = ("graph", "loop", "host", "block")
-MODEL_HELP = ("an .onnx or .pt2 file, a .mlir text (also StableHLO), file.py:function, or - to "
-              "read an ONNX model or a text from standard input")
+MODEL_HELP = ("an .onnx or .pt2 file, a .mlir text (also StableHLO, as text or bytecode), "
+              "file.py:function, or - to read an ONNX model or a text from standard input")
 
 
 def add_model(parser: argparse.ArgumentParser, weights: bool = True) -> None:

@@ -101,11 +101,14 @@ def read_model(
     """
     if isinstance(model, Snapshot):
         return model.read()
-    if is_text(str(model)):
+    if is_text(str(model)) and not _is_bytecode(model):
         text = _contents(Path(model)) if isinstance(model, str) else _decoded(model)
         if not _is_stablehlo(text):
             return _read_text(text, Path(str(model)), options, plugins, weights_of)
         model = _of_stablehlo(str(model), text)
+    elif is_text(str(model)):
+        model = _of_stablehlo(str(model), Path(model).read_bytes() if isinstance(model, str)
+                              else model.data)
     from compiler.frontend import ImportOptions, load_model
 
     if options.weights is not None:
@@ -125,7 +128,20 @@ def _is_stablehlo(text: str) -> bool:
     return is_stablehlo(text)
 
 
-def _of_stablehlo(name: str, text: str) -> MemoryModel:
+def _is_bytecode(model: str | MemoryModel) -> bool:
+    """Whether a `.mlir` file holds MLIR's bytecode, which some exporters call so, too."""
+    from compiler.frontend.stablehlo.bytecode import MAGIC
+
+    if not isinstance(model, str):
+        return isinstance(model.data, bytes) and model.data.startswith(MAGIC)
+    try:
+        with Path(model).open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except (OSError, ValueError):
+        return False  # the reader says so
+
+
+def _of_stablehlo(name: str, text: str | bytes) -> MemoryModel:
     from compiler.frontend import MemoryModel
     from compiler.frontend.stablehlo import SUFFIX
 

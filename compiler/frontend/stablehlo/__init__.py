@@ -1,4 +1,5 @@
-"""The StableHLO frontend: the text of `jax.jit(f).lower(*args)`, and of exporters of TensorFlow.
+"""The StableHLO frontend: the text of `jax.jit(f).lower(*args)` and of exporters of TensorFlow,
+and portable artifacts in MLIR's bytecode.
 
     operations.py functions, operations and regions
     parser.py     the text as such
@@ -6,10 +7,11 @@
     literals.py   arrays of dense constants
     importer.py   the walk over a function's operations
     node.py       the view of an operation that its importer gets
+    bytecode/     portable artifacts
     ops/          one small function per operation, a file per family
 
-A `.mlir` file with operations of `stablehlo` is one, and so is any file `.stablehlo`. Sizes `?` of
-arguments stay open.
+A `.mlir` file with operations of `stablehlo`, or in bytecode, is one, and so is any file `.mlirbc`
+or `.stablehlo`. Sizes `?` of arguments stay open.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from compiler.diagnostics import StrataError
+from compiler.diagnostics import Problem, StrataError
 from compiler.frontend import ImportedModel, ImportOptions, MemoryModel
 
-DESCRIPTION = "StableHLO text: a .mlir or .stablehlo file, or what jax.jit(f).lower(*args) returns"
+DESCRIPTION = ("StableHLO as text or as a portable artifact: a .mlir, .mlirbc or .stablehlo file, "
+               "or what jax.jit(f).lower(*args) and jax.export.export(f)(*args) return")
 SUFFIX = ".stablehlo"
+BYTECODE_SUFFIXES = (".mlirbc", ".mlir.bc")
 PREFIXES = ("stablehlo.", "chlo.")
 
 
@@ -31,26 +35,31 @@ def is_stablehlo(text: str) -> bool:
 
 
 def accepts(model: str) -> bool:
-    """Whether a name ends in `.stablehlo`."""
-    return model.lower().endswith(SUFFIX)
+    """Whether a name ends in `.stablehlo`, or as MLIR's bytecode does."""
+    return model.lower().endswith((SUFFIX, *BYTECODE_SUFFIXES))
 
 
 def load_model(model: str, options: ImportOptions) -> ImportedModel:
     """Import a file. Raises StrataError with every problem found."""
-    from compiler.frontend.stablehlo.importer import import_text
-
     try:
-        text = Path(model).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        data = Path(model).read_bytes()
+    except OSError as error:
         raise StrataError(f"cannot read {model}: {error}") from error
-    return import_text(text, Path(model).stem, model, options)
+    return load_bytes(model, data, options)
 
 
 def load_bytes(name: str, data: Any, options: ImportOptions) -> ImportedModel:
-    """Import a text."""
-    from compiler.frontend.stablehlo.importer import import_text
+    """Import a text, or a portable artifact."""
+    from compiler.frontend.stablehlo.bytecode import is_bytecode
+    from compiler.frontend.stablehlo.importer import import_bytecode, import_text
 
-    text = data.decode("utf-8", "replace") if isinstance(data, bytes) else str(data)
+    if isinstance(data, bytes) and is_bytecode(data):
+        return import_bytecode(data, Path(name).stem, name, options)
+    try:
+        text = data.decode("utf-8") if isinstance(data, bytes) else str(data)
+    except UnicodeDecodeError as error:
+        raise StrataError(f"{name} is neither text nor MLIR bytecode", [
+            Problem(str(error))]) from error
     return import_text(text, Path(name).stem, name, options)
 
 
@@ -58,8 +67,7 @@ def in_memory(model: object) -> MemoryModel | None:
     """A program that JAX has lowered or exported; None for any other object."""
     if type(model).__module__.partition(".")[0] != "jax":
         return None
-    for method in ("as_text", "mlir_module"):
-        function = getattr(model, method, None)
-        if callable(function):
-            return MemoryModel(f"program{SUFFIX}", str(function()))
-    return None
+    if isinstance(data := getattr(model, "mlir_module_serialized", None), bytes):
+        return MemoryModel(f"program{SUFFIX}", data)
+    function = getattr(model, "as_text", None)
+    return MemoryModel(f"program{SUFFIX}", str(function())) if callable(function) else None

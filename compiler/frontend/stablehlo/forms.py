@@ -128,4 +128,10 @@ FORMS: dict[str, Form] = {
 
 def parse(text: str, name: str) -> dict[str, Function]:
     """The functions of a module. Raises StrataError with the line of what cannot be read."""
-    return Parser(text, name, FORMS).module()
+    parser = Parser(text, name, FORMS)
+    try:
+        return parser.module()
+    except RecursionError:
+        raise parser.error("brackets or regions are nested too deeply") from None
+    except (ValueError, LookupError) as error:  # a number that is none, lists of other lengths
+        raise parser.error(f"the text before this does not fit together: {error}") from None

@@ -31,13 +31,29 @@ from dialects.symbolic.expr import Expr
 from dialects.text.syntax import identifier
 
 RETURNS = ("return", "func.return", "stablehlo.return")
+_UNVERIFIED = ("does the program verify? stablehlo-opt says so; if it does, its form is not "
+               "supported")
+_UNFIT = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, StopIteration)
+"""What importers raise for operands, attributes and regions of other kinds and numbers."""
 CALLS = {"call": "callee", "func.call": "callee", "stablehlo.composite": "decomposition"}
 """Operation -> the attribute that names the function which it calls."""
 
 
 def import_text(text: str, name: str, file: str, options: ImportOptions) -> ImportedModel:
     """Import a module's text. Raises StrataError with every problem found."""
-    functions = parse(text, file)
+    return _imported(parse(text, file), name, file, options)
+
+
+def import_bytecode(data: bytes, name: str, file: str, options: ImportOptions) -> ImportedModel:
+    """Import a portable artifact. Raises StrataError with every problem found."""
+    from compiler.frontend.stablehlo.bytecode.program import functions
+
+    return _imported(functions(data, file), name, file, options)
+
+
+def _imported(
+    functions: dict[str, Function], name: str, file: str, options: ImportOptions
+) -> ImportedModel:
     main = functions.get("main") or next(iter(functions.values()))
     importer = Importer(functions, main, options, Faults(file))
     return ImportedModel(importer.run(), importer.build.weights, name)
@@ -54,7 +70,7 @@ class Importer:
     depth: int = 0
     elementwise: bool = False
     """Whether a region of numbers is imported with tensors in their place."""
-    unsupported: dict[str, list[int]] = field(default_factory=dict[str, "list[int]"])
+    unsupported: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
 
     def __post_init__(self) -> None:
         arguments = self.main.body.arguments
@@ -89,9 +105,9 @@ class Importer:
         outputs: list[Value] = []
         with suppress(Skip):
             outputs = self.walk(self.main.body, values)
-        for op, lines in sorted(self.unsupported.items()):
-            self.faults.add(f"operation {op} is not supported ({len(lines)} uses)",
-                            f"line {lines[0]}", LEVEL)
+        for op, places in sorted(self.unsupported.items()):
+            self.faults.add(f"operation {op} is not supported ({len(places)} uses)",
+                            places[0], LEVEL)
         self.faults.raise_any()
         names = [f"result_{k}" for k in range(len(outputs))]
         self.function.finish(names, [self.build.ssa(v) for v in outputs])
@@ -115,7 +131,7 @@ class Importer:
             except (Fault, ShapeError) as error:
                 what, hint = (error.what, error.hint) if isinstance(error, Fault) else (
                     str(error), "")
-                self.faults.add(f"{op.name}: {what}", f"line {op.line}", LEVEL, hint)
+                self.faults.add(f"{op.name}: {what}", op.where, LEVEL, hint)
                 continue
             except Skip:
                 continue
@@ -136,12 +152,16 @@ class Importer:
             return self._call(op, operands)
         function = importers().get(op.name)
         if function is None:
-            self.unsupported.setdefault(op.name, []).append(op.line)
+            self.unsupported.setdefault(op.name, []).append(op.where)
             raise Skip
         node = Node(self.build.node, self.build, op,
                     lambda region, given: self.region(region, given, values),
                     lambda region, given: self._each(region, given, values))
-        made = function(node, *operands)
+        try:
+            made = function(node, *operands)
+        except _UNFIT as error:
+            raise Fault(f"its operands, attributes or regions are not those of this operation: "
+                        f"{type(error).__name__}: {error}", _UNVERIFIED) from error
         listed = [made] if isinstance(made, Value) else list(made)
         return listed if self.elementwise else [
             _as_declared(op, value, k) for k, value in enumerate(listed)]
@@ -171,7 +191,7 @@ class Importer:
 
 def _as_declared(op: Op, value: Value, k: int) -> Value:
     """A result. Raises Fault for one whose type is not what the text says."""
-    if len(op.types) != len(op.results):
+    if len(op.types) != len(op.results) or k >= len(op.types):
         return value
     declared = op.types[k]
     fits = declared.rank == value.rank and declared.element == value.element and all(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import numpy as np
@@ -10,14 +11,34 @@ from dialects.strata import types as t
 from dialects.strata.types import TensorType
 
 
+def array_of(contents: Any, type_: TensorType) -> Any:
+    """A constant: of None, which has no elements, of bytes, or of nested lists of numbers. Raises
+    ValueError or OverflowError for contents that are no such array."""
+    shape = [size.constant or 0 for size in type_.shape]
+    if contents is None:
+        return np.zeros(shape, type_.dtype)
+    if isinstance(contents, bytes):
+        return of_bytes(contents, type_, shape)
+    return np.broadcast_to(of_numbers(contents, type_), shape)
+
+
 def of_bytes(data: bytes, type_: TensorType, shape: list[int]) -> Any:
+    """The elements, or one for all of them, which is not copied: an array may be larger than the
+    memory. Truth values are bits, the lowest first. Raises ValueError if the sizes differ."""
+    count = math.prod(shape)
     if type_.dtype == np.bool_:
-        bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
-        size = int(np.prod(shape))
-        return (np.broadcast_to(bits[:1], size) if len(data) == 1 else bits[:size]).reshape(
-            shape).astype(np.bool_)
-    found = np.frombuffer(data, type_.dtype)
-    return np.broadcast_to(found, shape).copy() if found.size == 1 else found.reshape(shape).copy()
+        bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little").astype(np.bool_)
+        is_one = len(data) == 1 and count > 8
+        found = bits[:1] if is_one else bits[:count] if len(data) == -(-count // 8) else bits[:0]
+    elif len(data) % type_.dtype.itemsize:
+        raise ValueError(f"{len(data)} bytes are no elements of {type_.dtype}")
+    else:
+        found = np.frombuffer(data, type_.dtype)
+    if found.size == 1 and count:
+        return np.broadcast_to(found.reshape([]), shape)
+    if found.size != count:
+        raise ValueError(f"a constant of {count} elements has {len(data)} bytes")
+    return found.reshape(shape).copy()
 
 
 def of_numbers(contents: Any, type_: TensorType) -> Any:

@@ -18,7 +18,8 @@ class Region:
 
 @dataclass
 class Op:
-    """An operation. `results`: the names of its values. `line`: where its text begins."""
+    """An operation. `results`: the names of its values. `line`: where its text begins, or its
+    number in a file without lines, whose `place` names it."""
 
     name: str
     operands: list[str]
@@ -28,6 +29,11 @@ class Op:
     types: list[TensorType]
     line: int
     words: list[str] = field(default_factory=list[str])
+    place: str = ""
+
+    @property
+    def where(self) -> str:
+        return self.place or f"line {self.line}"
 
 
 @dataclass

@@ -14,9 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-import numpy as np
-
-from compiler.frontend.stablehlo.literals import of_bytes, of_numbers
+from compiler.frontend.stablehlo.literals import array_of
 from compiler.frontend.stablehlo.operations import Function, Op, Region
 from compiler.frontend.stablehlo.tokens import Token, Tokens
 from dialects.strata import types as t
@@ -28,8 +26,8 @@ ELEMENTS: Mapping[str, Any] = {
     "f16": t.f16, "bf16": t.bf16, "f32": t.f32, "f64": t.f64, "i1": t.i1, "i8": t.i8,
     "i16": t.i16, "i32": t.i32, "i64": t.i64, "ui8": t.ui8, "ui16": t.ui16, "ui32": t.ui32,
     "ui64": t.ui64}
-
-
+_OF_ATTRIBUTES = {**ELEMENTS, "index": t.i64}
+"""Those of constants, of which some are attributes, such as the order of dims in memory."""
 Form: TypeAlias = "Callable[[Parser, Op], None]"
 
 
@@ -114,24 +112,26 @@ class Parser(Tokens):
                 depth += (text == "(") - (text == ")")
 
     # ------------------------------------------------------------------ types
-    def type_(self, owner: str = "") -> TensorType:
+    def type_(self, owner: str = "", elements: Mapping[str, Any] = ELEMENTS) -> TensorType:
         """`tensor<2x?xf32>`. Open sizes of an argument get names from it."""
         if not self.accept("tensor"):
             raise self.error(f"{self.next.text!r} is no tensor type")
         if not str(self.next.text).startswith("<"):
             raise self.error("a tensor type has sizes and elements in < >")
         start = self.next.at + 1
-        end = self.text.index(">", start)
+        end = self.text.find(">", start)
+        if end < 0:
+            raise self.error("a tensor type has no end")
         while self.tokens[self.place].at <= end:
             self.place += 1
         inner = self.text[start:end].split(",")[0].strip()
         element = _SIZES.sub("", inner, count=1)
         sizes = inner.removesuffix(element).split("x")[:-1]
-        if element not in ELEMENTS:
+        if element not in elements:
             raise self.error(f"elements of {element.split('<')[0]} are not supported", start)
         shape = [Expr.size(f"{owner.lstrip('%')}_{k}") if s == "?" else int(s)
                  for k, s in enumerate(sizes)]
-        return t.tensor(ELEMENTS[element.strip()], shape)
+        return t.tensor(elements[element], shape)
 
     # ------------------------------------------------------------------ operations
     def operations(self) -> list[Op]:
@@ -315,13 +315,11 @@ class Parser(Tokens):
         contents = None if self.next.text == ">" else self._numbers()
         self.expect(">")
         self.expect(":")
-        type_ = self.type_()
-        shape = [size.constant or 0 for size in type_.shape]
-        if contents is None:
-            return np.zeros(shape, type_.dtype)
-        if isinstance(contents, bytes):
-            return of_bytes(contents, type_, shape)
-        return np.broadcast_to(of_numbers(contents, type_), shape).copy()
+        type_ = self.type_(elements=_OF_ATTRIBUTES)
+        try:
+            return array_of(contents, type_)
+        except (ValueError, OverflowError) as error:
+            raise self.error(f"a constant is no {type_.short}: {error}") from None
 
     def _numbers(self) -> Any:
         if self.next.text == "[":

@@ -59,6 +59,8 @@ class Tokens:
 
     def take(self) -> Token:
         token = self.tokens[self.place]
+        if token.kind == "end":
+            raise self.error("the text ends too early")
         self.place += 1
         return token
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,6 +14,8 @@ import pytest
 
 import compiler
 from compiler.diagnostics import StrataError
+from compiler.frontend import ImportOptions
+from compiler.frontend.stablehlo.importer import import_text
 from compiler.frontend.stablehlo.ops import importers
 from tests.frontend.stablehlo.more_programs import MORE
 from tests.frontend.stablehlo.programs import PROGRAMS, Program
@@ -122,6 +127,48 @@ def test_what_cannot_be_read(message: str, tmp_path: Path) -> None:
     with pytest.raises(StrataError) as error:
         compiler.compile(path, target="reference")
     assert message in str(error.value) and "line" in str(error.value)
+
+
+def changed_texts(seed: int) -> Iterator[str]:
+    """Programs with words left out, numbers and types changed, or cut off."""
+    rng, texts = random.Random(seed), [p.text for p in (*PROGRAMS.values(), *MORE.values())]
+    for text in texts:
+        for _ in range(8):
+            places = [*re.finditer(r"\d+|%\w+|[a-z_]+|[][<>(){}:,=]|tensor<[^>]*>", text)]
+            at = rng.choice(places)
+            new = rng.choice(("", "-1", "7", str(10 ** 20), "[", ">", '"', "tensor<*xf32>",
+                              "tensor<?x3xi32>", "%none", rng.choice(text.split())))
+            yield text[:at.start()] + new + text[at.end():]
+        yield text[:rng.randrange(len(text))]
+
+
+def test_changed_texts_are_refused() -> None:
+    """Nothing but StrataError, with a line; a text that still verifies is imported."""
+    refused = 0
+    for text in [*changed_texts(1), "module { func.func @main(%x: " + "[" * 10000]:
+        try:
+            import_text(text, "f", "f.mlir", ImportOptions())
+        except StrataError as error:
+            refused += 1
+            assert "line" in str(error) or "input" in str(error), error
+    assert refused > 100
+
+
+def test_constants_larger_than_the_memory(tmp_path: Path) -> None:
+    """One number for all elements is not written out, and a wrong number of them is refused."""
+    path = tmp_path / "f.mlir"
+    text = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {{
+      %0 = stablehlo.constant dense<{}> : tensor<3000000x3000000xf32>
+      %1 = stablehlo.slice %0 [0:1, 0:2] : (tensor<3000000x3000000xf32>) -> tensor<1x2xf32>
+      %2 = stablehlo.reshape %1 : (tensor<1x2xf32>) -> tensor<2xf32>
+      %3 = stablehlo.add %x, %2 : tensor<2xf32>
+      return %3 : tensor<2xf32> }}"""
+    path.write_text(text.format("1.5"))
+    x = np.ones(2, np.float32)
+    np.testing.assert_array_equal(compiler.compile(path, target="reference")(x)[0], x + 1.5)
+    path.write_text(text.format('"0x0000C03F0000C03F"'))
+    with pytest.raises(StrataError, match="8 bytes"):
+        compiler.compile(path, target="reference")
 
 
 def test_programs_use_most_operations() -> None:

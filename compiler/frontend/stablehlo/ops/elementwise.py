@@ -20,7 +20,10 @@ from dialects.graph import trigonometric as tr
 from dialects.graph.base import GraphOp
 from dialects.graph.bits import BitcastOp, ShiftLeftOp, ShiftRightOp
 from dialects.strata import types as t
+from dialects.strata.types import Array
+from dialects.symbolic.expr import Expr
 
+MOST_ELEMENTS = 1 << 16
 _PLAIN: dict[str, type[GraphOp]] = {
     "subtract": e.SubOp, "divide": e.DivOp, "power": e.PowOp, "remainder": e.FmodOp,
     "xor": logic.XorOp, "and": logic.AndOp, "or": logic.OrOp, "shift_left": ShiftLeftOp,
@@ -228,7 +231,11 @@ def clamp(n: Node, low: Value, x: Value, high: Value) -> Value:
 
 @hlo_op("stablehlo.constant")
 def constant(n: Node) -> Value:
-    return n.constant(n.op.attributes["value"])
+    """One number for all elements of a large tensor is not written out."""
+    array: Array = n.op.attributes["value"]
+    if array.size > MOST_ELEMENTS and not any(array.strides):
+        return n.constant(array[(0,) * array.ndim]).broadcast([Expr.of(s) for s in array.shape])
+    return n.constant(np.ascontiguousarray(array).reshape(array.shape))
 
 
 @hlo_op("chlo.constant_like")
