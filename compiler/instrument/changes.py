@@ -17,7 +17,6 @@ kind and name there, and most of its text, has changed: the part that differs is
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -195,8 +194,8 @@ def shown(title: str, changes: Changes, colour: bool, most: int | None = MOST) -
 class PrintChanges(Instrument):
     """Prints what each pass changed, as it runs."""
 
-    def __init__(self, stream: TextIO | None = None):
-        self.stream = stream or sys.stderr
+    def __init__(self, stream: TextIO):
+        self.stream = stream
         self.colour = wants_colour(self.stream)
         self.lines: list[Line] = []
 

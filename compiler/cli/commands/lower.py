@@ -4,11 +4,15 @@ With --dump-dir, the IR after every level and after every pass that changed it i
 numbered files with an index. Lowering of a .mlir text resumes where it was written: a dump after
 its pass, any other text at the beginning of its level. --from LEVEL starts a dump at the beginning
 of that level, too.
+
+With --print-changes, what each pass changed is printed in place of the text, which goes to -o if
+that is given.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 
 from compiler.cli import arguments as shared
 
@@ -29,13 +33,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--print-locations", action="store_true",
                        help="print the model node of every operation")
     group.add_argument("--print-changes", action="store_true",
-                       help="print what each pass removed, added and moved, on standard error")
+                       help="print what each pass removed, added, changed and moved; no text, "
+                            "unless -o says where it goes")
     shared.add_dump(parser)
     shared.add_pipeline(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from compiler.cli.session import session
+    from compiler.cli.standard_streams import is_standard_output
     from compiler.diagnostics import StrataError
     from compiler.instrument.changes import PrintChanges
     from compiler.instrument.remarks import Remarks
@@ -50,11 +56,17 @@ def run(arguments: argparse.Namespace) -> int:
     check_writable(arguments.output)
     remarks = Remarks()
     with session(arguments) as started:
-        watching = [PrintChanges()] if arguments.print_changes else []
+        output, changes_only = arguments.output, arguments.print_changes and not arguments.output
+        text_on_stdout = output is not None and is_standard_output(output)
+        stream = sys.stderr if text_on_stdout else sys.stdout
+        watching = [PrintChanges(stream)] if arguments.print_changes else []
         compilation = started.compiler(arguments.model, remarks, *watching)
         levels = compilation.target.levels
         level = arguments.to or (levels[0] if levels else LEVEL_NAMES[-1])
-        text = lower_to_text(compilation, level, arguments.print_locations)
-    write_text(text, arguments.output)
+        if changes_only:
+            compilation.lower(None if compilation.is_code(level) else level)
+        else:
+            text = lower_to_text(compilation, level, arguments.print_locations)
+            write_text(text, output)
     remarks.show(arguments.verbose)
     return 0

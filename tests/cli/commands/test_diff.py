@@ -47,13 +47,26 @@ def test_unknown_passes_and_folders_are_told(strata: Run, dumps: Path, tmp_path:
     assert done.status == 1 and "there is no such folder" in done.err
 
 
+@pytest.mark.parametrize("level", ["loop", "llvm"])
+def test_changes_take_the_place_of_the_text(strata: Run, small_model: Path, level: str) -> None:
+    """Only -o writes the text, too; where it goes to standard output, changes do not."""
+    words = ("lower", small_model, "--target", "cpu", "--to", level, "--print-changes")
+    done = strata(*words)
+    assert done.status == 0 and "graph-decompose: 1 removed" in done.out
+    assert "define " not in done.out and "builtin.module" not in done.out
+    both = strata(*words, "-o", "out.txt")
+    assert both.out == done.out and Path("out.txt").stat().st_size
+    piped = strata(*words, "-o", "-")
+    assert piped.out == Path("out.txt").read_text() and done.out in piped.err
+
+
 def test_changes_are_printed_as_passes_run(strata: Run, small_model: Path) -> None:
     done = strata("lower", small_model, *REFERENCE, "--print-changes")
     assert done.status == 0
     filecheck("""// CHECK: graph-decompose: 1 removed
                  // CHECK: - %shares = graph.softmax
                  // CHECK: loop-outline:
-                 // CHECK: > {{.*}} from @main""", done.err)
+                 // CHECK: > {{.*}} from @main""", done.out)
 
 
 def test_numbers_of_values_are_no_change() -> None:
