@@ -45,26 +45,60 @@ class Residues:
     def embedded(self, x: Numbers) -> Numbers:
         """Numbers as residues, in f64. Infinities and NaN stay."""
         wide = np.asarray(x, np.float64)
-        half = self.modulus // 2
+        flat, made = wide.reshape(-1), None
+        for k in range(0, flat.size, _PIECE):
+            piece = flat[k:k + _PIECE]
+            embedded = self._embedded(piece)
+            if made is None and embedded is not piece:
+                made = flat.copy()
+            if made is not None:
+                made[k:k + _PIECE] = embedded
+        return wide if made is None else made.reshape(wide.shape)
+
+    def _embedded(self, piece: Numbers) -> Numbers:
+        """Numbers as residues; the argument itself if it has nothing else."""
+        whole = np.rint(piece)
+        if np.array_equal(whole, piece):
+            top = np.abs(whole, out=whole).max(initial=0.0)
+            if top <= self.modulus // 2:
+                return piece
+            if top <= _EXACT:
+                return self._reduced(piece)
         with np.errstate(invalid="ignore"):
-            fine = (np.rint(wide) == wide) & (np.abs(wide) <= half) | ~np.isfinite(wide)
-        if fine.all():
-            return wide
-        mantissa, exponent = np.frexp(np.where(fine, 0.0, wide))
-        whole = (mantissa * 2.0**53).astype(np.int64) % self.modulus
-        powers = self._powers_of_two[exponent.astype(np.int64) - 53 + _LEAST]
-        return np.where(fine, wide, self.centered(whole * powers % self.modulus))
+            fine = (np.rint(piece) == piece) & (np.abs(piece) <= self.modulus // 2)
+        fine |= ~np.isfinite(piece)
+        mantissa, exponent = np.frexp(np.where(fine, 0.0, piece))
+        exponent += _LEAST - 53
+        residues = self._reduced(mantissa * _EXACT) * self._powers_of_two[exponent]
+        return np.where(fine, piece, self._reduced(residues))
 
     @cached_property
     def _powers_of_two(self) -> Numbers:
         half = pow(2, -1, self.modulus)
-        return np.array([pow(2 if e >= 0 else half, abs(e), self.modulus)
-                         for e in range(-_LEAST, _MOST)], np.int64)
+        return self.centered(np.array([pow(2 if e >= 0 else half, abs(e), self.modulus)
+                                       for e in range(-_LEAST, _MOST)], np.int64))
 
     def centered(self, x: Numbers) -> Numbers:
-        """Integers as residues in f64."""
-        rest = np.asarray(x, np.int64) % self.modulus
-        return np.where(rest > self.modulus // 2, rest - self.modulus, rest).astype(np.float64)
+        """Integers, of which floats hold at most 2**53, as residues in f64."""
+        if x.dtype.kind != "f":
+            rest = np.asarray(x, np.int64) % self.modulus
+            return np.where(rest > self.modulus // 2, rest - self.modulus, rest).astype(np.float64)
+        flat = x.reshape(-1)
+        made: Numbers = np.empty(flat.shape)
+        for k in range(0, flat.size, _PIECE):
+            made[k:k + _PIECE] = self._reduced(flat[k:k + _PIECE])
+        return made.reshape(x.shape)
+
+    def _reduced(self, piece: Numbers) -> Numbers:
+        """Whole numbers as residues. Each step is exact, but for which multiple of the modulus is
+        taken away: the second time, that is right as well.
+        """
+        for _ in range(2):
+            multiple = piece * (1 / self.modulus)
+            np.rint(multiple, out=multiple)
+            multiple *= self.modulus
+            piece = np.subtract(piece, multiple, out=multiple)
+        return piece
 
     def parts(self, x: Numbers) -> tuple[Numbers, Numbers]:
         """The residues modulo p and modulo q."""
@@ -122,7 +156,7 @@ class Residues:
         return self.scrambled("arctan2", self.centered(x + self.scrambled("second", y)))
 
     def product(self, x: Numbers, y: Numbers) -> Numbers:
-        return self.centered(x.astype(np.int64) * y.astype(np.int64))
+        return self.centered(x * y)  # less than 2**50
 
     def exp(self, x: Numbers) -> Numbers:
         p, _ = self.primes
@@ -160,8 +194,9 @@ class Residues:
     def matmul(self, x: Numbers, y: Numbers) -> Numbers:
         """The product of matrices, as two products whose sums are exact in f64."""
         high = np.floor(x / LOW)
-        upper = self.centered(np.matmul(high, y)).astype(np.int64) * LOW
-        return self.centered(upper + np.matmul(x - high * LOW, y).astype(np.int64))
+        upper = self.centered(np.matmul(high, y)) * LOW
+        lower = self.centered(np.matmul(x - high * LOW, y))
+        return self.centered(upper + lower)
 
     @cached_property
     def formulas(self) -> Mapping[np.ufunc, Formula]:
@@ -181,6 +216,9 @@ SCRAMBLERS = (
     "sqrt", "cbrt", "log", "log2", "log10", "tanh", "sin", "cos", "tan", "arcsin", "arccos",
     "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh")
 _LEAST, _MOST = 1200, 1100
+_EXACT = 2.0**53
+_PIECE = 1 << 14
+"""How many elements are computed at once, so that they stay in a cache."""
 
 
 @cache
