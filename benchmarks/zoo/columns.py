@@ -243,33 +243,48 @@ def _verified(model: Path, entry: Entry, *how: str) -> Cell:
 def provenance(model: Path, entry: Entry) -> Cell:
     """The nodes without a kernel or a reason, and the least shares of operations of a level and of
     lines of a kernel's code that name a node, for both targets."""
-    told = [_origins(model, target, code, features) for target, code, features in (
-        ("cpu", "llvm", "avx2"), ("cuda", "triton", ARCH))]
-    lost = sum(nodes for nodes, _, _ in told)
-    operations, lines = min(t[1] for t in told), min(t[2] for t in told)
+    told = [_origins(model, "cpu", "avx2", "llvm"), _origins(model, "cuda", ARCH, "triton")]
+    lost = sum(t.lost for t in told)
+    operations, lines = min(t.operations for t in told), min(min(t.lines) for t in told)
     text = f"{lost} lost, {operations:.1%} of operations, {lines:.1%} of lines"
     return Cell(not lost and operations >= 0.99 and lines >= 0.95, text)
 
 
-def _origins(model: Path, target: str, level: str, features: str) -> tuple[int, float, float]:
+def machine_code(model: Path, entry: Entry) -> Cell:
+    """The shares of lines that name a node, in assembly of the CPU, PTX and SASS."""
+    asm, ptx, sass = (*_origins(model, "cpu", "avx2", "asm").lines,
+                      *_origins(model, "cuda", ARCH, "ptx", "sass").lines)
+    return Cell(min(asm, ptx, sass) >= 0.95, f"{asm:.1%}, {ptx:.1%}, {sass:.1%}")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a compilation knows of origins: nodes without any, the least share of operations of a
+    level that have one, and the share of lines at each level of code."""
+
+    lost: int
+    operations: float
+    lines: list[float]
+
+
+def _origins(model: Path, target: str, features: str, *levels: str) -> Told:
     from compiler.instrument.provenance import Origins
     from compiler.options import CompileOptions
     from compiler.pipeline.driver import Compiler
     from compiler.reporting.listings import code_listing
     from targets.origins import is_code
 
-    origins, options = Origins(), CompileOptions(target, tuned="off", cache="off",
-                                                 features=features)
+    origins, options = Origins(), CompileOptions(target, tuned="off", features=features)
     compiler = Compiler(str(model), options, (origins,))
     state = compiler.lower()
     lost = [n for n in origins.nodes if not origins.kernels_of(n) and not origins.why(n)]
     index = {n.name: k for k, n in enumerate(origins.nodes)}
     names = list(dict.fromkeys(k for kernels in origins.kernels.values() for k in kernels))
-    named = [bool(nodes) for part in code_listing(compiler.emit(state, level), names, index)
-             if part.symbol for line, nodes in zip(part.lines, part.nodes, strict=True)
-             if is_code(line)]
     shares = [located / total for located, total in origins.levels.values() if total]
-    return len(lost), min(shares, default=1.0), sum(named) / (len(named) or 1)
+    lines = [[bool(nodes) for part in code_listing(compiler.emit(state, level), names, index)
+              if part.symbol for line, nodes in zip(part.lines, part.nodes, strict=True)
+              if is_code(line)] for level in levels]
+    return Told(len(lost), min(shares, default=1.0), [sum(x) / (len(x) or 1) for x in lines])
 
 
 def cubins(model: Path, entry: Entry) -> Cell:
@@ -294,7 +309,7 @@ def _command(*words: object) -> tuple[int, str, str]:
 
 COLUMNS: dict[str, Callable[[Path, Entry], Cell]] = {
     "cpu": cpu, "checked": checked, "reference": reference, "verify": verify, "ring": ring,
-    "provenance": provenance, "cubins": cubins,
+    "provenance": provenance, "machine code": machine_code, "cubins": cubins,
     "interpret": interpret, "gpu": gpu, "speed": speed, "memory": memory, "compile": compile_cold,
     "graph": to_graph,
 }

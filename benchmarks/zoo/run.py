@@ -33,7 +33,8 @@ HEADINGS = {
     "cpu": "cpu: cases, error", "checked": "cpu with `--check`",
     "reference": "reference: cases, error",
     "verify": "verify: executions", "ring": "in a ring: executions",
-    "provenance": "nodes, operations and lines with their origin", "cubins": "cuda: cubins",
+    "provenance": "nodes, operations and lines with their origin",
+    "machine code": "lines of assembly, PTX and SASS with their origin", "cubins": "cuda: cubins",
     "interpret": "Triton's interpreter",
     "gpu": "GPU: cases, error, time of a graph replay",
     "speed": "strata / onnxruntime", "memory": "memory: compile, run / onnxruntime",
@@ -50,7 +51,8 @@ NOTES = """\
   pass that changed something and one of the native code.
 - in a ring: `verify --ring`, where all levels and the CPU's code must agree bit for bit.
 - origins: nodes of the model without a kernel or a reason why none is left; the least share of
-  operations of a level, and of lines of LLVM or Triton, that name their nodes.
+  operations of a level, and of lines of LLVM or Triton, that name their nodes; then the shares of
+  lines of assembly (avx2), PTX and SASS (sm_90).
 - GPU: as cpu, on the first NVIDIA GPU; the time is that of the last case, from a CUDA graph.
 - cubins: kernels compiled for sm_90 with Triton, on a machine without a GPU, without a cache.
 - strata / onnxruntime: median CPU time of a call on one thread each, in turns; below 1 Strata is
