@@ -24,11 +24,11 @@ class Marks:
         self._marks: dict[Operation, str] = {}
         if places is None:
             return
-        number = places.function(name)
-        self.function = f" !dbg !{number}"
         lines = operation_lines(kernel)
         everything = list(dict.fromkeys(
             n for op in (*lines, kernel) for n in location_names(op)))
+        number = places.function(name, everything)
+        self.function = f" !dbg !{number}"
         for op, line in {kernel: 1, **lines}.items():
             nodes = _nodes(op, kernel) or everything
             self._marks[op] = f", !dbg !{places.place(number, nodes, line)}"

@@ -3,7 +3,8 @@
 An instruction with `!dbg !20` belongs to an operation of its kernel: the location's line is that of
 the operation in the kernel's text at block level, and its file is named after the model's nodes.
 So the assembly has a `.loc` for it, and debuggers and profilers show the nodes. Instructions that
-belong to no operation, such as those of the loop over programs, name all nodes of the kernel.
+belong to no operation, such as those of the loop over programs, name all nodes of the kernel. So do
+those that LLVM adds: the prologue, spills, and what stands for several operations.
 """
 
 from __future__ import annotations
@@ -20,18 +21,23 @@ class Places:
         self._lines: list[str] = []
         self._numbers: dict[str, int] = {}
 
-    def function(self, name: str) -> int:
-        """The number of a function's description."""
+    def function(self, name: str, nodes: Sequence[str]) -> int:
+        """The number of a function's description. `nodes` are those of what LLVM adds to it, such
+        as its prologue."""
+        file = self._file(nodes) if nodes else _FILE
         return self._number(
-            f'distinct !DISubprogram(name: "{_escaped(name)}", scope: !{_FILE}, file: !{_FILE}, '
+            f'distinct !DISubprogram(name: "{_escaped(name)}", scope: !{_FILE}, file: !{file}, '
             f"line: 1, unit: !{_UNIT}, spFlags: DISPFlagDefinition | DISPFlagOptimized)")
 
     def place(self, function: int, nodes: Sequence[str], line: int) -> int:
         """The number of a location in a function: the nodes of the model, and a line."""
-        file = self._number(f'!DIFile(filename: "{_escaped(", ".join(nodes))}", directory: "")')
+        file = self._file(nodes)
         scope = self._number(
             f"!DILexicalBlockFile(scope: !{function}, file: !{file}, discriminator: 0)")
         return self._number(f"!DILocation(line: {line}, scope: !{scope})")
+
+    def _file(self, nodes: Sequence[str]) -> int:
+        return self._number(f'!DIFile(filename: "{_escaped(", ".join(nodes))}", directory: "")')
 
     def _number(self, content: str) -> int:
         if content not in self._numbers:
