@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,3 +29,19 @@ def opened(browser: Any, file: Path, width: int, height: int = 900) -> Generator
     yield page
     page.close()
     assert told == []
+
+
+def work_of(page: Any) -> Callable[[], float]:
+    """What says for how many seconds the page was busy since it was last asked, whatever else the
+    machine did then. The first answer includes the loading.
+    """
+    session, told = page.context.new_cdp_session(page), [0.0]
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def asked() -> float:
+        found = session.send("Performance.getMetrics")["metrics"]
+        before, now = told[0], next(m["value"] for m in found if m["name"] == "TaskDuration")
+        told[0] = now
+        return now - before
+
+    return asked

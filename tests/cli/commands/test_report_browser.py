@@ -14,7 +14,8 @@ import onnx
 import pytest
 
 from compiler.__main__ import main
-from tests.browser import CHROMIUM, opened
+from tests.browser import CHROMIUM, opened, work_of
+from tests.cli.commands.test_report import encoder
 from tests.models.onnx_graph import OnnxGraph
 
 sync_api: Any = pytest.importorskip("playwright.sync_api")
@@ -181,3 +182,39 @@ def test_paper(page: Any) -> None:
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("[role=tabpanel]:visible").count() == len(TABS)
     assert page.locator("[role=tablist]").is_hidden()
+
+
+@pytest.fixture(scope="module", params=["modules", "flat"])
+def large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of 5,000 nodes, in modules or with names that say nothing of any."""
+    folder, made = tmp_path_factory.mktemp("large"), encoder(420, 8)
+    for k, node in enumerate(made.graph.node):
+        node.name = f"node.{k}" if request.param == "flat" else (
+            f"/encoder/layer.{k // 13}/{node.op_type}_{k}")
+    assert len(made.graph.node) > 5000
+    onnx.save(made, folder / "model.onnx")
+    assert main(["report", str(folder / "model.onnx"), "-o", str(folder / "r.html"),
+                 "--threads", "1", "--seconds", "0", "--no-changes"]) == 0
+    return folder / "r.html"
+
+
+@pytest.mark.slow
+def test_5000_nodes_stay_usable(browser: Any, large: Path) -> None:
+    """Nothing that a user does keeps the page busy for long, and no list shows thousands."""
+    with opened(browser, large, 1300) as page:
+        work = work_of(page)
+        for title in TABS:
+            page.get_by_role("tab", name=title).click()
+            sync_api.expect(page.locator("[role=tabpanel]:visible")).to_have_count(1)
+            assert work() < 4, title
+        page.get_by_role("tab", name="Graph").click()
+        while page.locator("#modules .node:not(.gone)").count() == 0:
+            assert page.locator("#modules .module, #modules .node").count() < 300
+            page.locator("#modules .module").first.click()
+            assert work() < 4
+        page.locator("#search").fill("4321")
+        assert 0 < page.locator("#found button").count() <= 50
+        page.locator("#found button").first.click()
+        sync_api.expect(page.locator("#detail .level")).to_have_count(7)
+        assert work() < 4
+        assert page.locator("*").count() < 50_000
