@@ -105,7 +105,7 @@ class Running(Part, ABC):
 
     measures_apart: ClassVar[bool] = False
     """Whether timings are unaffected by other work of the processors at the same time."""
-    probe: ClassVar[Probe] = Probe(1024, 1 << 24)
+    probe: ClassVar[Probe] = Probe((256, 512, 1024), 1 << 24)
     """The programs that show how fast the machine is."""
 
     def check_machine(self) -> None:

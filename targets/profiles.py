@@ -25,18 +25,22 @@ if TYPE_CHECKING:
 
 LEAST_ROUNDS, MOST_ROUNDS = 8, 32
 MOST_RUNS = 100_000
+QUIET = 0.05
+"""The share of the time that others may have the processor without a word about it."""
 Round = TypeVar("Round")
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What a machine's limits are measured with: the rows and columns of two matrices that are
+    """What a machine's limits are measured with: the rows and columns of pairs of matrices that are
     multiplied, and the f32 elements of an array that is doubled, which no cache should hold.
 
-    `narrow`: the type of narrower floats that the machine multiplies faster than f32, if any.
+    The fastest product counts. A small one may end before another process interrupts it, a large
+    one keeps many threads busy. `narrow`: the type of narrower floats that the machine multiplies
+    faster than f32, if any.
     """
 
-    side: int
+    sides: tuple[int, ...]
     length: int
     narrow: str = ""
 
@@ -106,6 +110,22 @@ def mean_seconds(run: Callable[[], object], count: int) -> float:
     return (time.perf_counter() - started) / count
 
 
+def seconds_waited() -> float:
+    """How long this thread has waited for a processor that others used; 0 if Linux does not tell.
+    """
+    try:
+        with open("/proc/thread-self/schedstat", encoding="ascii") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def disturbance(share: float) -> list[str]:
+    """What to say of the share of the time in which others had the processor, if it matters."""
+    return [] if share <= QUIET else [
+        f"other programs had the processor for {share:.0%} of the time; alone, kernels are faster"]
+
+
 def quick_part(rounds: Sequence[Round], seconds: Callable[[Round], float]) -> list[Round]:
     """The quickest quarter of some rounds, at least one: those that others disturbed least."""
     return sorted(rounds, key=seconds)[: max(len(rounds) // 4, 1)]
@@ -148,9 +168,12 @@ class CounterProfile(Profile):
         rounds = min(max(runs_in(seconds, count * once, exchanges), LEAST_ROUNDS), MOST_ROUNDS)
         timed()  # from whose end the frequency is measured
         first, began = self.last, time.perf_counter()
+        waited = seconds_waited()
         pairs = [(self._counted(timed, count), mean_seconds(plain, count)) for _ in range(rounds)]
+        waited = seconds_waited() - waited
         timed()  # so that the counter and the clock are read together
-        tick = (time.perf_counter() - began) / (self.last - first)
+        elapsed = time.perf_counter() - began
+        tick = elapsed / (self.last - first)
         kept = quick_part([counted for counted, _ in pairs], lambda x: x.wall)
         calls, rows = len(kept) * count, np.sum([x.rows for x in kept], 0)
         outside, host, *launches = [
@@ -159,7 +182,7 @@ class CounterProfile(Profile):
             _mean([x.wall for x in kept]), _mean(quick_part([p for _, p in pairs], lambda x: x)),
             host.seconds, outside.seconds, calls, launches, self.where,
             "the host's work between launches: sizes, copies, control flow",
-            "arguments, starting and ending threads")
+            "arguments, starting and ending threads", disturbance(waited / elapsed))
 
     def _counted(self, timed: Callable[[], None], count: int) -> _Counted:
         """A round of runs behind one that does not count, from whose end their ticks begin."""

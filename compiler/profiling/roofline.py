@@ -1,13 +1,14 @@
 """The roofline of this machine, measured with compiled programs on the same number of threads.
 
-A large product of f32 matrices gives the FLOPs per second, and doubling an array larger than all
-caches the bytes per second. Where a machine multiplies narrower floats faster, as tensor cores do,
+Products of f32 matrices give the FLOPs per second, and doubling an array larger than all caches the
+bytes per second. Where a machine multiplies narrower floats faster, as tensor cores do,
 a product of such matrices gives a second number, for kernels that multiply nothing wider. A kernel
 cannot be faster than its FLOPs at that rate, nor than its bytes, unless its data are in a cache.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -83,11 +84,12 @@ class _Limits:
         wanted = probe.narrow if narrow else ""
         doubled = self._seconds(_doubled(probe.length))
         return Roofline(
-            self._rate(probe.side, "f32"), 2 * 4 * probe.length / doubled,
-            self._rate(probe.side, wanted) if wanted else 0.0)
+            self._rate(probe.sides, "f32"), 2 * 4 * probe.length / doubled,
+            self._rate(probe.sides, wanted) if wanted else 0.0)
 
-    def _rate(self, side: int, element: str) -> float:
-        return 2 * side**3 / self._seconds(_product(side, element))
+    def _rate(self, sides: Sequence[int], element: str) -> float:
+        """The FLOPs per second of the fastest product."""
+        return max(2 * side**3 / self._seconds(_product(side, element)) for side in sides)
 
     def _seconds(self, text: str) -> float:
         """The least seconds of a run on ones."""

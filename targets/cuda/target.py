@@ -216,7 +216,7 @@ class CudaRunning(Running):
     """Models on the device, or in Triton's interpreter."""
 
     measures_apart = True
-    probe = Probe(8192, 1 << 27, "f16")
+    probe = Probe((8192,), 1 << 27, "f16")
 
     def load(
         self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress

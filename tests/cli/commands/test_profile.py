@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +27,7 @@ from compiler.profiling.measure import profile_model
 from compiler.profiling.result import Launch, ProfileResult
 from compiler.profiling.roofline import Roofline
 from targets.cpu.driver.clock import stamp
-from targets.profiles import CounterProfile, Timings
+from targets.profiles import CounterProfile, Timings, disturbance, seconds_waited
 from tests.cli.conftest import Run
 from tests.counts import models
 from tests.counts.count import Subject
@@ -72,6 +76,24 @@ def test_times_add_up_to_the_call(threads: int) -> None:
     assert len(found.launches) >= 8
     assert all(x.ms > 0 and x.runs == 1 and x.bytes > 0 for x in found.launches)
     assert {n for x in found.launches for n in x.nodes} >= {"MatMul_0", "Softmax_1"}
+
+
+def test_interruptions_are_told() -> None:
+    """A process on the same processor has it about half of the time."""
+    if not seconds_waited():
+        pytest.skip("this Linux does not tell how long threads wait")
+    assert disturbance(0.01) == []
+    ours = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(ours)})
+    try:
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:  # inherits it
+            found = profiled(products(2, 256), 1, 0.5)
+            other.kill()
+    finally:
+        os.sched_setaffinity(0, ours)
+    [told] = found.times.notes
+    assert re.fullmatch(r"other programs had the processor for \d+% of the time; alone, .*", told)
+    assert told in found.lines()
 
 
 @pytest.mark.parametrize("make", [models.control, models.cnn, models.experts],
