@@ -52,7 +52,8 @@ PRECISIONS = {"f32": 24, "tf32": 11, "fp16": 11, "bf16": 8}
 class RingVerify(Instrument):
     """`make_inputs` creates the inputs for a signature; floats among them become random residues,
     unless they are `given`. `tell_row` is called with every row. `bits`: of the narrowest type that
-    passes may use.
+    passes may use. `levels_only`: execute at the end of each level, and before and after passes
+    that may change bits for a reason, instead of after each pass.
     """
 
     make_inputs: Callable[[Signature], Sequence[Array]]
@@ -60,11 +61,15 @@ class RingVerify(Instrument):
     given: Collection[str] = ()
     seed: int = 0
     bits: int = 24
+    levels_only: bool = False
     rows: list[Check] = field(default_factory=list[Check])
     before_text: str = ""
+    skipped: Step | None = None
+    """The last pass that changed the module, if what it left was not executed."""
     wants_changes = True
 
     def start(self, state: State) -> None:
+        self.skipped = None
         self.signature, self.structures = signature_of(state.module), structures_of(state.module)
         self.names, self.outputs = self.signature.input_names, self.signature.output_names
         self.ring = Ring(min(mantissa_of(state.module), self.bits), self.seed)
@@ -82,13 +87,22 @@ class RingVerify(Instrument):
                         time.perf_counter() - started))
 
     def before(self, step: Step, state: State) -> None:
-        if self.first_wrong is None:
+        self.blurs = self.levels_only and blur_of(
+            step.name, {op.name for op in state.module.walk()}) is not None
+        if self.blurs or step.level != state.level:
+            self._check_skipped(state)
+        if self.first_wrong is None and self.skipped is None:
             self.before_text = state.text
 
     def after(self, step: Step, state: State, seconds: float, changed: bool) -> None:
-        if changed and self.first_wrong is None:
-            self._check(step, state)
-            self._keep(state)
+        if not changed or self.first_wrong is not None:
+            return
+        self.skipped = step
+        if self.blurs or not self.levels_only:
+            self._check_skipped(state)
+
+    def finish(self, state: State) -> None:
+        self._check_skipped(state)
 
     def check_code(self, state: State, running: Running, target: str) -> None:
         """Execute the target's code, if it has any in the ring, and compare it with the blocks."""
@@ -133,6 +147,13 @@ class RingVerify(Instrument):
     def _keep(self, state: State) -> None:
         self.last = Program(state.module.clone(), state.context.weights.copy(), self.ring)
         self.operations = {op.name for op in state.module.walk()}
+
+    def _check_skipped(self, state: State) -> None:
+        """Execute what the last pass left that changed the module, unless that was done."""
+        step, self.skipped = self.skipped, None
+        if step is not None and self.first_wrong is None:
+            self._check(step, state)
+            self._keep(state)
 
     def _check(self, step: Step, state: State) -> None:
         started, wrong, note = time.perf_counter(), "", ""

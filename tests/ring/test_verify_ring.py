@@ -60,6 +60,21 @@ def test_all_levels_agree(verify: Verify, model: Path) -> None:
     assert "agree bit for bit" in text
 
 
+def test_levels_alone_are_fewer_executions(verify: Verify, model: Path) -> None:
+    """The last of each level, and those around passes that may change bits for a reason."""
+    counts, rows = [], []
+    for words in ((), ("--levels-only",)):
+        status, text = verify(str(model), "--ring", *words)
+        assert status == 0, text
+        rows.append([line.split()[:2] for line in text.splitlines() if " equal " in line])
+        counts.append(int(text.splitlines()[-1].split()[0]))
+    assert counts[1] < counts[0]
+    levels = ["graph", "loop", "host", "block", "code"]
+    assert list(dict.fromkeys(level for _, level in rows[1])) == levels
+    for level in levels:
+        assert [r for r in rows[0] if r[1] == level][-1] in rows[1], level
+
+
 def test_truth_values_become_numbers(verify: Verify, tmp_path: Path) -> None:
     """Also those that a comparison makes, in code by many at once."""
     text = """<ir_version: 10, opset_import: ["": 17]>
@@ -116,6 +131,8 @@ def test_a_tiny_fault_is_named(verify: Verify, model: Path, fault: str) -> None:
              "--passes", f"default,after({AFTER[fault]})={fault}"]
     status, text = verify(*words, "--levels-only")
     assert status == 0, f"no tolerance hides it: {text}"
+    status, text = verify(*words, "--levels-only", "--ring")
+    assert status == 3 and "bits" in text, text
     started = time.monotonic()
     status, text = verify(*words, "--ring")
     assert status == 1 and f"a plugin failed in {fault}" in text, text

@@ -122,7 +122,7 @@ def _in_ring(arguments: argparse.Namespace) -> int:
 
     wanted = WantedInputs(arguments)
     verify = RingVerify(wanted.arrays, tell_row, {*wanted.given}, arguments.seed,
-                        bits_of(arguments.precision))
+                        bits_of(arguments.precision), arguments.levels_only)
     model = read_at_once(arguments.model)
     with session(arguments) as started:
         compilation, state = fitting(lowered, started.options,
