@@ -136,11 +136,14 @@ def _record(
 ) -> dict[str, Any]:
     """What a process measured, with what it said runs eagerly; its last error otherwise."""
     if is_late:
-        return {"name": name, "problem": _too_late(log)}
+        return {"name": name, "problem": _too_late(log, "compile")}
     try:
         text, _ = process.communicate("go\n", timeout=max(5.0, until - time.monotonic()))
         return {**json.loads(text.splitlines()[-1]), "eagerly": _eager_nodes(log)}
-    except (subprocess.TimeoutExpired, BrokenPipeError, IndexError, ValueError):
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return {"name": name, "problem": _too_late(log, "measure")}
+    except (BrokenPipeError, IndexError, ValueError):
         return {"name": name, "problem": _problem(process, log)}
 
 
@@ -150,21 +153,20 @@ def told(who: str, seconds: float) -> None:
     print(f"{TOLD}{who} {seconds:.0f} s", file=sys.stderr, flush=True)
 
 
-def _too_late(log: Path) -> str:
-    """That there was no time to compile, and who had compiled."""
+def _too_late(log: Path, work: str) -> str:
+    """That there was no time for some work, and who had compiled."""
     done = [line.removeprefix(TOLD) for line in log.read_text().splitlines()
             if line.startswith(TOLD)]
-    return f"no time was left to compile; first results: {', '.join(done) or 'none'}"
+    return f"no time was left to {work}; first results: {', '.join(done) or 'none'}"
 
 
 def _problem(process: Any, log: Path) -> str:
-    """The last error that a process told, to its end; else how it ended, and its last line."""
-    status = process.poll()
-    process.kill()
+    """The last error that an ended process told, to its end; else its status and last line."""
+    status = process.wait()
     lines = [line for line in log.read_text().splitlines() if line.strip()]
     if errors := [k for k, line in enumerate(lines) if "Error" in line]:
         return " ".join(lines[errors[-1]:])[:400]
-    how = "no time was left" if status is None else f"ended with status {status}"
+    how = f"ended with status {status}"
     return f"{how}: {lines[-1]}"[:400] if lines else how
 
 
