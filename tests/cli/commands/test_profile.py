@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from itertools import pairwise
@@ -32,6 +31,7 @@ from tests.cli.conftest import Run
 from tests.counts import models
 from tests.counts.count import Subject
 from tests.models.onnx_graph import OnnxGraph
+from tests.processes import start
 
 LIMIT = Roofline(1e11, 1e10)
 
@@ -86,7 +86,7 @@ def test_interruptions_are_told() -> None:
     ours = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(ours)})
     try:
-        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:  # inherits it
+        with start([sys.executable, "-c", "while True: pass"]) as other:  # inherits it
             found = profiled(products(2, 256), 1, 0.5)
             other.kill()
     finally:
