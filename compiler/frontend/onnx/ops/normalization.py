@@ -7,6 +7,7 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.halves import rounded_once
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.stretching import one_way
 from compiler.frontend.values import Value
 from dialects.graph.normalization import BatchNormOp, LayerNormOp
 from dialects.graph.pooling import AvgPoolOp
@@ -48,11 +49,22 @@ def layer_normalization(
     n: Node, x: Value, scale: Value, bias: Value | None = None
 ) -> Value | list[Value]:
     axis = n.axis(n.integer("axis", -1), x.rank)
-    parameters = [scale] if bias is None else [scale, bias]
-    y = n(LayerNormOp, x, *parameters, axis=axis, epsilon=n.real("epsilon", 1e-5))
+    y = _layer_normalized(n, x, axis, scale, bias)
     if not (n.wants(1) or n.wants(2)):
         return y
     return [y, *layer_statistics(x, axis, n.real("epsilon", 1e-5))]
+
+
+def _layer_normalized(n: Node, x: Value, axis: int, scale: Value, bias: Value | None) -> Value:
+    """The parameters broadcast to x, also along dims before the axis."""
+    given = [one_way(n.build, p, x.shape) for p in (scale, bias) if p is not None]
+    epsilon = n.real("epsilon", 1e-5)
+    if all(p.rank <= x.rank - axis for p in given):
+        return n(LayerNormOp, x, *given, axis=axis, epsilon=epsilon)
+    wide = x if t.byte_width(x.element) > 2 else x.cast(t.f32)
+    y = n(LayerNormOp, wide, n.scalar(1, wide), axis=axis, epsilon=epsilon)
+    y = y * given[0].cast(y.element)
+    return (y + given[1].cast(y.element) if bias is not None else y).cast(x.element)
 
 
 def layer_statistics(x: Value, axis: int, epsilon: float) -> list[Value]:
