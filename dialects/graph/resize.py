@@ -34,7 +34,7 @@ class ResizeOp(GraphOp):
     from `scales`, or t / s where `scales` is empty:
       half_pixel (p + 0.5)/f - 0.5; asymmetric p/f; align_corners p*(s - 1)/(t - 1), or 0 if t is 1;
       pytorch_half_pixel as half_pixel, or 0 if t is 1;
-      half_pixel_symmetric as half_pixel, shifted by s/2 * (1 - t/(f*s)).
+      half_pixel_symmetric (s - 1)/2 + (p - (t - 1)/2)/f, which is exact in the middle.
     nearest takes the element at c, rounded according to `nearest`; linear interpolates the two
     elements around c, or takes the last element twice with the weight 0.5; cubic interpolates four,
     with the coefficient -0.75. Positions outside x read x's border element. A dim with the factor 1
@@ -106,10 +106,9 @@ def source_coordinates(mode: str, source: int, size: int, scale: float | None) -
         return p * (source - 1) / max(size - 1, 1)
     if mode == "pytorch_half_pixel" and size == 1:
         return p
-    shift = 0.0
     if mode == "half_pixel_symmetric" and scale is not None:
-        shift = source / 2 * (1 - size / (scale * source))
-    return shift + (p + 0.5) * over / under - 0.5
+        return (source - 1) / 2 + (p - (size - 1) / 2) / scale  # whole in the middle
+    return (p + 0.5) * over / under - 0.5
 
 
 def _round(where: Array, rule: str) -> Array:

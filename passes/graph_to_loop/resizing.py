@@ -78,9 +78,9 @@ class _Dim(NamedTuple):
             return p * over / under
         if self.coordinates == "align_corners":
             return p * (source - 1) / (size - 1).maximum(1)
-        where = (p + 0.5) * over / under
         if self.coordinates == "half_pixel_symmetric" and self.scale is not None:
-            where = source / 2 * (1 - size / (self.scale * source)) + where
+            return (source - 1) / 2 + (p - (size - 1) / 2) / self.scale
+        where = (p + 0.5) * over / under
         if self.coordinates == "pytorch_half_pixel":
             return size.compare("eq", 1).where(p, where - 0.5)
         return where - 0.5

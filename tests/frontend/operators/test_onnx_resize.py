@@ -265,6 +265,22 @@ def test_linear_integers_as_onnxruntime(dtype: str):
             np.testing.assert_array_equal(interpreted(case, True), want, str(case))
 
 
+@pytest.mark.parametrize("is_open", [False, True], ids=["fixed", "open"])
+def test_the_middle_of_symmetric_lines_is_exact(is_open: bool):
+    """Rounded up or down, the middle of an odd number of results is the middle of x."""
+    attributes = {"mode": "nearest", "coordinate_transformation_mode": "half_pixel_symmetric"}
+    cases = [Case(np.arange(size, dtype=np.float32), [0], {**attributes, "nearest_mode": rule},
+                  scales=[scale])
+             for scale in (*SCALES, 1.1, 1.3) for size in (3, 7, 11) for rule in ("ceil", "floor")
+             if int(np.float32(size) * np.float32(scale)) % 2]
+    assert len(cases) > 20
+    model = MemoryModel("lines.onnx", model_of(cases, is_open).SerializeToString())
+    program = compiler.compile(model, cache="off", tuned="off", threads=1)
+    for case, got in zip(cases, program(*(case.x for case in cases)), strict=True):
+        for result in (np.asarray(got), interpreted(case, is_open)):
+            assert result[len(result) // 2] == len(case.x) // 2, case
+
+
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 def test_antialiased_bytes_as_onnxruntime(mode: str):
     """Along one axis, except at ties: onnxruntime rounds them up, ONNX's evaluator to even."""

@@ -66,6 +66,8 @@ def test_places(caplog: Any) -> None:
                 x.put(torch.tensor([3, -1, 3]), torch.tensor([9.0, 8.0, 1.0]), True),
                 torch.nn.functional.pdist(x), torch.nn.functional.pdist(x, 1.0), torch.angle(x),
                 torch.addbmm(x[:3, :4], a, b, beta=0.5, alpha=2.0), torch.tril_indices(3, 4, 1),
+                *(torch.addbmm(x[:3, :4].to(kind), a.to(kind), b.to(kind), beta=1.5, alpha=2.5)
+                  for kind in (torch.uint8, torch.int32, torch.int64)),
                 torch.round(x, decimals=2), torch.dist(x, x + 1), torch.diagonal_scatter(
                     x, torch.ones(5), 1))
 

@@ -79,8 +79,11 @@ def _inverse(n: Node, line: Line, place: Value, size: Value, count: Value) -> Va
 
 
 def _half_pixel(n: Node, line: Line, rule: str, p: Value, size: Value, count: Value) -> Value:
+    """In f64, the middle of a symmetric line is exact."""
+    if rule == "half_pixel_symmetric" and line.scale is not None and p.element != t.f32:
+        return (size - 1) / 2 + (p - (count - 1) / 2) / line.factor(n, p.element)
     where = _inverse(n, line, p + 0.5, size, count)
-    if rule == "half_pixel_symmetric" and (line.scale is not None or p.element == t.f32):
+    if rule == "half_pixel_symmetric" and p.element == t.f32:
         width = size * line.factor(n, p.element)
         where = size / 2 * (1 - count / width) + where
     where = where - 0.5

@@ -63,8 +63,10 @@ def angle(x: Any) -> Any:
 
 
 def addbmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """beta * x + alpha * (the sum of all products of matrices)."""
-    total = alpha * (a @ b).sum(0)
+    """beta * x + alpha * (the sum of all products of matrices). Factors of integers are whole."""
+    if not (x.is_floating_point() or x.is_complex()):
+        alpha, beta = int(alpha), int(beta)
+    total = alpha * (a @ b).sum(0, dtype=x.dtype)
     return total if beta == 0 else beta * x + total
 
 
