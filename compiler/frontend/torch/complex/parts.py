@@ -90,7 +90,7 @@ def _padded(n: Node, number: int, value: Any) -> Any:
     if number not in _FILLING.get(n.op, ()) or (is_complex(value) and not isinstance(value, list)):
         return value
     if isinstance(value, list):
-        return [complex_of(n, v, n.element) for v in value]  # pyright: ignore
+        return [complex_of(n, v, n.element) for v in value]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, Value):
         return complex_of(n, value, n.element)
     return complex(value) if isinstance(value, (bool, int, float)) else value
