@@ -216,8 +216,8 @@ class _Writer:
 
 
 def _own_names(name: str) -> dict[str, str]:
-    """What the code of a variant for another machine calls its entry, and memory of its own."""
-    return {ENTRY: f"{name}_entry", "aligned_alloc": f"{name}_allocate", "free": f"{name}_release"}
+    """What the code of a variant for another machine calls its entry."""
+    return {ENTRY: f"{name}_entry"}
 
 
 def visible(name: str) -> list[str]:

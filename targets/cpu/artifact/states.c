@@ -1,17 +1,6 @@
 /* States: their memory, threads and constants. */
 
 /* ------------------------------------------------------------------ memory */
-#if defined(KERNEL_ALLOCATE)
-/* What the kernels of code for another machine call for their own memory, on any thread. */
-__attribute__((visibility("hidden"))) void *KERNEL_ALLOCATE(uint64_t alignment, uint64_t bytes) {
-    return bytes > SIZE_MAX ? NULL : default_allocate(NULL, (size_t)alignment, (size_t)bytes);
-}
-
-__attribute__((visibility("hidden"))) void KERNEL_RELEASE(void *memory) {
-    default_release(NULL, memory);
-}
-#endif
-
 static void *allocate(STATE *s, size_t bytes) {
     size_t whole = (bytes | 1) + (ALIGNMENT - 1 - ((bytes | 1) - 1) % ALIGNMENT);
     return whole < bytes ? NULL : s->allocator.allocate(s->allocator.context, ALIGNMENT, whole);

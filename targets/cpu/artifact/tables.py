@@ -113,9 +113,8 @@ def _of_processors(source: Source) -> Runtime:
 
 
 def _own_names(entry: str) -> list[str]:
-    """The names of the code's functions, if it has others than code for this machine."""
-    names = {"strata_entry": "entry", "KERNEL_ALLOCATE": "allocate", "KERNEL_RELEASE": "release"}
-    return [f"#define {k} {entry}_{name}" for k, name in names.items()] if entry else []
+    """The name of the code's entry, if it has another than code for this machine."""
+    return [f"#define strata_entry {entry}_entry"] if entry else []
 
 
 def _threads_text() -> list[str]:

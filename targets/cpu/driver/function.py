@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from xdsl.ir import Operation
 
@@ -32,6 +33,13 @@ from targets.cpu.runtime.checks import (
 )
 from targets.cpu.runtime.heap import RESULTS
 from targets.cpu.runtime.threads import FIRST_ARGUMENT, TURNS_ENTRY
+
+
+class _Private(NamedTuple):
+    """The private memory of a launch: its address, and that of this thread's part."""
+
+    whole: str
+    own: str
 
 
 class FunctionText(Statements):
@@ -226,6 +234,7 @@ class FunctionText(Statements):
         w = self.writer
         total = self.indices.scalar(self.product(step.grid))
         sizes = [self.scalar(s) for s in step.sizes]
+        private = self._private(step)
         self.wait(alone=step.is_parallel is False)
         self._stamp(LAUNCHES + len(self.program.launches) - 1)
         run, done = w.fresh("run"), w.fresh("done")
@@ -236,10 +245,29 @@ class FunctionText(Statements):
         w.emit(f"br i1 {w.assign(f'icmp slt i64 {low}, {high}')}, label %{run}, label %{done}")
         w.start_block(run)
         arguments = ", ".join([*(f"ptr {self.pointers[b]}" for b in step.op.buffers),
-                               *(f"i64 {s}" for s in (*sizes, low, high))])
+                               *(f"i64 {s}" for s in (*sizes, low, high)),
+                               *([] if private is None else [f"ptr {private.own}"])])
         w.emit(f"call void @{step.kernel.function}({arguments})")
         w.emit(f"br label %{following}")
         w.start_block(done)
+        if private is not None:  # which no thread may use any more
+            self._barrier()
+            self.release(private.whole)
+            self.last_alone = None
+
+    def _private(self, step: Step) -> _Private | None:
+        """The memory of a launch that its programs use in turn, a part for each thread."""
+        if step.kernel.private is None:
+            return None
+        w, threads = self.writer, 1 if step.is_parallel is False else self.indices.symbol(
+            "%threads", 1)
+        values = dict(zip(step.kernel.op.size_names, step.sizes, strict=True))
+        each = step.kernel.private.substitute(values).substitute(self.sizes)
+        whole = self.allocate(each * threads, step.op)
+        if step.is_parallel is False:
+            return _Private(whole, whole)
+        before = w.assign(f"mul i64 {self.indices.scalar(each)}, %thread")
+        return _Private(whole, w.assign(f"getelementptr i8, ptr {whole}, i64 {before}"))
 
     def _ask(self, step: Step, total: str) -> tuple[str, str, str]:
         """Take part in a launch. Returns the range of programs and the block that asks for more.

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from dialects import block as bl
 from dialects import host
 from dialects.symbolic.expr import Expr
+from targets.cpu.emit.kernel import private_bytes
 from targets.cpu.machine import Machine
 from targets.cpu.scheduling.cost import PARALLEL_PAYS, program_cost
 from targets.cpu.scheduling.options import SERIAL
@@ -21,10 +22,12 @@ class KernelInfo(NamedTuple):
     function: str
     op: bl.KernelOp
     cost: int
+    private: Expr | None
+    """The bytes of memory that a call needs, over the kernel's sizes; None if it needs none."""
 
     @staticmethod
     def of(function: str, op: bl.KernelOp, machine: Machine) -> KernelInfo:
-        return KernelInfo(function, op, program_cost(op, machine.lanes))
+        return KernelInfo(function, op, program_cost(op, machine.lanes), private_bytes(op))
 
 
 class Step(NamedTuple):

@@ -145,5 +145,6 @@ def _kernel_declarations(kernels: Sequence[KernelInfo]) -> dict[str, str]:
     lines: dict[str, str] = {}
     for kernel in kernels:
         types = ["ptr"] * len(kernel.op.buffers) + ["i64"] * (len(kernel.op.size_names) + 2)
+        types += [] if kernel.private is None else ["ptr"]
         lines[kernel.function] = f"declare void @{kernel.function}({', '.join(types)})"
     return lines

@@ -3,6 +3,8 @@
     define void @k(ptr noalias %buffer0, ..., i64 %size.n, ..., i64 %lo, i64 %hi)
 
 The function runs the programs lo <= p < hi of the flattened grid, whose last axis varies fastest.
+If their private memory is too large for the stack, the last argument is its address, for all
+programs of this call in turn; whoever calls provides `private_bytes`, aligned to a line.
 All loops are bottom-tested; carried tiles have one phi per register.
 """
 
@@ -49,6 +51,22 @@ STACK_BYTES = 1 << 18
 """The most bytes of a program's private memory that are placed on the stack."""
 LINE_BYTES = 64
 """Bytes of a cache line, to whose multiples private memory is aligned and rounded."""
+
+
+def private_bytes(kernel: bl.KernelOp) -> Expr | None:
+    """The bytes of memory that a call of a kernel needs from its caller, over the kernel's sizes;
+    None if it needs none."""
+    found = [_provided(op) for op in walked(kernel) if isinstance(op, bl.ScratchOp)]
+    given = [size for size in found if size is not None]
+    return sum(given, Expr.of(0)) if given else None
+
+
+def _provided(op: bl.ScratchOp) -> Expr | None:
+    """The bytes of private memory, in whole lines; None if it is on the stack."""
+    type_ = buffer_type(op.result)
+    size = product(type_.shape) * t.byte_width(type_.element)
+    on_stack = size.constant is not None and size.constant <= STACK_BYTES
+    return None if on_stack else size.ceildiv(LINE_BYTES) * LINE_BYTES
 
 
 @dataclass(frozen=True)
@@ -128,8 +146,8 @@ class _KernelEmitter:
                       for s, name in zip(kernel.size_names, names, strict=True)}
         self.tiles: dict[SSAValue, Tile] = {}
         self.buffers: dict[SSAValue, Buffer] = {}
-        self.allocated: list[str] = []
-        """Heap memory to be freed at the end."""
+        self._places: dict[Operation, Expr] = {}
+        """Where private memory starts in what the caller provides."""
         self._runs: dict[Block, list[list[Operation]]] = {}
         self._sites: dict[Operation, _Site] = {}
         self._accesses: dict[Operation, Access] = {}
@@ -161,8 +179,6 @@ class _KernelEmitter:
                 program, extents))
         if streams:  # other threads must see these stores before they see that the launch is done
             self.builder.fence()
-        for memory in self.allocated:
-            self.writer.emit(self.writer.call("free", "void", [("ptr", memory)]))
         if self.matrices:
             self.matrices.release()
         self.writer.emit("ret void")
@@ -181,7 +197,8 @@ class _KernelEmitter:
         pointers = [f"ptr noalias {b.pointer}" for v, b in self.buffers.items()
                     if v in self.kernel.buffers]
         sizes = [f"i64 {name}" for name in size_arguments(self.kernel.size_names)]
-        arguments = ", ".join([*pointers, *sizes, "i64 %lo", "i64 %hi"])
+        private = ["ptr noalias %private"] if self._places else []
+        arguments = ", ".join([*pointers, *sizes, "i64 %lo", "i64 %hi", *private])
         # without this, spilled vectors straddle cache lines in some processes
         attributes = (f"alignstack({self.machine.vector_bytes}) nounwind"
                       f"{self.machine.function_attributes}{self.marks.function}")
@@ -357,22 +374,21 @@ class _KernelEmitter:
 
     def scratch(self, op: bl.ScratchOp) -> None:
         type_ = buffer_type(op.result)
-        count = self.indices.product([s.substitute(self.sizes) for s in type_.shape])
-        width, number = t.byte_width(type_.element), count.constant
-        if number is not None and number * width <= STACK_BYTES:
-            memory = self.writer.at_entry(
-                f"alloca [{number} x {memory_type(type_.element)}], align 64")
+        if _provided(op) is None:
+            memory = self.writer.at_entry(f"alloca [{product(type_.shape).constant} x "
+                                          f"{memory_type(type_.element)}], align 64")
         else:
-            memory = self._allocated(count * width)
+            place = self.indices.scalar(self._place(op).substitute(self.sizes))
+            memory = self.writer.at_entry(f"getelementptr i8, ptr %private, i64 {place}")
         self._bind_buffer(op.result, memory)
 
-    def _allocated(self, size: Expr) -> str:
-        """Heap memory, shared by all programs of this call in turn."""
-        lines = self.indices.scalar(size.ceildiv(LINE_BYTES) * LINE_BYTES)
-        memory = self.writer.at_entry(self.writer.call(
-            "aligned_alloc", "noalias ptr", [("i64", str(LINE_BYTES)), ("i64", lines)]))
-        self.allocated.append(memory)
-        return memory
+    def _place(self, op: bl.ScratchOp) -> Expr:
+        """Where private memory starts, also if unrolled loops repeat the operation."""
+        if op not in self._places:
+            sizes = [_provided(other) or Expr.of(0) for other in self._places
+                     if isinstance(other, bl.ScratchOp)]
+            self._places[op] = sum(sizes, Expr.of(0))
+        return self._places[op]
 
     # ------------------------------------------------------------------ loops
     def loop(self, op: bl.ForOp) -> None:

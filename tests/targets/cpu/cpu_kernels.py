@@ -26,6 +26,7 @@ from dialects.verifying import verify
 from targets.cpu.build.cache import ObjectCache
 from targets.cpu.build.jit import compile_texts, link
 from targets.cpu.emit import emit_kernel
+from targets.cpu.emit.kernel import private_bytes
 from targets.cpu.machine import Machine, lacking, machine_of
 from tests.symbols import by_symbol
 
@@ -112,12 +113,13 @@ def _protect(address: int, size: int, access: int) -> None:
 
 # ---------------------------------------------------------------------- running
 def native(kernel: KernelOp, machine: Machine) -> Any:
-    """The kernel as a C function of buffers, sizes, first and last program."""
+    """The kernel as a C function of buffers, sizes, first and last program, and private memory."""
     code = compile_texts([emit_kernel(kernel, machine, "k")], machine, ObjectCache(None))
     library = link(code, "k")
     integers = [ctypes.c_int64] * (len(kernel.size_names) + 2)
     pointers = [ctypes.c_void_p] * len(kernel.buffers)
-    function = ctypes.CFUNCTYPE(None, *pointers, *integers)(library.address)
+    private = [] if private_bytes(kernel) is None else [ctypes.c_void_p]
+    function = ctypes.CFUNCTYPE(None, *pointers, *integers, *private)(library.address)
     function.library = library  # type: ignore[attr-defined]
     return function
 
@@ -129,11 +131,15 @@ def run_native(
     """All buffers after all programs, in two parts as if by two threads."""
     total = int(np.prod([e.evaluate(sizes) for e in kernel.grid.data], dtype=np.int64))
     guarded = [Guarded(np.ascontiguousarray(b), at_end) for b in buffers]
+    size = private_bytes(kernel)
+    private = [] if size is None else [
+        Guarded(np.zeros(size.evaluate(sizes), np.uint8), True)]  # whole lines
     integers = [sizes[name] for name in kernel.size_names]
     for low, high in ((0, total // 2), (total // 2, total)):
-        function(*(g.address for g in guarded), *integers, low, high)
+        function(*(g.address for g in guarded), *integers, low, high,
+                 *(p.address for p in private))
     results = [g.array.copy() for g in guarded]
-    for g in guarded:
+    for g in (*guarded, *private):
         g.release()
     return results
 

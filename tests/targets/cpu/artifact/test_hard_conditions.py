@@ -27,11 +27,16 @@ growing (float[n] x, int64 trips) => (float[m, n] y, float[k] z) <bool go = {1}>
     a = Abs(x)  w = Greater(a, x)  z = Compress<axis = 0>(x, w)
 }
 """
+ROWS = """
+<ir_version: 8, opset_import: ["" : 17]>
+rows (float[n, m] x) => (float[n, m] y) { a = Softmax(x)  b = Exp(a)  y = Softmax(b) }
+"""
 MODELS: dict[str, tuple[str, list[np.ndarray]]] = {
     "sizes of a run": (SIZED, [np.float32([1, 0, 2, 0, 3, 4]), np.array([2])]),
     "a loop": (LOOPED, [X[0, :2], np.array(5)]),
     "a loop that stacks": (GROWING, [X[0], np.array(4)]),
     "quantized": (QUANTIZED, [X]),
+    "rows of any length": (ROWS, [X]),
     "choices": (CHOSEN, [X[:, :4], X[:, 4:], AT]),
 }
 
@@ -60,8 +65,18 @@ def test_every_allocation_may_fail(
     assert found == "every allocation failed\n"
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_code_asks_only_the_allocator(name: str, tmp_path: Path) -> None:
+    model = ship(model_of(MODELS[name][0]), tmp_path / "model", "model")
+    done = processes.run(["nm", "-u", model / "model_kernels.o"], text=True, capture_output=True,
+                         limit=60)
+    assert done.returncode == 0, done.stderr
+    wanted = {line.split()[-1] for line in done.stdout.splitlines()}
+    assert not wanted & {"aligned_alloc", "posix_memalign", "malloc", "calloc", "free"}
+
+
 @needs_sanitizers
-@pytest.mark.parametrize("name", ["sizes of a run", "a loop that stacks"])
+@pytest.mark.parametrize("name", ["sizes of a run", "a loop that stacks", "rows of any length"])
 def test_nothing_is_read_or_leaked_then(name: str, tmp_path: Path) -> None:
     flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover")
     found = starving(*MODELS[name], tmp_path, flags, ("2", "1"))
