@@ -190,7 +190,7 @@ def test_views_need_no_numpy(tmp_path: Path) -> None:
     """Inputs in memory that can be written or not; outputs of sizes that only the run knows."""
     ship(model_of(SIZED), tmp_path / "sized.so", "sized")
     code = """
-import array, sys
+import array, ctypes, sys
 sys.path.insert(0, sys.argv[1])
 import sized_numpy
 model = sized_numpy.Model(threads=1)
@@ -199,6 +199,8 @@ for values, k in ([1, 0, 2, 0, 3, 4], 2), ([0, 0], 1):
     for given in x, memoryview(x.tobytes()).cast("f"):
         y, z = model(given, memoryview(array.array("q", [k])))
         print(y.tolist(), z.tolist(), y.format, z.shape)
+y, z = model(memoryview((ctypes.c_float * 0)()), memoryview((ctypes.c_int64 * 1)(0)))
+print(y.tolist(), z.tolist())
 for bad in memoryview(b"abcd"), memoryview(array.array("d", [1.0])):
     try:
         model(bad, memoryview(array.array("q", [1])))
@@ -211,7 +213,7 @@ print("numpy" in sys.modules)
     first = "[[0, 2, 4, 5]] [[1.0, 0.0, 2.0], [0.0, 3.0, 4.0]] q (2, 3)"
     second = "[] [[0.0, 0.0]] q (1, 2)"
     assert done.stdout.splitlines() == [
-        first, first, second, second,
+        first, first, second, second, "[] []",
         "input 'x' must be a view of float32 (f), of at most 16 dims; it is B, of 1",
         "input 'x' must be a view of float32 (f), of at most 16 dims; it is d, of 1",
         "False"], done.stderr

@@ -47,6 +47,7 @@ memoryviews, too, and NumPy is not imported. A model is for one thread at a time
 """
 import ctypes
 import os
+import sys
 
 INPUTS = @INPUTS@
 OUTPUTS = @OUTPUTS@
@@ -165,7 +166,7 @@ class _Views:
         """A C-contiguous view of an input, of memory that can be written."""
         wanted = cls.formats[dtype]
         same = {"q": "ql", "Q": "QL"}[wanted] if wanted in "qQ" and _LONG == 8 else wanted
-        if value.format.lstrip("@") not in same or value.ndim > @DIMS@:
+        if value.format.lstrip(_NATIVE) not in same or value.ndim > @DIMS@:
             raise ValueError(f"input {name!r} must be a view of {dtype} ({wanted}), of at most "
                              f"@DIMS@ dims; it is {value.format}, of {value.ndim}")
         if value.c_contiguous and not value.readonly:
@@ -181,7 +182,7 @@ class _Views:
 
     @classmethod
     def _shaped(cls, memory, shape, dtype):
-        """Views cannot have dims of 0 elements; then there is nothing to see."""
+        """Views that `cast` makes cannot have dims of 0 elements; then there is nothing to see."""
         view = memoryview(memory)
         if 0 in shape:
             return view.cast(cls.formats[dtype])
@@ -194,6 +195,8 @@ class _Views:
         return ctypes.addressof(ctypes.c_char.from_buffer(view))
 
 
+_NATIVE = "@=<" if sys.byteorder == "little" else "@=>"
+"""What formats may start with; those of arrays of ctypes do."""
 _LONG = ctypes.sizeof(ctypes.c_long)
 _TYPES = {"float32": ctypes.c_float, "float64": ctypes.c_double, "float16": ctypes.c_uint16,
           "bool": ctypes.c_bool, "int8": ctypes.c_int8, "int16": ctypes.c_int16,
