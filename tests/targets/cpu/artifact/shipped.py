@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +19,15 @@ from tests import processes
 
 STRICT = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic")
 
-def has_sanitizers() -> bool:
-    """Whether the C compiler here has them."""
-    done = processes.run(
-        ["cc", "-fsanitize=address,undefined", "-x", "c", "-o", "/dev/null", "-"],
-        input="int main(void) { return 0; }", text=True, capture_output=True, limit=60)
-    return done.returncode == 0
+
+def has_sanitizers(names: str = "address,undefined") -> bool:
+    """Whether the C compiler here has them, and what they watch starts."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = f"{folder}/nothing"
+        return all(processes.run(
+            words, input="int main(void) { return 0; }", text=True, capture_output=True,
+            limit=60).returncode == 0
+            for words in (["cc", f"-fsanitize={names}", "-x", "c", "-o", made, "-"], [made]))
 
 
 needs_tools = pytest.mark.skipif(

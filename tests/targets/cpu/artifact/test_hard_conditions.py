@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +15,14 @@ from tests import processes
 from tests.programs.test_libraries import AT, CHOSEN, QUANTIZED, X, model_of
 from tests.programs.test_saved_programs import LOOPED, SIZED
 from tests.targets.cpu.artifact.abroad import pack, write_headers
-from tests.targets.cpu.artifact.shipped import build, needs_sanitizers, needs_tools, output_of, ship
+from tests.targets.cpu.artifact.shipped import (
+    build,
+    has_sanitizers,
+    needs_sanitizers,
+    needs_tools,
+    output_of,
+    ship,
+)
 
 pytestmark = needs_tools
 HERE = Path(__file__).parent
@@ -81,6 +89,27 @@ def test_nothing_is_read_or_leaked_then(name: str, tmp_path: Path) -> None:
     flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover")
     found = starving(*MODELS[name], tmp_path, flags, ("2", "1"))
     assert found == "every allocation failed\n"
+
+
+@pytest.mark.skipif(not (shutil.which("make") and has_sanitizers("thread")),
+                    reason="the C compiler has no sanitizer of threads, or there is no make")
+def test_threads_do_not_race(tmp_path: Path) -> None:
+    """What runs around the code is compiled again, so that the sanitizer watches it."""
+    text = """
+<ir_version: 8, opset_import: ["" : 17]>
+rows (float[n, 64] x) => (float[n, 64] y) {
+    t = Transpose<perm = [1, 0]>(x)  a = MatMul(x, t)  b = Softmax(a)  y = MatMul(b, x)
+}
+"""
+    folder = ship(model_of(text), tmp_path / "rows", "rows", also=[{"n": 64}])
+    for file in (*folder.glob("*.a"), *folder.glob("*_code.o"), *folder.glob("*_variant.o")):
+        file.unlink()
+    flags = "-O1 -g -fsanitize=thread"
+    done = processes.run(["make", "-C", folder, f"CFLAGS={flags}", "rows.a"], text=True,
+                         capture_output=True, limit=120)
+    assert done.returncode == 0, done.stderr
+    build([HERE / "races.c", folder / "rows.a"], tmp_path / "races", *flags.split(), f"-I{folder}")
+    assert output_of(tmp_path / "races") == "0 were wrong\n"
 
 
 def test_programs_for_some_sizes_do_without_memory(tmp_path: Path) -> None:
