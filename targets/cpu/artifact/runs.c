@@ -86,9 +86,32 @@ static int run_code(STATE *s) {
     return 0;
 }
 
+/* Large results are stored past the caches, which needs whole lines: memory of the state takes the
+   place of a caller's that starts elsewhere. With `back`, copy from there after a run. */
+static int align_outputs(STATE *s, int back) {
+    int32_t place = FIRST_OUTPUT;
+    for (int32_t k = 0; k < OUTPUTS; k++) {
+        if (late_words[k] >= 0) continue;
+        strata_tensor *t = &s->outputs[k];
+        int64_t bytes = bytes_of(t->rank, t->shape, t->dtype);
+        int32_t at = place++;
+        if (t->data == NULL || bytes < LARGE || (uintptr_t)t->data % ALIGNMENT == 0) continue;
+        if (back) {
+            memcpy(t->data, s->owned[k], (size_t)bytes);
+            continue;
+        }
+        int status = grow(s, &s->owned[k], &s->owned_bytes[k], (size_t)bytes);
+        if (status != 0) return status;
+        s->table[at].at = s->owned[k];
+    }
+    return 0;
+}
+
 static int run_bound(STATE *s) {
     if (s->outputs == NULL) return refuse(s, STRATA_NOT_BOUND, "nothing is bound to the state");
     release_blocks(s);
+    int unaligned = align_outputs(s, 0);
+    if (unaligned != 0) return unaligned;
     if (POISONS) poison(s);
     atomic_store(&s->cancels, 0);
     seat before = own;
@@ -96,7 +119,10 @@ static int run_bound(STATE *s) {
     s->call.threads = s->team == NULL ? 1 : members_of(s->team, s->threads);
     int status = run_code(s);
     own = before;
-    if (status == 0) return fetch_outputs(s);
+    if (status == 0) {
+        align_outputs(s, 1);
+        return fetch_outputs(s);
+    }
     status = failed(s);
     release_blocks(s);
     return status;

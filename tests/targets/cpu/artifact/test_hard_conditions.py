@@ -112,6 +112,17 @@ rows (float[n, 64] x) => (float[n, 64] y) {
     assert output_of(tmp_path / "races") == "0 were wrong\n"
 
 
+def test_large_outputs_may_start_anywhere(tmp_path: Path) -> None:
+    """They are stored past the caches, which needs whole lines."""
+    text = """
+<ir_version: 8, opset_import: ["" : 17]>
+wide (float[8192, 1024] x) => (float[8192, 1024] y) <float one = {1}> { y = Add(x, one) }
+"""
+    folder = ship(model_of(text), tmp_path / "wide", "wide")
+    build([HERE / "unaligned.c", folder / "wide.a"], tmp_path / "unaligned", f"-I{folder}")
+    assert output_of(tmp_path / "unaligned") == "0 were wrong\n"
+
+
 def test_programs_for_some_sizes_do_without_memory(tmp_path: Path) -> None:
     text, inputs = MODELS["choices"]
     found = starving(text, inputs, tmp_path, (), ("2", "1"), also=[{"n": 3}, {"n": 1}])
