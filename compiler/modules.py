@@ -9,15 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.frontend.torch.files.script import is_script, is_script_file
 
 
 def exported(
     model: object, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None,
     dynamic_shapes: Any,
 ) -> object:
-    """The program of a module, a GraphModule or a function with these inputs; any other model as it
-    is. Raises StrataError for inputs without a module, a module without, and one that PyTorch
-    cannot export."""
+    """The program of a module, a GraphModule, a function or TorchScript with these inputs; any
+    other model as it is. Raises StrataError for inputs without a module, a module without, and one
+    that PyTorch cannot export."""
+    if is_script(model) or (args is not None and is_script_file(model)):
+        return _of_script(model, args, kwargs, dynamic_shapes)
     is_model = _is_module(model) or (callable(model) and not isinstance(model, type))
     if args is None and kwargs is None:
         if dynamic_shapes is not None:
@@ -32,6 +35,19 @@ def exported(
         raise StrataError(f"args and kwargs are for a module or a function, and "
                           f"{type(model).__name__} is none")
     return _program(model, tuple(args or ()), dict(kwargs or {}), dynamic_shapes)
+
+
+def _of_script(
+    model: object, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: object,
+) -> Any:
+    """The program of TorchScript. Raises StrataError."""
+    from compiler.frontend.torch.files.script import program_of
+
+    if args is None and kwargs is None:
+        raise StrataError(f"{type(model).__name__} is TorchScript, and needs example inputs", [
+            Problem("it does not say their sizes", hint="give args=(x,)")])
+    return program_of(model, tuple(args or ()), dict(kwargs or {}), dynamic_shapes)
 
 
 def _is_module(model: object) -> bool:

@@ -28,6 +28,7 @@ from typing import Any
 
 from compiler.frontend import ImportedModel, ImportOptions, MemoryModel
 from compiler.frontend.torch.captured_graph import CapturedGraph
+from compiler.frontend.torch.files.script import SUFFIXES
 
 DESCRIPTION = ("a torch.export program: in memory, as .pt2, or made by file.py:function, which is "
                "your own code and is run")
@@ -36,8 +37,9 @@ ARCHIVE_SUFFIX = ".pt2"
 
 
 def accepts(model: str) -> bool:
-    """Whether a name ends in `.pt2`, or has the form `file.py:function`."""
-    return model.lower().endswith(ARCHIVE_SUFFIX) or bool(re.search(r"\.py:\w+$", model))
+    """Whether a name ends in `.pt2` or as TorchScript's, or has the form `file.py:function`."""
+    return model.lower().endswith((ARCHIVE_SUFFIX, *SUFFIXES)) or bool(
+        re.search(r"\.py:\w+$", model))
 
 
 def load_model(model: str, options: ImportOptions) -> ImportedModel:

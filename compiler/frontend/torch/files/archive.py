@@ -22,6 +22,7 @@ import numpy as np
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.torch.files.checks import check_program
+from compiler.frontend.torch.files.script import refused_archive
 from compiler.frontend.torch.guards import restore_guards
 from compiler.frontend.torch.library import quiet, torch_module
 from compiler.io.array_files import FILE_ERRORS
@@ -106,8 +107,7 @@ class Archive:
         root = next((n.removesuffix("archive_format") for n in entries
                      if n.endswith("archive_format")), None)
         if root is None:
-            raise StrataError(f"{name} is not an archive of torch.export.save", [Problem(
-                "it has no entry 'archive_format'", hint="older files must be written again")])
+            raise refused_archive(name, entries)
         return Archive(name, whole, entries, root)
 
     def model_file(self) -> str:
