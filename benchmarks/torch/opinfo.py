@@ -256,12 +256,12 @@ def _names(dtype: str, only: Sequence[str]) -> list[str]:
 
 
 def _wait(process: subprocess.Popen[bytes], kept: Path, seconds: float) -> bool:
-    """Wait for a process; stop one that adds nothing to the file for so long."""
+    """Wait for a process; stop one that adds nothing to the file for so long, or never starts."""
     while process.poll() is None:
         time.sleep(0.2)
         last = kept.stat().st_mtime if kept.exists() else 0.0
         started = Path(f"/proc/{process.pid}").stat().st_mtime if process.poll() is None else 0.0
-        if last and time.time() - max(last, started) > seconds:
+        if last and time.time() - max(last, started) > seconds * (1 if last > started else 20):
             process.kill()
             process.wait()
             return True
@@ -340,13 +340,12 @@ def page(folder: Path, dtypes: Sequence[str], count: int) -> str:
     lines = ["# PyTorch's operators", "", "```",
              f"python benchmarks/torch/opinfo.py --count {count}", "```", "",
              f"PyTorch {torch.__version__}, CPU. Samples are OpInfo's, at most {count} of an",
-             "operator, spread over its samples. What the words mean is in the script's text.", "",
+             "operator, spread over its samples; the table says of how many operators. Complex",
+             "results are equal within the limits of their parts. The script tells the words.", "",
              "| dtype | operators | samples | native | split | wrong | failed |",
              "|---|---|---|---|---|---|---|"]
-    lines += [_summary(dtype, table) for dtype, table in tables.items()]
-    lines += [_summary(f"{dtype}, tagged `core`", {
-        name: table[name] for name in core_operators(dtype) if name in table})
-        for dtype, table in tables.items()]
+    lines += [_summary(d, t, {*map(full_name, operators(d))}) for d, t in tables.items()]
+    lines += [_summary(f"{d}, tagged `core`", t, core_operators(d)) for d, t in tables.items()]
     lines += ["", f"Of {total} operators tagged `core` or of PrimTorch, {len(missing)} have "
               "neither an importer nor a decomposition" + (":" if missing else "."), ""]
     lines += [f"- `{name}`" for name in missing]
@@ -362,12 +361,13 @@ def page(folder: Path, dtypes: Sequence[str], count: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _summary(dtype: str, table: dict[str, list[tuple[str, str]]]) -> str:
-    states = Counter(state for found in table.values() for state, _ in found)
+def _summary(title: str, table: dict[str, list[tuple[str, str]]], names: set[str]) -> str:
+    run = table.keys() & names
+    states = Counter(state for name in run for state, _ in table[name])
     samples = sum(states.values())
     cells = [f"{states[s]} ({states[s] / max(samples, 1):.0%})"
              for s in ("native", "split", "wrong", "failed")]
-    return f"| {dtype} | {len(table)} | {samples} | {' | '.join(cells)} |"
+    return f"| {title} | {len(run)} of {len(names)} | {samples} | {' | '.join(cells)} |"
 
 
 def main() -> None:

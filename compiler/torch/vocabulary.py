@@ -175,11 +175,11 @@ def check_values(options: Mapping[str, Any]) -> None:
     from compiler.options import CompileOptions
 
     CompileOptions(**{name: options[name] for name in options.keys() & PLAIN})
-    if "target" in options:
+    if options.keys() & {"target", "plugins"}:
         from compiler.plugins.plugin_files import load_plugins
 
         plugins = load_plugins(paths_of("plugins", options.get("plugins", ())))
-        plugins.find_target(options["target"])
+        plugins.find_target(options.get("target", "cpu"))
 
 
 def debug_folder() -> str:

@@ -59,13 +59,20 @@ def check_writes(
         if not replays and (wanted.is_conj() or wanted.is_neg()):
             raise RunsEagerly("it returns a lazy conjugate, and its arguments share memory")
 
+DEVICES = ("cpu", "cuda")
+"""Where compiled code runs; AMD's GPUs have PyTorch's name of NVIDIA's."""
+
 
 def check_captured(graph: Any) -> None:
-    """Raise RunsEagerly if a captured graph writes into elements that share memory.
+    """Raise RunsEagerly if a captured graph writes into elements that share memory, or has tensors
+    without memory or on a device that no target is for.
 
     PyTorch refuses most of these writes, and defines what the others do.
     """
     for node in graph.graph.nodes:
+        device = getattr(node.meta.get("example_value"), "device", None)
+        if device is not None and device.type not in DEVICES:
+            raise RunsEagerly(f"{node.name} is on the device '{device.type}'")
         written = _written(node)
         value = getattr(written, "meta", {}).get("example_value")
         if isinstance(value, torch_module().Tensor) and not is_separate(value):
