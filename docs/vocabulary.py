@@ -34,14 +34,17 @@ named in a message of level INFO. A name that PyTorch's compiler does not have e
 `capture_scalar_outputs`, `capture_dynamic_output_shape_ops`, `recompile_limit`,
 `automatic_dynamic_shapes`, `suppress_errors`, and `allow_rnn`, without which PyTorch runs
 `nn.LSTM`, `nn.GRU` and `nn.RNN` outside of what any backend compiles. So do `dynamic`,
-`fullgraph` and `torch._dynamo.mark_dynamic`. `torch._inductor.config` has no effect.
+`fullgraph` and `torch._dynamo.mark_dynamic`, and `transformers.CompileConfig(backend="strata")`
+passes its fields to `torch.compile`. `torch._inductor.config` has no effect.
 `torch.use_deterministic_algorithms` fixes the order in which sums of scatters are added.
 
 ## Debug variables
 """
 VARIABLES = {
     "TORCH_LOGS=output_code": "our code: LLVM IR on the CPU, Triton on a GPU",
-    "TORCH_LOGS=graph_breaks,recompiles,guards,graph_code,aot_graphs":
+    "TORCH_LOGS=graph_breaks": "PyTorch's messages, and for each graph that ends early its line, "
+                               "the reason and what is usually written instead",
+    "TORCH_LOGS=recompiles,guards,graph_code,aot_graphs":
         "PyTorch's own messages, as for any backend",
     "TORCH_LOGS=fusion,schedule,ir_pre_fusion,ir_post_fusion":
         "nothing: use `compiler.explain` and dumps",
