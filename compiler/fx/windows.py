@@ -93,16 +93,17 @@ def resize(w: Writer, op: ResizeOp) -> Any:
     rank, shape = tensor_type(op.x).rank - 2, w.shape(op.shape.data[2:])
     plain = t.is_float(op.result_tensors[0].element) and all(
         size.constant != 0 for size in tensor_type(op.x).shape)
-    if literal_of(op.properties, "scales") or not plain or tuple(op.shape.data[:2]) != tensor_type(
-            op.x).shape[:2] or not 1 <= rank <= 3:
-        raise Unwritable("it scales by given factors, integers, or other dims than the last ones")
+    scales = [float(scale) for scale in literal_of(op.properties, "scales")]
+    if not plain or not 1 <= rank <= 3 or scales[:2] not in ([], [1.0, 1.0]) or tuple(
+            op.shape.data[:2]) != tensor_type(op.x).shape[:2]:
+        raise Unwritable("it scales integers, or other dims than the last ones")
     if form == ("nearest", "asymmetric", "floor"):
-        return w.call(f"upsample_nearest{rank}d.default", w.operand(op), shape)
+        return w.call(f"upsample_nearest{rank}d.default", w.operand(op), shape, *scales[2:])
     if form == ("nearest", "half_pixel", "round_prefer_ceil"):
-        return w.call(f"_upsample_nearest_exact{rank}d.default", w.operand(op), shape)
+        return w.call(f"_upsample_nearest_exact{rank}d.default", w.operand(op), shape, *scales[2:])
     names = {("linear", 1): "linear1d", ("linear", 2): "bilinear2d", ("linear", 3): "trilinear3d",
              ("cubic", 2): "bicubic2d"}
     if (form[0], rank) in names and form[1] in ("half_pixel", "align_corners"):
         return w.call(f"upsample_{names[form[0], rank]}.default", w.operand(op), shape,
-                      form[1] == "align_corners")
+                      form[1] == "align_corners", *scales[2:])
     raise Unwritable(f"PyTorch does not resample by {form[0]} and {form[1]}")

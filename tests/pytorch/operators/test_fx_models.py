@@ -1,0 +1,102 @@
+"""Whole models to GraphModules of ATen operators, and back into programs."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import compiler
+from compiler.diagnostics import StrataError
+from tests.pytorch.programs import flat
+from tests.pytorch.training.training_models import MODELS
+
+ZOO = Path(__file__).parents[3] / "benchmarks" / "torch"
+CLASSES = ("BERT", "DeBERTa-v2", "ModernBERT", "GPT-2", "BLOOM", "Llama", "Qwen3", "Gemma2",
+           "Mixtral", "Mamba", "T5", "Whisper", "wav2vec2", "ViT", "Swin", "ConvNeXt", "ResNet",
+           "EfficientNet", "SegFormer", "DPT", "CLIP", "DETR", "UNet (diffusion)",
+           "VAE (diffusion)", "DiT")
+"""Rows of `benchmarks/torch/zoo.py`."""
+
+
+def case_of(name: str) -> tuple[Any, list[Any]]:
+    """A model and its inputs; the test is skipped where its library is missing."""
+    torch.manual_seed(0)
+    if name in MODELS:
+        model: Any = MODELS[name]()
+        return model.eval(), model.inputs()
+    sys.path.append(str(ZOO))
+    library, make = importlib.import_module("zoo").CASES[name]
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    try:
+        case = make()
+    except (ImportError, RuntimeError) as error:  # it is installed without what it needs
+        pytest.skip(f"{library}: {error}")
+    return case.module.eval(), list(case.inputs.values())
+
+
+def alike(got: Any, want: Any) -> None:
+    for a, b in zip(flat(got), flat(want), strict=True):
+        torch.testing.assert_close(torch.as_tensor(a), b, rtol=1e-3, atol=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", [*MODELS, *CLASSES])
+def test_model(name: str) -> None:
+    """As it was imported, and after the graph passes; of what these made, ATen only is called."""
+    module, inputs = case_of(name)
+    program = torch.export.export(module, tuple(inputs), strict=False)
+    want = module(*inputs)
+    for simplify in (False, True):
+        made = compiler.to_fx(program, simplify=simplify)
+        alike(made(*inputs), want)
+        calls = [n.target for n in made.graph.nodes if n.op == "call_function"]
+        assert {getattr(t, "namespace", "_operator") for t in calls} <= {"aten", "_operator"}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", MODELS)
+def test_and_back(name: str) -> None:
+    """What graph passes made, after a user's own pass over its nodes, is a model again."""
+    module, inputs = case_of(name)
+    made = compiler.to_fx(torch.export.export(module, tuple(inputs), strict=False))
+    for node in made.graph.nodes:
+        if node.target == torch.ops.aten.sigmoid.default:
+            with made.graph.inserting_after(node):
+                half = made.graph.call_function(torch.ops.aten.mul.Tensor, (node.args[0], 0.5))
+            with made.graph.inserting_after(half):
+                tanh = made.graph.call_function(torch.ops.aten.tanh.default, (half,))
+            with made.graph.inserting_after(tanh):
+                added = made.graph.call_function(torch.ops.aten.add.Scalar, (tanh, 1.0))
+            with made.graph.inserting_after(added):
+                node.replace_all_uses_with(
+                    made.graph.call_function(torch.ops.aten.mul.Scalar, (added, 0.5)))
+    made.graph.eliminate_dead_code()
+    made.recompile()
+    exe = compiler.compile(made, args=tuple(inputs), target="reference")
+    alike(exe(*inputs), module(*inputs))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["mlp", "convolutional", "unet", "convnext"])
+def test_what_fx_traces_is_a_model(name: str) -> None:
+    module, inputs = case_of(name)
+    traced = torch.fx.symbolic_trace(module)
+    exe = compiler.compile(traced, args=tuple(inputs), target="reference")
+    alike(exe(*inputs), module(*inputs))
+
+
+def test_no_operator_is_named_with_its_node() -> None:
+    """An operation that ATen lacks: the node of the model, the operation, the reason."""
+    def steps(x: Any) -> Any:
+        return torch.while_loop(lambda v: v.sum() < 9, lambda v: (v + 1,), (x,))
+
+    with pytest.raises(StrataError) as error:
+        compiler.to_fx(steps, args=(torch.zeros(3),))
+    assert "strata.loop" in str(error.value) and "where" in str(error.value)
