@@ -228,7 +228,8 @@ class Parser(Tokens):
                 op.words.append(self.take().text)
             elif token.text == "(":
                 self.take()
-                op.operands += self.listed(lambda: self.take().text, ")")
+                self.items(op)  # operands, and attributes: (%x, k = 5)
+                self.expect(")")
             elif token.text == "{":
                 op.attributes |= self.attribute()
             elif token.text != ",":

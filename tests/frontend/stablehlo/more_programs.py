@@ -67,6 +67,26 @@ def total_order(x: Any) -> Any:
 
 _FULL = "tensor<2x3x4xf32>"
 MORE = {
+    "a column": Program(
+        "%x: tensor<4x9xf32>, %i: tensor<1xi32>", "tensor<4xf32>, tensor<4x9xf32>", """
+    %0 = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [0],
+        collapsed_slice_dims = [1], start_index_map = [1]>, indices_are_sorted = false,
+        slice_sizes = array<i64: 4, 1>}> : (tensor<4x9xf32>, tensor<1xi32>) -> tensor<4xf32>
+    %1 = "stablehlo.scatter"(%x, %i, %0) <{scatter_dimension_numbers =
+        #stablehlo.scatter<update_window_dims = [0], inserted_window_dims = [1],
+        scatter_dims_to_operand_dims = [1]>}> ({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %s = stablehlo.add %a, %b : tensor<f32>
+      stablehlo.return %s : tensor<f32>
+    }) : (tensor<4x9xf32>, tensor<1xi32>, tensor<4xf32>) -> tensor<4x9xf32>
+    return %0, %1 : tensor<4xf32>, tensor<4x9xf32>""", lambda x, i: (
+        x[:, i[0]], x + np.where(np.arange(9) == i[0], x[:, i], 0)), (("f", 4, 9), ("i9", 1))),
+    "the first few": Program(
+        "%x: tensor<4x9xf32>", "tensor<4x3xf32>, tensor<4x3xi32>", """
+    %0:2 = chlo.top_k(%x, k = 3) {largest = true} : tensor<4x9xf32> ->
+        (tensor<4x3xf32>, tensor<4x3xi32>)
+    return %0#0, %0#1 : tensor<4x3xf32>, tensor<4x3xi32>""", lambda x: (
+        -np.sort(-x)[:, :3], np.argsort(-x, kind="stable")[:, :3]), (("f", 4, 9),)),
     "gradient of a pool": Program(
         "%x: tensor<6x5xf32>, %u: tensor<3x3xf32>", "tensor<6x5xf32>", """
     %zero = stablehlo.constant dense<0.0> : tensor<f32>

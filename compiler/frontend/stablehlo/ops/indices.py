@@ -77,7 +77,7 @@ def _gathered(n: Node, x: Value, indices: Value, window: list[Expr]) -> Value:
     numbers: dict[str, Any] = n.op.attributes.get("dimension_numbers", {})
     own = list(numbers.get("operand_batching_dims", []))
     collapsed = [*numbers.get("collapsed_slice_dims", []), *own]
-    vector = numbers.get("index_vector_dim", indices.rank)
+    vector = numbers.get("index_vector_dim", 0)
     indices = _with_batches(n, indices, vector, numbers.get("start_indices_batching_dims", []))
     places, starts, _ = _places(n, x, indices, vector, [
         *numbers.get("start_index_map", []), *own], window, True)
@@ -97,7 +97,7 @@ def scatter(n: Node, x: Value, indices: Value, updates: Value) -> Value:
     numbers: dict[str, Any] = n.op.attributes.get("scatter_dimension_numbers", {})
     batches = list(numbers.get("input_batching_dims", []))
     inserted = [*numbers.get("inserted_window_dims", []), *batches]
-    vector = numbers.get("index_vector_dim", indices.rank)
+    vector = numbers.get("index_vector_dim", 0)
     indices = _with_batches(n, indices, vector, numbers.get("scatter_indices_batching_dims", []))
     own: list[int] = list(numbers.get("update_window_dims", []))
     sizes = iter([fixed(updates.shape[k], "windows") for k in own])

@@ -1,0 +1,125 @@
+"""Functions and models of JAX and flax: Strata beside XLA, on one thread of the CPU.
+
+    python benchmarks/jax/run.py [--only mlp,gru] [--scale 4] [--rounds 7] [-o RESULTS.md]
+
+The programs are those of `tests/frontend/stablehlo/jax_programs.py`, at a scale. Both compile what
+`jax.jit(f).lower(*args)` lowers. They take turns: each round calls both for at least a twentieth of
+a second, and a figure is the median over rounds of the processor time of a call. Results are
+compared: `error` is the largest difference, relative to the largest element of that result.
+Compilation is timed once, without caches. Needs jax and flax (`pip install jax flax`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["XLA_FLAGS"] = (
+    f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false "
+    "intra_op_parallelism_threads=1").strip()
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import compiler
+from tests.frontend.stablehlo.jax_programs import PROGRAMS
+
+LEAST = 0.05
+FLOOR = "addition"
+"""A program of one number, which shows what a call costs whatever it computes."""
+
+
+def addition(_: int) -> Any:
+    return (lambda x: x + 1), (np.float32(1),)
+
+
+def timed(call: Callable[[], Any]) -> float:
+    """Processor seconds of a call."""
+    count, start = 0, time.process_time()
+    while (spent := time.process_time() - start) < LEAST:
+        call()
+        count += 1
+    return spent / count
+
+
+def error_of(got: Any, want: Any) -> float:
+    if want.dtype.kind not in "f" or not want.size:
+        return float(not np.array_equal(got, want))
+    largest = float(np.abs(want).max()) or 1.0
+    return float(np.abs(got.astype(np.float64) - want).max()) / largest
+
+
+def measured(name: str, scale: int, rounds: int) -> dict[str, Any]:
+    import jax
+
+    function, arguments = (addition if name == FLOOR else PROGRAMS[name])(scale)
+    lowered = jax.jit(function, keep_unused=True).lower(*arguments)
+    start = time.process_time()
+    theirs = lowered.compile()
+    between = time.process_time()
+    ours = compiler.compile(lowered, target="cpu", cache="off", threads=1)
+    row: dict[str, Any] = {"program": name, "xla_compile": between - start,
+                           "compile": time.process_time() - between}
+    arrays = [np.asarray(v) for v in jax.tree.leaves(arguments)]
+    placed = jax.device_put(arguments)
+    results = [np.asarray(v) for v in jax.tree.leaves(theirs(*placed))]
+    row["error"] = max(map(error_of, ours(*arrays), results))
+    calls = {"xla": lambda: jax.block_until_ready(theirs(*placed)),
+             "strata": lambda: ours(*arrays)}
+    times: dict[str, list[float]] = {who: [] for who in calls}
+    for _ in range(rounds):
+        for who, call in calls.items():
+            times[who].append(timed(call))
+    return row | {who: statistics.median(v) for who, v in times.items()}
+
+
+def page(rows: list[dict[str, Any]], scale: int) -> str:
+    import jax
+
+    speeds = [r["xla"] / r["strata"] for r in rows if r["program"] != FLOOR]
+    lines = [
+        "# JAX's programs beside XLA", "",
+        f"`python benchmarks/jax/run.py --scale {scale}`, jax {jax.__version__}, Python "
+        f"{platform.python_version()}, {platform.machine()}, one thread. Milliseconds of processor "
+        "time of a call, and seconds of compilation. `speed` is XLA's time over ours: above 1, "
+        "Strata is faster. `error`: see the script. XLA is given arrays that lie on its device, "
+        f"Strata is given NumPy's; `{FLOOR}` adds 1 to one number, which shows what a call costs "
+        "itself.", "",
+        "| program | XLA | Strata | speed | XLA compiles | Strata compiles | error |",
+        "|---|---:|---:|---:|---:|---:|---:|"]
+    lines += [
+        f"| {r['program']} | {r['xla'] * 1e3:.3f} | {r['strata'] * 1e3:.3f} | "
+        f"{r['xla'] / r['strata']:.2f} | {r['xla_compile']:.1f} | {r['compile']:.1f} | "
+        f"{r['error']:.0e} |" for r in rows]
+    return "\n".join([*lines, "", f"Geometric mean of the speeds, without `{FLOOR}`: "
+                      f"{statistics.geometric_mean(speeds):.2f}."]) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", default=",".join((FLOOR, *PROGRAMS)))
+    parser.add_argument("--scale", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("-o", type=Path)
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for name in options.only.split(","):
+        rows.append(measured(name, options.scale, options.rounds))
+        print(rows[-1], flush=True)
+    text = page(rows, options.scale)
+    print(text)
+    if options.o is not None:
+        options.o.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
