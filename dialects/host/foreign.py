@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import IRDLOperation, prop_def, var_operand_def
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def, var_operand_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
@@ -35,8 +35,11 @@ class ForeignLaunchOp(IRDLOperation):
     """Launch a kernel that is not ours on buffers, of which it writes the last `written` ones, and
     may read any.
 
-    Attributes are those of `graph.foreign_kernel`.
-    Constraint: (C1) at least one buffer is written, and at most all are.
+    Attributes are those of `graph.foreign_kernel`. One that a kernel of the module was handed over
+    to names it with `instead`, and the sizes that it takes with `instead_sizes`: both compute the
+    same of the same buffers, and interpreters run the kernel of the module.
+    Constraints: (C1) at least one buffer is written, and at most all are; (C2) a kernel with the
+    name `instead` is in the module.
     """
 
     name = "host.foreign_launch"
@@ -48,6 +51,8 @@ class ForeignLaunchOp(IRDLOperation):
     warps = prop_def(ExprAttr)
     stages = prop_def(ExprAttr)
     written = prop_def(ExprAttr)
+    instead = opt_prop_def(StringAttr)
+    instead_sizes = opt_prop_def(SizesAttr)
     buffers = var_operand_def(BufferType)
 
     @staticmethod
@@ -63,10 +68,28 @@ class ForeignLaunchOp(IRDLOperation):
         """The buffers that it writes."""
         return list(self.buffers)[-(self.written.data.constant or 0):]
 
+    @property
+    def own_sizes(self) -> Sequence[Expr]:
+        """The sizes that the kernel takes which this one replaces."""
+        return () if self.instead_sizes is None else self.instead_sizes.data
+
+    def handed_over(self) -> Operation | None:
+        """The kernel of the module which this one replaces; None for one that the model has."""
+        top: Operation = self
+        while (above := top.parent_op()) is not None:
+            top = above
+        if self.instead is None or top is self:
+            return None
+        return next((op for op in top.regions[0].block.ops if self.instead == op.properties.get(
+            "sym_name") and op.name.endswith(".kernel")), None)
+
     def verify_(self) -> None:
         count = self.written.data.constant or 0
         if not 1 <= count <= len(self.buffers):
             raise VerifyException(f"C1: it writes {count} of {len(self.buffers)} buffers")
+        if self.instead is not None and self.parent_op() is not None and (
+                self.handed_over() is None):
+            raise VerifyException(f"C2: there is no kernel @{self.instead.data}")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

@@ -77,6 +77,11 @@ def execute_kernel(kernel: Operation, buffers: Sequence[Array], sizes: dict[Symb
         interpret_kernel(kernel, buffers, sizes)
         return
     if isinstance(kernel, ForeignLaunchOp):
+        own = kernel.handed_over()
+        if isinstance(own, (block.KernelOp, loop.KernelOp)):
+            given = [size.evaluate(sizes) for size in kernel.own_sizes]
+            execute_kernel(own, buffers, dict(zip(own.size_names, given, strict=True)))
+            return
         raise EvaluationError(f"the kernel {kernel.kernel.data} is written in a target's own "
                               "language, and has no meaning in NumPy")
     assert isinstance(kernel, loop.KernelOp)

@@ -39,6 +39,9 @@ CASES = [
         ("host.foreign_launch", "C1: it writes 2 of 1 buffers",
          'host.foreign_launch %x {kernel = "k", source = "", call = "{0}", sizes = [], grid = [1], '
          'warps = 4, stages = 3, written = 2}'),
+        ("host.foreign_launch", "C2: there is no kernel @none",
+         'host.foreign_launch %x {kernel = "k", source = "", call = "{0}", sizes = [], grid = [1], '
+         'warps = 4, stages = 3, written = 1, instead = "none", instead_sizes = []}'),
         ("host.view", "C1: host.view changes the element type of f32[4] to i64",
          "%v = host.view %x : i64[4]"),
         ("host.view", "C1: host.view of f32[4], which has 4 elements",

@@ -125,14 +125,14 @@ class _Call:
         self, name: str, given: Mapping[str, Any], constants: Mapping[str, Any], value_of: Any
     ) -> str:
         if name in constants:
-            return f"{name}={_literal(constants[name])}"
+            return f"{name}={literal(constants[name])}"
         if name in self.buffers:
             return f"{name}={{{self.buffers[name]}}}"
         value = value_of(given[name])
         if isinstance(value, bool):
             return f"{name}=tl.full((), {value}, tl.int1)"
         if isinstance(value, float):
-            return f"{name}=tl.full((), {_literal(value)}, tl.float32)"
+            return f"{name}=tl.full((), {literal(value)}, tl.float32)"
         if isinstance(value, Expr | int):
             self.sizes.append(Expr.of(value))
             return f"{name}={{{len(self.buffers) + len(self.sizes) - 1}}}"
@@ -141,7 +141,7 @@ class _Call:
         raise Fault(f"it passes {type(value).__name__} as {name} to a kernel")
 
 
-def _literal(value: Any) -> str:
+def literal(value: Any) -> str:
     """A constant as text. Raises Fault for one without such."""
     value = getattr(value, "value", value) if type(value).__name__ == "constexpr" else value
     if (isinstance(value, float) and value != value) or value in (float("inf"), -float("inf")):
@@ -200,12 +200,12 @@ def _definition(word: str, value: Any) -> str:
                         "let the kernel call the module's functions by their own names")
         return f"import {value.__name__} as {word}"
     if type(value).__name__ == "constexpr":
-        return f"{word} = tl.constexpr({_literal(value)})"
+        return f"{word} = tl.constexpr({literal(value)})"
     if isinstance(value, (bool, int, float, str)):
-        return f"{word} = tl.constexpr({_literal(value)})"
+        return f"{word} = tl.constexpr({literal(value)})"
     home = getattr(value, "__module__", "") or ""
     if type(value).__name__ == "dtype":
-        return f"{word} = {_literal(value)}"
+        return f"{word} = {literal(value)}"
     if home.partition(".")[0] in KNOWN_MODULES and hasattr(value, "__qualname__"):
         return f"from {home} import {value.__qualname__} as {word}"
     raise Fault(f"its kernel reads {word}, {type(value).__name__}, which is no constant")
