@@ -16,7 +16,7 @@ import numpy as np
 
 ARTIFACTS = Path(__file__).parent / "artifacts"
 KEPT = ("branches", "decoding", "gru", "indexing", "kmeans", "open_sizes", "orders", "step",
-        "training", "unet")
+        "systems", "training", "unet")
 """Those whose artifacts are in the tree, so that tests need no jax."""
 PROGRAMS: dict[str, Callable[[int], tuple[Any, tuple[Any, ...]]]] = {}
 OPEN = ("open_sizes",)
@@ -315,6 +315,23 @@ def randomness(s: int) -> Any:
                 jax.random.bernoulli(key, 0.3, (8 * s,)))
 
     return numbers, (np.array([7, 42], np.uint32),)
+
+
+@program
+def systems(s: int) -> Any:
+    """Factors of matrices and linear systems, which call LAPACK on the CPU."""
+    import jax
+    import jax.numpy as jnp
+
+    def solved(a: Any) -> Any:
+        spread = a @ a.swapaxes(-1, -2) + jnp.eye(a.shape[-1])
+        low = jnp.linalg.cholesky(spread)
+        upper = jax.scipy.linalg.cholesky(spread[0], lower=False)
+        right = jax.scipy.linalg.solve_triangular(low, a, trans=1, lower=True)
+        return (low, upper, right, *jax.lax.linalg.lu(a), jnp.linalg.solve(spread, a[..., :3]),
+                jnp.linalg.inv(spread), jnp.linalg.slogdet(a))
+
+    return solved, (drawn(3 * s, 7, 7),)
 
 
 @program

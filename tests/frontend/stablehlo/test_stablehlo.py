@@ -103,8 +103,8 @@ BAD = {
       %1 = call @g(%0) : (tensor<2xf32>) -> tensor<2xf32>
       return %1 : tensor<2xf32> }""",
     "expected '='": "func.func @main(%x: tensor<2xf32>) { %0 stablehlo.add %x, %x }",
-    "it calls lapack_spotrf_ffi": """func.func @main(%x: tensor<2x2xf32>) {
-      %0 = stablehlo.custom_call @lapack_spotrf_ffi(%x) : (tensor<2x2xf32>) -> tensor<2x2xf32>
+    "it calls lapack_sgesdd_ffi": """func.func @main(%x: tensor<2x2xf32>) {
+      %0 = stablehlo.custom_call @lapack_sgesdd_ffi(%x) : (tensor<2x2xf32>) -> tensor<2x2xf32>
       return %0 : tensor<2x2xf32> }""",
     "its comparator does not order": """func.func @main(%x: tensor<2xf32>) {
       %0 = "stablehlo.sort"(%x) <{dimension = 0 : i64}> ({
@@ -113,6 +113,10 @@ BAD = {
         stablehlo.return %p : tensor<i1>
       }) : (tensor<2xf32>) -> tensor<2xf32>
       return %0 : tensor<2xf32> }""",
+    "its option uplo is 3": """func.func @main(%x: tensor<2x2xf32>) {
+      %0:2 = stablehlo.custom_call @lapack_spotrf_ffi(%x) {mhlo.backend_config = {uplo = 3 : ui8}} :
+          (tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<i32>)
+      return %0#0 : tensor<2x2xf32> }""",
     "matrices of order 40 are not supported": """func.func @main(%x: tensor<40x40xf32>) {
       %0 = stablehlo.cholesky %x, lower = true : tensor<40x40xf32>
       return %0 : tensor<40x40xf32> }""",

@@ -11,6 +11,7 @@ from compiler.frontend.loops import Loop, Turn
 from compiler.frontend.peeling import repeat
 from compiler.frontend.stablehlo.node import Node
 from compiler.frontend.stablehlo.ops import hlo_op
+from compiler.frontend.stablehlo.ops.lapack import CALLS
 from compiler.frontend.values import Value
 from dialects.symbolic.expr import Expr
 
@@ -82,11 +83,14 @@ SAME = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConst
 
 @hlo_op("stablehlo.custom_call")
 def custom_call(n: Node, *operands: Value) -> list[Value]:
-    """Notes about devices and layouts, and checks of sizes, which say nothing about results."""
+    """Notes about devices and layouts, and checks of sizes, which say nothing about results; and
+    calls of LAPACK."""
     target = str(n.op.attributes.get("call_target_name"))
     if target in SAME:
         return list(operands)
     if target == "shape_assertion":
         return []
+    if target in CALLS:
+        return CALLS[target](n, n.op.attributes.get("mhlo.backend_config", {}), operands)
     raise Fault(f"it calls {target}, a library's function", "lower the program for a platform "
                 "whose programs have operations in its place: .lower(lowering_platforms=('tpu',))")

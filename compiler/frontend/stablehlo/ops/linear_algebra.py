@@ -12,7 +12,7 @@ MOST = 32
 """The largest order of a matrix: each row is a step of the program."""
 
 
-def _order(x: Value) -> int:
+def order_of(x: Value) -> int:
     order = x.shape[-1].constant
     if order is None or order > MOST:
         raise Fault(f"matrices of order {x.shape[-1]} are not supported; up to {MOST} are")
@@ -26,7 +26,12 @@ def _transposed(x: Value) -> Value:
 @hlo_op("stablehlo.cholesky")
 def cholesky(n: Node, x: Value) -> Value:
     """The lower factor L of L L^T, or the upper one U of U^T U; only that half of x is read."""
-    lower, order = bool(n.op.attributes.get("lower", False)), _order(x)
+    return factor(n, x, bool(n.op.attributes.get("lower", False)))
+
+
+def factor(n: Node, x: Value, lower: bool) -> Value:
+    """A Cholesky factor, whose other half is zeros."""
+    order = order_of(x)
     rest, rows, columns = x if lower else _transposed(x), n.range(order), list[Value]()
     axis = x.rank - 1
     for k in range(order):
@@ -45,11 +50,16 @@ def triangular_solve(n: Node, a: Value, b: Value) -> Value:
     given = n.op.attributes
     lower, left = bool(given.get("lower")), bool(given.get("left_side"))
     turned = str(given.get("transpose_a", "NO_TRANSPOSE")) in ("TRANSPOSE", "ADJOINT")
-    order = _order(a)
+    return solved(a, b, lower, left, turned, bool(given.get("unit_diagonal")))
+
+
+def solved(a: Value, b: Value, lower: bool, left: bool, turned: bool, unit: bool) -> Value:
+    """The solution of a triangular system, with the transpose of a if `turned`."""
+    order = order_of(a)
     if turned == left:
         a, lower = _transposed(a), not lower
     right = b if left else _transposed(b)
-    found = _solved(a, right, order, lower, bool(given.get("unit_diagonal")))
+    found = _solved(a, right, order, lower, unit)
     return found if left else _transposed(found)
 
 

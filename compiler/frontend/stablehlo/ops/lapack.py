@@ -1,0 +1,77 @@
+"""Calls of LAPACK and BLAS, which JAX's programs for the CPU have in the place of operations.
+
+Each matrix is factored in one step for each row. `lapack_spotrf_ffi` is the one for f32; d is f64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from compiler.frontend import formulas as f
+from compiler.frontend.faults import Fault
+from compiler.frontend.stablehlo.node import Node
+from compiler.frontend.stablehlo.ops.linear_algebra import factor, order_of, solved
+from compiler.frontend.values import Value
+from dialects.graph.gather import GatherElementsOp
+from dialects.graph.ordering import ArgMaxOp
+from dialects.strata import types as t
+
+Call: TypeAlias = "Callable[[Node, Mapping[str, Any], Sequence[Value]], list[Value]]"
+
+
+def _letter(config: Mapping[str, Any], name: str) -> str:
+    """An option, which is the code of a letter. Raises Fault for any other."""
+    code = config.get(name)
+    if not isinstance(code, int) or code not in b"NTCLRU":
+        raise Fault(f"its option {name} is {code}")
+    return chr(code)
+
+
+def potrf(n: Node, config: Mapping[str, Any], operands: Sequence[Value]) -> list[Value]:
+    """The Cholesky factor, and 1 where there is none."""
+    made = factor(n, operands[0], _letter(config, "uplo") == "L")
+    failed = f.is_nan(made).cast(t.i32)
+    return [made, f.reduce_max(failed, [made.rank - 2, made.rank - 1])]
+
+
+def trsm(n: Node, config: Mapping[str, Any], operands: Sequence[Value]) -> list[Value]:
+    """The solution of a triangular system."""
+    a, b = operands[:2]
+    return [solved(a, b, lower=_letter(config, "uplo") == "L", left=_letter(config, "side") == "L",
+                   turned=_letter(config, "trans_x") != "N", unit=_letter(config, "diag") == "U")]
+
+
+def getrf(n: Node, config: Mapping[str, Any], operands: Sequence[Value]) -> list[Value]:
+    """Both factors in one matrix, the row with which each row was exchanged, and the first pivot
+    that is 0; both are counted from 1."""
+    x = operands[0]
+    count, width, axis = order_of(x.transpose([*range(x.rank - 2), x.rank - 1, x.rank - 2])), (
+        order_of(x)), x.rank - 2
+    rows, columns = n.range(count), n.range(width)
+    batch, pivots = list(x.shape[:-2]), list[Value]()
+    info = n.scalar(0, operands[0]).cast(t.i64).broadcast(batch)
+    for k in range(min(count, width)):
+        sizes = abs(x.part(axis + 1, k, 1)).reshape([*batch, count])
+        chosen = n(ArgMaxOp, f.where(rows < k, n.scalar(-1, x), sizes), axis=axis, keepdims=True,
+                   last=False)
+        order = f.where(f.equal(rows, chosen), n.of_size(k), rows)
+        order = f.where(f.equal(rows, k), chosen, order)
+        places = order.reshape([*batch, count, 1]).broadcast(x.shape)
+        x = n(GatherElementsOp, x, places, axis=axis)
+        pivots.append(chosen + 1)
+        pivot = x.part(axis, k, 1).part(axis + 1, k, 1)
+        zero = f.equal(pivot, 0)
+        below = (rows > k).reshape([count, 1])
+        column = x.part(axis + 1, k, 1) / f.where(zero, n.scalar(1, x), pivot)
+        column = f.where(below, column, n.scalar(0, x))
+        rest = x - column * f.where(columns > k, x.part(axis, k, 1), n.scalar(0, x))
+        x = f.where(below & f.equal(columns, k), column, rest)
+        info = f.where(zero.reshape(batch) & f.equal(info, 0), n.of_size(k + 1), info)
+    return [x, f.concat(pivots, axis=axis).cast(t.i32), info.cast(t.i32)]
+
+
+CALLS: Mapping[str, Call] = {
+    **{f"lapack_{kind}potrf_ffi": potrf for kind in "sd"},
+    **{f"lapack_{kind}trsm_ffi": trsm for kind in "sd"},
+    **{f"lapack_{kind}getrf_ffi": getrf for kind in "sd"}}
