@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from compiler.handover import handed_over
+from compiler.plugins.handover import handed_over
 
 
 @triton.jit

@@ -119,8 +119,7 @@ class Parser(Tokens):
         if not str(self.next.text).startswith("<"):
             raise self.error("a tensor type has sizes and elements in < >")
         start = self.next.at + 1
-        end = self.text.find(">", start)
-        if end < 0:
+        if (end := self.text.find(">", start)) < 0:
             raise self.error("a tensor type has no end")
         while self.tokens[self.place].at <= end:
             self.place += 1
