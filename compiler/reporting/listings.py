@@ -105,6 +105,22 @@ def code_listing(
     return [p for p in parts if any(map(str.strip, p.lines))]
 
 
+def lines_of_node(parts: Iterable[Part], number: int) -> list[str]:
+    """The lines that stand for a node, with the heads of their functions and kernels. Three dots
+    take the place of others in between.
+    """
+    found = list[str]()
+    for part in parts:
+        own = [k for k, nodes in enumerate(part.nodes) if number in nodes]
+        if own:
+            found.append(f"  @{part.symbol or 'the module'}, {len(own)} of {len(part.lines)} lines")
+        for before, k in zip([None, *own], own, strict=False):
+            if before is not None and k > before + 1:
+                found.append("    ...")
+            found.append(f"    {part.lines[k]}")
+    return found
+
+
 def _taken(before: Part, symbol: str) -> Part:
     """A new part, with the comments, decorators and constants at the end of the part before."""
     count = next((k for k, line in enumerate(reversed(before.lines)) if not _LEADS.match(line)),

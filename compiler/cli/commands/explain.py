@@ -3,15 +3,24 @@
 Each kernel is listed with the nodes that it computes, the bytes and FLOPs of its launches, and its
 schedule with its origin. Kernels of which one reads the other's result are listed with the reason
 why they are two, nodes without a kernel with what became of them. --node and --kernel show one of
-them in full. Nothing is run.
+them in full, and with --lines also the lines that stand for it at a level or in target code.
+Nothing is run.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from compiler.cli import arguments as shared
+
+if TYPE_CHECKING:
+    from compiler.cli.session import Session
+    from compiler.explaining.collect import Explanation
+    from compiler.pipeline.driver import Compiler
+    from compiler.pipeline.state import State
+    from compiler.reporting.listings import Part
 
 SUMMARY = "show the kernels of a model, and why they are what they are"
 TOPIC = "Look inside"
@@ -24,6 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one = group.add_mutually_exclusive_group()
     one.add_argument("--node", metavar="NAME", help="only this node of the model")
     one.add_argument("--kernel", metavar="NAME", help="only this kernel")
+    group.add_argument("--lines", metavar="LEVEL",
+                       help="with --node or --kernel: its lines in graph, loop, host, block, or in "
+                            "the target's code: llvm, asm; triton, ptx, sass")
     shared.complete(group.add_argument("--json", metavar="FILE", type=Path,
                                        help="also write all of it as JSON; - for standard output"))
     shared.add_pipeline(parser)
@@ -34,18 +46,29 @@ def run(arguments: argparse.Namespace) -> int:
 
     from compiler.cli.session import session
     from compiler.cli.standard_streams import is_standard_output
+    from compiler.diagnostics import StrataError
     from compiler.explaining import report
     from compiler.explaining.collect import Explanation
     from compiler.io.output import check_writable, write_text
+    from compiler.reporting.listings import Part, lines_of_node
 
+    if arguments.lines and arguments.node is None and arguments.kernel is None:
+        raise StrataError("--lines needs --node or --kernel, whose lines it prints", exit_status=2)
     check_writable(arguments.json)
     found = Explanation(target=arguments.target, scheduled=arguments.schedule is not None)
     with session(arguments) as started:
-        started.compiler(arguments.model, found).lower()
+        compilation = started.compiler(arguments.model, found)
+        state = compilation.lower()
+        parts = list[Part]()
+        if arguments.lines is not None:
+            parts = _parts(started, compilation, state, found, arguments)
     if arguments.node is not None:
         lines = report.node(found, arguments.node)
+        lines += lines_of_node(parts, [n.name for n in found.nodes].index(arguments.node))
     elif arguments.kernel is not None:
         lines = report.kernel(found, arguments.kernel)
+        lines += [f"    {line}" for part in parts if part.symbol == arguments.kernel
+                  for line in part.lines]
     else:
         lines = report.whole(found)
     if arguments.json is not None:
@@ -53,3 +76,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json is None or not is_standard_output(arguments.json):
         print("\n".join(lines))
     return 0
+
+
+def _parts(
+    started: Session, compilation: Compiler, state: State, found: Explanation,
+    arguments: argparse.Namespace,
+) -> list[Part]:
+    """The lines of a level or of target code, with their nodes. Raises StrataError."""
+    from compiler.pipeline.driver import lower_to_text
+    from compiler.reporting.listings import code_listing, listing
+
+    index = {n.name: k for k, n in enumerate(found.nodes)}
+    if compilation.is_code(arguments.lines):
+        return code_listing(compilation.emit(state, arguments.lines), [*found.found], index)
+    return listing(lower_to_text(started.compiler(arguments.model), arguments.lines), index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +126,30 @@ def test_an_unwritable_file_is_told_first(strata: Run, network: Path) -> None:
 def test_kernels_that_wait_for_each_other(readers: dict[str, list[str]], wanted: bool) -> None:
     """Whether b also needs what a third kernel computes from a."""
     assert waits_between("a", "b", readers) is wanted
+
+
+@pytest.mark.parametrize("level", ["graph", "loop", "host", "block", "llvm", "asm", "triton"])
+def test_the_lines_of_a_node_and_of_a_kernel(strata: Run, network: Path, level: str) -> None:
+    """A node's lines name its kernel; a kernel's lines are all of it."""
+    target = ("--target", "cuda", "--features", "sm_90") if level == "triton" else (
+        "--features", "avx2")
+    done = strata("explain", network, *target, "--node", "Conv_0", "--lines", level)
+    assert done.status == 0, done.err
+    plain = strata("explain", network, *target, "--node", "Conv_0").out
+    own = done.out.removeprefix(plain).splitlines()
+    heads = [line for line in own if line.startswith("  @")]
+    assert own and heads and all(re.fullmatch(r"  @.*, \d+ of \d+ lines", h) for h in heads)
+    assert ("  @main" if level in ("graph", "loop", "host") else "contract_0") in "".join(heads)
+    if level in ("graph", "loop", "host"):
+        return
+    kernel = strata("explain", network, *target, "--kernel", "contract_0", "--lines", level)
+    start = next(k for k, line in enumerate(own) if line.startswith("  @contract_0,")) + 1
+    end = next((k for k, line in enumerate(own) if k > start and line in heads), len(own))
+    assert {*own[start:end]} - {"    ..."} <= {*kernel.out.splitlines()}
+
+
+def test_lines_of_nothing(strata: Run, network: Path) -> None:
+    done = strata("explain", network, "--lines", "llvm")
+    assert done.status == 2 and "--lines needs --node or --kernel" in done.err
+    done = strata("explain", network, "--node", "Conv_0", "--lines", "llvn")
+    assert done.status != 0 and "llvn" in done.err and "Traceback" not in done.err
