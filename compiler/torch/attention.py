@@ -43,7 +43,7 @@ def attention_whole() -> Generator[None]:
     ) -> Any:
         if dropout_p >= 1 or not _fits(query, key, value, attn_mask, enable_gqa):
             return torch.ops.aten._scaled_dot_product_attention_math(
-                query, key, value, attn_mask, dropout_p, is_causal, scale=scale,
+                query, key, value, _added(attn_mask, query), dropout_p, is_causal, scale=scale,
                 enable_gqa=enable_gqa)[0]
         kept = _kept(query, key, dropout_p) if dropout_p else None
         return make(query, key, value, attn_mask, kept, dropout_p, is_causal, scale)[0]
@@ -59,6 +59,15 @@ def attention_whole() -> Generator[None]:
         op._dispatch_cache.clear()
 
 
+def _added(mask: Any, query: Any) -> Any:
+    """A mask of truth values as one that is added, as the parts of attention expect it."""
+    torch = torch_module()
+    if mask is None or mask.dtype != torch.bool:
+        return mask
+    zeros = torch.zeros(mask.shape, dtype=query.dtype, device=query.device)
+    return zeros.masked_fill(~mask, -math.inf)
+
+
 def attention_in_parts() -> AbstractContextManager[Any]:
     """While AOTAutograd traces inside, attention is products and a softmax."""
     attention = torch_module("torch.nn.attention")
@@ -66,8 +75,11 @@ def attention_in_parts() -> AbstractContextManager[Any]:
 
 
 def _fits(query: Any, key: Any, value: Any, mask: Any, grouped: bool) -> bool:
-    """Whether the operator computes these: floats of one kind, the same batch for all."""
-    rank, heads = query.dim(), slice(None, -3 if grouped else -2)
+    """Whether the operator computes these: floats of one kind, the same batch for all. One head of
+    keys serves all of the query's, whether or not heads are grouped."""
+    rank = query.dim()
+    grouped = grouped or (rank == key.dim() >= 3 and key.shape[-3] == 1)
+    heads = slice(None, -3 if grouped else -2)
     return (rank >= (3 if grouped else 2) and key.dim() == value.dim() == rank
             and query.is_floating_point() and query.dtype == key.dtype == value.dtype
             and query.shape[heads] == key.shape[heads] == value.shape[heads]
