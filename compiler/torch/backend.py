@@ -111,11 +111,12 @@ def compiled_by(
             _program(kind, inner, chosen, written, aliases))), checks)
 
     def forward(graph: Any, inputs: Sequence[Any]) -> Run:
+        checks = take_checks(graph)
         written, aliases = take_writes(graph), _aliases()
         check_writes(graph, written, aliases, examples, replays, first_result())
         keep_saved(graph, written, first_result() + len(examples))
-        return compiled_step(graph, lambda inner: _boxed_program(
-            _program(kind, inner, chosen, written, aliases, holds_weights=False)))
+        return with_checks(compiled_step(graph, lambda inner: _boxed_program(
+            _program(kind, inner, chosen, written, aliases, holds_weights=False))), checks)
 
     def backward(graph: Any, inputs: Sequence[Any]) -> Run:
         written = take_writes(graph)

@@ -78,7 +78,7 @@ class MaxPoolIndicesOp(GraphOp):
 
     Elements are numbered over all dims of x, the last dim fastest. Among equal elements, the
     smallest index is taken. If a window contains NaN, y is NaN, and the index is that of the first
-    NaN.
+    NaN; with last_nan, which defaults to false, it is that of the last one, as in PyTorch.
     Constraints: (C1) to (C5) as for max_pool; (C6) y has the type of max_pool's result for x.
     Source: ONNX MaxPool (its second result).
     Example: %i = graph.max_pool_indices %x, %y {kernel = [2], strides = [2], dilations = [1],
@@ -95,6 +95,7 @@ class MaxPoolIndicesOp(GraphOp):
     pads = opt_prop_def(SizesAttr)
     ceil_mode = opt_prop_def(IntegerAttr)
     toward_zero = opt_prop_def(IntegerAttr)
+    last_nan = opt_prop_def(IntegerAttr)
     result = result_def(TensorType)
 
     @classmethod
@@ -115,9 +116,11 @@ class MaxPoolIndicesOp(GraphOp):
         for offset in window.offsets():
             found = window.at(padded, offset, counts)
             hit = (found == y) | (found != found)
-            place = np.where(hit, window.at(places, offset, counts), nowhere)
-            np.minimum(result, place, out=result)
-        return result
+            place = window.at(places, offset, counts)
+            if flag_of(self.properties, "last_nan"):
+                place = np.where(found != found, -1 - place, place)
+            np.minimum(result, np.where(hit, place, nowhere), out=result)
+        return np.where(result < 0, -1 - result, result)
 
 
 @irdl_op_definition

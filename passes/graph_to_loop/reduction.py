@@ -111,14 +111,18 @@ def avg_pool(op: AvgPoolOp, at: Rewriter) -> SSAValue:
 
 @lowers(MaxPoolIndicesOp)
 def max_pool_indices(op: MaxPoolIndicesOp, at: Rewriter) -> SSAValue:
-    """The smallest number of an element in a window that equals the maximum, or is NaN."""
+    """The smallest number of an element in a window that equals the maximum, or is NaN.
+
+    Where the last NaN is wanted, those of NaN are counted down from -1 and turned back after that.
+    """
     result, nowhere = type_of(op.result), int(highest(np.dtype(np.int64)))
     window = Window.of(ints_of(op.properties, "kernel"), op.properties, "C3")
     domain = Domain()
     point = domain.parallel(*result.shape)
     place = [*point[:2], *_window_index(window, point[2:], domain.reduce(*window.kernel))]
     number = _number(place, type_of(op.x).shape)
-    leaves = _leaves(op, window)
+    leaves, last_nan = _leaves(op, window), flag_of(op.properties, "last_nan")
+    last_nan = last_nan and t.is_float(type_of(op.x).element)
     inside = list(zip(place[2:], type_of(op.x).shape[2:], strict=True))
 
     def found(body: Body, read: Sequence[Scalar]) -> Scalar:
@@ -126,10 +130,19 @@ def max_pool_indices(op: MaxPoolIndicesOp, at: Rewriter) -> SSAValue:
         hit = hit | read[0].is_nan() if read[0].is_float else hit
         for i, size in inside if leaves else ():
             hit = hit & body.index(i).compare("ge", 0) & body.index(i - size).compare("lt", 0)
-        return hit.where(body.index(number), nowhere)
+        own = body.index(number)
+        if last_nan:
+            own = read[0].is_nan().where(body.index(-1 - number), own)
+        return hit.where(own, nowhere)
 
     reads = [Read(op.x, place, _outside(type_of(op.x)) if leaves else None), Read(op.y, point)]
-    return make_nest(at, domain, reads, result, found, combiner="min")
+    least = make_nest(at, domain, reads, result, found, combiner="min")
+    if not last_nan:
+        return least
+    back = Domain()
+    read = Read(least, back.parallel(*result.shape))
+    return make_nest(at, back, [read], result,
+                     lambda body, read: read[0].compare("lt", 0).where(-1 - read[0], read[0]))
 
 
 def _number(place: Sequence[Expr], shape: Sequence[Expr]) -> Expr:

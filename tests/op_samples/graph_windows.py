@@ -182,6 +182,8 @@ def _places(x: Random | np.ndarray, dims: str, pooled: str, **attributes: Any) -
     return S(g.MaxPoolIndicesOp, array, y, dims=f"{dims}; {pooled}", **attributes)
 
 
+_NANS = np.where(np.arange(168).reshape(2, 2, 7, 6) % 5 < 2, np.nan, np.float32(1))
+"""Windows with several NaN, some, and none."""
 _PLACES = [
     _places(F32(2, 3, 7), "n 3 7", "n 3 3", kernel=[2], strides=[2]),
     _places(F32(1, 2, 6, 5), "n c 6 5", "n c 6 5", kernel=[3, 3], pads=[1, 1, 1, 1]),
@@ -189,6 +191,10 @@ _PLACES = [
     _places(np.full((1, 1, 5), -np.inf, np.float32), "n 1 5", "n 1 3", kernel=[3], strides=[2],
             pads=[1, 1]),
     _places(U8(1, 2, 9), "1 c 9", "1 c 5", kernel=[2], strides=[2], ceil_mode=True),
+    *(_places(_NANS, "n 2 7 6", "n 2 4 3", kernel=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1],
+              last_nan=last) for last in (False, True)),
+    _places(_NANS, "n 2 7 6", "n 2 7 6", kernel=[2, 2], dilations=[2, 2], pads=[1, 1, 1, 1],
+            last_nan=True),
 ]
 
 def _filter_gradient(

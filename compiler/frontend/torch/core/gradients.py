@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from compiler.frontend.torch.core.pools import max_pool_gradient
+from compiler.frontend.torch.core.distances import cdist_gradient
+from compiler.frontend.torch.core.pools import (
+    fractional_max_pool,
+    max_pool_gradient,
+    placed_gradient,
+)
 from compiler.frontend.torch.core.strided import as_strided
 from compiler.frontend.torch.library import torch_module
 
@@ -16,7 +22,14 @@ def gradient_decompositions() -> dict[Any, Any]:
     """Operator -> function."""
     aten = torch_module().ops.aten
     return {aten.native_dropout.default: dropout,
-            aten.native_dropout_backward.default: dropout_backward}
+            aten.native_dropout_backward.default: dropout_backward,
+            aten._cdist_backward.default: cdist_gradient,
+            aten.adaptive_max_pool2d_backward.default: partial(placed_gradient, 2),
+            aten.adaptive_max_pool3d_backward.default: partial(placed_gradient, 3),
+            aten.fractional_max_pool2d.default: partial(fractional_max_pool, 2),
+            aten.fractional_max_pool3d.default: partial(fractional_max_pool, 3),
+            aten.fractional_max_pool2d_backward.default: partial(placed_gradient, 2),
+            aten.fractional_max_pool3d_backward.default: partial(placed_gradient, 3)}
 
 
 def step_decompositions() -> dict[Any, Any]:

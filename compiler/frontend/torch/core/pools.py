@@ -1,4 +1,4 @@
-"""The gradient of a maximum pool, from where in its window each maximum lies.
+"""Maximum pools: gradients from where in its window each maximum lies, and fractional windows.
 
     %y, %places = max_pool2d_with_indices(%x, 3, stride 2, pad 1)        i64[n, c, 56, 56]
     %dx = max_pool2d_with_indices_backward(%dy, %x, ..., %places)
@@ -118,3 +118,50 @@ def _within(axes: Sequence[_Axis], indices: Any) -> Any:
     most = prod(axis.span for axis in axes)
     kind = next(k for k in (torch.int8, torch.int16, torch.int32) if most <= torch.iinfo(k).max)
     return found.to(kind)
+
+
+# ---------------------------------------------------------------------- windows of other forms
+def placed_gradient(rank: int, given: Any, x: Any, *more: Any) -> Any:
+    """The gradient of x [..., s...] of so many spatial dims, of which results took elements.
+
+    The last argument has their indices [..., t...], row-major among the spatial dims.
+    """
+    torch, lead = torch_module(), x.dim() - rank
+    rows = more[-1].flatten(lead)
+    zeros = torch.zeros_like(x).flatten(lead)
+    return zeros.scatter_add(-1, rows, given.flatten(lead)).reshape(x.shape)
+
+
+def fractional_max_pool(
+    rank: int, x: Any, kernel: Sequence[int], sizes: Sequence[int], draws: Any
+) -> Any:
+    """Maxima of windows whose starts are drawn, and their places; of several NaN, the last one's.
+
+    x [n, c, s...] or [c, s...]; draws [n, c, rank] in 0 to 1, for images those of columns first.
+    """
+    torch, lead = torch_module(), x.dim() - rank
+    if any(not isinstance(s, int) for s in x.shape[lead:]):
+        return NotImplemented
+    index = torch.zeros((), dtype=torch.int64, device=x.device)
+    for a in range(rank):
+        own = draws[..., 1 - a if rank == 2 else a].reshape(*x.shape[:lead], 1)
+        starts = _drawn_starts(own, x.shape[lead + a], kernel[a], sizes[a])
+        taps = starts.unsqueeze(-1) + torch.arange(kernel[a], device=x.device)
+        ones = [1] * (rank - 1 - a)
+        form = [*x.shape[:lead], *[1] * a, sizes[a], *ones, *[1] * a, kernel[a], *ones]
+        index = index * x.shape[lead + a] + taps.reshape(form)
+    index = index.flatten(-rank)
+    flat, places = x.flatten(lead), index.flatten(lead)
+    taken = flat.gather(-1, places).reshape(index.shape)
+    first = index.gather(-1, taken.argmax(-1, keepdim=True)).squeeze(-1)
+    last = torch.where(taken.isnan(), index, -1).amax(-1)
+    return taken.amax(-1), torch.where(last < 0, first, last)
+
+
+def _drawn_starts(draw: Any, size: int, kernel: int, count: int) -> Any:
+    """Where the windows of an axis start; the last one ends the axis. [..., count]"""
+    torch = torch_module()
+    numbers = torch.arange(count, device=draw.device)
+    step = (size - kernel) / (count - 1) if count > 1 else 0.0
+    starts = ((numbers + draw) * step).to(torch.int64) - (draw * step).to(torch.int64)
+    return torch.where(numbers == count - 1, size - kernel, starts)

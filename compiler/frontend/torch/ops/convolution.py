@@ -19,8 +19,9 @@ from dialects.graph.ordering import ArgMaxOp
 from dialects.graph.pooling import AvgPoolOp, MaxPoolIndicesOp, MaxPoolOp
 from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp
 from dialects.graph.shape import PadOp
+from dialects.graph.unary import IsnanOp
 from dialects.graph.window import Window
-from dialects.strata.types import Array, f64, is_float
+from dialects.strata.types import Array, f64, i64, is_float
 from dialects.symbolic.expr import Size
 from dialects.symbolic.size_products import product
 
@@ -110,7 +111,7 @@ def max_pool(
     pooled = n(MaxPoolOp, x, **window)
     if not n.wants(1):
         return [pooled.reshape(n.shape)]
-    places = n(MaxPoolIndicesOp, x, pooled, **window)
+    places = n(MaxPoolIndicesOp, x, pooled, last_nan=True, **window)
     inside = places % n.of_size(product(x.shape[2:]))
     return [v.reshape(n.shape) for v in (pooled, inside)]
 
@@ -163,7 +164,8 @@ def adaptive_max_pool(n: Node, x: Value, sizes: Sequence[Size]) -> list[Value]:
 
 
 def _largest_parts(n: Node, x: Value, wanted: Sequence[int]) -> list[Value]:
-    """The largest element of each part, and its place among the spatial dims.
+    """The largest element of each part, and its place among the spatial dims; of several NaN, that
+    of the last one.
 
     Parts are rows of places, filled up to one length by their first place.
     """
@@ -175,6 +177,11 @@ def _largest_parts(n: Node, x: Value, wanted: Sequence[int]) -> list[Value]:
     first = position(n, ArgMaxOp, rows, len(lead) + 1, False)
     own = first + n.range(count) * length
     at = f.gather(n.constant(places.reshape(-1)), own, axis=0)
+    if is_float(x.element):
+        empty = n(IsnanOp, rows)
+        last = n(ReduceMaxOp, f.where(empty, n.constant(places), n.scalar(-1, i64)),
+                 axes=[len(lead) + 1], keepdims=False)
+        at = f.where(last < 0, at, last)
     largest = n(ReduceMaxOp, rows, axes=[len(lead) + 1], keepdims=False)
     return [largest.reshape(n.shape), at.reshape(n.shape)]
 
