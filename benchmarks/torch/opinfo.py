@@ -20,14 +20,10 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import logging
-import os
 import re
-import subprocess
 import sys
 import tempfile
-import time
 import unittest
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -37,6 +33,8 @@ from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from apart import gathered, keep, run_apart
 
 HERE = Path(__file__).parent
 DTYPES = "float32,int64,bool,bfloat16"
@@ -84,13 +82,7 @@ def work(dtype: str, names: Sequence[str], count: int, kept: Path) -> None:
     torch.set_num_threads(1)
     torch._logging.set_logs(all=logging.ERROR)
     known = {full_name(op): op for op in operators(dtype)}
-    with kept.open("a") as file:
-        for name in names:
-            file.write(json.dumps({"started": name}) + "\n")
-            file.flush()
-            samples = list(_verdicts(known[name], dtype, count))
-            file.write(json.dumps({"name": name, "samples": samples}) + "\n")
-            file.flush()
+    keep(kept, names, lambda name: list(_verdicts(known[name], dtype, count)))
 
 
 def _verdicts(op: Any, dtype: str, count: int) -> Iterator[tuple[str, str]]:
@@ -99,7 +91,7 @@ def _verdicts(op: Any, dtype: str, count: int) -> Iterator[tuple[str, str]]:
     try:
         drawn = list(islice(op.sample_inputs("cpu", getattr(torch, dtype)), MOST_DRAWN))
     except Exception as error:
-        yield "failed", f"no samples: {_first_line(error)}"
+        yield "failed", f"no samples: {first_line(error)}"
         return
     for sample in drawn[::max(1, len(drawn) // count)][:count]:
         found = _verdict(op, dtype, sample)
@@ -121,14 +113,14 @@ def _verdict(op: Any, dtype: str, sample: Any) -> tuple[str, str] | None:
     except Exception:
         return None
     torch._dynamo.reset()
-    split = _Eager()
+    split = EagerParts()
     logging.getLogger("strata").addHandler(split)
     try:
         torch.manual_seed(0)
         with torch.no_grad():
             got = torch.compile(call, backend="strata", fullgraph=True)(*arguments())
     except Exception as error:
-        return "failed", _first_line(error)
+        return "failed", first_line(error)
     finally:
         logging.getLogger("strata").removeHandler(split)
     if op.name in TIES and isinstance(got, tuple):
@@ -179,7 +171,7 @@ def _copied(value: Any) -> Any:
         torch.Tensor, lambda t: t.detach().clone(memory_format=torch.preserve_format), value)
 
 
-class _Eager(logging.Handler):
+class EagerParts(logging.Handler):
     """Collects the reasons for which nodes run eagerly."""
 
     def __init__(self) -> None:
@@ -228,68 +220,18 @@ def _in_numbers(a: Any, b: Any, dtype: str) -> str:
     return ""
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     lines = [*filter(None, map(str.strip, str(error).splitlines())), ""]
     return f"{type(error).__name__}: {lines[0]}"[:200]
 
 
 # ---------------------------------------------------------------------- all processes
 def run(dtype: str, only: Sequence[str], count: int, seconds: float, kept: Path,
-        shard: tuple[int, int] = (0, 1), chunk: int = 60) -> None:
-    """Run what a dtype's file lacks, with as many processes as crashes and hangs require."""
-    names = _names(dtype, only)[shard[0]::shard[1]]
-    while todo := [n for n in names if n not in results_of(kept)][:chunk]:
-        command = [sys.executable, __file__, "--worker", dtype, "--only", ",".join(todo),
-                   "--count", str(count), "--kept", str(kept)]
-        with tempfile.TemporaryFile() as output:
-            process = subprocess.Popen(command, stdout=output, stderr=output, env={
-                **os.environ, "STRATA_CACHE": os.environ.get("STRATA_CACHE", str(kept.parent))})
-            hung = _wait(process, kept, seconds)
-        if process.returncode:
-            _note_failure(kept, "it takes too long" if hung else
-                          f"the process ends with {process.returncode}")
-
-
-def _names(dtype: str, only: Sequence[str]) -> list[str]:
-    found = [full_name(op) for op in operators(dtype)]
-    return [n for n in found if not only or n in only]
-
-
-def _wait(process: subprocess.Popen[bytes], kept: Path, seconds: float) -> bool:
-    """Wait for a process; stop one that adds nothing to the file for so long, or never starts."""
-    while process.poll() is None:
-        time.sleep(0.2)
-        last = kept.stat().st_mtime if kept.exists() else 0.0
-        started = Path(f"/proc/{process.pid}").stat().st_mtime if process.poll() is None else 0.0
-        if last and time.time() - max(last, started) > seconds * (1 if last > started else 20):
-            process.kill()
-            process.wait()
-            return True
-    return False
-
-
-def _note_failure(kept: Path, why: str) -> None:
-    lines = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
-    done = {line["name"] for line in lines if "name" in line}
-    started = [line["started"] for line in lines if "started" in line]
-    if started and started[-1] in done:
-        return  # it ended after its last operator
-    if not started:
-        sys.exit(f"a process of {kept.name} ends before it runs anything: {why}")
-    with kept.open("a") as file:
-        file.write(json.dumps({"name": started[-1], "samples": [("failed", why)]}) + "\n")
-
-
-def results_of(kept: Path) -> dict[str, list[tuple[str, str]]]:
-    """The verdicts in a file, by operator."""
-    lines = list(map(json.loads, kept.read_text().splitlines())) if kept.exists() else []
-    return {line["name"]: [(a, b) for a, b in line["samples"]] for line in lines if "name" in line}
-
-
-def gathered(folder: Path, dtype: str) -> dict[str, list[tuple[str, str]]]:
-    """The verdicts of all shards of a dtype, by operator."""
-    return {name: found for kept in sorted(folder.glob(f"{dtype}*.jsonl"))
-            for name, found in results_of(kept).items()}
+        shard: tuple[int, int] = (0, 1)) -> None:
+    """Run what a dtype's file lacks."""
+    names = [n for n in map(full_name, operators(dtype)) if not only or n in only]
+    run_apart([sys.executable, __file__, "--worker", dtype, "--count", str(count)],
+              names[shard[0]::shard[1]], seconds, kept)
 
 
 # ---------------------------------------------------------------------- operators by their tags
@@ -335,7 +277,7 @@ def _overloads(space: str) -> Iterator[Any]:
 def page(folder: Path, dtypes: Sequence[str], count: int) -> str:
     import torch
 
-    tables = {d: gathered(folder, d) for d in dtypes}
+    tables = {d: gathered(folder, f"{d}*.jsonl") for d in dtypes}
     total, missing = missing_operators()
     lines = ["# PyTorch's operators", "", "```",
              f"python benchmarks/torch/opinfo.py --count {count}", "```", "",
