@@ -43,6 +43,7 @@ from dialects.symbolic.inequalities import Prover
 from dialects.text.syntax import location_name, set_location
 from passes.analyses.block.bounds import Judge, Numbers, shape_facts
 from passes.analyses.block.contents import Contents, Kernel
+from passes.analyses.block.ends import Ends
 from passes.analyses.block.needs import Need, need_of
 from passes.analyses.block.scalar_ranges import ANYTHING
 from passes.analyses.block.value_ranges import Values
@@ -136,12 +137,13 @@ def _settle(kernel: Kernel, launches: Sequence[_Launch]) -> Iterator[Access]:
 
 def _unproven(kernel: Kernel) -> Iterator[Access]:
     """The accesses that leave their buffers for some sizes, or may do so for some data."""
-    numbers = Numbers(kernel)
+    numbers, ends = Numbers(kernel), Ends()
     values = Values(kernel.scope, lambda argument, last: ANYTHING)
     judge = Judge(values, {}, list(shape_facts(kernel, {})))
     for access in kernel.accesses:
         access.op.properties.pop("assumed", None)
-        if not access.is_checked and not numbers.prove(access) and not judge.prove(access):
+        if not (access.is_checked or numbers.prove(access) or ends.prove(access)
+                or judge.prove(access)):
             yield access
 
 
