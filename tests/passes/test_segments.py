@@ -31,7 +31,7 @@ AXIS, N = Symbol.axis("i0"), Symbol.size("n")
 def test_each_position_is_in_one_segment(tile: int, reduces: bool, rare: bool, lower: int) -> None:
     end = Expr.symbol(N) + lower
     state = AxisState(Expr.of(lower), end, end)
-    found = segments(Level(AXIS, "loop", tile), state, False, reduces, True, rare)
+    found = segments(Level("loop", AXIS, tile), state, False, reduces, True, rare)
     for n in range(3 * tile + 2):
         places = Counter(
             at + k for start, end, width, masked in found
@@ -43,7 +43,7 @@ def test_each_position_is_in_one_segment(tile: int, reduces: bool, rare: bool, l
 @pytest.mark.parametrize("tile", range(2, 9))
 def test_the_tail_of_a_tail_has_no_pairs(tile: int) -> None:
     state = AxisState(Expr.of(0), Expr.symbol(N), Expr.symbol(N))
-    widths = [[s[2] for s in segments(Level(AXIS, "loop", tile), state, False, False, True, rare)]
+    widths = [[s[2] for s in segments(Level("loop", AXIS, tile), state, False, False, True, rare)]
               for rare in (False, True)]
     assert widths == [[tile, 2, 1] if tile > 2 else [tile, 1], [tile, 1]]
 
@@ -54,11 +54,13 @@ def test_only_whole_tiles_unroll_their_sums(tmp_path: Path) -> None:
             for name in ("x", "y"))
     w = onnx.numpy_helper.from_array(np.ones((64, 64), np.float32), "w")
     node = onnx.helper.make_node("MatMul", ["x", "w"], ["y"])
-    onnx.save(onnx.helper.make_model(
+    made = onnx.helper.make_model(
         onnx.helper.make_graph([node], "rows", [x], [y], [w]),
-        opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), tmp_path / "rows.onnx")
+        opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    path = tmp_path / "rows.onnx"
+    path.write_bytes(made.SerializeToString())
     options = CompileOptions(target="cpu", features="avx512")
-    module = Compiler(str(tmp_path / "rows.onnx"), options).lower("block").module
+    module = Compiler(str(path), options).lower("block").module
     for kernel in kernels_of(module):
         sums = [op for op in kernel.walk() if isinstance(op, ForOp) and op.carried]
         rows = [prod(tile_type(op.results[0]).shape) for op in sums]
