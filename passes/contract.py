@@ -166,6 +166,11 @@ class Facts:
     coded_rows: int = 0
     """Up to how many rows a product reads weights as the integer codes that they are computed from,
     where these take fewer bytes; 0: none."""
+    coded_growth: int = 2
+    """From how many times the bits of a code on a weight stays codes: other instructions than loads
+    bound products of narrower weights."""
+    blocked_rows: int = 0
+    """Up to how many rows likewise where scales belong to blocks of a weight's rows."""
     short_rows: int = 0
     """Up to how many elements of a row a few programs reduce in less time than it takes to launch
     another kernel; 0: none."""

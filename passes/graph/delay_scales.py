@@ -10,8 +10,15 @@ Weights stay bytes, which is why this pass runs before constants are folded. If 
 only the widening is dropped. Applies to targets whose instructions multiply such floats
 (`Facts.multiplies`).
 
-Intermediate roundings disappear, and sums are scaled instead of factors, so results differ by
-rounding errors. Under `--exact`, only products without scales are rewritten. Assumes nothing.
+Where products of few rows read integer codes instead (`Facts.blocked_rows`), scales of blocks of a
+row are repeated, so that the codes stay as they lie:
+
+    %b = graph.reshape (graph.cast %w {to = f32}) : f32[n, 64, 32]     %w: ui8[n, 2048]
+    %f = graph.reshape (graph.mul %b, %s) : f32[n, 2048]   -->   graph.mul (graph.cast %w), %r
+
+That is exact. Otherwise, intermediate roundings disappear, and sums are scaled instead of factors,
+so results differ by rounding errors. Under `--exact`, only products without scales are rewritten.
+Assumes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +28,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from dialects.graph import (
     BroadcastOp,
@@ -39,8 +46,9 @@ from dialects.records import dataclass
 from dialects.strata.types import bf16, f16, f32, holds, is_float, is_narrow_float
 from dialects.symbolic.expr import Expr
 from passes.base import StrataContext, StrataPass
+from passes.rewrites.graph.block_scales import repeat_scales
 from passes.rewrites.graph.matching import type_of
-from passes.rewriting import Rewriter, functions, rewrite
+from passes.rewriting import Rewriter, Rule, functions, rewrite
 
 _SUMMED = (f32, f16, bf16)
 """Element types of products whose sums are f32."""
@@ -49,15 +57,18 @@ _LONGEST = 8
 
 
 class GraphDelayScales(StrataPass):
-    """Scale sums of products instead of their factors."""
+    """Scale sums of products instead of their factors; repeat scales of blocks of codes."""
 
     name = "graph-delay-scales"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        if not context.facts.multiplies:
-            return
-        for func in functions(module):
-            rewrite(func, {MatmulOp: [multiply_bytes]}, context)
+        rules: dict[type[Operation], list[Rule]] = {}
+        if context.facts.multiplies:
+            rules[MatmulOp] = [multiply_bytes]
+        if context.facts.blocked_rows:
+            rules[ReshapeOp] = [repeat_scales]
+        for func in functions(module) if rules else ():
+            rewrite(func, rules, context)
 
 
 def multiply_bytes(op: MatmulOp, at: Rewriter) -> SSAValue | None:

@@ -86,7 +86,7 @@ class _Folding:
 
     def _is_affordable(self, op: GraphOp) -> bool:
         size = _bytes(op.result_tensors)
-        if size > SMALL and keeps_codes(op, self.context.facts.coded_rows):
+        if size > SMALL and keeps_codes(op, self.context.facts):
             return False
         if size > max(GROWTH * _bytes(op.operand_tensors), SMALL):
             return False

@@ -31,6 +31,7 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import lower_bound, upper_bound
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
+from passes.analyses.loop.coded import stepped_dims
 from passes.analyses.loop.constants import constant_source
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.pairs import pair_of
@@ -107,15 +108,22 @@ class _Packer:
                 return None
 
     def panel(self, position: int, panel: Panel) -> tuple[NestOp, tuple[Expr, ...]]:
-        """The copy into panels, and where the kernel reads it."""
+        """The copy into panels, and where the kernel reads it. A dim that is read in steps is
+        copied as it is."""
         axis, tile, group = panel.axis, panel.tile, panel.group
         read = reads_of(self.nest)[position]
-        used = {s for e in read.map for s in e.symbols if s in self.extents}
+        blocks = {Symbol.axis(f"i{d}d"): d for d in stepped_dims(read.map)
+                  if axis not in read.map[d].symbols}
+        map_ = [*read.map]
+        for name, d in blocks.items():
+            map_[d] = Expr.symbol(name)
+        used = {s for e in map_ for s in e.symbols if s in self.extents}
         outer = [a for a in self.nest.axes if a.name in used and a.name != axis and not a.reduce]
         inner = [Axis(n, self.extents[n]) for n in panel.inner if n in used]
         count = self.extents[axis].ceildiv(tile)
         outside, place = axis.followed_by("o"), axis.followed_by("t")
         axes = [*(Axis(a.name, a.extent) for a in outer), Axis(outside, count),
+                *(Axis(name, shape_of(read.value)[d]) for name, d in blocks.items()),
                 *inner, Axis(place, Expr.of(tile))]
         o, t, i = map(Expr.symbol, (outside, place, axis))
         parts, at = {axis: o * tile + t}, {outside: i // tile, place: i % tile}
@@ -128,7 +136,8 @@ class _Packer:
             parts[name] = last * group + g
             at |= {name: last // group, member: last % group}
         kept = [Expr.symbol(a.name) for a in axes]
-        copy = _copy(read.value, [e.substitute(parts) for e in read.map], 0, axes, kept)
+        copy = _copy(read.value, [e.substitute(parts) for e in map_], 0, axes, kept)
+        at |= {name: read.map[d] for name, d in blocks.items()}
         return copy, tuple(e.substitute(at) for e in kept)
 
     def border(

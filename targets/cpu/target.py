@@ -87,6 +87,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         default, narrow_factors=_narrow_factors(options.precision, machine),
         narrow_channels=machine.vector_bytes // byte_width(bf16),  # those fill a vector
         byte_factors=(ui8, i8),
+        coded_rows=2, blocked_rows=2, coded_growth=4,  # f32; arithmetic bounds more rows
         widens=frozenset(t for t in (f16, bf16) if not (
             machine.multiplies_groups(t) or machine.multiplies_matrices(t))),
         row_memory=max(second, third // 4),  # in the L2 cache, or in a share of the L3 cache

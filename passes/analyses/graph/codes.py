@@ -19,20 +19,22 @@ from dialects.graph.shape import BroadcastOp, TransposeOp
 from dialects.graph.unary import CastOp
 from dialects.strata.types import i1, is_float, tensor_type
 from dialects.symbolic.size_products import product
+from passes.contract import Facts
 
 _STEPS = 12
 """The most operations between codes and a product."""
 _BETWEEN = (ElementwiseOp, CastOp, DequantizeLinearOp, TransposeOp, BroadcastOp)
 """What a product computes where it reads codes. A reshape, as for scales of blocks, is none of it:
-the floats would be computed and stored anew in each call."""
+the floats would be computed and stored anew in each call, but see graph-delay-scales."""
 
 
-def keeps_codes(op: GraphOp, rows: int) -> bool:
-    """Whether an operation widens codes that only products of at most so many rows read."""
-    return rows > 0 and _widens_codes(op) and _reaches_few_rows(op.results[0], rows, _STEPS)
+def keeps_codes(op: GraphOp, facts: Facts) -> bool:
+    """Whether an operation widens codes that only products of few rows read."""
+    return facts.coded_rows > 0 and _widens_codes(op, facts.coded_growth) and reaches_few_rows(
+        op.results[0], facts.coded_rows)
 
 
-def _widens_codes(op: GraphOp) -> bool:
+def _widens_codes(op: GraphOp, growth: int) -> bool:
     """Whether an operation makes floats of constant integers, which take fewer bytes."""
     if not (isinstance(op, CastOp | DequantizeLinearOp)
             and is_float(op.result_tensors[0].element)):
@@ -42,10 +44,10 @@ def _widens_codes(op: GraphOp) -> bool:
             source.type.element == i1 or not is_float(op.result_tensors[0].element)):
         return False
     made, taken = op.result_tensors[0].byte_size.constant, source.type.byte_size.constant
-    return made is not None and taken is not None and made >= 2 * taken
+    return made is not None and taken is not None and made >= growth * taken
 
 
-def _reaches_few_rows(value: SSAValue, rows: int, steps: int) -> bool:
+def reaches_few_rows(value: SSAValue, rows: int, steps: int = _STEPS) -> bool:
     """Whether all that is computed from a value, element by element, are factors of few rows."""
     uses = list(value.uses)
     return steps > 0 and bool(uses) and all(_is_few(use, rows, steps) for use in uses)
@@ -58,4 +60,4 @@ def _is_few(use: Use, rows: int, steps: int) -> bool:
         own = other[:-1] if use.index else (*other[:-2], *other[-1:]) if len(other) > 1 else ()
         count = product(own).constant
         return count is not None and count <= rows
-    return isinstance(op, _BETWEEN) and _reaches_few_rows(op.results[0], rows, steps - 1)
+    return isinstance(op, _BETWEEN) and reaches_few_rows(op.results[0], rows, steps - 1)

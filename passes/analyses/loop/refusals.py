@@ -44,7 +44,7 @@ def refusal(
     """Why a nest whose axes match must not join, or None."""
     if is_contraction(nest):
         joins = (facts.paired_rows and is_second(group, nest, names, facts.paired_rows)) or (
-            computes_factor(group, nest, names, facts.coded_rows))
+            computes_factor(group, nest, names, facts))
         return None if joins else "a contraction starts a kernel"
     if any(n.is_scatter for n in group.renamed) or (
             nest.is_scatter and not _says_only_where(group, nest)):

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from dialects.loop import NestOp, extents_of
 from dialects.strata.schedule import ScheduleAttr
+from passes.analyses.loop.coded import stepped_dims
 from passes.analyses.loop.runs import running_axis
 from passes.contract import Panel
 from passes.rewrites.loop.nests import gathered_inputs, has_calls
@@ -33,7 +34,7 @@ def panels(
         if nest.pad_values[position] is not None:
             if is_short(nest) and any(tiling.lanes in e.symbols for e in map_):
                 found[position] = None  # read too rarely for a copy with a border to pay
-        elif position in constants or vector_lanes(nest) is None:
+        elif position in constants or (vector_lanes(nest) is None and not has_calls(map_)):
             packed = _packed(nest, tiling, machine) if position in constants else tiling
             if _wants_panel(nest, position, packed, packs or position in constants, machine):
                 found[position] = Panel(
@@ -82,7 +83,9 @@ def _wants_panel(
     if len(dims) != 1 or dims[0].symbols & reduce or gathered_inputs(map_):
         return False
     split = dims[0].linear([tiling.lanes])
-    if split is None or split[0][tiling.lanes].constant is None or has_calls(map_):
+    stepped = {map_[d] for d in stepped_dims(map_)} - {*dims}
+    if split is None or split[0][tiling.lanes].constant is None or has_calls(
+            [e for e in map_ if e not in stepped]):
         return False
     contiguous = split[0][tiling.lanes].constant == 1 and dims[0] == map_[-1]
     if not contiguous:

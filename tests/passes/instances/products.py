@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tests.passes.instances.writing import Draw, Instance, function, literal, scalar, type_
 
 CUDA = "cuda sm_90"
+CPU = "cpu avx2"
 LOOPS = "graph-decompose,graph-to-loop,loop-fuse"
 BYTES = ("f8E4M3FN", "f8E5M2")
 Maker = Callable[[Draw], Instance]
@@ -47,6 +48,28 @@ def signed_conv(d: Draw) -> Instance:
         *own, *other, f"%r = graph.conv_integer %x, %w, %y, %z "
         f"{{pads = [1, 2], group = {group}}} : {result}"], "r", result),
         "graph-sign-products", target=CUDA)
+
+
+def repeat_scales(d: Draw) -> Instance:
+    """Codes in blocks of a row, with scales or zero points of blocks, of rows or of the tensor."""
+    code, rows, columns = d.of("i8", "ui8", "i16"), d.integer(1, 2), d.integer(1, 5)
+    count, size = d.integer(1, 4), d.integer(1, 4)
+    blocks = type_("f32", [columns, count, size])
+    scale, zero = (d.of("", "1, 1", f"{columns}, 1, 1", f"{columns}, {count}, 1") for _ in "sz")
+    result = type_("f32", [rows, columns])
+    return Instance(function({
+        "x": type_("f32", [rows, count * size]), "w": type_(code, [columns, count * size]),
+        "s": f"f32[{scale}]", "z": f"f32[{zero}]"}, [
+            f"%c = graph.cast %w {{to = f32}} : {type_('f32', [columns, count * size])}",
+            f"%b = graph.reshape %c {{shape = [{columns}, {count}, {size}]}} : {blocks}",
+            f"%d = graph.{d.of('sub', 'add')} %b, %z : {blocks}",
+            f"%e = graph.{d.of('mul %d, %s', 'mul %s, %d')} : {blocks}",
+            f"%f = graph.reshape %e {{shape = [{columns}, {count * size}]}} : "
+            f"{type_('f32', [columns, count * size])}",
+            f"%t = graph.transpose %f {{perm = [1, 0]}} : "
+            f"{type_('f32', [count * size, columns])}",
+            f"%y = graph.matmul %x, %t : {result}"],
+        "y", result), "graph-delay-scales", target=CPU)
 
 
 # ---------------------------------------------------------------------- narrow floats
@@ -185,5 +208,5 @@ def scaled_matmul(d: Draw) -> Instance:
 
 
 INSTANCES: dict[str, Maker] = {make.__name__: make for make in (
-    signed_matmul, signed_conv, multiply_bytes, narrow, join_groups, tile_groups, split,
-    nothing_seen, narrow_matmul, narrow_conv, narrow_filter_gradient, scaled_matmul)}
+    signed_matmul, signed_conv, repeat_scales, multiply_bytes, narrow, join_groups, tile_groups,
+    split, nothing_seen, narrow_matmul, narrow_conv, narrow_filter_gradient, scaled_matmul)}

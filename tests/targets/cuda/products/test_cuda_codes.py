@@ -72,7 +72,8 @@ def constant(rows: str, after: str = "%m") -> str:
 
 @pytest.mark.parametrize(("rows", "after", "target", "kept"), [
     ("1", "%v", "cuda", True), ("64", "%v", "cuda", True), ("65", "%v", "cuda", False),
-    ("n", "%v", "cuda", False), ("1", "%m", "cuda", False), ("1", "%v", "cpu", False)])
+    ("n", "%v", "cuda", False), ("1", "%m", "cuda", False), ("2", "%v", "cpu", True),
+    ("3", "%v", "cpu", False)])
 def test_constant_codes_stay_codes_if_only_few_rows_read_them(
     rows: str, after: str, target: str, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
