@@ -166,7 +166,8 @@ def grid_sampler_gradient(
         index, inside = _index([tap[0] for tap in taps], sizes)
         own = torch.where(inside.unsqueeze(1), given, 0.0)
         places.append(index.flatten(1))
-        passed.append((own * prod(tap[1] for tap in taps).unsqueeze(1)).flatten(2))
+        weight: Any = prod(tap[1] for tap in taps)
+        passed.append((own * weight.unsqueeze(1)).flatten(2))
         found = (own * _taken(flat, [tap[0] for tap in taps], sizes)).sum(1)
         for k in range(rank):
             slopes[k] = slopes[k] + found * prod(
