@@ -261,6 +261,9 @@ class Expr:
         if b is not None and b > 0 and (inner := _inner_division(rest)) is not None:
             left, divisor, offset = inner  # (x floordiv a + c) floordiv b == (x + a*c) floordiv a*b
             return quotient + (left + divisor * offset) // (divisor * b)
+        if b is None and (shared := _over_symbols(rest, other)) is not None:
+            numerator, factor = shared  # (x*h) floordiv (2*x) == h floordiv 2
+            return quotient + numerator // factor
         return quotient + _call("floordiv", (rest, other))
 
     def __rfloordiv__(self, other: Size) -> Expr:
@@ -464,6 +467,15 @@ def _extremum(op: str, left: Expr, right: Expr) -> Expr:
         if other.terms[0][1] < 0:
             return _extremum("max", -other, right if left.terms else left) + other
     return _call(op, tuple(sorted((left, right), key=str)))
+
+
+def _over_symbols(a: Expr, b: Expr) -> tuple[Expr, int] | None:
+    """Both without the symbols that b is a multiple of; None if those do not divide a."""
+    if len(b.terms) != 1 or b.terms[0][1] == 1:
+        return None
+    [(monomial, factor)] = b.terms
+    quotient, rest = a.divide(Expr(((monomial, 1),)))
+    return None if rest.terms else (quotient, factor)
 
 
 def _inner_division(expr: Expr) -> tuple[Expr, int, int] | None:
