@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from compiler.diagnostics import Problem, StrataError
-from compiler.frontend.torch.files.script import is_script, is_script_file
 
 
 def exported(
@@ -19,7 +18,7 @@ def exported(
     """The program of a module, a GraphModule, a function or TorchScript with these inputs; any
     other model as it is. Raises StrataError for inputs without a module, a module without, and one
     that PyTorch cannot export."""
-    if is_script(model) or (args is not None and is_script_file(model)):
+    if _is_script(model) or (args is not None and _is_script_file(model)):
         return _of_script(model, args, kwargs, dynamic_shapes)
     is_model = _is_module(model) or (callable(model) and not isinstance(model, type))
     if args is None and kwargs is None:
@@ -51,9 +50,24 @@ def _of_script(
 
 
 def _is_module(model: object) -> bool:
-    """Whether an object is a module, without importing torch."""
-    kinds = {(c.__module__, c.__name__) for c in type(model).__mro__}
-    return ("torch.nn.modules.module", "Module") in kinds
+    return _is_a(model, "torch.nn.modules.module", "Module")
+
+
+def _is_script(model: object) -> bool:
+    """Whether an object is a scripted or traced module."""
+    return _is_a(model, "torch.jit._script", "ScriptModule")
+
+
+def _is_a(model: object, module: str, name: str) -> bool:
+    """Whether an object is of a class, without importing torch."""
+    return (module, name) in {(c.__module__, c.__name__) for c in type(model).__mro__}
+
+
+def _is_script_file(model: object) -> bool:
+    """Whether a model is the path of an archive of TorchScript."""
+    from compiler.frontend.torch.files.script import is_script_file  # not needed to load programs
+
+    return is_script_file(model)
 
 
 def _program(

@@ -23,12 +23,6 @@ EXPORT = ("export the module that it was made from: torch.export.save(torch.expo
           "args), \"model.pt2\")")
 
 
-def is_script(model: object) -> bool:
-    """Whether an object is a scripted or traced module, without importing torch."""
-    return ("torch.jit._script", "ScriptModule") in {
-        (c.__module__, c.__name__) for c in type(model).__mro__}
-
-
 def is_script_file(model: object) -> bool:
     """Whether a model is the path of an archive of TorchScript."""
     if not isinstance(model, str | Path) or not str(model).lower().endswith(SUFFIXES):
