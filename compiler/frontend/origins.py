@@ -7,16 +7,13 @@ from if the import built no operation for them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from xdsl.ir import Operation, SSAValue
 
 from dialects.text.syntax import location_names
 
-_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)\s*\n\s*(.*)')
 SHOWN = 4
 """How many known elements a reason shows."""
 
@@ -80,15 +77,3 @@ def _source(value: SSAValue) -> str:
         names = location_names(value.owner)
         return f"'{names[0]}'" if names else value.owner.name
     return f"the input '{value.name_hint or ''}'"
-
-
-@lru_cache(1024)
-def line_of(trace: str) -> str:
-    """The innermost line outside of torch itself in the text of a stack; empty without any."""
-    frames: list[tuple[str, str, str, str]] = _FRAME.findall(trace)
-    own = [f for f in frames if not re.search(r"[/\\]torch[/\\]|^<", f[0])] or frames
-    if not own:
-        return ""
-    file, line, function, code = own[-1]
-    function = re.sub(r"^torch_dynamo_resume_in_(.+)_at_\d+$", r"\1", function)
-    return f"{file}:{line} in {function}: {code.strip()}"

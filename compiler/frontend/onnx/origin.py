@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from typing import Any, cast
 
-from compiler.frontend.origins import line_of
+from compiler.frontend.stacks import line_of
 
 _SCOPES, _TRACE = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.stack_trace"
 

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from compiler.frontend.origins import line_of
+from compiler.frontend.stacks import line_of
 
 
 def path_of(node: Any) -> str:

@@ -17,7 +17,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.frontend.origins import line_of
+from compiler.frontend.stacks import line_of
 from compiler.torch.messages.logs import artifact_log
 
 log = logging.getLogger("strata")
