@@ -26,7 +26,7 @@ import sys
 import tempfile
 import unittest
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from importlib.machinery import ModuleSpec
 from itertools import islice
@@ -305,11 +305,16 @@ def page(folder: Path, dtypes: Sequence[str], count: int) -> str:
 
 def _summary(title: str, table: dict[str, list[tuple[str, str]]], names: set[str]) -> str:
     run = table.keys() & names
-    states = Counter(state for name in run for state, _ in table[name])
-    samples = sum(states.values())
-    cells = [f"{states[s]} ({states[s] / max(samples, 1):.0%})"
-             for s in ("native", "split", "wrong", "failed")]
-    return f"| {title} | {len(run)} of {len(names)} | {samples} | {' | '.join(cells)} |"
+    found = cells_of(verdict for name in run for verdict, _ in table[name])
+    return f"| {title} | {len(run)} of {len(names)} | {found} |"
+
+
+def cells_of(verdicts: Iterable[str]) -> str:
+    """How many samples there are, and how many of each verdict."""
+    counts = Counter(verdicts)
+    cells = [f"{counts[v]} ({counts[v] / max(counts.total(), 1):.0%})"
+             for v in ("native", "split", "wrong", "failed")]
+    return f"{counts.total()} | {' | '.join(cells)}"
 
 
 def main() -> None:

@@ -36,6 +36,7 @@ from opinfo import (
     MOST_DRAWN,
     NOT_COMPARED,
     EagerParts,
+    cells_of,
     difference,
     first_line,
     full_name,
@@ -189,11 +190,8 @@ def page(table: dict[str, Samples], total: int, command: str) -> str:
 
 
 def _summary(title: str, table: dict[str, Samples]) -> str:
-    states = Counter(state for found in table.values() for state, _ in found)
-    samples = sum(states.values())
-    cells = [f"{states[s]} ({states[s] / max(samples, 1):.0%})"
-             for s in ("native", "split", "wrong", "failed")]
-    return f"| {title} | {len(table)} | {samples} | {' | '.join(cells)} |"
+    found = cells_of(verdict for samples in table.values() for verdict, _ in samples)
+    return f"| {title} | {len(table)} | {found} |"
 
 
 def main() -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import logging
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,17 +13,7 @@ from torch import Tensor, nn
 from tests.pytorch.dynamo.called import FUNCTIONS, MODULES, Counting, with_defaults
 
 OPTIONS = {"threads": 1, "cache": "off"}
-
-
-@pytest.fixture(autouse=True)
-def _natively(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Nothing runs eagerly."""
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    caplog.set_level(logging.WARNING, "strata")
-    with torch.no_grad():
-        yield
-    assert not [r for r in caplog.records if r.name == "strata"]
+pytestmark = pytest.mark.usefixtures("natively")
 
 
 def compiled(function: Any, **more: Any) -> Any:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,17 +12,8 @@ from torch._higher_order_ops import associative_scan, scan
 from torch._higher_order_ops.map import map as mapped
 
 OPTIONS = {"threads": 1, "cache": "off"}
+pytestmark = pytest.mark.usefixtures("natively")
 while_loop: Any = torch._higher_order_ops.while_loop
-
-
-@pytest.fixture(autouse=True)
-def _natively(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    caplog.set_level(logging.WARNING, "strata")
-    with torch.no_grad():
-        yield
-    assert not [r for r in caplog.records if r.name == "strata"]
 
 
 def running_sum(x: Tensor) -> Any:

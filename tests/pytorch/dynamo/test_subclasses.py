@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,18 +13,9 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import return_and_correct_aliasing
 
 OPTIONS = {"threads": 1, "cache": "off"}
+pytestmark = pytest.mark.usefixtures("natively")
 KEEPING = (torch.ops.aten.detach.default, torch.ops.aten.alias.default,
            torch.ops.aten.clone.default)
-
-
-@pytest.fixture(autouse=True)
-def _natively(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    caplog.set_level(logging.WARNING, "strata")
-    with torch.no_grad():
-        yield
-    assert not [r for r in caplog.records if r.name == "strata"]
 
 
 class Wrapped(Tensor):
