@@ -23,15 +23,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
 import torch
 from rows import Setting
 from rows.contests import Race
 from suite import environment, processor
-from suites.sampled import EAGER, page
+from suites.contests import kept
+from suites.sampled import EAGER, keys_of, page, parser_of, seeds_of
 from torch.utils.flop_counter import FlopCounterMode
 
 from compiler.frontend.torch.capture import Captured
+from compiler.measuring.comparison import error_of
 
 HERE = Path(__file__).parent
 PEERS = ("torch", "inductor", "onnxruntime", "openvino")
@@ -121,18 +122,13 @@ def measure(key: str, options: argparse.Namespace) -> dict[str, Any]:
                        for n, error in race.contest.problems.items()}
     exact = [v.double().numpy() for v in _listed(draw.call(
         *(v.double() if v.is_floating_point() else v for v in given)))]
-    record["errors"] = {names.get(n, n): max(map(_off, entrant.outputs, exact))
+    record["errors"] = {names.get(n, n): max(map(_error, entrant.outputs, exact))
                         for n, entrant in race.contest.entrants.items()}
     return record
 
 
-def _off(found: Any, exact: Any) -> float:
-    """The largest deviation over the largest magnitude; infinite for another shape or NaN."""
-    if found.shape != exact.shape:
-        return float("inf")
-    error = np.abs(found.astype(np.float64) - exact).max(initial=0.0) / max(
-        np.abs(exact).max(initial=0.0), 1e-30)
-    return float(error) if np.isfinite(error) else float("inf")
+def _error(found: Any, exact: Any) -> float:
+    return error_of(found.astype(exact.dtype), exact)
 
 
 def worker(options: argparse.Namespace) -> None:
@@ -177,41 +173,25 @@ def measured(keys: list[str], options: argparse.Namespace) -> Iterator[tuple[str
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", default="0", help="what sizes are drawn from, any text")
-    parser.add_argument("--classes", default="", help="those whose names hold one of these")
-    parser.add_argument("--count", type=int, default=8, help="rows of each class")
+    parser = parser_of(__doc__, "cpu_sampled", 3600.0, 1.0, HERE / "SAMPLED.md")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--budget", type=float, default=3600.0, help="seconds")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of calls, for each row")
-    parser.add_argument("--results", type=Path, default=Path("build/cpu_sampled.json"))
-    parser.add_argument("-o", dest="output", type=Path, default=HERE / "SAMPLED.md")
-    parser.add_argument("--rows", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main() -> None:
-    from draws import classes
-
     options = arguments()
     if options.rows:
         worker(options)
         return
-    parts = [part for part in options.classes.split(",") if part]
-    names = [n for n in classes() if not parts or any(part in n for part in parts)]
-    keys = [f"{name}/{k}" for k in range(options.count) for name in names]
-    options.results.parent.mkdir(parents=True, exist_ok=True)
-    known = json.loads(options.results.read_text()) if options.results.exists() else {}
-    for key, record in measured(keys, options):
+    known = kept(options.results)
+    for key, record in measured(keys_of(options), options):
         known[f"{options.seed}/{key}"] = record
         print(key, record.get("name", ""), record.get("problem") or {
             who: f"{t:.3g}" for who, t in record["ms"].items()}, flush=True)
         options.results.write_text(json.dumps(known))
-    seeds = ", ".join(dict.fromkeys(key.split("/")[0] for key in known))
     options.output.write_text(page(
         known, f"Made by `python benchmarks/cpu/sampled.py`; do not edit. On {processor()}, f32, "
-        f"threads: {options.threads}, seeds {seeds}.",
+        f"threads: {options.threads}, seeds {seeds_of(known)}.",
         "Speed over the best of eager PyTorch, Inductor, onnxruntime and OpenVINO.", ROUNDING))
 
 

@@ -28,8 +28,8 @@ import torch
 from rows import Setting
 from rows.programs import Compiled, inductor, off, told
 from rows.timing import device_times
-from suites.contests import slowest_kernels
-from suites.sampled import EAGER, OURS, page
+from suites.contests import kept, slowest_kernels
+from suites.sampled import EAGER, OURS, keys_of, page, parser_of, seeds_of
 
 from compiler.torch.backend import strata
 
@@ -210,42 +210,27 @@ def _turn(one: Worker) -> dict[str, Any]:
 
 # ---------------------------------------------------------------------- the command
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", default="0", help="what sizes are drawn from, any text")
-    parser.add_argument("--classes", default="", help="those whose names hold one of these")
-    parser.add_argument("--count", type=int, default=8, help="rows of each class")
+    parser = parser_of(__doc__, "cuda_sampled", 570.0, 0.3, HERE / "SAMPLED.md")
     parser.add_argument("--jobs", type=int, default=12, help="processes that compile at a time")
-    parser.add_argument("--budget", type=float, default=570.0, help="seconds")
-    parser.add_argument("--seconds", type=float, default=0.3, help="of calls, for each row")
     parser.add_argument("--modes", default="default", help="of torch.compile")
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16", "float32"))
     parser.add_argument("--kernels", action="store_true", help="keep the slowest kernels")
     parser.add_argument("--smoke", action="store_true", help="on the CPU")
-    parser.add_argument("--results", type=Path, default=Path("build/cuda_sampled.json"))
-    parser.add_argument("-o", dest="output", type=Path, default=HERE / "SAMPLED.md")
-    parser.add_argument("--rows", help=argparse.SUPPRESS)
     parser.add_argument("--lock", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main() -> None:
-    from draws import classes
-
     options = arguments()
     if options.rows:
         worker(options)
         return
-    parts = [part for part in options.classes.split(",") if part]
-    names = [n for n in classes() if not parts or any(part in n for part in parts)]
-    keys = [f"{name}/{k}" for k in range(options.count) for name in names]
-    options.results.parent.mkdir(parents=True, exist_ok=True)
-    known = json.loads(options.results.read_text()) if options.results.exists() else {}
-    known |= {f"{options.seed}/{key}": found for key, found in measured(keys, options).items()}
+    known = kept(options.results)
+    known |= {f"{options.seed}/{key}": found
+              for key, found in measured(keys_of(options), options).items()}
     options.results.write_text(json.dumps(known))
-    seeds = ", ".join(dict.fromkeys(key.split("/")[0] for key in known))
     machine = "" if options.smoke else (
-        f"On {torch.cuda.get_device_name()}, {options.dtype}, seeds {seeds}.")
+        f"On {torch.cuda.get_device_name()}, {options.dtype}, seeds {seeds_of(known)}.")
     options.output.write_text(page(
         known, f"Made by `python benchmarks/cuda/sampled.py`; do not edit. {machine}",
         "Speed on the device over the best of eager PyTorch and `torch.compile`.", ROUNDING))

@@ -1,4 +1,4 @@
-"""The page of kernels at sizes that are drawn from a seed, and how far results are off.
+"""Kernels at sizes that are drawn from a seed: which rows there are, and their page.
 
 A record has `class`, `name`, and where it was measured `ms` and `errors` by contestant; `notes` say
 why one does not take part, and `problem` why the whole row failed.
@@ -6,15 +6,48 @@ why one does not take part, and `problem` why the whole row failed.
 
 from __future__ import annotations
 
+import argparse
 from collections import defaultdict
 from collections.abc import Mapping
+from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
+
+from suites.contests import chosen
 
 OURS, EAGER = "strata", "eager"
 LOW = 0.9
 """Rows below this share of the best peer's speed are listed."""
 Record = Mapping[str, Any]
+
+
+def parser_of(about: str | None, name: str, budget: float, seconds: float,
+              page: Path) -> argparse.ArgumentParser:
+    """The options that both suites have. `name`: of the file of results; `page`: where it goes."""
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", default="0", help="what sizes are drawn from, any text")
+    parser.add_argument("--classes", default="", help="those whose names hold one of these")
+    parser.add_argument("--count", type=int, default=8, help="rows of each class")
+    parser.add_argument("--budget", type=float, default=budget, help="seconds")
+    parser.add_argument("--seconds", type=float, default=seconds, help="of calls, for each row")
+    parser.add_argument("--results", type=Path, default=Path(f"build/{name}.json"))
+    parser.add_argument("-o", dest="output", type=Path, default=page)
+    parser.add_argument("--rows", help=argparse.SUPPRESS)
+    return parser
+
+
+def keys_of(options: argparse.Namespace) -> list[str]:
+    """The rows that are asked for: a class and a number each."""
+    from draws import classes
+
+    names = chosen(classes(), options.classes)
+    return [f"{name}/{k}" for k in range(options.count) for name in names]
+
+
+def seeds_of(records: Mapping[str, Record]) -> str:
+    """The seeds of all rows, for the page."""
+    return ", ".join(dict.fromkeys(key.split("/")[0] for key in records))
 
 
 def gain(found: Record) -> float | None:
