@@ -25,6 +25,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from zoo_option import parsed
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CALLS = 3
@@ -79,15 +81,10 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Count instructions of models in QEMU.")
     parser.add_argument("models", nargs="+")
-    parser.add_argument("--zoo", type=Path, default=os.environ.get("STRATA_ZOO"))
     parser.add_argument("--python", type=shlex.split, required=True)
     parser.add_argument("--triple", default="aarch64-linux-gnu")
     parser.add_argument("--features", default="dotprod")
-    options = parser.parse_args()
-    if options.zoo is None:
-        parser.error("name the folder of models with --zoo or STRATA_ZOO")
-    options.zoo = Path(options.zoo).resolve()
-    return options
+    return parsed(parser)
 
 
 def row(

@@ -22,6 +22,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from zoo_option import parsed
+
 ROOT = Path(__file__).parents[2]
 FORMATS = {"float32": "f", "float64": "d", "int64": "q", "int32": "i", "bool": "?", "uint8": "B",
            "float16": "e", "int8": "b"}
@@ -80,14 +82,9 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure the start of processes.")
     parser.add_argument("models", nargs="*")
-    parser.add_argument("--zoo", type=Path, default=os.environ.get("STRATA_ZOO"))
     parser.add_argument("--libraries", type=Path, default=Path("artifacts"))
     parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    if options.zoo is None:
-        parser.error("name the folder of models with --zoo or STRATA_ZOO")
-    options.zoo = Path(options.zoo)
-    return options
+    return parsed(parser)
 
 
 def times(name: str, case: Any, folder: Path, options: argparse.Namespace) -> dict[str, float]:

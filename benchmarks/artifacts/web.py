@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from zoo_option import parsed
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -43,15 +44,10 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Time models in WebAssembly.")
     parser.add_argument("models", nargs="+")
-    parser.add_argument("--zoo", type=Path, default=os.environ.get("STRATA_ZOO"))
     parser.add_argument("--packages", type=Path, default=Path.cwd())
     parser.add_argument("--node", default="node", help="the program of Node")
     parser.add_argument("--rounds", type=int, default=30)
-    options = parser.parse_args()
-    if options.zoo is None:
-        parser.error("name the folder of models with --zoo or STRATA_ZOO")
-    options.zoo = Path(options.zoo)
-    return options
+    return parsed(parser)
 
 
 def row(name: str, case: Any, folder: Path, options: argparse.Namespace) -> str:

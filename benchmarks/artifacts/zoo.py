@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from zoo_option import parsed
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 1500
@@ -43,16 +44,12 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Ship the models of a folder.")
     parser.add_argument("models", nargs="*")
-    parser.add_argument("--zoo", type=Path, default=os.environ.get("STRATA_ZOO"))
     parser.add_argument("--folder", type=Path, default=Path("artifacts"))
     parser.add_argument("--case", type=int, help="one case instead of all")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--keep", action="store_true", help="keep the libraries")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.zoo is None:
-        parser.error("name the folder of models with --zoo or STRATA_ZOO")
-    return options
+    return parsed(parser)
 
 
 def _described(zoo: Path) -> dict[str, Any]:
