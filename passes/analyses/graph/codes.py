@@ -41,7 +41,7 @@ def _widens_codes(op: GraphOp, growth: int) -> bool:
         return False
     source = op.operands[0].owner
     if not isinstance(source, ConstantOp) or is_float(source.type.element) or (
-            source.type.element == i1 or not is_float(op.result_tensors[0].element)):
+            source.type.element == i1):
         return False
     made, taken = op.result_tensors[0].byte_size.constant, source.type.byte_size.constant
     return made is not None and taken is not None and made >= growth * taken
