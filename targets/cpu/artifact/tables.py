@@ -28,6 +28,7 @@ from targets.cpu.runtime.heap import (
     SEEN_WORD,
 )
 from targets.cpu.runtime.plan import RunPlan
+from targets.cpu.runtime.results import LARGE
 from targets.cpu.runtime.threads import FIRST_ARGUMENT, SCHEDULER_ENTRY
 from targets.host_checks import MOST_BYTES
 
@@ -142,7 +143,8 @@ def _defines(source: Source, symbols: int) -> list[str]:
         "HEAP_RAISED": RAISED_WORD,
         "HEAP_RESULTS": RESULTS, "HEAP_WORDS": RESULTS + sum(1 + t.rank for t in late),
         "HAS_WEIGHTS_FILE": int(constants.identity is not None), "WEIGHTS_HEAD": WEIGHTS_HEAD,
-        "OTHERS": len(source.others), "IS_OTHER": int(source.is_other)}
+        "OTHERS": len(source.others), "IS_OTHER": int(source.is_other),
+        "LARGE": LARGE}  # the bytes from which code counts on whole lines
     return ["#define _GNU_SOURCE", *(f"#include <{file}>" for file in _INCLUDES),
             f"#if {_HAS_POSIX}", *(f"#include <{file}>" for file in _POSIX), "#endif",
             "#if defined(__linux__)", "#include <sys/syscall.h>", "#include <sys/auxv.h>",

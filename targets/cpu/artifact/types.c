@@ -4,7 +4,6 @@
 #define FIRST_CONSTANT (FIRST_OUTPUT + GIVEN_OUTPUTS)
 #define TABLE_WORDS (FIRST_CONSTANT + CONSTANTS)
 #define ALIGNMENT 64
-#define LARGE (1 << 20) /* the bytes from which code counts on this alignment */
 #define LARGE_PAGE (2u << 20)
 #define MESSAGE_BYTES 1024
 
