@@ -6,12 +6,13 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-import torch
 
 
 @pytest.fixture
 def natively(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Nothing runs eagerly; no gradients are recorded."""
+    import torch  # the folder is collected without it, and then skipped
+
     torch._dynamo.reset()
     torch.manual_seed(0)
     caplog.set_level(logging.WARNING, "strata")
