@@ -86,7 +86,7 @@ def test_an_interrupted_command(
     assert process.returncode == 130, told
     assert told.splitlines()[-1] == f"interrupted: {kept}"
     assert "Traceback" not in told
-    assert seconds < 3  # one second, where nobody else wants the processor
+    assert seconds < 10  # one second, where nobody else wants the processor
     time.sleep(0.2)
     assert not is_running(child)
     assert not list(tmp_path.glob("reproducer*"))
@@ -248,4 +248,4 @@ def test_a_call_that_takes_for_ever(tmp_path: Path) -> None:
         process.kill()
     assert process.returncode == 130, told
     assert told.splitlines()[-1] == "interrupted: nothing was written"
-    assert seconds < 3
+    assert seconds < 10

@@ -83,7 +83,7 @@ def test_a_rank_that_fails_ends_the_others_at_once() -> None:
     started = time.perf_counter()
     with pytest.raises(ArithmeticError, match="no"):
         run_ranks(2, work)
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < 20
 
 
 def test_a_group_needs_its_ranks() -> None:

@@ -63,16 +63,14 @@ def profiled(model: onnx.ModelProto, threads: int, seconds: float = 0.1) -> Prof
 def test_times_add_up_to_the_call(threads: int) -> None:
     """What the counter tells of launches, gaps and calls is what the clock tells of the wall. A
     call of some milliseconds is launches, but for a few microseconds; other programs on a busy
-    machine may interrupt it between its launches and its end, so one of some profiles must fit."""
-    for _ in range(4):
+    machine may interrupt it anywhere, so one of some profiles must fit."""
+    for _ in range(12):
         found = profiled(products(4, 512), threads, 0.3)
         inside = found.host_ms + sum(x.ms for x in found.launches)
-        assert inside <= 1.05 * found.wall_ms
-        assert abs(found.rest_ms) <= 0.05 * found.wall_ms
-        if inside >= 0.85 * found.wall_ms:
+        if 0.85 <= inside / found.wall_ms <= 1.05 and abs(found.rest_ms) <= 0.05 * found.wall_ms:
             break
     else:
-        pytest.fail(f"{inside} ms of {found.wall_ms} ms are in launches")
+        pytest.fail(f"{found.wall_ms} ms: {inside} in launches, {found.rest_ms} not accounted for")
     assert len(found.launches) >= 8
     assert all(x.ms > 0 and x.runs == 1 and x.bytes > 0 for x in found.launches)
     assert {n for x in found.launches for n in x.nodes} >= {"MatMul_0", "Softmax_1"}
