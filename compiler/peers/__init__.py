@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from compiler.diagnostics import Problem, StrataError
 from compiler.suggestions import hint_for
 
@@ -61,8 +63,11 @@ class Request:
         return any(size is None for shape in self.shapes for size in shape)
 
     def named(self, own: Sequence[str]) -> dict[str, Array]:
-        """The inputs by a peer's own names: matched by name if possible, otherwise in order."""
-        return self._by_name(own, self.inputs)
+        """The inputs by a peer's own names: matched by name if possible, otherwise in order.
+
+        They are C-contiguous, as runtimes that read files want them."""
+        return {name: np.asarray(a, order="C")
+                for name, a in self._by_name(own, self.inputs).items()}
 
     def named_shapes(self, own: Sequence[str]) -> dict[str, tuple[int | None, ...]]:
         return self._by_name(own, self.shapes)

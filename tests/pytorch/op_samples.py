@@ -322,7 +322,8 @@ sample("_fused_rms_norm.default", (X, [4], C[0], 1e-6))
 STATISTICS = floats(4), positive(4)
 sample("_native_batch_norm_legit_no_training.default", (IMAGE, *C, *STATISTICS, 0.1, 1e-5))
 sample("batch_norm.default", (IMAGE, *C, *STATISTICS, False, 0.1, 1e-5, False),
-       (IMAGE, None, None, *STATISTICS, False, 0.1, 1e-5, False))
+       (IMAGE, None, None, *STATISTICS, False, 0.1, 1e-5, False),
+       (IMAGE, *C, None, None, True, 0.1, 1e-5, False))
 sample("_native_batch_norm_legit.no_stats", (IMAGE, *C, True, 0.1, 1e-5))
 sample("_native_batch_norm_legit_functional.default",
        (IMAGE, *C, *STATISTICS, True, 0.1, 1e-5), (IMAGE, None, None, *STATISTICS, True, 0.3, 1e-3))

@@ -140,8 +140,10 @@ def batch_norm(
     n: Node, x: Value, weight: Value | None, bias: Value | None, mean: Value | None,
     variance: Value | None, training: bool, momentum: float, epsilon: float,
 ) -> Value:
-    if training or mean is None or variance is None:
-        raise Fault("it is in training mode, or lacks running statistics",
+    if mean is None or variance is None:
+        return _of_batch(n, x, weight, bias, epsilon)
+    if training:
+        raise Fault("it is in training mode, in which it updates its running statistics",
                     "export the model with model.eval()")
     return _batch_norm(n, x, weight, bias, mean, variance, epsilon)
 
@@ -165,13 +167,17 @@ def batch_norm_of_batch(
     n: Node, x: Value, weight: Value | None, bias: Value | None, training: bool, momentum: float,
     epsilon: float,
 ) -> list[Value]:
-    """Batch normalization by the statistics of the batch itself, where it lies in memory."""
     _only_first(n)
+    return [_of_batch(n, x, weight, bias, epsilon)]
+
+
+def _of_batch(n: Node, x: Value, weight: Value | None, bias: Value | None, epsilon: float) -> Value:
+    """Batch normalization by the statistics of the batch itself, where it lies in memory."""
     wide = _wide(x)
     center, _, factor = (v.cast(wide.element) for v in _exact_moments(
         n, wide, [0, *range(2, x.rank)], epsilon))
-    return [_affine((wide - center) * factor, *(
-        None if p is None else n.channelwise(p, x.rank) for p in (weight, bias)))]
+    return _affine((wide - center) * factor, *(
+        None if p is None else n.channelwise(p, x.rank) for p in (weight, bias)))
 
 
 @aten_op("aten._native_batch_norm_legit_functional.default")
