@@ -181,9 +181,9 @@ class Facts:
     """How many bytes of a row a program may keep between nests of a kernel; 0: none."""
     sorted_bytes: int = 0
     """The bytes of a row of keys that a program sorts at once, in a tile; 0: none."""
-    scans: bool = False
-    """Whether a sequential scan, which keeps a running result, is faster than a parallel scan in
-    logarithmically many steps."""
+    scans: Attribute | None = None
+    """The type of the running result of floats in a sequential scan; None: a parallel scan in
+    logarithmically many steps, whose rounding errors add up less, is faster."""
     phases: bool = False
     """Whether the phases of a transposed convolution are faster as products of their own than as
     columns of one product, which shares what it reads among them."""

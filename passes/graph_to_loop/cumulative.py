@@ -19,7 +19,7 @@ from xdsl.ir import SSAValue
 
 from dialects.graph.base import flag_of, int_of
 from dialects.graph.cumulative import CumulativeOp, CumulativeProdOp, CumulativeSumOp
-from dialects.strata.types import TensorType, tensor, wide_element
+from dialects.strata.types import TensorType, f32, tensor, wide_element
 from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.size_products import product
 from passes.graph_to_loop.nests import Domain, Read, converted, make_nest, type_of
@@ -40,7 +40,8 @@ SUMMED = 8
 @lowers(CumulativeSumOp, CumulativeProdOp)
 def cumulate(op: CumulativeOp, at: Rewriter) -> SSAValue:
     x = type_of(op.x)
-    result = tensor(wide_element(x.element), x.shape)
+    wide, running = wide_element(x.element), at.context.facts.scans
+    result = tensor(running if running is not None and wide == f32 else wide, x.shape)
     axis = int_of(op.properties, "axis")
     size = x.shape[axis].constant
     if (chunk := _scanned_chunk(op, at)) is not None:
@@ -105,7 +106,7 @@ def _scanned_chunk(op: CumulativeOp, at: Rewriter) -> int | None:
     It is the whole axis, or a chunk if there would be too few programs otherwise.
     """
     facts = at.context.facts
-    if not facts.scans:
+    if facts.scans is None:
         return None
     shape, axis = type_of(op.x).shape, int_of(op.properties, "axis")
     size, rows = shape[axis].constant, product([*shape[:axis], *shape[axis + 1:]]).constant

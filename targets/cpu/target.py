@@ -19,7 +19,7 @@ from dialects.loop import NestOp, scalar_type
 from dialects.semantics.ring import Ring
 from dialects.strata.mapped import MappedFiles
 from dialects.strata.schedule import Schedule
-from dialects.strata.types import Array, WeightAttr, bf16, byte_width, f16, i8, ui8
+from dialects.strata.types import Array, WeightAttr, bf16, byte_width, f16, f64, i8, ui8
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_names
@@ -91,7 +91,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         widens=frozenset(t for t in (f16, bf16) if not (
             machine.multiplies_groups(t) or machine.multiplies_matrices(t))),
         row_memory=max(second, third // 4),  # in the L2 cache, or in a share of the L3 cache
-        prefetches=Caches(machine.line_bytes, second))
+        scans=f64, prefetches=Caches(machine.line_bytes, second))
 
 
 def _narrow_factors(precision: str, machine: Machine) -> Attribute | None:

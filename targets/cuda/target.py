@@ -97,7 +97,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         short_rows=machine.fitted.rows.short,  # what a program can hold in registers
         held_row=machine.fitted.rows.longest_whole,
         sorted_bytes=sorted_bytes(),
-        scans=True,  # each thread scans its own elements, then threads exchange their sums
+        scans=f32,  # each thread scans its own elements, then threads exchange their sums
         phases=True,  # so that each step of a product reads one tap, in wide loads
         atomics=frozenset((f32, f64, i32, i64)),
         selects=True, gathers=True)  # every thread computes its own addresses anyway

@@ -39,6 +39,8 @@ SHORT_ROW, LONG_ROW = 4, 16
 Beyond LONG_ROW it matters how many rows are read from memory in parallel."""
 LEAST_PROGRAMS = 64
 """The fewest programs that there should be before one program takes several rows."""
+SCANNED_ROWS = 4
+"""Rows that are scanned along memory at once: each step waits for the one before, in scalars."""
 SCATTER_ELEMENTS = 1024
 """Elements per program of a long row that is scattered whole."""
 
@@ -156,6 +158,9 @@ def _reduction(kernel: KernelOp, machine: Machine, lanes: Symbol | None = None) 
     levels = [Level("grid", a) for a in rows if a != lanes]
     if levels and lanes and lanes not in rows:
         levels[-1] = replace(levels[-1], tile=_row_tile(kernel, levels[-1].axis, lanes, machine))
+    if levels and scanned and not lanes:
+        count = extents[levels[-1].axis].constant or SCANNED_ROWS
+        levels[-1] = replace(levels[-1], tile=min(count, SCANNED_ROWS))
     if lanes in rows:
         levels.append(Level("grid", lanes, width, lanes=True))
     inner = [a for a in extents if a not in rows and a != lanes]
