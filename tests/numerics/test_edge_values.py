@@ -30,8 +30,9 @@ OPTIONS = TargetOptions(threads=1, denormals="keep")
 FLOATS = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.0, 2.0**24, 1e-3)
 SIGNED = (0, 1, -1, 2**24 + 1, 2**31, 2**53 + 1, -2**53 - 1, 2**63 - 1, -2**63, -2**63 + 1)
 UNSIGNED = (0, 1, 2, 2**24 + 1, 2**32, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64 - 2)
-INDEXED = (g.GatherOp, g.GatherElementsOp, g.GatherNdOp, g.ScatterElementsOp, g.ScatterNdOp)
-"""Their integers are indices."""
+INDEXED = (g.GatherOp, g.GatherElementsOp, g.GatherNdOp, g.ScatterElementsOp, g.ScatterNdOp,
+           g.DescendOp)
+"""Their integers are indices; those of DescendOp are tables, which the importer makes."""
 UNORDERED = (g.SearchSortedOp,)
 """What they give depends on an order that NaN, and numbers put in anywhere, have no place in."""
 OVERFLOWS = (g.PowOp,)

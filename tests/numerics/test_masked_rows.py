@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -176,6 +177,44 @@ def test_all(spelling: Callable[..., Any], mask: str, sizes: str) -> None:
 def test_open_sizes(spelling: Callable[..., Any]) -> None:
     inputs = inputs_of("all", "walked")
     check(on_the_cpu(spelling, inputs, open_sizes=True), spelling, inputs)
+
+
+# ---------------------------------------------------------------------- numbers that masks hide
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_hidden_keys_that_are_no_numbers(spelling: Callable[..., Any]) -> None:
+    """A row that sees something is what eager mode makes of a hidden key or value."""
+    for mask, sizes in (("rows", "few"), ("all", "walked")):
+        inputs = inputs_of(mask, sizes)
+        program = export(spelling, inputs)
+        executables = [compiler.compile(program, target=t, cache="off")
+                       for t in ("cpu", "reference")]
+        inputs[3][..., 2] = False
+        before = inputs[3].tril() if spelling is causal else inputs[3]
+        seen = np.broadcast_to(before.any(-1).numpy(), inputs[0].shape[:-1])
+        for number, factor in product((torch.nan, torch.inf, -torch.inf), (1, 2)):
+            given = [x.clone() for x in inputs]
+            given[factor][..., 2, 1:], given[factor][..., 2, 0] = 0, number
+            want = spelling(*given).numpy()
+            cpu, reference = (e(*(x.numpy() for x in given))[0] for e in executables)
+            np.testing.assert_allclose(cpu, reference, rtol=0, atol=2e-5)
+            np.testing.assert_allclose(cpu[seen], want[seen], rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("sizes", list(SIZES))
+def test_the_lowest_number_beside_infinity(sizes: str) -> None:
+    """A key with the lowest finite number is seen where all others are -inf."""
+    q, k, v, seen = inputs_of("rows", sizes)
+    lowest = torch.finfo(torch.float32).min
+    mask = torch.where(seen, 0.0, -torch.inf)
+    mask[0, 1] = mask[-1, -1] = mask[-1, -2] = lowest
+    want = attention(q.double(), k.double(), v.double(), mask.double()).numpy()
+    found = on_the_cpu(added_mask, (q, k, v, mask)), in_tiles(added_mask, (q, k, v, mask))
+    for got in found:
+        np.testing.assert_allclose(got, want, rtol=0, atol=2e-5)
+
+
+def added_mask(q: Any, k: Any, v: Any, mask: Any) -> Any:
+    return attention(q, k, v, mask)
 
 
 @pytest.fixture(scope="module")

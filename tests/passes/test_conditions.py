@@ -109,9 +109,13 @@ class Body:
     def score(self, depth: int) -> SSAValue:
         score: SSAValue = self.block.args[0]
         for _ in range(self.source.randint(1, 2)):
-            kind = self.source.randint(0, 3)
+            kind = self.source.randint(0, 4)
             if kind == 0:
                 score = self.add(arith.SelectOp(self.truth(depth), score, self.number(depth)))
+            elif kind == 4:
+                low = self.add(constant(self.source.choice(LOWS), f32))
+                hidden = self.add(arith.AddfOp(score, low))
+                score = self.add(arith.SelectOp(self.truth(depth), score, hidden))
             else:
                 operands = [score, self.number(depth) if kind == 1 else self.mask(depth)]
                 self.source.shuffle(operands)

@@ -2,26 +2,34 @@
 
 ONNX's Attention gives weights of 0 to rows that are fully masked, whose softmax is NaN:
 
-    w = softmax(s + b)      where(max b == -inf, 0, w)
+    w = softmax(s + b)      where(max b == -inf, 0, w)      product with w
 
 In any other row, positions where b is -inf have the weight 0 anyway. So each position can be tested
 separately, and no maximum of b is needed:
 
-    w = softmax(where(b == -inf, lowest, s + b))      where(b == -inf, 0, w)
+    where(b == -inf, 0, w)
 
-Rows with NaN among their scores keep it where they are not masked.
+In a row with NaN among its scores all weights are NaN. Those that are not masked stay so, and each
+sum of products with the row is NaN; hence all readers have to be such products.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
-from dialects.graph import AddOp, CastOp, ConstantOp, EqualOp, ReduceMaxOp, SoftmaxOp, WhereOp
+from dialects.graph import (
+    AddOp,
+    CastOp,
+    ConstantOp,
+    EqualOp,
+    MatmulOp,
+    ReduceMaxOp,
+    SoftmaxOp,
+    WhereOp,
+)
 from dialects.graph.base import int_of, ints_of
-from dialects.strata.types import is_float, largest
+from dialects.strata.types import is_float
 from passes.rewrites.graph.matching import is_number, type_of
 from passes.rewriting import Rewriter, Rule
 
@@ -31,19 +39,10 @@ def nothing_seen(op: WhereOp, at: Rewriter) -> SSAValue | None:
     bias = _least_of_row(op.condition, at)
     if bias is None or at.context.exact or not is_number(op.x, 0.0, at.context):
         return None
-    chain = _softmax_of_sum(op.y, bias)
-    if chain is None:
+    if not _is_softmax_of_sum(op.y, bias) or not _is_only_factor(op.results[0]):
         return None
-    *steps, total = chain
-    element = type_of(bias).element
-    none = at.insert(ConstantOp.scalar(-np.inf, element)).results[0]
-    hidden = at(EqualOp, bias, none)
-    wide = type_of(total.result).element
-    least = at.insert(ConstantOp.scalar(-largest(wide), wide)).results[0]
-    value = at(WhereOp, hidden, least, total.result)
-    for step in reversed(steps):
-        value = at(type(step), value, **step.properties)
-    return at(WhereOp, hidden, op.x, value)
+    none = at.insert(ConstantOp.scalar(-np.inf, type_of(bias).element)).results[0]
+    return at(WhereOp, at(EqualOp, bias, none), op.x, op.y)
 
 
 def _least_of_row(condition: SSAValue, at: Rewriter) -> SSAValue | None:
@@ -60,20 +59,23 @@ def _least_of_row(condition: SSAValue, at: Rewriter) -> SSAValue | None:
     return None
 
 
-def _softmax_of_sum(
-    value: SSAValue, bias: SSAValue
-) -> Sequence[CastOp | SoftmaxOp | AddOp] | None:
-    """The operations from a value back to the sum with a bias, if the value is a softmax of it."""
-    chain: list[CastOp | SoftmaxOp | AddOp] = []
+def _is_softmax_of_sum(value: SSAValue, bias: SSAValue) -> bool:
+    """Whether a value is a softmax, along the last dim, of a sum with a bias; it may be cast."""
+    softmaxes: list[SoftmaxOp] = []
     op: object = value.owner
     while isinstance(op, CastOp | SoftmaxOp):
-        chain.append(op)
+        softmaxes += [op] if isinstance(op, SoftmaxOp) else []
         op = op.x.owner
-    softmaxes = [s for s in chain if isinstance(s, SoftmaxOp)]
     if not isinstance(op, AddOp) or bias not in (op.x, op.y) or len(softmaxes) != 1:
-        return None
-    rank = type_of(softmaxes[0].x).rank
-    return [*chain, op] if int_of(softmaxes[0].properties, "axis") == rank - 1 else None
+        return False
+    return int_of(softmaxes[0].properties, "axis") == type_of(softmaxes[0].x).rank - 1
+
+
+def _is_only_factor(value: SSAValue) -> bool:
+    """Whether only products read a value, as their left factor; it may be cast before."""
+    return all(
+        _is_only_factor(use.operation.results[0]) if isinstance(use.operation, CastOp) else
+        isinstance(use.operation, MatmulOp) and use.index == 0 for use in value.uses)
 
 
 ATTENTION_RULES: dict[type[Operation], list[Rule]] = {WhereOp: [nothing_seen]}

@@ -8,13 +8,15 @@
     %p = nest (i, j) ins(%e, %l) {e / l, rounded}        p = e, rounded to the type of v
     %y = nest (i, d, reduce j) ins(%p, %v) {p * v}       t = the sum of p * v,  y = t / l
 
-The weights of fully masked rows may be NaN, and a selection replaces them by 0; that selection then
-moves to the quotient. Each step is skipped where it does not apply. Results differ in rounding.
+The weights of fully masked rows may be NaN, and a selection replaces them by 0. One that asks
+whether they are NaN moves to the quotient. One that asks for the mask stays; since l is then 0 or
+NaN, the quotient is 0 where t is. Each step is skipped where it does not apply. Results differ in
+rounding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from xdsl.dialects import arith
 from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS
@@ -144,10 +146,12 @@ def delay_division(nest: NestOp, rows: Collection[Symbol]) -> None:
         guard = _nan_guard(value)
         division = _division_behind(maker, value if guard is None else guard.rhs, rows)
         if division is not None:
+            select = _zero_where_zero if _is_selected(value) else None
             if guard is not None:
                 guard.result.replace_all_uses_with(guard.rhs)
                 drop_unused(maker)
-            _delay(nest, number, maker, division, guarded=guard is not None)
+                select = _zero_for_nothing
+            _delay(nest, number, maker, division, select)
             return
 
 
@@ -162,6 +166,12 @@ def _nan_guard(value: SSAValue) -> arith.SelectOp | None:
     kind = CMPF_COMPARISON_OPERATIONS[compare.predicate.value.data]
     same = {unconverted(v) for v in (compare.lhs, compare.rhs, op.rhs)}
     return op if kind in ("uno", "une") and len(same) == 1 else None
+
+
+def _is_selected(value: SSAValue) -> bool:
+    """Whether a value that leads to a division is 0 where a condition says so."""
+    op = unconverted(value).owner
+    return isinstance(op, arith.SelectOp) and (is_zero(op.lhs) or is_zero(op.rhs))
 
 
 def _is_linear(nest: NestOp, number: int) -> bool:
@@ -194,7 +204,8 @@ def _division_behind(
 
 
 def _delay(
-    nest: NestOp, number: int, maker: NestOp, division: arith.DivfOp, *, guarded: bool
+    nest: NestOp, number: int, maker: NestOp, division: arith.DivfOp,
+    select: Callable[[NestOp], None] | None,
 ) -> None:
     divisor = argument_read(maker, division.rhs)
     place = list(maker.body.block.args).index(division.rhs)  # type: ignore[arg-type]
@@ -209,8 +220,8 @@ def _delay(
     total = with_reads(nest, reads)
     replace_nest(nest, total)
     quotient = divide_result(total, divisor)
-    if guarded:
-        _zero_for_nothing(quotient)
+    if select is not None:
+        select(quotient)
     readers = [use.operation for use in quotient.results[0].uses]
     if len(readers) == 1 and isinstance(readers[0], NestOp) and readers[0].is_elementwise:
         inline_everywhere(quotient)
@@ -221,16 +232,26 @@ def _delay(
 
 def _zero_for_nothing(quotient: NestOp) -> None:
     """Make t / l 0 where l is not positive: there all weights are masked, and would be NaN."""
+    _select(quotient, quotient.body.block.args[1], "ogt", kept=True)
+
+
+def _zero_where_zero(quotient: NestOp) -> None:
+    """Make t / l 0 where t is 0: there the selected weights are, even if l is 0 or NaN."""
+    _select(quotient, quotient.body.block.args[0], "oeq", kept=False)
+
+
+def _select(quotient: NestOp, value: SSAValue, comparison: str, *, kept: bool) -> None:
+    """Keep a quotient where a value compares with 0, or where it does not, and else make it 0."""
     block = quotient.body.block
-    total, divisor = block.args
     last = block.last_op
     assert last is not None
-    zero = arith.ConstantOp(FloatAttr(0.0, divisor.type))  # type: ignore[arg-type]
-    some = arith.CmpfOp(divisor, zero.result, "ogt")
-    nothing = arith.ConstantOp(FloatAttr(0.0, total.type))  # type: ignore[arg-type]
-    kept = arith.SelectOp(some.result, last.operands[0], nothing.result)
-    block.insert_ops_before([zero, some, nothing, kept], last)
-    last.operands[0] = kept.result
+    zero = arith.ConstantOp(FloatAttr(0.0, value.type))  # type: ignore[arg-type]
+    condition = arith.CmpfOp(value, zero.result, comparison)
+    nothing = arith.ConstantOp(FloatAttr(0.0, last.operands[0].type))  # type: ignore[arg-type]
+    sides = (last.operands[0], nothing.result)
+    chosen = arith.SelectOp(condition.result, *(sides if kept else sides[::-1]))
+    block.insert_ops_before([zero, condition, nothing, chosen], last)
+    last.operands[0] = chosen.result
 
 
 def _without_input(nest: NestOp, number: int) -> NestOp:

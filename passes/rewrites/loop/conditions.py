@@ -4,6 +4,7 @@
     select(a and b, x, y)                   ->  select(a, select(b, x, y), y)
     not (i <= j)                            ->  i > j
     select(c, 1, 0) == 0                    ->  not c
+    select(c, x, x + -inf)                  ->  select(c, x, -inf)
     (1 - select(c, 1, 0)) * n               ->  select(c, 0, n)
 
 A mask can be written in many ways, but `passes.analyses.loop.limits` can only tell how far rows
@@ -202,6 +203,14 @@ def _select_mask(op: Operation) -> Sequence[Operation] | None:
     return None
 
 
+def _absorb(op: Operation) -> SSAValue | None:
+    """x + n is n for an n that absorbs x."""
+    if not isinstance(op, arith.AddfOp) or isinstance(op.lhs.owner, arith.ConstantOp):
+        return None
+    number = float_of(op.rhs)
+    return op.rhs if number is not None and number <= ABSORBS else None
+
+
 def _added(
     x: SSAValue, mask: SSAValue, element: Attribute
 ) -> tuple[SSAValue, list[Operation]] | None:
@@ -232,4 +241,5 @@ def unconverted(value: SSAValue) -> SSAValue:
     return value
 
 
-_RULES: tuple[Rule, ...] = (_invert, _choose_truth, _choose_number, _fold, _split, _select_mask)
+_RULES: tuple[Rule, ...] = (
+    _invert, _choose_truth, _choose_number, _fold, _split, _select_mask, _absorb)

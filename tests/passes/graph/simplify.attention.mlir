@@ -3,26 +3,27 @@ builtin.module {
   // Rows that see nothing weigh nothing: each place is asked by itself.
   // CHECK: strata.func @main
   // CHECK-NOT: graph.reduce_max
-  // CHECK: %0 = graph.constant {value = literal[-inf]} : f32[]
-  // CHECK-NEXT: %1 = graph.equal %b, %0 : i1[3, 5]
-  // CHECK: %3 = graph.where %1, %2, %t : f32[n, 3, 5]
-  // CHECK-NEXT: %4 = graph.softmax %3 {axis = 2} : f32[n, 3, 5]
-  // CHECK-NEXT: %y = graph.where %1, %zero, %4 : f32[n, 3, 5]
-  strata.func @main(%s: f32[n, 3, 5], %b: f32[3, 5]) -> (f32[n, 3, 5]) inputs ["s", "b"] outputs ["y"] {
+  // CHECK: %w = graph.softmax %t {axis = 2} : f32[n, 3, 5]
+  // CHECK: %1 = graph.equal %b, %0 : i1[3, 5]
+  // CHECK-NEXT: %k = graph.where %1, %zero, %w : f32[n, 3, 5]
+  // CHECK-NEXT: %y = graph.matmul %k, %v : f32[n, 3, 4]
+  strata.func @main(%s: f32[n, 3, 5], %b: f32[3, 5], %v: f32[n, 5, 4]) -> (f32[n, 3, 4]) inputs ["s", "b", "v"] outputs ["y"] {
     %t = graph.add %s, %b : f32[n, 3, 5]
     %w = graph.softmax %t {axis = 2} : f32[n, 3, 5]
     %m = graph.reduce_max %b {axes = [1], keepdims = true} : f32[3, 1]
     %least = graph.constant {value = literal[-inf]} : f32[1]
     %none = graph.equal %m, %least : i1[3, 1]
     %zero = graph.constant {value = literal[0.0]} : f32[]
-    %y = graph.where %none, %zero, %w : f32[n, 3, 5]
+    %k = graph.where %none, %zero, %w : f32[n, 3, 5]
+    %y = graph.matmul %k, %v : f32[n, 3, 4]
     strata.return %y
   }
-  // Another bias, another number, and a softmax along another dim.
+  // Another bias, another number, a softmax along another dim, and weights that are a result: where
+  // a row has NaN, those that the mask hides are NaN, too.
   // CHECK: strata.func @others
   // CHECK: graph.reduce_max
-  // CHECK-NOT: literal[-3.40
-  strata.func @others(%s: f32[n, 3, 3], %b: f32[3, 3], %c: f32[3, 3]) -> (f32[n, 3, 3], f32[n, 3, 3], f32[n, 3, 3]) inputs ["s", "b", "c"] outputs ["x", "y", "z"] {
+  // CHECK: %e = graph.matmul
+  strata.func @others(%s: f32[n, 3, 3], %b: f32[3, 3], %c: f32[3, 3]) -> (f32[n, 3, 3], f32[n, 3, 3], f32[n, 3, 3], f32[n, 3, 3], f32[n, 3, 3]) inputs ["s", "b", "c"] outputs ["x", "y", "z", "d", "e"] {
     %t = graph.add %s, %b : f32[n, 3, 3]
     %w = graph.softmax %t {axis = 2} : f32[n, 3, 3]
     %v = graph.softmax %t {axis = 1} : f32[n, 3, 3]
@@ -37,6 +38,8 @@ builtin.module {
     %x = graph.where %other, %zero, %w : f32[n, 3, 3]
     %y = graph.where %number, %zero, %w : f32[n, 3, 3]
     %z = graph.where %none, %zero, %v : f32[n, 3, 3]
-    strata.return %x, %y, %z
+    %d = graph.where %none, %zero, %w : f32[n, 3, 3]
+    %e = graph.matmul %d, %s : f32[n, 3, 3]
+    strata.return %x, %y, %z, %d, %e
   }
 }

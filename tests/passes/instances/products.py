@@ -157,14 +157,16 @@ def nothing_seen(d: Draw) -> Instance:
     rows, columns, batch = d.of("n", "3"), d.of("m", "2", "5"), d.long(1)
     bias, scores = type_("f32", [rows, columns]), type_("f32", [*batch, rows, columns])
     row, truth = type_("f32", [rows, 1]), type_("i1", [rows, columns])
-    return Instance(function({"s": scores, "r": bias, "c": truth}, [
+    values, result = type_("f32", [*batch, columns, 4]), type_("f32", [*batch, rows, 4])
+    return Instance(function({"s": scores, "r": bias, "c": truth, "v": values}, [
         scalar("least", "-inf", "f32"), scalar("zero", "0.0", "f32"),
         f"%b = graph.where %c, %least, %r : {bias}",
         f"%t = graph.add {d.of('%s, %b', '%b, %s')} : {scores}",
         f"%w = graph.softmax %t {{axis = 2}} : {scores}",
         f"%m = graph.reduce_max %b {{axes = [1], keepdims = true}} : {row}",
         f"%none = graph.equal {d.of('%m, %least', '%least, %m')} : i1[{rows}, 1]",
-        f"%y = graph.where %none, %zero, %w : {scores}"], "y", scores), tolerance=1e-6)
+        f"%k = graph.where %none, %zero, %w : {scores}",
+        f"%y = graph.matmul %k, %v : {result}"], "y", result), tolerance=1e-6)
 
 
 # ---------------------------------------------------------------------- rounding on purpose

@@ -33,7 +33,8 @@ def attention(
 
     For halves, sums, scores and the softmax are f32. The weights are rounded to halves, as in
     PyTorch's fused kernels, so that both products have halves as operands. A row whose mask
-    excludes everything, as false or as -inf, is zero.
+    excludes everything, as false or as -inf, is zero. In other rows a mask adds -inf, as in eager
+    mode, so that an excluded score of NaN makes the row NaN; what causality excludes is not seen.
     """
     if dropout:
         raise Fault("it is in training mode", "export the model with model.eval()")
@@ -41,6 +42,10 @@ def attention(
         key, value = (repeated_heads(x, query) for x in (key, value))
     scores, kept = scores_and_kept(n, query, key, mask, causal, scale)
     element, axis = scores.element, scores.rank - 1
+    if mask is not None and mask.element == t.i1:
+        scores = f.where(mask, scores, scores + -math.inf)
+    if causal:
+        scores = f.where(kept[0], scores, -math.inf)
     weights = softmax_of_kept(scores, axis, f.all_of(kept)) if kept else f.softmax(scores, axis)
     return weights.cast(value.element).cast(element) @ value.cast(element)
 
@@ -48,7 +53,10 @@ def attention(
 def scores_and_kept(
     n: Node, query: Value, key: Value, mask: Value | None, causal: bool, scale: float | None
 ) -> tuple[Value, list[Value]]:
-    """The scores, of halves in f32, with an additive mask; and where each mask keeps one."""
+    """The scores, of halves in f32, with an additive mask; and where each mask keeps one.
+
+    The first of several masks is the causal one.
+    """
     element = t.f32 if query.element in HALVES else query.element
     scores = query.cast(element) @ n.swap(key.cast(element))
     scores = scores * (scale_of(n, query, element) if scale is None else float(scale))
@@ -62,9 +70,8 @@ def scores_and_kept(
 
 
 def softmax_of_kept(x: Value, axis: int, keep: Value) -> Value:
-    """The softmax of the elements that are kept, and 0 for all others, also if none is kept."""
-    weights = f.softmax(f.where(keep, x, -t.largest(x.element)), axis=axis)
-    return f.where(keep, weights, 0.0)
+    """The softmax, and 0 where an element is not kept, also if none is: those elements are -inf."""
+    return f.where(keep, f.softmax(x, axis=axis), 0.0)
 
 
 def causal_mask(n: Node, queries: Expr, keys: Expr) -> Value:
