@@ -26,7 +26,7 @@ from zoo_option import parsed
 
 ROOT = Path(__file__).parents[2]
 FORMATS = {"float32": "f", "float64": "d", "int64": "q", "int32": "i", "bool": "?", "uint8": "B",
-           "float16": "e", "int8": "b"}
+           "float16": "H", "int8": "b"}
 WAYS = {
     "Python": "pass",
     "import NumPy": "import numpy",
