@@ -79,12 +79,6 @@ def _exact_moments(
     return center, spread, f.reciprocal(f.sqrt(spread + float(epsilon)))
 
 
-def _only_first(n: Node) -> None:
-    if n.used - {0}:
-        raise Fault("only its first result is supported, but the model uses its statistics",
-                    "compile the model for inference")
-
-
 @aten_op("aten.group_norm.default", ignored=("cudnn_enabled",))
 def group_norm(
     n: Node, x: Value, groups: int, weight: Value | None, bias: Value | None, epsilon: float
@@ -132,7 +126,14 @@ def native_batch_norm(
     n: Node, x: Value, weight: Value | None, bias: Value | None, mean: Value, variance: Value,
     momentum: float, epsilon: float,
 ) -> list[Value]:
-    return [_batch_norm(n, x, weight, bias, mean, variance, epsilon)]
+    """(normalized, mean, 1 / deviation), the last two without elements on the CPU."""
+    made = [_batch_norm(n, x, weight, bias, mean, variance, epsilon)]
+    if n.used - {0}:
+        statistics = _statistics((mean, _wide(variance)), False, epsilon)
+        kept = [r is not None and r.shape == mean.shape for r in n.results[1:]]
+        made += [v if full else n.scalar(0.0, v.element).broadcast([0])
+                 for v, full in zip(statistics, kept, strict=True)]
+    return made
 
 
 @aten_op("aten.batch_norm.default")
@@ -141,7 +142,7 @@ def batch_norm(
     variance: Value | None, training: bool, momentum: float, epsilon: float,
 ) -> Value:
     if mean is None or variance is None:
-        return _of_batch(n, x, weight, bias, epsilon)
+        return _by_batch(n, x, weight, bias, epsilon)[0][0]
     if training:
         raise Fault("it is in training mode, in which it updates its running statistics",
                     "export the model with model.eval()")
@@ -163,21 +164,16 @@ def _batch_norm(
 
 
 @aten_op("aten._native_batch_norm_legit.no_stats")
-def batch_norm_of_batch(
+def batch_norm_without_running_statistics(
     n: Node, x: Value, weight: Value | None, bias: Value | None, training: bool, momentum: float,
     epsilon: float,
 ) -> list[Value]:
-    _only_first(n)
-    return [_of_batch(n, x, weight, bias, epsilon)]
+    """(normalized, mean, 1 / deviation), in f32 for halves.
 
-
-def _of_batch(n: Node, x: Value, weight: Value | None, bias: Value | None, epsilon: float) -> Value:
-    """Batch normalization by the statistics of the batch itself, where it lies in memory."""
-    wide = _wide(x)
-    center, _, factor = (v.cast(wide.element) for v in _exact_moments(
-        n, wide, [0, *range(2, x.rank)], epsilon))
-    return _affine((wide - center) * factor, *(
-        None if p is None else n.channelwise(p, x.rank) for p in (weight, bias)))
+    Layers without running statistics have those of the batch in evaluation, too, where `training`
+    is false.
+    """
+    return _by_batch(n, x, weight, bias, epsilon)[0]
 
 
 @aten_op("aten._native_batch_norm_legit_functional.default")
@@ -187,21 +183,32 @@ def batch_norm_in_training(
 ) -> list[Value]:
     """(normalized, mean, 1 / deviation, new running mean, new running variance), in f32 for halves.
 
-    The running variance is that of a sample, with count - 1. Sums are f64, as in PyTorch: an error
-    in a mean is the same in a whole channel, and later sums do not average it out.
+    The running variance is that of a sample, with count - 1.
     """
     if not training:
         raise Fault("it updates statistics although it is not in training mode")
-    wide, axes = _wide(x), [0, *range(2, x.rank)]
-    exact = _exact_moments(n, wide, axes, epsilon)
-    center, spread, factor = (v.cast(wide.element) for v in exact)
-    parameters = [None if p is None else n.channelwise(p, x.rank) for p in (weight, bias)]
+    made, spread = _by_batch(n, x, weight, bias, epsilon)
     count = x.type.count // x.shape[1]
-    of_batch = [v.reshape([x.shape[1]]) for v in (center, spread * count / (count - 1))]
-    new = [v * momentum + old.cast(wide.element) * (1 - momentum)
-           for v, old in zip(of_batch, (mean, variance), strict=True)]
-    return [_affine((wide - center) * factor, *parameters), of_batch[0],
-            factor.reshape([x.shape[1]]), *new]
+    new = [v * momentum + old.cast(v.element) * (1 - momentum)
+           for v, old in ((made[1], mean), (spread * count / (count - 1), variance))]
+    return [*made, *new]
+
+
+def _by_batch(
+    n: Node, x: Value, weight: Value | None, bias: Value | None, epsilon: float
+) -> tuple[list[Value], Value]:
+    """(normalized, mean, 1 / deviation) and the variance, by the statistics of the batch itself.
+
+    Sums are f64, as in PyTorch: an error in a mean is the same in a whole channel, and later sums
+    do not average it out.
+    """
+    wide, axes = _wide(x), [0, *range(2, x.rank)]
+    center, spread, factor = _exact_moments(n, wide, axes, epsilon)
+    parameters = [None if p is None else n.channelwise(p, x.rank) for p in (weight, bias)]
+    mean, variance, each = (v.reshape([x.shape[1]]) for v in (center, spread, factor))
+    center, factor = center.cast(wide.element), factor.cast(wide.element)
+    return [_affine((wide - center) * factor, *parameters), mean.cast(wide.element),
+            each.cast(wide.element)], variance.cast(wide.element)
 
 
 @aten_op("aten.native_batch_norm_backward.default")
