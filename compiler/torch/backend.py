@@ -40,7 +40,7 @@ from compiler.torch.effects import kept_checks, take_checks, with_checks
 from compiler.torch.graphs import compile_graph
 from compiler.torch.messages.breaks import show_break
 from compiler.torch.messages.eager import name_eager
-from compiler.torch.messages.logs import with_dumps
+from compiler.torch.messages.logs import artifact_log, with_dumps
 from compiler.torch.parts import Part, Run, Viewed
 from compiler.torch.reordered import Reordered
 from compiler.torch.training import (
@@ -53,7 +53,7 @@ from compiler.torch.training import (
     partition,
 )
 from compiler.torch.views import split_views, with_arguments
-from compiler.torch.vocabulary import check_values, translated
+from compiler.torch.vocabulary.translation import check_values, translated
 from compiler.torch.weights import Weights, is_of_kind, is_weight
 from compiler.torch.writes import (
     RunsEagerly,
@@ -73,7 +73,7 @@ def strata(
     graph_module: Any, example_inputs: Sequence[Any], *, mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Run:
-    """The backend. `mode` and `options`: ours, or those of PyTorch's compiler (`vocabulary.py`).
+    """The backend. `mode` and `options`: ours, or those of PyTorch's compiler (`vocabulary`).
 
     Raises StrataError for others.
     """
@@ -385,5 +385,7 @@ def with_weights(
 
 def count_recompilation(changed: Sequence[str]) -> None:
     """Log why a graph is compiled again, and count it where Dynamo counts."""
-    log.info("strata: compiling a graph again, for other values of %s", some_of(changed))
+    told = f"strata: compiling a graph again, for other values of {some_of(changed)}"
+    log.info(told)
+    artifact_log("recompiles").debug(told)
     torch_module("torch._dynamo.utils").counters["strata"]["recompilations"] += 1

@@ -1,6 +1,6 @@
 """Debug variables of PyTorch: `TORCH_LOGS=output_code` shows our code, `graph_breaks` what to write
-instead of what broke a graph (`breaks.py`), and `TORCH_COMPILE_DEBUG=1` writes every level and pass
-to PyTorch's folder of debug files.
+instead of what broke a graph (`breaks.py`), `recompiles` also why code is made again for the same
+graph, and `TORCH_COMPILE_DEBUG=1` writes every level and pass to PyTorch's folder of debug files.
 
 The module can be imported without torch.
 """
@@ -11,13 +11,17 @@ import logging
 import os
 from collections.abc import Mapping
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from compiler.frontend.torch.library import torch_module
-from compiler.torch.vocabulary import debug_folder
+from compiler.torch.vocabulary.options import debug_folder
 
 if TYPE_CHECKING:
     from compiler.executable import Executable
+
+CODE = ("output_code", "kernel_code")
+"""What shows code; the first that is asked for counts."""
 
 
 @cache
@@ -28,8 +32,8 @@ def artifact_log(name: str) -> Any:
 
 def show_code(executable: Executable) -> None:
     """Log the code of a program, if PyTorch is asked to show code."""
-    logger = artifact_log("output_code")
-    if logger.isEnabledFor(logging.DEBUG):
+    asked = (log for log in map(artifact_log, CODE) if log.isEnabledFor(logging.DEBUG))
+    for logger in islice(asked, 1):
         from targets.base import find_target
 
         level = find_target(executable.options.target).levels[0]

@@ -13,7 +13,10 @@ import torch
 
 from compiler.diagnostics import StrataError
 from compiler.pipeline.strategies import GROUPS
-from compiler.torch.vocabulary import OPTIONS, translated
+from compiler.torch.vocabulary.families import FAMILIES
+from compiler.torch.vocabulary.options import OPTIONS, meaning_of
+from compiler.torch.vocabulary.switches import ARTIFACTS, DYNAMO, meaning_in
+from compiler.torch.vocabulary.translation import switched, translated
 from docs.vocabulary import PAGE, page
 from tests import processes
 
@@ -35,16 +38,110 @@ def test_options_are_ours_or_have_no_effect(name: str) -> None:
     assert translated(None, {name: value}) == ours
 
 
+def options_of_pytorch() -> dict[str, Any]:
+    """All options of PyTorch's compiler, with the values that they have by default."""
+    from torch._inductor import config, list_options
+
+    values = config.get_config_copy()
+    return {name: values.get(name) for name in list_options()}
+
+
+def test_every_option_of_pytorch_has_a_meaning() -> None:
+    """None is left to chance, and no line of the table is about nothing."""
+    names = options_of_pytorch()
+    assert len(names) > 400 and not [n for n in names if meaning_of(n) is None]
+    found = [meaning_of(n) for n in names]
+    assert all(meaning in found for _, meaning in FAMILIES)
+
+
 def test_defaults_change_nothing() -> None:
-    """The value that each option of PyTorch's compiler has by default is never refused."""
+    """The value that an option has by default is never refused, nor are they all switched."""
+    for name, value in options_of_pytorch().items():
+        meaning = meaning_of(name)
+        assert meaning is not None and not meaning.refused(value), (name, value)
+        if meaning.ours is not None and meaning.is_switch and name != "trace.debug_dir":
+            assert not meaning.ours(value), name
+    assert switched() == {}
+
+
+ASKED: dict[str, tuple[Any, str]] = {
+    "post_grad_custom_pre_pass": (print, "plugins"), "nan_asserts": (True, "verify"),
+    "cpp.simdlen": (256, "features"), "cpu_backend": ("halide", "target"),
+    "implicit_fallbacks": (False, "explain"), "profile_bandwidth": (True, "profile"),
+    "lookup_table.table": ({"mm": []}, "schedule"), "batch_invariant": (True, "order of sums"),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_a_program_would_lack_is_refused(name: str) -> None:
+    """As an option; as a switch, which may be meant for others, it is named in a warning."""
+    value, told = ASKED[name]
+    with pytest.raises(StrataError, match=told):
+        translated(None, {name: value})
+
+
+def test_switches_count_as_options(caplog: Any) -> None:
+    """Those of a program override them."""
     from torch._inductor import config
 
-    for name in OPTIONS:
-        target: Any = config
-        for part in name.split("."):
-            target = getattr(target, part, None)
-        if isinstance(target, bool):
-            assert translated(None, {name: target}).get("mode") is None, name
+    changed = {"max_autotune": True, "epilogue_fusion": False, "cpp.threads": 2,
+               "triton.cudagraphs": True, "save_args": True}
+    with config.patch(changed), caplog.at_level(logging.WARNING, logger="strata"):
+        assert translated("default", None) == {
+            "mode": "max-autotune", "without_groups": ("fuse",), "threads": 2}
+        assert translated("reduce-overhead", {"threads": 1}) == {
+            "mode": "reduce-overhead", "without_groups": ("fuse",), "threads": 1}
+    assert "torch._inductor.config.save_args = True has no effect" in caplog.text
+
+
+def test_variables_of_switches_count(tmp_path: Path) -> None:
+    code = ("from compiler.torch.vocabulary.translation import translated\n"
+            "print(translated(None, None))")
+    done = processes.run([sys.executable, "-c", code], capture_output=True, text=True, env={
+        **os.environ, "TORCHINDUCTOR_COORDINATE_DESCENT_TUNING": "1",
+        "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"})
+    assert done.stdout.strip() == "{'cache': 'off', 'mode': 'max-autotune'}", done.stderr
+
+
+def test_every_switch_of_capture_and_artifact_of_logs_has_a_meaning() -> None:
+    from torch._dynamo import config
+    from torch._logging._internal import log_registry
+
+    assert not [n for n in config.get_config_copy() if meaning_in(DYNAMO, n) is None]
+    assert not [n for n in log_registry.artifact_names if meaning_in(ARTIFACTS, n) is None]
+
+
+HOLDING = ("specialize_int", "specialize_float", "dynamic_shapes", "assume_static_by_default",
+           "automatic_dynamic_shapes", "capture_scalar_outputs",
+           "inline_inbuilt_nn_modules", "use_graph_deduplication", "nested_graph_breaks",
+           "install_free_tensors", "trace_autograd_ops", "enable_cpp_symbolic_shape_guards",
+           "prefer_deferred_runtime_asserts_over_guards", "do_not_emit_runtime_asserts",
+           "fake_tensor_cache_enabled", "caching_precompile", "use_lazy_graph_module")
+
+
+@pytest.mark.parametrize("name", HOLDING)
+def test_switches_of_capture_hold(name: str) -> None:
+    """With the other value of a switch, our numbers and errors are those of another backend."""
+    from torch._dynamo import config
+
+    def program(x: torch.Tensor, k: int, f: float) -> Any:
+        y = torch.relu(x) * f + k
+        return y, y.sum(0).view(2, 2)
+
+    def outcome(backend: str) -> Any:
+        torch._dynamo.reset()
+        fast = torch.compile(program, backend=backend)
+        try:
+            with torch.no_grad():
+                return [fast(torch.ones(n, 4) * n, n, 0.5 * n) for n in (3, 5)]
+        except Exception as error:
+            return type(error)
+
+    if not hasattr(config, name):
+        pytest.skip(f"this PyTorch has no switch {name}")
+    with config.patch({name: not getattr(config, name)}):
+        ours, theirs = outcome("strata"), outcome("aot_eager")
+    torch.testing.assert_close(ours, theirs)
 
 
 def test_groups_that_are_left_out_exist() -> None:
@@ -64,7 +161,7 @@ def test_what_is_refused_says_what_to_do(caplog: Any) -> None:
         assert text in str(error.value)
     with caplog.at_level(logging.INFO, logger="strata"):
         assert translated(None, {"triton.unique_kernel_names": True}) == {}
-    assert "unique_kernel_names" in caplog.text
+    assert "unique_kernel_names" in caplog.text and "tiles, stages and warps" in caplog.text
     with pytest.raises(Exception, match="no mode 'lite'"):
         torch.compile(lambda x: x + 1, backend="strata", mode="lite")(torch.ones(2))
 

@@ -1,0 +1,1 @@
+"""What modes, options, switches and debug variables of PyTorch's compiler mean here."""

@@ -1,0 +1,133 @@
+"""The options of `compiler.compile` for what a user tells PyTorch's compiler.
+
+    mode, options of torch.compile, torch._inductor.config    ->    options of compiler.compile
+
+Switches of `torch._inductor.config`, and so the `TORCHINDUCTOR_` variables that set them, count as
+the options of their names do, which override them. Where such an option would be refused, a switch
+is named in a warning, since it may be meant for other programs.
+
+The module can be imported without torch.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from compiler.diagnostics import Problem, StrataError
+from compiler.frontend.torch.library import torch_module
+from compiler.suggestions import guess
+from compiler.torch.vocabulary.options import MODES, OPTIONS, meaning_of
+
+log = logging.getLogger("strata")
+
+PLAIN = frozenset((
+    "target", "threads", "passes", "strategy", "features", "precision", "exact", "denormals",
+    "check", "interpret", "library"))
+"""Options of `compiler.compile` that become those of a compilation as they are."""
+SWITCHES, VARIABLES = "torch._inductor.config", "TORCHINDUCTOR_"
+OF_PROCESS = {"TORCHINDUCTOR_CACHE_DIR"}
+"""Variables that PyTorch sets itself."""
+OF_ALL_COMPILERS = ("force_disable_caches",)
+"""Switches of `torch.compiler.config` that are others' by name only."""
+
+
+def translated(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The options of `compiler.compile` for those of `torch.compile`.
+
+    Raises StrataError for those that are refused, and for names that are none.
+    """
+    found = switched()
+    if mode in MODES:
+        mode, group = MODES[mode]
+        _merge(found, {"without_groups": (group,)})
+    if mode not in (None, "default"):
+        found["mode"] = mode
+    problems: list[Problem] = []
+    own = _own_options()
+    for name, value in (options or {}).items():
+        if name in own:
+            _merge(found, {name: value})
+            continue
+        meaning = meaning_of(name)
+        if name not in OPTIONS and name not in _of_pytorch():
+            there = (*own, *OPTIONS)
+            problems.append(Problem(f"there is no option {name!r}",
+                                    hint=f"{guess(name, there)}docs/vocabulary.md lists them"))
+        elif meaning is not None and meaning.refused(value):
+            problems.append(Problem(f"{name}={value!r} is not done here", hint=meaning.note))
+        elif meaning is not None and meaning.ours is not None:
+            _merge(found, meaning.ours(value))
+        elif name not in OPTIONS:
+            log.info("strata: the option %s of PyTorch's compiler has no effect%s", name,
+                     f": {meaning.note}" if meaning else "")
+    if problems:
+        raise StrataError("torch.compile(backend=\"strata\") has wrong options", problems)
+    return found
+
+
+def switched() -> dict[str, Any]:
+    """Our options for the switches of PyTorch's compiler. Those that are refused are named in a
+    warning, once."""
+    by_variables = any(name.startswith(VARIABLES) for name in os.environ.keys() - OF_PROCESS)
+    if SWITCHES not in sys.modules and not by_variables:
+        return {}
+    module = torch_module(SWITCHES)
+    # a variable changes what is a switch's default
+    switches = module._get_dict(skip_default=not by_variables)
+    others = {name: getattr(module, name) for name in OF_ALL_COMPILERS if hasattr(module, name)}
+    found: dict[str, Any] = {}
+    for name, value in {**others, **switches}.items():
+        meaning = meaning_of(name)
+        if meaning is None or not meaning.is_switch:
+            continue
+        if meaning.refused(value):
+            _name_refused(name, repr(value), meaning.note)
+        elif meaning.ours is not None:
+            _merge(found, meaning.ours(value))
+    return found
+
+
+@cache
+def _name_refused(name: str, value: str, note: str) -> None:
+    log.warning("strata: %s.%s = %s has no effect here: %s", SWITCHES, name, value, note)
+
+
+def _merge(found: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Groups that are left out add up."""
+    for name, value in more.items():
+        if name == "without_groups" and name in found:
+            value = tuple(dict.fromkeys((*found[name], *value)))
+        found[name] = value
+
+
+def _own_options() -> list[str]:
+    """The options of `compiler.compile` but for its model and what describes that."""
+    from compiler.api import compile as compile_model
+
+    names = list(inspect.signature(compile_model).parameters)
+    return [n for n in names if n not in ("model", "args", "kwargs", "dynamic_shapes")]
+
+
+def _of_pytorch() -> frozenset[str]:
+    """All options of PyTorch's compiler."""
+    return frozenset(torch_module("torch._inductor").list_options())
+
+
+def check_values(options: Mapping[str, Any]) -> None:
+    """Raises StrataError for bad values of options, before any graph is compiled: later, it would
+    only say why a part of a graph runs eagerly."""
+    from compiler.option_values import paths_of
+    from compiler.options import CompileOptions
+
+    CompileOptions(**{name: options[name] for name in options.keys() & PLAIN})
+    if options.keys() & {"target", "plugins"}:
+        from compiler.plugins.plugin_files import load_plugins
+
+        plugins = load_plugins(paths_of("plugins", options.get("plugins", ())))
+        plugins.find_target(options.get("target", "cpu"))
