@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from operator import not_
-from typing import Any
+from typing import Any, cast
 
 from compiler.torch.vocabulary.meanings import Meaning, refused
 
@@ -29,7 +29,7 @@ def _is_other(*fine: Any) -> Callable[[Any], bool]:
 
 def _has_hook(value: Any) -> bool:
     """Some have a default that asks for nothing: "0", or {"pre_grad": False, ...}."""
-    asked: Any = value.get("pre_grad") if isinstance(value, dict) else value
+    asked = cast("dict[str, Any]", value).get("pre_grad") if isinstance(value, dict) else value
     return asked not in (False, None, "0")
 
 
