@@ -5,9 +5,9 @@
 
 Counting is quadratic in the size of the axis, but parallel and without a temporary beyond the
 ranks. A machine that runs many programs at once counts along longer axes, too, and scatters the
-indices to their ranks. If it needs only part of a longer axis, it selects that first. Other long
-axes, and those that may be long, are sorted, and the result takes the first of the sorted indices.
-A target that sorts tiles (`sorted_bytes` of the facts) does so for all axes of a known size.
+indices to their ranks. If only part of a longer axis is needed, that is selected first; a machine
+that runs few programs looks for it in the chunks of a row with the best elements. Other long axes,
+and those that may be long, are sorted, and the result takes the first of the sorted indices. A target that sorts tiles (`sorted_bytes` of the facts) does so for all axes of a known size.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from dialects.strata import types as t
 from dialects.strata.types import tensor
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
+from passes.graph_to_loop.chunk_select import chunk_for, first_by_chunks
 from passes.graph_to_loop.gathers import pick
 from passes.graph_to_loop.nests import Domain, Read, assume_at_most, copy, make_nest, type_of
 from passes.graph_to_loop.radix_select import first_elements
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Scalar
-from passes.graph_to_loop.selecting import can_select, selected_indices
+from passes.graph_to_loop.selecting import can_select, codes_of, has_codes, selected_indices
 from passes.graph_to_loop.sorting import sorted_indices
 from passes.graph_to_loop.tile_sorts import can_sort_in_tiles, indices_by_tiles
 from passes.rewriting import Rewriter
@@ -66,16 +67,20 @@ def _indices(op: TopKOp, at: Rewriter, axis: int) -> SSAValue:
     if _sorts_in_tiles(op, at, axis, count):
         return _first(op, at, indices_by_tiles(
             at, op.x, axis, count or 1, flag_of(op.properties, "largest")))
+    many = at.context.facts.programs > 1
+    if not many and count and (chunk := chunk_for(x, axis, count)) is not None:
+        return _first(op, at, first_by_chunks(
+            at, op.x, axis, count, flag_of(op.properties, "largest"), chunk))
     if can_select(x, count):
         largest = flag_of(op.properties, "largest")
         return selected_indices(at, op.x, axis, result, descending=largest)
     if size is not None and size <= SHORT:
-        return _places(op, at, _ranks(op, at))
-    if at.context.facts.programs > 1:
-        if _can_count(x.shape, size):
-            return _first(op, at, _indices_by_rank(op, at, _ranks(op, at)))
-        if count is not None and _can_count(result.shape, count):
-            return _sorted_selection(op, at, axis, count)
+        ranks = _ranks(op, at)
+        return _places(op, at, ranks) if many else _first(op, at, _indices_by_rank(op, at, ranks))
+    if many and _can_count(x.shape, size):
+        return _first(op, at, _indices_by_rank(op, at, _ranks(op, at)))
+    if count is not None and (_can_count(result.shape, count) if many else 0 < count <= SHORT):
+        return _sorted_selection(op, at, axis, count)
     return _first(op, at, sorted_indices(at, op.x, axis, flag_of(op.properties, "largest")))
 
 
@@ -138,22 +143,38 @@ def _first(op: TopKOp, at: Rewriter, found: SSAValue) -> SSAValue:
 
 
 def _ranks(op: TopKOp, at: Rewriter) -> SSAValue:
-    x, axis, largest = type_of(op.x), int_of(op.properties, "axis"), flag_of(
-        op.properties, "largest")
-    domain = Domain()
-    point = domain.parallel(*x.shape)
-    [other] = domain.reduce(x.shape[axis])
-    own = point[axis]
-    reads = [Read(op.x, point), Read(op.x, [other if i is own else i for i in point])]
+    """How many elements of its row come before each element."""
+    axis, largest = int_of(op.properties, "axis"), flag_of(op.properties, "largest")
+    if not has_codes(type_of(op.x)):
+        return _counted(at, op.x, axis, largest)
+    codes = codes_of(at, op.x, axis, largest)
+    domain, reads, _ = _pairs(codes, axis)
+    return make_nest(at, domain, reads, type_of(codes),
+                     lambda body, read: read[1].compare("gt", read[0]).to(t.i64), combiner="add")
+
+
+def _counted(at: Rewriter, x: SSAValue, axis: int, largest: bool) -> SSAValue:
+    domain, reads, distance = _pairs(x, axis)
 
     def comes_before(body: Body, read: Sequence[Scalar]) -> Scalar:
         x, y = (r.wide() for r in read)
         ahead, after = (_greater(y, x), _greater(x, y)) if largest else (
             _greater(x, y), _greater(y, x))
-        earlier = body.index(other - own).compare("lt", 0)
+        earlier = body.index(distance).compare("lt", 0)
         return (ahead | ((after ^ 1) & earlier)).to(t.i64)
 
-    return make_nest(at, domain, reads, tensor(t.i64, x.shape), comes_before, combiner="add")
+    return make_nest(at, domain, reads, tensor(t.i64, type_of(x).shape), comes_before,
+                     combiner="add")
+
+
+def _pairs(x: SSAValue, axis: int) -> tuple[Domain, list[Read], Expr]:
+    """Each element with all others of its row, and how far these are behind it."""
+    domain, shape = Domain(), type_of(x).shape
+    point = domain.parallel(*shape)
+    [other] = domain.reduce(shape[axis])
+    own = point[axis]
+    reads = [Read(x, point), Read(x, [other if i is own else i for i in point])]
+    return domain, reads, other - own
 
 
 def _greater(x: Scalar, y: Scalar) -> Scalar:

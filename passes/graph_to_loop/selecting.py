@@ -31,7 +31,12 @@ _LEAST = -(1 << 63)
 
 def can_select(x: TensorType, count: int | None) -> bool:
     """Whether few enough results are wanted, and the elements' keys leave room for an index."""
-    return count is not None and 0 < count <= FEW and x.dtype.itemsize <= _WORD // 8
+    return count is not None and 0 < count <= FEW and has_codes(x)
+
+
+def has_codes(x: TensorType) -> bool:
+    """Whether the elements' keys leave room for an index."""
+    return x.dtype.itemsize <= _WORD // 8
 
 
 def selected_indices(
@@ -42,7 +47,7 @@ def selected_indices(
     `result` is the type of the indices, i64, whose size along the axis is the number of results.
     NaN is greater than all numbers.
     """
-    codes = _codes(at, x, axis, descending)
+    codes = codes_of(at, x, axis, descending)
     count = result.shape[axis].constant or 0
     best: list[SSAValue] = []
     for _ in range(count):
@@ -50,7 +55,8 @@ def selected_indices(
     return _indices(at, best, axis, result)
 
 
-def _codes(at: Rewriter, x: SSAValue, axis: int, descending: bool) -> SSAValue:
+def codes_of(at: Rewriter, x: SSAValue, axis: int, descending: bool) -> SSAValue:
+    """The elements as i64, those that come first as the greatest, of which no two are equal."""
     element = type_of(x).element
     greatest = _LAST if t.is_float(element) else (1 << 8 * t.byte_width(element)) - 1
     domain = Domain()

@@ -131,6 +131,27 @@ def test_a_few_of_groups(dtype: Any, largest: bool, size: int) -> None:
     assert_same(evaluate_func(main_function(module), [x], context), expected)
 
 
+@pytest.mark.parametrize(("k", "size", "chunks"), [
+    (2, 2048, True), (20, 1301, True), (60, 347, False), (200, 201, False)])
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+def test_few_programs(dtype: Any, largest: bool, k: int, size: int, chunks: bool) -> None:
+    """Of long rows only the chunks whose first elements come first are searched; no row is sorted
+    of which a part is wanted; ties keep their order."""
+    x, context = numbers(dtype, 2, size, 3), EvaluationContext()
+    x[1, :, 0] = x[1, 0, 0]
+    module = top_k(x, 1, k, largest)
+    expected = evaluate_func(main_function(module), [x], context)
+    for pass_ in parse_passes("graph-to-loop"):
+        pass_.apply(StrataContext.with_dialects(context.weights, Facts()), module)
+    verify(module)
+    nests = [o for o in module.walk() if isinstance(o, NestOp)]
+    best = [o for o in nests if o.combiner_names == ["max"] and len(o.parallel_axes) == 3]
+    assert bool(best) == chunks, "maxima of chunks"
+    assert not any(o.is_scatter and o.into and len(o.axes) == 4 for o in nests), "a radix sort"
+    assert_same(evaluate_func(main_function(module), [x], context), expected)
+
+
 def test_every_size() -> None:
     """One compiled model."""
     cpu, context, options = find_target("cpu"), EvaluationContext(), TargetOptions(threads=2)
