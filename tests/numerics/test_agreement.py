@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 
@@ -215,3 +216,25 @@ def test_shifts_by_more_than_the_bits(dtype: Any) -> None:
         cpu, reference = (compiler.compile(model, target=t, cache="off")(x, y)[0]
                           for t in ("cpu", "reference"))
         np.testing.assert_array_equal(cpu, reference)
+
+
+# ---------------------------------------------------------------------- whole numbers
+@pytest.mark.parametrize("last", ["Floor", "Ceil", "Round", "Cast", "Add"])
+def test_whole_numbers_made_of_sums_with_products(last: str) -> None:
+    """The last bit of a sum decides, so a product is rounded before it is added."""
+    numbers = [value_info(name, np.float32, ["n"]) for name in ("x", "y", "z")]
+    nodes = [helper.make_node("Mul", ["x", "y"], ["p"]), helper.make_node("Add", ["p", "z"], ["s"])]
+    if last == "Add":  # a sum of sums, converted
+        nodes += [helper.make_node("Add", ["s", "z"], ["d"]),
+                  helper.make_node("Cast", ["d"], ["w"], to=onnx.TensorProto.INT32)]
+    else:
+        attributes: dict[str, Any] = {"to": onnx.TensorProto.INT64} if last == "Cast" else {}
+        nodes.append(helper.make_node(last, ["s"], ["w"], **attributes))
+    rng = np.random.default_rng(0)
+    y = rng.integers(1, 50, 4000).astype(np.float32)
+    x = rng.integers(1, 900, 4000).astype(np.float32) / y
+    z = rng.integers(-9, 9, 4000) + np.float32(0.5 * (last == "Round"))
+    model = make_model(nodes, numbers, ["w"], {}, 18)
+    cpu, reference = (np.asarray(compiler.compile(model, target=t, cache="off")(
+        x, y, z.astype(np.float32))[0]) for t in ("cpu", "reference"))
+    np.testing.assert_array_equal(cpu, reference)

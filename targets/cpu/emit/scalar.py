@@ -35,6 +35,28 @@ def _contracted(operation: str) -> Row:
     return lambda b, op, r: b.contracted(operation, r[0], r[1])
 
 
+def _sum(operation: str) -> Row:
+    """An addition that takes a product in one rounding, unless a whole number is made of the sum:
+    there the last bit decides, which has to be that of the operators."""
+    def row(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
+        made = b.binary if _becomes_whole(op.results[0]) else b.contracted
+        return made(operation, r[0], r[1])
+    return row
+
+
+def _becomes_whole(value: SSAValue) -> bool:
+    """Whether a value, or a sum with it, is rounded to a whole number or converted to one."""
+    todo, seen = [value], {value}
+    while todo:
+        for reader in {use.operation for use in todo.pop().uses}:
+            if isinstance(reader, _WHOLE):
+                return True
+            if isinstance(reader, _SUMS) and reader.results[0] not in seen:
+                seen.add(reader.results[0])
+                todo.append(reader.results[0])
+    return False
+
+
 def _intrinsic(name: str) -> Row:
     return lambda b, op, r: b.intrinsic(name, *r)
 
@@ -200,8 +222,8 @@ def _integer_power(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
 # ---------------------------------------------------------------------- the table
 _ARITH: Mapping[type[Operation], Row] = {
     arith.ConstantOp: _constant,
-    arith.AddfOp: _contracted("fadd"),
-    arith.SubfOp: _contracted("fsub"),
+    arith.AddfOp: _sum("fadd"),
+    arith.SubfOp: _sum("fsub"),
     arith.MulfOp: _contracted("fmul"),
     arith.DivfOp: lambda b, op, r: divide(b, *r, summed=is_summed(op.operands[1])),
     RemFOp: _library("fmod"),
@@ -285,6 +307,10 @@ _MATH: Mapping[type[Operation], Row] = {
 
 SCALAR_ROWS: Mapping[type[Operation], Row] = {**_ARITH, **_MATH}
 """The emission of each scalar operation."""
+
+_WHOLE = (arith.FPToSIOp, arith.FPToUIOp, math.FloorOp, math.CeilOp, math.TruncOp,
+          math.RoundEvenOp, math.RoundOp)
+_SUMS = (arith.AddfOp, arith.SubfOp, arith.SelectOp)
 
 _BITWISE = (arith.ConstantOp, arith.SelectOp, arith.BitcastOp, arith.ExtFOp, arith.TruncFOp)
 """Rows that accept 16-bit floats without widening."""

@@ -92,7 +92,7 @@ def expected(case: Case) -> Array:
     if case.x.dtype.kind == "f":
         return value.astype(case.x.dtype)
     limits = np.iinfo(case.x.dtype)
-    whole = np.round(value)
+    whole = np.round(np.round(value * 2.0**32) / 2.0**32)  # a tie, but for the rounding of f64
     return np.clip(whole, limits.min, limits.max).astype(case.x.dtype)
 
 
@@ -197,9 +197,9 @@ def made(seed: int, dtype: str) -> Case:
 
 
 def check(case: Case, got: Array, what: str) -> None:
-    """Integers may differ by 1 where f64 cannot tell on which side of a half they are.
+    """Truncated integers may differ by 1 from rounded ones; others are equal.
 
-    Nor can it always tell which element is nearest to a coordinate that a factor rounds.
+    f64 cannot always tell which element is nearest to a coordinate that a factor rounds.
     """
     want = expected(case)
     assert (got.dtype, got.shape) == (want.dtype, want.shape), what
@@ -212,8 +212,7 @@ def check(case: Case, got: Array, what: str) -> None:
     elif case.x.dtype.kind == "f":
         assert (off <= 1e-3 * (1 + np.abs(want))).all(), f"{what}: {case}"
     else:
-        assert off.max(initial=0) <= 1, f"{what}: {case}"
-        assert truncated or off.size < 20 or (off > 0).mean() <= 0.2, f"{what}: {case}"
+        assert off.max(initial=0) <= int(truncated), f"{what}: {case}"
 
 
 DTYPES = ("float32", "uint8", "int32", "float32", "int64", "int8", "float64", "uint16")
@@ -256,13 +255,18 @@ def test_linear_integers_as_onnxruntime(dtype: str):
     for shape, scales in (([1, 1, 5, 6], [1, 1, 2, 2]), ([1, 2, 9, 7], [1, 1, 3, 3]),
                           ([7, 9], [1.7, 0.6]), ([1, 3, 8, 6], [1, 1, 0.5, 1.3]),
                           ([1, 1, 3, 4, 5], [1, 1, 3, 1.5, 0.7])):
-        for rule in ("half_pixel", "asymmetric", "pytorch_half_pixel"):
+        whole = all(float(scale).is_integer() for scale in scales)
+        for rule in ("half_pixel", "asymmetric", "pytorch_half_pixel",
+                     *(["align_corners"] if whole else [])):
             x = rng.integers(low, high, shape, dtype)
             attributes = {"mode": "linear", "coordinate_transformation_mode": rule}
             case = Case(x, [*range(len(shape))], attributes, scales=[float(s) for s in scales])
             [want] = run_reference(model_of([case], False), {"x0": x})
             np.testing.assert_array_equal(interpreted(case, False), want, str(case))
             np.testing.assert_array_equal(interpreted(case, True), want, str(case))
+            if shape == [1, 2, 9, 7] and rule != "asymmetric":
+                program = compiler.compile(model_of([case], False), cache="off", threads=1)
+                np.testing.assert_array_equal(np.asarray(program(x)[0]), want, str(case))
 
 
 @pytest.mark.parametrize("is_open", [False, True], ids=["fixed", "open"])

@@ -4,8 +4,9 @@
 
 These are antialiasing, excluded borders, other cubic coefficients, crops, aligned corners with
 widths that are no whole numbers, factors known only at run time, and integers. The weights are
-those of ONNX's definition, in f64. Integers are mixed in f64, rounded to the nearest, and cut to
-their range, as ONNX defines it. Bytes and i32 with plain linear interpolation are those of
+those of ONNX's definition, in f64. Integers are mixed in f64, rounded to the nearest, ties to even,
+and cut to their range, as ONNX defines it. A sum that is a tie but for the rounding of f64 is one,
+so that no order of terms decides. Bytes and i32 with plain linear interpolation are those of
 onnxruntime instead: mixed in f32, and truncated.
 """
 
@@ -27,6 +28,9 @@ from dialects.symbolic.expr import Expr, maximum
 
 LEAST = 1e-10
 """Smaller weights are rounding errors of coordinates, below the precision of f32; they become 0."""
+
+GRAIN = 2.0**-32
+"""Sums are exact to this, for bytes: a finer difference from a tie is the rounding of f64."""
 
 SMALLER_UP = "ceil_where_smaller"
 """A rule for the nearest element, of old versions: up along dims that become smaller, else down."""
@@ -102,7 +106,8 @@ def _as_type_of(x: Value, value: Value) -> Value:
     info = np.iinfo(x.type.dtype)
     most = float(info.max) if info.bits < 64 else np.nextafter(2.0**info.bits, 0) / (
         2 if info.min else 1)
-    return f.minimum(f.maximum(f.nearest(value), float(info.min)), most).cast(x.element)
+    value = f.nearest(f.nearest(value * (1 / GRAIN)) * GRAIN)
+    return f.minimum(f.maximum(value, float(info.min)), most).cast(x.element)
 
 
 def _filled(
