@@ -37,6 +37,8 @@ ORDERING = [
     op("TopK", X, opsets=(9,), outputs=2, axis=1, k=2),
     op("TopK", X, C([2]), opsets=(10, 11), outputs=2, axis=1),
     op("TopK", i64(3, 7), C([4]), outputs=2, largest=0),
+    op("CumSum", X, np.array(-2), opsets=(14,), reverse=1, symbolic=False),
+    op("CumSum", X, np.array([2], np.int32), opsets=(14,), exclusive=1, symbolic=False),
     op("Hardmax", X, opsets=(7, 11, 13)), op("Hardmax", TIES, axis=1),
     op("EyeLike", f(3, 5), opsets=(9, 22)), op("EyeLike", i32(5, 3), k=-1, dtype=1),
     op("OneHot", i64(2, 3), C(4), C([0.5, 2.0]), opsets=(9, 11)),
@@ -87,6 +89,9 @@ SAMPLING = [
       for mode in ("nearest", "bilinear", "bicubic")
       for padding in ("zeros", "border", "reflection") for corners in (0, 1)],
     op("AffineGrid", f(2, 2, 3), C([2, 3, 4, 5]), opsets=(20,)),
+    op("AffineGrid", f(2, 2, 3), np.array([2, 3, 4, 5]), opsets=(20,), symbolic=False),
+    op("AffineGrid", f(2, 3, 4), np.array([2, 3, 4, 2, 6]), opsets=(20,), align_corners=1,
+       symbolic=False),
     op("AffineGrid", f(2, 3, 4), C([2, 3, 4, 5, 6]), opsets=(20,), align_corners=1),
     op("RoiAlign", IMAGE, C([[0.0, 1.0, 5.0, 6.0], [1.0, 0.0, 3.0, 3.0]]), C([1, 0]),
        opsets=(10, 16), output_height=2, output_width=3, sampling_ratio=2, spatial_scale=0.7),
@@ -116,6 +121,11 @@ SIGNALS = [
     op("DFT", f(2, 6, 2), opsets=(17,), axis=1, inverse=1, tolerance=1e-4, symbolic=False),
     op("DFT", f(2, 6, 1), opsets=(17,), axis=1, onesided=1, tolerance=1e-4, symbolic=False),
     op("DFT", f(2, 6, 1), C(5), C(1), opsets=(20,), symbolic=False, tolerance=1e-4),
+    *[op("DFT", f(2, 6, parts), opsets=(20,), tolerance=1e-4, open_sizes=(6,), **more)
+      for parts, more in ((1, {}), (2, {"inverse": 1}), (1, {"onesided": 1}),
+                          (2, {"inverse": 1, "onesided": 1}))],
+    *[op("DFT", f(2, 6, 1), np.array(points), C(1), opsets=(20,), symbolic=False, tolerance=1e-4)
+      for points in (4, 6, 9)],
     op("STFT", f(2, 20, 1), C(4), _line(8), opsets=(17,), tolerance=1e-4),
     op("STFT", f(2, 20, 1), C(3), None, C(6), opsets=(17,), onesided=0, tolerance=1e-4),
     op("STFT", f(2, 20, 2), C(3), _line(6), opsets=(17,), onesided=0, tolerance=1e-4,

@@ -99,6 +99,9 @@ SHAPES = [
     op("Pad", X, C([0, 1, 2, 0, 0, 3]), opsets=(11, 13), mode="reflect"),
     op("Pad", X, C([0, 1, 2, 0, 0, 3]), opsets=(11, 13), mode="edge"),
     op("Pad", X, C([1, 2, 0, 3]), None, C([1, -1]), opsets=(18,)),
+    op("Pad", X, C([1, 2, 0, 3]), None, np.array([1, -3]), opsets=(18,), symbolic=False),
+    op("Pad", X, np.array([1, -1, 0, 3]), None, np.array([-1, 0]), opsets=(18,), symbolic=False,
+       mode="edge"),
     op("Pad", X, C([5, 0, 9, 7, 3, 4]), opsets=(19,), mode="wrap", symbolic=False),
     op("Pad", X, C([0, 1, 2, 0, 0, 3]), f(), opsets=(13,)),
 ]

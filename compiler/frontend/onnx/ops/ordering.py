@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from compiler.frontend import formulas as f
+from compiler.frontend.choices import choose
+from compiler.frontend.elements import constant_of
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.ops.run_sizes import elements
 from compiler.frontend.values import Value
 from dialects.graph.base import GraphOp
 from dialects.graph.cumulative import CumulativeProdOp, CumulativeSumOp
 from dialects.graph.ordering import ArgMaxOp, ArgMinOp, TopKOp
+from dialects.strata import types as t
+from dialects.strata.assumptions import Outcome
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 
@@ -25,8 +30,22 @@ def arg(n: Node, x: Value) -> Value:
 
 @onnx_op(*_CUMULATIVE)
 def cumulative(n: Node, x: Value, axis: Value) -> Value:
-    return n(_CUMULATIVE[n.op_type], x, axis=n.axis(n.known_ints(axis, "axes")[0], x.rank),
-             exclusive=n.flag("exclusive"), reverse=n.flag("reverse"))
+    """Along an axis; if only a run knows it, the results along all axes, of which one is chosen."""
+    [given] = elements(n, axis, "axes", 1)
+    known = constant_of(given)
+    if known is not None:
+        return _cumulative(n, x, n.axis(known, x.rank))
+    n.require_index(axis, x.rank)
+    found, at = _cumulative(n, x, 0), axis.reshape([]).cast(t.i64)
+    for k in range(1, x.rank):
+        is_own = f.equal(at, k) | f.equal(at, k - x.rank)
+        found = f.where(is_own, _cumulative(n, x, k), found)
+    return found
+
+
+def _cumulative(n: Node, x: Value, axis: int) -> Value:
+    return n(_CUMULATIVE[n.op_type], x, axis=axis, exclusive=n.flag("exclusive"),
+             reverse=n.flag("reverse"))
 
 
 # ---------------------------------------------------------------------- top k
@@ -62,8 +81,18 @@ def hardmax_of_matrix(n: Node, x: Value) -> Value:
 
 
 def _hardmax(n: Node, x: Value, axis: int) -> Value:
+    if _is_empty(n, x.shape[axis]):
+        return x
     where = n(ArgMaxOp, x, axis=axis, keepdims=True, last=False)
     return f.equal(n.positions(x, axis), where).cast(x.element)
+
+
+def _is_empty(n: Node, size: Expr) -> bool:
+    """Whether a size is 0; that of an open one is a choice, which the size of a call decides."""
+    if size.constant is not None:
+        return size.constant == 0
+    return choose(n.build, [Outcome("some", Expr.of(1), "<=", size),
+                            Outcome("empty", size, "==", Expr.of(0))]) == "empty"
 
 
 @onnx_op("EyeLike")

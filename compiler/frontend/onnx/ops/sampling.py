@@ -18,7 +18,7 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value, scalar
 from dialects.strata import types as t
-from dialects.symbolic.expr import Expr
+from dialects.symbolic.expr import Expr, maximum
 from dialects.symbolic.size_products import product
 
 Tap = tuple[Value, "Value | None"]
@@ -188,13 +188,37 @@ def affine_grid(n: Node, theta: Value, size: Value) -> Value:
 
     With align_corners, the first and the last element along each dim are at -1 and 1.
     """
-    sizes = n.known_ints(size, "size")[2:]
-    require_few(prod(sizes))
-    axes = [_centers(s, n.flag("align_corners")) for s in sizes]
-    grids = np.meshgrid(*axes, indexing="ij")
-    points = np.stack([*grids[::-1], np.ones(sizes)], axis=-1).reshape(-1, len(sizes) + 1)
-    result = n.constant(points.astype(theta.type.dtype)) @ theta.transpose([0, 2, 1])
+    sizes = n.known_sizes(size, "size")[2:]
+    known = [s.constant for s in sizes if s.constant is not None]
+    require_few(prod(known))
+    points = _grid_at_run(n, theta, sizes) if len(known) < len(sizes) else n.constant(
+        _grid(known, n.flag("align_corners")).astype(theta.type.dtype))
+    result = points @ theta.transpose([0, 2, 1])
     return result.reshape([theta.shape[0], *sizes, len(sizes)])
+
+
+def _grid(sizes: Sequence[int], corners: bool) -> np.ndarray:
+    """The homogeneous coordinates [points, dims + 1] of all elements, the last dim first."""
+    grids = np.meshgrid(*(_centers(s, corners) for s in sizes), indexing="ij")
+    return np.stack([*grids[::-1], np.ones(sizes)], axis=-1).reshape(-1, len(sizes) + 1)
+
+
+def _grid_at_run(n: Node, theta: Value, sizes: Sequence[Expr]) -> Value:
+    """The same for sizes that only a run knows."""
+    dims = len(sizes)
+    axes = [_centers_at_run(n, s).reshape([s, *[1] * (dims - 1 - k)]).broadcast(sizes)
+            for k, s in enumerate(sizes)]
+    ones = n.scalar(1.0, axes[0]).broadcast(sizes)
+    columns = [a.reshape([product(sizes), 1]) for a in (*axes[::-1], ones)]
+    return f.concat(columns, 1).cast(theta.element)
+
+
+def _centers_at_run(n: Node, size: Expr) -> Value:
+    """What `_centers` computes; a single corner is at -1."""
+    place = n.range(size, t.i64).cast(t.f64) * 2
+    if n.flag("align_corners"):
+        return place / n.of_size(maximum(size - 1, 1)).cast(t.f64) - 1
+    return (place + 1) / n.of_size(size).cast(t.f64) - 1
 
 
 def _centers(size: int, corners: bool) -> np.ndarray:

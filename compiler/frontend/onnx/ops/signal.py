@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
@@ -17,6 +18,7 @@ from compiler.frontend.values import Value
 from dialects.graph.shape import FramesOp
 from dialects.strata import types as t
 from dialects.strata.types import Array
+from dialects.symbolic.expr import Expr, Size, minimum
 
 MAX_POINTS = 4096
 """The maximum length: the matrices of longer transforms would take hundreds of megabytes."""
@@ -37,23 +39,22 @@ def _dft(n: Node, x: Value, length: Value | None, given: int) -> Value:
     axis = n.axis(given, x.rank)
     if axis == x.rank - 1:
         raise Fault("the last dim holds the parts of complex numbers; it cannot be transformed")
-    [size] = n.known_ints(n.of_sizes([x.shape[axis]]), "sizes")
-    inverse, onesided = n.flag("inverse"), n.flag("onesided")
-    default = 2 * (size - 1) if inverse and onesided else size
-    points = default if length is None else n.known_ints(length, "lengths")[0]
+    size, inverse, onesided = x.shape[axis], n.flag("inverse"), n.flag("onesided")
+    default = (size - 1) * 2 if inverse and onesided else size
+    points = default if length is None else n.known_sizes(length, "lengths")[0]
     return transform(n, x, axis, points, inverse, onesided)
 
 
 def transform(
-    n: Node, x: Value, axis: int, points: int, inverse: bool, onesided: bool
+    n: Node, x: Value, axis: int, points: Size, inverse: bool, onesided: bool
 ) -> Value:
     """Multiply x by a matrix of sines and cosines along an axis.
 
     The last dim of x and of the result holds real and imaginary parts. `points`: the length of the
     transform.
     """
-    [size] = n.known_ints(n.of_sizes([x.shape[axis]]), "sizes")
-    used = min(size, points // 2 + 1 if inverse and onesided else points)
+    points = Expr.of(points)
+    used = minimum(x.shape[axis], points // 2 + 1 if inverse and onesided else points)
     x = x.part(axis, 0, used)
     others = [k for k in range(x.rank - 1) if k != axis]
     moved = x.transpose([*others, axis, x.rank - 1])
@@ -63,19 +64,13 @@ def transform(
 
 
 def _product(
-    n: Node, x: Value, points: int, inverse: bool, onesided: bool, window: Value | None = None
+    n: Node, x: Value, points: Size, inverse: bool, onesided: bool, window: Value | None = None
 ) -> Value:
     """Transform x [..., size, parts], weighted by a window, along the last dim but one."""
-    if points > MAX_POINTS:
-        raise Fault(f"a transform of {points} points is not supported; there may be "
-                    f"{MAX_POINTS} at most")
-    size, parts = n.known_ints(n.of_sizes(x.shape[-2:]), "sizes")
-    matrix = _matrix(points, inverse, onesided)[:size, :parts].astype(x.type.dtype)
-    if (size, parts) != matrix.shape[:2]:
-        raise Fault(f"a transform of {points} points takes at most that many numbers, of 1 or 2 "
-                    f"parts each, not {size} of {parts}")
+    size, [parts] = x.shape[-2], n.known_ints(n.of_sizes(x.shape[-1:]), "parts")
+    matrix = _weights(n, x, parts, Expr.of(points), inverse, onesided)
     results, bins = matrix.shape[2:]
-    weights = n.constant(matrix.reshape(size * parts, results * bins))
+    weights = matrix.reshape([size * parts, results * bins])
     if window is not None:  # weighting the matrix is less work than weighting all frames
         each = window.cast(x.element).reshape([size, 1]).broadcast(x.shape[-2:])
         weights = weights * each.reshape([size * parts, 1])
@@ -83,6 +78,50 @@ def _product(
     product = x.reshape([*outer, size * parts]) @ weights
     split = product.reshape([*outer, results, bins])
     return split.transpose([*range(len(outer)), len(outer) + 1, len(outer)])
+
+
+def _weights(
+    n: Node, x: Value, parts: int, points: Expr, inverse: bool, onesided: bool
+) -> Value:
+    """The matrix [size, parts of x, parts of the result, size of the result].
+
+    It is a constant, unless only a run knows how large it is.
+    """
+    size = x.shape[-2]
+    if (points.constant or 0) > MAX_POINTS:
+        raise Fault(f"a transform of {points} points is not supported; there may be "
+                    f"{MAX_POINTS} at most")
+    known = points.constant is not None and size.constant is not None
+    matrix = _matrix(points.constant or 0, inverse, onesided)[:size.constant] if known else None
+    if parts > 2 or (matrix is not None and size.constant != len(matrix)):
+        raise Fault(f"a transform of {points} points takes at most that many numbers, of 1 or 2 "
+                    f"parts each, not {size} of {parts}")
+    if matrix is not None:
+        return n.constant(matrix[:, :parts].astype(x.type.dtype))
+    n.build.assume(points, "<=", MAX_POINTS)
+    return _matrix_at_run(n, size, parts, points, inverse, onesided).cast(x.element)
+
+
+def _matrix_at_run(
+    n: Node, size: Expr, parts: int, points: Expr, inverse: bool, onesided: bool
+) -> Value:
+    """What `_matrix` computes, of the first rows and parts."""
+    rows = n.range(size).reshape([size, 1])
+    columns = points // 2 + 1 if onesided and not inverse else points
+    length = n.of_size(points)
+    turns = (rows * n.range(columns)) % length
+    angle = turns.cast(t.f64) * (2 * np.pi) / length.cast(t.f64)
+    cosine, sine = f.cos(angle), -f.sin(angle)
+    if inverse:
+        cosine, sine = cosine / length.cast(t.f64), -sine / length.cast(t.f64)
+    if inverse and onesided:  # as in `_matrices`
+        once = f.equal(rows, 0) | f.equal(rows * 2, length)
+        times = f.where(once, 1.0, n.scalar(2.0, cosine))
+        entries = [[cosine * times], [-sine * times]]
+    else:
+        entries = [[cosine, sine], [-sine, cosine]]
+    return f.concat([f.concat([e.reshape([size, 1, 1, columns]) for e in row], 2)
+                     for row in entries[:parts]], 1)
 
 
 def _matrix(points: int, inverse: bool, onesided: bool) -> Array:

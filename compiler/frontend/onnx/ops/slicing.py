@@ -164,9 +164,23 @@ def pad_by_attributes(n: Node, x: Value) -> Value:
 def pad(
     n: Node, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None
 ) -> Value:
-    which = range(x.rank) if axes is None else n.known_ints(axes, "axes")
-    fill = n.scalar(0, x) if value is None else value.reshape(())
+    fill, which = n.scalar(0, x) if value is None else value.reshape(()), list(range(x.rank))
+    if axes is not None:
+        known = [constant_of(a) for a in elements(n, axes, "axes")]
+        which = [a for a in known if a is not None]
+        if len(which) < len(known):
+            which, pads = list(range(x.rank)), _of_all_axes(n, x, pads, axes)
     return _pad(n, x, signed_at_run(n, pads, "pads"), which, fill)
+
+
+def _of_all_axes(n: Node, x: Value, pads: Value, axes: Value) -> Value:
+    """The pads [2 * rank] of all axes, if only a run knows which axes are meant."""
+    n.require_index(axes, x.rank)
+    [count] = axes.shape
+    rows, own = axes.cast(t.i64).reshape([count, 1]), n.range(x.rank)
+    meant = f.equal(rows, own) | f.equal(rows, own - x.rank)
+    spread = pads.cast(t.i64).reshape([2, count, 1])
+    return f.reduce_sum(f.where(meant, spread, 0), [1]).reshape([2 * x.rank])
 
 
 def _pad(n: Node, x: Value, pads: Sequence[Expr], axes: Sequence[int], fill: Value) -> Value:
