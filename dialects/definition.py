@@ -25,7 +25,7 @@ from dialects.verifying import verifier
 Op = TypeVar("Op", bound=IRDLOperation)
 
 _NAMED = (VarIRConstruct.OPERAND, VarIRConstruct.RESULT, VarIRConstruct.REGION)
-_tuple_item: Callable[[Any, int | slice], Any] = tuple.__getitem__  # pyright: ignore
+_tuple_item: Callable[[Any, int | slice], Any] = getattr(tuple, "__getitem__")  # noqa: B009
 
 
 def irdl_op_definition(cls: type[Op]) -> type[Op]:

@@ -155,7 +155,7 @@ def verifier(definition: OpDef) -> Callable[[Operation], bool] | None:
               and not isinstance(t, IsolatedFromAbove)]
 
     def accepts(op: Operation) -> bool:
-        if op._successors or len(op.regions) != regions:  # pyright: ignore
+        if op._successors or len(op.regions) != regions:  # pyright: ignore[reportPrivateUsage]
             return False
         for region in op.regions:
             if region.first_block is None or region.first_block is not region.last_block:

@@ -231,7 +231,7 @@ def _verified(model: Path, entry: Entry, *how: str) -> Cell:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "inputs.npz"
-        np.savez(file, **make_inputs(entry["cases"][0]))  # pyright: ignore
+        np.savez(file, **make_inputs(entry["cases"][0]))  # pyright: ignore[reportArgumentType]
         status, out, errors = _command("verify", model, "--target", "cpu", "--threads", THREADS,
                                        "--inputs", file, "--cache", "off", *how)
     seconds = time.perf_counter() - started

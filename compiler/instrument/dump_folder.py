@@ -13,7 +13,7 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from compiler.diagnostics import Problem, StrataError, some_of
 from compiler.io.output import replacing, write_bytes
@@ -96,7 +96,7 @@ def _content(folder: Path) -> dict[str, Any]:
         found: Any = json.loads((folder / LIST).read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}  # pyright: ignore
+    return cast(dict[str, Any], found) if isinstance(found, dict) else {}
 
 
 def _listed(folder: Path) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _listed(folder: Path) -> dict[str, Any]:
     files: Any = _content(folder).get("files")
     if not isinstance(files, dict):
         return {}
-    return {name: known for name, known in files.items()  # pyright: ignore
+    return {name: known for name, known in cast(dict[Any, Any], files).items()
             if isinstance(name, str) and os.path.basename(name) == name and name not in ("..", ".")}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xdsl.utils.exceptions import VerifyException
 
@@ -235,7 +235,8 @@ def weight_labels(module: ModuleOp) -> Iterator[tuple[str, str]]:
 
 
 def _key_and_label(handle: WeightAttr) -> tuple[str, str]:
-    return handle.key.data, handle.label.data  # pyright: ignore
+    strings: Any = handle
+    return strings.key.data, strings.label.data
 
 
 def _missing(path: Path, place: Path, labels: list[str]) -> StrataError:

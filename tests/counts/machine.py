@@ -37,5 +37,5 @@ def has_assembler() -> bool:
 
 def llvm_version() -> str:
     """Of the code generator, on which the instructions depend."""
-    version: tuple[int, ...] = llvm.llvm_version_info  # pyright: ignore
+    version: tuple[int, ...] = getattr(llvm, "llvm_version_info")  # noqa: B009
     return ".".join(map(str, version))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.sizes import Sizes
@@ -43,7 +43,7 @@ class Arguments:
         """Resolve nodes to their values and dtypes to element types. Raises Fault or Skip."""
         kind = type(argument).__name__
         if isinstance(argument, (list, tuple)):
-            return [self.value(a) for a in argument]  # pyright: ignore
+            return [self.value(a) for a in cast(Sequence[Any], argument)]
         if kind == "Node":
             return self._of_node(argument)
         if argument is None or isinstance(argument, _AS_IN_PYTHON) or hasattr(argument, "graph"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from compiler.frontend.torch.contents import Contents, real_view
 from dialects.records import dataclass
@@ -47,4 +47,4 @@ def tensors_of(weights: Mapping[str, Any]) -> dict[str, Any]:
 def output_nodes(graph: Any) -> list[Any]:
     """The results of a graph module: nodes and constants."""
     found = next(n for n in graph.graph.nodes if n.op == "output").args[0]
-    return list(found) if isinstance(found, (list, tuple)) else [found]  # pyright: ignore
+    return list(cast(Sequence[Any], found)) if isinstance(found, (list, tuple)) else [found]

@@ -152,7 +152,8 @@ def by_reference(sample: Op) -> list[Array] | None:
     model, inputs = model_of(sample, sample.opsets[0], symbolic=False)
     try:
         with np.errstate(all="ignore"):
-            return list(ReferenceEvaluator(model).run(None, inputs))  # pyright: ignore
+            evaluator: Any = ReferenceEvaluator(model)
+            return list(evaluator.run(None, inputs))
     except Exception:
         return None
 

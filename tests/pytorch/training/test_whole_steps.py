@@ -91,7 +91,7 @@ def test_the_same_module_in_training_and_inference() -> None:
         assert distance(gradients(step, model, inputs), of_twin(model, inputs)) < 1e-6
         with torch.no_grad():
             for parameter in model.parameters():
-                parameter -= 0.1 * parameter.grad  # pyright: ignore
+                parameter -= 0.1 * parameter.grad
 
 
 @pytest.mark.parametrize("name", ["mlp", "gpt", "convolutional"])

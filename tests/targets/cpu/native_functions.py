@@ -140,7 +140,7 @@ def passes_wrong_width(a: U64) -> U32:
 @native
 def passes_too_many(a: U32) -> U32:
     """And it takes as many as there are parameters."""
-    return missing(a, a)  # pyright: ignore
+    return missing(a, a)  # pyright: ignore[reportCallIssue]
 
 
 @native
@@ -155,11 +155,11 @@ def uses_what_one_path_defines(a: U64) -> U64:
     """A variable has a value on every path."""
     if a > 1:
         b = a
-    return b  # pyright: ignore
+    return b  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
 @native
-def has_a_path_without_result(a: U64) -> U64:  # pyright: ignore
+def has_a_path_without_result(a: U64) -> U64:  # pyright: ignore[reportReturnType]
     """Every path has a result."""
     if a > 1:
         return a
@@ -183,7 +183,7 @@ def has_other_statements(a: U64) -> U64:
 @native
 def has_no_such_field(node: Node) -> U64:
     """A structure has the fields that its class has."""
-    return node.previous  # pyright: ignore
+    return node.previous  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @native

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from compiler.frontend.torch.provenance import path_of
 from passes.analyses.graph.repetition import Repetition, Steps
@@ -123,16 +123,17 @@ def _key(argument: Any, parameters: Collection[str]) -> Hashable:
             return "parameter", _type(argument.meta.get("val"))
         return "other", argument.name
     if isinstance(argument, (list, tuple)):
-        return tuple(_key(a, parameters) for a in argument)  # pyright: ignore
+        return tuple(_key(a, parameters) for a in cast(Sequence[Any], argument))
     if isinstance(argument, Mapping):
-        return tuple((k, _key(a, parameters)) for k, a in argument.items())  # pyright: ignore
+        items = cast(Mapping[str, Any], argument).items()
+        return tuple((k, _key(a, parameters)) for k, a in items)
     return type(argument).__name__, str(argument)
 
 
 def _type(value: Any) -> Hashable:
     """The type of a result, as the fake tensor tells."""
     if isinstance(value, (list, tuple)):
-        return tuple(map(_type, value))  # pyright: ignore
+        return tuple(map(_type, cast(Sequence[Any], value)))
     if hasattr(value, "dtype"):
         return value.dtype, str(tuple(value.shape)), str(value.stride()), str(value.device)
     return type(value).__name__, str(value)
@@ -196,10 +197,10 @@ def _nodes_in(argument: Any) -> Iterator[Any]:
     if hasattr(argument, "all_input_nodes"):
         yield argument
     elif isinstance(argument, (list, tuple)):
-        for inner in argument:  # pyright: ignore
+        for inner in cast(Sequence[Any], argument):
             yield from _nodes_in(inner)
     elif isinstance(argument, Mapping):
-        for inner in argument.values():  # pyright: ignore
+        for inner in cast(Mapping[str, Any], argument).values():
             yield from _nodes_in(inner)
 
 

@@ -6,6 +6,7 @@ import importlib.util
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,9 +51,9 @@ MODELS: dict[str, tuple[str, list[np.ndarray]]] = {
 
 
 def starving(text: str, inputs: Sequence[np.ndarray], folder: Path, flags: Sequence[str],
-             arguments: Sequence[str], **options: object) -> str:
+             arguments: Sequence[str], **options: Any) -> str:
     """What the program prints about a model."""
-    model = ship(model_of(text), folder / "model", "model", **options)  # pyright: ignore
+    model = ship(model_of(text), folder / "model", "model", **options)
     write_headers(folder, "model")
     pieces = [model / f"model{end}" for end in (".c", "_kernels.o", "_constants.S")]
     build([HERE / "starve.c", *(pieces if flags else [model / "model.a"])], folder / "program",

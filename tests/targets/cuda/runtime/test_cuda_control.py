@@ -58,7 +58,7 @@ class Loaded:
 
     @property
     def steps(self) -> list[Any]:
-        program = self.executable._program  # pyright: ignore
+        program = self.executable._program  # pyright: ignore[reportPrivateUsage]
         assert isinstance(program, ControlProgram)
         return [s for f in program.functions.values() for s in f.plan.steps]
 
@@ -111,7 +111,7 @@ def test_arrays_while_torch_is_there(load: Load, monkeypatch: pytest.MonkeyPatch
     torch = FakeTorch(loaded.device)
     torch.install(monkeypatch)
     loaded.check(GROWING, GROWING.inputs[0])
-    [state] = loaded.executable._states.idle  # pyright: ignore
+    [state] = loaded.executable._states.idle  # pyright: ignore[reportPrivateUsage]
     assert set(torch.streams) == {state.order.own}
 
 
@@ -126,7 +126,7 @@ def test_loops_with_many_calls(
     blocks = len(loaded.device.memory)
     loaded.check(program, inputs(40))
     assert len(loaded.device.memory) <= blocks + 4  # inputs and results of other sizes
-    [state] = loaded.executable._states.idle  # pyright: ignore
+    [state] = loaded.executable._states.idle  # pyright: ignore[reportPrivateUsage]
     assert isinstance(state.runner, ControlRunner)
     assert {*map(type, state.runner.packed)} == {LaunchStep}
     assert all(len(packed) <= 16 for packed in state.runner.packed.values())
