@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,8 @@ HOSTILE = (
     "\\", "\\0A", " ", "é", "٣", "\u2028", LONG, LONG + "y", "_x", "__", "x", "in00", "0x1", "[",
     "2*n", "size.n", "v1",
 )
-TARGETS = ("reference", "cpu", "cuda")
+TARGETS = ("reference", "cpu", pytest.param("cuda", marks=pytest.mark.skipif(
+    find_spec("triton") is None, reason="needs Triton")))
 
 
 # ---------------------------------------------------------------------- symbols and their text
