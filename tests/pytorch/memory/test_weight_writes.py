@@ -80,9 +80,9 @@ CHANGES: dict[str, Change] = {
 }
 
 
-def check(net: nn.Module, change: Change, x: Tensor) -> None:
+def check(net: nn.Module, change: Change, x: Tensor, target: str = "reference") -> None:
     torch._dynamo.reset()
-    fast = torch.compile(net, backend=strata, options={"target": "reference", "cache": "off"})
+    fast = torch.compile(net, backend=strata, options={"target": target, "cache": "off"})
     fast(x)
     for _ in range(2):
         change(net)
@@ -95,6 +95,14 @@ def check(net: nn.Module, change: Change, x: Tensor) -> None:
 def test_a_change_is_noticed(change: str) -> None:
     with torch.no_grad():
         check(Net(), CHANGES[change], torch.rand(2, SIZE))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_noticed_on_the_cpu(change: str) -> None:
+    """Which packs weights."""
+    with torch.no_grad():
+        check(Net(), CHANGES[change], torch.rand(2, SIZE), "cpu")
 
 
 @pytest.mark.parametrize("skips_guards", [True, False])
