@@ -209,11 +209,20 @@ class Machine:
     def is_x86(self) -> bool:
         return self.architecture == "x86_64"
 
+    def packs_groups(self, element: Attribute) -> bool:
+        """Whether few instructions add the products of several elements to each lane, so that
+        factors are better packed in groups than widened."""
+        if "simd128" in self.features:
+            return element in (t.i8, t.i16)
+        return self.is_x86 or (
+            element == t.i8 and bool(self.features & {"dotprod", "i8mm"}))
+
     @property
-    def packs_groups(self) -> bool:
-        """Whether sums of products of short elements are computed in groups, rather than widened.
-        """
-        return self.is_x86 or bool(self.features & {"dotprod", "i8mm"})
+    def byte_factors(self) -> tuple[Attribute, Attribute]:
+        """The types of bytes that are multiplied fastest. ARM's first dot products are for factors
+        of equal signs."""
+        has_equal_signs = "dotprod" in self.features and "i8mm" not in self.features
+        return (t.i8 if has_equal_signs else t.ui8), t.i8
 
     @property
     def name(self) -> str:

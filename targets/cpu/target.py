@@ -19,7 +19,7 @@ from dialects.loop import NestOp, scalar_type
 from dialects.semantics.ring import Ring
 from dialects.strata.mapped import MappedFiles
 from dialects.strata.schedule import Schedule
-from dialects.strata.types import Array, WeightAttr, bf16, byte_width, f16, f64, i8, ui8
+from dialects.strata.types import Array, WeightAttr, bf16, byte_width, f16, f64
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_names
@@ -86,7 +86,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
     return replace(
         default, narrow_factors=_narrow_factors(options.precision, machine),
         narrow_channels=machine.vector_bytes // byte_width(bf16),  # those fill a vector
-        byte_factors=(ui8, i8),
+        byte_factors=machine.byte_factors,
         coded_rows=2, blocked_rows=2, coded_growth=4,  # f32; arithmetic bounds more rows
         widens=frozenset(t for t in (f16, bf16) if not (
             machine.multiplies_groups(t) or machine.multiplies_matrices(t))),

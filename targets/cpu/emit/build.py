@@ -10,14 +10,14 @@ when it meets a vector, so that values which are the same in all lanes are compu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from dialects.strata import types as t
 from targets.cpu.emit.index import splat
-from targets.cpu.emit.values import Reg, literal, llvm_type
+from targets.cpu.emit.values import Reg, lane_literal, literal, llvm_type
 from targets.cpu.llvm.writer import Writer
 from targets.cpu.machine import Machine
 
@@ -117,6 +117,38 @@ class Builder:
         """A number as wide as `like`, of its element type unless another one is given."""
         kind = element or like.element
         return Reg.of(literal(value, kind, like.width), kind, like.width)
+
+    def as_shorts(self, words: Reg) -> Reg:
+        """Lanes of 32 bits as twice as many of 16."""
+        return self.reinterpret(words, t.i16, 2 * words.width)
+
+    def every_second(self, words: Reg, part: int, unsigned: bool) -> Reg:
+        """The even-numbered (0) or odd-numbered (1) bytes of words, widened in place to 16 bits."""
+        shorts = self.as_shorts(words)
+        eight = self.constant(8, shorts)
+        raised = shorts if part else self.binary("shl", shorts, eight)
+        widened = self.binary("lshr" if unsigned else "ashr", raised, eight)
+        return self.reinterpret(widened, t.i32, words.width)
+
+    def by_halves(
+        self, compute: Callable[[Reg, Reg, Reg], Reg], a: Reg, b: Reg, c: Reg
+    ) -> Reg:
+        """What a function computes lane by lane from registers of equal widths, which it gets in
+        halves: the lower lanes, then the upper ones."""
+        low, high = (compute(self._half(a, k), self._half(b, k), self._half(c, k))
+                     for k in (0, 1))
+        width = low.width + high.width
+        return low.resized(self.writer.local(
+            f"shufflevector {low.typed}, {high.typed}, <{width} x i32> "
+            f"{lane_literal(list(range(width)), 'i32')}"), width)
+
+    def _half(self, reg: Reg, number: int) -> Reg:
+        """The lower (0) or the upper (1) lanes."""
+        width = reg.width // 2
+        lanes = list(range(number * width, (number + 1) * width))
+        return reg.resized(self.writer.local(
+            f"shufflevector {reg.typed}, {reg.type} poison, <{width} x i32> "
+            f"{lane_literal(lanes, 'i32')}"), width)
 
     # ------------------------------------------------------------------ instructions
     def binary(self, operation: str, a: Reg, b: Reg) -> Reg:

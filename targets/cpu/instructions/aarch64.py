@@ -8,7 +8,7 @@ from xdsl.ir import Attribute
 
 from dialects.strata import types as t
 from targets.cpu.emit.build import Builder
-from targets.cpu.emit.values import Reg, lane_literal
+from targets.cpu.emit.values import Reg
 
 _LANES = 4
 """The sums in a register of NEON."""
@@ -20,6 +20,12 @@ class Aarch64(Builder):
     @property
     def narrows_bf16(self) -> bool:
         return "bf16" in self.features
+
+    def to_nearest(self, a: Reg) -> Reg:
+        """LLVM takes vectors longer than NEON's apart to lanes, unless they are rounded first."""
+        if a.width <= _LANES:
+            return super().to_nearest(a)
+        return self.convert("fptosi", self.intrinsic("roundeven", a), t.i32)
 
     def has_products(
         self, element: Attribute, total: Attribute, width: int, unsigned: Sequence[bool]
@@ -35,23 +41,11 @@ class Aarch64(Builder):
         """By sdot and udot; by usdot for factors of which one is unsigned. Wider registers are
         taken apart, since these instructions are NEON's."""
         if c.width > _LANES:
-            low, high = (self.add_products(
-                element, self._half(a, k), self._half(b, k), self._half(c, k), unsigned)
-                for k in (0, 1))
-            return c.named(self.writer.local(
-                f"shufflevector {low.typed}, {high.typed}, <{c.width} x i32> "
-                f"{lane_literal(list(range(c.width)), 'i32')}"))
+            return self.by_halves(
+                lambda x, y, z: self.add_products(element, x, y, z, unsigned), a, b, c)
         name = "usdot" if unsigned[0] != unsigned[1] else "udot" if unsigned[0] else "sdot"
         first, second = (b, a) if name == "usdot" and unsigned[1] else (a, b)
         factors = [self.reinterpret(x, t.i8, 4 * x.width) for x in (first, second)]
         return c.named(self.writer.local(self.writer.call(
             f"llvm.aarch64.neon.{name}.v{c.width}i32.v{4 * c.width}i8", c.type,
             [(c.type, c.name), *((x.type, x.name) for x in factors)])))
-
-    def _half(self, reg: Reg, number: int) -> Reg:
-        """The lower (0) or the upper (1) lanes."""
-        width = reg.width // 2
-        lanes = list(range(number * width, (number + 1) * width))
-        return reg.resized(self.writer.local(
-            f"shufflevector {reg.typed}, {reg.type} poison, <{width} x i32> "
-            f"{lane_literal(lanes, 'i32')}"), width)

@@ -106,28 +106,17 @@ class X86(Builder):
             first, second = (a, b) if unsigned[0] else (b, a)
             return self._accumulate("avx512.vpdpbusd", c, first, second)
         for part in (0, 1):  # the even-numbered bytes, then the odd ones, as 16 bits each
-            c = self._of_shorts(self._every_second(a, part, unsigned[0]),
-                                self._every_second(b, part, unsigned[1]), c)
+            c = self._of_shorts(self.every_second(a, part, unsigned[0]),
+                                self.every_second(b, part, unsigned[1]), c)
         return c
-
-    def _every_second(self, words: Reg, part: int, unsigned: bool) -> Reg:
-        """The even-numbered or odd-numbered bytes, widened in place."""
-        shorts = self._as_shorts(words)
-        eight = self.constant(8, shorts)
-        raised = shorts if part else self.binary("shl", shorts, eight)
-        widened = self.binary("lshr" if unsigned else "ashr", raised, eight)
-        return self.reinterpret(widened, t.i32, words.width)
 
     def _of_shorts(self, a: Reg, b: Reg, c: Reg) -> Reg:
         """By vpdpwssd, or vpmaddwd and an addition."""
         if self.machine.multiplies_groups(t.i16):
             return self._accumulate("avx512.vpdpwssd", c, a, b)
         names = ("llvm.x86.sse2.pmadd.wd", "llvm.x86.avx2.pmadd.wd", "llvm.x86.avx512.pmaddw.d.512")
-        product = self._call(names, c, [self._as_shorts(x) for x in (a, b)])
+        product = self._call(names, c, [self.as_shorts(x) for x in (a, b)])
         return self.binary("add", c, product)
-
-    def _as_shorts(self, words: Reg) -> Reg:
-        return self.reinterpret(words, t.i16, 2 * words.width)
 
     def _of_halves(self, a: Reg, b: Reg, c: Reg) -> Reg:
         """By vdpbf16ps, else by two products of floats."""
@@ -137,10 +126,10 @@ class X86(Builder):
             return c.named(self.writer.local(self.writer.call(f"{name}.{32 * c.width}", c.type, [
                 (c.type, c.name), *((vector, p) for p in parts)])))
         for part in (0, 1):
-            c = self.fma(self._half(a, part), self._half(b, part), c)
+            c = self.fma(self._as_float(a, part), self._as_float(b, part), c)
         return c
 
-    def _half(self, words: Reg, part: int) -> Reg:
+    def _as_float(self, words: Reg, part: int) -> Reg:
         """One of two bf16 as f32: its bits are the upper half."""
         bits = (self.binary("and", words, self.constant(-1 << 16, words)) if part
                 else self.binary("shl", words, self.constant(16, words)))

@@ -35,9 +35,11 @@ def grouping_of(
 
     None unless the nest sums products of short elements. The same before and after packing.
     """
-    if not machine.packs_groups or not is_dot(nest):
+    if not is_dot(nest):
         return None
     elements = [scalar_type(v) for v in nest.inputs]
+    if not machine.packs_groups(elements[0]):
+        return None
     group = _GROUPS.get((elements[0], scalar_type(nest.results[0])))
     along = [any(lanes in e.symbols for e in m) for m in nest.input_maps]
     if group is None or elements[0] != elements[1] or sum(along) != 1:
