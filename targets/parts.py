@@ -19,6 +19,8 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
+from dialects.block import KernelOp as BlockKernel
+from dialects.host.interpret import RunKernel
 from dialects.loop import KernelOp
 from dialects.semantics.ring import Ring
 from dialects.strata.schedule import Schedule
@@ -116,6 +118,11 @@ class Running(Part, ABC):
         self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress
     ) -> Executable:
         """Make a module at block level (a host function and block kernels) runnable."""
+
+    def single(self, kernel: BlockKernel) -> RunKernel:
+        """A function that runs one kernel of block level on arrays, in place, for targets that
+        leave it to this one (`targets/beside.py`). Raises TargetError if there is none."""
+        raise TargetError(f"the target {self.name} runs no single kernels")
 
     def load_in_ring(self, module: ModuleOp, weights: WeightStore, ring: Ring) -> Executable | None:
         """The target's code in a ring, with residues as inputs and outputs; None if it has none.

@@ -176,6 +176,12 @@ class Machine:
         return self.multiplies_matrices(t.bf16) or (
             self.multiplies_groups(t.bf16) and self.cpu.startswith("znver"))
 
+    def narrow_factors(self, precision: str) -> Attribute | None:
+        """bf16: on request if the machine multiplies it; for `fast` and `fp8` if it is faster."""
+        faster = self.doubles_bf16
+        allowed = {"bf16": self.multiplies_groups(t.bf16), "fast": faster, "fp8": faster}
+        return t.bf16 if allowed.get(precision) else None
+
     def multiplies_groups(self, element: Attribute) -> bool:
         """Whether an instruction adds the products of several elements to each lane.
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Operation
 
+from dialects.block import KernelOp
 from dialects.host import contents_of, host_function, host_functions
+from dialects.host.interpret import RunKernel
 from dialects.loop import KernelOp as LoopKernel
 from dialects.loop import NestOp, scalar_type
 from dialects.semantics.ring import Ring
@@ -53,6 +55,7 @@ from targets.cpu.scheduling.partial_sums import add_partial_levels
 from targets.cpu.scheduling.row_blocks import copy_rows, schedule_rows
 from targets.cpu.scheduling.rules import schedule_kernel
 from targets.cpu.scheduling.windows import MAX_LOSS, shorten
+from targets.cpu.single import native_kernel
 from targets.cpu.stored import needs as needed_sets
 from targets.interface import Executable, TargetError, Timer
 from targets.naming import one_line
@@ -84,7 +87,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
     machine = _allowed(options)
     _, second, third = machine.caches
     return replace(
-        default, narrow_factors=_narrow_factors(options.precision, machine),
+        default, narrow_factors=machine.narrow_factors(options.precision),
         narrow_channels=machine.vector_bytes // byte_width(bf16),  # those fill a vector
         byte_factors=machine.byte_factors,
         coded_rows=2, blocked_rows=2, coded_growth=4,  # f32; arithmetic bounds more rows
@@ -92,13 +95,6 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
             machine.multiplies_groups(t) or machine.multiplies_matrices(t))),
         row_memory=max(second, third // 4),  # in the L2 cache, or in a share of the L3 cache
         scans=f64, prefetches=Caches(machine.line_bytes, second))
-
-
-def _narrow_factors(precision: str, machine: Machine) -> Attribute | None:
-    """bf16: on request if the machine multiplies it; for `fast` and `fp8` if it is faster."""
-    faster = machine.doubles_bf16
-    allowed = {"bf16": machine.multiplies_groups(bf16), "fast": faster, "fp8": faster}
-    return bf16 if allowed.get(precision) else None
 
 
 class CpuScheduling(Scheduling):
@@ -280,6 +276,10 @@ class CpuRunning(Running):
             raise TargetError(
                 f"this processor ({machine_of().cpu}) lacks {', '.join(sorted(missing))}, which "
                 f"the feature set '{features}' needs: its code can be shown here, but not run")
+
+    def single(self, kernel: KernelOp) -> RunKernel:
+        self.check_machine()
+        return native_kernel(kernel, _machine(self.options), ObjectCache(self.options.cache))
 
     def load(
         self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress

@@ -47,6 +47,7 @@ from dialects.strata.types import BufferType, TileType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_names
+from targets.beside import is_left
 from targets.interface import TargetError
 from targets.naming import Names, one_line
 from targets.opencl.names import Index, Value, legal
@@ -68,11 +69,12 @@ DIMS = 3
 
 
 def module_text(module: ModuleOp, exact: bool) -> str:
-    """All kernels of a module; `exact`: round products before they are added.
+    """The kernels of a module that are not left to another target; `exact`: round products before
+    they are added.
 
     Raises TargetError if one of them cannot be written in OpenCL.
     """
-    kernels = kernels_of(module)
+    kernels = [kernel for kernel in kernels_of(module) if not is_left(kernel)]
     names = function_names(kernels)
     return "\n".join([head(exact), *(kernel_text(k, names[k.sym_name.data]) for k in kernels)])
 

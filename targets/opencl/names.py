@@ -43,9 +43,11 @@ class Index(Expressions[str]):
         self.names = names
 
     def value(self, expr: Expr) -> str:
+        """Sums and products are in brackets, since what divides by them may be to their left."""
         terms = ["*".join([*([f"{factor}L"] if factor != 1 or not atoms else []),
                            *map(self.atom, atoms)]) for atoms, factor in expr.terms]
-        return f"({' + '.join(terms)})" if len(terms) > 1 else (terms or ["0L"])[0]
+        text = " + ".join(terms or ["0L"])
+        return f"({text})" if "*" in text or len(terms) > 1 else text
 
     def symbol(self, symbol: Symbol) -> str:
         return self.names[symbol]

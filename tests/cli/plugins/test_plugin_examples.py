@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import compiler
 from compiler.plugins.plugin_files import load_plugins
 from targets.base import TargetError, TargetOptions
 from targets.parts import ignore_progress
 from targets.reference.interpret import interpret
 from tests.cli.conftest import PLUGINS, Run
 from tests.lowering import assert_close, lower, without_subnormals
+from tests.models import tiny_bert, tiny_cnn, tiny_lstm
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
 
 EXAMPLES = PLUGINS / "strata_example"
@@ -180,3 +184,30 @@ def test_the_target_in_c_from_the_command_line(strata: Run, small_model: Path) -
     done = strata("verify", small_model, "--dim", "n=5", "--dim", "m=3", *plugin)
     assert done.status == 0, done.err
     assert "void" in strata("lower", small_model, *plugin).out
+
+
+@pytest.mark.parametrize("model", [tiny_bert, tiny_cnn, tiny_lstm], ids=lambda m: m.__name__)
+def test_a_device_runs_what_it_claims_and_the_processor_the_rest(model: Any) -> None:
+    plugin = EXAMPLES / "products_only.py"
+    made = model.make_model(model.OPEN)
+    exe = compiler.compile(made, target="products_only", plugins=[plugin], cache="off")
+    here = compiler.compile(made, cache="off")
+    [device] = [module.DEVICE for module in list(sys.modules.values())
+                if Path(getattr(module, "__file__", None) or "") == plugin]
+    for sizes in model.CASES:
+        inputs, before = model.make_inputs(sizes), device.launches
+        given = [inputs[name] for name in exe.input_names]
+        assert_close(exe(*given), here(*given), 2e-5, str(sizes))
+        assert device.launches > before
+
+
+def test_the_text_of_a_device_has_what_it_claims(strata: Run, tmp_path: Path) -> None:
+    onnx.save(tiny_cnn.make_model(tiny_cnn.OPEN), tmp_path / "m.onnx")
+    plugin = ("--plugin", EXAMPLES / "products_only.py")
+    done = strata("lower", tmp_path / "m.onnx", "--target", "products_only", *plugin)
+    words = {line.partition(" ")[0] for line in done.out.splitlines() if line[:2] != "//"}
+    assert done.status == 0 and words == {"multiply"}
+    kernels = strata("lower", tmp_path / "m.onnx", "--target", "products_only", "--to", "block",
+                     *plugin).out
+    claimed = done.out.count("multiply")
+    assert kernels.count("left = 1") == kernels.count("block.kernel") - claimed > 0

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
+import compiler
+from compiler.__main__ import main
 from dialects.block import KernelOp
 from dialects.block.interpret import interpret_kernel
 from dialects.strata.types import Array
@@ -21,6 +26,7 @@ from targets.opencl.kernel import function_names, kernel_text
 from targets.opencl.scalar import head
 from targets.reference.interpret import interpret
 from tests.lowering import assert_close, lower, without_subnormals
+from tests.models import tiny_bert, tiny_cnn, tiny_lstm
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
 from tests.targets.cuda import samples as kernels
 from tests.targets.cuda.samples import kernel_of
@@ -242,7 +248,7 @@ def test_tiles_of_schedules_for_processors(sample: Sample) -> None:
 
 
 @needs_device
-def test_numpy_runs_what_the_device_cannot() -> None:
+def test_the_processor_runs_what_the_device_cannot() -> None:
     from dialects.strata.weights import WeightStore
 
     module: ModuleOp = kernels.parse(f"""
@@ -252,6 +258,79 @@ def test_numpy_runs_what_the_device_cannot() -> None:
         }}
         {SCRATCH}""")
     executable = TARGET.bind(TargetOptions()).running.load(module, WeightStore())
-    assert "scratch memory" in executable.notes[0]
+    assert executable.notes == ["the target cpu runs the kernel scratch: the target opencl has no "
+                                "scratch memory of open sizes"]
     x = np.arange(5, dtype=np.float32)
     np.testing.assert_array_equal(executable.run([x])[0], x[::-1])
+
+
+# ---------------------------------------------------------------------- what is left
+ACCELERATOR = """
+from passes.analyses.loop.kinds import is_contraction
+from targets.opencl import OpenclScheduling, OpenclTarget
+
+class Products(OpenclScheduling):
+    def claims(self, kernel):
+        return any(map(is_contraction, kernel.nests))
+
+class Accelerator(OpenclTarget):
+    scheduling = Products
+
+TARGET = Accelerator("accelerator", ("opencl",), "a device that has products only")
+"""
+
+
+@needs_device
+@pytest.mark.parametrize("model", [tiny_bert, tiny_cnn, tiny_lstm], ids=lambda m: m.__name__)
+def test_a_device_claims_products_of_models_and_leaves_the_rest(
+    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Models of open sizes are run by both, at several sizes."""
+    plugin = tmp_path / "accelerator.py"
+    plugin.write_text(ACCELERATOR)
+    made = model.make_model(model.OPEN)
+    exe = compiler.compile(made, target="accelerator", plugins=[plugin], cache="off")
+    here = compiler.compile(made, cache="off")
+    taken: list[bool] = []
+    whole = Launcher.__call__
+
+    def watched(
+        self: Launcher, kernel: Operation, buffers: Sequence[Array], sizes: dict[Symbol, int]
+    ) -> None:
+        assert isinstance(kernel, KernelOp)
+        taken.append(kernel.sym_name.data in self.functions)
+        assert taken[-1] or kernel.sym_name.data in self.left
+        whole(self, kernel, buffers, sizes)
+
+    monkeypatch.setattr(Launcher, "__call__", watched)
+    for sizes in model.CASES:
+        inputs = model.make_inputs(sizes)
+        given = [inputs[name] for name in exe.input_names]
+        assert_close(exe(*given), here(*given), 2e-5, str(sizes))
+    assert True in taken and False in taken
+
+
+@needs_device
+def test_extents_of_outer_axes_may_be_products() -> None:
+    """With more than three axes, ids are digits of one number, which extents divide."""
+    made = tiny_cnn.make_model(tiny_cnn.OPEN)
+    exe = compiler.compile(made, target="opencl", cache="off")
+    here = compiler.compile(made, cache="off")
+    for sizes in tiny_cnn.CASES:
+        inputs = tiny_cnn.make_inputs(sizes)
+        given = [inputs[name] for name in exe.input_names]
+        assert_close(exe(*given), here(*given), 2e-5, str(sizes))
+
+
+@needs_device
+def test_the_text_of_a_target_has_what_it_claims(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "accelerator.py").write_text(ACCELERATOR)
+    onnx.save(tiny_cnn.make_model(tiny_cnn.OPEN), tmp_path / "m.onnx")
+    texts: list[str] = []
+    for target in ("opencl", "accelerator"):
+        assert main(["lower", str(tmp_path / "m.onnx"), "--target", target, "--plugin",
+                     str(tmp_path / "accelerator.py")]) == 0
+        texts.append(capsys.readouterr().out)
+    assert 0 < texts[1].count("kernel void") < texts[0].count("kernel void")
