@@ -121,7 +121,7 @@ class Running(Part, ABC):
 
     def single(self, kernel: BlockKernel) -> RunKernel:
         """A function that runs one kernel of block level on arrays, in place, for targets that
-        leave it to this one (`targets/beside.py`). Raises TargetError if there is none."""
+        leave it to this one (`targets/interpreted.py`). Raises TargetError if there is none."""
         raise TargetError(f"the target {self.name} runs no single kernels")
 
     def load_in_ring(self, module: ModuleOp, weights: WeightStore, ring: Ring) -> Executable | None:

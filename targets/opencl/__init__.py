@@ -27,9 +27,8 @@ from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.runs import common_rows, result_order
 from passes.contract import Facts
 from targets.base import Target
-from targets.beside import LEFT, SharedScheduling, is_left, left_kernel
 from targets.interface import TargetError
-from targets.interpreted import InterpretedHost
+from targets.interpreted import LEFT, InterpretedHost, SharedScheduling, is_left, left_kernel
 from targets.opencl.device import Device, Program, find_device
 from targets.opencl.kernel import DIMS, function_names, kernel_text, module_text
 from targets.opencl.scalar import head

@@ -47,8 +47,8 @@ from dialects.strata.types import BufferType, TileType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_names
-from targets.beside import is_left
 from targets.interface import TargetError
+from targets.interpreted import is_left
 from targets.naming import Names, one_line
 from targets.opencl.names import Index, Value, legal
 from targets.opencl.scalar import (

@@ -8,8 +8,7 @@ from dialects.host.interpret import execute_kernel
 from dialects.strata.schedule import Level, Schedule
 from passes.analyses.loop.kinds import is_contraction
 from targets.base import Target
-from targets.beside import LEFT, SharedScheduling, is_left, left_kernel
-from targets.interpreted import InterpretedHost
+from targets.interpreted import LEFT, InterpretedHost, SharedScheduling, is_left, left_kernel
 from targets.parts import Emission, Running, ignore_progress
 from targets.walking import kernels_of
 
