@@ -148,7 +148,7 @@ def make():
 
 
 @pytest.mark.parametrize(("peer", "package", "install"), [
-    ("tvm", "tvm", "apache-tvm"), ("xla", "torchax", "torchax")])
+    ("tvm", "tvm", "apache-tvm"), ("xla", "jax", "jax")])
 def test_peers_that_are_missing(
     strata: Run, chain: Path, peer: str, package: str, install: str
 ) -> None:
