@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dialects.semantics.carriers import as_in
+from dialects.semantics.carriers import as_in, carrier_of
 from dialects.semantics.sums import total
 from dialects.semantics.views import distinct, each
 from dialects.strata.types import Array
@@ -38,6 +38,8 @@ def sum_of_products(
     Both arrays have the same rank, with each dim of full size or 1. `summed` maps the summed dims
     to their sizes, because a dim of size 1 in both arrays still multiplies the sum by its size.
     """
+    if (like := carrier_of((a, b))) is not None:  # the other factor may be a literal
+        a, b = as_in(a, like), as_in(b, like)
     idle = prod(n for d, n in summed.items() if a.shape[d] == b.shape[d] == 1)
     a, b = _sum_alone(a, b, summed, dtype), _sum_alone(b, a, summed, dtype)
     a, b = (a, b) if a.size >= b.size else (b, a)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from dialects.semantics import numerics
 from dialects.semantics.carriers import Carrier
-from dialects.semantics.products import matmul
+from dialects.semantics.products import matmul, sum_of_products
 from dialects.semantics.residues import SCRAMBLERS
 from dialects.semantics.ring import Ring, RingError
 
@@ -118,3 +120,24 @@ def test_what_has_no_meaning_is_refused() -> None:
         np.einsum("ij,jk", residues((2, 3), 0), residues((3, 2), 1))
     with pytest.raises(RingError, match="no meaning in the ring"):
         np.hypot(residues((2,), 0), residues((2,), 1))
+
+
+@pytest.mark.parametrize("shapes", [((4, 64), (1, 1)), ((1, 1), (4, 64)), ((4, 64), (1, 64)),
+                                    ((4, 1), (1, 64)), ((4, 64), (4, 64))])
+@pytest.mark.parametrize("plain", [0, 1])
+def test_sums_of_products_with_a_literal_stay_in_the_ring(
+    shapes: tuple[tuple[int, int], ...], plain: int
+) -> None:
+    """Whichever factor is a literal, which is no array of the ring: the sum over both dims, one
+    after the other, is a residue. A literal times 64 residues is no number of f32."""
+    ring = Ring()
+    random = np.random.default_rng(0)
+    factors: list[Any] = [ring.random(np.empty(s, np.float32), random) for s in shapes]
+    exact = [np.asarray(x).view(np.ndarray).astype(np.int64).astype(object) for x in factors]
+    factors[plain] = factors[plain].view(np.ndarray)
+    size = [max(pair) for pair in zip(*shapes, strict=True)]
+    found = sum_of_products(*factors, {1: size[1]}, np.dtype(np.float32))
+    assert isinstance(found, Carrier)
+    total = np.asarray(found.sum(0)).view(np.ndarray)
+    want = (exact[0] * exact[1]) * np.ones(size, object)
+    assert int(total) == ring.centered(np.array([want.sum() % ring.modulus], np.int64))[0]
