@@ -30,7 +30,7 @@ def to_numpy(value: Any) -> Array:
     if _is_torch(value):
         return _from_torch(value)
     if hasattr(value, "__dlpack__"):
-        return np.ascontiguousarray(np.from_dlpack(value))
+        return contiguous(np.from_dlpack(value))
     if isinstance(value, bool | int | float | list | tuple | np.generic):
         return np.asarray(value)
     raise TypeError(f"{type(value).__name__} is not an array: give NumPy arrays, torch tensors, "

@@ -12,8 +12,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from compiler.agreement import Agreement, WeightsDigest, agree
 from compiler.diagnostics import Problem, StrataError
 from compiler.explaining.collect import CONSTANT, Explanation
@@ -21,6 +19,7 @@ from compiler.explaining.memory import timeline
 from compiler.explaining.work import buffer_bytes, value_of
 from compiler.frontend import model_of
 from compiler.frontend.torch import in_memory
+from compiler.io.arrays import contiguous
 from compiler.io.signature import Signature, signature_of
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
@@ -67,7 +66,7 @@ def profile_state(
     seconds: float = SECONDS,
 ) -> ProfileResult:
     """The profile of a lowered model that `found` has watched. Raises StrataError."""
-    inputs = [np.ascontiguousarray(a) for a in given]
+    inputs = [contiguous(a) for a in given]
     if compilation.parts.running.measures_apart:
         _import_torch()
     with compilation.guard("profile", state=state):

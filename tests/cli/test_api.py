@@ -119,7 +119,7 @@ def test_dlpack_goes_in_without_a_copy_and_comes_out() -> None:
 def test_arrays_of_other_orders_are_copied() -> None:
     assert np.shares_memory(to_numpy(X), X)
     assert to_numpy(X.T).flags.c_contiguous
-    assert to_numpy(np.float32(3)).shape == ()
+    assert to_numpy(np.float32(3)).shape == to_numpy(Foreign(np.array(3.0))).shape == ()
 
 
 def test_torch_tensors(exe: compiler.Executable) -> None:

@@ -198,3 +198,10 @@ def test_an_executable_is_profiled() -> None:
     assert found.launches and found.lines()
     with pytest.raises(StrataError):
         compiler.profile(exe, np.ones((63, 64), np.float32))
+
+
+def test_inputs_without_dims_stay_so() -> None:
+    g = OnnxGraph({})
+    x, by = g.input("x", np.float32, [64]), g.input("by", np.float32, [])
+    exe = compiler.compile(g.model({"y": g.node("Mul", x, by)}), threads=1)
+    assert compiler.profile(exe, np.ones(64, np.float32), np.array(2, np.float32)).launches
