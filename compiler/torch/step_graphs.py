@@ -51,7 +51,10 @@ class StepGraph:
 
 def step_graphs(module: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[StepGraph]:
     """The forward graphs of a module and then their backward graphs, for random gradients of its
-    results. Raises StrataError for a module without gradients."""
+    results. Layers such as nn.LSTM are captured, which PyTorch runs eagerly without `allow_rnn`.
+
+    Raises StrataError for a module without gradients, and for one that is not captured.
+    """
     torch, found, kinds = torch_module(), list[StepGraph](), ["forward"]
 
     class Recorded(Program):
@@ -62,7 +65,8 @@ def step_graphs(module: Any, inputs: Sequence[Any], named: Mapping[str, Any]) ->
         return compiled_by(Recorded, graph, examples, {})
 
     torch._dynamo.reset()
-    results = torch.compile(module, backend=backend, dynamic=False)(*inputs, **named)
+    with torch._dynamo.config.patch(allow_rnn=True):
+        results = torch.compile(module, backend=backend, dynamic=False)(*inputs, **named)
     leaves = [v for v in torch.utils._pytree.tree_leaves(results)
               if getattr(v, "requires_grad", False)]
     if not leaves:
@@ -72,6 +76,9 @@ def step_graphs(module: Any, inputs: Sequence[Any], named: Mapping[str, Any]) ->
     draw = torch.Generator().manual_seed(0)
     torch.autograd.backward(leaves, [torch.randn(
         v.shape, generator=draw, dtype=v.dtype).to(v.device) for v in leaves])
+    if not found:
+        raise StrataError("there is no graph to verify", [Problem(
+            "PyTorch runs the whole module eagerly; TORCH_LOGS=graph_breaks says why")])
     return found
 
 

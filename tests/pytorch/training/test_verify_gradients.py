@@ -47,6 +47,22 @@ def inverse():
 
 def constant():
     return Inverse(), (torch.eye(3),)
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.layer, self.out = nn.Embedding(9, 4), nn.LSTM(4, 3), nn.Linear(3, 2)
+    def forward(self, ids):
+        return self.out(self.layer(self.words(ids))[0])
+
+def recurrent():
+    return Tagger(), (torch.arange(6).view(3, 2),)
+
+class Eager(nn.Linear):
+    forward = torch.compiler.disable(nn.Linear.forward)
+
+def eager():
+    return Eager(3, 2), (torch.randn(2, 3),)
 """
 
 
@@ -56,7 +72,7 @@ def run(folder: Path, function: str, *words: str) -> int:
     return main(["verify", f"{path}:{function}", "--gradients", "--levels-only", *words])
 
 
-@pytest.mark.parametrize("name", ["gpt", "convolutional"])
+@pytest.mark.parametrize("name", ["gpt", "convolutional", "recurrent"])
 def test_both_graphs_are_verified(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -88,7 +104,8 @@ def test_gradients_of_zero_are_said_to_be(
 
 
 @pytest.mark.parametrize(("name", "why"), [
-    ("inverse", "_linalg_eigh"), ("constant", "there are no gradients")])
+    ("inverse", "_linalg_eigh"), ("constant", "there are no gradients"),
+    ("eager", "there is no graph to verify")])
 def test_what_cannot_be_verified_is_named(
     name: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
