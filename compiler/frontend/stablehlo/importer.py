@@ -21,7 +21,9 @@ from compiler.frontend.stablehlo.forms import parse
 from compiler.frontend.stablehlo.node import Node
 from compiler.frontend.stablehlo.operations import Function, Op, Region
 from compiler.frontend.stablehlo.ops import importers
+from compiler.frontend.stablehlo.verify import RETURNS, check
 from compiler.frontend.values import Value
+from compiler.suggestions import hint_for
 from dialects.graph.base import ShapeError
 from dialects.strata import types as t
 from dialects.strata.func import FuncOp
@@ -30,7 +32,6 @@ from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr
 from dialects.text.syntax import identifier
 
-RETURNS = ("return", "func.return", "stablehlo.return")
 _UNVERIFIED = ("does the program verify? stablehlo-opt says so; if it does, its form is not "
                "supported")
 _UNFIT = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, StopIteration)
@@ -54,6 +55,7 @@ def import_bytecode(data: bytes, name: str, file: str, options: ImportOptions) -
 def _imported(
     functions: dict[str, Function], name: str, file: str, options: ImportOptions
 ) -> ImportedModel:
+    check(functions.values(), Faults(file))
     main = functions.get("main") or next(iter(functions.values()))
     importer = Importer(functions, main, options, Faults(file))
     return ImportedModel(importer.run(), importer.build.weights, name)
@@ -108,6 +110,10 @@ class Importer:
         for op, places in sorted(self.unsupported.items()):
             self.faults.add(f"operation {op} is not supported ({len(places)} uses)",
                             places[0], LEVEL)
+        for k, (value, declared) in enumerate(zip(outputs, self.main.types or (), strict=False)):
+            if not _fits(value, declared):
+                self.faults.add(f"result {k} is {value.type.short}, and the function declares "
+                                f"{declared.short}", self.main.body.operations[-1].where, LEVEL)
         self.faults.raise_any()
         names = [f"result_{k}" for k in range(len(outputs))]
         self.function.finish(names, [self.build.ssa(v) for v in outputs])
@@ -179,7 +185,9 @@ class Importer:
         name = str(op.attributes.get(CALLS[op.name]))
         callee = self.functions.get(name)
         if callee is None:
-            raise Fault(f"there is no function {name}")
+            raise Fault(f"there is no function {name}", hint_for(name, self.functions).strip())
+        if len(callee.body.arguments) != len(operands):
+            raise Fault(f"{name} takes {len(callee.body.arguments)} arguments, not {len(operands)}")
         if self.depth > 100:
             raise Fault("functions call themselves")
         self.depth += 1
@@ -193,10 +201,13 @@ def _as_declared(op: Op, value: Value, k: int) -> Value:
     """A result. Raises Fault for one whose type is not what the text says."""
     if len(op.types) != len(op.results) or k >= len(op.types):
         return value
-    declared = op.types[k]
-    fits = declared.rank == value.rank and declared.element == value.element and all(
+    if not _fits(value, op.types[k]):
+        raise Fault(f"its result is {value.type.short}, and the text says {op.types[k].short}")
+    return value
+
+
+def _fits(value: Value, declared: TensorType) -> bool:
+    """Whether a value has a type, as far as its sizes are known."""
+    return declared.rank == value.rank and declared.element == value.element and all(
         a.constant is None or b.constant is None or a == b
         for a, b in zip(declared.shape, value.shape, strict=True))
-    if not fits:
-        raise Fault(f"its result is {value.type.short}, and the text says {declared.short}")
-    return value

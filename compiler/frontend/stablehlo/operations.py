@@ -38,8 +38,9 @@ class Op:
 
 @dataclass
 class Function:
-    """A function. Sizes of its arguments that are `?` have names of their own."""
+    """A function. Sizes of its arguments that are `?` have names of their own. `types`: those of
+    its results; None where the file's reader does not tell."""
 
     name: str
     body: Region
-    types: list[TensorType]
+    types: list[TensorType] | None

@@ -92,34 +92,67 @@ def test_what_jax_lowers_is_a_model(monkeypatch: Any) -> None:
 BAD = {
     "the module has no function": "module { }",
     "elements of complex": "func.func @main(%x: tensor<2xcomplex<f32>>) { return }",
-    "operation stablehlo.rng is not supported (1 uses)": """func.func @main(%x: tensor<2xf32>) {
+    "operation stablehlo.rng is not supported (1 uses)": """func.func @main(%x: tensor<2xf32>)
+        -> tensor<2xf32> {
       %0 = "stablehlo.rng"(%x) : (tensor<2xf32>) -> tensor<2xf32>
       return %0 : tensor<2xf32> }""",
     "the text says f32[3]": """func.func @main(%x: tensor<2xf32>) -> tensor<3xf32> {
       %0 = stablehlo.add %x, %x : tensor<3xf32>
       return %0 : tensor<3xf32> }""",
-    "there is no function g": """func.func @main(%x: tensor<2xf32>) {
+    "there is no function g": """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
       %0 = stablehlo.negate %x : tensor<2xf32>
       %1 = call @g(%0) : (tensor<2xf32>) -> tensor<2xf32>
       return %1 : tensor<2xf32> }""",
     "expected '='": "func.func @main(%x: tensor<2xf32>) { %0 stablehlo.add %x, %x }",
-    "it calls lapack_sgesdd_ffi": """func.func @main(%x: tensor<2x2xf32>) {
+    "it calls lapack_sgesdd_ffi": """func.func @main(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
       %0 = stablehlo.custom_call @lapack_sgesdd_ffi(%x) : (tensor<2x2xf32>) -> tensor<2x2xf32>
       return %0 : tensor<2x2xf32> }""",
-    "its comparator does not order": """func.func @main(%x: tensor<2xf32>) {
+    "its comparator does not order": """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
       %0 = "stablehlo.sort"(%x) <{dimension = 0 : i64}> ({
       ^bb0(%a: tensor<f32>, %b: tensor<f32>):
         %p = stablehlo.compare EQ, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
         stablehlo.return %p : tensor<i1>
       }) : (tensor<2xf32>) -> tensor<2xf32>
       return %0 : tensor<2xf32> }""",
-    "its option uplo is 3": """func.func @main(%x: tensor<2x2xf32>) {
+    "its option uplo is 3": """func.func @main(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
       %0:2 = stablehlo.custom_call @lapack_spotrf_ffi(%x) {mhlo.backend_config = {uplo = 3 : ui8}} :
           (tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<i32>)
       return %0#0 : tensor<2x2xf32> }""",
-    "matrices of order 40 are not supported": """func.func @main(%x: tensor<40x40xf32>) {
+    "matrices of order 40 are not supported": """func.func @main(%x: tensor<40x40xf32>)
+        -> tensor<40x40xf32> {
       %0 = stablehlo.cholesky %x, lower = true : tensor<40x40xf32>
       return %0 : tensor<40x40xf32> }""",
+    "no value %y is known here": """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+      %0 = stablehlo.add %x, %y : tensor<2xf32>
+      return %0 : tensor<2xf32> }""",
+    "no value %inner is known here": """func.func @main(%x: tensor<2xf32>) -> tensor<f32> {
+      %c = stablehlo.constant dense<0.0> : tensor<f32>
+      %0 = "stablehlo.reduce"(%x, %c) <{dimensions = array<i64: 0>}> ({
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %inner = stablehlo.add %a, %b : tensor<f32>
+        stablehlo.return %inner : tensor<f32>
+      }) : (tensor<2xf32>, tensor<f32>) -> tensor<f32>
+      %1 = stablehlo.add %0, %inner : tensor<f32>
+      return %1 : tensor<f32> }""",
+    "%0 is defined twice": """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+      %0 = stablehlo.negate %x : tensor<2xf32>
+      %0 = stablehlo.negate %x : tensor<2xf32>
+      return %0 : tensor<2xf32> }""",
+    "does not end with a return": """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+      %0 = stablehlo.negate %x : tensor<2xf32> }""",
+    "returns 2 values, and declares 1": """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+      %0 = stablehlo.negate %x : tensor<2xf32>
+      return %0, %0 : tensor<2xf32>, tensor<2xf32> }""",
+    "the function declares f32[3]": """func.func @main(%x: tensor<2xf32>) -> tensor<3xf32> {
+      %0 = stablehlo.negate %x : tensor<2xf32>
+      return %0 : tensor<2xf32> }""",
+    "g takes 2 arguments, not 1": """module {
+      func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+      %0 = stablehlo.negate %x : tensor<2xf32>
+      %1 = call @g(%0) : (tensor<2xf32>) -> tensor<2xf32>
+      return %1 : tensor<2xf32> }
+      func.func private @g(%a: tensor<2xf32>, %b: tensor<2xf32>) -> tensor<2xf32> {
+      return %a : tensor<2xf32> } }""",
 }
 
 

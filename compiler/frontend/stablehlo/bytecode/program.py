@@ -162,7 +162,7 @@ class _Reader:
             name = str(given.get("sym_name"))
             if len(op.regions) != 1 or name in self.found:
                 raise at.error(f"the function {name} has no body, or has several")
-            self.found[name] = Function(name, op.regions[0], [])
+            self.found[name] = Function(name, op.regions[0], None)
             return None
         try:
             op.attributes = attributes_of(op.name, given)
