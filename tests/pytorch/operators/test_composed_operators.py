@@ -92,6 +92,18 @@ def test_resampling(caplog: Any) -> None:
                  torch.randn(2, 2, 3, 2, 3)], caplog)
 
 
+def test_negative_pads(caplog: Any) -> None:
+    """They cut elements off, those that are copies or mirror images among them, also as many as
+    the tensor has."""
+    pads = ((0, 0, 2, -4), (5, -4, -4, 3), (2, -2, -3, 1), (-1, 3, 0, 0), (-2, -1, -1, -1))
+
+    def call(x: Any) -> Any:
+        return [torch.nn.functional.pad(x, pad, mode) for mode in ("replicate", "reflect")
+                for pad in pads if mode == "replicate" or max(pad) < 4]
+
+    check(call, [torch.arange(32.0).reshape(1, 2, 4, 4)], caplog)
+
+
 @pytest.mark.parametrize("threshold", [0.0, 99.0, -99.0])
 def test_sizes_that_depend_on_data(threshold: float, caplog: Any) -> None:
     """Some, none and all of the elements."""

@@ -333,6 +333,7 @@ def border_pad(n: Node, x: Value, pads: Sequence[Size]) -> Value:
 
 
 def padded(n: Node, x: Value, pads: Sequence[Size], mode: str, value: float | None) -> Value:
+    """Copies and mirror images are of the whole tensor, from which elements are cut off then."""
     low, high = [0] * x.rank, [0] * x.rank
     for k, (before, after) in enumerate(zip(pads[::2], pads[1::2], strict=True)):
         axis = x.rank - 1 - k
@@ -341,10 +342,20 @@ def padded(n: Node, x: Value, pads: Sequence[Size], mode: str, value: float | No
             x = _grown(n, x, axis, sizes, value or 0.0)
             continue
         low[axis], high[axis] = n.integers(sizes, "pads")
-        cut = [max(-p, 0) for p in (low[axis], high[axis])]
-        x = x.part(axis, cut[0], x.shape[axis] - cut[0] - cut[1])
-    low, high = ([max(p, 0) for p in side] for side in (low, high))
-    return n(PadOp, x, low=low, high=high, mode=mode, value=value) if any((*low, *high)) else x
+    x = x if mode in ("edge", "reflect") else _cut(x, low, high)
+    more = {"low": [max(p, 0) for p in low], "high": [max(p, 0) for p in high]}
+    if any(map(any, more.values())):
+        x = n(PadOp, x, **more, mode=mode, value=value)
+    return _cut(x, low, high) if mode in ("edge", "reflect") else x
+
+
+def _cut(x: Value, low: Sequence[int], high: Sequence[int]) -> Value:
+    """x without what negative pads cut off."""
+    for axis, (before, after) in enumerate(zip(low, high, strict=True)):
+        first, last = max(-before, 0), max(-after, 0)
+        if first or last:
+            x = x.part(axis, first, x.shape[axis] - first - last)
+    return x
 
 
 def _grown(n: Node, x: Value, axis: int, sizes: tuple[Expr, Expr], value: float) -> Value:
