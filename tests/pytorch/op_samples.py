@@ -259,6 +259,9 @@ sample("index_copy.default", (X, -1, torch.tensor(3), floats(2, 3, 1)))
 # ---------------------------------------------------------------------- products
 sample("mm.default", (floats(2, 3), floats(3, 4)), (floats(2, 3).half(), floats(3, 4).half()))
 sample("bmm.default", (floats(2, 3, 4), floats(2, 4, 5)))
+CODES = (floats(24, 16) * 60).to(torch.int8), (floats(8, 16) * 60).to(torch.int8)
+sample("_int_mm.default", (CODES[0], CODES[1].t()))
+sample("_weight_int8pack_mm.default", (floats(3, 16), CODES[1], positive(8)))
 sample("matmul.default", (floats(2, 3, 4), floats(4, 5)), (floats(3), floats(3)),
        (floats(5, 1, 2, 3), floats(4, 3, 2)))
 sample("mv.default", (floats(2, 3), floats(3)))

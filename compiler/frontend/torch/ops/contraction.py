@@ -8,6 +8,7 @@ from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import HALVES, operand
 from compiler.frontend.values import Value
 from dialects.graph.grouped import GroupedMatmulOp
+from dialects.graph.integer_contraction import MatmulIntegerOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 
@@ -16,6 +17,18 @@ from dialects.symbolic.expr import Expr
          "aten.dot.default")
 def matmul(n: Node, a: Value, b: Value) -> Value:
     return a @ b
+
+
+@aten_op("aten._int_mm.default")
+def integer_mm(n: Node, a: Value, b: Value) -> Value:
+    """Codes of 8 bits, multiplied and added in i32."""
+    return n(MatmulIntegerOp, a, b, n.scalar(0, a.element), n.scalar(0, b.element))
+
+
+@aten_op("aten._weight_int8pack_mm.default")
+def scaled_codes_mm(n: Node, x: Value, weight: Value, scales: Value) -> Value:
+    """x [m, k] times the transposed codes [n, k], each row of which has a scale [n]."""
+    return x @ n.swap(weight.cast(x.element) * scales.cast(x.element).reshape([*scales.shape, 1]))
 
 
 @aten_op("aten.linear.default")
