@@ -24,12 +24,13 @@ import logging
 import sys
 import tempfile
 from collections import Counter, defaultdict
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 from apart import Samples, gathered, keep, run_apart
-from more_programs import PROGRAMS
+from more_programs import PROGRAMS, declare_operators
 from opinfo import CELL, EagerParts, first_line
 from zoo import CASES
 
@@ -52,9 +53,12 @@ def verdict(name: str, device: str) -> tuple[str, str]:
     """What becomes of a program, and why."""
     torch.manual_seed(0)
     try:
+        with suppress(ImportError):
+            declare_operators()  # other libraries look whether torchvision is there
         module, arguments = made(name)
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:
         return "absent", first_line(error)
+    torch._dynamo.reset()  # sizes of another program of the same class would stay open
     module = module.to(device).eval()
     given = [v.to(device) if isinstance(v, torch.Tensor) else v for v in arguments]
     split = EagerParts()

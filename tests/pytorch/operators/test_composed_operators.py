@@ -63,6 +63,8 @@ def test_places(caplog: Any) -> None:
         return (*reduced, torch.as_strided_copy(x, (2, 3), (1, 2), 1) + 1,
                 torch.as_strided_copy(x.t() * 2, (3, 2), (7, 1)),
                 torch.as_strided_scatter(x, torch.ones(2, 3), (2, 3), (1, 2), 1),
+                x.take(torch.tensor([[3, -1]])), x.take(torch.tensor(-2)), x[0, 0].take(
+                    torch.tensor(0)), x.take(torch.zeros(0, dtype=torch.int64)),
                 x.put(torch.tensor([3, -1, 3]), torch.tensor([9.0, 8.0, 1.0]), True),
                 torch.nn.functional.pdist(x), torch.nn.functional.pdist(x, 1.0), torch.angle(x),
                 torch.addbmm(x[:3, :4], a, b, beta=0.5, alpha=2.0), torch.tril_indices(3, 4, 1),

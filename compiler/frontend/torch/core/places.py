@@ -12,7 +12,7 @@ def place_decompositions() -> dict[Any, Any]:
     """Operator -> function."""
     aten = torch_module().ops.aten
     return {aten.diagonal_scatter.default: diagonal_scatter,
-            aten.index_reduce.default: index_reduce, aten.put.default: put,
+            aten.index_reduce.default: index_reduce, aten.put.default: put, aten.take.default: take,
             aten._pdist_forward.default: pdist, aten.angle.default: angle,
             aten.addbmm.default: addbmm, aten._trilinear.default: trilinear}
 
@@ -42,6 +42,13 @@ def put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     """x with elements at places of its flat form replaced, or added to."""
     flat = x.reshape(-1).index_put([index.reshape(-1)], source.reshape(-1), accumulate)
     return flat.reshape(x.shape)
+
+
+def take(x: Any, index: Any) -> Any:
+    """The elements at places of x's flat form. PyTorch's decomposition reads an index without dims
+    as a number of Python."""
+    aten = torch_module().ops.aten
+    return aten.index.Tensor(x.reshape(-1), [index.reshape(-1)]).reshape(index.shape)
 
 
 def pdist(x: Any, p: float = 2.0) -> Any:
