@@ -94,6 +94,19 @@ def test_resampling(caplog: Any) -> None:
                  torch.randn(2, 2, 3, 2, 3)], caplog)
 
 
+def test_segments(caplog: Any) -> None:
+    """By lengths and by offsets, empty ones among them, with and without a number to begin with."""
+    def call(x: Any, batches: Any, lengths: Any, offsets: Any, both: Any) -> Any:
+        reduced = [torch.segment_reduce(x, how, initial=first, **given)
+                   for how in ("sum", "mean", "prod", "max", "min") for first in (None, 2.0)
+                   for given in ({"lengths": lengths}, {"offsets": offsets})]
+        return (*reduced, torch.segment_reduce(batches, "max", lengths=both, axis=1),
+                torch.nn.functional.rrelu(x), torch.nn.functional.rrelu(x, 0.1, 0.5))
+
+    check(call, [X, torch.randn(2, 5, 3), torch.tensor([2, 0, 3]), torch.tensor([0, 2, 2, 5]),
+                 torch.tensor([[1, 4], [3, 2]])], caplog)
+
+
 def test_negative_pads(caplog: Any) -> None:
     """They cut elements off, those that are copies or mirror images among them, also as many as
     the tensor has."""

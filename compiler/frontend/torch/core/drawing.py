@@ -15,7 +15,8 @@ def drawing_decompositions() -> dict[Any, Any]:
     aten = torch_module().ops.aten
     return {aten.normal.Tensor_Tensor: normal, aten.normal.Tensor_float: normal_of_mean,
             aten.normal.float_Tensor: normal_of_deviation, aten.multinomial.default: multinomial,
-            aten.normal.float_float: normal_of_numbers}
+            aten.normal.float_float: normal_of_numbers,
+            aten.rrelu_with_noise_functional.default: rrelu}
 
 
 def normal(mean: Any, deviation: Any, generator: Any = None) -> Any:
@@ -67,3 +68,14 @@ def multinomial(x: Any, count: int, replacement: bool = False, generator: Any = 
     if count == 1:
         return quotient.argmax(-1, keepdim=True)
     return quotient.topk(count, -1)[1]
+
+
+def rrelu(
+    x: Any, noise: Any, lower: float = 0.125, upper: float = 1 / 3, training: bool = False,
+    generator: Any = None,
+) -> Any:
+    """x where it is positive, else x times the mean of the slopes that training draws, as many as
+    there are such elements."""
+    if training:
+        return NotImplemented
+    return torch_module().where(x > 0, x, x * ((lower + upper) / 2)), noise

@@ -13,6 +13,7 @@ def place_decompositions() -> dict[Any, Any]:
     aten = torch_module().ops.aten
     return {aten.diagonal_scatter.default: diagonal_scatter,
             aten.index_reduce.default: index_reduce, aten.put.default: put, aten.take.default: take,
+            aten.segment_reduce.default: segment_reduce,
             aten._pdist_forward.default: pdist, aten.angle.default: angle,
             aten.addbmm.default: addbmm, aten._trilinear.default: trilinear}
 
@@ -49,6 +50,35 @@ def take(x: Any, index: Any) -> Any:
     as a number of Python."""
     aten = torch_module().ops.aten
     return aten.index.Tensor(x.reshape(-1), [index.reshape(-1)]).reshape(index.shape)
+
+
+IDENTITIES = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
+SCATTERS = {"max": "amax", "min": "amin", "mean": "sum"}
+
+
+def segment_reduce(
+    x: Any, reduce: str, *, lengths: Any = None, indices: Any = None, offsets: Any = None,
+    axis: int = 0, unsafe: bool = False, initial: float | None = None,
+) -> Any:
+    """Neighbours along an axis combined, in segments of given lengths or first places; an empty
+    one gives the number with which all begin, but the mean of none is NaN."""
+    if indices is not None or (lengths is None) == (offsets is None):
+        return NotImplemented
+    torch = torch_module()
+    ends = lengths.cumsum(-1) if offsets is None else offsets[..., 1:].contiguous()
+    counts = lengths if offsets is None else offsets.diff()
+    places = torch.arange(x.shape[axis], device=x.device, dtype=ends.dtype)
+    places = places.expand((*ends.shape[:-1], x.shape[axis])).contiguous()
+    segment, inner = torch.searchsorted(ends, places, right=True), [1] * (x.dim() - 1 - axis)
+    shape = [*x.shape[:axis], ends.shape[-1], *x.shape[axis + 1:]]
+    begin = x.new_full(shape, IDENTITIES[reduce] if initial is None else initial)
+    made = begin.scatter_reduce(axis, segment.reshape([*segment.shape, *inner]).expand(x.shape), x,
+                                SCATTERS.get(reduce, reduce))
+    if reduce != "mean":
+        return made
+    counts = counts.reshape([*counts.shape, *inner])
+    empty = float("nan") if initial is None else initial
+    return torch.where(counts == 0, empty, made / counts.clamp(min=1)).to(x.dtype)
 
 
 def pdist(x: Any, p: float = 2.0) -> Any:
