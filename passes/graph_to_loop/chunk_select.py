@@ -5,9 +5,9 @@
     candidate[i] = the keys of those chunks
     index[p]     = where the `count` greatest candidates lie in the row
 
-A result that lay in another chunk would come after the best elements of `count` chunks. What is left
-are two shorter rows, of about `2 * sqrt(size * count)` elements together, and one walk over the long
-one. Of equal elements, the first comes first: chunks and candidates keep the order of the row.
+A result that lay in another chunk would come after the best elements of `count` chunks. What is
+left are two shorter rows, of about `2 * sqrt(size * count)` elements together, and one walk over
+the long one. Of equal elements, the first comes first: chunks and candidates keep the row's order.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ Counting is quadratic in the size of the axis, but parallel and without a tempor
 ranks. A machine that runs many programs at once counts along longer axes, too, and scatters the
 indices to their ranks. If only part of a longer axis is needed, that is selected first; a machine
 that runs few programs looks for it in the chunks of a row with the best elements. Other long axes,
-and those that may be long, are sorted, and the result takes the first of the sorted indices. A target that sorts tiles (`sorted_bytes` of the facts) does so for all axes of a known size.
+and those that may be long, are sorted, and the result takes the first of the sorted indices. A
+target that sorts tiles (`sorted_bytes` of the facts) does so for all axes of a known size.
 """
 
 from __future__ import annotations
