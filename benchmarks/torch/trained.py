@@ -164,7 +164,8 @@ def page(rows: Sequence[Row]) -> str:
         f"Of {len(rows)} model classes, the forward and backward passes of {len(right)} compile "
         "whole for the CPU and are right: tiny configurations with random weights, in training "
         "mode. Error: the 2-norm of the difference of all gradients from those of f64, over the "
-        f"norm of these; beside it that of eager f32. torch {torch.__version__}.", "",
+        "norm of these; beside it that of eager f32. `Unsupported` is an error of Dynamo, which "
+        f"captures these models for no backend. torch {torch.__version__}.", "",
         "| model | library | first step | error | eager f32 | |", "|---|---|---|---|---|---|"]
     lines += [f"| {r.name} | {r.library} | {r.first:.1f} s | {r.error:.1e} | {r.eager:.1e} | "
               f"{r.verdict} |" for r in rows]

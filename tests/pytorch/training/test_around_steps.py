@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import subprocess
 import sys
 from collections.abc import Callable, Generator
 from typing import Any
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
+from tests import processes
 from tests.pytorch.training.training_models import (
     Encoder,
     Gpt,
@@ -160,8 +160,7 @@ print(said)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
 def test_a_backward_pass_without_memory_fails_and_the_next_one_works() -> None:
-    done = subprocess.run([sys.executable, "-c", OUT_OF_MEMORY], capture_output=True, text=True,
-                          check=False)
+    done = processes.run([sys.executable, "-c", OUT_OF_MEMORY], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "memory" in done.stdout
 
