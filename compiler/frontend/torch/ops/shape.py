@@ -342,14 +342,14 @@ def padded(n: Node, x: Value, pads: Sequence[Size], mode: str, value: float | No
             x = _grown(n, x, axis, sizes, value or 0.0)
             continue
         low[axis], high[axis] = n.integers(sizes, "pads")
-    x = x if mode in ("edge", "reflect") else _cut(x, low, high)
+    x = x if mode in ("edge", "reflect") else _without_ends(x, low, high)
     more = {"low": [max(p, 0) for p in low], "high": [max(p, 0) for p in high]}
     if any(map(any, more.values())):
         x = n(PadOp, x, **more, mode=mode, value=value)
-    return _cut(x, low, high) if mode in ("edge", "reflect") else x
+    return _without_ends(x, low, high) if mode in ("edge", "reflect") else x
 
 
-def _cut(x: Value, low: Sequence[int], high: Sequence[int]) -> Value:
+def _without_ends(x: Value, low: Sequence[int], high: Sequence[int]) -> Value:
     """x without what negative pads cut off."""
     for axis, (before, after) in enumerate(zip(low, high, strict=True)):
         first, last = max(-before, 0), max(-after, 0)
