@@ -100,7 +100,7 @@ def launch(kernel: KernelOp, buffers: Sequence[Array], sizes: dict[Symbol, int])
     functions = function_names([kernel])
     [name] = functions.values()
     program = device.find_device().build(head(exact=True) + kernel_text(kernel, name))
-    Launcher(program, functions)(kernel, buffers, sizes)
+    Launcher(program, functions, {})(kernel, buffers, sizes)
 
 
 def run_both(
