@@ -2,8 +2,8 @@
 
     lanes next to each other     a vector load; masked where lanes may be outside
     the same address for all     a scalar load, broadcast
-    every 2nd to 4th element     vector loads over the span, then shuffles; at run time a gather
-                                 instead if lanes are outside
+    every 2nd to 4th element     vector loads over the span, then shuffles; masked loads where
+                                 lanes may be outside, at run time
     another tile dim is next     vectors along that dim, transposed in registers
     a group's positions apart    vectors along the lanes, then interleaved in registers
     any other distance, gathers  llvm.masked.gather
@@ -14,8 +14,9 @@ address and that of a constant full of the pad value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dialects.strata import types as t
@@ -108,14 +109,9 @@ class Loads:
         step = access.lane_step(point) if chunk.width else 0
         if chunk.width == 1 and not point.is_gathered:
             step = 1
-        if step is None or step not in _NEAR or (step not in (0, 1) and not chunk.is_full):
-            text = self._gather(access, point, number, chunk, pad, condition, mask)
-            return self._from_memory(access, text, chunk.width)
-        if mask and step != 1:
-            text = self._gather(access, point, number, chunk, pad, condition, mask)
-            if condition:
-                return self._from_memory(access, text, chunk.width)
-            return self._if_all_inside(access, point, chunk, step, mask, text)
+        if step is None or step not in _NEAR or (
+                step not in (0, 1) and (mask or not chunk.is_full)):
+            return self._load_apart(access, point, number, chunk, pad, step, condition, mask)
         base = self._origin(access, point, chunk, step)
         address = self._guarded(access, base, chunk, condition, pad)
         return self._load_step(access, address, chunk, step, mask, pad)
@@ -136,10 +132,50 @@ class Loads:
             text = self._shuffled(access, address, chunk.width, step)
         return self._from_memory(access, text, chunk.width)
 
-    def _if_all_inside(
-        self, access: Access, point: Point, chunk: Chunk, step: int, mask: str, gather: str
+    def _load_apart(
+        self, access: Access, point: Point, number: int, chunk: Chunk, pad: Any, step: int | None,
+        condition: Mask, mask: Mask,
     ) -> str:
-        """If all lanes are inside, load them without a mask; else gather.
+        """Load lanes that are not next to each other, some of which may be outside."""
+        parts = None if step is None else self._span_parts(access, point, number, chunk, step)
+        if step is not None and parts is not None:
+            base = self._origin(access, point, chunk, step)
+            address = self._guarded(access, base, chunk, condition, pad)
+            some = partial(self._span, access, address, parts, step, pad)
+        else:
+            some = partial(self._gather, access, point, number, chunk, pad, condition, mask)
+            some = partial(str, some())  # its addresses are computed in front of any branch
+        if mask and step in _NEAR and chunk.is_full and not condition:
+            return self._if_all_inside(access, point, chunk, step, mask, some)
+        return self._from_memory(access, some(), chunk.width)
+
+    def _span_parts(
+        self, access: Access, point: Point, number: int, chunk: Chunk, step: int
+    ) -> list[tuple[Chunk, Mask]] | None:
+        """The vectors of the span of the lanes, and which of their elements are inside.
+
+        None if that does not follow from the conditions of the lanes.
+        """
+        lane = access.lane_symbol
+        varied = {d: w.linear([lane]) for d, w in point.where.items() if lane in w.symbols}
+        if step not in _NEAR or step < 2 or point.vectors or any(
+                split is None or split[0][lane].constant != step for split in varied.values()):
+            return None
+        between = Expr.symbol(lane) * (step - 1)
+        dense = point._replace(where={d: w - between if d in varied else w
+                                      for d, w in point.where.items()})
+        parts: list[tuple[Chunk, Mask]] = []
+        for start in _starts(chunk.width, step):
+            valid = min(step * (chunk.valid - 1) + 1 - start, chunk.width)
+            part = Chunk(step * chunk.offset + start, chunk.width, max(valid, 0))
+            parts.append((part, access.lane_mask(dense, number, part) if valid > 0 else False))
+        return parts
+
+    def _if_all_inside(
+        self, access: Access, point: Point, chunk: Chunk, step: int, mask: str,
+        otherwise: Callable[[], str],
+    ) -> str:
+        """If all lanes are inside, load them without a mask; else as the text says.
 
         They all are, except at the ends of a dim.
         """
@@ -153,11 +189,11 @@ class Loads:
             at_once = self._load_step(access, base, chunk, step, None, None)
             w.emit(f"br label %{join}")
         with w.block(other):
-            gathered = self._from_memory(access, gather, chunk.width)
+            some = self._from_memory(access, otherwise(), chunk.width)
             w.emit(f"br label %{join}")
         w.start_block(join)
         type_ = llvm_type(access.buffer.element, chunk.width)
-        return w.assign(f"phi {type_} [{at_once}, %{near}], [{gathered}, %{other}]")
+        return w.assign(f"phi {type_} [{at_once}, %{near}], [{some}, %{other}]")
 
     def _origin(self, access: Access, point: Point, chunk: Chunk, step: int) -> str:
         """The lowest address among the chunk's lanes."""
@@ -185,10 +221,10 @@ class Loads:
     def _masked(self, access: Access, address: str, chunk: Chunk, mask: Mask, pad: Any) -> str:
         element, width = access.buffer.element, chunk.width
         type_, suffix = memory_type(element, width), memory_suffix(element, width)
-        lanes = self._chunk_mask(access, chunk, mask)
         return self.writer.call(f"llvm.masked.load.{suffix}.p0", type_, [
-            ("ptr", address), ("i32", str(align_of(access))), (f"<{chunk.width} x i1>", lanes),
-            (type_, _pad_literal(access, chunk.width, pad))])
+            ("ptr", address), ("i32", str(align_of(access))),
+            (f"<{width} x i1>", self._chunk_mask(access, chunk, mask)),
+            (type_, _pad_literal(access, width, pad))])
 
     def _chunk_mask(self, access: Access, chunk: Chunk, mask: Mask) -> str:
         valid = None if chunk.is_full else mask_literal(chunk)
@@ -197,18 +233,32 @@ class Loads:
 
     def _shuffled(self, access: Access, address: str, width: int, step: int) -> str:
         """Every `step`-th element, from loads that cover exactly the span of the lanes."""
-        distance = abs(step)
         element = memory_type(access.buffer.element)
-        type_ = memory_type(access.buffer.element, width)
-        starts = [k * width for k in range(distance - 1)] + [(distance - 1) * (width - 1)]
-        wanted = [distance * k for k in range(width)]
         parts = [self.writer.assign(self._plain(access, self._further(element, address, s), width))
-                 for s in starts]
+                 for s in _starts(width, abs(step))]
+        return self._picked(access, parts, width, step)
+
+    def _span(
+        self, access: Access, address: str, parts: Sequence[tuple[Chunk, Mask]], step: int,
+        pad: Any,
+    ) -> str:
+        """The same from masked loads; elements outside, and those of no lane, are `pad`."""
+        element, width, loaded = memory_type(access.buffer.element), parts[0][0].width, list[str]()
+        for start, (part, mask) in zip(_starts(width, step), parts, strict=True):
+            at = self._further(element, address, start)
+            loaded.append(_pad_literal(access, width, pad) if mask is False else
+                          self.writer.assign(self._masked(access, at, part, mask, pad)))
+        return self._picked(access, loaded, width, step)
+
+    def _picked(self, access: Access, parts: list[str], width: int, step: int) -> str:
+        """Every `step`-th element of the parts of a span."""
+        distance, starts = abs(step), _starts(width, abs(step))
+        wanted = [distance * k for k in range(width)]
         if step < 0:
             wanted.reverse()
         owners = [min(w // width, distance - 1) for w in wanted]
         places = [w - starts[o] for w, o in zip(wanted, owners, strict=True)]
-        return self._merge(type_, parts, owners, places)
+        return self._merge(memory_type(access.buffer.element, width), parts, owners, places)
 
     def _further(self, element: str, address: str, distance: int) -> str:
         if not distance:
@@ -279,6 +329,11 @@ class Loads:
             if d != type_.lanes and extent > 1 and matches and access.step_along(d) == 1:
                 return d
         return None
+
+
+def _starts(width: int, step: int) -> list[int]:
+    """Where vectors begin that cover exactly the span of lanes that are `step` elements apart."""
+    return [k * width for k in range(step - 1)] + [(step - 1) * (width - 1)]
 
 
 def align_of(access: Access) -> int:

@@ -11,7 +11,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.targets.cpu.cpu_kernels import RANDOM, check, each_machine, randoms, unlike
+from targets.cpu.emit import emit_kernel
+from targets.cpu.machine import machine_of
+from tests.targets.cpu.cpu_kernels import RANDOM, check, each_machine, parse, randoms, unlike
 
 ELEMENTS = [("f16", "f16", np.float16), ("bf16", "bf16", ml_dtypes.bfloat16),
             ("f32", "f32", np.float32), ("f64", "f64", np.float64), ("i1", "i1", np.bool_),
@@ -161,17 +163,37 @@ def test_padding_of_a_window(features: str) -> None:
 
 @each_machine
 @pytest.mark.parametrize("step", [-1, 1, 2, 3, 4, 5])
-def test_padding_in_lanes(features: str, step: int) -> None:
-    """Lanes outside on both sides."""
+@pytest.mark.parametrize("lanes", [20, 13, 2])
+@pytest.mark.parametrize("rows", ["%y", "%y + t0 - 2"])
+def test_padding_in_lanes(features: str, step: int, lanes: int, rows: str) -> None:
+    """Lanes outside on both sides; in some registers all of them, by the dim of rows, too."""
     first = -2 if step > 0 else 19
+    guard = "check [1]" if rows == "%y" else "check [0, 1]"
     text = f"""
-    block.kernel @line(%X: f32[3, w], %Y: f32[3, 5, 20]) grid(%y: 3) sizes(w) {{
-      %a = block.load %X[%y, {step}*t1 + t0 + {first}] check [1] pad -inf : tile<5x[20]xf32>
+    block.kernel @line(%X: f32[3, w], %Y: f32[3, 5, {lanes}]) grid(%y: 3) sizes(w) {{
+      %a = block.load %X[{rows}, {step}*t1 + t0 + {first}] {guard} pad -inf : tile<5x[{lanes}]xf32>
       block.store %a, %Y[%y, t0, t1]
       block.yield
     }}"""
     for w in (1, 19, 22, 100):
-        check(text, randoms(3, w), unlike(3, 5, 20), features=features, w=w)
+        check(text, randoms(3, w), unlike(3, 5, lanes), features=features, w=w)
+
+
+@each_machine
+@each_element
+def test_padding_of_strided_lanes(features: str, element: str, tile: str, dtype: Any) -> None:
+    """Vectors of the span are masked and shuffled, whatever the type: nothing is gathered."""
+    pad = "true" if element == "i1" else "7" if np.dtype(dtype).kind in "iu" else "7.0"
+    for step, lanes in ((2, 13), (3, 40), (4, 16)):
+        text = f"""
+        block.kernel @line(%X: {element}[w], %Y: {element}[{lanes}]) grid() sizes(w) {{
+          %a = block.load %X[{step}*t0 - 3] check [0] pad {pad} : tile<[{lanes}]x{tile}>
+          block.store %a, %Y[t0]
+          block.yield
+        }}"""
+        assert "gather" not in emit_kernel(parse(text), machine_of(features))
+        for w in (0, 1, 30, 57, 200):
+            check(text, randoms(w, dtype=dtype), unlike(lanes, dtype=dtype), features=features, w=w)
 
 
 @each_machine
