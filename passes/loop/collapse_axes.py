@@ -125,7 +125,7 @@ def _are_neighbours(
     walks: _Walks, first: Sequence[Symbol], second: Sequence[Symbol], runs: Shapes
 ) -> bool:
     names = {*first, *second}
-    if len({axes[name] for axes in walks.nests for name in names & axes.keys()}) != 1:
+    if any(len({axes[name] for name in names & axes.keys()}) > 1 for axes in walks.nests):
         return False
     if any(len(names & axes.keys()) not in (0, len(names)) for axes in walks.nests):
         return False

@@ -56,13 +56,14 @@ def contiguous_axes(kernel: KernelOp) -> list[Symbol]:
     Axes of at least LONG elements come first, then those of more references. A result counts twice
     as much as an input, but less than one in a reduction, which reads more than it stores. Results
     of a reduction that only other nests read are not in memory and do not count, nor do those of
-    elements in a kernel that reduces nothing.
+    elements in a kernel that reduces nothing. Nests that walk part of another nest's axes, as those
+    that compute a number for each row, touch little and do not count either.
     """
     score: dict[Symbol, int] = {}
     maps_only = all(n.is_elementwise for n in kernel.nests)
     passed_on = {v for n in kernel.nests if n.is_reduction or maps_only
                  for v in n.results} - {*kernel.yielded}
-    for nest in kernel.nests:
+    for nest in _largest(kernel.nests):
         read, stored = (4, 1) if nest.is_reduction else (1, 2)
         values = [*nest.inputs, *nest.results]
         maps = [*((m, read) for m in nest.input_maps), *((m, stored) for m in nest.output_maps)]
@@ -75,6 +76,12 @@ def contiguous_axes(kernel: KernelOp) -> list[Symbol]:
     order = list(extents)
     return sorted(names, key=lambda n: (
         -min(extents[n].constant or LONG, LONG), -score[n], order.index(n)))
+
+
+def _largest(nests: Sequence[NestOp]) -> list[NestOp]:
+    """The nests whose axes are not a part of another nest's axes."""
+    axes = [frozenset(a.name for a in n.axes) for n in nests]
+    return [n for n, own in zip(nests, axes, strict=True) if not any(own < other for other in axes)]
 
 
 def running_axis(map_: Sequence[Expr], axes: Sequence[Axis]) -> list[Symbol]:

@@ -17,7 +17,7 @@ from dialects.symbolic.expr import Call, Expr
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.runs import result_order, running_axis
-from passes.rewrites.loop.nests import gathered_inputs, has_calls
+from passes.rewrites.loop.nests import gathered_inputs
 
 WAY_BYTES = 4096
 """Bytes of a way of the L1 cache: addresses this far apart compete for the same cache lines."""
@@ -103,10 +103,11 @@ def summed_lanes(nest: NestOp) -> Symbol | None:
 
 def vector_lanes(nest: NestOp) -> Symbol | None:
     """The summed axis to put in lanes if a matrix, whose rows are contiguous, is multiplied by a
-    vector: every element is used once, so that a packed copy would cost more than the product."""
+    vector, or matrices each by its own: every element is used once, so that a packed copy would
+    cost more than the product."""
     parallel = {a.name for a in nest.parallel_axes}
-    matrix = [m for m in nest.input_maps if any(e.symbols & parallel for e in m)]
-    if len(matrix) != 1 or is_short(nest) or has_calls(matrix[0]) or any(
+    matrix = [m for m in nest.input_maps if parallel <= {s for e in m for s in e.symbols}]
+    if not parallel or len(matrix) != 1 or is_short(nest) or any(
             map(gathered_inputs, nest.input_maps)):
         return None
     summed = [a.name for a in nest.reduce_axes if matrix[0][-1].as_symbol == a.name]

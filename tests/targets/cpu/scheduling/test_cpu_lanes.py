@@ -1,0 +1,84 @@
+"""Which axis fills the vectors of a kernel: the one along which what it reads lies in memory."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import compiler
+from compiler.frontend import model_of
+from compiler.options import CompileOptions
+from compiler.pipeline.driver import Compiler, lower_to_text
+
+HEADER = "// strata: level=graph\nbuiltin.module {\n  strata.func @main"
+
+
+def lanes(path: Path) -> list[str]:
+    """Of each kernel in lanes: the axis as its first nest lists it, as `reduce i2: 7`."""
+    text = lower_to_text(Compiler(model_of(str(path)), CompileOptions(target="cpu", cache="off")),
+                         "loop")
+    found: list[str] = []
+    for kernel in text.split("loop.kernel @")[1:]:
+        axes = re.findall(r"((?:reduce )?(i\d+): [^,)]+)", kernel.split("loop.nest (")[1])
+        schedule = kernel[kernel.index("schedule<"):].split(">")[0]
+        wide = re.search(r"(i\d+) tile \d+ lanes", schedule)
+        found += [axis for axis, name in axes if wide and name == wide[1]][:1]
+    return found
+
+
+@pytest.mark.parametrize("heads", [6, 2])
+@pytest.mark.parametrize("keys", ["77", "n"])
+def test_a_query_of_one_row_runs_along_its_keys(tmp_path: Path, keys: str, heads: int) -> None:
+    """Each row of keys is read once, or by each head of its group: in order, not across."""
+    repeated = "" if heads == 6 else f"""
+    %a = graph.reshape %k {{shape = [3, 2, 1, {keys}, 64]}} : f32[3, 2, 1, {keys}, 64]
+    %b = graph.broadcast %a {{shape = [3, 2, 3, {keys}, 64]}} : f32[3, 2, 3, {keys}, 64]
+    %c = graph.reshape %b {{shape = [3, 6, {keys}, 64]}} : f32[3, 6, {keys}, 64]"""
+    rows = "%k" if heads == 6 else "%c"
+    path = tmp_path / "query.mlir"
+    path.write_text(f"""{HEADER}(%q: f32[3, 6, 1, 64], %k: f32[3, {heads}, {keys}, 64]) \
+-> (f32[3, 6, 1, {keys}]) inputs ["q", "k"] outputs ["y"] {{{repeated}
+    %t = graph.transpose {rows} {{perm = [0, 1, 3, 2]}} : f32[3, 6, 64, {keys}]
+    %y = graph.matmul %q, %t : f32[3, 6, 1, {keys}]
+    strata.return %y
+  }}
+}}
+""")
+    [axis] = lanes(path)
+    assert re.fullmatch(r"reduce i\d+: 64", axis)
+    exe = compiler.compile(path, target="cpu", cache="off")
+    draw = np.random.default_rng(0)
+    for count in (77, *((1, 5) if keys == "n" else ())):
+        q, k = (draw.standard_normal(s).astype(np.float32)
+                for s in ((3, 6, 1, 64), (3, heads, count, 64)))
+        expected = q.astype(float) @ np.repeat(k, 6 // heads, 1).astype(float).swapaxes(2, 3)
+        np.testing.assert_allclose(exe(q, k)[0], expected, atol=1e-5)
+
+
+def test_sums_of_channels_run_along_images(tmp_path: Path) -> None:
+    """A number for each channel is little beside the images, though many nests compute it."""
+    path = tmp_path / "channels.mlir"
+    ops = "\n".join(f"    %{b} = graph.{op} %{a} : f32[1, 24, 1, 1]" for a, b, op in (
+        ("s", "a", "abs"), ("a", "b", "sqrt"), ("b", "c", "exp"), ("c", "d", "neg")))
+    path.write_text(f"""{HEADER}(%x: f32[5, 24, 7, 7]) -> (f32[5, 24, 7, 7]) \
+inputs ["x"] outputs ["y"] {{
+    %s = graph.reduce_sum %x {{axes = [0, 2, 3], keepdims = true}} : f32[1, 24, 1, 1]
+{ops}
+    %t = graph.mul %d, %a : f32[1, 24, 1, 1]
+    %u = graph.sub %x, %t : f32[5, 24, 7, 7]
+    %y = graph.mul %u, %b : f32[5, 24, 7, 7]
+    strata.return %y
+  }}
+}}
+""")
+    [axis] = lanes(path)
+    assert re.fullmatch(r"reduce i\d+: 49", axis)
+    exe = compiler.compile(path, target="cpu", cache="off")
+    x = np.random.default_rng(0).standard_normal((5, 24, 7, 7)).astype(np.float32)
+    wide = x.astype(float)
+    a = np.abs(wide.sum((0, 2, 3), keepdims=True))
+    np.testing.assert_allclose(
+        exe(x)[0], (wide + np.exp(np.sqrt(a)) * a) * np.sqrt(a), rtol=1e-4, atol=1e-3)
