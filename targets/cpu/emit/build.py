@@ -162,6 +162,10 @@ class Builder:
         """
         return self.binary(f"{operation} contract" if self.contracts else operation, a, b)
 
+    def separate(self, operation: str, a: Reg, b: Reg) -> Reg:
+        """`fadd` or `fsub` with a rounding of its own."""
+        return self.binary(operation, a, b)
+
     def compare(self, predicate: str, a: Reg, b: Reg) -> Reg:
         """`predicate` with its kind: `fcmp olt`, `icmp eq`."""
         a, b = self.align(a, b)

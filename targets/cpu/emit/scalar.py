@@ -39,7 +39,7 @@ def _sum(operation: str) -> Row:
     """An addition that takes a product in one rounding, unless a whole number is made of the sum:
     there the last bit decides, which has to be that of the operators."""
     def row(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
-        made = b.binary if _becomes_whole(op.results[0]) else b.contracted
+        made = b.separate if _becomes_whole(op.results[0]) else b.contracted
         return made(operation, r[0], r[1])
     return row
 

@@ -74,6 +74,8 @@ class RingBuilder(Builder):
         x, y = (self._wide(r) for r in self.align(a, b))
         return self._narrow(self._reduced(self.binary(operation, x, y)), a.element)
 
+    separate = contracted
+
     def intrinsic(self, name: str, *regs: Reg) -> Reg:
         if name not in _FUSED or not t.is_float(regs[0].element):
             return super().intrinsic(name, *regs)

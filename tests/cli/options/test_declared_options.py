@@ -14,10 +14,11 @@ from dialects.strata.schedule_options import SHARED, IntegerOption, KnownOptions
 from targets.cpu.scheduling.options import OPTIONS as CPU_OPTIONS
 from targets.cuda.scheduling.options import OPTIONS as CUDA_OPTIONS
 from targets.cuda.scheduling.options import STAGES, WARPS
+from targets.interpreted import LEFT
 from tests.cli.conftest import Run
 
 KNOWN = Plugins().schedule_options()
-ALL = [*SHARED, *CPU_OPTIONS, *CUDA_OPTIONS]
+ALL = [*SHARED, *CPU_OPTIONS, *CUDA_OPTIONS, LEFT]
 SAMPLES = {"tails": ("mask", "peel", "masks"), "precision": ("f32", "tf32x3", "f33"),
            "library": ("cublas.mk.kn.mn", "cudnn.nhwc.ohwc.p1x1.relu", "cublas")}
 """Two values that an option can have, and one that it cannot."""
