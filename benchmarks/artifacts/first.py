@@ -24,7 +24,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from start import FORMATS
+from start import written
 from zoo_option import parsed
 
 ROOT = Path(__file__).parents[2]
@@ -112,13 +112,7 @@ def measured(
     name: str, case: Any, folder: Path, options: argparse.Namespace
 ) -> tuple[Found, Found]:
     """Ours and onnxruntime's, in turns."""
-    from inputs import make_inputs
-
-    given: list[tuple[str, str, str, str, tuple[int, ...]]] = []
-    for number, (port, array) in enumerate(make_inputs(case).items()):
-        file = folder / str(number)
-        array.tofile(file)
-        given.append((port, str(file), FORMATS[array.dtype.name], array.dtype.name, array.shape))
+    given = written(case, folder)
     head = (f"FOLDER, MODEL, CALLS = {str(options.libraries.resolve())!r}, "
             f"{str(options.zoo / name)!r} + '.onnx', {CALLS}\nINPUTS = {given!r}\n{HEAD}")
     os.sync()  # pages of a new file count as memory of a process until they are written

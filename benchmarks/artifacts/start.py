@@ -89,13 +89,7 @@ def _options() -> argparse.Namespace:
 
 def times(name: str, case: Any, folder: Path, options: argparse.Namespace) -> dict[str, float]:
     """The least seconds of each way."""
-    from inputs import make_inputs
-
-    given: list[tuple[str, str, str, str, tuple[int, ...]]] = []
-    for number, (port, array) in enumerate(make_inputs(case).items()):
-        file = folder / str(number)
-        array.tofile(file)
-        given.append((port, str(file), FORMATS[array.dtype.name], array.dtype.name, array.shape))
+    given = written(case, folder)
     head = (f"FOLDER, MODEL, INPUTS = {str(options.libraries.resolve())!r}, "
             f"{str(options.zoo / name)!r} + '.onnx', {given!r}\n")
     found = dict.fromkeys(WAYS, 1e9)
@@ -103,6 +97,18 @@ def times(name: str, case: Any, folder: Path, options: argparse.Namespace) -> di
         for way, least in found.items():
             found[way] = min(least, _seconds(head + WAYS[way].replace("NAME", name)))
     return found
+
+
+def written(case: Any, folder: Path) -> list[tuple[str, str, str, str, tuple[int, ...]]]:
+    """A case's inputs as files: name, file, format of `memoryview`, type of NumPy, and shape."""
+    from inputs import make_inputs
+
+    given: list[tuple[str, str, str, str, tuple[int, ...]]] = []
+    for number, (port, array) in enumerate(make_inputs(case).items()):
+        file = folder / str(number)
+        array.tofile(file)
+        given.append((port, str(file), FORMATS[array.dtype.name], array.dtype.name, array.shape))
+    return given
 
 
 def _seconds(code: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,3 +23,11 @@ def pytest_pycollect_makemodule(
     if importlib.util.find_spec("torch") is not None:
         return None
     return WithoutTorch.from_parent(parent, path=module_path)
+
+
+@pytest.fixture
+def whole(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Nothing runs eagerly: the backend warns of nothing."""
+    with caplog.at_level(logging.WARNING, "strata"):
+        yield
+    assert not [r for r in caplog.records if r.name == "strata"], caplog.text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import sys
 from collections.abc import Callable, Generator
 from typing import Any
@@ -31,19 +30,12 @@ def reset() -> None:
     torch._dynamo.reset()
 
 
-@pytest.fixture
-def _whole(caplog: pytest.LogCaptureFixture) -> Generator[None]:
-    with caplog.at_level(logging.WARNING, "strata"):
-        yield
-    assert not [r for r in caplog.records if r.name == "strata"], caplog.text
-
-
 def compiled(model: Callable[..., Any], **options: object) -> Callable[..., Any]:
     return torch.compile(model, backend="strata", **options)  # type: ignore
 
 
 # ---------------------------------------------------------------------- hooks
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 def test_hooks_see_and_change_gradients() -> None:
     """Those of parameters, of a result, and after accumulation."""
     model, inputs = made(Mlp)
@@ -61,7 +53,7 @@ def test_hooks_see_and_change_gradients() -> None:
     assert distance(*seen) < 1e-6
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 def test_hooks_of_modules() -> None:
     model, inputs = made(Mlp)
     twin, seen = copy.deepcopy(model), list[list[Tensor]]()
@@ -90,7 +82,7 @@ class Adapter(nn.Module):
         return self.layer(x) + F.linear(F.linear(x, self.down), self.up)
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 def test_adapters_of_frozen_layers() -> None:
     model, inputs = made(Gpt)
     model.requires_grad_(False)
@@ -116,7 +108,7 @@ def saved_bytes(run: Callable[..., Tensor], model: nn.Module, inputs: list[Tenso
     return sum(kept.values())
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 def test_a_budget_of_memory_saves_less() -> None:
     model, inputs = made(Encoder)
     true, sizes = of_twin(model, inputs), list[int]()
@@ -177,7 +169,7 @@ def _alone() -> Generator[None]:
     torch.distributed.destroy_process_group()
 
 
-@pytest.mark.usefixtures("_whole", "_alone")
+@pytest.mark.usefixtures("whole", "_alone")
 def test_replicas_accumulate_gradients_without_exchange() -> None:
     """DDP's own hooks, between graphs that are cut at its buckets."""
     torch.manual_seed(0)
@@ -228,7 +220,7 @@ def test_changes_of_leaves_are_refused() -> None:
             run(torch.randn(4, requires_grad=True))
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 def test_integers_have_no_gradients() -> None:
     def function(x: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
         return x[at] * at, at + 1

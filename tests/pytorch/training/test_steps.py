@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -29,13 +29,6 @@ def reset() -> None:
     torch._dynamo.reset()
 
 
-@pytest.fixture
-def _whole(caplog: pytest.LogCaptureFixture) -> Generator[None]:
-    with caplog.at_level(logging.WARNING, "strata"):
-        yield
-    assert not [r for r in caplog.records if r.name == "strata"], caplog.text
-
-
 def compiled(model: Callable[..., Tensor], **options: object) -> Callable[..., Tensor]:
     return torch.compile(model, backend="strata", fullgraph=True, **options)  # type: ignore
 
@@ -53,7 +46,7 @@ def both(function: Callable[..., Tensor], *inputs: Tensor) -> list[list[Tensor]]
     return found
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 def test_gradients_of_inputs_some_of_which_need_none() -> None:
     x, y, z = torch.randn(3, 5), torch.randn(5, requires_grad=True), torch.randn(3, 5)
     for given in ((x, y, z), (x.requires_grad_(), y, z)):
@@ -61,7 +54,7 @@ def test_gradients_of_inputs_some_of_which_need_none() -> None:
         assert distance(ours, eager) < 1e-6
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 def test_frozen_parameters() -> None:
     model, inputs = made(Encoder)
     for parameter in model.layers.layers[0].parameters():
@@ -70,7 +63,7 @@ def test_frozen_parameters() -> None:
     assert model.layers.layers[0].linear1.weight.grad is None
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 def test_frozen_statistics() -> None:
     model, inputs = made(Convolutional)
     model.eval()
@@ -79,7 +72,7 @@ def test_frozen_statistics() -> None:
     assert all(map(torch.equal, before, model.buffers()))
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 def test_running_statistics_are_written_in_place() -> None:
     model, inputs = made(Convolutional)
     twin, places = copy.deepcopy(model), [b.data_ptr() for b in model.buffers()]
@@ -92,7 +85,7 @@ def test_running_statistics_are_written_in_place() -> None:
         torch.testing.assert_close(ours, eager)
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 def test_gradients_accumulate() -> None:
     """Two backward passes of one forward, and two steps, before gradients are zeroed."""
     model, inputs = made(Mlp)
@@ -110,7 +103,7 @@ def test_gradients_accumulate() -> None:
         assert distance(ours, eager) < 1e-6
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 def test_results_of_a_step_outlive_the_next() -> None:
     """What autograd keeps of one call is not memory of another."""
     model, _ = made(Mlp)
@@ -124,13 +117,13 @@ def test_results_of_a_step_outlive_the_next() -> None:
     assert distance(ours, eager) < 1e-6
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 def test_checkpoints_draw_the_same_again() -> None:
     model, inputs = made(Checkpointed)
     assert distance(gradients(compiled(model), model, inputs), of_twin(model, inputs)) < 2e-6
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 @pytest.mark.parametrize("build", [Gpt, Convolutional])
 def test_open_batches(build: Callable[[], nn.Module]) -> None:
     model, _ = made(build)
@@ -141,7 +134,7 @@ def test_open_batches(build: Callable[[], nn.Module]) -> None:
         assert distance(gradients(step, model, inputs), true) < 2e-6
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 @pytest.mark.parametrize("factor", [1.0, float("inf"), float("nan")])
 def test_scaled_losses(factor: float) -> None:
     """GradScaler skips the steps that it skips in eager mode."""
@@ -179,7 +172,7 @@ def test_what_has_no_importer_is_named(caplog: pytest.LogCaptureFixture) -> None
     assert "linalg_eigh" in caplog.text and "eagerly" in caplog.text
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 def test_random_numbers_of_every_kind() -> None:
     def function(x: Tensor) -> Tensor:
         noise = torch.randn_like(x) + torch.rand(3, 4) + torch.empty(4).normal_(1, 2)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import logging
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -36,13 +35,6 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
 
-@pytest.fixture
-def _whole(caplog: pytest.LogCaptureFixture) -> Generator[None]:
-    with caplog.at_level(logging.WARNING, "strata"):
-        yield
-    assert not [r for r in caplog.records if r.name == "strata"], caplog.text
-
-
 def compiled(function: Callable[..., Any], **options: object) -> Callable[..., Any]:
     return torch.compile(function, backend="strata", **options)  # type: ignore
 
@@ -53,7 +45,7 @@ def on_device(build: Callable[[], nn.Module]) -> tuple[Any, list[Tensor]]:
     return model.cuda(), [v.cuda() for v in inputs]
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_on_a_gpu(name: str) -> None:
     model, inputs = on_device(MODELS[name])
@@ -63,7 +55,7 @@ def test_gradients_on_a_gpu(name: str) -> None:
     assert distance(found, true) <= 1.2 * distance(eager, true) + FLOOR
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("name", ["mlp", "bert", "gpt", "convolutional", "convnext"])
 def test_autocast_on_a_gpu(name: str, dtype: torch.dtype) -> None:
@@ -86,7 +78,7 @@ OPTIMIZERS: Mapping[str, Mapping[str, Any]] = {
     "SGD": {"lr": 0.02, "momentum": 0.9}, "AdamW": {"lr": 0.003}}
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 @pytest.mark.parametrize("whole", [False, True], ids=["model", "model and optimizer"])
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 @pytest.mark.parametrize("name", ["mlp", "gpt", "convolutional"])
@@ -111,7 +103,7 @@ def test_five_steps_on_a_gpu(name: str, kind: str, whole: bool) -> None:
     assert distance([*model.parameters()], [*twin.parameters()]) < most
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("causal", [False, True], ids=["all keys", "causal"])
 @pytest.mark.parametrize("sizes", [
@@ -141,7 +133,7 @@ class Dropped(nn.Module):
         return [F.dropout(x * 2, 0.3) for x in inputs]
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_dropout_keeps_what_eager_keeps(dtype: torch.dtype) -> None:
     shapes = ((64, 48), (7, 13), (3, 1), (1200, 1111))
@@ -157,7 +149,7 @@ def test_dropout_keeps_what_eager_keeps(dtype: torch.dtype) -> None:
         torch.testing.assert_close(ours, eager)
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 @pytest.mark.parametrize("name", RANDOM)
 def test_a_seed_repeats_a_step(name: str) -> None:
     model, inputs = on_device(RANDOM[name])
@@ -174,7 +166,7 @@ class Kept(Checkpointed):
         return self.inner(self.first(x))
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 def test_checkpoints_on_a_gpu_draw_the_same_again() -> None:
     """As the same step without checkpoints draws."""
     model, inputs = on_device(Checkpointed)
@@ -183,7 +175,7 @@ def test_checkpoints_on_a_gpu_draw_the_same_again() -> None:
                     gradients(compiled(kept), kept, inputs)) < 2e-6
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 def test_gradients_accumulate_on_a_gpu() -> None:
     """What autograd keeps as `grad` is not memory of the compiled code (pytorch#96693)."""
     model, _ = on_device(Mlp)
@@ -197,7 +189,7 @@ def test_gradients_accumulate_on_a_gpu() -> None:
     assert distance(ours, eager) < 1e-5  # type: ignore
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 def test_two_backward_passes_on_a_gpu() -> None:
     x = torch.ones(4, device="cuda", requires_grad=True)
     step = compiled(lambda v: (v * v).sum())
@@ -212,7 +204,7 @@ def test_two_backward_passes_on_a_gpu() -> None:
     assert torch.equal(x.grad, torch.full_like(kept, 6))  # type: ignore
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 @pytest.mark.parametrize("build", [Mlp, Gpt])
 def test_open_batches_on_a_gpu(build: Callable[[], Any]) -> None:
     model, _ = on_device(build)
@@ -222,7 +214,7 @@ def test_open_batches_on_a_gpu(build: Callable[[], Any]) -> None:
         assert distance(gradients(step, model, inputs), of_twin(model, inputs)) < 1e-5
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 def test_channels_last_on_a_gpu() -> None:
     model, inputs = on_device(MODELS["convolutional"])
     model = model.to(memory_format=torch.channels_last)
@@ -232,7 +224,7 @@ def test_channels_last_on_a_gpu() -> None:
         1.2 * distance(eager, true) + FLOOR)
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 def test_running_statistics_on_a_gpu_stay_where_they_are() -> None:
     model, inputs = on_device(MODELS["convolutional"])
     twin, step = copy.deepcopy(model), compiled(model)
@@ -245,7 +237,7 @@ def test_running_statistics_on_a_gpu_stay_where_they_are() -> None:
         torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.usefixtures("_whole")
+@pytest.mark.usefixtures("whole")
 @pytest.mark.parametrize("bad", [False, True], ids=["finite", "overflow"])
 def test_scaled_losses_on_a_gpu(bad: bool) -> None:
     """GradScaler skips the same steps as in eager mode."""
