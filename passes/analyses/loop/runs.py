@@ -56,8 +56,8 @@ def contiguous_axes(kernel: KernelOp) -> list[Symbol]:
     Axes of at least LONG elements come first, then those of more references. A result counts twice
     as much as an input, but less than one in a reduction, which reads more than it stores. Results
     of a reduction that only other nests read are not in memory and do not count, nor do those of
-    elements in a kernel that reduces nothing. Nests that walk part of another nest's axes, as those
-    that compute a number for each row, touch little and do not count either.
+    elements in a kernel that reduces nothing. Nor do nests that compute a number for each row of
+    another nest's elements: they touch little.
     """
     score: dict[Symbol, int] = {}
     maps_only = all(n.is_elementwise for n in kernel.nests)
@@ -79,9 +79,9 @@ def contiguous_axes(kernel: KernelOp) -> list[Symbol]:
 
 
 def _largest(nests: Sequence[NestOp]) -> list[NestOp]:
-    """The nests whose axes are not a part of another nest's axes."""
-    axes = [frozenset(a.name for a in n.axes) for n in nests]
-    return [n for n, own in zip(nests, axes, strict=True) if not any(own < other for other in axes)]
+    """The nests whose axes are not a part of the axes of another nest's elements."""
+    elements = [frozenset(a.name for a in n.parallel_axes) for n in nests]
+    return [n for n in nests if not any({a.name for a in n.axes} < other for other in elements)]
 
 
 def running_axis(map_: Sequence[Expr], axes: Sequence[Axis]) -> list[Symbol]:

@@ -82,3 +82,17 @@ inputs ["x"] outputs ["y"] {{
     a = np.abs(wide.sum((0, 2, 3), keepdims=True))
     np.testing.assert_allclose(
         exe(x)[0], (wide + np.exp(np.sqrt(a)) * a) * np.sqrt(a), rtol=1e-4, atol=1e-3)
+
+
+def test_windows_run_along_their_results(tmp_path: Path) -> None:
+    """What is done to a sum is done to each result, so it counts."""
+    path = tmp_path / "windows.mlir"
+    path.write_text(f"""{HEADER}(%x: f32[2, 3, 20, 20]) -> (f32[2, 3, 10, 10]) \
+inputs ["x"] outputs ["y"] {{
+    %y = graph.avg_pool %x {{kernel = [3, 3], strides = [2, 2], dilations = [1, 1], \
+pads = [1, 1, 0, 0], count_include_pad = true}} : f32[2, 3, 10, 10]
+    strata.return %y
+  }}
+}}
+""")
+    assert lanes(path) == ["i3: 10"]
