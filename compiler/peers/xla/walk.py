@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from compiler.diagnostics import StrataError
 
@@ -42,14 +42,13 @@ def _called(node: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 def _known(argument: Any, values: Mapping[Any, Any]) -> Any:
     """An argument with values in place of nodes."""
-    match argument:
-        case dict():
-            return {key: _known(x, values) for key, x in argument.items()}  # pyright: ignore
-        case tuple() | list():
-            return type(argument)(_known(x, values) for x in argument)  # pyright: ignore
-        case _:
-            is_node = hasattr(argument, "meta") and hasattr(argument, "target")
-            return values[argument] if is_node else argument
+    if isinstance(argument, dict):
+        return {key: _known(x, values) for key, x in cast(dict[Any, Any], argument).items()}
+    if isinstance(argument, (tuple, list)):
+        parts = cast(Any, argument)
+        return type(parts)(_known(x, values) for x in parts)
+    is_node = hasattr(argument, "meta") and hasattr(argument, "target")
+    return values[argument] if is_node else argument
 
 
 @cache
