@@ -7,6 +7,7 @@ import mmap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from xdsl.context import Context
@@ -48,6 +49,11 @@ def feature_set(name: str) -> Any:
 
 
 each_machine = pytest.mark.parametrize("features", available_features())
+ELEMENTS = [("f16", "f16", np.float16), ("bf16", "bf16", ml_dtypes.bfloat16),
+            ("f32", "f32", np.float32), ("f64", "f64", np.float64), ("i1", "i1", np.bool_),
+            ("i8", "i8", np.int8), ("ui8", "i8", np.uint8), ("i16", "i16", np.int16),
+            ("i32", "i32", np.int32), ("i64", "i64", np.int64)]
+each_element = pytest.mark.parametrize(("element", "tile", "dtype"), ELEMENTS)
 
 
 def parse(text: str) -> KernelOp:

@@ -11,15 +11,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from targets.cpu.emit import emit_kernel
-from targets.cpu.machine import machine_of
-from tests.targets.cpu.cpu_kernels import RANDOM, check, each_machine, parse, randoms, unlike
-
-ELEMENTS = [("f16", "f16", np.float16), ("bf16", "bf16", ml_dtypes.bfloat16),
-            ("f32", "f32", np.float32), ("f64", "f64", np.float64), ("i1", "i1", np.bool_),
-            ("i8", "i8", np.int8), ("ui8", "i8", np.uint8), ("i16", "i16", np.int16),
-            ("i32", "i32", np.int32), ("i64", "i64", np.int64)]
-each_element = pytest.mark.parametrize(("element", "tile", "dtype"), ELEMENTS)
+from tests.targets.cpu.cpu_kernels import (
+    RANDOM,
+    check,
+    each_element,
+    each_machine,
+    randoms,
+    unlike,
+)
 
 
 def copy(element: str, tile: str, lanes: int) -> str:
@@ -132,68 +131,6 @@ def test_scatter_into_an_outer_dim(features: str) -> None:
       block.yield
     }"""
     check(text, randoms(5, 20), unlike(13, 5), features=features, m=13, n=5)
-
-
-@each_machine
-def test_padding_of_a_window(features: str) -> None:
-    """Checks on dims that are not in lanes: the same for all lanes of a register."""
-    text = """
-    block.kernel @window(%X: f32[h, w, 24], %Y: f32[h, w, 24]) grid(%y: h) sizes(h, w) {
-      block.for %x = 0 to w step 4 {
-        %z = block.full 0.0 : tile<4x[24]xf32>
-        %s = block.for %i = 0 to 9 step 1 (%c = %z) {
-          %a = block.load %X[%y + %i floordiv 3 - 1, %x + t0 + %i mod 3 - 1, t1] check [0, 1]
-              pad 0.5 : tile<4x[24]xf32>
-          %n = block.map (%a[0, 1], %c[0, 1]) : tile<4x[24]xf32> {
-          ^bb0(%p: f32, %q: f32):
-            %r = arith.addf %p, %q : f32
-            block.yield %r
-          }
-          block.yield %n
-        }
-        block.store %s, %Y[%y, %x + t0, t1] check [1]
-        block.yield
-      }
-      block.yield
-    }"""
-    for h, w in ((1, 1), (3, 5), (4, 8)):
-        check(text, randoms(h, w, 24), unlike(h, w, 24), features=features, tolerance=1e-5,
-              h=h, w=w)
-
-
-@each_machine
-@pytest.mark.parametrize("step", [-1, 1, 2, 3, 4, 5])
-@pytest.mark.parametrize("lanes", [20, 13, 2])
-@pytest.mark.parametrize("rows", ["%y", "%y + t0 - 2"])
-def test_padding_in_lanes(features: str, step: int, lanes: int, rows: str) -> None:
-    """Lanes outside on both sides; in some registers all of them, by the dim of rows, too."""
-    first = -2 if step > 0 else 19
-    guard = "check [1]" if rows == "%y" else "check [0, 1]"
-    text = f"""
-    block.kernel @line(%X: f32[3, w], %Y: f32[3, 5, {lanes}]) grid(%y: 3) sizes(w) {{
-      %a = block.load %X[{rows}, {step}*t1 + t0 + {first}] {guard} pad -inf : tile<5x[{lanes}]xf32>
-      block.store %a, %Y[%y, t0, t1]
-      block.yield
-    }}"""
-    for w in (1, 19, 22, 100):
-        check(text, randoms(3, w), unlike(3, 5, lanes), features=features, w=w)
-
-
-@each_machine
-@each_element
-def test_padding_of_strided_lanes(features: str, element: str, tile: str, dtype: Any) -> None:
-    """Vectors of the span are masked and shuffled, whatever the type: nothing is gathered."""
-    pad = "true" if element == "i1" else "7" if np.dtype(dtype).kind in "iu" else "7.0"
-    for step, lanes in ((2, 13), (3, 40), (4, 16)):
-        text = f"""
-        block.kernel @line(%X: {element}[w], %Y: {element}[{lanes}]) grid() sizes(w) {{
-          %a = block.load %X[{step}*t0 - 3] check [0] pad {pad} : tile<[{lanes}]x{tile}>
-          block.store %a, %Y[t0]
-          block.yield
-        }}"""
-        assert "gather" not in emit_kernel(parse(text), machine_of(features))
-        for w in (0, 1, 30, 57, 200):
-            check(text, randoms(w, dtype=dtype), unlike(lanes, dtype=dtype), features=features, w=w)
 
 
 @each_machine
