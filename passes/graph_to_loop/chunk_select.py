@@ -21,9 +21,8 @@ from dialects.strata import types as t
 from dialects.strata.types import TensorType, tensor
 from dialects.symbolic.expr import Expr
 from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
-from passes.graph_to_loop.scalars import Body, Scalar
+from passes.graph_to_loop.radix_select import row_keys
 from passes.graph_to_loop.selecting import can_select
-from passes.graph_to_loop.sorting import DIGIT, key_digits, order_key
 from passes.rewriting import Rewriter
 
 LEAST_GAIN, GAIN_OF_FEW = 2, 16
@@ -48,7 +47,7 @@ def first_by_chunks(
 
     The axis becomes the last one. Equal elements keep their order. NaN is greater than all numbers.
     """
-    keys = _keys(at, x, axis, largest)
+    keys = row_keys(at, x, axis, descending=not largest, signed=True)
     best = _best_of_chunks(at, keys, chunk)
     chunks = _in_order(at, _first(at, best, count, largest=True)[1])
     found = _first(at, _candidates(at, keys, chunks, chunk), count, largest=True)[1]
@@ -62,23 +61,6 @@ def first_by_chunks(
 def _first(at: Rewriter, x: SSAValue, count: int, largest: bool) -> Sequence[SSAValue]:
     """The values and the indices of the first elements of rows."""
     return at.insert(TopKOp.of(x, axis=type_of(x).rank - 1, k=count, largest=largest)).results
-
-
-def _keys(at: Rewriter, x: SSAValue, axis: int, largest: bool) -> SSAValue:
-    """Signed keys, of which the greatest come first; the axis becomes the last one."""
-    type_, domain = type_of(x), Domain()
-    shape = [s for dim, s in enumerate(type_.shape) if dim != axis]
-    *row, i = domain.parallel(*shape, type_.shape[axis])
-    element = t.i64 if type_.dtype.itemsize == 8 else t.i32
-    bits = DIGIT * key_digits(type_.element)
-
-    def key(body: Body, read: Sequence[Scalar]) -> Scalar:
-        found = order_key(read[0], element)
-        found = found & ((1 << bits) - 1) if bits < found.bits else found ^ (1 << found.bits - 1)
-        return found if largest else found ^ -1
-
-    return make_nest(at, domain, [Read(x, [*row[:axis], i, *row[axis:]])],
-                     tensor(element, [*shape, type_.shape[axis]]), key)
 
 
 def _best_of_chunks(at: Rewriter, keys: SSAValue, chunk: int) -> SSAValue:

@@ -46,7 +46,7 @@ def first_elements(
     """
     shape = type_of(x).shape
     rows = _Rows(at, [s for dim, s in enumerate(shape) if dim != axis], shape[axis])
-    keys = _keys(rows, x, axis, descending)
+    keys = row_keys(at, x, axis, descending)
     last, rank = rows.constant(0, type_of(keys).element), rows.constant(count - 1, t.i64)
     for number in reversed(range(key_digits(type_of(x).element))):
         shift = DIGIT * number
@@ -71,20 +71,29 @@ class _Rows(NamedTuple):
                          lambda body, read: body.constant(number, element))
 
 
-def _keys(rows: _Rows, x: SSAValue, axis: int, descending: bool) -> SSAValue:
-    """The keys of the elements; bits above their digits are 0."""
-    domain = Domain()
-    *batch, i = domain.parallel(*rows.batch, rows.size)
-    element = t.i64 if type_of(x).dtype.itemsize == 8 else t.i32
-    bits = DIGIT * key_digits(type_of(x).element)
+def row_keys(
+    at: Rewriter, x: SSAValue, axis: int, descending: bool, signed: bool = False
+) -> SSAValue:
+    """The keys of the elements, with the axis as the last one; bits above their digits are 0.
+
+    Their unsigned order is that of the elements, `signed`: their signed order; `descending`: the
+    opposite of it.
+    """
+    type_, domain = type_of(x), Domain()
+    shape = [s for dim, s in enumerate(type_.shape) if dim != axis]
+    *batch, i = domain.parallel(*shape, type_.shape[axis])
+    element = t.i64 if type_.dtype.itemsize == 8 else t.i32
+    bits = DIGIT * key_digits(type_.element)
 
     def key(body: Body, read: Sequence[Scalar]) -> Scalar:
         found = order_key(read[0], element)
         found = found ^ -1 if descending else found
-        return found & ((1 << bits) - 1) if bits < found.bits else found
+        if bits < found.bits:
+            return found & ((1 << bits) - 1)
+        return found ^ (1 << (bits - 1)) if signed else found
 
     read = Read(x, [*batch[:axis], i, *batch[axis:]])
-    return make_nest(rows.at, domain, [read], tensor(element, [*rows.batch, rows.size]), key)
+    return make_nest(at, domain, [read], tensor(element, [*shape, type_.shape[axis]]), key)
 
 
 # ---------------------------------------------------------------------- one round
