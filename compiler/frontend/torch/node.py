@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from xdsl.ir import Attribute
 
 from compiler.frontend.faults import Fault
 from compiler.frontend.node import NodeBase, fixed
+from compiler.frontend.torch.memory_order import order_of
 from compiler.frontend.values import Number, Value, scalar
 from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr, Size
@@ -21,12 +23,14 @@ class Node(NodeBase):
     `op`: the operator's full name. `results`: the types that PyTorch gives its results, None for a
     result that is not a tensor, and the type of the parts of complex numbers. `used`: the indices
     of the results that other nodes use. `is_complex`: whether the first result is complex.
+    `example`: the tensor that PyTorch traced the first operand with, if it is one.
     """
 
     op: str
     results: Sequence[TensorType | None]
     used: frozenset[int]
     is_complex: bool = False
+    example: Any = None
 
     # ------------------------------------------------------------------ the result
     @property
@@ -48,6 +52,12 @@ class Node(NodeBase):
     def wants(self, index: int) -> bool:
         """Whether another node uses the result of this index."""
         return index in self.used
+
+    @property
+    def channels_last(self) -> bool:
+        """Whether the first operand [n, c, ...] lay with its channels last."""
+        order = None if self.example is None else order_of(self.example)
+        return order is not None and order == (0, *range(2, len(order)), 1)
 
     # ------------------------------------------------------------------ arguments
     def axis(self, axis: int, rank: int) -> int:
@@ -82,3 +92,9 @@ class Node(NodeBase):
         rank.
         """
         return x.reshape([x.type.count, *[1] * (rank - 2)])
+
+
+def example_of(args: Sequence[Any]) -> Any:
+    """The tensor that PyTorch traced the first argument with; None if it is no tensor."""
+    value = getattr(args[0], "meta", {}).get("val") if args else None
+    return value if hasattr(value, "stride") else None

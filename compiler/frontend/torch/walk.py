@@ -33,7 +33,7 @@ from compiler.frontend.torch.inputs import (
     is_integer,
 )
 from compiler.frontend.torch.library import FOREIGN
-from compiler.frontend.torch.node import Node
+from compiler.frontend.torch.node import Node, example_of
 from compiler.frontend.torch.ops import argument_count, check_left_out, importers
 from compiler.frontend.torch.provenance import path_of, scope_of, source_of
 from compiler.frontend.torch.reals import Real, check_reals, is_real, real_of
@@ -282,7 +282,7 @@ class Importer:
         results, unknown = self._result_types(node.meta.get("val"))
         first = _listed(node.meta.get("val"))[0] if node.meta.get("val") is not None else None
         seen = Node(self.build.node, self.build, op, results, _used(node, several),
-                    is_complex_tensor(first))
+                    is_complex_tensor(first), example_of(node.args))
         given = arguments.of_schema(node)
         if seen.is_complex or any(map(is_complex, given)):
             function = complex_importers().get(op)

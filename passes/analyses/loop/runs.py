@@ -54,19 +54,20 @@ def contiguous_axes(kernel: KernelOp) -> list[Symbol]:
     """Axes that are contiguous in some reference, the most useful first.
 
     Axes of at least LONG elements come first, then those of more references. A result counts twice
-    as much as an input, but less than one in a reduction, which reads more than it stores. Results
-    of a reduction that only other nests read are not in memory and do not count, nor do those of
-    elements in a kernel that reduces nothing. Nor do nests that compute a number for each row of
-    another nest's elements: they touch little.
+    as much as an input, but less than one along a reduction, which reads more than it stores.
+    Results of a reduction that only other nests read are not in memory and do not count, nor do
+    those of elements in a kernel that reduces nothing. Nor do nests that compute a number for each
+    row of another nest's elements: they touch little.
     """
     score: dict[Symbol, int] = {}
     maps_only = all(n.is_elementwise for n in kernel.nests)
     passed_on = {v for n in kernel.nests if n.is_reduction or maps_only
                  for v in n.results} - {*kernel.yielded}
     for nest in _largest(kernel.nests):
-        read, stored = (4, 1) if nest.is_reduction else (1, 2)
+        stored = 1 if nest.is_reduction else 2
         values = [*nest.inputs, *nest.results]
-        maps = [*((m, read) for m in nest.input_maps), *((m, stored) for m in nest.output_maps)]
+        maps = [*((m, _reads(nest, m)) for m in nest.input_maps),
+                *((m, stored) for m in nest.output_maps)]
         weighted = [x for v, x in zip(values, maps, strict=True) if v not in passed_on]
         for map_, weight in weighted:
             for name in running_axis(map_, nest.axes):
@@ -76,6 +77,12 @@ def contiguous_axes(kernel: KernelOp) -> list[Symbol]:
     order = list(extents)
     return sorted(names, key=lambda n: (
         -min(extents[n].constant or LONG, LONG), -score[n], order.index(n)))
+
+
+def _reads(nest: NestOp, map_: Sequence[Expr]) -> int:
+    """How much an input counts: what a reduction reads once for each row counts like any other."""
+    reduce = {a.name for a in nest.reduce_axes}
+    return 4 if any(reduce & e.symbols for e in map_) else 1
 
 
 def _largest(nests: Sequence[NestOp]) -> list[NestOp]:

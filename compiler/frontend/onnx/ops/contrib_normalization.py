@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
+from compiler.frontend.group_norm import group_normalized
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.onnx.ops.contrib import SOME, contrib_op, fixed, positive, total
@@ -160,11 +161,7 @@ def _grouped(n: Node, x: Value, gamma: Value, beta: Value) -> Value:
     groups, channels = positive(n, "groups"), fixed(n, gamma.shape[0], "channels")
     if channels % groups:
         raise Fault(f"{groups} groups do not divide {channels} channels")
-    wide = x.cast(t.f32)
-    apart = wide.reshape([x.shape[0], product(x.shape[1:-1]), groups, channels // groups])
-    centered = apart - f.reduce_mean(apart, axes=[1, 3], keepdims=True)
-    variance = f.reduce_mean(centered * centered, axes=[1, 3], keepdims=True)
-    root = f.sqrt(variance + n.real("epsilon", 1e-5))
-    normal = (centered * f.reciprocal(root)).reshape(x.shape)
-    y = normal * gamma.cast(t.f32) + beta.cast(t.f32)
+    flat = x.reshape([x.shape[0], product(x.shape[1:-1]), channels]).transpose([0, 2, 1])
+    y = group_normalized(flat, groups, gamma, beta, n.real("epsilon", 1e-5), t.f32,
+                         channels_last=True).result.transpose([0, 2, 1]).reshape(x.shape)
     return (f.silu(y) if n.flag("activation") else y).cast(x.element)

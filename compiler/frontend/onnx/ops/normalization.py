@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
+from compiler.frontend.group_norm import group_normalized
 from compiler.frontend.onnx.halves import rounded_once
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
@@ -12,7 +13,7 @@ from compiler.frontend.values import Value
 from dialects.graph.normalization import BatchNormOp, LayerNormOp
 from dialects.graph.pooling import AvgPoolOp
 from dialects.strata import types as t
-from dialects.symbolic.expr import Expr
+from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.size_products import product
 
 
@@ -93,28 +94,24 @@ def rms_normalization(n: Node, x: Value, scale: Value) -> Value:
 @rounded_once
 def instance_normalization(n: Node, x: Value, scale: Value, bias: Value) -> Value:
     """Normalize each channel of each item over its spatial dims."""
-    _check_channels(x)
-    return _per_channel(_normalized(n, x, list(range(2, x.rank))), scale, bias)
+    return _grouped(n, x, x.shape[1], scale, bias)
 
 
 @onnx_op("GroupNormalization", since=21)
 @rounded_once
 def group_normalization(n: Node, x: Value, scale: Value, bias: Value) -> Value:
     """Normalize each group of channels of each item. Scale and bias are per channel."""
-    _check_channels(x)
-    return _per_channel(_grouped(n, x), scale, bias)
+    return _grouped(n, x, _groups(n), scale, bias)
 
 
 @onnx_op("GroupNormalization", since=18)
 @rounded_once
 def group_normalization_per_group(n: Node, x: Value, scale: Value, bias: Value) -> Value:
     """The same as since opset 21, but with scale and bias per group."""
-    _check_channels(x)
-    normal = _grouped(n, x)
-    groups, channels = n.integer("num_groups"), x.shape[1]
+    groups, channels = _groups(n), x.shape[1]
     wide = [Expr.of(groups), channels // groups]
     spread = [p.reshape([groups, 1]).broadcast(wide).reshape([channels]) for p in (scale, bias)]
-    return _per_channel(normal, *spread)
+    return _grouped(n, x, groups, *spread)
 
 
 def _check_channels(x: Value) -> None:
@@ -122,26 +119,17 @@ def _check_channels(x: Value) -> None:
         raise Fault(f"{x.type.short} must have at least 3 dims: batch, channels, spatial dims")
 
 
-def _grouped(n: Node, x: Value) -> Value:
+def _groups(n: Node) -> int:
     groups = n.integer("num_groups")
     if groups < 1:
         raise Fault(f"num_groups is {groups}; it must be at least 1")
-    parts = x.reshape([x.shape[0], groups, x.shape[1] // groups * product(x.shape[2:])])
-    return _normalized(n, parts, [2]).reshape(x.shape)
+    return groups
 
 
-def _normalized(n: Node, x: Value, axes: list[int]) -> Value:
-    """(x - mean) / sqrt(variance + epsilon)."""
-    centered = x - f.reduce_mean(x, axes=axes, keepdims=True)
-    variance = f.reduce_mean(centered * centered, axes=axes, keepdims=True)
-    root = f.sqrt(variance + n.real("epsilon", 1e-5))
-    return centered * f.reciprocal(root)
-
-
-def _per_channel(x: Value, scale: Value, bias: Value) -> Value:
-    """x * scale + bias, both [c]."""
-    shape = [x.shape[1], *[1] * (x.rank - 2)]
-    return x * scale.reshape(shape) + bias.reshape(shape)
+def _grouped(n: Node, x: Value, groups: Size, scale: Value, bias: Value) -> Value:
+    _check_channels(x)
+    epsilon = n.real("epsilon", 1e-5)
+    return group_normalized(x, groups, scale, bias, epsilon, x.element).result
 
 
 @onnx_op("LpNormalization")

@@ -8,6 +8,7 @@ from xdsl.ir import Attribute
 
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
+from compiler.frontend.group_norm import Normalized, group_normalized
 from compiler.frontend.node import fixed
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
@@ -84,10 +85,7 @@ def group_norm(
     n: Node, x: Value, groups: int, weight: Value | None, bias: Value | None, epsilon: float
 ) -> Value:
     """Normalize each group of channels of each item."""
-    rows = x.reshape([x.shape[0], groups, x.type.count // (x.shape[0] * groups)])
-    normal = n(LayerNormOp, rows, n.scalar(1.0, x.element), axis=2, epsilon=float(epsilon))
-    parameters = [None if p is None else n.channelwise(p, x.rank) for p in (weight, bias)]
-    return _affine(normal.reshape(x.shape), *parameters)
+    return _group_norm(n, x, groups, weight, bias, epsilon).result.cast(x.element)
 
 
 @aten_op("aten.native_group_norm.default")
@@ -98,12 +96,16 @@ def native_group_norm(
     """(normalized, mean, 1 / deviation), the last two as [batch, groups]."""
     if not n.used - {0}:
         return [group_norm(n, x, groups, weight, bias, epsilon)]
-    rows = _wide(x).reshape([x.shape[0], groups, x.type.count // (x.shape[0] * groups)])
-    center, _, factor = _moments(rows, [2], epsilon)
-    parameters = [None if p is None else n.channelwise(p, x.rank) for p in (weight, bias)]
-    normal = ((rows - center) * factor).reshape(x.shape)
-    flat = [x.shape[0], groups]
-    return [_affine(normal, *parameters), center.reshape(flat), factor.reshape(flat)]
+    return list(_group_norm(n, x, groups, weight, bias, epsilon))
+
+
+def _group_norm(
+    n: Node, x: Value, groups: int, weight: Value | None, bias: Value | None, epsilon: float
+) -> Normalized:
+    """The normalization in f32 for halves."""
+    kind = t.f32 if x.element in HALVES else x.element
+    return group_normalized(
+        x, groups, weight, bias, float(epsilon), kind, channels_last=n.channels_last)
 
 
 @aten_op("aten.rms_norm.default", "aten._fused_rms_norm.default")
