@@ -126,6 +126,25 @@ def _zeros(nest: NestOp, value: SSAValue, axis: Symbol) -> list[_Decision]:
             return []
 
 
+def kept_anyway(nest: NestOp, choice: arith.SelectOp) -> SSAValue | None:
+    """The weights of which a selection makes some 0 that are 0 anyway; None if some are not.
+
+    `nest`: an online sum of products whose factor `choice` computes. They are 0 if the same bounds
+    give scores of -inf, and leave each row a computed score: exp(-inf - maximum) is 0.
+    """
+    running, [axis] = running_maximum(nest), nest.reduce_axes
+    zeros = _selected(choice, axis.name, is_zero)
+    if running is None or zeros is None or not isinstance(running.maximum.owner, NestOp):
+        return None
+    scores = _choosing(running.maximum.owner)
+    if scores is None or not isinstance(first := scores.yielded[0].owner, arith.SelectOp):
+        return None
+    hidden = _decided(first, axis.name)
+    hides = hidden is not None and hidden.bounds == zeros.bounds and (
+        float_of(hidden.other) == -np.inf and _is_certain(scores, axis.name, [hidden]))
+    return zeros.kept if hides else None
+
+
 def _of_rows(bounds: Sequence[Expr], kernel: KernelOp) -> Expr | None:
     """The first bound that depends on rows, or else the first one."""
     return next((b for b in bounds if b.symbols & kernel.axes.keys()), next(iter(bounds), None))

@@ -27,6 +27,7 @@ from dialects.loop import KernelOp, NestOp, YieldOp, scalar_type
 from dialects.strata.types import tensor
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.limits import kept_anyway
 from passes.analyses.loop.online import argument_read, elementwise_maker, is_zero, running_maximum
 from passes.rewrites.loop.base_two import use_base_two
 from passes.rewrites.loop.computed import is_repetition
@@ -61,6 +62,8 @@ def arrange_online(kernel: KernelOp, rows: Collection[Symbol]) -> None:
         simplify_conditions(nest)
     for nest in [n for n in kernel.nests if is_contraction(n)]:
         delay_division(nest, rows)
+    for nest in [n for n in kernel.nests if is_contraction(n) and len(n.reduce_axes) == 1]:
+        drop_idle_masks(nest)
     for nest in [n for n in kernel.nests if is_contraction(n) and running_maximum(n)]:
         narrow_factor(nest)
     for nest in [n for n in kernel.nests if n.is_elementwise]:
@@ -153,6 +156,16 @@ def delay_division(nest: NestOp, rows: Collection[Symbol]) -> None:
                 select = _zero_for_nothing
             _delay(nest, number, maker, division, select)
             return
+
+
+def drop_idle_masks(nest: NestOp) -> None:
+    """Leave out selections of weights that are 0 anyway where they make them 0."""
+    for made in filter(None, map(elementwise_maker, reads_of(nest))):
+        choice = unconverted(made[1]).owner
+        kept = kept_anyway(nest, choice) if isinstance(choice, arith.SelectOp) else None
+        if isinstance(choice, arith.SelectOp) and kept is not None:
+            choice.result.replace_all_uses_with(kept)
+            drop_unused(made[0])
 
 
 def _nan_guard(value: SSAValue) -> arith.SelectOp | None:

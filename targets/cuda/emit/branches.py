@@ -10,11 +10,12 @@ The position in a last, partial tile is compared with the end in the same way.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
 from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from dialects.block import IndexOp, MapOp, ValidOp
 from dialects.block.programs import tile_type
@@ -69,6 +70,19 @@ def unrounded(value: SSAValue) -> SSAValue:
     return value.owner.operands[0] if isinstance(value.owner, arith.TruncFOp) else value
 
 
+def only_for(choices: Mapping[SSAValue, Choice]) -> list[Operation]:
+    """The operations of a body that nothing needs but these selections, in order; what is selected
+    usually is not among them."""
+    wanted = {unrounded(v).owner for v in choices} | {v.owner for v in choices}
+    usual = {choice.usual for choice in choices.values()}
+    body = next((op.parent_block() for op in wanted if isinstance(op, Operation)), None)
+    for op in reversed(list(body.ops) if body is not None else []):
+        users = {use.operation for r in op.results for use in r.uses}
+        if users and users <= wanted and not usual & {*op.results}:
+            wanted.add(op)
+    return [op for op in body.ops if op in wanted] if body is not None else []
+
+
 def _index(op: MapOp, value: SSAValue) -> IndexOp | None:
     """The tile of indices to which a value of a map's body belongs; None if there is none."""
     while isinstance(value.owner, _CASTS):
@@ -83,8 +97,14 @@ def _tile(op: MapOp, value: SSAValue) -> object:
     return op.inputs[value.index].owner if isinstance(value, BlockArgument) else None
 
 
-def branch_off(result: SSAValue, choice: Choice, whole: Value, context: Context) -> None:
-    """Give a result its usual value, and in a branch the whole selection where it matters."""
+def branch_off(
+    result: SSAValue, choice: Choice, whole: Callable[[], Value], context: Context
+) -> None:
+    """Give a result its usual value, and in a branch the whole selection where it matters.
+
+    `whole` emits that, with its comparison: what is computed before the branch would be computed by
+    all tiles.
+    """
     last = _end(choice.small, choice.small.expr.data, context, last=True)
     large = choice.large.bound if isinstance(choice.large, ValidOp) else choice.large.expr
     first = _end(choice.large, large.data, context, last=False)
@@ -93,7 +113,7 @@ def branch_off(result: SSAValue, choice: Choice, whole: Value, context: Context)
     context.writer.line(f"{own} = {name}")
     context.writer.line(f"if {last.text} {'>' if choice.equal else '>='} {first.text}:")
     with context.writer.indented():
-        context.writer.line(f"{own} = {whole.text}")
+        context.writer.line(f"{own} = {whole().text}")
     context.values[result] = Value(own, context.values[result].shape)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 from xdsl.dialects.arith import ConstantOp
@@ -18,7 +19,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from dialects.block import ConvertOp, DotOp, FullOp, LoadOp, MapOp, ReduceOp, ScanOp, YieldOp
 from dialects.block.programs import tile_type
 from dialects.strata import types as t
-from targets.cuda.emit.branches import branch_off, choice_of, unrounded
+from targets.cuda.emit.branches import branch_off, choice_of, only_for, unrounded
 from targets.cuda.emit.context import Context
 from targets.cuda.emit.forms import INVERTED, QUICK_ROWS, Form, joined_forms
 from targets.cuda.emit.helpers import helper_of
@@ -71,16 +72,27 @@ def emit_map(op: MapOp, context: Context) -> None:
         scalars[argument] = Scalar(place(context.values[value], dims, len(shape)))
     forms = {} if context.options.exact else joined_forms(op.body.block, context.full)
     replaced = {other for form in forms.values() for other in form.replaced}
+    choices = {v: c for v in op.yielded if (c := choice_of(op, unrounded(v))) is not None
+               } if context.branches else {}
+    late = only_for(choices)
     for inner in op.body.block.ops:
-        if not isinstance(inner, YieldOp) and inner not in replaced:
+        if not isinstance(inner, YieldOp) and inner not in replaced and inner not in late:
             _emit_scalar(inner, scalars, forms.get(inner), context)
+
+    def whole(value: SSAValue) -> Value:
+        for inner in late:
+            if inner not in replaced and inner.results[0] not in scalars:
+                _emit_scalar(inner, scalars, forms.get(inner), context)
+        return scalars[value].value
+
     for result, value in zip(op.results, op.yielded, strict=True):
-        choice = choice_of(op, unrounded(value)) if context.branches else None
+        choice = choices.get(value)
         if choice is not None and scalars[choice.usual].value.shape == shape:
             usual = _converted(scalars[choice.usual], choice.usual, value)
             _emit_result(result, value, usual, shape, context)
-            branch_off(result, choice, scalars[value].value, context)
+            branch_off(result, choice, partial(whole, value), context)
         else:
+            whole(value)
             _emit_result(result, value, scalars[value], shape, context)
 
 
