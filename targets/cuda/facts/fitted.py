@@ -87,9 +87,6 @@ class CopiedTimes:
     """As in `ProductTimes`."""
     reach: int
     """The shortest causal rows, in elements, for which attention uses warp specialization."""
-    caution: float
-    """Predictions have errors, so ordinary tiles are replaced only if they are predicted to take
-    this many times as long."""
 
 
 @dataclass(frozen=True)

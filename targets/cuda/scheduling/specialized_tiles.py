@@ -16,10 +16,12 @@ from targets.cuda.emit.specialized.kernel import PART
 from targets.cuda.machine import Machine
 from targets.cuda.scheduling.products.time import Product, ProductTile, together
 
-ROWS, COLUMNS, GROUPS = (64, 128), (64, 128, 256), (1, 2)
-"""The rows and columns of a group's tile, and how many groups a program has."""
-MOST = 128 * 128
-"""The most sums of a group."""
+ROWS = (64, 128)
+"""The rows of a group's tile."""
+COLUMNS = {1: (64, 128, 256), 2: (64, 128, 256), 3: (128,)}
+"""Its columns, by how many groups a program has."""
+MOST = {1: 128 * 128, 2: 128 * 128, 3: 64 * 128}
+"""The most sums of a group, likewise: more groups share the registers."""
 LINE = 128
 """The bytes of a row of a factor in one step; small tiles also try twice as many. Sums of this few
 narrow floats need no promotion before they are added to another sum."""
@@ -33,12 +35,12 @@ def specialized_tiles(product: Product, machine: Machine) -> Iterator[ProductTil
     """The tiles that fit the machine, with as many stages as its memory allows."""
     if not product.copied or machine.fitted.copied is None:
         return
-    for groups in GROUPS:
+    for groups, most in MOST.items():
         for rows in ROWS:
-            for columns in COLUMNS:
+            for columns in COLUMNS[groups]:
                 sums = rows * columns * (2 if product.twice else 1)
                 reaches = (groups - 1) * rows < product.rows and columns < 2 * product.columns
-                if sums <= MOST and reaches:
+                if sums <= most and reaches:
                     yield from _in_stages(product, machine, rows, columns, groups)
 
 

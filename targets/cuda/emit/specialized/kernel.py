@@ -54,9 +54,9 @@ NAMES = frozenset((
     "warpgroup_mma", "warpgroup_mma_wait", "following", "preceding", "group", "layout", "phase",
     "ready", "stage", "turn"))
 """Names that occur in the templates, so that no variable of a kernel may have them."""
-GROUPS = 2
+GROUPS = 3
 """The most groups; with more, threads would start with too few registers."""
-REGISTERS, LOADER_REGISTERS = 240, 24
+REGISTERS, LOADER_REGISTERS = {1: 240, 2: 240, 3: 160}, 24
 """Registers per thread of consumer warps and of the producer warp."""
 PART = 256
 """The most bytes of a row of results in one store."""
@@ -179,7 +179,7 @@ class Emission(ABC):
                 line(f"mbarrier.init({name}.index(stage), count={arrivals})")
         line("fence_async_shared()")
         parts = [f"({sums}, ({inner}, {group}))" for group in range(self.groups)]
-        registers = [REGISTERS] * (self.groups - 1)
+        registers = [REGISTERS[self.groups]] * (self.groups - 1)
         line(f"gl.warp_specialize([{', '.join([*parts, f'({loads}, ({inner}))'])}], "
              f"{[GROUP] * (self.groups - 1) + [1]}, {[*registers, LOADER_REGISTERS]})")
 

@@ -47,11 +47,8 @@ def tiles(product: Product, machine: Machine) -> tuple[ProductTile, ...]:
 
 
 def tile_seconds(product: Product, tile: ProductTile, machine: Machine) -> float:
-    """The modelled seconds of a product in tiles that fit the machine, as they are compared."""
-    copied = machine.fitted.copied
-    if tile.groups and copied is not None:
-        return copied.caution * specialized_seconds(product, tile, machine)
-    return seconds(product, tile, machine)
+    """The modelled seconds of a product in tiles that fit the machine."""
+    return (specialized_seconds if tile.groups else seconds)(product, tile, machine)
 
 
 def _tiles(product: Product) -> Iterator[ProductTile]:

@@ -187,7 +187,7 @@ def test_a_kernel_for_an_interpreter_or_another_vendor_has_the_ordinary_form() -
 @pytest.mark.parametrize(("text", "options", "tile", "told"), [
     (product(256, 768, 100), TWO, (64, 128, 32), "tiles of matrices"),
     (product(256, 768, 256), TWO, (32, 128, 64), "64 rows at a time"),
-    (product(256, 768, 256), TWO.replace("8", "12"), (64, 128, 64), "consumer warps, not 3"),
+    (product(256, 768, 256), TWO.replace("8", "16"), (64, 128, 64), "consumer warps, not 4"),
 ], ids=["pitch", "rows", "groups"])
 def test_refused(text: str, options: str, tile: tuple[int, int, int], told: str) -> None:
     with pytest.raises(EmitError, match=rf"kernel @\w+.*{told}"):
@@ -207,9 +207,10 @@ def test_what_is_read_twice_is_no_factor() -> None:
     (product("m", 3072, 768, right=False), TWO, (64, 256, 64)),
     (product(1576, 3072, 768, left=True), TWO.replace("4", "3"), (128, 128, 64)),
     (product(200, 136, 1000, element="f16"), TWO, (64, 64, 64)),
+    (product(1824, 1664, 3520), TWO.replace("8", "12"), (64, 128, 64)),
     (product(200, 136, 1000), ONE, (64, 64, 128)),
     (FLOAT8.format(k=2048), f"{TWO}, promote = 512", (64, 128, 128)),
-], ids=["two", "open", "left", "halves", "one", "promoted"])
+], ids=["two", "open", "left", "halves", "three", "one", "promoted"])
 def test_code_keeps_sums_in_registers(text: str, options: str, tile: tuple[int, int, int]) -> None:
     kernel = kernel_of(scheduled(text, options, tile))
     job = job_of((planned_kernel(kernel), frozenset(), False), CompileOptions())
