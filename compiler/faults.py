@@ -14,7 +14,6 @@ import platform
 import sys
 import traceback
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -123,6 +122,8 @@ def versions() -> list[str]:
 
 def package_version(name: str) -> str | None:
     """The version of a package; None if it is not installed."""
+    from importlib import metadata
+
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from typing import Any
 
 from compiler.diagnostics import Problem, StrataError
@@ -51,6 +50,8 @@ def among_ranks(mesh: str, target: str) -> Generator[bool]:
     if not mesh or world == 1:
         yield True
         return
+    from datetime import timedelta
+
     from targets.communication import forget_groups
 
     _end_with_launcher()

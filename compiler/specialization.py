@@ -15,7 +15,6 @@ own buffer for intermediate values.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from compiler.diagnostics import StrataError
 from compiler.instrument import Instrument
+from compiler.logs import log
 from compiler.options import CompileOptions, Specialize
 from compiler.pipeline.driver import Compiler
 from compiler.pipeline.source import Snapshot
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from compiler.pipeline.state import State
     from compiler.pipeline.steps import Step
     from dialects.strata.types import Array
-
-log = logging.getLogger("strata")
 
 FAILURES = 3
 """The number of failures after which specialization stops: the model must be the cause."""
@@ -223,8 +221,8 @@ class Specializing(Variants):
             record.program, record.state, record.remark = None, "failed", remark
             self._table.pop(record.shapes, None)
             self._failures += 1
-        log.warning("strata: no program of its own for the sizes %s: %s",
-                    self.specializer.named(record.sizes), remark)
+        log().warning("strata: no program of its own for the sizes %s: %s",
+                      self.specializer.named(record.sizes), remark)
 
     @property
     def specializations(self) -> list[Specialization]:

@@ -15,13 +15,13 @@ Nothing here imports xDSL, since a program from the cache runs without it.
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compiler.diagnostics import StrataError
+from compiler.logs import log
 from compiler.recompilation import TRIALS, Decisions, Recompiler
 from dialects.records import dataclass
 from dialects.strata.assumptions import ChoiceError, SizeError
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from dialects.strata.types import Array
-
-log = logging.getLogger("strata")
 
 MOST = 16
 """The number of needed programs that are kept; the least recently used one is dropped."""
@@ -183,7 +181,7 @@ class Variants(Program):
             needed = Needed(decisions, broken.reason)
             if why := self.recompiler.refusal:
                 raise SizeError(f"{broken}; it cannot be compiled again: {why}") from broken
-            log.info("strata: compiling %s for %s: %s", self.recompiler.model, decisions,
+            log().info("strata: compiling %s for %s: %s", self.recompiler.model, decisions,
                      broken.reason)
             try:
                 needed.program = self.recompiler.compile(decisions, inputs)
@@ -203,7 +201,7 @@ class Variants(Program):
                 _, old = self._needed.popitem(last=False)
                 for shapes in [s for s, entry in self._table.items() if entry is old]:
                     del self._table[shapes]
-                log.info("strata: dropping the program of %s for %s", self.recompiler.model,
+                log().info("strata: dropping the program of %s for %s", self.recompiler.model,
                          old.decisions)
 
     def _remember(self, needed: Needed, inputs: Sequence[Array]) -> None:

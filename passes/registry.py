@@ -9,13 +9,12 @@ a pass's name to its class. Nothing is imported before it is needed.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import parse_pipeline
@@ -23,6 +22,9 @@ from xdsl.utils.exceptions import ArgSpecParseError
 
 from passes.base import StrataPass
 from passes.installed import entry_points
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 LEVELS = ("graph", "loop", "host", "block")
 """Folders in which every file is a pass."""
@@ -51,6 +53,8 @@ def find_pass(name: str) -> type[ModulePass]:
     """The class of a pass. Raises KeyError, which suggests similar passes, if there is none."""
     loaders = pass_loaders()
     if name not in loaders:
+        import difflib
+
         near = difflib.get_close_matches(name, loaders, n=3, cutoff=0.5) or list(loaders)
         raise KeyError(f"no pass {name!r}; there are: {', '.join(near)}")
     return loaders[name]()

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import field
 from typing import TYPE_CHECKING
 
 from compiler.diagnostics import Problem, StrataError, count_of
 from compiler.frontend import UnknownContents
+from compiler.logs import log
 from dialects.records import dataclass
 
 if TYPE_CHECKING:
     from compiler.frontend.values import Value
 
-log = logging.getLogger("strata")
 MOST_WARNINGS = 5
 LEVEL = "graph"
 """The level that an import produces, which the problems name."""
@@ -64,9 +63,9 @@ class Faults:
     def tell_warnings(self) -> None:
         """Log the first few warnings."""
         for what in self.warnings[:MOST_WARNINGS]:
-            log.warning("strata: %s: %s", self.file, what)
+            log().warning("strata: %s: %s", self.file, what)
         if len(self.warnings) > MOST_WARNINGS:
-            log.warning("strata: %s: %d more warnings of this kind", self.file,
+            log().warning("strata: %s: %d more warnings of this kind", self.file,
                         len(self.warnings) - MOST_WARNINGS)
 
     def mark(self) -> tuple[int, frozenset[str]]:

@@ -11,13 +11,15 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from compiler.diagnostics import Problem, StrataError
 from passes.installed import entry_points
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUPS = ("strata.plugins", "strata.passes", "strata.dialects", "strata.targets",
           "strata.frontends")
@@ -105,6 +107,8 @@ def checked(
 
 def unloadable(error: BaseException) -> StrataError | None:
     """The error for an installed package's plugin that cannot be loaded; None for other errors."""
+    from importlib.metadata import EntryPoint
+
     trace = error.__traceback__
     while trace is not None:
         entry = trace.tb_frame.f_locals.get("self")

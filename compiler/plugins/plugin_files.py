@@ -19,7 +19,6 @@ import inspect
 import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -33,6 +32,8 @@ from compiler.suggestions import hint_for
 from passes.installed import entry_points
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from xdsl.passes import ModulePass
 
 PLUGINS = "strata.plugins"

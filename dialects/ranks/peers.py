@@ -8,7 +8,6 @@ can be evaluated without devices. Nothing here imports xDSL.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
 from threading import Barrier, BrokenBarrierError, Lock
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -108,6 +107,8 @@ class LocalPeers:
 def run_ranks(count: int, function: Callable[[Peers], T]) -> list[T]:
     """The results of a function on each rank. The first failure of a rank ends all, and is raised.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     world, failures = World(count), list[BaseException]()
 
     def call(rank: int) -> T | None:

@@ -11,7 +11,6 @@ with an option that is not declared, or with a value that the option cannot have
 
 from __future__ import annotations
 
-import difflib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -202,6 +201,8 @@ class KnownOptions:
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
+    import difflib
+
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(sorted(known))}"
 

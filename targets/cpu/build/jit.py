@@ -78,8 +78,9 @@ def compile_texts(
 
 
 def compile_fixed(text: str, machine: Machine, cache_: ObjectCache) -> bytes:
-    """The object code of a text that many models share; this process compiles it once."""
-    key = object_key(text, machine.key)
+    """The object code of a text that many models share and that runs briefly; this process
+    compiles it once."""
+    key = object_key(text, f"{machine.key} quick")
     found = cache_.get(key)
     if found is None:
         found = _compiled_once(text, machine)
@@ -99,7 +100,7 @@ def compile_quickly(text: str, machine: Machine, cache_: ObjectCache) -> bytes:
 
 @cache
 def _compiled_once(text: str, machine: Machine) -> bytes:
-    return worker.compile_text(text, *machine.code_generator)
+    return worker.compile_text(text, *machine.code_generator, level=worker.QUICK)
 
 
 class _Job(NamedTuple):
