@@ -12,12 +12,18 @@ import numpy as np
 
 from dialects.records import dataclass
 from dialects.strata.array_type import dtype_named
+from dialects.strata.parallel import Begun
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
 
 SLAB = 512
-"""Filter rows that are multiplied at a time, so that they stay in cache in double precision."""
+"""Filter rows that are multiplied at a time, so that they stay in cache in double precision, and
+that BLAS does not share among threads."""
+
+SLABS = 64
+"""Slabs for which NumPy is called at a time: a thread in the background waits for the interpreter
+after each call."""
 
 
 class Change(NamedTuple):
@@ -142,15 +148,29 @@ class FilterAtPoints:
     table: tuple[tuple[float, ...], ...]
 
     def __call__(self, weight: Array) -> Array:
+        begun = self.begin(weight)
+        begun.fill()
+        return begun.array
+
+    def begin(self, weight: Array) -> Begun:
+        """The result, and what fills it."""
         kept = [d for d in range(weight.ndim) if d not in self.taps]
-        table = np.array(self.table)
         values = weight.transpose(*kept, *self.taps)
-        rows = values.reshape(-1, table.shape[1])
-        products = np.empty((len(table), len(rows)), np.float32)
-        for start in range(0, len(rows), SLAB):
-            slab = rows[start: start + SLAB].T.astype(np.float64)
-            products[:, start: start + SLAB] = table @ slab
-        return products.reshape(*self.points, *values.shape[:len(kept)])
+        products = np.empty((*self.points, *values.shape[:len(kept)]), np.float32)
+        return Begun(products, lambda: self._fill(products, values))
+
+    def _fill(self, products: Array, values: Array) -> None:
+        table = np.array(self.table)
+        points, taps = table.shape
+        rows, results = values.reshape(-1, taps), products.reshape(points, -1)
+        for start in range(0, len(rows), SLAB * SLABS):
+            part = rows[start: start + SLAB * SLABS]
+            found = results[:, start: start + len(part)]
+            whole = len(part) // SLAB * SLAB
+            np.matmul(table, part[:whole].reshape(-1, SLAB, taps).transpose(0, 2, 1),
+                      out=found[:, :whole].reshape(points, -1, SLAB).transpose(1, 0, 2),
+                      casting="same_kind")
+            found[:, whole:] = table @ part[whole:].T.astype(np.float64)
 
     def facts(self) -> list[Any]:
         """All fields, as JSON can represent them."""

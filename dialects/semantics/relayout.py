@@ -45,15 +45,18 @@ class Relayout(NamedTuple):
         return result
 
     def begin(self, array: Array) -> Begun:
-        """The result, and what fills it: one copy, so that a thread needs no interpreter for it."""
-        result, values = self._empty(array), array.reshape(self.shape)
-        view = self._view(values) if result.size else None
-        if view is None:
-            return Begun(self(array), lambda: None)
+        """The result, and what fills it. That is one copy of a view, if there is one, so that a
+        thread needs no interpreter for it."""
+        result = self._empty(array)
 
         def fill() -> None:
-            np.copyto(result, view)
-            release(values)
+            values = array.reshape(self.shape)
+            view = self._view(values) if result.size else None
+            if view is not None:
+                np.copyto(result, view)
+                release(values)
+            elif result.size:
+                self._fill(result, values, None)
 
         return Begun(result, fill)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -116,14 +116,24 @@ class Arrays(dict[str, "Array"]):
         self._filler = _Filler()
         self._fills: dict[str, _Fill] = {}
 
-    def begin(self, key: str, begun: Begun) -> None:
-        """Add an array that another thread fills, if there is a processor for it."""
+    def begin(self, key: str, begun: Begun, sources: Sequence[str] = ()) -> None:
+        """Add an array that another thread fills, if there is a processor for it.
+
+        `sources`: what it is filled from. What is begun earlier is filled earlier, so the thread
+        waits for none of them, but finds out if one could not be filled.
+        """
         super().__setitem__(key, begun.array)
-        if begun.array.nbytes < WORTH_A_THREAD or _processors() < 2:
+
+        def fill() -> None:
+            for source in sources:
+                self._wait(source)
             begun.fill()
+
+        if begun.array.nbytes < WORTH_A_THREAD or _processors() < 2:
+            fill()
             return
         context = copy_context()
-        self._fills[key] = self._filler.start(lambda: context.run(begun.fill))
+        self._fills[key] = self._filler.start(lambda: context.run(fill))
 
     def unfilled(self, key: str) -> Array:
         """An array of which only type and shape are looked at."""

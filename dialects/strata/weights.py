@@ -111,24 +111,27 @@ class WeightStore:
 
         `computation` says how, completely: with the same text, the array is not computed again. A
         `compute` with the method `begin`, which takes the same and returns `Begun`, fills the array
-        in the background.
+        in the background; `begin` only looks at types and shapes.
         """
         keys = tuple(map(_key_of, sources))
         key = DERIVED + _hash("\0".join([*keys, computation]))
         if key not in self.arrays:
-            self._begin(key, compute, *map(self.contents, sources))
+            self._begin(key, compute, sources)
         if any(map(self.is_open, sources)):
             self.recipes[key] = Recipe(keys, compute)
         array = self.arrays.unfilled(key)
         return _handle(label, key), Form(array.dtype, array.shape)
 
-    def _begin(self, key: str, compute: Callable[..., Array], *contents: Array) -> None:
+    def _begin(
+        self, key: str, compute: Callable[..., Array], sources: Sequence[WeightAttr]
+    ) -> None:
         """Compute an array, or begin to."""
         begin: Callable[..., Begun] | None = getattr(compute, "begin", None)
         if begin is None:
-            self.arrays[key] = compute(*contents)
-        else:
-            self.arrays.begin(key, begin(*contents))
+            self.arrays[key] = compute(*map(self.contents, sources))
+            return
+        keys = [self._present(handle) for handle in sources]
+        self.arrays.begin(key, begin(*map(self.arrays.unfilled, keys)), keys)
 
     def is_open(self, handle: WeightAttr) -> bool:
         """Whether a weight is a parameter, or is computed from one."""
@@ -152,10 +155,14 @@ class WeightStore:
 
         Raises KeyError as `get`.
         """
+        return self.arrays[self._present(handle)]
+
+    def _present(self, handle: WeightAttr) -> str:
+        """The key of a handle. Raises KeyError as `get`."""
         key = _key_of(handle)
         if key not in self.arrays:
             raise KeyError(f"weight {_data(handle.label)!r} ({key}) is not in the weight store")
-        return self.arrays[key]
+        return key
 
     def is_finite(self, handle: WeightAttr) -> bool:
         """Whether all elements are finite. If so, the code depends on that from now on."""

@@ -82,6 +82,16 @@ def test_read_back(name: str) -> None:
         assert begun.array.dtype == one.dtype and np.array_equal(begun.array, one)
 
 
+@pytest.mark.parametrize("rows", [1, 511, 512, 513, 34_000])
+def test_filters_at_points_are_the_products_of_all_rows(rows: int) -> None:
+    table = ((1.0, 0.1, 0.0), (0.3, 1e-30, 2.0), (0.0, 1.0, 1.0), (0.5, 0.5, -0.5))
+    filters = RNG.uniform(0.5, 2, (1, 3, rows)).astype(np.float32)
+    found = FilterAtPoints((1,), (2, 2), table)(filters)
+    expected = (np.array(table) @ filters[0].astype(np.float64)).astype(np.float32)
+    assert found.shape == (2, 2, 1, rows)
+    assert np.allclose(found.reshape(4, rows), expected, rtol=1e-7)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
 @pytest.mark.parametrize("name", ["panels", "border", "gathered", "gathered with a pad"])
 def test_a_relayout_is_a_nest_that_copies(name: str, dtype: Any) -> None:

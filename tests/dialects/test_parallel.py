@@ -104,6 +104,34 @@ def test_an_error_is_raised_where_the_array_is_needed() -> None:
     arrays.settle()
 
 
+@pytest.mark.parametrize("size", [SIZE, 5])
+def test_an_array_is_filled_from_one_that_was_begun_before(size: int) -> None:
+    arrays, may_fill = Arrays(), threading.Event()
+
+    def first(array: Array) -> None:
+        assert may_fill.wait(30)
+        array[:] = 7
+
+    threading.Timer(0.05, may_fill.set).start()
+    arrays.begin("a", begun(first))
+    arrays.begin("b", begun(lambda array: np.copyto(array, arrays.unfilled("a")[:size] + 1), size),
+                 ["a"])
+    assert (arrays["b"] == 8).all()
+
+
+@pytest.mark.parametrize("size", [SIZE, 5])
+def test_an_array_is_not_filled_from_one_that_could_not_be(size: int) -> None:
+    arrays = Arrays()
+
+    def fail(array: Array) -> None:
+        raise MemoryError("no pages")
+
+    arrays.begin("a", begun(fail))
+    with pytest.raises(MemoryError, match="no pages"):
+        arrays.begin("b", begun(lambda array: array.fill(1), size), ["a"])
+        arrays["b"]
+
+
 @pytest.mark.parametrize(("processors", "size"), [(1, SIZE), (2, 5)])
 def test_small_arrays_and_one_processor_need_no_other_thread(
     monkeypatch: pytest.MonkeyPatch, processors: int, size: int
