@@ -149,7 +149,7 @@ class KernelOp(IRDLOperation):
 
     @property
     def nests(self) -> list[NestOp]:
-        return [op for op in self.body.block.ops if isinstance(op, NestOp)]
+        return [op for op in self.body.block.ops if type(op) is NestOp]
 
     @property
     def yielded(self) -> Sequence[SSAValue]:

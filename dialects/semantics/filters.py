@@ -21,7 +21,7 @@ SLAB = 512
 """Filter rows that are multiplied at a time, so that they stay in cache in double precision, and
 that BLAS does not share among threads."""
 
-SLABS = 64
+SLABS = 16
 """Slabs for which NumPy is called at a time: a thread in the background waits for the interpreter
 after each call."""
 

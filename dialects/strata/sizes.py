@@ -42,7 +42,7 @@ from dialects.text.syntax import location_name, parse_value
 def defined_sizes(op: Operation) -> list[Symbol]:
     """The size symbols that an operation defines when it runs."""
     names = op.properties.get("defines")
-    return list(names.data) if isinstance(names, SymbolsAttr) else []
+    return list(names.data) if type(names) is SymbolsAttr else []
 
 
 @irdl_op_definition

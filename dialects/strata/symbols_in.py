@@ -54,9 +54,9 @@ def _add_sizes(values: Sequence[SSAValue], found: set[Expr]) -> None:
 
 def exprs_of_attribute(attribute: Attribute) -> Iterator[Expr]:
     """The expressions in one of Strata's attributes, including those in nested lists."""
-    if isinstance(attribute, ExprAttr):
+    if type(attribute) is ExprAttr:
         yield attribute.data
-    elif isinstance(attribute, SizesAttr):
+    elif type(attribute) is SizesAttr:
         yield from attribute.data
     elif isinstance(attribute, ArrayAttr):
         for element in cast("ArrayAttr[Attribute]", attribute):

@@ -198,7 +198,7 @@ def names_in(place: Attribute) -> tuple[str, ...]:
     names, seen, todo = dict[str, None](), set[int](), [place]
     while todo:
         part = todo.pop()
-        if isinstance(part, NameLoc):
+        if type(part) is NameLoc:
             names[part.desc.data] = None
         elif isinstance(part, FusedLoc) and id(part) not in seen:
             seen.add(id(part))
@@ -238,10 +238,10 @@ LISTED = 8
 
 
 def _is_long(place: LocationAttr) -> bool:
-    if not isinstance(place, FusedLoc):
+    if type(place) is not FusedLoc:
         return False
     parts = _parts(place)
-    return len(parts) > LISTED or any(isinstance(part, FusedLoc) for part in parts)
+    return len(parts) > LISTED or any(type(part) is FusedLoc for part in parts)
 
 
 def merge_locations(op: Operation, sources: Iterable[Operation]) -> None:

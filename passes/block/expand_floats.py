@@ -36,10 +36,10 @@ class BlockExpandFloats(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         for op in walked(module):
-            if isinstance(op, arith.ExtFOp) and _is_decoded(op, context):
+            if type(op) is arith.ExtFOp and _is_decoded(op, context):
                 if context.allowance.take(op, self.name):
                     _replace(op, decode(_operand(op)))
-            elif isinstance(op, arith.TruncFOp) and _is_encoded(op, context) and (
+            elif type(op) is arith.TruncFOp and _is_encoded(op, context) and (
                     context.allowance.take(op, self.name)):
                 _replace(op, encode(_operand(op), op.result.type))
 

@@ -56,13 +56,13 @@ class BlockPrefetchOperands(StrataPass):
         if caches is None:
             return
         for kernel in [op for op in module.body.block.ops if isinstance(op, KernelOp)]:
-            if not any(isinstance(op, PrefetchOp) for op in walked(kernel)):
+            if not any(type(op) is PrefetchOp for op in walked(kernel)):
                 _prefetch(kernel, caches)
 
 
 def _prefetch(kernel: KernelOp, caches: Caches) -> None:
     """Add at most one stream per buffer, at the loop that repeats a read most often."""
-    written = {op.buffer for op in walked(kernel) if isinstance(op, StoreOp)}
+    written = {op.buffer for op in walked(kernel) if type(op) is StoreOp}
     best: dict[SSAValue, _Stream] = {}
     for load, axes in _reads(kernel.body.block, _grid(kernel)):
         if load.buffer in written or load.buffer not in kernel.buffers or load.checked_dims:

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
@@ -105,6 +105,7 @@ class Program:
 
     kernels: Mapping[str, KernelOp]
     places: Mapping[CallOp, int]
+    known: dict[KernelOp, _Kind] = field(default_factory=dict["KernelOp", "_Kind"])
 
     @staticmethod
     def of(module: ModuleOp, calls: Sequence[CallOp]) -> Program:
@@ -122,25 +123,45 @@ class Program:
                  if isinstance(v.owner, CallOp) and v.owner in self.places}
         return sorted(found, key=lambda c: -self.places[c])
 
-    def has_contraction(self, call: CallOp) -> bool:
+    def kind(self, call: CallOp) -> _Kind:
+        """What is known of a call's kernel."""
         kernel = self.kernel(call)
-        return kernel is not None and any(map(is_contraction, kernel.nests))
+        if kernel is None:
+            return _Kind(False, False, False)
+        if kernel not in self.known:
+            self.known[kernel] = _Kind.of(kernel)
+        return self.known[kernel]
+
+    def has_contraction(self, call: CallOp) -> bool:
+        return self.kind(call).has_contraction
 
     def is_reduction(self, call: CallOp) -> bool:
         """Whether the call reduces without contracting."""
-        kernel = self.kernel(call)
-        return kernel is not None and not self.has_contraction(call) and any(
-            n.reduce_axes for n in kernel.nests)
+        return self.kind(call).is_reduction
 
     def may_join(self, call: CallOp) -> bool:
         """Whether the kernel holds only nests, is not joined yet, and uses its caller's sizes."""
         kernel = self.kernel(call)
-        if kernel is None or [Expr.symbol(s) for s in kernel.size_names] != list(call.sizes.data):
-            return False
-        plain = all(isinstance(op, NestOp | YieldOp) for op in kernel.body.block.ops)
-        return plain and not any(
-            n.into or n.is_scatter or n.is_scan or n.is_recurrence for n in kernel.nests) and all(
+        return kernel is not None and self.kind(call).is_plain and (
+            [Expr.symbol(s) for s in kernel.size_names] == list(call.sizes.data))
+
+
+class _Kind(NamedTuple):
+    """What chains ask of a kernel, found once."""
+
+    has_contraction: bool
+    is_reduction: bool
+    is_plain: bool
+    """Whether it holds only nests that may be joined, and is not joined yet."""
+
+    @staticmethod
+    def of(kernel: KernelOp) -> _Kind:
+        nests = kernel.nests
+        contracts = any(map(is_contraction, nests))
+        plain = all(isinstance(op, NestOp | YieldOp) for op in kernel.body.block.ops) and not any(
+            n.into or n.is_scatter or n.is_scan or n.is_recurrence for n in nests) and all(
             isinstance(v.owner, NestOp) for v in kernel.yielded) and not private_values(kernel)
+        return _Kind(contracts, not contracts and any(n.reduce_axes for n in nests), plain)
 
 
 def misfit(kernel: KernelOp, room: int, apart_memory: int = 0) -> str | None:

@@ -72,7 +72,7 @@ def axes_of_input(nest: NestOp, position: int) -> set[Symbol]:
 
 def index_exprs(nest: NestOp) -> list[Expr]:
     """The index expressions whose values the body uses."""
-    return [op.expr.data for op in nest.body.block.ops if isinstance(op, IndexOp)]
+    return [op.expr.data for op in nest.body.block.ops if type(op) is IndexOp]
 
 
 def body_size(nest: NestOp) -> int:
@@ -102,9 +102,9 @@ def clone_body(
     `loop.index`. Returns the values that the body yields."""
     mapping: dict[SSAValue, SSAValue] = dict(zip(block.args, arguments, strict=True))
     for op in block.ops:
-        if isinstance(op, YieldOp):
+        if type(op) is YieldOp:
             return [mapping.get(v, v) for v in op.operands]
-        if isinstance(op, IndexOp) and axes:
+        if type(op) is IndexOp and axes:
             copy: Operation = IndexOp.of(op.expr.data.substitute(axes))
             mapping[op.result] = copy.results[0]
         else:

@@ -31,6 +31,8 @@ class Builder:
         self.contracts, self.flushes = machine.contracts, machine.flushes
         self.plain: Collection[SSAValue] = ()
         """Values that are numbers in an arithmetic other than that of floats."""
+        self.becomes_whole: dict[SSAValue, bool] = {}
+        """Whether a whole number is made of a sum: found once, as an unrolled loop repeats it."""
 
     # ------------------------------------------------------------------ another arithmetic
     def replaced(self, op: Operation, operands: Sequence[Reg]) -> Reg | None:

@@ -56,7 +56,7 @@ LINE_BYTES = 64
 def private_bytes(kernel: bl.KernelOp) -> Expr | None:
     """The bytes of memory that a call of a kernel needs from its caller, over the kernel's sizes;
     None if it needs none."""
-    found = [_provided(op) for op in walked(kernel) if isinstance(op, bl.ScratchOp)]
+    found = [_provided(op) for op in walked(kernel) if type(op) is bl.ScratchOp]
     given = [size for size in found if size is not None]
     return sum(given, Expr.of(0)) if given else None
 
@@ -155,7 +155,7 @@ class _KernelEmitter:
 
     def _matrices(self) -> Matrices | None:
         """The emitter of matrix products, if the kernel has any and the machine supports them."""
-        dots = [op for op in walked(self.kernel) if isinstance(op, bl.DotOp) and _is_matrix(op.c)]
+        dots = [op for op in walked(self.kernel) if type(op) is bl.DotOp and _is_matrix(op.c)]
         unit = self.machine.matrix_unit
         for op in dots:
             if unit is None or not self.machine.multiplies_matrices(bl.element_type(op.a)):

@@ -39,7 +39,10 @@ def _sum(operation: str) -> Row:
     """An addition that takes a product in one rounding, unless a whole number is made of the sum:
     there the last bit decides, which has to be that of the operators."""
     def row(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
-        made = b.separate if _becomes_whole(op.results[0]) else b.contracted
+        result = op.results[0]
+        if (whole := b.becomes_whole.get(result)) is None:
+            whole = b.becomes_whole[result] = _becomes_whole(result)
+        made = b.separate if whole else b.contracted
         return made(operation, r[0], r[1])
     return row
 
@@ -49,9 +52,9 @@ def _becomes_whole(value: SSAValue) -> bool:
     todo, seen = [value], {value}
     while todo:
         for reader in {use.operation for use in todo.pop().uses}:
-            if isinstance(reader, _WHOLE):
+            if type(reader) in _WHOLE:
                 return True
-            if isinstance(reader, _SUMS) and reader.results[0] not in seen:
+            if type(reader) in _SUMS and reader.results[0] not in seen:
                 seen.add(reader.results[0])
                 todo.append(reader.results[0])
     return False
@@ -308,9 +311,9 @@ _MATH: Mapping[type[Operation], Row] = {
 SCALAR_ROWS: Mapping[type[Operation], Row] = {**_ARITH, **_MATH}
 """The emission of each scalar operation."""
 
-_WHOLE = (arith.FPToSIOp, arith.FPToUIOp, math.FloorOp, math.CeilOp, math.TruncOp,
-          math.RoundEvenOp, math.RoundOp)
-_SUMS = (arith.AddfOp, arith.SubfOp, arith.SelectOp)
+_WHOLE = frozenset[type]({arith.FPToSIOp, arith.FPToUIOp, math.FloorOp, math.CeilOp, math.TruncOp,
+                          math.RoundEvenOp, math.RoundOp})
+_SUMS = frozenset[type]({arith.AddfOp, arith.SubfOp, arith.SelectOp})
 
 _BITWISE = (arith.ConstantOp, arith.SelectOp, arith.BitcastOp, arith.ExtFOp, arith.TruncFOp)
 """Rows that accept 16-bit floats without widening."""
