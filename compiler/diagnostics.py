@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from logging import Logger
 
 MOST = 30
 """The maximum number of distinct problems in a message."""
@@ -113,3 +116,11 @@ def some_of(names: Sequence[str], limit: int = 5) -> str:
     shown = ", ".join(f"'{cut(n, LONGEST_NAME)}'" for n in names[:limit])
     more = len(names) - limit
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def log() -> Logger:
+    """The log "strata", of what concerns no single call. Python's `logging` is imported with the
+    first message: most compilations have none."""
+    import logging
+
+    return logging.getLogger("strata")

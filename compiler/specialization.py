@@ -21,9 +21,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from compiler.diagnostics import StrataError
+from compiler.diagnostics import StrataError, log
 from compiler.instrument import Instrument
-from compiler.logs import log
 from compiler.options import CompileOptions, Specialize
 from compiler.pipeline.driver import Compiler
 from compiler.pipeline.source import Snapshot

@@ -20,8 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compiler.diagnostics import StrataError
-from compiler.logs import log
+from compiler.diagnostics import StrataError, log
 from compiler.recompilation import TRIALS, Decisions, Recompiler
 from dialects.records import dataclass
 from dialects.strata.assumptions import ChoiceError, SizeError

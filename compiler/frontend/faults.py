@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from compiler.diagnostics import Problem, StrataError, count_of
+from compiler.diagnostics import Problem, StrataError, count_of, log
 from compiler.frontend import UnknownContents
-from compiler.logs import log
 from dialects.records import dataclass
 
 if TYPE_CHECKING:
