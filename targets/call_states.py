@@ -64,6 +64,8 @@ class CallStates(Generic[State]):
         self._make, self._limit = make, limit
         self.idle: deque[State] = deque()
         self._made, self._growing = set[Any](), SafeLock()
+        self.have_overlapped = False
+        """Whether there have ever been two states: before that, every call is alone."""
         self._forget_all()
 
     def _forget_all(self) -> None:
@@ -151,6 +153,7 @@ class CallStates(Generic[State]):
             if len(self._made) >= self.most and not self._is_in_call():
                 return None
             state = self._make()
+            self.have_overlapped = self.have_overlapped or bool(self._made)
             self._made.add(weakref.ref(state, self._made.discard))
         return state
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 T = TypeVar("T")
+Shape = tuple[int, ...]
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
@@ -33,7 +34,7 @@ class Executable(ABC):
     takes_gpu_tensors: bool = False
     """Whether `run` accepts torch tensors on the GPU without a copy, and then returns such."""
     takes_addresses: bool = False
-    """Whether there is `run_at`."""
+    """Whether there is `caller`."""
     notes: Sequence[str] = ()
     """What a user should know about how the model runs, such as decisions made on the host."""
 
@@ -61,29 +62,18 @@ class Executable(ABC):
         """Like `run`, for inputs with the shapes, dtypes and devices of the last run; unchecked."""
         return self.run(inputs)
 
-    def run_at(
-        self, shapes: tuple[tuple[int, ...], ...], addresses: list[int],
-        make: Callable[[int, tuple[int, ...]], T], address: Callable[[T], int],
-    ) -> list[T] | None:
-        """Run on inputs at these addresses: C-contiguous arrays of these shapes; types unchecked.
+    def caller(
+        self, make: Callable[[Sequence[Shape]], Callable[[], Iterable[T]]],
+        address: Callable[[T], int], shape: Callable[[T], Shape],
+    ) -> Callable[[Sequence[Any], Sequence[T]], list[T] | None]:
+        """`run` as a function of C-contiguous arrays of another library; types unchecked.
 
-        `shapes`: empty if all sizes of the model are constant. `make`: a new output by number and
-        shape, and `address` where it lies. None for outputs that are too large for that, whose
-        memory `run` reuses. Raises as `run`.
+        `make`: for the shapes of all outputs what makes new ones. `address` and `shape` of an
+        array. The function takes what decides the shapes of the inputs, such as the sizes among
+        them, and the inputs. It returns None for outputs that are too large for that, whose memory
+        `run` reuses. It raises as `run`.
         """
         raise NotImplementedError
-
-    def caller(
-        self, makers: Sequence[Callable[[], T]], address: Callable[[T], int]
-    ) -> Callable[[list[int]], list[T] | None]:
-        """`run_at` as a function of addresses, for a model whose sizes are all constant.
-
-        `makers`: for each output what makes a new one.
-        """
-        def make(number: int, shape: tuple[int, ...]) -> T:
-            return makers[number]()
-
-        return lambda addresses: self.run_at((), addresses, make, address)
 
     def with_weights(self, weights: WeightStore) -> Executable | None:
         """The same code with the weights of another store; None if the target cannot do that."""

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,17 @@ def _own_dump(options: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**options, "dump_dir": folder_of_graph(Path(folder))}
 
 
+_shape = attrgetter("shape")
+
+
+def _getter(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """A function for the items at these places, without a frame of its own."""
+    first = places[0] if places else 0
+    if [*places] == [*range(first, first + len(places))]:
+        return itemgetter(slice(first, first + len(places)))
+    return itemgetter(*places)
+
+
 def returns_one(graph: Any) -> bool:
     """Whether a graph returns a value that is not in a tuple."""
     found = next(n for n in graph.graph.nodes if n.op == "output").args[0]
@@ -235,47 +247,36 @@ class Part:
 
         It returns None if an argument has gaps in memory, a result is large, or sizes do not fit.
         """
-        loaded, make = self.executable.loaded, self.results.maker
-        if not loaded.takes_addresses or make is None or self.executable.structures or (
+        loaded, maker = self.executable.loaded, self.results.maker
+        if not loaded.takes_addresses or maker is None or self.executable.structures or (
                 self.has_integers):
             return None
         nodes = [n for n in self.captured.module.graph.nodes if n.op == "placeholder"]
         if not all(is_plain(_meta(nodes[k])) for k in self.given):
             return None
-        given, count, address = self.given, len(self.given), torch_module().Tensor.data_ptr
-        run_at, is_open = loaded.run_at, bool(self.executable.signature.symbols())
-        if not is_open and self.results.makers is not None:
-            return self._fixed(loaded.caller(self.results.makers, address), address)
+        count, chosen, sizes = len(self.given), _getter(self.given), self._sizes
+        run = loaded.caller(maker, torch_module().Tensor.data_ptr, _shape)
 
         def call(arguments: Sequence[Any]) -> list[Any] | None:
-            if count < len(arguments):
-                arguments = [arguments[k] for k in given]
-            values = [v for v in arguments if v.is_contiguous()]
-            if len(values) < count:
-                return None
-            shapes = tuple([tuple(v.shape) for v in values]) if is_open else ()
+            values = chosen(arguments) if count < len(arguments) else arguments
+            for value in values:
+                if not value.is_contiguous():
+                    return None
             try:
-                return run_at(shapes, [*map(address, values)], make, address)
+                return run(sizes(arguments), values)
             except SizeError:
                 return None
 
         return call
 
-    def _fixed(
-        self, run: Callable[[list[int]], list[Any] | None], address: Callable[[Any], int]
-    ) -> Callable[[Sequence[Any]], list[Any] | None]:
-        """The same where all sizes are constant: a call takes less than two microseconds."""
-        given, count = self.given, len(self.given)
-
-        def call(arguments: Sequence[Any]) -> list[Any] | None:
-            if count < len(arguments):
-                arguments = [arguments[k] for k in given]
-            for value in arguments:
-                if not value.is_contiguous():
-                    return None
-            return run([*map(address, arguments)])
-
-        return call
+    @property
+    def _sizes(self) -> Callable[[Sequence[Any]], Sequence[Any]]:
+        """What decides all shapes among the arguments of a call."""
+        symbols, given = self.executable.signature.symbols(), self.given
+        known = {symbol: k for k, symbol in self.results.bindings.symbols}
+        if known.keys() >= set(symbols):
+            return _getter([known[symbol] for symbol in symbols])
+        return lambda arguments: [arguments[k].shape for k in given]
 
     def __call__(self, *arguments: Any) -> Any:
         if self.direct is not None:

@@ -8,9 +8,11 @@ The module can be imported without torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import accumulate
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -114,26 +116,17 @@ class Results:
             isinstance(s, int) for v in self.outputs for s in v.shape)
 
     @cached_property
-    def maker(self) -> Callable[[int, Sequence[int]], Any] | None:
-        """Makes a new tensor for a result, by its number and shape; None unless all results are
-        tensors on the CPU whose elements lie side by side."""
+    def maker(self) -> Callable[[Sequence[tuple[int, ...]]], Callable[[], Iterable[Any]]] | None:
+        """What makes new tensors for results of these shapes; None unless all results are tensors
+        on the CPU whose elements lie side by side."""
         if self.others or any(self.strides) or not all(map(is_plain, self.outputs)):
             return None
-        torch, fast = torch_module(), _empty_strided()
-        if fast is None or not self.are_plain:
-            types = [v.dtype for v in self.outputs]
-            return lambda number, shape: torch.empty(shape, dtype=types[number])
-        kinds = [(tuple(v.shape), tuple(v.stride()), v.dtype) for v in self.outputs]
-        return lambda number, shape: fast(*kinds[number])
+        new, types = _empty_strided(), [v.dtype for v in self.outputs]
 
-    @cached_property
-    def makers(self) -> list[Callable[[], Any]] | None:
-        """For each result what makes a new tensor, if `maker` does and all sizes are constant."""
-        if self.maker is None or not self.are_plain:
-            return None
-        return [partial(self.maker, k, tuple(v.shape)) if (fast := _empty_strided()) is None
-                else partial(fast, tuple(v.shape), tuple(v.stride()), v.dtype)
-                for k, v in enumerate(self.outputs)]
+        def maker(shapes: Sequence[tuple[int, ...]]) -> Callable[[], Iterable[Any]]:
+            return partial(map, new, shapes, [*map(_side_by_side, shapes)], types)
+
+        return maker
 
     def __call__(self, made: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
         known: Known = self.bindings(arguments, self.needed) if self.needed else {}
@@ -164,9 +157,17 @@ def is_plain(tensor: Any) -> bool:
         tensor.is_conj() or tensor.is_neg() or is_complex(tensor))
 
 
-def _empty_strided() -> Callable[..., Any] | None:
-    """PyTorch's fastest function for a new tensor on the CPU, if it has that."""
-    return getattr(torch_module()._C._dynamo.guards, "_empty_strided_cpu", None)
+def _side_by_side(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a tensor whose elements lie side by side, in order."""
+    strides = accumulate(map(partial(max, 1), reversed(shape[1:])), mul, initial=1)
+    return tuple(strides)[::-1] if shape else ()
+
+
+def _empty_strided() -> Callable[[Sequence[int], Sequence[int], Any], Any]:
+    """PyTorch's fastest function for a new tensor on the CPU."""
+    torch = torch_module()
+    return getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None) or (
+        lambda shape, strides, type_: torch.empty_strided(shape, strides, dtype=type_))
 
 
 def _measured(tensors: Sequence[Any]) -> dict[str, tuple[int, int]]:

@@ -8,7 +8,7 @@ pool has at most as many states as there are processors, but at least two.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from targets.cpu.runtime.exchanges import Exchanger
@@ -27,15 +27,10 @@ Kind = tuple[type, tuple[int, ...], "np.dtype[Any]", bool]
 """Class, shape and dtype of an input, and whether it is C-contiguous."""
 
 
-Shapes = tuple[tuple[int, ...], ...]
-
-
 class Binding(NamedTuple):
     """Everything that depends on the inputs' shapes, kept as long as they stay the same."""
 
     inputs: list[Kind]
-    shapes: Shapes | None
-    """Those of the inputs of `run_at`; None for arrays, of which more is known."""
     sizes: Any
     outputs: tuple[Result, ...]
     arena: Array
@@ -43,6 +38,15 @@ class Binding(NamedTuple):
     def fits(self, arrays: Sequence[Array]) -> bool:
         """Whether these arrays have the kinds that the binding was made for."""
         return kinds(arrays) == self.inputs
+
+
+class Bound(NamedTuple):
+    """What a function made by `Executable.caller` needs besides a binding: what makes new outputs,
+    made by `by`, and the sizes of the inputs."""
+
+    by: Callable[..., Any]
+    sizes: Sequence[Any]
+    make: Callable[[], Iterable[Any]]
 
 
 def kinds(arrays: Sequence[Array]) -> list[Kind]:
@@ -65,10 +69,11 @@ class CallState:
         self.address = ctypes.c_void_p(ctypes.addressof(self.call))
         self.pool, self.owner, self.threads = pool, 0, 1
         self.binding: Binding | None = None
+        self.bound: Bound | None = None
 
     def bind(self, binding: Binding) -> None:
         """Use these sizes and this arena from now on."""
-        self.binding = binding
+        self.binding, self.bound = binding, None
         self.call[0] = binding.arena.ctypes.data
         self.call[2] = ctypes.addressof(binding.sizes)
 

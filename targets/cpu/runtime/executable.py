@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,11 +20,11 @@ from dialects.strata.parallel import in_threads
 from dialects.symbolic.symbol import Symbol
 from targets.call_states import CallStates
 from targets.cpu.build.address import address_of
-from targets.cpu.runtime.calls import Binding, CallState, Kind, Shapes, kinds, most_states
+from targets.cpu.runtime.calls import Binding, Bound, CallState, Kind, kinds, most_states
 from targets.cpu.runtime.checks import EXCHANGE, SIGNAL
 from targets.cpu.runtime.results import LARGE, Result
 from targets.cpu.runtime.threads import FIRST_ARGUMENT, NO_POOL, thread_pool, torch_is_loaded
-from targets.interface import Executable, T
+from targets.interface import Executable, Shape, T
 from targets.memory import ALIGNMENT, aligned_bytes
 
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ class CpuExecutable(Executable):
         self._threads, self._beside_torch = threads, torch_is_loaded()
         self._returns, self._poisons = any(plan.returned), plan.poisons
         self.takes_addresses = not (self._returns or self._poisons)
-        self._large = set[Shapes]()
         self.calls = CallStates(partial(CallState, plan, self.constants, self._pool), most_states)
 
     @property
@@ -108,56 +107,49 @@ class CpuExecutable(Executable):
         finally:
             self.calls.give(state)
 
-    def run_at(
-        self, shapes: Shapes, addresses: list[int],
-        make: Callable[[int, tuple[int, ...]], T], address: Callable[[T], int],
-    ) -> list[T] | None:
-        if self._large and shapes in self._large:
-            return None
-        state = self.calls.take()
-        try:
-            binding = state.binding
-            if binding is None or binding.shapes != shapes:
-                sizes = self._sizes([
-                    np.broadcast_to(np.int8(0), shape) for shape in shapes]) if shapes else {}
-                binding = self._binding_of([], shapes, sizes)
-                if any([result.nbytes >= LARGE for result in binding.outputs]):
-                    self._large.add(shapes)
-                    return None
-                state.bind(binding)
-            outputs = [make(k, result.shape) for k, result in enumerate(binding.outputs)]
-            addresses += map(address, outputs)
-            state.table[FIRST_ARGUMENT:FIRST_ARGUMENT + len(addresses)] = addresses
-            if self._threads > 1:
-                self._share(state)
-            if self._in_steps(state) if self._steps else self._entry(state.address):
-                raise self._failure(state)
-            return outputs
-        finally:
-            self.calls.give(state)
-
     def caller(
-        self, makers: Sequence[Callable[[], T]], address: Callable[[T], int]
-    ) -> Callable[[list[int]], list[T] | None]:
-        """Once a call has bound its state, one without threads does nothing but write addresses."""
-        run = super().caller(makers, address)
-        take, give, entry = self.calls.take, self.calls.give, self._entry
+        self, make: Callable[[Sequence[Shape]], Callable[[], Iterable[T]]],
+        address: Callable[[T], int], shape: Callable[[T], Shape],
+    ) -> Callable[[Sequence[Any], Sequence[T]], list[T] | None]:
+        """A call with the sizes of the last one does little more than write addresses."""
+        take, give, calls = self.calls.take, self.calls.give, self.calls
+        entry, steps, threads = self._entry, self._steps, self._threads
+        large, places = set[tuple[Any, ...]](), slice(FIRST_ARGUMENT, FIRST_ARGUMENT + len(
+            self.plan.inputs) + len(self.plan.outputs))
 
-        def call(addresses: list[int]) -> list[T] | None:
+        def bind(state: CallState, sizes: Sequence[Any], inputs: Sequence[T]) -> Bound | None:
+            """Bind a state to these inputs; None if an output is large."""
+            examples = [np.broadcast_to(np.int8(0), shape(v)) for v in inputs]
+            binding = self._binding_of([], self._sizes(examples))
+            if any(result.nbytes >= LARGE for result in binding.outputs):
+                large.add(tuple(sizes))
+                return None
+            state.bind(binding)
+            state.bound = Bound(make, sizes, make([result.shape for result in binding.outputs]))
+            return state.bound
+
+        def call(sizes: Sequence[Any], inputs: Sequence[T]) -> list[T] | None:
+            if large and tuple(sizes) in large:
+                return None
             state = take()
             try:
-                if state.binding is not None and state.binding.shapes == ():
-                    outputs = [make() for make in makers]
-                    addresses += map(address, outputs)
-                    state.table[FIRST_ARGUMENT:FIRST_ARGUMENT + len(addresses)] = addresses
-                    if entry(state.address):
-                        raise self._failure(state)
-                    return outputs
+                bound = state.bound
+                if bound is None or bound.sizes != sizes or bound.by is not make:
+                    bound = bind(state, sizes, inputs)
+                    if bound is None:
+                        return None
+                outputs = [*bound.make()]
+                state.table[places] = [*map(address, inputs), *map(address, outputs)]
+                if threads > 1 and (state.threads != threads or calls.have_overlapped
+                                    or state.pool.lost or not self._beside_torch):
+                    self._share(state)
+                if self._in_steps(state) if steps else entry(state.address):
+                    raise self._failure(state)
+                return outputs
             finally:
                 give(state)
-            return run(addresses)
 
-        return run if self._threads > 1 or self._steps else call
+        return call
 
     def _in_steps(self, state: CallState) -> int:
         """Run the launches one by one, until a check fails."""
@@ -231,7 +223,7 @@ class CpuExecutable(Executable):
         arrays = self._checked(inputs)
         binding = state.binding
         if binding is None or not binding.fits(arrays):
-            binding = self._binding_of(kinds(arrays), None, self._sizes(arrays))
+            binding = self._binding_of(kinds(arrays), self._sizes(arrays))
             state.bind(binding)
         return arrays, binding
 
@@ -257,17 +249,14 @@ class CpuExecutable(Executable):
                 assumption.check(values)
         return values
 
-    def _binding_of(
-        self, inputs: list[Kind], shapes: Shapes | None, values: dict[Symbol, int]
-    ) -> Binding:
+    def _binding_of(self, inputs: list[Kind], values: dict[Symbol, int]) -> Binding:
         outputs = tuple(Result(tuple(int(s.evaluate(values)) for s in t.shape), t.dtype)
                         for t in self.plan.outputs)
         sizes = [values.get(name, 0) for name in self.plan.size_names]
         arena_bytes = int(self.plan.arena_bytes.evaluate(values))
         _check_memory(arena_bytes, outputs, values)
         words = (ctypes.c_int64 * (1 + len(sizes)))(*sizes)  # the last one: which step runs
-        return Binding(inputs, shapes, words, outputs,
-                        aligned_bytes(arena_bytes))
+        return Binding(inputs, words, outputs, aligned_bytes(arena_bytes))
 
 
 def _entry_function(address: int) -> Callable[..., int]:

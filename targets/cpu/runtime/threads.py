@@ -44,14 +44,18 @@ class ThreadPool:
 
     source: str
     addresses: tuple[int, ...]
-    user: int | None = None
-    """The process that has used the threads."""
+    used: bool = False
+    lost: bool = False
+    """Whether its threads have stayed in the process that used them."""
 
     def claim(self) -> bool:
-        """Whether this process can use the pool's threads now."""
-        if self.user is None:
-            self.user = os.getpid()
-        return self.addresses[0] != 0 and self.user == os.getpid()
+        """Whether this process can use the pool's threads from now on."""
+        self.used = True
+        return self.addresses[0] != 0 and not self.lost
+
+    def leave(self) -> None:
+        """Note that this process is a child made by `fork`."""
+        self.lost = self.lost or self.used
 
 
 NO_POOL = ThreadPool("none: one thread runs everything", (0,) * len(FUNCTIONS))
@@ -124,4 +128,6 @@ def _pool(path: str) -> ThreadPool:
                           NO_POOL.addresses)
     pointers = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
                 for name in FUNCTIONS]
-    return ThreadPool(path, tuple(pointers))
+    pool = ThreadPool(path, tuple(pointers))
+    os.register_at_fork(after_in_child=pool.leave)  # asking for the process at each call costs more
+    return pool

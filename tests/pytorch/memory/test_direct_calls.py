@@ -116,9 +116,22 @@ def test_sizes_that_do_not_fit(direct: list[bool], monkeypatch: pytest.MonkeyPat
     def refuse(*_: Any) -> None:
         raise SizeError("sizes do not fit")
 
-    monkeypatch.setattr("targets.cpu.runtime.executable.CpuExecutable.run_at", refuse)
+    monkeypatch.setattr("targets.cpu.runtime.executable.CpuExecutable.caller", lambda *_: refuse)
     check(torch.compile(lambda x: x + 1, backend="strata", dynamic=True), lambda x: x + 1,
           torch.zeros(5))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, y: (x + 1, y * 2), lambda x, y: (x.flatten() + 1, y.sum(0)),
+    lambda x, y: (torch.cat([x, x], 1), y[None] + 1)])
+def test_open_sizes_that_alternate(function: Any, direct: list[bool]) -> None:
+    """Each call has the results of its own sizes; also those without elements or of one."""
+    fast = torch.compile(function, backend="strata", dynamic=True)
+    for rows, columns in [(3, 5), (4, 5), (3, 5), (5, 3), (2, 7), (4, 5), (700, 900), (3, 5)]:
+        check(fast, function, torch.randn(rows, columns), torch.randn(columns, 4))
+    direct.clear()
+    check(fast, function, torch.randn(6, 7), torch.randn(7, 4))
+    assert not direct
 
 
 @pytest.mark.parametrize(("shape", "is_open", "serial"), [
