@@ -156,6 +156,19 @@ def common(m: Layers, x: str) -> str:
     return m.g.node("Add", product(m, x), inner)
 
 
+def norm_of_ones(m: Layers, x: str) -> str:
+    """A norm as it is before training: equal arrays, of which each layer has its own."""
+    return product(m, m.g.node("LayerNormalization", x, m.full(1.0), m.full(0.0)))
+
+
+def places(m: Layers, x: str) -> str:
+    """A table of integers that all layers have equal copies of, as a relative bias has."""
+    rows = m.g.constant(np.arange(WIDTH * 2) % 7, np.int64)
+    bias = m.g.node("Slice", m.g.node("Gather", m.weight(7), rows), m.g.integers(3),
+                    m.g.integers(WIDTH + 3))
+    return m.g.node("Add", product(m, x), bias)
+
+
 def turned(m: Layers, x: str) -> str:
     """Layers that begin and end with a transposition, which cancel each other."""
     back = m.g.node("Transpose", x, perm=[0, 2, 1])
@@ -165,7 +178,8 @@ def turned(m: Layers, x: str) -> str:
 
 VARIANTS: list[Inner] = [
     product, scaled, divided, zero_bias, all_zero_bias, signed_zeros, all_ones, one_of_ones,
-    not_finite, heads, types, masks, tied, in_turns, twice, computed, common, turned]
+    not_finite, heads, types, masks, tied, in_turns, twice, computed, common, norm_of_ones, places,
+    turned]
 
 
 def model(inner: Inner, count: int, *, residual: bool = True, extra: bool = False) -> MemoryModel:
@@ -243,7 +257,8 @@ def looks(count: int, inner: Inner, target: str, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
-@pytest.mark.parametrize("inner", [heads, masks, twice], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("inner", [heads, masks, twice, norm_of_ones, places],
+                         ids=lambda f: f.__name__)
 def test_passes_see_one_of_many_layers(
     inner: Inner, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ from dialects.records import dataclass
 from dialects.strata.types import (
     Array,
     LiteralAttr,
+    WeightAttr,
     format_literal,
     format_number,
     is_float,
@@ -261,5 +262,8 @@ def is_quantization(constant: ConstantOp, op: Operation, number: int) -> bool:
 
 
 def attribute_key(attribute: Attribute) -> Hashable:
-    """An attribute; of a literal, the text, in which 0.0 and -0.0 differ."""
+    """An attribute; of a literal, the text, in which 0.0 and -0.0 differ; of an array, its key,
+    since equal arrays have different names."""
+    if isinstance(attribute, WeightAttr):
+        return attribute.key
     return format_literal(attribute.data) if isinstance(attribute, LiteralAttr) else attribute

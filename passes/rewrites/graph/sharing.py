@@ -33,6 +33,7 @@ from dialects.strata.sizes import defined_sizes
 from dialects.strata.types import Shaped, SymbolsAttr, WeightAttr, WeightsAttr
 from dialects.strata.weights import WeightStore
 from dialects.text.syntax import distinct_identifiers, location_names, merge_locations, set_location
+from passes.analyses.graph.repetition import attribute_key
 from passes.rewriting import erase, erase_unused, functions, used_sizes
 
 WINDOWS = (ConvOp, ConvTransposeOp, MaxPoolOp, MaxPoolIndicesOp, AvgPoolOp, ResizeOp)
@@ -108,7 +109,7 @@ class Sharing:
         owners = [values[number].owner for values in self.outside]
         constants = [owner for owner in owners if isinstance(owner, ConstantOp)]
         value: Attribute = constants[0].value
-        if any(constant.value != value for constant in constants):
+        if len({attribute_key(constant.value) for constant in constants}) > 1:
             value = WeightsAttr(ArrayAttr(map(self._weight, constants)))
         copy = ConstantOp.of_value(value, constants[0].type)
         copy.location = constants[0].location
