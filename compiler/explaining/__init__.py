@@ -4,5 +4,6 @@
     collect.py    follows a compilation, and collects the facts
     memory.py     memory over time, from the plan of buffers
     work.py       bytes and FLOPs of kernels
+    scopes.py     the modules of a model, and the operations of some nodes
     report.py     the facts as text
 """

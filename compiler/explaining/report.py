@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.explaining.collect import Explanation, Kernel, Pair
+from compiler.explaining.scopes import matching, modules_in, operations_of
 from compiler.frontend.origins import ModelNode
 from compiler.suggestions import hint_for
 
@@ -25,28 +25,61 @@ def whole(found: Explanation) -> list[str]:
     lines += _groups("not fused", ((p.reason, f"{p.first} -> {p.second}") for p in apart))
     lines += _groups("fused", ((p.reason.partition(";")[0], f"{p.first} -> {p.second}")
                                for p in found.pairs if p.fused))
-    lines += _groups("nodes without a kernel", (
-        (_kind(found.why(n)) or "unknown", n.name) for n in found.nodes
-        if not found.kernels_of(n)))
+    lines += _without_kernel(found, found.nodes)
     lines += _groups("on the host", ((what, ", ".join(nodes)) for what, nodes in found.host))
     lines += _groups("among ranks", ((r.text, r.node) for r in found.remarks
                                      if r.pass_name in _DIVIDING))
     return [*lines, *_memory(found)]
 
 
+def nodes_named(found: Explanation, name: str) -> list[ModelNode]:
+    """The node with a name, or the nodes of a module. Raises StrataError with the nearest names."""
+    known = {n.name: n for n in found.nodes}
+    if name in known:
+        return [known[name]]
+    modules = modules_in(found.nodes)
+    meant = matching(name, [*modules])
+    if len(meant) > 1:
+        names = [".".join(path) for path in meant]
+        raise StrataError(f"{found.model} has {len(meant)} modules '{name}'", [
+            Problem(f"they are {_some(names)}", hint="write more of the name")])
+    known_names = [*known, *(".".join(path) for path in modules)]
+    return modules[meant[0]] if meant else _missing(found, "node or module", name, known_names)
+
+
 def node(found: Explanation, name: str) -> list[str]:
-    """What became of a node. Raises StrataError with the nearest names."""
-    wanted = _find(found, "node", name, {n.name: n for n in found.nodes})
-    kernels = found.kernels_of(wanted)
-    lines = [f"{wanted.name}: {wanted.op or 'a node'}",
-             *([f"  in {wanted.scope}"] if wanted.scope else []),
-             *([f"  from {wanted.source}"] if wanted.source else [])]
-    lines += [f"  {level}: {', '.join(ops)}" for level, ops in _by_level(found, wanted)]
+    """What became of a node, or of a module's nodes. Raises StrataError with the nearest names."""
+    wanted = nodes_named(found, name)
+    if [n.name for n in wanted] != [name]:
+        return _module(found, name, wanted)
+    [one] = wanted
+    kernels = found.kernels_of(one)
+    lines = [f"{one.name}: {one.op or 'a node'}", *([f"  in {one.scope}"] if one.scope else []),
+             *([f"  from {one.source}"] if one.source else [])]
+    lines += [f"  {level}: {operations}" for level, operations in operations_of(found, wanted)]
     if not kernels:
-        return [*lines, f"  no kernel computes it: {found.why(wanted)}"]
+        return [*lines, f"  no kernel computes it: {found.why(one)}"]
     for kernel in kernels:
         lines += _kernel(found.found[kernel]) if kernel in found.found else [f"  {kernel}"]
-    return [*lines, *_pairs([p for p in found.pairs if wanted.name in (p.first, p.second)])]
+    return [*lines, *_pairs([p for p in found.pairs if one.name in (p.first, p.second)])]
+
+
+def _module(found: Explanation, name: str, nodes: Sequence[ModelNode]) -> list[str]:
+    """What became of a module: its operations, kernels, and the reasons between these."""
+    own = {n.name for n in nodes}
+    kernels = {k: found.found[k] for n in nodes for k in found.kernels_of(n) if k in found.found}
+    lines = [f"{name}: a module of {len(nodes)} nodes, in {len(kernels)} kernels"]
+    lines += [f"  {level}: {operations}" for level, operations in operations_of(found, nodes)]
+    for kernel in kernels.values():
+        mine = [n for n in kernel.nodes if n in own]
+        _, *figures = _kernel(kernel)
+        lines += [f"  {kernel.name}: {len(mine)} of its {len(kernel.nodes)} nodes: {_some(mine)}",
+                  *figures]
+    lines += _groups("not fused", ((p.reason, f"{p.first} -> {p.second}") for p in found.pairs
+                                   if not p.fused and {p.first, p.second} <= kernels.keys()))
+    lines += _groups("fused", ((p.reason.partition(";")[0], f"{p.first} -> {p.second}")
+                               for p in found.pairs if p.fused and {p.first, p.second} & own))
+    return [*lines, *_without_kernel(found, nodes)]
 
 
 def kernel(found: Explanation, name: str) -> list[str]:
@@ -62,10 +95,17 @@ T = TypeVar("T")
 
 
 def _find(found: Explanation, kind: str, name: str, known: Mapping[str, T]) -> T:
-    if name not in known:
-        raise StrataError(f"{found.model} has no {kind} '{name}'", [
-            Problem(f"no such {kind}", hint=hint_for(name, known))])
-    return known[name]
+    return known[name] if name in known else _missing(found, kind, name, known)
+
+
+def _missing(found: Explanation, kind: str, name: str, known: Iterable[str]) -> NoReturn:
+    raise StrataError(f"{found.model} has no {kind} '{name}'", [
+        Problem(f"no such {kind}", hint=hint_for(name, known))])
+
+
+def _without_kernel(found: Explanation, nodes: Iterable[ModelNode]) -> list[str]:
+    return _groups("nodes without a kernel", (
+        (_kind(found.why(n)) or "unknown", n.name) for n in nodes if not found.kernels_of(n)))
 
 
 def _head(found: Explanation) -> str:
@@ -126,15 +166,6 @@ def _groups(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:
 def _some(members: list[str]) -> str:
     shown = ", ".join(m for m in members[:SHOWN] if m)
     return shown + (f" and {len(members) - SHOWN} more" if len(members) > SHOWN else "")
-
-
-def _by_level(found: Explanation, wanted: ModelNode) -> Iterator[tuple[str, list[str]]]:
-    for level, operations in found.operations.items():
-        counts = Counter[str]()
-        for name in found.inside(wanted):
-            counts += operations.get(name, Counter[str]())
-        if counts:
-            yield level, [f"{n} x {op}" if n > 1 else op for op, n in counts.items()]
 
 
 def _pairs(pairs: list[Pair]) -> list[str]:

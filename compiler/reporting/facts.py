@@ -65,7 +65,7 @@ def facts_of(collected: Collected) -> Facts:
         "failure": failed and {"where": failed[0], "message": failed[1]},
         "sizes": {str(s): v for s, v in found.sizes.items()},
         "nodes": _nodes(found, timed), "edges": _edges(found, index),
-        "tree": folded([n.name for n in found.nodes], [
+        "tree": folded(found.nodes, [
             k for k, n in enumerate(found.nodes) if n.op != CONSTANT]),
         "kernels": _kernels(found, index, _by_name(collected.profile, "kernels")),
         "pairs": [p.json for p in found.pairs], "memory": found.memory,

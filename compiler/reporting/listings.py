@@ -10,7 +10,7 @@ code has a part for each kernel that it defines.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,13 +105,13 @@ def code_listing(
     return [p for p in parts if any(map(str.strip, p.lines))]
 
 
-def lines_of_node(parts: Iterable[Part], number: int) -> list[str]:
-    """The lines that stand for a node, with the heads of their functions and kernels. Three dots
-    take the place of others in between.
+def lines_of_nodes(parts: Iterable[Part], numbers: Collection[int]) -> list[str]:
+    """The lines that stand for some nodes, with the heads of their functions and kernels. Three
+    dots take the place of others in between.
     """
     found = list[str]()
     for part in parts:
-        own = [k for k, nodes in enumerate(part.nodes) if number in nodes]
+        own = [k for k, nodes in enumerate(part.nodes) if any(n in numbers for n in nodes)]
         if own:
             found.append(f"  @{part.symbol or 'the module'}, {len(own)} of {len(part.lines)} lines")
         for before, k in zip([None, *own], own, strict=False):

@@ -7,13 +7,14 @@ nothing of modules, is cut into consecutive runs, so that no step of opening the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from compiler.explaining.scopes import modules_around
+from compiler.frontend.origins import ModelNode
+
 MOST = 40
 """The largest number of members of a module."""
-_DOTTED = re.compile(r"[\w-]+(\.[\w-]+)+")
 
 Tree = int | tuple[str, list["Tree"]]
 
@@ -31,21 +32,15 @@ class _Module:
         return self.inner[name]
 
 
-def modules_of(name: str) -> list[str]:
-    """The modules around a node, the outermost first."""
-    *around, _ = [part for part in name.split("/") if part] or [name]
-    return [m for part in around for m in (part.split(".") if _DOTTED.fullmatch(part) else [part])]
-
-
-def folded(names: Sequence[str], numbers: Sequence[int]) -> list[Tree]:
+def folded(nodes: Sequence[ModelNode], numbers: Sequence[int]) -> list[Tree]:
     """The members of the outermost module. `numbers`: those of the nodes to fold, in order."""
     root = _Module("")
     for number in numbers:
         module = root
-        for name in modules_of(names[number]):
+        for name in modules_around(nodes[number]):
             module = module.inside(name)
         module.members.append(number)
-    return _members(root, names)
+    return _members(root, [n.name for n in nodes])
 
 
 def _members(module: _Module, names: Sequence[str]) -> list[Tree]:

@@ -3,8 +3,8 @@
 Each kernel is listed with the nodes that it computes, the bytes and FLOPs of its launches, and its
 schedule with its origin. Kernels of which one reads the other's result are listed with the reason
 why they are two, nodes without a kernel with what became of them. --node and --kernel show one of
-them in full, and with --lines also the lines that stand for it at a level or in target code.
-Nothing is run.
+them in full, or a module with all its nodes, and with --lines also the lines that stand for it at a
+level or in target code. Nothing is run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_target(parser)
     group = parser.add_argument_group("the result")
     one = group.add_mutually_exclusive_group()
-    one.add_argument("--node", metavar="NAME", help="only this node of the model")
+    one.add_argument("--node", metavar="NAME",
+                     help="only this node of the model, or the nodes of a module, such as "
+                          "encoder.layer.3")
     one.add_argument("--kernel", metavar="NAME", help="only this kernel")
     group.add_argument("--lines", metavar="LEVEL",
                        help="with --node or --kernel: its lines in graph, loop, host, block, or in "
@@ -50,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     from compiler.explaining import report
     from compiler.explaining.collect import Explanation
     from compiler.io.output import check_writable, write_text
-    from compiler.reporting.listings import Part, lines_of_node
+    from compiler.reporting.listings import Part, lines_of_nodes
 
     if arguments.lines and arguments.node is None and arguments.kernel is None:
         raise StrataError("--lines needs --node or --kernel, whose lines it prints", exit_status=2)
@@ -64,7 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
             parts = _parts(started, compilation, state, found, arguments)
     if arguments.node is not None:
         lines = report.node(found, arguments.node)
-        lines += lines_of_node(parts, [n.name for n in found.nodes].index(arguments.node))
+        wanted = {n.name for n in report.nodes_named(found, arguments.node)}
+        lines += lines_of_nodes(parts, {k for k, n in enumerate(found.nodes) if n.name in wanted})
     elif arguments.kernel is not None:
         lines = report.kernel(found, arguments.kernel)
         lines += [f"    {line}" for part in parts if part.symbol == arguments.kernel

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
@@ -14,6 +15,7 @@ from compiler.explaining.collect import waits_between
 from tests.cli.conftest import Run
 from tests.counts import models
 from tests.filecheck import filecheck
+from tests.models.onnx_graph import OnnxGraph
 
 
 @pytest.fixture(scope="module")
@@ -104,14 +106,54 @@ def test_one_node_and_one_kernel(strata: Run, network: Path) -> None:
     assert "contract_0: Conv_0, Relu_1" in done.out
 
 
-@pytest.mark.parametrize(("option", "name", "near"), [
-    ("--node", "conv_0", "Conv_0"), ("--kernel", "contract0", "contract_0")])
+@pytest.mark.parametrize(("option", "kind", "name", "near"), [
+    ("--node", "node or module", "conv_0", "Conv_0"),
+    ("--kernel", "kernel", "contract0", "contract_0")])
 def test_unknown_names_are_told_with_the_nearest(
-    strata: Run, network: Path, option: str, name: str, near: str
+    strata: Run, network: Path, option: str, kind: str, name: str, near: str
 ) -> None:
     done = strata("explain", network, "--features", "avx2", option, name)
     assert done.status == 1
-    assert f"has no {option.removeprefix('--')} '{name}'" in done.err and near in done.err
+    assert f"has no {kind} '{name}'" in done.err and near in done.err
+
+
+@pytest.fixture(scope="module")
+def layered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two layers: the names of the first one's nodes tell modules, PyTorch's scopes the other's."""
+    g = OnnxGraph({})
+    y = g.input("x", np.float32, [16, 32])
+    for _ in range(2):
+        y = g.node("Relu", g.node("MatMul", y, g.random_weight(32, 32)))
+    made = g.model({"y": y})
+    for node in made.graph.node[:2]:
+        node.name = f"/encoder/layer.0/ffn/{node.name}"
+    for node in made.graph.node[2:4]:
+        node.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=str(
+            ["", "encoder", "encoder.layer.1", "encoder.layer.1.ffn", node.name]))
+    path = tmp_path_factory.mktemp("explain") / "layered.onnx"
+    onnx.save(made, path)
+    return path
+
+
+@pytest.mark.parametrize(("name", "count"), [
+    ("encoder", 4), ("encoder.layer.0", 2), ("layer.1", 2), ("/encoder/layer.1/ffn", 2),
+    ("encoder.layer", 4)])
+def test_a_module(strata: Run, layered: Path, name: str, count: int) -> None:
+    done = strata("explain", layered, "--features", "avx2", "--node", name, "--lines", "graph")
+    filecheck(f"""// CHECK: {name}: a module of {count} nodes, in
+                  // CHECK: graph: {f"{count // 2} x " if count > 2 else ""}graph.matmul
+                  // CHECK: contract_
+                  // CHECK: fused
+                  // CHECK: @main
+                  // CHECK: graph.max""", done.out)
+
+
+@pytest.mark.parametrize(("name", "told"), [
+    ("ffn", "has 2 modules 'ffn'"), ("layer.2", "did you mean encoder.layer"), ("/", "has no"),
+    ("ayer.1", "has no node or module 'ayer.1'")])
+def test_names_that_are_no_module(strata: Run, layered: Path, name: str, told: str) -> None:
+    done = strata("explain", layered, "--features", "avx2", "--node", name)
+    assert done.status == 1 and told in done.err
 
 
 def test_an_unwritable_file_is_told_first(strata: Run, network: Path) -> None:

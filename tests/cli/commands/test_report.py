@@ -12,8 +12,10 @@ import numpy as np
 import onnx
 import pytest
 
+from compiler.frontend.origins import ModelNode
 from compiler.reporting import page as pages
 from compiler.reporting.facts import facts_of, finite, packed, unpacked
+from compiler.reporting.modules import folded
 from compiler.reporting.terminal import lines_of
 from tests.cli.conftest import Run
 from tests.counts import models
@@ -122,6 +124,16 @@ def test_a_node_is_found_at_every_level(report: Any, small_model: Path, target: 
             else:
                 assert any(p.get("same") or any(number in nodes for nodes in p["nodes"])
                            for p in parts), listing["title"]
+
+
+def test_nodes_are_folded_by_module() -> None:
+    """By scopes where a model tells them, else by names; others are cut into runs."""
+    nodes = [ModelNode("a", "Add", scope="m.layer.0"), ModelNode("b", "Mul", scope="m.layer.0.ffn"),
+             ModelNode("/m/layer.1/c", "Add"), ModelNode("d", "Add", scope="m")]
+    assert folded(nodes, range(4)) == [("m", [("layer", [("0", [0, 1]), 2]), 3])]
+    plain = [ModelNode(f"n{k}", "Add") for k in range(100)]
+    assert [t[0] for t in folded(plain, range(100)) if not isinstance(t, int)][:2] == [
+        "n0 … n2", "n3 … n5"]
 
 
 def test_the_page_needs_no_network(report: Any, small_model: Path) -> None:
