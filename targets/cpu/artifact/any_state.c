@@ -13,10 +13,45 @@ static void default_release(void *context, void *memory) {
     _aligned_free(memory);
 }
 #else
+#if defined(MADV_HUGEPAGE)
+/* Write to every so many bytes. Returns the nanoseconds of this thread that it took. */
+static int64_t touch(char *from, const char *to, size_t step) {
+    struct timespec before, after;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+    for (; from < to; from += step) *(volatile char *)from = 0;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+    return (after.tv_sec - before.tv_sec) * INT64_C(1000000000) + after.tv_nsec - before.tv_nsec;
+}
+
+/* Take large pages for new memory as long as the system has some at hand, where one costs a fifth
+   of as many bytes in small pages. Where it has none, it would move other memory to make them, for
+   longer than small pages take: the first page that takes so long is the last large one. */
+static void enlarge_pages(char *memory, size_t bytes) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), probes = 8;
+    size_t skipped = (LARGE_PAGE - (uintptr_t)memory % LARGE_PAGE) % LARGE_PAGE;
+    if (bytes < skipped + 2 * (size_t)LARGE_PAGE) return;
+    char *next = memory + skipped, *end = next + (bytes - skipped) / LARGE_PAGE * LARGE_PAGE;
+    int64_t most = touch(next, next + probes * page, page) * (int64_t)(LARGE_PAGE / page / probes);
+    next += LARGE_PAGE;
+    if (madvise(next, (size_t)(end - next), MADV_HUGEPAGE) != 0) return;
+    while (next < end) {
+        int64_t took = touch(next, next + 1, 1);
+        next += LARGE_PAGE;
+        if (took <= most || next == end) continue;
+        madvise(next, (size_t)(end - next), MADV_NOHUGEPAGE);
+        return;
+    }
+}
+#else
+static void enlarge_pages(char *memory, size_t bytes) { (void)memory, (void)bytes; }
+#endif
+
 static void *default_allocate(void *context, size_t alignment, size_t bytes) {
     void *found = NULL;
     (void)context;
-    return posix_memalign(&found, alignment, bytes) ? NULL : found;
+    if (posix_memalign(&found, alignment, bytes)) return NULL;
+    enlarge_pages(found, bytes);
+    return found;
 }
 
 static void default_release(void *context, void *memory) {

@@ -149,9 +149,7 @@ static int copy_constants(STATE *s) {
     size_t bytes = (CONSTANTS_BYTES / LARGE_PAGE + 1) * LARGE_PAGE;
     s->copy = s->allocator.allocate(s->allocator.context, LARGE_PAGE, bytes);
     if (s->copy == NULL) return STRATA_NO_MEMORY;
-#if defined(MADV_HUGEPAGE)
-    madvise(s->copy, bytes, MADV_HUGEPAGE); /* which may fail */
-#endif
+    enlarge_pages(s->copy, bytes);
     memcpy(s->copy, s->weights, CONSTANTS_BYTES);
     close_weights(s->weights, s->mapped);
     s->weights = s->copy;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,10 @@ growing (float[n] x, int64 trips) => (float[m, n] y, float[k] z) <bool go = {1}>
 ROWS = """
 <ir_version: 8, opset_import: ["" : 17]>
 rows (float[n, m] x) => (float[n, m] y) { a = Softmax(x)  b = Exp(a)  y = Softmax(b) }
+"""
+WIDE = """
+<ir_version: 8, opset_import: ["" : 17]>
+wide (float[8192, 1024] x) => (float[8192, 1024] y) <float one = {1}> { y = Add(x, one) }
 """
 MODELS: dict[str, tuple[str, list[np.ndarray]]] = {
     "sizes of a run": (SIZED, [np.float32([1, 0, 2, 0, 3, 4]), np.array([2])]),
@@ -115,13 +120,26 @@ rows (float[n, 64] x) => (float[n, 64] y) {
 
 def test_large_outputs_may_start_anywhere(tmp_path: Path) -> None:
     """They are stored past the caches, which needs whole lines."""
-    text = """
-<ir_version: 8, opset_import: ["" : 17]>
-wide (float[8192, 1024] x) => (float[8192, 1024] y) <float one = {1}> { y = Add(x, one) }
-"""
-    folder = ship(model_of(text), tmp_path / "wide", "wide")
+    folder = ship(model_of(WIDE), tmp_path / "wide", "wide")
     build([HERE / "unaligned.c", folder / "wide.a"], tmp_path / "unaligned", f"-I{folder}")
     assert output_of(tmp_path / "unaligned") == "0 were wrong\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has pages that are asked for so")
+@pytest.mark.parametrize("sanitized", [False, pytest.param(True, marks=needs_sanitizers)])
+def test_large_pages_are_taken_while_they_cost_little(sanitized: bool, tmp_path: Path) -> None:
+    """Two readings of the clock are those of small pages, then come two for each large page."""
+    folder = ship(model_of(WIDE), tmp_path / "wide", "wide")
+    flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover"] if sanitized else []
+    pieces = [folder / f"wide{end}" for end in (
+        (".c", "_kernels.o", "_constants.S") if sanitized else (".a",))]
+    build([HERE / "pages.c", *pieces], tmp_path / "pages", f"-I{folder}", *flags,
+          "-Wl,--wrap=clock_gettime,--wrap=madvise", strict=not sanitized)
+    pages = int(output_of(tmp_path / "pages").removeprefix("large"))
+    assert pages in (14, 15)
+    assert output_of(tmp_path / "pages", "4") == f"large {pages}\nsmall {pages - 1}\n"
+    assert output_of(tmp_path / "pages", "8") == f"large {pages}\nsmall {pages - 3}\n"
+    assert output_of(tmp_path / "pages", f"{2 * pages + 2}") == f"large {pages}\n"
 
 
 def test_programs_for_some_sizes_do_without_memory(tmp_path: Path) -> None:
