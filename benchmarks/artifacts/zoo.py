@@ -70,7 +70,9 @@ def _alone(name: str, options: argparse.Namespace) -> str:
     """The row of a model, from a process that may fail without ending this one."""
     words = [sys.executable, __file__, name, "--alone", "--zoo", options.zoo, "--folder",
              options.folder, "--threads", options.threads, "--rounds", options.rounds,
-             *["--keep"] * options.keep, *(() if options.case is None else ("--case", options.case))]
+             *["--keep"] * options.keep]
+    if options.case is not None:
+        words += ["--case", options.case]
     try:
         done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False,
                               timeout=LIMIT)
