@@ -1,11 +1,13 @@
 """From the start of a process to its first result: libraries in Python, and onnxruntime.
 
     STRATA_ZOO=folder python benchmarks/artifacts/start.py [MODEL...] --libraries DIR [--rounds N]
+        [--threads N]
 
 The folder holds `NAME.onnx` files and `models.json` (as for benchmarks/zoo), DIR the libraries that
 `benchmarks/artifacts/zoo.py --keep --folder DIR` has written. Each process reads the inputs of the
-first case from files, and runs the model once on one thread. Columns are processor time, which
-other programs change less: the least of some processes, all ways in turns. "views" passes
+first case from files, and runs the model once. Columns are the least of some processes, all ways in
+turns: on one thread processor time, which other programs change less, otherwise the time on the
+clock. With `--threads 0`, both take as many threads as they do unless they are told. "views" passes
 memoryviews to the file of Python beside the library, which then imports no NumPy; "NumPy" passes
 arrays.
 """
@@ -19,6 +21,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +37,7 @@ WAYS = {
 import ctypes, sys
 sys.path.insert(0, FOLDER)
 from NAME_numpy import Model
-model = Model(threads=1)
+model = Model(threads=THREADS)
 def view(file, format, shape):
     if 0 not in shape:
         return memoryview(bytearray(open(file, "rb").read())).cast(format, shape)
@@ -49,14 +52,14 @@ import sys
 import numpy as np
 sys.path.insert(0, FOLDER)
 from NAME_numpy import Model
-model = Model(threads=1)
+model = Model(threads=THREADS)
 model(**{n: np.fromfile(f, d).reshape(s) for n, f, _, d, s in INPUTS})
 """,
     "onnxruntime": """
 import numpy as np
 import onnxruntime
 options = onnxruntime.SessionOptions()
-options.intra_op_num_threads = options.inter_op_num_threads = 1
+options.intra_op_num_threads = options.inter_op_num_threads = THREADS
 session = onnxruntime.InferenceSession(MODEL, options, providers=["CPUExecutionProvider"])
 session.run(None, {n: np.fromfile(f, d).reshape(s) for n, f, _, d, s in INPUTS})
 """}
@@ -84,6 +87,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("models", nargs="*")
     parser.add_argument("--libraries", type=Path, default=Path("artifacts"))
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
     return parsed(parser)
 
 
@@ -91,11 +95,12 @@ def times(name: str, case: Any, folder: Path, options: argparse.Namespace) -> di
     """The least seconds of each way."""
     given = written(case, folder)
     head = (f"FOLDER, MODEL, INPUTS = {str(options.libraries.resolve())!r}, "
-            f"{str(options.zoo / name)!r} + '.onnx', {given!r}\n")
+            f"{str(options.zoo / name)!r} + '.onnx', {given!r}\nTHREADS = {options.threads}\n")
     found = dict.fromkeys(WAYS, 1e9)
     for _ in range(options.rounds):
         for way, least in found.items():
-            found[way] = min(least, _seconds(head + WAYS[way].replace("NAME", name)))
+            found[way] = min(least, _seconds(head + WAYS[way].replace("NAME", name),
+                                             options.threads == 1))
     return found
 
 
@@ -111,11 +116,14 @@ def written(case: Any, folder: Path) -> list[tuple[str, str, str, str, tuple[int
     return given
 
 
-def _seconds(code: str) -> float:
-    """The processor time of a process."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def _seconds(code: str, of_processor: bool) -> float:
+    """The time of a process: of the processor, or on the clock."""
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    took = time.perf_counter() - started
+    if not of_processor:
+        return took
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
