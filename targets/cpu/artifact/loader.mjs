@@ -1,6 +1,6 @@
 /* MODEL: runs the model in MODEL.wasm. Written by Strata.
 
-   const model = await Model.load(bytes);               // of MODEL.wasm, or a URL
+   const model = await Model.load("MODEL.wasm");         // a file, an address, or the bytes
    const {y} = model.run({x: {data: new Float32Array(6), shape: [2, 3]}});
 
    Types that JavaScript lacks, such as f16, are passed as the integers of their bits. */
@@ -25,12 +25,26 @@ function imports(module, memory) {
     return found;
 }
 
+/* What is in a file, outside browsers, or at an address. A path is relative to where the program was
+   started, and an address to its page. */
+async function contents(source) {
+    const isFile = source instanceof URL ? source.protocol === "file:"
+        : source.startsWith("file:") || !/^[a-z][a-z0-9+.-]+:/i.test(source);
+    if (isFile && globalThis.process?.versions?.node) {
+        const {readFile} = await import("node:fs/promises");
+        return readFile(typeof source === "string" && source.startsWith("file:")
+            ? new URL(source) : source);
+    }
+    const response = await fetch(source);
+    if (!response.ok) throw new Error(`${source}: ${response.status} ${response.statusText}`);
+    return response.arrayBuffer();
+}
+
 export class Model {
-    /* From the bytes of the file, or from its URL. */
+    /* From a file, from an address, or from the bytes. */
     static async load(source) {
-        const given = typeof source === "string" || source instanceof URL
-            ? await (await fetch(source)).arrayBuffer() : source;
-        const module = await WebAssembly.compile(given);
+        const isNamed = typeof source === "string" || source instanceof URL;
+        const module = await WebAssembly.compile(isNamed ? await contents(source) : source);
         let instance = null;
         instance = await WebAssembly.instantiate(
             module, imports(module, () => instance.exports.memory.buffer));
