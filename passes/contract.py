@@ -128,6 +128,11 @@ class Facts:
     """Rates, whose ratios decide which products are divided among ranks."""
     claims: Collection[str] = ()
     """The names of composite graph operations for which the target provides its own nests."""
+    claimed_channels: int = 1
+    """The fewest channels of a group's results with which it claims the gradient of a filter."""
+    unclaimed_elements: Collection[Attribute] = ()
+    """The elements of operands with which it claims nothing, since it has matrix units for the
+    products of which the operations are made."""
     launches_foreign: bool = False
     """Whether kernels that users write in a language of their own (Triton) are launched."""
     checks_indices: bool = True

@@ -148,9 +148,11 @@ class CompositeOp(GraphOp):
     `evaluate` defines the meaning independently, so that tests can compare the two.
     """
 
-    @property
-    def may_stay(self) -> bool:
-        """Whether a target that claims the operation implements it for these operands, too."""
+    def may_stay(self, channels: int) -> bool:
+        """Whether a target that claims the operation implements it for these operands, too.
+
+        `channels`: the fewest channels of a group for which it does, if the operation has groups.
+        """
         return True
 
     def decompose(self, build: Build) -> Sequence[SSAValue]:

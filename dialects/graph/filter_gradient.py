@@ -98,10 +98,12 @@ class ConvFilterGradientOp(CompositeOp):
         return rounded(found.reshape(context.shape(type_)), type_)
 
     # ------------------------------------------------------------------ the definition
-    @property
-    def may_stay(self) -> bool:
-        """Not with open sizes, with which accesses of a single product could not be proven."""
-        return all(s.constant is not None for t in self.operand_tensors for s in t.shape)
+    def may_stay(self, channels: int) -> bool:
+        """Not with open sizes, with which accesses of a single product could not be proven, nor
+        with fewer result channels in a group than `channels`."""
+        made = tensor_type(self.y).shape[1].constant or 0
+        return made >= channels * self._group and all(
+            s.constant is not None for t in self.operand_tensors for s in t.shape)
 
     def decompose(self, build: Build) -> Sequence[SSAValue]:
         """A product for each tap; one convolution for few channels or groups, if it has taps."""

@@ -20,6 +20,7 @@ from dialects.graph.shape import ReshapeOp
 from dialects.strata.types import tensor_type
 from dialects.text.syntax import location_name
 from passes.base import PassError, StrataContext, StrataPass
+from passes.contract import Facts
 from passes.rewriting import Rewriter, functions, rewrite
 
 
@@ -32,6 +33,11 @@ def _as_declared(op: CompositeOp, values: Sequence[SSAValue], at: Rewriter) -> l
             for v, r in zip(values, op.results, strict=True)]
 
 
+def _is_claimed(op: CompositeOp, facts: Facts) -> bool:
+    return (op.name in facts.claims and op.may_stay(facts.claimed_channels)
+            and not any(t.element in facts.unclaimed_elements for t in op.operand_tensors))
+
+
 class GraphDecompose(StrataPass):
     """Decompose the composite operations that the target does not claim."""
 
@@ -41,7 +47,7 @@ class GraphDecompose(StrataPass):
         faults: list[tuple[str, str]] = []
 
         def decompose(op: CompositeOp, at: Rewriter) -> Sequence[SSAValue] | None:
-            if op.name in context.facts.claims and op.may_stay:
+            if _is_claimed(op, context.facts):
                 return None
             try:
                 return _as_declared(op, op.decompose(at), at)

@@ -21,7 +21,7 @@ from dialects.loop import NestOp, scalar_type
 from dialects.semantics.ring import Ring
 from dialects.strata.mapped import MappedFiles
 from dialects.strata.schedule import Schedule
-from dialects.strata.types import Array, WeightAttr, bf16, byte_width, f16, f64
+from dialects.strata.types import Array, WeightAttr, bf16
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_names
@@ -29,7 +29,7 @@ from dialects.walking import walked
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.private import private_values
 from passes.analyses.loop.windows import Window
-from passes.contract import Caches, Facts, Panel
+from passes.contract import Facts, Panel
 from targets.base import Target
 from targets.cpu.architectures import ARCHITECTURES, platform_of
 from targets.cpu.build import worker
@@ -42,7 +42,7 @@ from targets.cpu.emit import emit_kernel_text
 from targets.cpu.llvm.modules import ModuleText, joined
 from targets.cpu.llvm.operands import kernel_names
 from targets.cpu.llvm.places import Places
-from targets.cpu.machine import Machine, best_of, is_supported, lacking, machine_of
+from targets.cpu.machine import Machine, is_supported, lacking, machine_of
 from targets.cpu.runtime.executable import CpuExecutable, Source, placed
 from targets.cpu.runtime.plan import RunPlan
 from targets.cpu.runtime.processors import FEATURES_VARIABLE, assumed_features, thread_count
@@ -56,6 +56,7 @@ from targets.cpu.scheduling.row_blocks import copy_rows, schedule_rows
 from targets.cpu.scheduling.rules import schedule_kernel
 from targets.cpu.scheduling.windows import MAX_LOSS, shorten
 from targets.cpu.single import native_kernel
+from targets.cpu.stated import facts_of, machine_allowed
 from targets.cpu.stored import needs as needed_sets
 from targets.interface import Executable, TargetError, Timer
 from targets.naming import one_line
@@ -82,27 +83,12 @@ stay separate kernels."""
 
 
 # ---------------------------------------------------------------------- what passes ask
-def facts_of(options: TargetOptions, default: Facts) -> Facts:
-    """The facts of the machine that the options allow."""
-    machine = _allowed(options)
-    _, second, third = machine.caches
-    return replace(
-        default, narrow_factors=machine.narrow_factors(options.precision),
-        narrow_channels=machine.vector_bytes // byte_width(bf16),  # those fill a vector
-        byte_factors=machine.byte_factors,
-        coded_rows=2, blocked_rows=2, coded_growth=4,  # f32; arithmetic bounds more rows
-        widens=frozenset(t for t in (f16, bf16) if not (
-            machine.multiplies_groups(t) or machine.multiplies_matrices(t))),
-        row_memory=max(second, third // 4),  # in the L2 cache, or in a share of the L3 cache
-        scans=f64, prefetches=Caches(machine.line_bytes, second))
-
-
 class CpuScheduling(Scheduling):
     """Tiles for vectors, registers and caches; panels; Winograd's windows."""
 
     @cached_property
     def machine(self) -> Machine:
-        return _allowed(self.options)
+        return machine_allowed(self.options)
 
     def schedule(self, kernel: LoopKernel) -> Schedule:
         rule = schedule_rows if private_values(kernel) else schedule_kernel
@@ -364,17 +350,9 @@ class CpuTarget(Target):
                 f"thread pool: {thread_pool().source}"]
 
 
-def _allowed(options: TargetOptions) -> Machine:
-    """The machine with the features that the options allow."""
-    machine = machine_of(options.features, options.triple)
-    if options.beside and (best := best_of(options.beside, options.triple)) != machine:
-        machine = replace(machine, packed_for=best)
-    return machine if options.denormals == "flush" else machine.keeping_denormals
-
-
 def _machine(options: TargetOptions) -> Machine:
     """The machine for which code is generated, with the options that affect it."""
-    machine = _allowed(options)
+    machine = machine_allowed(options)
     return replace(machine, contracts=not options.exact,
                    flushes=machine.flushes and options.denormals == "flush")
 

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 import compiler
 from dialects.strata.types import Array
-from targets.cpu import target
+from targets.cpu import stated, target
 from targets.cpu.build.jit import compile_texts
 from targets.cpu.machine import machine_of
 from tests.models.onnx_graph import OnnxGraph
@@ -29,7 +29,8 @@ def _registers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registers]:
     registers = Registers()
     if not has_matrices():
         machine = with_matrices(machine_of())
-        monkeypatch.setattr(target, "machine_of", lambda *_: machine)
+        for module in (stated, target):
+            monkeypatch.setattr(module, "machine_of", lambda *_: machine)
         monkeypatch.setattr(target, "compile_texts", lambda texts, _, cache, report: compile_texts(
             [registers.redirected(text) for text in texts], machine_of(), cache, report))
     yield registers

@@ -19,7 +19,7 @@ from dialects.graph import CastOp, ConstantOp, MatmulOp, TransposeOp
 from dialects.strata.types import Array, bf16
 from passes.graph.narrow_products import GraphNarrowProducts
 from targets.base import TargetOptions, find_target
-from targets.cpu import target
+from targets.cpu import stated
 from targets.cpu.machine import AVX512, machine_of
 from tests.models.onnx_graph import OnnxGraph
 from tests.targets.cpu.matrix_registers import with_matrices
@@ -100,7 +100,7 @@ def test_fast_rounds_only_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) 
     vectors = replace(machine_of(), features=AVX512 | {"avx512bf16"}, cpu="sapphirerapids")
     for machine, factors in ((vectors, None), (with_matrices(vectors), bf16),
                              (replace(vectors, cpu="znver4"), bf16)):
-        monkeypatch.setattr(target, "machine_of", lambda *_, machine=machine: machine)
+        monkeypatch.setattr(stated, "machine_of", lambda *_, machine=machine: machine)
         cpu = find_target("cpu")
         assert cpu.bind(TargetOptions(precision="fast")).facts.narrow_factors == factors
         assert cpu.bind(TargetOptions(precision="bf16")).facts.narrow_factors == bf16

@@ -122,7 +122,9 @@ def tile_order(nest: NestOp) -> list[Symbol]:
     """
     order = result_order(nest)
     made = _made_channels(nest, order)
-    return order if made is None else [*(a for a in order if a != made), made]
+    if made is not None:
+        return [*(a for a in order if a != made), made]
+    return _beside_taps(nest, order) or order
 
 
 def _made_channels(nest: NestOp, order: Sequence[Symbol]) -> Symbol | None:
@@ -136,6 +138,30 @@ def _made_channels(nest: NestOp, order: Sequence[Symbol]) -> Symbol | None:
         for s in e.symbols}
     return next((a for a in reversed(order[:-1]) if a not in data
                  and (extents[a].constant or 0) >= CHANNELS), None)
+
+
+def _beside_taps(nest: NestOp, order: Sequence[Symbol]) -> list[Symbol] | None:
+    """The axes of a filter's gradient, with a factor's channels in lanes; None for another nest.
+
+    The result's last axis is a tap of a window, of which there are fewer than of the positions that
+    are summed: no vector. The rows before the lanes end with those along which the other factor,
+    which has the taps, is contiguous.
+    """
+    extents, summed = extents_of(nest.axes), {a.name for a in nest.reduce_axes}
+    taps = [m for m in nest.input_maps if any(
+        order[-1:] and order[-1] in e.symbols and e.symbols & summed for e in m)]
+    if len(nest.input_maps) != 2 or len(taps) != 1 or (
+            extents[order[-1]].constant or CHANNELS) >= CHANNELS:
+        return None
+    other = next(m for m in nest.input_maps if m is not taps[0])
+    data = {s for e in taps[0] for s in e.symbols}
+    lanes = next((a for a in reversed(order) if a not in data and (
+        extents[a].constant or 0) >= CHANNELS and any(a in e.symbols for e in other)), None)
+    if lanes is None:
+        return None
+    along = running_axis(taps[0], nest.axes)
+    rows = sorted((a for a in order if a != lanes), key=lambda a: a in along)
+    return [*rows, lanes]
 
 
 def _summed_along(

@@ -17,6 +17,7 @@ from dialects.strata.types import TensorType, byte_width, is_float
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
+from passes.rewrites.loop.nests import has_calls
 from targets.cpu.machine import Machine
 from targets.cpu.scheduling.groups import grouping_of, has_group_instruction
 from targets.cpu.scheduling.matrices import MatrixTiles, matrix_tiles
@@ -198,10 +199,12 @@ def _rows(
 
 
 def _reduce_order(nest: NestOp) -> tuple[Symbol, ...]:
-    """Reduce axes; innermost is one that is contiguous in an operand, or else the longest."""
+    """Reduce axes; innermost is one that is contiguous in an operand, whose panels do not count as
+    a dim, or else the longest."""
     names = [a.name for a in nest.reduce_axes]
     extents = extents_of(nest.axes)
-    contiguous = {e.as_symbol for m in nest.input_maps for e in m[-1:]}
+    contiguous = {e.as_symbol for m in nest.input_maps
+                  for e in (m[-2:-1] if has_calls(m[-1:]) else m[-1:])}
     inner = [n for n in names if n in contiguous and extents[n].constant != 1]
     last = inner[0] if inner else max(names, key=lambda n: extents[n].constant or 1 << 60)
     return (*(n for n in names if n != last), last)

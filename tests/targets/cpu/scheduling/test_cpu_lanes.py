@@ -96,3 +96,65 @@ pads = [1, 1, 0, 0], count_include_pad = true}} : f32[2, 3, 10, 10]
 }}
 """)
     assert lanes(path) == ["i3: 10"]
+
+
+@pytest.mark.parametrize(("given", "made", "kernel", "stride", "layout"), [
+    (3, 24, (7, 7), 2, "first"), (19, 32, (3, 3), 1, "first"), (19, 32, (3, 3), 1, "last"),
+    (1, 16, (1, 3), 1, "first"), (19, 40, (3, 3), 2, "last")])
+def test_gradients_of_filters_run_along_channels(
+    tmp_path: Path, given: int, made: int, kernel: tuple[int, int], stride: int, layout: str
+) -> None:
+    """Taps, which are last in the result, fill no vector. One kernel computes all of them, and at
+    most its two factors are copied: not the data for each tap."""
+    path, (n, side) = tmp_path / "filter.mlir", (3, 12)
+    low = [k // 2 for k in kernel]
+    p, q = ((side + 2 * a - k) // stride + 1 for a, k in zip(low, kernel, strict=True))
+    last = layout == "last"
+    x_shape = f"{n}, {side}, {side}, {given}" if last else f"{n}, {given}, {side}, {side}"
+    data = f"""
+    %d = graph.transpose %x {{perm = [0, 3, 1, 2]}} : f32[{n}, {given}, {side}, {side}]"""
+    shape = f"{made}, {given}, {kernel[0]}, {kernel[1]}"
+    path.write_text(f"""{HEADER}(%x: f32[{x_shape}], %y: f32[{n}, {made}, {p}, {q}]) \
+-> (f32[{shape}]) inputs ["x", "y"] outputs ["w"] {{{data if last else ""}
+    %w = graph.conv_filter_gradient {"%d" if last else "%x"}, %y {{kernel = [{kernel[0]}, \
+{kernel[1]}], strides = [{stride}, {stride}], pads = [{low[0]}, {low[1]}, {low[0]}, {low[1]}]}} : \
+f32[{shape}]
+    strata.return %w
+  }}
+}}
+""")
+    found = lanes(path)
+    assert len(found) <= 3 and re.fullmatch(rf"i\d+: {made}", found[-1])
+    exe = compiler.compile(path, target="cpu", cache="off")
+    draw = np.random.default_rng(0)
+    x = draw.standard_normal((n, given, side, side)).astype(np.float32)
+    y = draw.standard_normal((n, made, p, q)).astype(np.float32)
+    wide = np.pad(x.astype(float), [(0, 0), (0, 0), *((a, a) for a in low)])
+    expected = np.stack([np.stack([np.einsum(
+        "ncpq,nopq->oc", wide[:, :, i:i + p * stride:stride, j:j + q * stride:stride][..., :p, :q],
+        y) for j in range(kernel[1])], -1) for i in range(kernel[0])], -2)
+    np.testing.assert_allclose(
+        exe(x.transpose(0, 2, 3, 1).copy() if last else x, y)[0], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("features", ["baseline", "avx2", "avx512", "amx"])
+@pytest.mark.parametrize(("made", "group", "element", "kept"), [
+    (32, 1, "f32", True), (32, 2, "f32", True), (24, 2, "f32", False), (8, 1, "f32", False),
+    (32, 1, "bf16", True)])
+def test_gradients_of_filters_are_one_nest_where_channels_fill_vectors(
+    tmp_path: Path, made: int, group: int, element: str, kept: bool, features: str
+) -> None:
+    """Others are defined by products, as are those that matrix units multiply."""
+    path = tmp_path / "filter.mlir"
+    path.write_text(f"""{HEADER}(%x: {element}[2, 32, 6, 6], %y: {element}[2, {made}, 6, 6]) \
+-> ({element}[{made}, {32 // group}, 3, 3]) inputs ["x", "y"] outputs ["w"] {{
+    %w = graph.conv_filter_gradient %x, %y {{kernel = [3, 3], pads = [1, 1, 1, 1], \
+group = {group}}} : {element}[{made}, {32 // group}, 3, 3]
+    strata.return %w
+  }}
+}}
+""")
+    options = CompileOptions(target="cpu", features=features, cache="off")
+    text = lower_to_text(Compiler(model_of(str(path)), options), "graph")
+    matrices = features == "amx" and element == "bf16"
+    assert ("graph.conv_filter_gradient" in text) == (kept and not matrices)

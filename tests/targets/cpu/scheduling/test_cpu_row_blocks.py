@@ -225,7 +225,7 @@ def test_bf16_dot_instructions_keep_kernels_apart(
 ) -> None:
     """Where they do twice the work, and scores in memory are not huge."""
     machine = Machine(cpu, "", AVX512 | {"avx512bf16"}, "x86_64", (1 << 15, 1 << 20, 1 << 30), 1)
-    monkeypatch.setattr("targets.cpu.target.machine_of", lambda *_: machine)
+    monkeypatch.setattr("targets.cpu.stated.machine_of", lambda *_: machine)
     context = find_target("cpu").bind(TargetOptions()).context()
     module = Attention(rows=64, keys=keys, depth=64, element=element).module(context)
     for step in lower(module, context):
