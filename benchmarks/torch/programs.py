@@ -1,9 +1,11 @@
 """Real programs, each as one graph through `torch.compile(backend="strata")`, against eager mode.
 
-    python benchmarks/torch/programs.py [--only NAME,...] [--kept FOLDER] [--seconds 300] [--page]
+    python benchmarks/torch/programs.py [--device cpu] [--only NAME,...] [--jobs 1] [--seconds 300]
+        [--kept FOLDER] [--page] [-o PROGRAMS.md]
 
 Model classes of transformers, diffusers and timm (`zoo.py`), torchvision, torchao and PyTorch
-Geometric, with random weights; nothing is downloaded. `--device cuda` runs them on a GPU. Verdicts:
+Geometric, with random weights; nothing is downloaded. `--device cuda` runs them on a GPU, where
+eager mode's convolutions are computed in f32, too. Verdicts:
 
     whole   one graph without a break; every node is compiled, and the results are eager mode's.
     split   some nodes run eagerly; the reason is what the warning says.
@@ -11,8 +13,8 @@ Geometric, with random weights; nothing is downloaded. `--device cuda` runs them
     failed  PyTorch or the backend raises, crashes, or needs more than `--seconds`.
     absent  the library does not load here.
 
-Programs run in processes of their own, as operators do in `opinfo.py`. Results are kept in a
-folder, and a second run continues there. PROGRAMS.md is written from all that is kept.
+Programs run in processes of their own, as operators do in `opinfo.py`, `--jobs` at a time. Results
+are kept in a folder, and a second run continues there. The page is written from all that is kept.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import logging
 import sys
 import tempfile
 from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -60,7 +63,7 @@ def verdict(name: str, device: str) -> tuple[str, str]:
         return "absent", first_line(error)
     torch._dynamo.reset()  # sizes of another program of the same class would stay open
     module = module.to(device).eval()
-    given = [v.to(device) if isinstance(v, torch.Tensor) else v for v in arguments]
+    given = torch.utils._pytree.tree_map_only(torch.Tensor, lambda v: v.to(device), arguments)
     split = EagerParts()
     logging.getLogger("strata").addHandler(split)
     try:
@@ -89,15 +92,17 @@ def difference(got: Any, want: Any) -> str:
     return ""
 
 
-def page(found: dict[str, Samples]) -> str:
+def page(found: dict[str, Samples], device: str) -> str:
     libraries: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for name, samples in found.items():
         library = (PROGRAMS if name in PROGRAMS else CASES)[name][0]
         libraries[library].update(state for state, _ in samples)
     versions = ", ".join(filter(None, map(_version, ("torch", *sorted({*libraries} - {"torch"})))))
-    lines = ["# Real programs", "", "Made by `python benchmarks/torch/programs.py`; do not edit.",
+    where = "the CPU" if device == "cpu" else f"an {torch.cuda.get_device_name()}"
+    lines = ["# Real programs", "",
+             f"Made by `python benchmarks/torch/programs.py --device {device}`; do not edit.",
              "", f"Each is one graph through `torch.compile`, with random weights, against eager "
-             f"mode on the CPU. The script tells the words. {versions}.", "",
+             f"mode on {where}. The script tells the words. {versions}.", "",
              f"| library | programs | {' | '.join(VERDICTS)} |", f"|{'---|' * 7}"]
     lines += [f"| {library} | {counts.total()} | {' | '.join(str(counts[v]) for v in VERDICTS)} |"
               for library, counts in sorted(libraries.items())]
@@ -114,29 +119,43 @@ def _version(library: str) -> str:
         return ""
 
 
+def run(device: str, names: list[str], seconds: float, kept: Path, jobs: int) -> None:
+    """Run what is not kept yet: each job has a share of the programs, and a file."""
+    known = gathered(kept, f"{device}*.jsonl")
+    names = [name for name in names if name not in known]
+    command = [sys.executable, __file__, "--worker", "--device", device]
+    with ThreadPoolExecutor(jobs) as pool:
+        running = [pool.submit(run_apart, command, names[job::jobs], seconds,
+                               kept / f"{device}.{job}of{jobs}.jsonl", chunk=10)
+                   for job in range(jobs)]
+    for one in running:
+        one.result()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--kept", type=Path,
                         default=Path(tempfile.gettempdir()) / "strata-programs")
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--page", action="store_true")
+    parser.add_argument("-o", type=Path, default=HERE / "PROGRAMS.md")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     names = [n for n in given.only.split(",") if n] or [*PROGRAMS, *CASES]
     if given.worker:
         torch.set_num_threads(1)
+        torch.backends.cudnn.allow_tf32 = False
         torch._logging.set_logs(all=logging.ERROR)
         keep(given.kept, names, lambda name: [verdict(name, given.device)])
         return
     given.kept.mkdir(parents=True, exist_ok=True)
     if not given.page:
-        run_apart([sys.executable, __file__, "--worker", "--device", given.device], names,
-                  given.seconds, given.kept / f"{given.device}.jsonl", chunk=10)
-    if given.device == "cpu":
-        (HERE / "PROGRAMS.md").write_text(page(gathered(given.kept, "cpu.jsonl")))
+        run(given.device, names, given.seconds, given.kept, given.jobs)
+    given.o.write_text(page(gathered(given.kept, f"{given.device}*.jsonl"), given.device))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Calls of LAPACK and BLAS, which JAX's programs for the CPU have in the place of operations.
+"""Calls of LAPACK and BLAS, of cuSOLVER, and of a TPU's compiler, which JAX's programs have in the
+place of operations.
 
 Each matrix is factored in one step for each row. `lapack_spotrf_ffi` is the one for f32; d is f64.
 """
@@ -16,6 +17,7 @@ from compiler.frontend.values import Value
 from dialects.graph.gather import GatherElementsOp
 from dialects.graph.ordering import ArgMaxOp
 from dialects.strata import types as t
+from dialects.symbolic.expr import Expr
 
 Call: TypeAlias = "Callable[[Node, Mapping[str, Any], Sequence[Value]], list[Value]]"
 
@@ -29,8 +31,9 @@ def _letter(config: Mapping[str, Any], name: str) -> str:
 
 
 def potrf(n: Node, config: Mapping[str, Any], operands: Sequence[Value]) -> list[Value]:
-    """The Cholesky factor, and 1 where there is none."""
-    made = factor(n, operands[0], _letter(config, "uplo") == "L")
+    """The Cholesky factor, and 1 where there is none. cuSOLVER's call says `lower`."""
+    lower = config["lower"] if "lower" in config else _letter(config, "uplo") == "L"
+    made = factor(n, operands[0], bool(lower))
     failed = f.is_nan(made).cast(t.i32)
     return [made, f.reduce_max(failed, [made.rank - 2, made.rank - 1])]
 
@@ -71,7 +74,35 @@ def getrf(n: Node, config: Mapping[str, Any], operands: Sequence[Value]) -> list
     return [x, f.concat(pivots, axis=axis).cast(t.i32), info.cast(t.i32)]
 
 
+def permutation(n: Node, config: Mapping[str, Any], operands: Sequence[Value]) -> list[Value]:
+    """The order of rows after each is exchanged with the one of its pivot, counted from 0."""
+    pivots = operands[0]
+    return [_order(n, pivots, n.result.shape[-1])]
+
+
+def _order(n: Node, pivots: Value, size: Expr) -> Value:
+    axis, rows = pivots.rank - 1, n.range(size, pivots.element)
+    found = rows.broadcast([*pivots.shape[:-1], size])
+    for k in range(pivots.shape[-1].constant or 0):
+        with_ = pivots.part(axis, k, 1)
+        there = n(GatherElementsOp, found, with_, axis=axis)
+        here = found.part(axis, k, 1)
+        found = f.where(f.equal(rows, with_), here, found)
+        found = f.where(f.equal(rows, k), there, found)
+    return found
+
+
+def lu(n: Node, config: Mapping[str, Any], operands: Sequence[Value]) -> list[Value]:
+    """A TPU's call: both factors, pivots counted from 0, and the order of rows."""
+    made, pivots, _ = getrf(n, config, operands)
+    return [made, pivots - 1, _order(n, pivots - 1, made.shape[-2])]
+
+
 CALLS: Mapping[str, Call] = {
     **{f"lapack_{kind}potrf_ffi": potrf for kind in "sd"},
     **{f"lapack_{kind}trsm_ffi": trsm for kind in "sd"},
-    **{f"lapack_{kind}getrf_ffi": getrf for kind in "sd"}}
+    **{f"lapack_{kind}getrf_ffi": getrf for kind in "sd"},
+    **{f"{name}solver_getrf_ffi": getrf for name in ("cu", "hip")},
+    **{f"{name}solver_potrf_ffi": potrf for name in ("cu", "hip")},
+    **{f"{name}_lu_pivots_to_permutation": permutation for name in ("cu", "hip")},
+    "LuDecomposition": lu}
