@@ -16,8 +16,11 @@ from compiler.io.arrays import contiguous, is_on_gpu, kind_of, to_numpy
 from compiler.io.defaults import default_problems
 from compiler.io.signature import Signature, signature_of
 from compiler.io.structures import (
+    complex_names,
     gather,
+    in_parts,
     inverse,
+    of_parts,
     orders_of,
     own_names,
     permuted,
@@ -99,6 +102,8 @@ class Executable:
 
     def __call__(self, *inputs: Any, **named: Any) -> list[Any]:
         """Run the model. Raises ValueError or TypeError, naming the input that does not fit."""
+        if self._complex:
+            return self._in_parts(self._in_order(inputs, named))
         if self.structures and len(self._orders) < len(self.structures):
             strings: list[str] = []
             arrays = self.spread(inputs, named, strings)
@@ -124,6 +129,21 @@ class Executable:
     def _orders(self) -> dict[str, tuple[int, ...]]:
         """The inputs and outputs whose memory has another order of dims."""
         return orders_of(self.structures)
+
+    @cached_property
+    def _complex(self) -> frozenset[str]:
+        """The inputs and outputs that are complex numbers, if nothing else has a structure."""
+        return complex_names(self.structures)
+
+    def _in_parts(self, values: Sequence[Any]) -> list[Any]:
+        """Run the model on views of complex numbers as reals, and return the reverse of such."""
+        names, types = self.signature.input_names, self.signature.input_types
+        arrays = [v if is_on_gpu(v) or kind_of(v) else self._array(k, v)
+                  for k, v in enumerate(values)]
+        given = [in_parts(v, type_) if name in self._complex else v
+                 for name, type_, v in zip(names, types, arrays, strict=False)]
+        return [of_parts(v) if name in self._complex else v
+                for name, v in zip(self.signature.output_names, self._call(given), strict=True)]
 
     def _reordered(self, values: Sequence[Any]) -> list[Any]:
         """Run the model on views with dims in the order of memory, and return such views."""

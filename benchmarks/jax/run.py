@@ -3,7 +3,7 @@
     python benchmarks/jax/run.py [--device cpu] [--only mlp,gru] [--scale 4] [--rounds 7]
         [-o RESULTS.md]
 
-The programs are those of `tests/frontend/stablehlo/jax_programs.py`, at a scale. Both compile what
+The programs are those of `tests/frontend/stablehlo/jax_artifacts.py`, at a scale. Both compile what
 `jax.jit(f).lower(*args)` lowers. They take turns: each round calls both for at least a twentieth of
 a second, and a figure is the median over rounds of a call's time: the processor's on the CPU, and
 on a GPU the time of the clock, of twenty calls and the wait for the last. There, both are given
@@ -29,7 +29,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import compiler
-from tests.frontend.stablehlo.jax_programs import PROGRAMS
+from tests.frontend.stablehlo.jax_artifacts import EVERY
 
 LEAST = 0.05
 FLOOR = "addition"
@@ -110,16 +110,16 @@ def timed(machine: Cpu, call: Callable[[], Any], wait: Callable[[Any], Any]) -> 
 
 
 def error_of(got: Any, want: Any) -> float:
-    if want.dtype.kind not in "f" or not want.size:
+    if want.dtype.kind not in "fc" or not want.size:
         return float(not np.array_equal(got, want))
     largest = float(np.abs(want).max()) or 1.0
-    return float(np.abs(got.astype(np.float64) - want).max()) / largest
+    return float(np.abs(got.astype(np.complex128) - want).max()) / largest
 
 
 def measured(machine: Cpu, name: str, scale: int, rounds: int) -> dict[str, Any]:
     import jax
 
-    function, arguments = (addition if name == FLOOR else PROGRAMS[name])(scale)
+    function, arguments = (addition if name == FLOOR else EVERY[name])(scale)
     lowered = jax.jit(function, keep_unused=True).lower(*arguments)
     start = time.process_time()
     theirs = lowered.compile()
@@ -165,7 +165,7 @@ def page(machine: Cpu, rows: list[dict[str, Any]], scale: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--only", default=",".join((FLOOR, *PROGRAMS)))
+    parser.add_argument("--only", default=",".join((FLOOR, *EVERY)))
     parser.add_argument("--scale", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("-o", type=Path)

@@ -229,9 +229,11 @@ def _reversed(x: Value, axis: int) -> Value:
 
 
 def _roots(exponents: Array, count: int, forward: bool) -> Array:
-    """e^(-+2 pi i exponent / count), of exponents below count, so that few digits are lost."""
+    """e^(-+2 pi i exponent / count), of exponents below count, so that few digits are lost. Those
+    on an axis are exact: the imaginary part of a sum of reals is 0 there, not nearly so."""
     angles = 2 * np.pi * (exponents % count) / count
-    return np.cos(angles) + (-1j if forward else 1j) * np.sin(angles)
+    found = np.cos(angles) + (-1j if forward else 1j) * np.sin(angles)
+    return np.where(exponents * 4 % count == 0, np.round(found), found)
 
 
 def _rows(roots: Array) -> Array:

@@ -1,17 +1,19 @@
-"""What is not a C-contiguous tensor at a model's boundary, as tensors: lists, None, strings, and
-tensors whose memory has another order.
+"""What is not a C-contiguous tensor at a model's boundary, as tensors: lists, None, strings,
+tensors whose memory has another order, and complex numbers.
 
     items 3     [x, y, z]     y[0], y[1], y[2]
     run         [x, y, ...]   y.data: all elements one after another; y.shapes: a row of sizes each
     optional F  None or F     y.present, then the tensors of F
     texts [..]  strings       y: the place of each in the table, which follows as JSON
     order 0,2,1 a tensor      y: its dims in the order of its memory, from the outermost
+    complex     a tensor      y: reals [..., 2], real and imaginary parts
 
 A module lists its structures in the attribute `strata.structures`: name -> one of these forms.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from dialects.strata.types import Array
 
 ATTRIBUTE = "strata.structures"
-ORDER = "order"
+ORDER, COMPLEX = "order", "complex"
 
 
 def structures_of(module: ModuleOp) -> dict[str, str]:
@@ -115,6 +117,8 @@ def _gathered(
         return _gathered(name, arrays, rest, strings) if there and rest else None
     if kind == ORDER:
         return arrays[name].transpose(inverse(_order(rest)))
+    if kind == COMPLEX:
+        return of_parts(arrays[name])
     return arrays[name]
 
 
@@ -172,6 +176,33 @@ def _spread(
     if kind == ORDER:
         order, array = _order(rest), np.asarray(value)
         return {name: array.transpose(order) if array.ndim == len(order) else array}
+    if kind == COMPLEX:
+        return {name: in_parts(np.asarray(value), types[name])}
     if value is None:
         return {name: np.zeros([0] * types[name].rank, types[name].dtype)}
     return {name: np.asarray(value)}
+
+
+def complex_names(structures: Mapping[str, str]) -> frozenset[str]:
+    """The inputs and outputs that are complex, if no other has a structure."""
+    return frozenset(structures) if set(structures.values()) == {COMPLEX} else frozenset()
+
+
+def in_parts(value: Any, type_: ArrayType) -> Any:
+    """Complex numbers of NumPy or torch as reals [..., 2]. Reals of that shape are taken as they
+    are."""
+    if hasattr(value, "resolve_conj"):
+        view = importlib.import_module("torch").view_as_real
+        return view(value.resolve_conj()) if value.is_complex() else value
+    if value.dtype.kind != "c" and value.ndim == type_.rank:
+        return value
+    whole = np.ascontiguousarray(value, np.result_type(type_.dtype, np.complex64))
+    return whole.view(type_.dtype).reshape(*value.shape, 2)
+
+
+def of_parts(value: Any) -> Any:
+    """The reverse."""
+    if hasattr(value, "resolve_conj"):
+        return importlib.import_module("torch").view_as_complex(value)
+    parts = np.ascontiguousarray(value)
+    return parts.view(np.result_type(parts.dtype, np.complex64)).reshape(parts.shape[:-1])

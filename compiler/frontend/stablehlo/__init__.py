@@ -6,12 +6,14 @@ and portable artifacts in MLIR's bytecode.
     forms.py      operations whose pretty form is their own
     literals.py   arrays of dense constants
     importer.py   the walk over a function's operations
+    parts.py      complex numbers, which are two values of reals
     node.py       the view of an operation that its importer gets
     bytecode/     portable artifacts
     ops/          one small function per operation, a file per family
 
 A `.mlir` file with operations of `stablehlo`, or in bytecode, is one, and so is any file `.mlirbc`
-or `.stablehlo`. Sizes `?` of arguments stay open.
+or `.stablehlo`. Sizes `?` of arguments stay open. Complex numbers of arguments and results are
+reals [..., 2] in the module, which says so (`compiler/io/structures.py`).
 """
 
 from __future__ import annotations

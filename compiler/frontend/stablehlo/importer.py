@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any, cast
 
-from xdsl.dialects.builtin import ModuleOp
+import numpy as np
+from xdsl.dialects.builtin import AnyFloat, ComplexType, DictionaryAttr, ModuleOp, StringAttr
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend import ImportedModel, ImportOptions
@@ -20,9 +22,19 @@ from compiler.frontend.faults import LEVEL, Fault, Faults, Skip
 from compiler.frontend.stablehlo.forms import parse
 from compiler.frontend.stablehlo.node import Node
 from compiler.frontend.stablehlo.operations import Function, Op, Region
-from compiler.frontend.stablehlo.ops import importers
+from compiler.frontend.stablehlo.ops import complex_importers, importers
+from compiler.frontend.stablehlo.parts import (
+    Either,
+    is_complex,
+    joined,
+    part_type,
+    parts_of,
+    view_type,
+)
 from compiler.frontend.stablehlo.verify import RETURNS, check
+from compiler.frontend.torch.complex.values import Complex
 from compiler.frontend.values import Value
+from compiler.io import structures
 from compiler.suggestions import hint_for
 from dialects.graph.base import ShapeError
 from dialects.strata import types as t
@@ -38,6 +50,9 @@ _UNFIT = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, S
 """What importers raise for operands, attributes and regions of other kinds and numbers."""
 CALLS = {"call": "callee", "func.call": "callee", "stablehlo.composite": "decomposition"}
 """Operation -> the attribute that names the function which it calls."""
+PASSED_ON = ("stablehlo.while", "stablehlo.if", "stablehlo.case", "stablehlo.optimization_barrier",
+             "stablehlo.custom_call", "sdy.sharding_constraint")
+"""Operations that take complex numbers as two values of reals."""
 
 
 def import_text(text: str, name: str, file: str, options: ImportOptions) -> ImportedModel:
@@ -78,8 +93,9 @@ class Importer:
         arguments = self.main.body.arguments
         self.names = [name.lstrip("%") for name, _ in arguments]
         sizes = {size: Expr.of(value) for size, value in self.options.dims.items()}
-        types = [self._sized(name, type_, sizes) for name, (_, type_) in zip(
+        self.sized = [self._sized(name, type_, sizes) for name, (_, type_) in zip(
             self.names, arguments, strict=True)]
+        types = [view_type(type_) for type_ in self.sized]
         self.function = FuncOp.of("main", self.names, types)
         self.module = ModuleOp([self.function])
         self.build = Builder(self.function.body.block, WeightStore())
@@ -99,12 +115,13 @@ class Importer:
         return t.tensor(type_.element, [size.substitute(fixed) for size in shape])
 
     def run(self) -> ModuleOp:
-        values: dict[str, Value] = {}
-        for (name, _), argument in zip(self.main.body.arguments, self.function.body.block.args,
-                                       strict=True):
+        values: dict[str, Either] = {}
+        for (name, _), type_, argument in zip(
+                self.main.body.arguments, self.sized, self.function.body.block.args, strict=True):
             argument.name_hint = identifier(name.lstrip("%"))
-            values[name] = self.build.value(argument)
-        outputs: list[Value] = []
+            value = self.build.value(argument)
+            values[name] = Complex.of_view(value) if is_complex(type_) else value
+        outputs: list[Either] = []
         with suppress(Skip):
             outputs = self.walk(self.main.body, values)
         for op, places in sorted(self.unsupported.items()):
@@ -112,22 +129,35 @@ class Importer:
                             places[0], LEVEL)
         for k, (value, declared) in enumerate(zip(outputs, self.main.types or (), strict=False)):
             if not _fits(value, declared):
-                self.faults.add(f"result {k} is {value.type.short}, and the function declares "
+                self.faults.add(f"result {k} is {_type_of(value)}, and the function declares "
                                 f"{declared.short}", self.main.body.operations[-1].where, LEVEL)
         self.faults.raise_any()
         names = [f"result_{k}" for k in range(len(outputs))]
-        self.function.finish(names, [self.build.ssa(v) for v in outputs])
+        self.function.finish(names, [self.build.ssa(v.view() if isinstance(v, Complex) else v)
+                                     for v in outputs])
         self.build.finish()
+        whole = [*(name for name, type_ in zip(self.names, self.sized, strict=True)
+                   if is_complex(type_)),
+                 *(name for name, v in zip(names, outputs, strict=True) if isinstance(v, Complex))]
+        if whole:
+            self.module.attributes[structures.ATTRIBUTE] = DictionaryAttr(
+                {name: StringAttr(structures.COMPLEX) for name in whole})
         return self.module
 
     # ------------------------------------------------------------------ operations
-    def region(self, region: Region, given: Sequence[Value], outer: dict[str, Value]
-               ) -> list[Value]:
+    def region(self, region: Region, given: Sequence[Either], outer: dict[str, Either]
+               ) -> list[Either]:
         """What a region returns for these arguments; it sees the values around it."""
         own = {name: value for (name, _), value in zip(region.arguments, given, strict=True)}
         return self.walk(region, {**outer, **own})
 
-    def walk(self, region: Region, values: dict[str, Value]) -> list[Value]:
+    def _of_parts(self, region: Region, given: Sequence[Value], outer: dict[str, Either]
+                  ) -> list[Value]:
+        """The same for values of reals, of which two are one complex number."""
+        types = [type_ for _, type_ in region.arguments]
+        return parts_of(self.region(region, joined(given, types), outer))
+
+    def walk(self, region: Region, values: dict[str, Either]) -> list[Either]:
         """Import operations. Returns what the last one returns. Raises Skip if that is missing."""
         for op in region.operations:
             if op.name in RETURNS:
@@ -144,44 +174,57 @@ class Importer:
             values.update(zip(op.results, made, strict=False))
         return []
 
-    def _value(self, values: dict[str, Value], name: str) -> Value:
+    def _value(self, values: dict[str, Either], name: str) -> Either:
         found = values.get(name)
         found = values.get(f"{name}#0") if found is None else found
         if found is None:
             raise Skip
         return found
 
-    def _import(self, op: Op, values: dict[str, Value]) -> list[Value]:
+    def _import(self, op: Op, values: dict[str, Either]) -> list[Either]:
         operands = [self._value(values, name) for name in op.operands]
         self.build.node = f"{op.name.rpartition('.')[2]}:{op.line}"
         if op.name in CALLS:
             return self._call(op, operands)
-        function = importers().get(op.name)
-        if function is None:
-            self.unsupported.setdefault(op.name, []).append(op.where)
-            raise Skip
+        function, given = self._importer(op, operands)
         node = Node(self.build.node, self.build, op,
-                    lambda region, given: self.region(region, given, values),
+                    lambda region, given: self._of_parts(region, given, values),
                     lambda region, given: self._each(region, given, values))
         try:
-            made = function(node, *operands)
+            made = function(node, *given)
         except _UNFIT as error:
             raise Fault(f"its operands, attributes or regions are not those of this operation: "
                         f"{type(error).__name__}: {error}", _UNVERIFIED) from error
-        listed = [made] if isinstance(made, Value) else list(made)
+        listed = [made] if isinstance(made, Value | Complex) else joined(made, op.types)
         return listed if self.elementwise else [
             _as_declared(op, value, k) for k, value in enumerate(listed)]
 
-    def _each(self, region: Region, given: Sequence[Value], outer: dict[str, Value]
+    def _importer(self, op: Op, operands: Sequence[Either]) -> tuple[Any, Sequence[Either]]:
+        """What imports an operation, and the operands that it takes."""
+        function = importers().get(op.name)
+        if any(isinstance(v, Complex) for v in operands) or any(map(is_complex, op.types)) or (
+                getattr(op.attributes.get("value"), "dtype", np.dtype(bool)).kind == "c"):
+            own = complex_importers().get(op.name)
+            if own is not None:
+                return own, operands
+            if function is not None and op.name not in PASSED_ON:
+                raise Fault("complex numbers are not supported")
+            operands = parts_of(operands)
+        if function is None:
+            self.unsupported.setdefault(op.name, []).append(op.where)
+            raise Skip
+        return function, operands
+
+    def _each(self, region: Region, given: Sequence[Value], outer: dict[str, Either]
               ) -> list[Value]:
         """What a region of numbers returns for the elements of tensors."""
         before, self.elementwise = self.elementwise, True
         try:
-            return self.region(region, given, outer)
+            return self._of_parts(region, given, outer)
         finally:
             self.elementwise = before
 
-    def _call(self, op: Op, operands: Sequence[Value]) -> list[Value]:
+    def _call(self, op: Op, operands: Sequence[Either]) -> list[Either]:
         name = str(op.attributes.get(CALLS[op.name]))
         callee = self.functions.get(name)
         if callee is None:
@@ -197,17 +240,26 @@ class Importer:
             self.depth -= 1
 
 
-def _as_declared(op: Op, value: Value, k: int) -> Value:
+def _as_declared(op: Op, value: Either, k: int) -> Either:
     """A result. Raises Fault for one whose type is not what the text says."""
     if len(op.types) != len(op.results) or k >= len(op.types):
         return value
     if not _fits(value, op.types[k]):
-        raise Fault(f"its result is {value.type.short}, and the text says {op.types[k].short}")
+        raise Fault(f"its result is {_type_of(value)}, and the text says {op.types[k].short}")
     return value
 
 
-def _fits(value: Value, declared: TensorType) -> bool:
+def _type_of(value: Either) -> str:
+    if isinstance(value, Value):
+        return value.type.short
+    return t.tensor(ComplexType(cast("AnyFloat", value.re.element)), value.shape).short
+
+
+def _fits(value: Either, declared: TensorType) -> bool:
     """Whether a value has a type, as far as its sizes are known."""
-    return declared.rank == value.rank and declared.element == value.element and all(
+    whole, part = isinstance(value, Complex), part_type(declared)
+    element = value.re.element if isinstance(value, Complex) else value.element
+    return declared.rank == value.rank and is_complex(declared) == whole and (
+        part.element == element) and all(
         a.constant is None or b.constant is None or a == b
         for a, b in zip(declared.shape, value.shape, strict=True))

@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from xdsl.dialects.builtin import ComplexType
+
 from compiler.frontend.stablehlo.literals import array_of
 from compiler.frontend.stablehlo.operations import Function, Op, Region
 from compiler.frontend.stablehlo.tokens import Token, Tokens
@@ -21,11 +23,13 @@ from dialects.strata import types as t
 from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 
+_TENSOR = re.compile(r"((?:[^<>]|<[^<>]*>)*)>")
+"""What a tensor type holds, up to the bracket that closes it."""
 _SIZES = re.compile(r"(?:(?:\d+|\?)x)*")
 ELEMENTS: Mapping[str, Any] = {
     "f16": t.f16, "bf16": t.bf16, "f32": t.f32, "f64": t.f64, "i1": t.i1, "i8": t.i8,
     "i16": t.i16, "i32": t.i32, "i64": t.i64, "ui8": t.ui8, "ui16": t.ui16, "ui32": t.ui32,
-    "ui64": t.ui64}
+    "ui64": t.ui64, "complex<f32>": ComplexType(t.f32), "complex<f64>": ComplexType(t.f64)}
 _OF_ATTRIBUTES = {**ELEMENTS, "index": t.i64}
 """Those of constants, of which some are attributes, such as the order of dims in memory."""
 Form: TypeAlias = "Callable[[Parser, Op], None]"
@@ -119,11 +123,12 @@ class Parser(Tokens):
         if not str(self.next.text).startswith("<"):
             raise self.error("a tensor type has sizes and elements in < >")
         start = self.next.at + 1
-        if (end := self.text.find(">", start)) < 0:
+        found = _TENSOR.match(self.text, start)
+        if found is None:
             raise self.error("a tensor type has no end")
-        while self.tokens[self.place].at <= end:
+        while self.tokens[self.place].at < found.end():
             self.place += 1
-        inner = self.text[start:end].split(",")[0].strip()
+        inner = found[1].split(",")[0].strip()
         element = _SIZES.sub("", inner, count=1)
         sizes = inner.removesuffix(element).split("x")[:-1]
         if element not in elements:
@@ -326,6 +331,8 @@ class Parser(Tokens):
             self.take()
             return self.listed(self._numbers, "]")
         token = self.take()
+        if token.text == "(":  # a complex number
+            return tuple(self.listed(self._numbers, ")"))
         if token.kind == "string":
             return bytes.fromhex(token.text.strip('"').removeprefix("0x"))
         if token.text in ("true", "false"):

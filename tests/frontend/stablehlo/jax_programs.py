@@ -1,23 +1,16 @@
 """Functions and models in JAX and flax, which XLA and Strata both compile.
 
-    python -m tests.frontend.stablehlo.jax_programs     writes artifacts/, with XLA's results
-
 Each function returns the program and its arguments. `s` scales batches and widths: 1 for tests,
-more for times. Run it where jax and flax are installed, together with Strata or without it.
+more for times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-ARTIFACTS = Path(__file__).parent / "artifacts"
-KEPT = ("branches", "decoding", "gru", "indexing", "kmeans", "open_sizes", "orders", "step",
-        "systems", "training", "unet")
-"""Those whose artifacts are in the tree, so that tests need no jax."""
 PROGRAMS: dict[str, Callable[[int], tuple[Any, tuple[Any, ...]]]] = {}
 OPEN = ("open_sizes",)
 
@@ -340,37 +333,3 @@ def open_sizes(s: int) -> Any:
     import jax
 
     return (lambda x: jax.nn.softmax(x @ x.T) @ x), (drawn(6 * s, 8 * s),)
-
-
-# ---------------------------------------------------------------------- artifacts
-def exported(name: str, s: int = 1) -> tuple[Any, list[Any], list[Any]]:
-    """A program that JAX has exported, the inputs that it keeps, and XLA's results."""
-    import jax
-    from jax import export
-
-    function, arguments = PROGRAMS[name](s)
-    given = arguments
-    if name in OPEN:
-        (rows,) = export.symbolic_shape("rows")
-        given = tuple(jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype) for a in arguments)
-    made = export.export(jax.jit(function))(*given)
-    leaves = jax.tree.leaves(arguments)
-    results = jax.tree.leaves(jax.jit(function)(*arguments))
-    return made, [np.asarray(leaves[k]) for k in made.module_kept_var_idx], [
-        np.asarray(v) for v in results]
-
-
-def write() -> None:
-    import jax
-
-    jax.config.update("jax_hlo_source_file_canonicalization_regex", ".*/")  # names, no paths
-    ARTIFACTS.mkdir(exist_ok=True)
-    for name in KEPT:
-        made, inputs, results = exported(name)
-        (ARTIFACTS / f"{name}.mlirbc").write_bytes(made.mlir_module_serialized)
-        np.savez_compressed(ARTIFACTS / f"{name}.npz", *inputs, **{
-            f"result_{k}": v for k, v in enumerate(results)})
-
-
-if __name__ == "__main__":
-    write()

@@ -17,7 +17,7 @@ from compiler.diagnostics import StrataError
 from compiler.frontend import ImportOptions, MemoryModel
 from compiler.frontend.stablehlo.bytecode.program import functions
 from compiler.frontend.stablehlo.importer import import_bytecode
-from tests.frontend.stablehlo.jax_programs import ARTIFACTS, KEPT
+from tests.frontend.stablehlo.jax_artifacts import ARTIFACTS, KEPT
 
 FILES = {name: (ARTIFACTS / f"{name}.mlirbc").read_bytes() for name in KEPT}
 

@@ -11,7 +11,8 @@ jax = pytest.importorskip("jax")
 pytest.importorskip("flax")
 
 import compiler  # noqa: E402
-from tests.frontend.stablehlo.jax_programs import OPEN, PROGRAMS, exported  # noqa: E402
+from tests.frontend.stablehlo.jax_artifacts import EVERY, exported  # noqa: E402
+from tests.frontend.stablehlo.jax_programs import OPEN, PROGRAMS  # noqa: E402
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -25,17 +26,17 @@ def equal(got: Any, want: Any) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", EVERY)
 def test_lowered(name: str) -> None:
     """`jax.jit(f).lower(*args)` is a model, whose inputs are the leaves of the arguments."""
-    function, arguments = PROGRAMS[name](1)
+    function, arguments = EVERY[name](1)
     lowered = jax.jit(function, keep_unused=True).lower(*arguments)
     exe = compiler.compile(lowered, target="cpu", cache="off", threads=1)
     want = jax.tree.leaves(lowered.compile()(*arguments))
     equal(exe(*map(np.asarray, jax.tree.leaves(arguments))), map(np.asarray, want))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", EVERY)
 def test_exported(name: str) -> None:
     """`jax.export.export(f)(*args)` is one, too, read from its portable artifact."""
     made, inputs, results = exported(name)

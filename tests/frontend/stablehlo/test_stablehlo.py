@@ -91,7 +91,7 @@ def test_what_jax_lowers_is_a_model(monkeypatch: Any) -> None:
 
 BAD = {
     "the module has no function": "module { }",
-    "elements of complex": "func.func @main(%x: tensor<2xcomplex<f32>>) { return }",
+    "elements of complex": "func.func @main(%x: tensor<2xcomplex<f16>>) { return }",
     "operation stablehlo.rng is not supported (1 uses)": """func.func @main(%x: tensor<2xf32>)
         -> tensor<2xf32> {
       %0 = "stablehlo.rng"(%x) : (tensor<2xf32>) -> tensor<2xf32>

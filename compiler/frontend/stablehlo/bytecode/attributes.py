@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import ComplexType
 
 from compiler.frontend.stablehlo.bytecode.cursor import Cursor
 from compiler.frontend.stablehlo.bytecode.sections import Entry, Sections
@@ -25,8 +26,13 @@ OPEN = -2 ** 63
 ELEMENTS: Mapping[int, Any] = {
     0: t.i1, 2: t.bf16, 3: t.f16, 4: t.f32, 5: t.f64, 11: t.i8, 12: t.i16, 13: t.i32, 14: t.i64,
     16: t.ui8, 17: t.ui16, 18: t.ui32, 19: t.ui64}
+_COMPLEX = 1
+_OF_COMPLEX: Mapping[int, Any] = {-4: ComplexType(t.f32), -5: ComplexType(t.f64)}
+"""Complex elements, by the negated code of their parts."""
+_OF_TENSORS: Mapping[int, Any] = {**ELEMENTS, **_OF_COMPLEX}
 _OTHERS: Mapping[int, str] = {
-    1: "complex", 6: "f8E4M3FN", 7: "f8E5M2", 9: "index", 10: "i4", 15: "ui4", 22: "token",
+    1: "complex numbers of other parts than f32 and f64", 6: "f8E4M3FN", 7: "f8E5M2",
+    9: "index", 10: "i4", 15: "ui4", 22: "token",
     23: "tuple", 24: "quantized", 25: "unranked tensor", 27: "f8E4M3FNUZ", 28: "f8E5M2FNUZ",
     29: "f8E4M3B11FNUZ", 30: "quantized", 31: "i2", 32: "ui2", 33: "none", 34: "tf32",
     35: "f8E4M3", 36: "f8E3M4", 37: "f4E2M1FN", 38: "f6E2M3FN", 39: "f6E3M2FN", 40: "f8E8M0FNU",
@@ -63,7 +69,7 @@ class Type:
     @property
     def problem(self) -> str:
         """Why there are no values of this type; empty if there are."""
-        if self.is_tensor and self.element in ELEMENTS:
+        if self.is_tensor and self.element in _OF_TENSORS:
             return ""
         if self.is_tensor:
             return f"elements of {_OTHERS.get(self.element, 'an unknown type')} are not supported"
@@ -71,7 +77,7 @@ class Type:
 
     def tensor(self, owner: str = "") -> TensorType:
         """As a tensor type of ours. Open sizes get names from their owner."""
-        return t.tensor(ELEMENTS[self.element], [
+        return t.tensor(_OF_TENSORS[self.element], [
             Expr.size(f"{owner}_{k}") if size < 0 else size for k, size in enumerate(self.shape)])
 
 
@@ -125,7 +131,11 @@ class Attributes:
             shape = tuple(-1 if size == OPEN else size for size in self._signed_list(at))
             if any(size < -1 for size in shape) or math.prod(s for s in shape if s > 0) >= 2 ** 63:
                 raise at.error(f"there is no tensor of the sizes {list(shape)}")
-            return Type(_TENSOR, shape, self.type(at).code)
+            inner = self.type(at)
+            return Type(_TENSOR, shape, inner.element if inner.code == _COMPLEX else inner.code)
+        if code == _COMPLEX:
+            part = -self.type(at).code
+            return Type(code, (), part if part in _OF_COMPLEX else _COMPLEX)
         if code != _FUNCTION and code not in ELEMENTS and code not in _OTHERS:
             raise at.error(f"the type with the code {code} is not known")
         return Type(code)

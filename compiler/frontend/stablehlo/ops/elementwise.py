@@ -203,14 +203,20 @@ _COMPARISONS: dict[str, type[GraphOp]] = {
     "GT": logic.GreaterOp, "GE": logic.GreaterEqualOp}
 
 
-@hlo_op("stablehlo.compare", "chlo.broadcast_compare")
-def compare(n: Node, a: Value, b: Value) -> Value:
+def direction_of(n: Node) -> tuple[str, str]:
+    """By what an operation compares, and in which order of the numbers."""
     given: Any = n.op.attributes.get("comparison_direction") or next(
         (word for word in n.op.words if word in _COMPARISONS), None)
     kind = n.op.attributes.get("compare_type") or next(
         (word for word in n.op.words if word not in _COMPARISONS), "")
     if given not in _COMPARISONS:
         raise Fault(f"it compares by {given} {kind}")
+    return given, str(kind)
+
+
+@hlo_op("stablehlo.compare", "chlo.broadcast_compare")
+def compare(n: Node, a: Value, b: Value) -> Value:
+    given, kind = direction_of(n)
     if kind == "TOTALORDER" and t.is_float(a.element):
         a, b = bits.in_total_order(a), bits.in_total_order(b)
     if a.element == t.i1 and given not in ("EQ", "NE"):

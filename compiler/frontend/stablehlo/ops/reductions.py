@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from xdsl.ir import Attribute
 
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
@@ -45,9 +46,9 @@ def combiner_of(region: Region) -> str:
     return kind
 
 
-def _applied(n: Node, like: Value) -> Region:
+def applied(n: Node, element: Attribute) -> Region:
     """The region of a reduction that only names an operation."""
-    types, line = t.tensor(like.element, []), n.op.line
+    types, line = t.tensor(element, []), n.op.line
     made = Op(str(n.op.attributes["applies"]), ["%a", "%b"], {}, [], ["%c"], [types], line)
     last = Op("stablehlo.return", ["%c"], {}, [], [], [], line)
     return Region([("%a", types), ("%b", types)], [made, last])
@@ -58,7 +59,7 @@ def reduce(n: Node, *operands: Value) -> list[Value]:
     half = len(operands) // 2
     values, starts = operands[:half], operands[half:]
     axes = sorted(n.ints("dimensions"))
-    region = _applied(n, operands[0]) if "applies" in n.op.attributes else n.op.regions[0]
+    region = applied(n, operands[0].element) if "applies" in n.op.attributes else n.op.regions[0]
     kind = kind_of(region) if half == 1 else ""
     if kind:
         return [_reduced(n, values[0], starts[0], kind, axes)]

@@ -174,8 +174,12 @@ def angle(n: Node, x: Complex) -> Value:
 
 @complex_op("aten.sgn.default", "aten.sign.default")
 def direction(n: Node, x: Complex) -> Complex:
-    """x / |x|; 0 for 0."""
     [x] = _wide(n, x)
+    return direction_of(x)
+
+
+def direction_of(x: Complex) -> Complex:
+    """x / |x|; 0 for 0."""
     length = size_of(x)
     length = f.where(f.equal(length, 0.0), 1.0, length)
     return Complex(x.re / length, x.im / length)
@@ -238,11 +242,11 @@ def hyperbolic_tangent(x: Complex) -> Complex:
                    f.where(far, decay * f.sin(x.im) * f.cos(x.im), f.sin(x.im * 2) / below))
 
 
-def _times_i(x: Complex) -> Complex:
+def times_i(x: Complex) -> Complex:
     return Complex(-x.im, x.re)
 
 
-def _over_i(x: Complex) -> Complex:
+def over_i(x: Complex) -> Complex:
     return Complex(x.im, -x.re)
 
 
@@ -262,27 +266,33 @@ def _logistic(x: Complex) -> Complex:
     return quotient(one, Complex(grown.re + 1, grown.im))
 
 
-_FUNCTIONS: dict[str, Callable[[Complex], Complex]] = {
+FUNCTIONS: dict[str, Callable[[Complex], Complex]] = {
     "exp": exponential, "log": logarithm, "log2": _over_log(2.0), "log10": _over_log(10.0),
     "sqrt": square_root, "rsqrt": _inverse_root, "sin": sine, "cos": cosine,
     "tanh": hyperbolic_tangent, "sigmoid": _logistic,
-    "tan": lambda x: _over_i(hyperbolic_tangent(_times_i(x))),
-    "sinh": lambda x: _over_i(sine(_times_i(x))), "cosh": lambda x: cosine(_times_i(x)),
+    "tan": lambda x: over_i(hyperbolic_tangent(times_i(x))),
+    "sinh": lambda x: over_i(sine(times_i(x))), "cosh": lambda x: cosine(times_i(x)),
     "exp2": lambda x: exponential(x.times(math.log(2.0))),
 }
 
 
-@complex_op(*(f"{space}.{name}.default" for name in _FUNCTIONS for space in ("aten", "prims")))
+@complex_op(*(f"{space}.{name}.default" for name in FUNCTIONS for space in ("aten", "prims")))
 def function(n: Node, x: Any) -> Complex:
-    return _FUNCTIONS[n.op.split(".")[1]](*_wide(n, x))
+    return FUNCTIONS[n.op.split(".")[1]](*_wide(n, x))
 
 
 @complex_op("aten.log1p.default", "aten.expm1.default")
 def near_zero(n: Node, x: Complex) -> Complex:
     """In f64, where the difference from 1 has digits enough for f32."""
-    x = x.cast(t.f64)
-    if n.op == "aten.log1p.default":
-        return logarithm(Complex(x.re + 1, x.im))
+    found = log_of_more if n.op == "aten.log1p.default" else exponential_less_one
+    return found(x.cast(t.f64))
+
+
+def log_of_more(x: Complex) -> Complex:
+    return logarithm(Complex(x.re + 1, x.im))
+
+
+def exponential_less_one(x: Complex) -> Complex:
     turn = f.sin(x.im * 0.5)
     size = f.expm1(x.re)
     return Complex(size * f.cos(x.im) - 2 * turn * turn, (size + 1) * f.sin(x.im))
@@ -293,7 +303,11 @@ def power(n: Node, x: Any, exponent: Any) -> Complex:
     """By logarithms, in f64; small whole exponents are products."""
     if type(exponent) is int and abs(exponent) <= 4:
         return _whole_power(n, x, exponent)
-    base, by = complex_of(n, x, t.f64), complex_of(n, exponent, t.f64)
+    return raised(complex_of(n, x, t.f64), complex_of(n, exponent, t.f64))
+
+
+def raised(base: Complex, by: Complex) -> Complex:
+    """e^(by ln base); of 0, 0, or 1 where the exponent is 0."""
     zero = f.equal(size_of(base), 0.0)
     made = exponential(logarithm(Complex(f.where(zero, 1.0, base.re), base.im)) * by)
     flat = f.equal(size_of(by), 0.0)
