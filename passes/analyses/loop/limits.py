@@ -130,19 +130,18 @@ def kept_anyway(nest: NestOp, choice: arith.SelectOp) -> SSAValue | None:
     """The weights of which a selection makes some 0 that are 0 anyway; None if some are not.
 
     `nest`: an online sum of products whose factor `choice` computes. They are 0 if the same bounds
-    give scores of -inf, and leave each row a computed score: exp(-inf - maximum) is 0.
+    give scores of -inf, and each row has a computed score: exp(-inf - maximum) is 0.
     """
     running, [axis] = running_maximum(nest), nest.reduce_axes
     zeros = _selected(choice, axis.name, is_zero)
     if running is None or zeros is None or not isinstance(running.maximum.owner, NestOp):
         return None
     scores = _choosing(running.maximum.owner)
-    if scores is None or not isinstance(first := scores.yielded[0].owner, arith.SelectOp):
-        return None
-    hidden = _decided(first, axis.name)
-    hides = hidden is not None and hidden.bounds == zeros.bounds and (
-        float_of(hidden.other) == -np.inf and _is_certain(scores, axis.name, [hidden]))
-    return zeros.kept if hides else None
+    nested = _nested(scores, axis.name) if scores is not None else []
+    hides = any(d is not None and d.bounds == zeros.bounds and float_of(other) == -np.inf
+                for d, other in nested)
+    certain = hides and scores is not None and _is_certain(scores, axis.name, nested)
+    return zeros.kept if certain else None
 
 
 def _of_rows(bounds: Sequence[Expr], kernel: KernelOp) -> Expr | None:
@@ -177,14 +176,8 @@ class _Decision(NamedTuple):
 
 def _decisions(scores: NestOp, axis: Symbol) -> list[_Decision]:
     """The nested selections that give only scores without weight outside of their bounds."""
-    nested: list[tuple[_Decision | None, SSAValue]] = []
-    value = scores.yielded[0]
-    while isinstance(op := value.owner, arith.SelectOp):
-        decision = _decided(op, axis)
-        value, other = (decision.kept, decision.other) if decision else (
-            (op.lhs, op.rhs) if float_of(op.lhs) is None else (op.rhs, op.lhs))
-        nested.append((decision, other))
-    certain = _is_certain(scores, axis, [d for d, _ in nested])
+    nested = _nested(scores, axis)
+    certain = _is_certain(scores, axis, nested)
     found: list[_Decision] = []
     for decision, other in nested:
         if not _is_low(other, certain):
@@ -193,15 +186,29 @@ def _decisions(scores: NestOp, axis: Symbol) -> list[_Decision]:
     return found
 
 
+def _nested(scores: NestOp, axis: Symbol) -> list[tuple[_Decision | None, SSAValue]]:
+    """The selections around the scores, outermost first, each with the other one of its values. A
+    selection that something else than bounds decides is None."""
+    nested: list[tuple[_Decision | None, SSAValue]] = []
+    value = scores.yielded[0]
+    while isinstance(op := value.owner, arith.SelectOp):
+        decision = _decided(op, axis)
+        value, other = (decision.kept, decision.other) if decision else (
+            (op.lhs, op.rhs) if float_of(op.lhs) is None else (op.rhs, op.lhs))
+        nested.append((decision, other))
+    return nested
+
+
 def _is_certain(
-    scores: NestOp, axis: Symbol, nested: Sequence[_Decision | None]
+    scores: NestOp, axis: Symbol, nested: Sequence[tuple[_Decision | None, SSAValue]]
 ) -> bool:
     """Whether every row has a computed score: bounds alone decide, and they leave room."""
-    if None in nested or len(scores.inputs) != 1:
+    bounds = [d for d, _ in nested if d is not None]
+    if len(bounds) < len(nested) or len(scores.inputs) != 1:
         return False
     extents = {a.name: a.extent for a in scores.axes}
-    begins = [Expr.of(0), *(d.begin for d in nested if d and d.begin is not None)]
-    ends = [extents.get(axis, Expr.of(0)), *(d.end for d in nested if d and d.end is not None)]
+    begins = [Expr.of(0), *(d.begin for d in bounds if d.begin is not None)]
+    ends = [extents.get(axis, Expr.of(0)), *(d.end for d in bounds if d.end is not None)]
     rooms = [lower_bound(end - begin - 1, extents) for begin in begins for end in ends]
     return all(room is not None and is_nonnegative(room) for room in rooms)
 

@@ -160,12 +160,13 @@ def delay_division(nest: NestOp, rows: Collection[Symbol]) -> None:
 
 def drop_idle_masks(nest: NestOp) -> None:
     """Leave out selections of weights that are 0 anyway where they make them 0."""
-    for made in filter(None, map(elementwise_maker, reads_of(nest))):
-        choice = unconverted(made[1]).owner
-        kept = kept_anyway(nest, choice) if isinstance(choice, arith.SelectOp) else None
-        if isinstance(choice, arith.SelectOp) and kept is not None:
+    for maker, value in filter(None, map(elementwise_maker, reads_of(nest))):
+        choice = unconverted(value).owner
+        while isinstance(choice, arith.SelectOp) and (
+                kept := kept_anyway(nest, choice)) is not None:
             choice.result.replace_all_uses_with(kept)
-            drop_unused(made[0])
+            choice = kept.owner
+        drop_unused(maker)
 
 
 def _nan_guard(value: SSAValue) -> arith.SelectOp | None:

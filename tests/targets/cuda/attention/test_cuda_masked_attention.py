@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -42,13 +43,33 @@ class Attention(torch.nn.Module):
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, self.mask(m))
 
 
-@pytest.mark.parametrize("size", [64, 80, 128])
-@pytest.mark.parametrize("mask", MASKS)
-def test_kernels(mask: str, size: int) -> None:
+def triton_text(mask: str, size: int) -> str:
     shapes = [(1, 16, LENGTH, size)] * 3 + [(1, LENGTH)]
     given = tuple(torch.zeros(shape, dtype=torch.bfloat16) for shape in shapes)
     program = torch.export.export(Attention(MASKS[mask]), given, strict=False)
     options = CompileOptions(target="cuda", features="sm_90", cache="off", tuned="off")
-    text = lower_to_text(Compiler(model_of_argument(program), options, []), "triton")
+    return lower_to_text(Compiler(model_of_argument(program), options, []), "triton")
+
+
+@pytest.mark.parametrize("size", [64, 80, 128])
+@pytest.mark.parametrize("mask", MASKS)
+def test_kernels(mask: str, size: int) -> None:
+    text = triton_text(mask, size)
     assert text.count("# kernel @online") == 1
     assert "# kernel @contract" not in text
+
+
+@pytest.mark.parametrize("mask", ["causal", "window", "ahead", "back"])
+def test_weights_of_hidden_scores_are_not_masked_again(mask: str) -> None:
+    """exp(-inf - maximum) is 0, if each row has a score; lengths of keys may leave none."""
+    again = re.compile(r"tl\.where\(.*, 0\.0\)")
+    assert not again.search(triton_text(mask, 128))
+    assert again.search(triton_text("keys", 128))
+
+
+def test_tiles_below_the_diagonal_compare_nothing() -> None:
+    lines = triton_text("causal", 128).splitlines()
+    compared = [k for k, line in enumerate(lines) if "tl.int64) <=" in line]
+    assert compared
+    for k in compared:
+        assert lines[k - 1].strip().startswith("if ") and "float(\"inf\")" in lines[k + 1]
