@@ -1,13 +1,18 @@
 """Attention as one operator with gradients, for graphs that AOTAutograd derives gradients of.
 
-    %y, %l = strata.attention(%q, %k, %v, %mask, %kept, p, causal, scale)
-    %dq, %dk, %dv, %dmask = strata.attention_backward(%dy, %q, %k, %v, %y, %l, ...)
+    %y, %l, %m = strata.attention(%q, %k, %v, %mask, %kept, p, causal, scale)
+    %dq, %dk, %dv, %dmask = strata.attention_backward(%dy, %q, %k, %v, %y, %l, %m, ...)
 
 %l has the logarithm of each row's sum of exponentials. With it the backward pass computes scores
 again, so that none are saved. PyTorch's own fused operators differ with the device, and have
 gradients for some masks only.
 
-    s = scale q k^T + mask     w = exp(s - l)     y = (w * kept / (1 - p)) v
+A mask of floats may push all scores of a row far below zero, as the lowest number does that some
+models mask with. The logarithm of a sum would vanish beside them. With such a mask, %m has the
+largest score of each row, and %l is the logarithm of the sum of exp(s - m); else %m is empty, and
+the backward pass takes None.
+
+    s = scale q k^T + mask     w = exp(s - m - l)     y = (w * kept / (1 - p)) v
     dv = (w * kept / (1 - p))^T dy                dw = kept / (1 - p) * (dy v^T)
     ds = w * (dw - sum(dy * y))                   dq = scale ds k      dk = scale ds^T q
 
@@ -100,9 +105,10 @@ def operators() -> tuple[Any, Any]:
     torch = torch_module()
     library = torch_module("torch.library")
     home = library.Library("strata", "FRAGMENT")
-    home.define(f"attention(Tensor query, Tensor key, Tensor value, {FORM}) -> (Tensor, Tensor)")
+    home.define(f"attention(Tensor query, Tensor key, Tensor value, {FORM}) -> "
+                "(Tensor, Tensor, Tensor)")
     home.define("attention_backward(Tensor given, Tensor query, Tensor key, Tensor value, "
-                f"Tensor made, Tensor sums, {FORM}, bool of_mask) -> "
+                f"Tensor made, Tensor sums, Tensor? largest, {FORM}, bool of_mask) -> "
                 "(Tensor, Tensor, Tensor, Tensor)")
     for name, compute, shape in (("attention", forward, _forward_shapes),
                                  ("attention_backward", backward, _backward_shapes)):
@@ -116,17 +122,19 @@ def operators() -> tuple[Any, Any]:
 # ---------------------------------------------------------------------- gradients
 def _save(ctx: Any, inputs: Any, output: Any) -> None:
     query, key, value, mask, kept, *ctx.form = inputs
-    ctx.save_for_backward(query, key, value, *output, mask, kept)
+    made, sums, largest = output
+    ctx.save_for_backward(query, key, value, made, sums, largest if _is_added(mask) else None,
+                          mask, kept)
     ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(output[1])
+    ctx.mark_non_differentiable(*output[1:])
 
 
-def _gradients(ctx: Any, given: Any, _: Any) -> Any:
+def _gradients(ctx: Any, given: Any, *_: Any) -> Any:
     if given is None:
         return (None,) * 8
     needed = ctx.needs_input_grad
-    query, key, value, made, sums, mask, kept = ctx.saved_tensors
-    found = operators()[1](given, query, key, value, made, sums, mask, kept, *ctx.form, needed[3])
+    *taken, mask, kept = ctx.saved_tensors
+    found = operators()[1](given, *taken, mask, kept, *ctx.form, needed[3])
     return (*(v if n else None for v, n in zip(found, needed, strict=False)), *(None,) * 4)
 
 
@@ -135,12 +143,22 @@ def _forward_shapes(
     query: Any, key: Any, value: Any, mask: Any, kept: Any, dropout: float, causal: bool,
     scale: float | None,
 ) -> Any:
-    return _in_rows(query, value.shape[-1]), query.new_empty(query.shape[:-1], dtype=_wide(query))
+    rows = query.new_empty(query.shape[:-1], dtype=_wide(query))
+    largest = torch_module().empty_like(rows) if _is_added(mask) else _nothing(query)
+    return _in_rows(query, value.shape[-1]), rows, largest
+
+
+def _is_added(mask: Any) -> bool:
+    return mask is not None and mask.dtype != torch_module().bool
+
+
+def _nothing(query: Any) -> Any:
+    return query.new_empty(0, dtype=torch_module().float32)
 
 
 def _backward_shapes(
-    given: Any, query: Any, key: Any, value: Any, made: Any, sums: Any, mask: Any, kept: Any,
-    dropout: float, causal: bool, scale: float | None, of_mask: bool,
+    given: Any, query: Any, key: Any, value: Any, made: Any, sums: Any, largest: Any, mask: Any,
+    kept: Any, dropout: float, causal: bool, scale: float | None, of_mask: bool,
 ) -> Any:
     torch = torch_module()
     grads = [_in_rows(x, x.shape[-1]) for x in (query, key, value)]
@@ -166,19 +184,21 @@ def forward(
     query: Any, key: Any, value: Any, mask: Any, kept: Any, dropout: float, causal: bool,
     scale: float | None,
 ) -> Any:
-    """The result and the logarithms of sums, computed in f32 for halves."""
+    """The result, the logarithms of sums, and the largest scores, computed in f32 for halves."""
     torch = torch_module()
     wide = _wide(query)
     scores, seen = _scores(query.to(wide), _repeated(key, query).to(wide), mask, causal, scale)
+    largest = scores.amax(-1) if _is_added(mask) else _nothing(query)
+    scores = _lowered(scores, largest if _is_added(mask) else None)
     sums = scores.logsumexp(-1)
     weights = _dropped(torch.where(seen, (scores - sums[..., None]).exp(), 0), kept, dropout)
     made = _in_rows(query, value.shape[-1])
-    return made.copy_(weights @ _repeated(value, query).to(wide)), sums
+    return made.copy_(weights @ _repeated(value, query).to(wide)), sums, largest
 
 
 def backward(
-    given: Any, query: Any, key: Any, value: Any, made: Any, sums: Any, mask: Any, kept: Any,
-    dropout: float, causal: bool, scale: float | None, of_mask: bool,
+    given: Any, query: Any, key: Any, value: Any, made: Any, sums: Any, largest: Any, mask: Any,
+    kept: Any, dropout: float, causal: bool, scale: float | None, of_mask: bool,
 ) -> Any:
     """The gradients of query, key, value and an additive mask; of the last only if asked for."""
     torch = torch_module()
@@ -186,6 +206,7 @@ def backward(
     given, query_, key, value = (x.to(wide) for x in (
         given, query, _repeated(key, query), _repeated(value, query)))
     scores, seen = _scores(query_, key, mask, causal, scale)
+    scores = _lowered(scores, largest)
     weights = torch.where(seen, (scores - sums[..., None]).exp(), 0)
     inner = _dropped(given @ value.transpose(-1, -2), kept, dropout)
     outer = weights * (inner - (given * made.to(wide)).sum(-1, keepdim=True))
@@ -208,6 +229,11 @@ def _scores(query: Any, key: Any, mask: Any, causal: bool, scale: float | None) 
     elif mask is not None:
         scores, seen = scores + mask, seen & (mask != -math.inf)
     return torch.where(seen, scores, torch.finfo(scores.dtype).min), seen
+
+
+def _lowered(scores: Any, largest: Any) -> Any:
+    """The scores of each row less the largest one, if that is given."""
+    return scores if largest is None else scores - largest[..., None]
 
 
 def _factor(query: Any, scale: float | None) -> float:

@@ -65,9 +65,10 @@ def _attentions() -> Iterator[Arguments]:
 
 def _attention_gradients() -> Iterator[Arguments]:
     for given in _attentions():
-        made, sums = ATTENTION(*given)
+        made, sums, largest = ATTENTION(*given)
         is_bias = given[3] is not None and given[3].is_floating_point()
-        yield (floats(*made.shape), *given[:3], made, sums, *given[3:], is_bias)
+        yield (floats(*made.shape), *given[:3], made, sums, largest if is_bias else None,
+               *given[3:], is_bias)
 
 
 GRADIENT_SAMPLES: dict[str, list[Arguments]] = {

@@ -30,6 +30,8 @@ class Form:
     causal: bool = False
     scale: float | None = None
     grouped: bool = False
+    low: float | None = None
+    """What a mask adds to all of row 0, and to the first key of the others."""
 
     def inputs(self, dtype: torch.dtype = torch.float32) -> list[Tensor]:
         draw = torch.Generator().manual_seed(3)
@@ -40,6 +42,8 @@ class Form:
             if not self.additive:
                 mask = mask > -0.5
                 mask[..., 0, :] = mask.shape[-2] == 1  # a row that sees nothing
+            if self.low is not None:
+                mask[..., 0, :] = mask[..., 0] = self.low
             found.append(mask.to(dtype) if self.additive else mask)
         return [v.requires_grad_() if v.is_floating_point() else v for v in found]
 
@@ -60,6 +64,11 @@ FORMS: dict[str, Form] = {
     "mask of keys": Form((2, 3, 7, 8), (2, 3, 11, 8), mask=(2, 1, 1, 11)),
     "additive": Form((2, 3, 7, 8), (2, 3, 11, 8), mask=(2, 3, 7, 11), additive=True),
     "bias of heads": Form((2, 3, 7, 8), (2, 3, 11, 8), mask=(3, 1, 11), additive=True),
+    "lowest": Form((2, 3, 7, 8), (2, 3, 11, 8), mask=(2, 1, 7, 11), additive=True,
+                   low=torch.finfo(torch.float32).min),
+    "low": Form((2, 3, 7, 8), (2, 3, 11, 8), mask=(7, 11), additive=True, low=-1e30),
+    "grouped and low": Form((2, 6, 5, 4), (2, 3, 7, 4), mask=(2, 1, 5, 7), additive=True,
+                            grouped=True, low=torch.finfo(torch.float32).min),
     "grouped": Form((2, 6, 9, 4), (2, 2, 9, 4), causal=True, grouped=True),
     "one head of keys": Form((1, 4, 5, 4), (1, 1, 6, 4), 3, grouped=True),
     "one head of keys, not grouped": Form((2, 4, 5, 4), (2, 1, 6, 4), mask=(2, 1, 5, 6)),

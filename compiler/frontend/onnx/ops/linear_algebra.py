@@ -74,7 +74,7 @@ def _eliminated(n: Node, x: Value) -> tuple[Value, Value]:
 @rounded_once
 def col_to_im(n: Node, x: Value, image: Value, block: Value) -> Value:
     """Add up blocks at their positions in the image, along one dim after the other."""
-    kernel, sizes = n.known_ints(block, "block shape"), n.known_ints(image, "image shape")
+    kernel, sizes = n.known_ints(block, "block sizes"), n.known_ints(image, "image sizes")
     rank, entries = len(kernel), prod(kernel)
     strides, dilations = n.ints("strides", [1] * rank), n.ints("dilations", [1] * rank)
     pads = n.ints("pads", [0] * (2 * rank))

@@ -6,6 +6,8 @@ programs, so that results do not depend on an order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from xdsl.ir import Attribute
 
@@ -38,6 +40,11 @@ def _scores(
     return f.where(seen, scores, -t.largest(scores.element)), seen
 
 
+def _is_added(mask: Value | None) -> bool:
+    """Whether a mask adds to scores, so that all of a row may be far below zero."""
+    return mask is not None and mask.element != t.i1
+
+
 def _dropped(x: Value, kept: Value | None, dropout: float) -> Value:
     """x where dropout keeps it, and zero elsewhere."""
     return x if kept is None else f.where(kept, x * (1 / (1 - dropout)), 0.0)
@@ -48,7 +55,8 @@ def attention_with_sums(
     n: Node, query: Value, key: Value, value: Value, mask: Value | None, kept: Value | None,
     dropout: float, causal: bool, scale: float | None,
 ) -> list[Value]:
-    """The result, and for each row the logarithm of its scores' sum of exponentials."""
+    """The result, for each row the logarithm of its scores' sum of exponentials, and its largest
+    score, which the sum then leaves out, or nothing (`compiler/torch/attention.py`)."""
     element = _wide(query)
     scores, seen = _scores(n, query, repeated_heads(key, query), mask, causal, scale)
     axis = scores.rank - 1
@@ -62,27 +70,32 @@ def attention_with_sums(
     made = weights.cast(value.element).cast(element) @ repeated_heads(value, query).cast(element)
     if kept is not None:  # one division of each sum, and none of the weights
         made = made * ((1 / (1 - dropout)) / total)
-    return [made, (largest + f.log(total)).reshape(scores.shape[:-1])]
+    rows = scores.shape[:-1]
+    if _is_added(mask):
+        return [made, f.log(total).reshape(rows), largest.reshape(rows)]
+    return [made, (largest + f.log(total)).reshape(rows), n.constant(np.zeros(0, np.float32))]
 
 
 @aten_op("strata.attention_backward.default")
 def attention_backward(
     n: Node, given: Value, query: Value, key: Value, value: Value, made: Value, sums: Value,
-    mask: Value | None, kept: Value | None, dropout: float, causal: bool, scale: float | None,
-    of_mask: bool,
+    largest: Value | None, mask: Value | None, kept: Value | None, dropout: float, causal: bool,
+    scale: float | None, of_mask: bool,
 ) -> list[Value]:
     """The gradients of query, key, value and an additive mask."""
-    heads, sums = key.shape[-3] if query.rank > 2 else None, sums.reshape([*sums.shape, 1])
+    heads = key.shape[-3] if query.rank > 2 else None
+    taken = [v.reshape([*v.shape, 1]) for v in (largest, sums) if v is not None]
     if heads is None or heads == query.shape[-3]:
         *found, outer = _gradients(
-            n, given, query, key, value, made, sums, mask, kept, dropout, causal, scale)
+            n, given, query, key, value, made, taken, mask, kept, dropout, causal, scale)
     else:
-        rows = [_in_groups(x, heads) for x in (given, query, made, sums)]
+        rows = [_in_groups(x, heads) for x in (given, query, made)]
         wide = mask if mask is None or mask.rank < 3 else (
             _alone(mask) if mask.shape[-3].constant == 1 else _in_groups(mask, heads))
         *found, outer = _gradients(
-            n, rows[0], rows[1], _alone(key), _alone(value), rows[2], rows[3], wide,
-            kept and _in_groups(kept, heads), dropout, causal, scale)
+            n, rows[0], rows[1], _alone(key), _alone(value), rows[2],
+            [_in_groups(v, heads) for v in taken], wide, kept and _in_groups(kept, heads), dropout,
+            causal, scale)
         found = [found[0].reshape(query.shape),
                  *(f.reduce_sum(x, [key.rank - 2]) for x in found[1:])]
         outer = outer.reshape([*query.shape[:-1], key.shape[-2]])
@@ -102,14 +115,19 @@ def _alone(x: Value) -> Value:
 
 
 def _gradients(
-    n: Node, given: Value, query: Value, key: Value, value: Value, made: Value, sums: Value,
-    mask: Value | None, kept: Value | None, dropout: float, causal: bool, scale: float | None,
+    n: Node, given: Value, query: Value, key: Value, value: Value, made: Value,
+    taken: Sequence[Value], mask: Value | None, kept: Value | None, dropout: float, causal: bool,
+    scale: float | None,
 ) -> list[Value]:
     """The gradients of query, key, value and scores. Keys and values may have one head where
-    queries have several; each of these has its own gradient."""
+    queries have several; each of these has its own gradient. `taken`: what is subtracted from a
+    row's scores, one after the other."""
     element = _wide(query)
     scores, seen = _scores(n, query, key, mask, causal, scale)
-    weights = f.exp(scores - sums)
+    powers = scores
+    for number in taken:
+        powers = powers - number
+    weights = f.exp(powers)
     if seen is not None:
         weights = f.where(seen, weights, 0.0)
     rounded = weights.cast(value.element).cast(element)  # as the forward pass multiplies them
