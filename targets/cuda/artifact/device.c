@@ -111,7 +111,10 @@ static int load_driver(STATE *s) {
 static int choose_device(STATE *s) {
     int major = 0, minor = 0, processors = 0;
     void *context = NULL;
-    if (s->driver.device_get(&s->device, 0) != 0) return STRATA_NO_PROCESSOR;
+    if (s->driver.context_of(&context) != 0) context = NULL;
+    if ((context == NULL ? s->driver.device_get(&s->device, 0)
+                         : s->driver.device_of(&s->device)) != 0)
+        return STRATA_NO_PROCESSOR;
     if (s->driver.attribute(&major, 75, s->device) != 0 ||
         s->driver.attribute(&minor, 76, s->device) != 0 ||
         s->driver.attribute(&processors, 16, s->device) != 0)
@@ -119,16 +122,38 @@ static int choose_device(STATE *s) {
     if (major != ARCH_MAJOR || (ARCH_MAJOR >= 9 ? minor != ARCH_MINOR : minor < ARCH_MINOR))
         return STRATA_NO_PROCESSOR;
     s->processors = processors;
-    if (s->driver.retain(&context, s->device) != 0) return STRATA_DEVICE;
+    if (context == NULL) {
+        if (s->driver.retain(&context, s->device) != 0) return STRATA_DEVICE;
+        s->is_retained = 1;
+    }
     s->context = context;
     return 0;
 }
 
-static int load_kernels(STATE *s) {
-    for (int32_t k = 0; k < MODULES; k++) {
-        int error = s->driver.load(&s->modules[k], KERNELS_SYMBOL + module_starts[k]);
-        if (error != 0) return failed_call(s, "loading a kernel", error);
+/* Load all cubins, which are packed as one text. */
+static int load_modules(STATE *s) {
+    size_t bytes = (size_t)module_starts[MODULES], space = bytes + ALIGNMENT;
+    strata_allocator *a = &s->allocator;
+    codes *table = a->allocate(a->context, ALIGNMENT, sizeof *table);
+    unsigned char *text = a->allocate(a->context, ALIGNMENT, space - space % ALIGNMENT);
+    int status = 0;
+    if (table == NULL || text == NULL)
+        status = refuse(s, STRATA_NO_MEMORY, "there is not enough memory for %zu bytes", bytes);
+    else if (!unpack(KERNELS_SYMBOL, PACKED_BYTES, text, bytes, table) ||
+             checksum(text, bytes) != KERNELS_SUM)
+        status = refuse(s, STRATA_DEVICE, "the code of the kernels is damaged");
+    for (int32_t k = 0; k < MODULES && status == 0; k++) {
+        int error = s->driver.load(&s->modules[k], text + module_starts[k]);
+        if (error != 0) status = failed_call(s, "loading a kernel", error);
     }
+    if (table != NULL) a->release(a->context, table);
+    if (text != NULL) a->release(a->context, text);
+    return status;
+}
+
+static int load_kernels(STATE *s) {
+    int status = MODULES > 0 ? load_modules(s) : 0;
+    if (status != 0) return status;
     for (int32_t k = 0; k < VARIANTS; k++) {
         const variant *v = &variants[k];
         int error = s->driver.function(&s->functions[k], s->modules[v->module], v->entry);
@@ -202,7 +227,7 @@ void MODEL(destroy)(STATE *s) {
             if (s->modules[k] != NULL) s->driver.unload(s->modules[k]);
         if (s->own != NULL) s->driver.stream_destroy(s->own);
         leave_context(s);
-        s->driver.release_context(s->device);
+        if (s->is_retained) s->driver.release_context(s->device);
     }
     if (s->driver.library != NULL) dlclose(s->driver.library);
     s->allocator.release(s->allocator.context, s);

@@ -10,6 +10,7 @@ typedef struct driver {
     int (*device_get)(int *, int);
     int (*attribute)(int *, int, int);
     int (*context_of)(void **);
+    int (*device_of)(int *);
     int (*set_context)(void *);
     int (*retain)(void **, int);
     int (*release_context)(int);
@@ -41,9 +42,9 @@ typedef struct driver {
 } driver;
 
 static const char *const driver_names[] = {
-    "cuInit", "cuDeviceGet", "cuDeviceGetAttribute", "cuCtxGetCurrent", "cuCtxSetCurrent",
-    "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuModuleLoadData",
-    "cuModuleUnload", "cuModuleGetFunction", "cuFuncSetAttribute", "cuMemAlloc_v2", "cuMemFree_v2",
+    "cuInit", "cuDeviceGet", "cuDeviceGetAttribute", "cuCtxGetCurrent", "cuCtxGetDevice",
+    "cuCtxSetCurrent", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2",
+    "cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction", "cuFuncSetAttribute", "cuMemAlloc_v2", "cuMemFree_v2",
     "cuMemcpyHtoD_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoDAsync_v2",
     "cuStreamSynchronize", "cuLaunchKernel", "cuGetErrorName", "cuTensorMapEncodeTiled",
     "cuStreamCreate", "cuStreamDestroy_v2", "cuStreamIsCapturing", "cuStreamBeginCapture_v2",
@@ -91,7 +92,7 @@ struct STATE {
     device_address constants;
     strata_allocator allocator;
     driver driver;
-    int32_t device, processors;
+    int32_t device, processors, is_retained;
     void *context, *before, *stream, *own;
     void *modules[MODULES + 1];
     void *functions[VARIANTS + 1];

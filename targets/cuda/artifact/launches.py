@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -64,6 +65,12 @@ class Code(NamedTuple):
     def blob(self) -> bytes:
         return b"".join(cubin + bytes(-len(cubin) % 64) for cubin in self.cubins)
 
+    @property
+    def packed(self) -> bytes:
+        """All cubins as a library holds them: `deflate`, which leaves a quarter, without a head."""
+        packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+        return packer.compress(self.blob) + packer.flush()
+
 
 def runtime_of(
     plan: HostPlan, code: Code, symbols: Sequence[Symbol], arch: str, kernels_symbol: str
@@ -73,13 +80,15 @@ def runtime_of(
     defines = ["#include <dlfcn.h>", f"#define ARCH_MAJOR {number[:-1]}",
                f"#define ARCH_MINOR {number[-1]}", f"#define MODULES {len(code.cubins)}",
                f"#define VARIANTS {len(code.variants)}", f"#define KERNELS_SYMBOL {kernels_symbol}",
+               f"#define PACKED_BYTES {len(code.packed)}u",
+               f"#define KERNELS_SUM {zlib.crc32(code.blob)}u",
                "extern const unsigned char KERNELS_SYMBOL[];"]
     starts = ", ".join(f"{start}u" for start in code.starts)
     tables = [f"static const uint64_t module_starts[] = {{{starts}}};", "",
               *_kernel_tables(plan, code)]
     return Runtime(
         [], [*defines, "", _file("device_state.c"), *tables],
-        [_file("device.c")],
+        [_file("unpack.c"), _file("device.c")],
         [_file("device_runs.c"), *_launches_text(plan, code, symbols)])
 
 

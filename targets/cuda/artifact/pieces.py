@@ -106,7 +106,7 @@ class _Writer:
             name, k, self.shipment.version, json.dumps(about), ports, constants,
             f"{self.name}_constants", (), "x86_64"),
             runtime_of(parts.plan, parts.code, ports.symbols, parts.arch, cubins)))
-        tools.write(f"{cubins}.bin", parts.code.blob)
+        tools.write(f"{cubins}.bin", parts.code.packed)
         tools.compile(f"{name}.c", f"{name}_runtime.o")
         tools.join([f"{name}_runtime.o", self._section(cubins)], f"{name}_variant.o",
                    self._visible(name))
@@ -126,7 +126,7 @@ class _Writer:
         return {MARK: API, "name": self.name, "strata": self.shipment.version,
                 "needs": [v.arch for v in self.variants], "weights": weights,
                 "constants": {"count": len(first.constants), "bytes": constants.size},
-                "cubins": sum(len(v.code.blob) for v in self.variants),
+                "cubins": sum(len(v.code.packed) for v in self.variants),
                 "c_compiler": tools.version(), **first.facts,
                 "variants": [v.arch for v in self.variants], **self.shipment.facts}
 

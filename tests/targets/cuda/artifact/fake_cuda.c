@@ -1,7 +1,8 @@
 /* A driver without a device: memory is the host's, and kernels are written down, not run.
 
    FAKE_CUDA: the file that says what was called. FAKE_WIDTHS: for each kernel the widths of its
-   parameters, `entry:8,8,4;`. FAKE_ARCH: two digits. FAKE_FAILS: the function that fails. */
+   parameters, `entry:8,8,4;`. FAKE_ARCH: two digits. FAKE_FAILS: the function that fails.
+   FAKE_DEVICE: the number of the device whose context the caller has made current. */
 #define _GNU_SOURCE
 #include <stdarg.h>
 #include <stdint.h>
@@ -31,11 +32,20 @@ static int result(const char *name) {
 /* Most functions need a context, and some are to fail. */
 #define CHECKED(name) if (current == NULL) return 201; if (result(name)) return 2
 
-int cuInit(unsigned flags) { return (int)flags; }
+int cuInit(unsigned flags) {
+    static int own;
+    if (getenv("FAKE_DEVICE") != NULL) current = &own;
+    return (int)flags;
+}
+int cuCtxGetDevice(int *device) {
+    if (current == NULL) return 201;
+    *device = atoi(getenv("FAKE_DEVICE"));
+    return 0;
+}
 int cuDeviceGet(int *device, int number) { return *device = number; }
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
     const char *arch = getenv("FAKE_ARCH");
-    (void)device;
+    if (device > 0) say("device %d\n", device);
     *value = attribute == 75 ? arch[0] - '0' : attribute == 76 ? arch[1] - '0' : 7;
     return 0;
 }

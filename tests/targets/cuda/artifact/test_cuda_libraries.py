@@ -153,6 +153,29 @@ def test_a_library_for_several_architectures(gpu: FakeGpu, tmp_path: Path) -> No
         assert fits or "13: the processor lacks instructions" in text
 
 
+def test_a_state_is_of_the_context_that_is_current(gpu: FakeGpu, tmp_path: Path) -> None:
+    library = written(NET, tmp_path, "sm_90")
+    status, text = gpu.run(library, [numbers(5, 24)], {}, FAKE_DEVICE="3")
+    assert status == 0, text
+    kinds = [line[0] for line in gpu.lines]
+    assert ["device", "3"] in gpu.lines and "retain" not in kinds and "release" not in kinds
+    assert gpu.run(library, [numbers(5, 24)], {})[0] == 0
+    kinds = [line[0] for line in gpu.lines]
+    assert "device" not in kinds and kinds.count("retain") == kinds.count("release") == 1
+
+
+def test_damaged_kernels_are_refused(gpu: FakeGpu, tmp_path: Path) -> None:
+    library, packed = written(NET, tmp_path, "sm_90"), parts_of(NET).code.packed
+    content = bytearray(library.read_bytes())
+    start = content.index(packed)
+    for place in range(start, start + len(packed), len(packed) // 7):
+        damaged = bytearray(content)
+        damaged[place] ^= 4
+        library.write_bytes(damaged)
+        status, text = gpu.run(library, [numbers(5, 24)], {})
+        assert status != 0 and "17: the GPU" in text, text
+
+
 @pytest.mark.parametrize(("function", "message"), [
     ("cuMemAlloc_v2", "there is not enough memory"),
     ("cuLaunchKernel", "failed on the GPU: CUDA_ERROR_OUT_OF_MEMORY (2)"),
