@@ -313,15 +313,18 @@ class Importer:
         return types, unknown
 
     def _bound_types(self, meta: Any, made: Sequence[Any]) -> list[TensorType | None]:
-        """The types of results whose sizes depend on data, which are now known to be those of the
-        values. Raises Fault for one that is still not supported."""
+        """The types of results whose sizes depend on data, which are those of the values. Raises
+        Fault for one that is not supported, or for which PyTorch expects other dims."""
         for tensor, value in zip(_listed(meta), made, strict=False):
+            if (dims := len(getattr(tensor, "shape", value.shape))) != value.rank:
+                raise Fault(f"PyTorch takes a result of {value.rank} dims for one of {dims}",
+                            "count the operator's dim from the first one")
             for size, found in zip(getattr(tensor, "shape", ()), value.shape, strict=False):
                 self.sizes.bind_unbacked(size, found)
         types, unknown = self._result_types(meta)
-        if unknown is not None:
-            raise unknown
-        return types
+        if unknown is None:
+            return types
+        raise unknown
 
     def _report_unsupported(self) -> None:
         """Add one problem per operator, with the first places where the model uses it."""

@@ -41,7 +41,8 @@ def test_order_statistics(caplog: Any) -> None:
         return (torch.median(x), torch.median(odd), torch.median(odd, 1), torch.median(n, 0).values,
                 torch.nanmedian(odd), torch.nanmedian(odd, 0, keepdim=True),
                 torch.kthvalue(x, 3, 1), torch.kthvalue(x, 5, 0, True), torch.median(x[0, 0]),
-                torch.mode(n, 1).values, torch.mode(n, 0, True).values)
+                torch.mode(n, 1).values, torch.mode(n, 0, True).values, torch.median(n[0, 0]),
+                torch.mode(n[1, 1]), torch.sort(n[2:3, 2:3], 0))
 
     check(call, [X, ODD, N], caplog)
 
@@ -101,10 +102,29 @@ def test_segments(caplog: Any) -> None:
                    for how in ("sum", "mean", "prod", "max", "min") for first in (None, 2.0)
                    for given in ({"lengths": lengths}, {"offsets": offsets})]
         return (*reduced, torch.segment_reduce(batches, "max", lengths=both, axis=1),
+                torch.segment_reduce(x, "sum", lengths=lengths - 1, unsafe=True),
                 torch.nn.functional.rrelu(x), torch.nn.functional.rrelu(x, 0.1, 0.5))
 
-    check(call, [X, torch.randn(2, 5, 3), torch.tensor([2, 0, 3]), torch.tensor([0, 2, 2, 5]),
+    check(call, [X, torch.randn(2, 5, 3), torch.tensor([3, 1, 1]), torch.tensor([0, 2, 2, 5]),
                  torch.tensor([[1, 4], [3, 2]])], caplog)
+
+
+def test_rows_of_embeddings(caplog: Any) -> None:
+    """Those that are read are scaled in place where they are too long."""
+    def call(n: Any, w: Any) -> Any:
+        w = w.clone()
+        return (torch.nn.functional.embedding(n, w, max_norm=1.5),
+                torch.nn.functional.embedding(n, w, max_norm=0.5, norm_type=1.0), w)
+
+    check(call, [N % 3, X], caplog)
+
+
+def test_statistics_that_stay(caplog: Any) -> None:
+    def call(x: Any, mean: Any, variance: Any) -> Any:
+        normal = torch._native_batch_norm_legit
+        return normal(x, mean, variance, mean, variance, False, 0.1, 1e-5)
+
+    check(call, [X, X[0].clone(), X[1] ** 2], caplog)
 
 
 def test_negative_pads(caplog: Any) -> None:
@@ -142,6 +162,19 @@ def test_distinct_elements(caplog: Any) -> None:
 
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         check(call, [N], caplog)
+
+
+def test_shapes_that_pytorch_gets_wrong(caplog: Any) -> None:
+    """Of a dim that is counted from the end, it expects further dims; so the operator is a split,
+    which says what to write."""
+    function = torch.unique_consecutive
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), (
+            caplog.at_level(logging.WARNING, logger="strata")):
+        got = torch.compile(lambda n: function(n, dim=-1), backend="strata")(N % 2)
+    assert torch.equal(got, function(N % 2, dim=-1))
+    assert "PyTorch takes a result of 2 dims for one of 4" in caplog.text
+    assert "reproducer" not in caplog.text
 
 
 def test_numbers_read_from_tensors(caplog: Any) -> None:

@@ -14,6 +14,7 @@ def place_decompositions() -> dict[Any, Any]:
     return {aten.diagonal_scatter.default: diagonal_scatter,
             aten.index_reduce.default: index_reduce, aten.put.default: put, aten.take.default: take,
             aten.segment_reduce.default: segment_reduce,
+            aten.embedding_renorm.default: embedding_renorm,
             aten._pdist_forward.default: pdist, aten.angle.default: angle,
             aten.addbmm.default: addbmm, aten._trilinear.default: trilinear}
 
@@ -61,7 +62,8 @@ def segment_reduce(
     axis: int = 0, unsafe: bool = False, initial: float | None = None,
 ) -> Any:
     """Neighbours along an axis combined, in segments of given lengths or first places; an empty
-    one gives the number with which all begin, but the mean of none is NaN."""
+    one gives the number with which all begin, but the mean of none is NaN. Elements behind the last
+    segment count nowhere if that is allowed."""
     if indices is not None or (lengths is None) == (offsets is None):
         return NotImplemented
     torch = torch_module()
@@ -70,15 +72,25 @@ def segment_reduce(
     places = torch.arange(x.shape[axis], device=x.device, dtype=ends.dtype)
     places = places.expand((*ends.shape[:-1], x.shape[axis])).contiguous()
     segment, inner = torch.searchsorted(ends, places, right=True), [1] * (x.dim() - 1 - axis)
-    shape = [*x.shape[:axis], ends.shape[-1], *x.shape[axis + 1:]]
+    shape = [*x.shape[:axis], ends.shape[-1] + unsafe, *x.shape[axis + 1:]]
     begin = x.new_full(shape, IDENTITIES[reduce] if initial is None else initial)
     made = begin.scatter_reduce(axis, segment.reshape([*segment.shape, *inner]).expand(x.shape), x,
                                 SCATTERS.get(reduce, reduce))
+    made = made.narrow(axis, 0, ends.shape[-1])
     if reduce != "mean":
         return made
     counts = counts.reshape([*counts.shape, *inner])
     empty = float("nan") if initial is None else initial
     return torch.where(counts == 0, empty, made / counts.clamp(min=1)).to(x.dtype)
+
+
+def embedding_renorm(x: Any, indices: Any, max_norm: float, norm_type: float = 2.0) -> Any:
+    """The rows at indices, scaled where their norm is larger than a bound."""
+    torch = torch_module()
+    norms = torch.linalg.vector_norm(x, norm_type, dim=1, keepdim=True)
+    read = torch.zeros(x.shape[0], dtype=torch.bool, device=x.device).index_fill(
+        0, indices.reshape(-1), True)
+    return torch.where(read[:, None] & (norms > max_norm), x * (max_norm / (norms + 1e-7)), x)
 
 
 def pdist(x: Any, p: float = 2.0) -> Any:

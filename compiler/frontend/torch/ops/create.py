@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 import numpy as np
 
 from compiler.frontend import formulas as f
@@ -25,10 +28,19 @@ def filled(n: Node, value: Operand) -> Value:
 
 @aten_op("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default",
          "aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default",
-         "aten.empty_permuted.default", "aten.empty_strided.default",
-         "aten.new_empty_strided.default", "aten.zero.default")
+         "aten.empty_permuted.default", "aten.zero.default")
 def zeros(n: Node) -> Value:
     """Memory that PyTorch leaves uninitialized is filled with zeros as well."""
+    return filled(n, 0)
+
+
+@aten_op("aten.empty_strided.default", "aten.new_empty_strided.default")
+def empty_strided(n: Node, *given: object) -> Value:
+    """Raises Fault for elements that share memory, to which no result can be copied."""
+    strides = cast("Sequence[Size]", given[1 if n.op == "aten.empty_strided.default" else 2])
+    if any(Expr.of(stride).constant == 0 and size.constant != 1
+           for stride, size in zip(strides, n.shape, strict=True)):
+        raise Fault("its elements share memory")
     return filled(n, 0)
 
 

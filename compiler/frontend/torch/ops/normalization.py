@@ -132,7 +132,7 @@ def native_batch_norm(
     made = [_batch_norm(n, x, weight, bias, mean, variance, epsilon)]
     if n.used - {0}:
         statistics = _statistics((mean, _wide(variance)), False, epsilon)
-        kept = [r is not None and r.shape == mean.shape for r in n.results[1:]]
+        kept = [r is not None and r.shape == mean.shape for r in n.results[1:3]]
         made += [v if full else n.scalar(0.0, v.element).broadcast([0])
                  for v, full in zip(statistics, kept, strict=True)]
     return made
@@ -185,10 +185,12 @@ def batch_norm_in_training(
 ) -> list[Value]:
     """(normalized, mean, 1 / deviation, new running mean, new running variance), in f32 for halves.
 
-    The running variance is that of a sample, with count - 1.
+    The running variance is that of a sample, with count - 1. Without training, the running ones
+    are used and stay.
     """
     if not training:
-        raise Fault("it updates statistics although it is not in training mode")
+        made = native_batch_norm(n, x, weight, bias, mean, variance, momentum, epsilon)
+        return [*made, *[made[0]] * (3 - len(made)), mean, variance]
     made, spread = _by_batch(n, x, weight, bias, epsilon)
     count = x.type.count // x.shape[1]
     new = [v * momentum + old.cast(v.element) * (1 - momentum)
