@@ -53,15 +53,33 @@ def _first_init(made: type[Any]) -> Callable[..., None]:
 
 
 def _init_of(made: type[Any]) -> Callable[..., None]:
-    """The standard library's `__init__` for the fields of a class and of its bases."""
-    known = dataclasses.fields(made)
-    body: dict[str, Any] = {f.name: f for f in known}
-    body |= {"__annotations__": {f.name: f.type for f in known}, "__module__": made.__module__,
-             "__qualname__": made.__qualname__, "__doc__": made.__doc__}
+    """The `__init__` for the fields of a class and of its bases, as the standard library's."""
+    known: dict[str, Any] = {"_missing": dataclasses.MISSING}
+    taken: dict[bool, list[str]] = {False: ["self"], True: []}
+    lines: list[str] = []
+    for k, field in enumerate(dataclasses.fields(made)):
+        name, given = field.name, field.name
+        if field.default_factory is not dataclasses.MISSING:
+            known[f"_make{k}"] = field.default_factory
+            given = f"_make{k}() if {name} is _missing else {name}" if field.init else f"_make{k}()"
+            default = "=_missing"
+        elif field.default is not dataclasses.MISSING:
+            known[f"_default{k}"] = field.default
+            default = f"=_default{k}"
+        else:
+            default = ""
+        if field.init:
+            taken[field.kw_only is True].append(f"{name}{default}")
+        if field.init or "(" in given:
+            lines.append(f"  self.{name} = {given}")
     if hasattr(made, "__post_init__"):
-        body["__post_init__"] = made.__post_init__  # so that it is called
-    alike = type(made.__name__, (), body)
-    return dataclasses.dataclass(repr=False, eq=False)(alike).__init__
+        lines.append("  self.__post_init__()")
+    arguments = [*taken[False], *(["*", *taken[True]] if taken[True] else [])]
+    text = "\n".join([f"def __init__({', '.join(arguments)}):", *(lines or ["  pass"])])
+    exec(text, known)
+    init: Callable[..., None] = known["__init__"]
+    init.__qualname__ = f"{made.__qualname__}.__init__"
+    return init
 
 
 def _comparison(made: type[Any], is_hashable: bool) -> dict[str, object]:
