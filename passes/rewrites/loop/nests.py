@@ -166,10 +166,10 @@ def with_reads(
 
 def carry(old: NestOp, new: NestOp) -> NestOp:
     """Keep the location, the value names, how long sums are split into parts, and whether a scatter
-    is unordered, or total. A nest whose only index became known is no scatter."""
+    is unordered, or total. If the places of a scatter have become known, it is none any longer."""
     set_location(new, old)
-    new.part, new.unordered = old.part, old.unordered
-    new.total = old.total if new.is_scatter else None
+    new.part = old.part
+    new.unordered, new.total = (old.unordered, old.total) if new.is_scatter else (None, None)
     for a, b in zip(old.results, new.results, strict=True):
         b.name_hint = a.name_hint
     return new
