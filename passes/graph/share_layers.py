@@ -13,7 +13,8 @@
 Layers of a model are equal but for their weights. The passes on nests and kernels then transform
 one of them, whatever their number, until `loop-inline-layers` puts its kernels in the place of
 each call. This pass comes after all passes that look at the contents of constants; it finds the
-layers that only they have made equal, or that are too few for `graph-call-layers`.
+layers that only they have made equal, or that are too few for `graph-call-layers`. Numbers may
+differ, too, such as scales and zero points of quantized tensors; they become inputs of kernels.
 
 `passes/analyses/graph/repetition.py` finds the parts. They are cut where nothing would be fused
 anyway. Parts with windows are left alone, since a function's arguments fix layouts. Assumes
@@ -30,9 +31,13 @@ from xdsl.ir import Operation
 
 from dialects.graph.constant import ConstantOp
 from dialects.graph.contraction import MatmulOp
+from dialects.graph.elementwise import AddOp, MaxOp, MinOp, MulOp, SubOp
+from dialects.graph.logic import CompareOp, WhereOp
 from dialects.strata.func import FuncOp
+from dialects.strata.types import LiteralAttr, f32
 from passes.analyses.graph.repetition import Steps, kind_of
 from passes.base import StrataContext, StrataPass
+from passes.graph.cse import merge_equal
 from passes.rewrites.calls import called
 from passes.rewrites.graph.sharing import Sharing, is_movable
 from passes.rewriting import functions
@@ -50,9 +55,24 @@ class GraphShareLayers(StrataPass):
         for func in functions(module):
             if func.sym_name.data in shared:
                 continue
+            _split_numbers(func)
             while (parts := _repetition(func, self.least)) and (
                     context.allowance.take(func, self.name)):
                 Sharing(module, func, parts, context.weights).run()
+            merge_equal(func.body.block, context)
+
+
+def _split_numbers(func: FuncOp) -> None:
+    """Give each operand that may be another number in another part a constant of its own: numbers
+    that are equal in one part need not be so in another."""
+    for op in [*func.body.block.ops]:
+        for k, value in enumerate(op.operands):
+            constant = value.owner
+            if isinstance(constant, ConstantOp) and not value.has_one_use() and (
+                    isinstance(constant.value, LiteralAttr) and _may_differ(constant, op, k)):
+                copy = constant.clone()
+                func.body.block.insert_op_before(copy, constant)
+                op.operands[k] = copy.result
 
 
 def _repetition(func: FuncOp, least: int) -> Sequence[Sequence[Operation]]:
@@ -68,4 +88,25 @@ def _repetition(func: FuncOp, least: int) -> Sequence[Sequence[Operation]]:
 
 def _kind(op: Operation) -> Hashable:
     """What operations must share to be equal; None for those that stay where they are."""
-    return kind_of(op) if is_movable(op) else None
+    return kind_of(op, _may_differ) if is_movable(op) else None
+
+
+def _may_differ(constant: ConstantOp, op: Operation, number: int) -> bool:
+    """Whether an operand may be another constant in another part: arithmetic with any number is the
+    same, and so are products of integers.
+
+    A divisor stays, and so do numbers that save work where they are known.
+    """
+    literal = constant.value.data if isinstance(constant.value, LiteralAttr) else ()
+    single, is_real = len(literal) == 1, constant.type.element == f32
+    match op:
+        case MatmulOp():
+            return not single
+        case AddOp() | SubOp():
+            return not single or literal != (0,)
+        case MulOp() | MaxOp() | MinOp() | CompareOp():
+            return is_real and single and literal not in ((0,), (1,), (-1,))
+        case WhereOp():
+            return is_real and single and number > 0
+        case _:
+            return False

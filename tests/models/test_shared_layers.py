@@ -143,7 +143,7 @@ def exponentials(g: OnnxGraph, x: str) -> str:
 
 BLOCKS: dict[Block, bool] = {
     before: True, after: True, llama: True, decoder: True, parallel: True, gates: True,
-    perceptron: True, mixer: True, separate: False, exponentials: False}
+    perceptron: True, mixer: True, separate: True, exponentials: False}
 """Kinds of layers, and whether they are shared."""
 
 
@@ -194,13 +194,16 @@ def normalized(state: State) -> list[str]:
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda b: b.__name__)
 def test_shared_layers_become_the_same_launches(block: Block, target: str) -> None:
     """What all layers read and a target would compute again in each of them, as the CUDA target
-    does with a mask, is computed once if they are shared."""
+    does with a mask, is computed once if they are shared. Numbers that differ are inputs then, but
+    not those of a first layer that is apart, whose kernel is another one."""
     given = model(block, given=target == "cuda")
     options = {"target": target, "features": "avx512" if target == "cpu" else "sm_90"}
     is_shared = "strata.call" in lowered(given, SHARED, "graph", **options).text
     assert is_shared == BLOCKS[block]
-    assert normalized(lowered(given, SHARED, **options)) == normalized(
-        lowered(given, UNSHARED, **options))
+    texts = [normalized(lowered(given, passes, **options)) for passes in (SHARED, UNSHARED)]
+    if block is separate:
+        texts = [[str(sum("host.launch" in line for line in text))] for text in texts]
+    assert texts[0] == texts[1]
 
 
 def test_the_tuner_counts_the_launches_of_all_layers() -> None:

@@ -10,7 +10,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
 
@@ -207,38 +207,8 @@ def _rank(op: Operation) -> int:
     return REDUCTION if feeds else OTHER
 
 
-def kind_of(op: Operation) -> Hashable:
-    """What operations must share, apart from operands that are results of others, to be equal."""
-    properties = tuple((n, attribute_key(value)) for n, value in sorted(op.properties.items()))
-    operands = tuple(_operand_key(op, k) for k in range(len(op.operands)))
-    return type(op), properties, operands, tuple(r.type for r in op.results)
-
-
-def _operand_key(op: Operation, number: int) -> Hashable:
-    """The type of an operand; of a constant, its value too, unless it may be another one."""
-    value = op.operands[number]
-    owner = value.owner
-    if not isinstance(owner, ConstantOp):
-        return value.type
-    may_differ = is_weight(owner) or is_quantization(owner, op, number)
-    return "weight" if may_differ else attribute_key(owner.value), value.type
-
-
-def is_weight(constant: ConstantOp) -> bool:
-    """Whether a constant may have other contents in another part: floats that are not all equal."""
-    return _has_several(constant) and is_float(constant.type.element)
-
-
-def _has_several(constant: ConstantOp) -> bool:
-    """Whether a constant may hold several numbers."""
-    value = constant.value
-    return not isinstance(value, LiteralAttr) or len(set(map(format_number, value.data))) > 1
-
-
-def _is_zero(value: SSAValue) -> bool:
-    """Whether a value is a constant of zeros that is a literal."""
-    constant = value.owner.value if isinstance(value.owner, ConstantOp) else None
-    return isinstance(constant, LiteralAttr) and not any(constant.data)
+Asks = Callable[[ConstantOp, Operation, int], bool]
+"""Whether a constant may be another one in another part, as the operand of that number."""
 
 
 def is_quantization(constant: ConstantOp, op: Operation, number: int) -> bool:
@@ -259,6 +229,40 @@ def is_quantization(constant: ConstantOp, op: Operation, number: int) -> bool:
             return single and is_float(constant.type.element) and not {0, 1} & {*data}
         case _:
             return False
+
+
+def kind_of(op: Operation, may_differ: Asks = is_quantization) -> Hashable:
+    """What operations must share, apart from operands that are results of others, to be equal."""
+    properties = tuple((n, attribute_key(value)) for n, value in sorted(op.properties.items()))
+    operands = tuple(_operand_key(op, k, may_differ) for k in range(len(op.operands)))
+    return type(op), properties, operands, tuple(r.type for r in op.results)
+
+
+def _operand_key(op: Operation, number: int, may_differ: Asks) -> Hashable:
+    """The type of an operand; of a constant, its value too, unless it may be another one."""
+    value = op.operands[number]
+    owner = value.owner
+    if not isinstance(owner, ConstantOp):
+        return value.type
+    differs = is_weight(owner) or may_differ(owner, op, number)
+    return "weight" if differs else attribute_key(owner.value), value.type
+
+
+def is_weight(constant: ConstantOp) -> bool:
+    """Whether a constant may have other contents in another part: floats that are not all equal."""
+    return _has_several(constant) and is_float(constant.type.element)
+
+
+def _has_several(constant: ConstantOp) -> bool:
+    """Whether a constant may hold several numbers."""
+    value = constant.value
+    return not isinstance(value, LiteralAttr) or len(set(map(format_number, value.data))) > 1
+
+
+def _is_zero(value: SSAValue) -> bool:
+    """Whether a value is a constant of zeros that is a literal."""
+    constant = value.owner.value if isinstance(value.owner, ConstantOp) else None
+    return isinstance(constant, LiteralAttr) and not any(constant.data)
 
 
 def attribute_key(attribute: Attribute) -> Hashable:

@@ -20,8 +20,8 @@ LAYERS, WIDTH, ROWS = 6, 32, 4
 class Layers:
     """Gated layers with residual connections, whose products have quantized weights."""
 
-    def __init__(self, kind: str):
-        self.kind, self.random = kind, np.random.default_rng(0)
+    def __init__(self, kind: str, count: int = LAYERS):
+        self.kind, self.count, self.random = kind, count, np.random.default_rng(0)
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
 
@@ -33,11 +33,21 @@ class Layers:
         self.weights.append(numpy_helper.from_array(array, name))
         return name
 
+    def rounded(self, x: str, name: str) -> str:
+        """A tensor of eight bits with a scale and a zero point of its own."""
+        given = [self.weight(f"{name}.s", np.float32(self.random.random() / 50 + 0.01)),
+                 self.weight(f"{name}.z", np.uint8(self.random.integers(100, 156)))]
+        codes = self.op("QuantizeLinear", [x, *given], f"{name}.q")
+        return self.op("DequantizeLinear", [codes, *given], f"{name}.d")
+
     def product(self, x: str, rows: int, columns: int, name: str) -> str:
         """A product with other weights and scales in each layer."""
         w = self.random.integers(-127, 128, (rows, columns)).astype(np.int8)
         scale = (self.random.random(columns if self.kind == "channels" else ()) * 0.004 + 0.001)
         given = [self.weight(f"{name}.w", w), self.weight(f"{name}.s", np.float32(scale)[()])]
+        if self.kind == "static":
+            inner = [self.rounded(x, f"{name}.in"), self.op("DequantizeLinear", given, f"{name}.d")]
+            return self.rounded(self.op("MatMul", inner, name), f"{name}.out")
         if self.kind == "channels":
             return self.op("MatMul", [x, self.op(
                 "DequantizeLinear", given, f"{name}.d", axis=1)], name)
@@ -49,7 +59,7 @@ class Layers:
 
     def model(self) -> onnx.ModelProto:
         x = "x"
-        for k in range(LAYERS):
+        for k in range(self.count):
             norm = self.op("LayerNormalization", [x, self.weight(
                 f"{k}.g", self.random.random(WIDTH, np.float32))], f"{k}.norm")
             gate = self.op("Gelu", [self.product(norm, WIDTH, 48, f"{k}.gate")], f"{k}.gelu")
@@ -80,3 +90,16 @@ def test_quantized_layers_are_one(kind: str, monkeypatch: pytest.MonkeyPatch) ->
     launches = [e.text("host").count("host.launch") for e in (shared, apart)]
     assert launches[0] == launches[1]
     np.testing.assert_allclose(shared(x=x)[0], apart(x=x)[0], rtol=2e-5, atol=2e-5)
+
+
+def test_layers_of_static_quantization_are_one() -> None:
+    """Scales and zero points are other numbers in each layer; more layers make no more kernels."""
+    options = {"target": "cpu", "cache": "off", "tuned": "off"}
+    x, kernels = np.random.default_rng(1).random((ROWS, WIDTH), np.float32), list[int]()
+    for count in (6, 12):
+        model = Layers("static", count).model()
+        shared = compiler.compile(model, **options)
+        apart = compiler.compile(model, without_groups=["share"], **options)
+        np.testing.assert_array_equal(shared(x=x)[0], apart(x=x)[0])
+        kernels.append(shared.text("block").count("block.kernel"))
+    assert kernels[0] == kernels[1]
