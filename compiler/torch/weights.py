@@ -22,6 +22,8 @@ from itertools import chain
 from operator import attrgetter, is_
 from typing import Any
 
+import numpy as np
+
 from compiler.frontend.torch.library import torch_module
 from compiler.torch.elements import is_dense
 
@@ -29,6 +31,8 @@ WHOLE = 512
 """The size in bytes up to which a weight is compared as a whole."""
 PIECE, PIECES = 64, 4
 """The length in bytes of the pieces of a larger weight that are compared, and their number."""
+ELEMENTS = 16
+"""The number of elements that are compared of a weight with gaps between them."""
 
 
 def is_weight(value: Any) -> bool:
@@ -152,12 +156,30 @@ def _address() -> Callable[[Any], int]:
 
 
 def _pieces(tensor: Any) -> list[memoryview]:
-    """Parts of the memory of a weight on the CPU whose elements lie side by side."""
+    """Parts of the memory of a weight on the CPU; of one with gaps single elements."""
     torch = torch_module()
-    if tensor.device.type != "cpu" or not tensor.numel() or not is_dense(tensor):
+    if tensor.device.type != "cpu" or not tensor.numel() or str(tensor.layout) != "torch.strided":
         return []
-    data = memoryview(tensor.detach().as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy())
+    tensor = tensor.detach()
+    if tensor.is_conj():
+        tensor = tensor.conj()  # the memory as it is
+    if tensor.is_neg():
+        tensor = tensor._neg_view()
+    span = 1 + sum((size - 1) * stride for size, stride in zip(
+        tensor.shape, tensor.stride(), strict=True))
+    data = memoryview(tensor.as_strided((span,), (1,)).view(torch.uint8).numpy())
+    if not is_dense(tensor):
+        return [data[k:k + tensor.itemsize] for k in _places(tensor)]
     if len(data) <= WHOLE:
         return [data]
     last = len(data) - PIECE
     return [data[k:k + PIECE] for k in (last * n // (PIECES - 1) for n in range(PIECES))]
+
+
+def _places(tensor: Any) -> list[int]:
+    """Where some elements begin, from the first to the last, in bytes from the first."""
+    count = min(ELEMENTS, tensor.numel())
+    numbers = [(tensor.numel() - 1) * n // max(1, count - 1) for n in range(count)]
+    indices = np.unravel_index(numbers, tuple(tensor.shape))
+    offsets = sum(index * stride for index, stride in zip(indices, tensor.stride(), strict=True))
+    return [int(k) * tensor.itemsize for k in np.atleast_1d(offsets)]

@@ -161,7 +161,47 @@ def test_the_ends_of_a_weight_are_compared(dtype: torch.dtype, count: int) -> No
             assert not weights.are_in([tensor])
 
 
-def test_weights_with_gaps_and_empty_ones() -> None:
-    tensors = [torch.zeros(4, 6)[:, ::2], torch.zeros(0, 3), torch.zeros(1).expand(5)]
-    weights = Weights.of(tensors, [0, 1, 2])
-    assert not any(weights.pieces) and weights.are_in(tensors)
+WITH_GAPS: dict[str, Callable[[Tensor], Tensor]] = {
+    "rows": lambda t: t[::2], "columns": lambda t: t[:, ::2], "a window": lambda t: t[3:7, 5:9],
+    "one row": lambda t: t[:1].expand(32, 32), "one column": lambda t: t[:, :1].expand(32, 32),
+    "overlapping": lambda t: t.as_strided((5, 7), (1, 1)), "a diagonal": lambda t: t.diagonal(),
+    "one element": lambda t: t[5, 5], "dense": lambda t: t}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.int64, torch.complex64])
+@pytest.mark.parametrize("shown", WITH_GAPS)
+def test_weights_with_gaps(shown: str, dtype: torch.dtype) -> None:
+    """A write of all of it that PyTorch does not count is noticed."""
+    whole = torch.zeros(32, 32, dtype=dtype)
+    tensor = WITH_GAPS[shown](whole)
+    weights = Weights.of([tensor], [0])
+    assert weights.are_in([tensor])
+    whole.data.fill_(1)
+    assert not weights.are_in([tensor])
+
+
+def test_empty_weights() -> None:
+    weights = Weights.of([torch.zeros(0, 3), torch.zeros(0, 6)[:, ::2]], [0, 1])
+    assert not any(weights.pieces) and weights.are_in(weights.tensors)
+
+
+def test_lazily_conjugated_and_negated_weights() -> None:
+    """Their memory is compared, not what they stand for; calls compute as eagerly."""
+    class Product(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left = nn.Parameter(torch.rand(8, 8, dtype=torch.complex64).conj())
+            self.right = nn.Parameter(torch.rand(8, 8, dtype=torch.complex64).mT.conj().imag)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x @ self.left @ self.right.to(x.dtype)
+
+    net, x = Product(), torch.rand(8, 8, dtype=torch.complex64)
+    assert net.left.is_conj() and net.right.is_neg()
+    fast = torch.compile(net, backend=strata)
+    changes: list[Callable[[], object]] = [
+        lambda: None, lambda: net.left.data.mul_(2j), lambda: net.right.data.add_(1)]
+    with torch.no_grad():
+        for change in changes:
+            change()
+            torch.testing.assert_close(fast(x), net(x))
