@@ -235,9 +235,13 @@ class Explanation(Origins):
         for first, second in self.edges:
             shared = [k for k in self.kernels.get(second, ()) if k in self.kernels.get(first, ())]
             if shared and {first, second} <= known:
-                rule = self.rules.get((first, second)) or self.rules.get((second, first))
+                rule = self._rule(first, second) or self._rule(
+                    *(self.first_call.get(name, name) for name in (first, second)))
                 yield Pair(first, second, True, f"{rule or 'grouped by loop-outline'}; both are "
                                                 f"computed by {', '.join(shared)}")
+
+    def _rule(self, first: str, second: str) -> str:
+        return self.rules.get((first, second)) or self.rules.get((second, first), "")
 
     # ------------------------------------------------------------------ the result
     @property

@@ -19,12 +19,13 @@ from compiler.frontend.origins import ModelNode
 from compiler.instrument import Instrument
 from dialects import host
 from dialects.block import KernelOp
-from dialects.loop import CallOp
+from dialects.loop import CallOp as LoopCall
 from dialects.loop import KernelOp as LoopKernel
-from dialects.strata.control import ControlOp
+from dialects.strata.control import CallOp, ControlOp
 from dialects.strata.requirements import RequireOp
 from dialects.strata.sizes import AssumeOp, SizeOp
 from dialects.text.syntax import location_name, location_names
+from passes.rewrites.calls import called
 
 if TYPE_CHECKING:
     from compiler.pipeline.state import State
@@ -55,6 +56,9 @@ class Origins(Instrument):
         self.operations: dict[str, dict[str, Counter[str]]] = {}
         self.kernels: dict[str, list[str]] = {}
         """The kernels by the name of a node."""
+        self.first_call: dict[str, str] = {}
+        """What stands in the first call of a shared function for a node of a later one; operations
+        of the function are named after it."""
         self._imported: set[str] = set()
         self._host: dict[str, str] = {}
         self._gone: dict[str, str] = {}
@@ -70,6 +74,10 @@ class Origins(Instrument):
             ModelNode(name, "") for name in self.operations[state.level]]
 
     def before(self, step: Step, state: State) -> None:
+        for calls in called(state.module).values():
+            for call in calls[1:]:
+                self.first_call.update(
+                    (own, first) for first, own in call.names_of(calls[0]).items())
         if step.level != state.level:
             self._count(state)
 
@@ -87,14 +95,16 @@ class Origins(Instrument):
 
     def _count(self, state: State) -> None:
         by_node: dict[str, Counter[str]] = {}
-        located = total = 0
-        for op in state.module.walk():
-            if op.has_trait(SymbolOpInterface) or op.parent_op() is None:
-                continue
-            names = location_names(op)
-            total, located = total + 1, located + bool(names)
-            for name in names:
-                by_node.setdefault(name, Counter())[op.name] += 1
+        located, total, shared = 0, 0, called(state.module)
+        for part in state.module.body.block.ops:
+            alike = _alike(shared.get(getattr(getattr(part, "sym_name", None), "data", ""), ()))
+            for op in part.walk():
+                if op.has_trait(SymbolOpInterface):
+                    continue
+                names = location_names(op)
+                total, located = total + 1, located + bool(names)
+                for name in dict.fromkeys(own for n in names for own in alike.get(n, (n,))):
+                    by_node.setdefault(name, Counter())[op.name] += 1
         self.levels[state.level], self.operations[state.level] = (located, total), by_node
 
     # ------------------------------------------------------------------ questions
@@ -116,13 +126,22 @@ class Origins(Instrument):
             "" if node.name in self._imported else NOT_READ)
 
 
+def _alike(calls: Sequence[CallOp]) -> dict[str, list[str]]:
+    """The nodes of all calls of a function, by the name that they have in it."""
+    found: dict[str, list[str]] = {}
+    for call in calls:
+        for first, own in call.names_of(calls[0]).items():
+            found.setdefault(first, []).append(own)
+    return found
+
+
 def _launched(module: ModuleOp) -> Iterator[tuple[str, str]]:
     """Each node of a launch, and of the operations of its kernel, with the kernel's name."""
     inner = {op.sym_name.data: _names_inside(op) for op in module.body.block.ops
              if isinstance(op, KernelOp | LoopKernel)}
     found: dict[tuple[str, str], None] = {}
     for op in module.walk():
-        if isinstance(op, host.LaunchOp | CallOp):
+        if isinstance(op, host.LaunchOp | LoopCall):
             kernel = op.kernel.data
             names = (*location_names(op), *inner.get(kernel, ()))
             found |= dict.fromkeys((name, kernel) for name in names)

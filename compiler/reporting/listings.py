@@ -21,12 +21,17 @@ _PLACE = re.compile(r" loc\((#loc\d*)\)$")
 _PARTS = re.compile(r"#loc\d*")
 _ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2})|\\(.)")
 _SYMBOL = re.compile(r"^[\w.]*(?:func|kernel) @([\w.$-]+)")
+_CALL = re.compile(r' strata\.call @([\w.$-]+) number \d+ of \[((?:"(?:[^"\\]|\\.)*"(?:, )?)*)\]')
+"""A call of a shared function: its nodes, in the order of those of the first call."""
+_NAMES = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _NOWHERE = " loc(unknown)"
 _TELLS = re.compile(r"^\s*\.(?:loc|file)\s|^!\S+ = ")
 """Lines of target code that only say where other lines come from."""
 _LEADS = re.compile(r"^(?:[#;@]|//|$)")
 """Lines before a function that belong to it."""
 _MARK = re.compile(r"(?:,? !dbg !\d+(?= \{$|$)|  # from .*$)")
+COMMAS = 8
+"""How many parts of a list of names, which commas divide, one name may have."""
 _MODULE = ("builtin.module", "// strata:")
 
 
@@ -66,7 +71,22 @@ def listing(text: str, index: Mapping[str, int]) -> list[Part]:
             opened.append(len(part.lines))
         part.lines.append(shown)
         part.nodes.append(own)
+    for symbol, alike in _calls(text, index).items():
+        for part in (p for p in parts if p.symbol == symbol):
+            part.nodes[:] = [list(dict.fromkeys(m for n in nodes for m in alike.get(n, (n,))))
+                             for nodes in part.nodes]
     return parts
+
+
+def _calls(text: str, index: Mapping[str, int]) -> dict[str, dict[int, list[int]]]:
+    """For each shared function, the nodes of all calls that each node in it stands for."""
+    found: dict[str, list[list[list[int]]]] = {}
+    for symbol, names in _CALL.findall(text):
+        found.setdefault(symbol, []).append([
+            numbers_of(_unescaped(name), index) for name in _NAMES.findall(names)])
+    return {symbol: {first[0]: [n for numbers in same for n in numbers]
+                     for first, *same in zip(calls[0], *calls, strict=True) if first}
+            for symbol, calls in found.items()}
 
 
 def _close(part: Part, start: int, own: list[int]) -> None:
@@ -144,14 +164,15 @@ def _with_nodes(text: str, index: Mapping[str, int]) -> list[tuple[str, list[int
 
 
 def _numbers(told: str, index: Mapping[str, int]) -> list[int]:
-    """The nodes in a comment, which commas divide; a name may have commas of its own."""
-    found, waiting = list[int](), ""
-    for part in told.split(", ") if told else ():
-        waiting = f"{waiting}, {part}" if waiting else part
-        number = number_of(waiting, index)
-        if number is not None:
-            found.append(number)
-            waiting = ""
+    """The nodes in a comment, which commas divide; a name may have commas of its own. Names that
+    are no node's, such as those of constants, are left out."""
+    parts, found, at = told.split(", ") if told else [], list[int](), 0
+    while at < len(parts):
+        ends = ((end, numbers_of(", ".join(parts[at:end]), index))
+                for end in range(at + 1, min(at + COMMAS, len(parts)) + 1))
+        at, numbers = next(
+            ((end, numbers) for end, numbers in ends if numbers), (at + 1, list[int]()))
+        found += numbers
     return list(dict.fromkeys(found))
 
 
@@ -162,8 +183,7 @@ def _places(text: str, index: Mapping[str, int]) -> dict[str, list[int]]:
     texts = {m[1]: m[2] for line in text.splitlines() if (m := _ALIAS.match(line))}
     for alias, place in texts.items():
         if not place.startswith("fused"):
-            number = number_of(_unescaped(place.strip('"')), index)
-            found[alias] = [] if number is None else [number]
+            found[alias] = numbers_of(_unescaped(place.strip('"')), index)
     for alias, place in texts.items():
         if place.startswith("fused"):
             found[alias] = list(dict.fromkeys(
@@ -171,13 +191,20 @@ def _places(text: str, index: Mapping[str, int]) -> dict[str, list[int]]:
     return found
 
 
-def number_of(name: str, index: Mapping[str, int]) -> int | None:
-    """The number of a node, or of the node that a name is inside of: `conv/pad` in `conv`."""
-    while name not in index:
+def numbers_of(name: str, index: Mapping[str, int]) -> list[int]:
+    """The numbers of the node with a name, and of those that it is inside of: `conv/pad` in `conv`.
+    """
+    found, slash = list[int](), "/"
+    while slash:
+        if name in index:
+            found.append(index[name])
         name, slash, _ = name.rpartition("/")
-        if not slash:
-            return None
-    return index[name]
+    return found
+
+
+def number_of(name: str, index: Mapping[str, int]) -> int | None:
+    """The number of a node, or of the innermost node that a name is inside of."""
+    return next(iter(numbers_of(name, index)), None)
 
 
 def _unescaped(text: str) -> str:

@@ -13,16 +13,18 @@ but for calls on the host level (`host.launch`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from dialects.host import FuncOp as HostFuncOp
 from dialects.host import LaunchOp
 from dialects.loop import CallOp
 from dialects.strata.func import FuncOp
 from dialects.strata.types import SizesAttr
-from dialects.text.syntax import merge_locations
+from dialects.text.syntax import location, location_names, merge_locations
+from dialects.walking import walked
 from passes.analyses.loop.canonical import Canonical, with_equals
 from passes.base import StrataContext, StrataPass
 from passes.rewriting import erase
@@ -35,13 +37,17 @@ class LoopDeduplicateKernels(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         first: dict[Hashable, Canonical] = {}
+        equal: dict[Operation, list[Operation]] = {}
         merged: dict[str, tuple[Canonical, Canonical]] = {}
         for op in with_equals(module):
             this = Canonical.of(op)
             kept = first.setdefault(this.key, this)
             if kept is not this and context.allowance.take(op, self.name):
                 merged[op.sym_name.data] = (this, kept)
-                merge_locations(kept.kernel, [op])
+                equal.setdefault(kept.kernel, []).append(op)
+        for kernel, others in equal.items():
+            _stand_for_all(kernel, others)
+            for op in others:
                 erase(op)
         for call in _calls(module):
             if call.kernel.data in merged:
@@ -49,6 +55,13 @@ class LoopDeduplicateKernels(StrataPass):
         for func in module.body.block.ops:
             if isinstance(func, FuncOp):
                 _merge_calls(context, func)
+
+
+def _stand_for_all(kernel: Operation, others: Sequence[Operation]) -> None:
+    """Let a kernel, and each operation inside it, also stand for the nodes of the others."""
+    for same in zip(*map(walked, (kernel, *others)), strict=True):
+        names = dict.fromkeys(name for op in same for name in location_names(op))
+        same[0].location = location(*names)
 
 
 def _merge_calls(context: StrataContext, func: FuncOp) -> None:

@@ -9,16 +9,18 @@
       strata.return %y
     }
 
-From here on, a module is what it would be without shared functions (`passes/rewrites/calls.py`).
-Assumes that kernels are final, so that none is transformed again for each call.
+From here on, a module is what it would be without shared functions (`passes/rewrites/calls.py`),
+and what is inside a kernel stands for the nodes of all calls. Assumes that kernels are final, so
+that none is transformed again for each call.
 """
 
 from __future__ import annotations
 
 from xdsl.dialects.builtin import ModuleOp
 
+from dialects.loop import CallOp, KernelOp
 from passes.base import StrataContext, StrataPass
-from passes.rewrites.calls import Inlining, called, explain_gone
+from passes.rewrites.calls import Inlining, called, explain_gone, stand_for_all
 from passes.rewriting import functions
 
 
@@ -29,7 +31,10 @@ class LoopInlineLayers(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         by_name = {f.sym_name.data: f for f in functions(module)}
+        kernels = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, KernelOp)}
         for name, calls in called(module).items():
+            used = {op.kernel.data: None for op in by_name[name].walk() if isinstance(op, CallOp)}
+            stand_for_all([kernels[kernel] for kernel in used], calls)
             inlining = Inlining(by_name[name], calls)
             explain_gone(context.provenance, calls[1:], inlining.names_of_first)
             for call in calls:

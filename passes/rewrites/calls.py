@@ -89,6 +89,22 @@ class Inlining:
         return copies
 
 
+def stand_for_all(kernels: Iterable[Operation], calls: Sequence[CallOp]) -> None:
+    """Let what is inside a shared function's kernels stand for the nodes of all of its calls. Until
+    then, it stands for those of the first one."""
+    alike: dict[str, dict[str, None]] = {}
+    for call in calls:
+        for first, own in zip(calls[0].node_names, call.node_names, strict=True):
+            alike.setdefault(first, {})[own or first] = None
+    known: dict[int, tuple[LocationAttr, LocationAttr]] = {}
+    for op in (inner for kernel in kernels for inner in walked(kernel)):
+        place = op.location
+        if id(place) not in known:
+            names = dict.fromkeys(n for name in names_in(place) for n in alike.get(name, (name,)))
+            known[id(place)] = place, location(*names)
+        op.location = known[id(place)][1]
+
+
 def explain_gone(provenance: Provenance, calls: Iterable[CallOp], first: Sequence[str]) -> None:
     """Say of the nodes of all calls why they have no operations, as it is known of the first's."""
     known = [(k, provenance.gone[name]) for k, name in enumerate(first) if name in provenance.gone]

@@ -22,6 +22,9 @@ from compiler.pipeline.driver import Compiler
 from compiler.pipeline.state import State
 from compiler.tuning.options import TuneOptions
 from compiler.tuning.subject import Subject
+from dialects.loop import KernelOp
+from dialects.text.syntax import location_names
+from passes.rewrites.calls import called
 from targets.reference.interpret import interpret
 from tests.models.onnx_graph import OnnxGraph
 
@@ -204,6 +207,26 @@ def test_shared_layers_become_the_same_launches(block: Block, target: str) -> No
     if block is separate:
         texts = [[str(sum("host.launch" in line for line in text))] for text in texts]
     assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+@pytest.mark.parametrize("block", [b for b, shared in BLOCKS.items() if shared],
+                         ids=lambda b: b.__name__)
+def test_kernels_stand_for_the_nodes_of_all_layers(block: Block, target: str) -> None:
+    """Of the nodes of layers, what is inside a kernel names the same ones, shared or not."""
+    options = {"target": target, "features": "avx512" if target == "cpu" else "sm_90"}
+    given = model(block, given=True)
+    graph = lowered(given, SHARED, "graph", **options).module
+    layers = {name for calls in called(graph).values() for c in calls for name in c.node_names
+              if not name.startswith("weight")}  # which nests that read them need not name
+
+    def named(passes: str) -> list[list[str]]:
+        module = lowered(given, passes, **options).module
+        kernels = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
+        return sorted(sorted(layers & {n for op in kernel.walk() if op is not kernel
+                                       for n in location_names(op)}) for kernel in kernels)
+
+    assert len(layers) > LAYERS and named(SHARED) == named(UNSHARED)
 
 
 def test_the_tuner_counts_the_launches_of_all_layers() -> None:

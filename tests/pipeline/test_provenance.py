@@ -5,7 +5,7 @@ Holes are counted: operations that name no node, and nodes that are neither reac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +17,9 @@ from compiler.frontend import MemoryModel
 from compiler.frontend.origins import ModelNode
 from compiler.instrument.provenance import Origins
 from compiler.options import CompileOptions
-from compiler.pipeline.driver import Compiler
+from compiler.pipeline.driver import Compiler, lower_to_text
 from compiler.pipeline.text import format_module, parse_module
-from compiler.reporting.listings import code_listing, number_of
+from compiler.reporting.listings import Part, code_listing, listing, numbers_of
 from dialects.block import KernelOp
 from dialects.graph import AbsOp, NegOp
 from dialects.text.syntax import location_names
@@ -37,6 +37,7 @@ from tests.counts import models
 from tests.counts.count import Subject
 from tests.filecheck import filecheck
 from tests.models.onnx_graph import OnnxGraph
+from tests.models.test_shared_layers import BLOCKS, SHARED, Block, model
 
 SUBJECTS = (models.transformer, models.cnn, models.lstm, models.quantized, models.halves,
             models.experts, models.attention, models.upsampling, models.groups, models.control)
@@ -61,6 +62,13 @@ def watched(model: MemoryModel, target: str) -> Origins:
 
 def onnx_model(subject: Subject) -> MemoryModel:
     return MemoryModel(f"{subject.name}.onnx", subject.model.SerializeToString())
+
+
+def unreached(origins: Origins, parts: Sequence[Part]) -> list[str]:
+    """The nodes that a kernel computes and for which no line stands."""
+    reached = {n for part in parts for nodes in part.nodes for n in nodes}
+    return [n.name for k, n in enumerate(origins.nodes)
+            if origins.kernels_of(n) and k not in reached]
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
@@ -96,11 +104,39 @@ def test_lines_of_target_code_have_nodes(
              for line, nodes in zip(part.lines, part.nodes, strict=True) if is_code(line)]
     located = sum(map(bool, lines))
     assert located >= LEAST_LINES * len(lines), f"{len(lines) - located} of {len(lines)}"
+    assert unreached(origins, parts) == []
     for op in kernels:
-        allowed = {number_of(n, index) for inner in op.walk() for n in location_names(inner)}
+        allowed = {k for inner in op.walk() for n in location_names(inner)
+                   for k in numbers_of(n, index)}
         told = {n for part in parts if part.symbol == op.sym_name.data
                 for nodes in part.nodes for n in nodes}
         assert told and told <= allowed
+
+
+@pytest.mark.parametrize(("target", "code"), [("cpu", "llvm"), ("cuda", "triton")])
+@pytest.mark.parametrize("block", [b for b, shared in BLOCKS.items() if shared],
+                         ids=lambda b: b.__name__)
+def test_nodes_of_equal_layers_have_lines(block: Block, target: str, code: str) -> None:
+    """At every level and in target code, though all layers share functions and kernels."""
+    origins, given = Origins(), model(block, given=True)
+    options = CompileOptions(target, passes=SHARED, tuned="off", threads=1, dims={"batch": 2},
+                             features={"cpu": "avx2", "cuda": "sm_90"}[target])
+    Compiler(given, options, (origins,)).lower()
+    index = {n.name: k for k, n in enumerate(origins.nodes)}
+    names = list(dict.fromkeys(k for kernels in origins.kernels.values() for k in kernels))
+    for level in ("graph", "loop", "host", "block", code):
+        compiler = Compiler(given, options)
+        text = lower_to_text(compiler, level)
+        parts = code_listing(text, names, index) if level == code else listing(text, index)
+        assert unreached(origins, parts) == [], level
+
+
+def test_names_that_are_no_nodes_hide_none() -> None:
+    """In a comment, behind the name of a constant; and nodes around a node have its lines, too."""
+    index = {"a": 0, "f": 1, "f/inner": 2, "c, d": 3}
+    text = "def k(x):\n    y = x  # from value_7, a, val, f/inner, c, d\n"
+    [part] = code_listing(text, ["k"], index)
+    assert part.nodes[1] == [0, 2, 1, 3]
 
 
 @pytest.mark.parametrize("make", CODED[:3], ids=lambda make: make.__name__)
