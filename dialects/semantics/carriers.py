@@ -30,6 +30,11 @@ def as_in(array: np.ndarray[Any, Any], like: np.ndarray[Any, Any]) -> np.ndarray
     return array.view(type(like)) if isinstance(like, Carrier) else array
 
 
+def without_carrier(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array in NumPy's arithmetic: a view."""
+    return array.view(np.ndarray) if isinstance(array, Carrier) else array
+
+
 def carrier_of(arrays: Sequence[np.ndarray[Any, Any]]) -> Carrier | None:
     """The first array with an arithmetic of its own, or None."""
     return next((a for a in arrays if isinstance(a, Carrier)), None)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dialects.semantics.carriers import as_in, carrier_of
+from dialects.semantics.carriers import as_in, carrier_of, without_carrier
 from dialects.semantics.sums import total
 from dialects.semantics.views import distinct, each
 from dialects.strata.types import Array
@@ -26,6 +26,8 @@ EXACT = ((np.dtype(np.float32), 1 << 24), (np.dtype(np.float64), 1 << 53))
 
 def matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
     """The product of (stacks of) matrices or vectors, like `numpy.matmul`, summed in `dtype`."""
+    if (like := _like(a, b, dtype)) is not None:
+        return as_in(matmul(without_carrier(a), without_carrier(b), dtype), like)
     carrier = _carrier(a, (-1,), b, (-2 if b.ndim > 1 else -1,), dtype)
     return _narrowed(np.matmul(_carried(a, carrier), _carried(b, carrier)), dtype)
 
@@ -38,6 +40,8 @@ def sum_of_products(
     Both arrays have the same rank, with each dim of full size or 1. `summed` maps the summed dims
     to their sizes, because a dim of size 1 in both arrays still multiplies the sum by its size.
     """
+    if (like := _like(a, b, dtype)) is not None:
+        return as_in(sum_of_products(without_carrier(a), without_carrier(b), summed, dtype), like)
     if (like := carrier_of((a, b))) is not None:  # the other factor may be a literal
         a, b = as_in(a, like), as_in(b, like)
     idle = prod(n for d, n in summed.items() if a.shape[d] == b.shape[d] == 1)
@@ -48,6 +52,11 @@ def sum_of_products(
     if idle != 1:
         products *= np.asarray(idle).astype(dtype)
     return products.reshape([n for d, n in enumerate(products.shape) if d not in summed])
+
+
+def _like(a: Array, b: Array, dtype: np.dtype[Any]) -> Array | None:
+    """An array whose arithmetic sums of integers must not meet in the floats that multiply them."""
+    return carrier_of((a, b)) if dtype.kind in "iu" else None
 
 
 def _sum_alone(

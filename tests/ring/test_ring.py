@@ -141,3 +141,18 @@ def test_sums_of_products_with_a_literal_stay_in_the_ring(
     total = np.asarray(found.sum(0)).view(np.ndarray)
     want = (exact[0] * exact[1]) * np.ones(size, object)
     assert int(total) == ring.centered(np.array([want.sum() % ring.modulus], np.int64))[0]
+
+
+@pytest.mark.parametrize("depth", [16, 1 << 10, 1 << 14])
+def test_sums_of_products_of_integers_are_no_residues(depth: int) -> None:
+    """Also where floats multiply integers and sums exceed the modulus, as in quantized products."""
+    ring, random = Ring(24, 0), np.random.default_rng(3)
+    a, b = random.integers(0, 256, (2, 3, depth)).astype(np.int32)
+    expected = a.astype(np.int64) @ b.T.astype(np.int64)
+    assert depth == 16 or expected.max() > ring.modulus // 2
+    int32 = np.dtype(np.int32)
+    products = matmul(ring.wrap(a), ring.wrap(b.T), int32)
+    sums = sum_of_products(ring.wrap(a[:, None]), ring.wrap(b[None]), {2: depth}, int32)
+    for found in (products, sums):
+        assert isinstance(found, Carrier) and found.dtype == int32
+        assert np.array_equal(np.asarray(found), expected)
