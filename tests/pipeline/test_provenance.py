@@ -119,7 +119,7 @@ def test_lines_of_target_code_have_nodes(
 def test_nodes_of_equal_layers_have_lines(block: Block, target: str, code: str) -> None:
     """At every level and in target code, though all layers share functions and kernels."""
     origins, given = Origins(), model(block, given=True)
-    options = CompileOptions(target, passes=SHARED, tuned="off", threads=1, dims={"batch": 2},
+    options = CompileOptions(target, passes=SHARED, tuned="off", threads=1,
                              features={"cpu": "avx2", "cuda": "sm_90"}[target])
     Compiler(given, options, (origins,)).lower()
     index = {n.name: k for k, n in enumerate(origins.nodes)}

@@ -28,6 +28,7 @@ from targets.cuda.scheduling.products.fma import fma_form, in_fma_tile
 from targets.cuda.scheduling.products.rules import in_tile, is_tiled, tiled_form
 from targets.cuda.scheduling.products.tiles import tile_seconds, tiles
 from targets.cuda.scheduling.products.time import Product, ProductTile
+from targets.cuda.scheduling.recomputed import is_recomputed
 from targets.cuda.scheduling.roles import Roles, roles_of, stored_by
 from targets.cuda.scheduling.strips import strips_nest
 from targets.cuda.scheduling.windows import windowed_nest
@@ -79,7 +80,8 @@ def schedules_by_size(
 def _ranged(kernel: KernelOp, options: TargetOptions) -> Ranged | None:
     """The kernel as a product with one open size; None for any other."""
     nest = next((n for n in kernel.nests if is_contraction(n)), None)
-    if nest is None or is_attention(kernel) or strips_nest(kernel) or windowed_nest(kernel):
+    if nest is None or is_attention(kernel) or is_recomputed(kernel) or strips_nest(kernel) or (
+            windowed_nest(kernel)):
         return None
     tiled = _tiled(kernel, nest, options)
     if tiled is None or _size(kernel, tiled.roles.reduce).constant is None:

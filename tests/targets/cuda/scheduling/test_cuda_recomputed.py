@@ -9,6 +9,8 @@ import pytest
 
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
+from dialects.block import KernelOp
+from tests.models.test_shared_layers import llama, lowered, model
 
 HEADS = """<ir_version: 10, opset_import: ["": 17]>
 heads (float[n, 16, h, w] x) => (float[n, 4, p, q] a, float[n, 2, p, q] b)
@@ -31,3 +33,12 @@ def test_windows_before_two_products(tmp_path: Path, window: int) -> None:
     options = CompileOptions("cuda", features="sm_90", cache="off", tuned="off")
     module = Compiler(str(tmp_path / "heads.onnx"), options).lower("block").module
     assert "block.dot" in str(module)
+
+
+def test_an_open_number_of_rows_keeps_the_schedule() -> None:
+    """Of a gated perceptron's products in one kernel: ranges of sizes are for single products,
+    whose columns the last one sums over."""
+    state = lowered(model(llama, given=True), "default", "block", target="cuda", features="sm_90")
+    kernels = [op.sym_name.data for op in state.module.body.block.ops if isinstance(op, KernelOp)]
+    joined = [name for name in kernels if name.startswith("again")]
+    assert joined and not any("_v" in name for name in joined)
