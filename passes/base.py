@@ -99,10 +99,17 @@ class StrataContext(OptionContext):
     apart: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = field(
         default_factory=dict[tuple[tuple[str, ...], tuple[str, ...]], str])
     """Why two operations are not fused, by the nodes of the first and of the second."""
+    together: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = field(
+        default_factory=dict[tuple[tuple[str, ...], tuple[str, ...]], str])
+    """Why two operations share a kernel, in the same way."""
 
     def keep_apart(self, first: Operation, second: Operation, reason: str) -> None:
         """Record why two operations, one of which reads the other, stay in separate kernels."""
         self.apart[location_names(first), location_names(second)] = reason
+
+    def keep_together(self, first: Operation, second: Operation, reason: str) -> None:
+        """Record why two operations, one of which reads the other, share a kernel."""
+        self.together[location_names(first), location_names(second)] = reason
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
@@ -148,7 +155,7 @@ def _extended(context: Context, extra: StrataContext) -> StrataContext:
                            noted=dict(extra.noted), plugins=extra.plugins,
                            provenance=Provenance(dict(extra.provenance.gone)),
                            observers=extra.observers, allowance=extra.allowance,
-                           apart=dict(extra.apart),
+                           apart=dict(extra.apart), together=dict(extra.together),
                            schedule_options=extra.schedule_options)
     for field_name in Context.__dataclass_fields__:
         setattr(result, field_name, getattr(context, field_name))

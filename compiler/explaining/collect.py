@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _JOINS = ("loop-join-rows", "loop-join-online", "loop-join-recomputed")
 CONSTANT = "Constant"
 """The operator of nodes that only hold a constant, which come last in lists."""
+JOINED = "parts of one kernel, which loop-outline groups or a loop-join pass chains"
+"""Why nodes are fused of which no rule says more."""
 _TUNED = "has a tuned schedule, "
 
 
@@ -88,8 +90,10 @@ class Explanation(Origins):
     work: dict[str, KernelWork] = field(default_factory=dict[str, KernelWork])
     edges: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Nodes of which the second reads the first, after the import."""
+    readers: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
+    """The nodes that read a node."""
     rules: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
-    """The rule that merged two nodes."""
+    """The rule that merged two nodes, or as what the second joined the kernel of the first."""
     step: str = ""
     functions: Sequence[host.FuncOp] = ()
     """The functions of the final program."""
@@ -104,6 +108,8 @@ class Explanation(Origins):
         super().start(state)
         self.model = state.name
         self.edges = list(dict.fromkeys(_edges(state.module)))
+        for first, second in self.edges:
+            self.readers.setdefault(first, {})[second] = None
         state.context.observers = (*state.context.observers, self.rewritten)
 
     def before(self, step: Step, state: State) -> None:
@@ -117,9 +123,10 @@ class Explanation(Origins):
     def rewritten(self, event: Rewrite) -> None:
         """Keep which rule merged the nodes of a rewrite."""
         if event.rule != UNUSED and event.new and len(event.old) > 1:
-            names = list(dict.fromkeys(n for op in event.old for n in location_names(op)))
-            for name in names[1:]:
-                self.rules.setdefault((name, names[0]), f"{event.rule} in {self.step}")
+            names = dict.fromkeys(n for op in event.old for n in location_names(op))
+            for first in names:
+                for second in self.readers.get(first, {}).keys() & names.keys():
+                    self.rules.setdefault((first, second), f"{event.rule} in {self.step}")
 
     def finish(self, state: State) -> None:
         super().finish(state)
@@ -141,6 +148,9 @@ class Explanation(Origins):
                      for op in f.walk() if isinstance(
                          op, ControlOp | host.CopyOp | host.CollectiveOp | host.ForeignLaunchOp
                          | SizeOp)]
+        for (makers, readers), reason in state.context.together.items():
+            self.rules |= {(a, b): self.rules.get((a, b), reason)
+                           for a in makers for b in readers if a != b}
         self._add_pairs(functions, kernels, state.context.apart)
 
     def _kernel(self, op: KernelOp) -> Kernel:
@@ -237,7 +247,7 @@ class Explanation(Origins):
             if shared and {first, second} <= known:
                 rule = self._rule(first, second) or self._rule(
                     *(self.first_call.get(name, name) for name in (first, second)))
-                yield Pair(first, second, True, f"{rule or 'grouped by loop-outline'}; both are "
+                yield Pair(first, second, True, f"{rule or JOINED}; both are "
                                                 f"computed by {', '.join(shared)}")
 
     def _rule(self, first: str, second: str) -> str:

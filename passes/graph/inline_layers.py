@@ -70,7 +70,8 @@ def _is_worth_calling(
     own = called(trial)[function.sym_name.data]
     copy = next(f for f in functions(trial) if f.sym_name == function.sym_name)
     without_effect = replace(context, weights=context.weights.copy(), observers=(), noted={},
-                             provenance=Provenance(), allowance=Allowance(), apart={})
+                             provenance=Provenance(), allowance=Allowance(), apart={},
+                             together={})
     merge_equal(copy.body.block, without_effect)  # what a layer has twice is no border's cost
     inlining = Inlining(copy, own)
     bodies = [[op for op in inlining.inline(call) if not isinstance(op, ConstantOp)]

@@ -81,6 +81,7 @@ class Grouping:
             if names is not None and not waits:
                 if aligned is not nest:
                     replace_nest(nest, aligned)
+                self.keep_together(group, aligned, joined_as(group, aligned))
                 group.add(aligned, names)
                 group.wait_for(others)
                 self.group_of[aligned] = group
@@ -98,6 +99,8 @@ class Grouping:
             if names is not None and not any(
                     b.waits_for(source) for b in group.before - {source}) and not any(
                     refusal(group, nest, names, self.facts) for nest in source.renamed):
+                for nest in group.nests:
+                    self.keep_together(source, nest, "computed where it is read")
                 group.take(source, names)
 
     def inverse(self, group: Group, source: Group) -> dict[Symbol, Symbol] | None:
@@ -205,12 +208,30 @@ class Grouping:
         self.context.remark(self.pass_, nest, f"not fused: {reason}")
         self.keep_apart(group, nest, reason)
 
+    def keep_together(self, group: Group, nest: NestOp, reason: str) -> None:
+        """Record the reason for each pair of the nest and what it reads of the group."""
+        read = {value.owner for value in nest.inputs}
+        for maker in group.nests:
+            if maker in read:
+                self.context.keep_together(maker, nest, reason)
+
     def keep_apart(self, group: Group, nest: NestOp, reason: str) -> None:
         """Record the reason for each pair of the nest and what the group computes."""
         makers = [v.owner for v in group.between.operands] if group.between else group.nests
         for maker in makers:
             if isinstance(maker, Operation):
                 self.context.keep_apart(maker, nest, reason)
+
+
+def joined_as(group: Group, nest: NestOp) -> str:
+    """As what a nest joins a group that computes what it reads."""
+    if is_contraction(nest):
+        return "a product of the same rows, or of what the kernel computes"
+    if group.has_contraction:
+        return "an epilogue, on the elements of its contraction"
+    if nest.reduce_axes:
+        return "a reduction of what the kernel computes"
+    return "on the same elements" if group.rows() is None else "on the rows of its reduction"
 
 
 def in_digits(group: Group, nest: NestOp) -> NestOp:

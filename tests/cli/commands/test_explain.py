@@ -11,11 +11,14 @@ import numpy as np
 import onnx
 import pytest
 
-from compiler.explaining.collect import waits_between
+from compiler.explaining.collect import JOINED, Explanation, waits_between
+from compiler.options import CompileOptions
+from compiler.pipeline.driver import Compiler
 from tests.cli.conftest import Run
 from tests.counts import models
 from tests.filecheck import filecheck
 from tests.models.onnx_graph import OnnxGraph
+from tests.models.test_shared_layers import SHARED, UNSHARED, after, model
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +118,26 @@ def test_unknown_names_are_told_with_the_nearest(
     done = strata("explain", network, "--features", "avx2", option, name)
     assert done.status == 1
     assert f"has no {kind} '{name}'" in done.err and near in done.err
+
+
+def test_fused_neighbours_have_their_reason(strata: Run, layered: Path) -> None:
+    """A rule, or as what the second joined the kernel of the first."""
+    found = explained(strata, layered)
+    [first, *_] = [p for p in found["pairs"] if p["fused"] and p["to"].endswith("Relu_1")]
+    assert first["reason"].startswith(("an epilogue, on the elements", "inline_producers in"))
+    assert not any(p["reason"].startswith(JOINED) for p in found["pairs"]
+                   if p["to"].rpartition("/")[2].startswith("Relu"))
+
+
+@pytest.mark.parametrize("passes", [SHARED, UNSHARED])
+def test_pairs_of_all_equal_layers_have_reasons(passes: str) -> None:
+    """Few have none of their own, whether layers are shared or not."""
+    found = Explanation(target="cpu")
+    Compiler(model(after, given=True), CompileOptions(
+        "cpu", passes=passes, cache="off", tuned="off", threads=1, features="avx2"),
+        [found]).lower()
+    fused = [p for p in found.pairs if p.fused]
+    assert fused and sum(p.reason.startswith(JOINED) for p in fused) < len(fused) // 4
 
 
 @pytest.fixture(scope="module")
