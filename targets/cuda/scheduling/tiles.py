@@ -44,11 +44,10 @@ def even_power(size: Expr, most: int) -> int:
 def _even_part(size: int) -> int:
     """A power of two that covers an extent, or a part of it where that wastes clearly less.
 
-    Parts that do not divide the extent begin inside sectors of memory, so they are longer.
+    Parts of rows are read with pauses between them, so short ones waste more than masked threads.
     """
     whole = power(Expr.of(size), size * 2)
-    parts = [whole >> k for k in range(5)
-             if whole >> k >= (WARP // 2 if size % (whole >> k or 1) == 0 else 2 * WARP)]
+    parts = [whole >> k for k in range(5) if whole >> k >= 4 * WARP]
     best = min(parts, key=lambda part: (-size % part, -part), default=whole)
     return best if 8 * (whole - size - -size % best) >= size else whole
 
