@@ -169,6 +169,8 @@ def _ordinary(kernel: KernelOp, row: Symbol, options: TargetOptions) -> Schedule
     held = {a: two_powers(extents[a], MAX_WIDTH, MIN_DOT) for a in _held(kernel)}
     split = _is_split(kernel, options)
     tiles = _tiles(kernel, row, max(held.values()), machine_of(options.features), split)
+    if _is_straight(kernel, tiles.step):
+        held = {a: power(extents[a], MAX_WIDTH, MIN_DOT) for a in held}
     levels = [*(Level("grid", a) for a in common_rows(kernel) if a != row),
               Level("grid", row, power(extents[row], tiles.rows, MIN_DOT)),
               *(Level("whole", a, size) for a, size in held.items()),
@@ -243,6 +245,16 @@ def _is_even(kernel: KernelOp, step: int) -> bool:
     """Whether all steps are whole, so that there is one loop."""
     length = kernel.axes[walked_axis(kernel)].constant
     return length is not None and length % step == 0
+
+
+def _is_straight(kernel: KernelOp, step: int) -> bool:
+    """Whether there is one whole step at most, so that no loop is left.
+
+    On an H100, Triton 3.6 then computes wrong numbers where the held axes are split into two tiles,
+    while the same text is right in its interpreter, in loops, and with tiles of 32 rows.
+    """
+    length = kernel.axes[walked_axis(kernel)].constant
+    return length is not None and length < 2 * step
 
 
 def _tiles(

@@ -94,6 +94,27 @@ def test_on_a_gpu(model: Model) -> None:
     assert_close(model, found, 1e-5 if model.element == "f32" else None)
 
 
+SHORT = [Model(12, n, n, d, d, mask, "bf16") for mask in ("", "row", "causal")
+         for n in (40, 64, 96, 127) for d in (48, 80, 160)]
+"""So short that one step, or one and a rest, walk all keys."""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("model", SHORT, ids=[m.name for m in SHORT])
+def test_short_rows_on_a_gpu(model: Model) -> None:
+    test_on_a_gpu(model)
+
+
+@pytest.mark.parametrize("model", SHORT, ids=[m.name for m in SHORT])
+def test_short_rows_split_no_tiles(model: Model) -> None:
+    """Triton computes sums of products of two tiles wrongly where no loop is left."""
+    module, _ = model.lowered(TargetOptions("sm_90"))
+    sizes = {d for op in module.walk() if isinstance(op, DotOp)
+             for d in tile_type(op.result).shape}
+    assert sizes and all(size & (size - 1) == 0 for size in sizes)
+    assert sum(isinstance(op, DotOp) for op in module.walk()) <= 4, "a step, a rest, two products"
+
+
 def interpreted(model: Model, interpreter: Interpreter) -> tuple[Array, list[KernelOp]]:
     """What Triton's interpreter computes, and the kernels."""
     def run(kernel: Operation, buffers: Sequence[Array], sizes: Mapping[Symbol, int]) -> None:
