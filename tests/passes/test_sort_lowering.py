@@ -7,9 +7,11 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx.parser
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
+import compiler
 import dialects.graph as g
 from dialects.graph.interpret import evaluate_func
 from dialects.loop import KernelOp, NestOp
@@ -191,3 +193,19 @@ def test_selecting_walks_along_memory() -> None:
     [kernel] = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
     assert kernel.schedule is not None and kernel.schedule.data.lanes is not None
     assert kernel.axes[kernel.schedule.data.lanes].constant == 1024
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_an_order_of_an_order_is_its_inverse(size: int) -> None:
+    """Of one element all indices are known, so what stores at them is no scatter any more."""
+    model = onnx.parser.parse_model("""
+<ir_version: 8, opset_import: ["" : 17]>
+inverse (int64[SIZE] x, float[n, SIZE] y) => (int64[SIZE] j, float[n, SIZE] z)
+<int64[1] k = {SIZE}> {
+    v, i = TopK<axis = 0>(x, k)  w, j = TopK<axis = 0, largest = 0>(i, k)
+    z = Gather<axis = 1>(y, j)
+}""".replace("SIZE", str(size)))
+    x, y = np.arange(size), numbers(np.float32, 3, size)
+    order = np.argsort(-x)
+    inverse, picked = compiler.compile(model)(x, y)
+    assert_same([inverse, picked], [np.argsort(order), y[:, np.argsort(order)]])
