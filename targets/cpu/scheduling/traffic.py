@@ -17,6 +17,7 @@ from dialects.strata.types import TensorType, byte_width
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.runs import running_axis
 from targets.cpu.machine import Machine
 
 SHARE = 2
@@ -48,7 +49,9 @@ def walks_rows_first(
     by_panel = panels + rows * (1 if rows <= cache else count)
     by_part = rows + panels * (1 if panels <= cache else _known(parts))
     result = _bytes(nest.results[0], [extents[b] for b in batch])
-    return by_part < by_panel or (by_part == by_panel and result > cache)
+    if by_part == by_panel:  # where lanes are stored across memory, a panel's rows fill its lines
+        return result > cache and panel.axis in running_axis(nest.output_maps[0], nest.axes)
+    return by_part < by_panel
 
 
 def _names(map_: Sequence[Expr], axis: Symbol) -> bool:

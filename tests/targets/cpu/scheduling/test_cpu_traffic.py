@@ -37,6 +37,15 @@ DEPTHWISE = (
     "^bb0(%a: f32, %b: f32): %p = arith.mulf %a, %b : f32 loop.yield %p } "
     "loop.yield %y } }")
 
+FILTER = (
+    "builtin.module { loop.kernel @filter(%x: f32[16, 256, 4, 4], %y: f32[16, 2, 2, 256]) -> "
+    "(f32[256, 256, 3, 3]) sizes() { "
+    "%w = loop.nest (i0: 256, i1: 256, i2: 3, i3: 3, reduce i4: 16, reduce i5: 2, reduce i6: 2) "
+    "ins(%x[i4, i0, i2 + i5, i3 + i6], %y[i4, i5, i6, i1]) "
+    "outs(add f32[256, 256, 3, 3][i1, i0, i2, i3]) { "
+    "^bb0(%a: f32, %b: f32): %p = arith.mulf %a, %b : f32 loop.yield %p } "
+    "loop.yield %w } }")
+
 
 def schedule(module: str, features: str = "avx512") -> Schedule:
     """The schedule of the only kernel, for a machine of these features and of small caches."""
@@ -91,3 +100,11 @@ def test_engines_of_web_assembly_hold_a_step_in_registers(rows: int | str) -> No
     vectors = columns // machine.lanes
     assert vectors * (tile + 1) + 2 <= machine.vector_registers - 1 and steps == 1
     assert vectors * tile == 8  # the latency of additions is hidden all the same
+
+
+def test_panels_that_are_stored_across_memory_come_first() -> None:
+    """What the next rows of a panel store lies beside what these rows have stored."""
+    machine = replace(machine_of("avx512"), caches=(32 << 10, 1 << 20, 32 << 20))
+    found = schedule_kernel(kernel_of(FILTER), machine)  # its operands stay in the cache
+    grid = [x.axis for x in found.levels if x.kind == "grid"]
+    assert [str(a) for a in grid] == ["i1", "i0"]
