@@ -43,6 +43,7 @@ from compiler.torch.messages.eager import name_eager
 from compiler.torch.messages.logs import artifact_log, with_dumps
 from compiler.torch.parts import Part, Run, Viewed
 from compiler.torch.reordered import Reordered
+from compiler.torch.saved import save_channels_last, take_strides
 from compiler.torch.training import (
     compiled_step,
     first_result,
@@ -114,11 +115,14 @@ def compiled_by(
         checks = take_checks(graph)
         written, aliases = take_writes(graph), _aliases()
         check_writes(graph, written, aliases, examples, replays, first_result())
-        keep_saved(graph, written, first_result() + len(examples))
+        saved = first_result() + len(examples)
+        keep_saved(graph, written, saved)
+        save_channels_last(graph, saved, len(output_nodes(graph)) - len(written))
         return with_checks(compiled_step(graph, lambda inner: _boxed_program(
             _program(kind, inner, chosen, written, aliases, holds_weights=False))), checks)
 
     def backward(graph: Any, inputs: Sequence[Any]) -> Run:
+        take_strides(graph, inputs)
         written = take_writes(graph)
         return compiled_step(graph, lambda inner: _boxed_program(
             _program(kind, inner, chosen, written, {}, holds_weights=False)))
