@@ -29,7 +29,9 @@ _SIZES = re.compile(r"(?:(?:\d+|\?)x)*")
 ELEMENTS: Mapping[str, Any] = {
     "f16": t.f16, "bf16": t.bf16, "f32": t.f32, "f64": t.f64, "i1": t.i1, "i8": t.i8,
     "i16": t.i16, "i32": t.i32, "i64": t.i64, "ui8": t.ui8, "ui16": t.ui16, "ui32": t.ui32,
-    "ui64": t.ui64, "complex<f32>": ComplexType(t.f32), "complex<f64>": ComplexType(t.f64)}
+    "ui64": t.ui64, "i4": t.i4, "ui4": t.ui4, "f8E4M3FN": t.f8E4M3FN, "f8E5M2": t.f8E5M2,
+    "f8E4M3FNUZ": t.f8E4M3FNUZ, "f8E5M2FNUZ": t.f8E5M2FNUZ, "f8E8M0FNU": t.f8E8M0FNU,
+    "complex<f32>": ComplexType(t.f32), "complex<f64>": ComplexType(t.f64)}
 _OF_ATTRIBUTES = {**ELEMENTS, "index": t.i64}
 """Those of constants, of which some are attributes, such as the order of dims in memory."""
 Form: TypeAlias = "Callable[[Parser, Op], None]"
@@ -59,9 +61,7 @@ class Parser(Tokens):
         found: dict[str, Function] = {}
         while self.next.text in ("func.func", "sdy.mesh"):
             if self.accept("sdy.mesh"):  # devices; the program is that of one
-                while self.next.text not in ("func.func", "sdy.mesh", "}") and (
-                        self.next.kind != "end"):
-                    self.take()
+                self._mesh()
                 continue
             function = self.function()
             found[function.name] = function
@@ -70,6 +70,15 @@ class Parser(Tokens):
         if not found:
             raise self.error("the module has no function")
         return found
+
+    def _mesh(self) -> None:
+        """`@mesh = <["x"=2]> {stablehlo.mesh = {axes = []}}`"""
+        self.take()
+        self.expect("=")
+        self._skipped("<", ">")
+        if self.next.text == "{":
+            self.attribute()
+        self._location()
 
     def function(self) -> Function:
         self.expect("func.func")
@@ -109,11 +118,16 @@ class Parser(Tokens):
 
     def _location(self) -> None:
         if self.accept("loc"):
-            self.expect("(")
-            depth = 1
-            while depth:
-                text = self.take().text
-                depth += (text == "(") - (text == ")")
+            self._skipped("(", ")")
+
+    def _skipped(self, first: str, last: str) -> None:
+        """Brackets, and what is between them."""
+        self.expect(first)
+        depth = 1
+        while depth:
+            token = self.take()
+            if token.kind == "mark" and token.text != "->":
+                depth += token.text.count(first) - token.text.count(last)
 
     # ------------------------------------------------------------------ types
     def type_(self, owner: str = "", elements: Mapping[str, Any] = ELEMENTS) -> TensorType:
@@ -303,6 +317,9 @@ class Parser(Tokens):
     def _named(self, token: Token) -> Any:
         """`#stablehlo.gather<offset_dims = [1], ...>`, `#stablehlo<comparison_direction LT>`, or a
         word."""
+        if token.text.startswith("#sdy."):  # how devices share values
+            self._skipped("<", ">")
+            return token.text
         if not self.accept("<"):
             return token.text
         if token.text.endswith(".conv"):

@@ -311,6 +311,24 @@ def randomness(s: int) -> Any:
 
 
 @program
+def formats(s: int) -> Any:
+    """Bits as elements of other widths, narrow elements, and keys, which are divided among devices.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    def converted(x: Any, w: Any, key: Any) -> Any:
+        bits, made = jax.lax.bitcast_convert_type, jax.random.wrap_key_data(key)
+        octets = bits(x, jnp.uint8)
+        return (octets, bits(octets, jnp.float32), bits(x, jnp.int16), bits(x, jnp.int32),
+                jax.lax.reduce_precision(x, 5, 10), jax.random.key_data(jax.random.split(made, 3)),
+                x.astype(jnp.float8_e4m3fn).astype(x.dtype) @ w.astype(jnp.float8_e5m2).astype(
+                    w.dtype), (x * 3).astype(jnp.int4).astype(jnp.int32))
+
+    return converted, (drawn(4 * s, 5), drawn(5, 3 * s, seed=1), np.array([7, 42], np.uint32))
+
+
+@program
 def systems(s: int) -> Any:
     """Factors of matrices and linear systems, which call LAPACK on the CPU."""
     import jax

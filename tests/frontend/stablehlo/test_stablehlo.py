@@ -59,6 +59,27 @@ def test_every_branch(index: int, tmp_path: Path) -> None:
           [np.array(index, np.int32), x])
 
 
+def test_notes_about_devices(tmp_path: Path) -> None:
+    """Meshes and shardings say nothing about results."""
+    path = tmp_path / "f.mlir"
+    path.write_text("""
+module @f attributes {mhlo.num_partitions = 1 : i32} {
+  sdy.mesh @empty = <[]> {stablehlo.mesh = {axes = []}}
+  sdy.mesh @two = <["a"=2, "b"=1], device_ids=[1, 0]>
+  func.func public @main(%x: tensor<2xf32> {sdy.sharding = #sdy.sharding<@two, [{"a"}]>})
+      -> (tensor<2xf32>) {
+    %0 = sdy.sharding_constraint %x <@empty, [{?}]> : tensor<2xf32>
+    %1 = stablehlo.custom_call @Sharding(%0) {backend_config = "",
+        sdy.sharding = #sdy.sharding_per_value<[<@two, [{"a", ?}]>]>} : (tensor<2xf32>) -> tensor<2xf32>
+    %2 = stablehlo.reduce_precision %1, format = e5m10 : tensor<2xf32>
+    return %2 : tensor<2xf32>
+  }
+}""")  # noqa: E501
+    x = np.array([1 / 3, -5.0], np.float32)
+    [found] = compiler.compile(path, target="reference", cache="off")(x)
+    np.testing.assert_array_equal(found, x.astype(np.float16).astype(np.float32))
+
+
 @pytest.mark.parametrize("rows", [0, 1, 4])
 @pytest.mark.parametrize(("how", "start", "truth"), [
     ("or", "false", np.any), ("and", "true", np.all)])
@@ -107,6 +128,10 @@ BAD = {
     "it calls lapack_sgesdd_ffi": """func.func @main(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
       %0 = stablehlo.custom_call @lapack_sgesdd_ffi(%x) : (tensor<2x2xf32>) -> tensor<2x2xf32>
       return %0 : tensor<2x2xf32> }""",
+    "it calls a function of Python": """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+      %0 = stablehlo.custom_call @xla_ffi_python_cpu_callback(%x) {mhlo.backend_config =
+          {index = 0 : ui64}} : (tensor<2xf32>) -> tensor<2xf32>
+      return %0 : tensor<2xf32> }""",
     "its comparator does not order": """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
       %0 = "stablehlo.sort"(%x) <{dimension = 0 : i64}> ({
       ^bb0(%a: tensor<f32>, %b: tensor<f32>):

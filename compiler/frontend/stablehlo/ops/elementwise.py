@@ -256,7 +256,27 @@ def convert(n: Node, x: Value) -> Value:
 
 @hlo_op("stablehlo.bitcast_convert")
 def bitcast(n: Node, x: Value) -> Value:
-    return n(BitcastOp, x, to=n.result.element)
+    """Elements of other widths are a further dim of parts, the lowest bits first."""
+    to = n.result.element
+    width, wanted = t.bit_width(x.element), t.bit_width(to)
+    if width == wanted:
+        return n(BitcastOp, x, to=to)
+    own, other = _OF_WIDTH[width], _OF_WIDTH[wanted]
+    bits = n(BitcastOp, x, to=own)
+    if width > wanted:
+        parts = [n(ShiftRightOp, bits, n.scalar(at, bits)).cast(other)
+                 for at in range(0, width, wanted)]
+        made = f.concat([v.reshape([*x.shape, 1]) for v in parts], axis=x.rank)
+        return n(BitcastOp, made, to=to)
+    wide, last = bits.cast(other), x.rank - 1
+    made = n.scalar(0, wide).broadcast(x.shape[:-1])
+    for k in range(wanted // width):
+        part = wide.part(last, k, 1).reshape(x.shape[:-1])
+        made = n(logic.OrOp, made, n(ShiftLeftOp, part, n.scalar(k * width, part)))
+    return n(BitcastOp, made, to=to)
+
+
+_OF_WIDTH: dict[int, Attribute] = {8: t.ui8, 16: t.ui16, 32: t.ui32, 64: t.ui64}
 
 
 @hlo_op("stablehlo.optimization_barrier", "sdy.sharding_constraint")
@@ -267,7 +287,7 @@ def barrier(n: Node, *values: Value) -> list[Value]:
 @hlo_op("stablehlo.reduce_precision")
 def reduce_precision(n: Node, x: Value) -> Value:
     """To the format of bf16 or f16."""
-    form = next((word for word in n.op.words if word.startswith("e")), "") or (
+    form = str(n.op.attributes.get("format", "")) or (
         f"e{n.number('exponent_bits')}m{n.number('mantissa_bits')}")
     known: dict[str, Attribute] = {"e8m7": t.bf16, "e5m10": t.f16, "e8m23": t.f32, "e11m52": t.f64}
     if form not in known:
