@@ -18,12 +18,23 @@ from compiler.frontend.torch.library import torch_module
 
 
 def strided_decompositions() -> dict[Any, Any]:
-    """Operator -> function, for those that copy. In inference, the view itself stays with PyTorch,
-    because its strides are those of a result."""
+    """Operator -> function."""
     ops = torch_module().ops
-    return {ops.aten.as_strided_copy.default: as_strided,
+    return {ops.aten.as_strided_copy.default: as_strided, ops.aten.as_strided.default: view,
             ops.aten.as_strided_scatter.default: scatter,
             ops.prims.as_strided_scatter.default: scatter}
+
+
+def view(x: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Any:
+    """The same as a view, which may be a result: only where its own strides come out. Places beyond
+    x, which may be part of a larger tensor, stay with PyTorch."""
+    if not _are_known([*size, *stride, *x.shape]) or not all(size):
+        return NotImplemented
+    begin, order = _begin(x, offset), _order(size, stride)
+    if begin is None or order is None or begin + prod(size) > x.numel():
+        return NotImplemented
+    made = as_strided(x, size, stride, offset)
+    return made if made is not NotImplemented and made.stride() == tuple(stride) else NotImplemented
 
 
 def as_strided(x: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Any:
