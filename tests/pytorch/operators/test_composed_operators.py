@@ -119,6 +119,16 @@ def test_rows_of_embeddings(caplog: Any) -> None:
     check(call, [N % 3, X], caplog)
 
 
+def test_sums_of_products_of_halves() -> None:
+    """They are rounded once."""
+    x, a, b = (torch.randn(s).bfloat16() for s in ((5, 10), (12, 5, 5), (12, 5, 10)))
+    exact = torch.addbmm(x.double(), a.double(), b.double(), beta=0.6, alpha=0.2)
+    torch._dynamo.reset()
+    got = torch.compile(torch.addbmm, backend="strata")(x, a, b, beta=0.6, alpha=0.2)
+    assert got.dtype == torch.bfloat16
+    torch.testing.assert_close(got.double(), exact, rtol=2 ** -8, atol=1e-6)
+
+
 def test_statistics_that_stay(caplog: Any) -> None:
     def call(x: Any, mean: Any, variance: Any) -> Any:
         normal = torch._native_batch_norm_legit

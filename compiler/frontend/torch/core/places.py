@@ -112,7 +112,11 @@ def angle(x: Any) -> Any:
 
 
 def addbmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """beta * x + alpha * (the sum of all products of matrices). Factors of integers are whole."""
+    """beta * x + alpha * (the sum of all products of matrices), of halves in f32. Factors of
+    integers are whole."""
+    torch = torch_module()
+    if x.dtype in (torch.float16, torch.bfloat16):
+        return addbmm(x.float(), a.float(), b.float(), beta=beta, alpha=alpha).to(x.dtype)
     if not (x.is_floating_point() or x.is_complex()):
         alpha, beta = int(alpha), int(beta)
     total = alpha * (a @ b).sum(0, dtype=x.dtype)
