@@ -51,7 +51,7 @@ def take_strides(graph: Any, inputs: Sequence[Any]) -> None:
 
 
 def _strides(node: Any) -> Any:
-    value = getattr(node, "meta", {}).get("val")
+    value: Any = getattr(node, "meta", {}).get("val")
     return tuple(value.stride()) if hasattr(value, "dtype") else None
 
 
