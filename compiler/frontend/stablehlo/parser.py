@@ -10,34 +10,17 @@ Source: the StableHLO specification (openxla/stablehlo, docs/spec.md) and MLIR's
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from xdsl.dialects.builtin import ComplexType
-
-from compiler.frontend.stablehlo.literals import array_of
+from compiler.frontend.stablehlo.attributes import Attributes
 from compiler.frontend.stablehlo.operations import Function, Op, Region
-from compiler.frontend.stablehlo.tokens import Token, Tokens
-from dialects.strata import types as t
 from dialects.strata.types import TensorType
-from dialects.symbolic.expr import Expr
 
-_TENSOR = re.compile(r"((?:[^<>]|<[^<>]*>)*)>")
-"""What a tensor type holds, up to the bracket that closes it."""
-_SIZES = re.compile(r"(?:(?:\d+|\?)x)*")
-ELEMENTS: Mapping[str, Any] = {
-    "f16": t.f16, "bf16": t.bf16, "f32": t.f32, "f64": t.f64, "i1": t.i1, "i8": t.i8,
-    "i16": t.i16, "i32": t.i32, "i64": t.i64, "ui8": t.ui8, "ui16": t.ui16, "ui32": t.ui32,
-    "ui64": t.ui64, "i4": t.i4, "ui4": t.ui4, "f8E4M3FN": t.f8E4M3FN, "f8E5M2": t.f8E5M2,
-    "f8E4M3FNUZ": t.f8E4M3FNUZ, "f8E5M2FNUZ": t.f8E5M2FNUZ, "f8E8M0FNU": t.f8E8M0FNU,
-    "complex<f32>": ComplexType(t.f32), "complex<f64>": ComplexType(t.f64)}
-_OF_ATTRIBUTES = {**ELEMENTS, "index": t.i64}
-"""Those of constants, of which some are attributes, such as the order of dims in memory."""
 Form: TypeAlias = "Callable[[Parser, Op], None]"
 
 
-class Parser(Tokens):
+class Parser(Attributes):
     """A recursive descent over the tokens of a module. `forms`: what reads operations whose pretty
     form is their own, after their name."""
 
@@ -119,37 +102,6 @@ class Parser(Tokens):
     def _location(self) -> None:
         if self.accept("loc"):
             self._skipped("(", ")")
-
-    def _skipped(self, first: str, last: str) -> None:
-        """Brackets, and what is between them."""
-        self.expect(first)
-        depth = 1
-        while depth:
-            token = self.take()
-            if token.kind == "mark" and token.text != "->":
-                depth += token.text.count(first) - token.text.count(last)
-
-    # ------------------------------------------------------------------ types
-    def type_(self, owner: str = "", elements: Mapping[str, Any] = ELEMENTS) -> TensorType:
-        """`tensor<2x?xf32>`. Open sizes of an argument get names from it."""
-        if not self.accept("tensor"):
-            raise self.error(f"{self.next.text!r} is no tensor type")
-        if not str(self.next.text).startswith("<"):
-            raise self.error("a tensor type has sizes and elements in < >")
-        start = self.next.at + 1
-        found = _TENSOR.match(self.text, start)
-        if found is None:
-            raise self.error("a tensor type has no end")
-        while self.tokens[self.place].at < found.end():
-            self.place += 1
-        inner = found[1].split(",")[0].strip()
-        element = _SIZES.sub("", inner, count=1)
-        sizes = inner.removesuffix(element).split("x")[:-1]
-        if element not in elements:
-            raise self.error(f"elements of {element.split('<')[0]} are not supported", start)
-        shape = [Expr.size(f"{owner.lstrip('%')}_{k}") if s == "?" else int(s)
-                 for k, s in enumerate(sizes)]
-        return t.tensor(elements[element], shape)
 
     # ------------------------------------------------------------------ operations
     def operations(self) -> list[Op]:
@@ -253,105 +205,3 @@ class Parser(Tokens):
             elif token.text != ",":
                 return
             self.accept(",")
-
-    # ------------------------------------------------------------------ attributes
-    def dim_numbers(self, end: str = "") -> tuple[Any, Any, Any]:
-        """`[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`"""
-        first = self.attribute()
-        self.expect("x")
-        second = self.attribute()
-        self.expect("->")
-        found = first, second, self.attribute()
-        self.accept(end)
-        return found
-
-    def pair(self) -> Any:
-        """An attribute, or two of them: `[0] x [1]`."""
-        first = self.attribute()
-        if self.next.text == "x":
-            self.take()
-            return first, self.attribute()
-        return first
-
-    def _entries(self, end: str) -> dict[str, Any]:
-        def entry() -> tuple[str, Any]:
-            name = self.take().text.strip('"')
-            return name, self.pair() if self.accept("=") else True
-        return dict(self.listed(entry, end))
-
-    def attribute(self) -> Any:
-        token = self.take()
-        if token.text == "[":
-            return self.listed(self.attribute, "]")
-        if token.text == "{":
-            return self._entries("}")
-        if token.kind == "number":
-            self._typed()
-            return float(token.text) if re.search(r"[.eE]", token.text) and (
-                "0x" not in token.text) else int(token.text, 0)
-        if token.kind == "string":
-            return token.text[1:-1]
-        if token.text in ("true", "false"):
-            return token.text == "true"
-        if token.text == "array":
-            return self._array()
-        if token.text == "dense":
-            return self._dense()
-        if token.kind == "word":
-            return self._named(token)
-        if token.kind == "symbol":
-            return token.text[1:]
-        raise self.error(f"cannot read the attribute {token.text!r}", token.at)
-
-    def _typed(self) -> None:
-        """Skip the type of a number, if it has one: `1 : i64`."""
-        if self.next.text == ":" and self.tokens[self.place + 1].text in (*ELEMENTS, "index"):
-            self.place += 2
-
-    def _array(self) -> list[Any]:
-        self.expect("<")
-        self.take()
-        self.accept(":")
-        return self.listed(self.attribute, ">")
-
-    def _named(self, token: Token) -> Any:
-        """`#stablehlo.gather<offset_dims = [1], ...>`, `#stablehlo<comparison_direction LT>`, or a
-        word."""
-        if token.text.startswith("#sdy."):  # how devices share values
-            self._skipped("<", ">")
-            return token.text
-        if not self.accept("<"):
-            return token.text
-        if token.text.endswith(".conv"):
-            return self.dim_numbers(">")
-        if self.tokens[self.place + 1].text == "=":
-            return self._entries(">")
-        words: list[str] = []
-        while not self.accept(">"):
-            words.append(self.take().text)
-        return words[-1] if words else token.text
-
-    def _dense(self) -> Any:
-        """An array of a constant: one number, nested lists, or bytes in hexadecimal."""
-        self.expect("<")
-        contents = None if self.next.text == ">" else self._numbers()
-        self.expect(">")
-        self.expect(":")
-        type_ = self.type_(elements=_OF_ATTRIBUTES)
-        try:
-            return array_of(contents, type_)
-        except (ValueError, OverflowError) as error:
-            raise self.error(f"a constant is no {type_.short}: {error}") from None
-
-    def _numbers(self) -> Any:
-        if self.next.text == "[":
-            self.take()
-            return self.listed(self._numbers, "]")
-        token = self.take()
-        if token.text == "(":  # a complex number
-            return tuple(self.listed(self._numbers, ")"))
-        if token.kind == "string":
-            return bytes.fromhex(token.text.strip('"').removeprefix("0x"))
-        if token.text in ("true", "false"):
-            return token.text == "true"
-        return token.text

@@ -2,9 +2,9 @@
 // Three layers are equal but for their weights; the last product is another one.
 builtin.module {
   // CHECK: strata.func @main(%x: f32[n, 2]) -> (f32[n, 3]) inputs ["x"] outputs ["y"] {
-  // CHECK-NEXT: %b0 = strata.call @layer_0 number 0 of ["n4", "n5", "n3"] (%x) : f32[n, 2]
-  // CHECK-NEXT: %b1 = strata.call @layer_0 number 1 of ["n7", "n8", "n6"] (%b0) : f32[n, 2]
-  // CHECK-NEXT: %b2 = strata.call @layer_0 number 2 of ["n10", "n11", "n9"] (%b1) : f32[n, 2]
+  // CHECK-NEXT: %b0 = strata.call @layer_0 number 0 of ["n4", "n5", "n3", "n2"] (%x) : f32[n, 2]
+  // CHECK-NEXT: %b1 = strata.call @layer_0 number 1 of ["n7", "n8", "n6", "n2"] (%b0) : f32[n, 2]
+  // CHECK-NEXT: %b2 = strata.call @layer_0 number 2 of ["n10", "n11", "n9", "n2"] (%b1) : f32[n, 2]
   strata.func @main(%x: f32[n, 2]) -> (f32[n, 3]) inputs ["x"] outputs ["y"] {
     %h = graph.constant {value = literal[0.5]} : f32[]
     %w0 = graph.constant {value = literal[1.0, 2.0, 3.0, 4.0]} : f32[2, 2]
