@@ -25,7 +25,7 @@ from passes.rewrites.loop.common_factors import take_factor_out
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.scheduling.products.rules import MIN_DOT
 from targets.cuda.scheduling.specialized_attention import may_specialize
-from targets.cuda.scheduling.tiles import finish, power, two_powers, width_of
+from targets.cuda.scheduling.tiles import finish, power, tails_of, two_powers, width_of
 from targets.options import TargetOptions
 
 MAX_REGISTERS = 255
@@ -169,7 +169,8 @@ def _ordinary(kernel: KernelOp, row: Symbol, options: TargetOptions) -> Schedule
     held = {a: two_powers(extents[a], MAX_WIDTH, MIN_DOT) for a in _held(kernel)}
     split = _is_split(kernel, options)
     tiles = _tiles(kernel, row, max(held.values()), machine_of(options.features), split)
-    if _is_straight(kernel, tiles.step):
+    length = extents[walked].constant
+    if length is not None and length <= tiles.step:  # no loop would hold the parts (`tails_of`)
         held = {a: power(extents[a], MAX_WIDTH, MIN_DOT) for a in held}
     levels = [*(Level("grid", a) for a in common_rows(kernel) if a != row),
               Level("grid", row, power(extents[row], tiles.rows, MIN_DOT)),
@@ -180,8 +181,9 @@ def _ordinary(kernel: KernelOp, row: Symbol, options: TargetOptions) -> Schedule
     once = _is_even(kernel, tiles.step) or (not split and _is_wide(kernel, held.values()))
     more |= {"strip": _HEADS, "descend": 1} if limited else {}
     more |= {"branch": 1} if limited and once else {}
-    return finish(kernel, levels, online=1, dot=1, pointers=1, warps=tiles.warps,
-                  tails="mask" if limited and once else "peel", stages=tiles.stages,
+    tails = "mask" if limited and once else tails_of(extents[walked], tiles.step)
+    return finish(kernel, levels, online=1, dot=1, pointers=1, warps=tiles.warps, tails=tails,
+                  stages=tiles.stages,
                   precision="tf32x3" if split else options.precision, **more)
 
 
@@ -245,16 +247,6 @@ def _is_even(kernel: KernelOp, step: int) -> bool:
     """Whether all steps are whole, so that there is one loop."""
     length = kernel.axes[walked_axis(kernel)].constant
     return length is not None and length % step == 0
-
-
-def _is_straight(kernel: KernelOp, step: int) -> bool:
-    """Whether there is one whole step at most, so that no loop is left.
-
-    On an H100, Triton 3.6 then computes wrong numbers where the held axes are split into two tiles,
-    while the same text is right in its interpreter, in loops, and with tiles of 32 rows.
-    """
-    length = kernel.axes[walked_axis(kernel)].constant
-    return length is not None and length < 2 * step
 
 
 def _tiles(

@@ -47,7 +47,7 @@ from targets.cuda.scheduling.products.rules import schedule_product
 from targets.cuda.scheduling.products.tiles import SIZES, tiles
 from targets.cuda.scheduling.products.time import Product, ProductTile
 from targets.cuda.scheduling.roles import Roles, epilogue_bytes, reads_vectors
-from targets.cuda.scheduling.tiles import finish, width_of
+from targets.cuda.scheduling.tiles import finish, tails_of, width_of
 from targets.options import TargetOptions
 
 LEAST = 64
@@ -126,14 +126,14 @@ def convolved_form(
 def tiled_product(
     kernel: KernelOp, roles: Roles, tile: ProductTile, options: TargetOptions
 ) -> Schedule:
-    """The schedule for a tile; the last step is peeled, so that the others need no masks."""
+    """The schedule for a tile."""
     [rows], [columns], [summed] = roles.rows, roles.columns, roles.reduce
     groups = _groups(kernel, roles)
     levels = [*(Level("grid", b) for b in roles.batch if b not in groups),
               Level("grid", rows, tile.rows), *(Level("grid", g) for g in groups),
               Level("grid", columns, tile.columns), Level("loop", summed, tile.depth)]
-    return finish(kernel, levels, dot=1, tails="peel", warps=tile.warps, stages=tile.stages,
-                  precision=options.precision)
+    return finish(kernel, levels, dot=1, tails=tails_of(kernel.axes[summed], tile.depth),
+                  warps=tile.warps, stages=tile.stages, precision=options.precision)
 
 
 def _groups(kernel: KernelOp, roles: Roles) -> list[Symbol]:

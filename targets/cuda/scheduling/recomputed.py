@@ -21,7 +21,7 @@ from passes.analyses.loop.private import reuses
 from passes.loop_to_block.compute import is_dot
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.scheduling.products.rules import MIN_DOT
-from targets.cuda.scheduling.tiles import finish, power, width_of
+from targets.cuda.scheduling.tiles import finish, power, tails_of, width_of
 from targets.options import TargetOptions
 
 MAX_WIDTH, SPLIT_WIDTH = 128, 64
@@ -160,5 +160,6 @@ def _schedule(kernel: KernelOp, tiles: Tiles, options: TargetOptions) -> Schedul
     single = any(isinstance(v.type, TensorType) and v.type.element == f32
                  for n in _products(kernel) for v in n.inputs)
     split = single and options.precision == "f32"
-    return finish(kernel, levels, dot=1, tails="peel", pointers=1, warps=tiles.warps,
-                  stages=tiles.stages, precision="tf32x3" if split else options.precision)
+    return finish(kernel, levels, dot=1, tails=tails_of(extents[walked], tiles.step), pointers=1,
+                  warps=tiles.warps, stages=tiles.stages,
+                  precision="tf32x3" if split else options.precision)

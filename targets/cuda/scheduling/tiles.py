@@ -52,6 +52,15 @@ def _even_part(size: int) -> int:
     return best if 8 * (whole - size - -size % best) >= size else whole
 
 
+def tails_of(size: Expr, step: int) -> str:
+    """How the last step along a sum treats what lies beyond: it is apart, and the others need no
+    masks. One whole step and a rest are a loop with masks, since two products of tensor cores that
+    no loop holds have been wrong on an H100 (Triton 3.6), where the same text is right in Triton's
+    interpreter."""
+    value = size.constant
+    return "mask" if value is not None and step < value < 2 * step else "peel"
+
+
 def floor_power(number: int) -> int:
     """The largest power of two that is at most `number`; at least 1."""
     return 1 << max(0, number.bit_length() - 1)
