@@ -199,14 +199,17 @@ def _rows(
 
 
 def _reduce_order(nest: NestOp) -> tuple[Symbol, ...]:
-    """Reduce axes; innermost is one that is contiguous in an operand, whose panels do not count as
-    a dim, or else the longest."""
+    """Reduce axes; innermost is one along which an operand lies in memory, or else the longest.
+
+    Of the axes that move a window along memory, it is the longest: positions, rather than taps.
+    """
     names = [a.name for a in nest.reduce_axes]
-    extents = extents_of(nest.axes)
-    contiguous = {e.as_symbol for m in nest.input_maps
-                  for e in (m[-2:-1] if has_calls(m[-1:]) else m[-1:])}
-    inner = [n for n in names if n in contiguous and extents[n].constant != 1]
-    last = inner[0] if inner else max(names, key=lambda n: extents[n].constant or 1 << 60)
+    sizes = {a: extent.constant or 1 << 60 for a, extent in extents_of(nest.axes).items()}
+    lasts = ([a for a in sizes if a in m[-1].symbols] for m in nest.input_maps
+             if m and not has_calls(m[-1:]))
+    along = {max(axes, key=lambda a: sizes[a]) for axes in lasts if axes}
+    inner = [n for n in names if n in along and sizes[n] != 1]
+    last = inner[0] if inner else max(names, key=lambda n: sizes[n])
     return (*(n for n in names if n != last), last)
 
 
