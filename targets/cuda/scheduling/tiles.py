@@ -42,20 +42,21 @@ def even_power(size: Expr, most: int) -> int:
 
 
 def _even_part(size: int) -> int:
-    """A power of two that covers an extent, or a part of it where that wastes clearly less.
+    """A power of two that covers an extent, or a part of it where more than half as much would be
+    beyond the end.
 
     Parts of rows are read with pauses between them, so short ones waste more than masked threads.
     """
     whole = power(Expr.of(size), size * 2)
-    parts = [whole >> k for k in range(5) if whole >> k >= 4 * WARP]
+    parts = [whole >> k for k in range(5) if whole >> k >= 2 * WARP]
     best = min(parts, key=lambda part: (-size % part, -part), default=whole)
-    return best if 8 * (whole - size - -size % best) >= size else whole
+    return whole if 2 * (whole - size) <= size else best
 
 
 def tails_of(size: Expr, step: int) -> str:
     """How the last step along a sum treats what lies beyond: it is apart, and the others need no
     masks. One whole step and a rest are a loop with masks, since two products of tensor cores that
-    no loop holds have been wrong on an H100 (Triton 3.6), where the same text is right in Triton's
+    no loop holds have been wrong on a GPU (Triton 3.6), where the same text is right in Triton's
     interpreter."""
     value = size.constant
     return "mask" if value is not None and step < value < 2 * step else "peel"

@@ -315,7 +315,8 @@ def test_tiles_waste_little_beyond_the_end(most: int) -> None:
         idle = -size % tile
         assert tile <= most and tile & (tile - 1) == 0
         assert size < 128 or idle <= size / 2
-        assert all(8 * (idle - -size % part) <= size for part in (64, 128, 256) if part <= tile)
+        assert size <= most or all(  # whole rows are read faster than parts, see `_even_part`
+            8 * (idle - -size % part) <= size for part in (64, 128, 256) if part <= tile)
 
 
 @pytest.mark.parametrize("rows, columns", [(611, 1105), (99, 1767), (728, 40), (8192, 4096)])
