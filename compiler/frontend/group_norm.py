@@ -15,8 +15,8 @@ from dialects.symbolic.expr import Size
 from dialects.symbolic.size_products import product
 
 SHORT_GROUP = 1 << 14
-"""Groups of so many elements are read as one row, if they lie in one. Longer ones would not fit
-into a program of a GPU."""
+"""Groups of so many elements are read as one row, if they lie in one: one kernel fewer than by
+channel. Longer rows would be read twice."""
 
 
 class Normalized(NamedTuple):
@@ -45,7 +45,7 @@ def group_normalized(
                     for p in (weight, bias))
     count = channels * product(x.shape[2:])
     if not channels_last and count.constant is not None and count.constant <= SHORT_GROUP:
-        mean, spread = _moments(x.reshape([batch, groups, count]).cast(element), [2])
+        mean, spread = moments(x.reshape([batch, groups, count]).cast(element), [2])
         factor = f.reciprocal(f.sqrt(spread + epsilon))
         y = x.cast(element)
         for value, apply in ((mean, Value.__sub__), (factor, Value.__mul__),
@@ -71,7 +71,7 @@ def _of_channels(x: Value, parts: list[Size], channels_last: bool) -> tuple[Valu
     """
     axes = range(2, x.rank)
     if not channels_last or x.element == t.f64:
-        means, spreads = (v.reshape(parts) for v in _moments(x, axes))
+        means, spreads = (v.reshape(parts) for v in moments(x, axes))
         mean = f.reduce_mean(means, [2], keepdims=True)
         apart = means - mean
         return mean, f.reduce_mean(spreads + apart * apart, [2], keepdims=True)
@@ -83,7 +83,7 @@ def _of_channels(x: Value, parts: list[Size], channels_last: bool) -> tuple[Valu
     return mean.cast(x.element), spread.cast(x.element)
 
 
-def _moments(x: Value, axes: Iterable[int]) -> tuple[Value, Value]:
+def moments(x: Value, axes: Iterable[int]) -> tuple[Value, Value]:
     """The mean and the variance over some dims, which are kept as 1."""
     mean = f.reduce_mean(x, list(axes), keepdims=True)
     return mean, f.reduce_mean((x - mean) * (x - mean), list(axes), keepdims=True)

@@ -9,9 +9,9 @@
     %y = nest (i, d, reduce j) ins(%p, %v) {p * v}       t = the sum of p * v,  y = t / l
 
 The weights of fully masked rows may be NaN, and a selection replaces them by 0. One that asks
-whether they are NaN moves to the quotient. One that asks for the mask stays; since l is then 0 or
-NaN, the quotient is 0 where t is. Each step is skipped where it does not apply. Results differ in
-rounding.
+whether they are NaN moves to the quotient. One that asks for the mask stays, unless the mask leaves
+each row a score (`kept_anyway`); since l is then 0 or NaN, the quotient is 0 where t is. Each step
+is skipped where it does not apply. Results differ in rounding.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from xdsl.ir import Attribute
 
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
-from compiler.frontend.group_norm import Normalized, group_normalized
+from compiler.frontend.group_norm import Normalized, group_normalized, moments
 from compiler.frontend.node import fixed
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
@@ -61,8 +61,7 @@ def _wide(x: Value) -> Value:
 
 def _moments(x: Value, axes: Sequence[int], epsilon: float) -> tuple[Value, Value, Value]:
     """The mean, variance and 1 / deviation over some dims, which are kept as 1."""
-    center = f.reduce_mean(x, axes=axes, keepdims=True)
-    spread = f.reduce_mean((x - center) * (x - center), axes=axes, keepdims=True)
+    center, spread = moments(x, axes)
     return center, spread, f.reciprocal(f.sqrt(spread + float(epsilon)))
 
 
