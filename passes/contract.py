@@ -295,6 +295,11 @@ class Rules(ABC):
         programs, beside kernels with the same options."""
         return True
 
-    def online_parts(self, kernel: KernelOp) -> int:
-        """Into how many equal parts to split the reduction of such a kernel; 1: do not split."""
-        return 1
+    def exchanges_tiles(self, schedule: Schedule) -> bool:
+        """Whether programs of a kernel with this schedule can exchange tiles with other ranks."""
+        return False
+
+    def online_part(self, kernel: KernelOp) -> int:
+        """The length of the parts into which to split the reduction of such a kernel, of which the
+        last may be shorter; 0: do not split."""
+        return 0

@@ -7,9 +7,9 @@
 
 A sum of exp(x - m) becomes a sum relative to n, the maximum over all parts, when it is multiplied
 by exp(m - n); see `passes.analyses.loop.online`. This keeps a GPU busy even for one row of a few
-heads with a long cache of keys. The target chooses the number of parts (`Rules.online_parts`). A
-second kernel adds the parts, always in the same order. A part whose elements are all -inf
-contributes 0.
+heads with a long cache of keys. The target chooses the length of the parts (`Rules.online_part`),
+of which the last may be shorter: what it reads beyond the end counts as -inf. A second kernel adds
+the parts, always in the same order. A part whose elements are all -inf contributes 0.
 
 Enters: kernels, as `loop-join-online` leaves them. Leaves: kernels.
 """
@@ -22,11 +22,12 @@ from typing import NamedTuple
 import numpy as np
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 
 from dialects.loop import Axis, CallOp, KernelOp, NestOp, YieldOp, scalar_type
 from dialects.strata.types import TensorType, tensor
 from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.numbers import constant
@@ -41,6 +42,7 @@ from passes.rewrites.loop.nests import (
     substitute_axes,
     with_reads,
 )
+from passes.rewrites.loop.uneven_parts import count_inside
 from passes.rewriting import erase
 
 
@@ -57,9 +59,16 @@ class LoopSplitOnline(StrataPass):
         for call in calls_in(module):
             kernel = kernels[call.kernel.data]
             work = Work.of(kernel)
-            parts = 1 if work is None else context.rules.online_parts(kernel)
-            if work is not None and parts > 1 and context.allowance.take(call, self.name):
-                _replace(call, _Split(kernel, work, parts))
+            size = 0 if work is None else context.rules.online_part(kernel)
+            if work is None or not size or not _divides(work, size):
+                continue
+            if context.allowance.take(call, self.name):
+                _replace(call, _Split(kernel, work, size))
+
+
+def _divides(work: Work, size: int) -> bool:
+    """Whether parts of a length are equal, or what is beyond the end can be told by its score."""
+    return (work.axis.extent % size).constant == 0 or work.scores is not None
 
 
 class Work(NamedTuple):
@@ -70,6 +79,13 @@ class Work(NamedTuple):
     sums: dict[NestOp, Running]
     walking: Sequence[NestOp]
     following: Sequence[NestOp]
+
+    @property
+    def scores(self) -> SSAValue | None:
+        """The values whose maximum is found, where nests of the kernel compute them."""
+        [*inputs], [*arguments] = self.finder.inputs, self.finder.body.block.args
+        computed = len(inputs) == 1 and inputs[0].owner in self.walking
+        return inputs[0] if computed and self.finder.yielded[0] is arguments[0] else None
 
     @staticmethod
     def of(kernel: KernelOp) -> Work | None:
@@ -95,7 +111,15 @@ class Work(NamedTuple):
 class _Split(NamedTuple):
     kernel: KernelOp
     work: Work
-    parts: int
+    size: int
+
+    @property
+    def parts(self) -> Expr:
+        return self.work.axis.extent.ceildiv(self.size)
+
+    @property
+    def _is_even(self) -> bool:
+        return (self.work.axis.extent % self.size).constant == 0
 
     @property
     def _made(self) -> list[SSAValue]:
@@ -105,7 +129,7 @@ class _Split(NamedTuple):
     @property
     def _axis(self) -> Axis:
         """The axis over the parts, as a reduce axis."""
-        return Axis(self.work.axis.name, Expr.of(self.parts), True)
+        return Axis(self.work.axis.name, self.parts, True)
 
     # ------------------------------------------------------------------ the parts
     def first(self) -> KernelOp:
@@ -117,28 +141,43 @@ class _Split(NamedTuple):
         for old, new in list(values.items()):
             new.name_hint = old.name_hint
         for nest in self.work.walking:
-            new = self._part(nest, values)
-            values |= zip(nest.results, new.results, strict=True)
-            kernel.body.block.add_op(new)
+            for new in self._part(nest, values):
+                values |= zip(nest.results, new.results, strict=True)
+                kernel.body.block.add_op(new)
         self._finish(kernel, [values[v] for v in self._made])
         return kernel
 
-    def _part(self, nest: NestOp, values: dict[SSAValue, SSAValue]) -> NestOp:
+    def _part(self, nest: NestOp, values: dict[SSAValue, SSAValue]) -> list[NestOp]:
         """A nest over one part. Each part has its own result of a reduction, and of a nest before
-        the walk, so that all nests have the axis over the parts."""
-        axis, size = self.work.axis, self.work.axis.extent // self.parts
-        inner, outer = axis.name.followed_by("_part"), Axis(axis.name, Expr.of(self.parts))
+        the walk, so that all nests have the axis over the parts. If the last part is shorter, its
+        scores beyond the end are -inf."""
+        axis, size = self.work.axis, Expr.of(self.size)
+        inner, outer = axis.name.followed_by("_part"), Axis(axis.name, self.parts)
         axes = [new for a in nest.axes for new in (
             (outer, Axis(inner, size, a.reduce)) if a.name == axis.name else (a,))]
         if outer not in axes:
             axes = [outer, *axes]
         moved = substitute_axes(nest, axes, {
             axis.name: Expr.symbol(axis.name) * size + Expr.symbol(inner)})
-        reads = [Read(values[r.value], self._place(r.value, r.map), r.pad)
+        reads = [Read(values[r.value], self._place(r.value, r.map), self._pad(r, inner))
                  for r in reads_of(moved)]
         types = [self._type(r) for r in nest.results]
         maps = [self._place(r, m) for r, m in zip(nest.results, moved.output_maps, strict=True)]
-        return carry(nest, with_reads(moved, reads, types, maps))
+        new = carry(nest, with_reads(moved, reads, types, maps))
+        if self._is_even or self.work.scores not in nest.results:
+            return [new]
+        found = [new]
+        if new.is_reduction:
+            found.append(carry(nest, _same(new)))
+        room = axis.extent - Expr.symbol(axis.name) * size - Expr.symbol(inner)
+        count_inside(found[-1].body.block, room, "max", axis.extent.constant is not None)
+        return found
+
+    def _pad(self, read: Read, inner: Symbol) -> float | bool | None:
+        """What the read of an argument beyond the end of the axis yields; scores tell it later."""
+        beyond = not self._is_even and isinstance(read.value, BlockArgument) and any(
+            inner in e.symbols for e in read.map)
+        return 0 if beyond and read.pad is None else read.pad
 
     def _is_of_part(self, value: SSAValue) -> bool:
         """Whether each part has its own value, since it lies across the axis or before the walk."""
@@ -152,8 +191,19 @@ class _Split(NamedTuple):
     def _type(self, value: SSAValue) -> TensorType:
         assert isinstance(value.type, TensorType)
         if not self._is_of_part(value):
-            return value.type
+            return self._lengthened(value)
         return tensor(value.type.element, [self.parts, *value.type.shape])
+
+    def _lengthened(self, value: SSAValue) -> TensorType:
+        """The type of a value that lies along the axis: all parts have equally many elements."""
+        assert isinstance(value.type, TensorType)
+        axis, maker = self.work.axis, value.owner
+        if self._is_even or not isinstance(maker, NestOp) or maker not in self.work.walking:
+            return value.type
+        place = Expr.symbol(axis.name)
+        [map_] = [m for r, m in zip(maker.results, maker.output_maps, strict=True) if r is value]
+        return tensor(value.type.element, [self.parts * self.size if e == place else n
+                                           for e, n in zip(map_, value.type.shape, strict=True)])
 
     # ------------------------------------------------------------------ their sum
     def second(self) -> KernelOp:
@@ -228,6 +278,16 @@ class _Split(NamedTuple):
         return carry(nest, NestOp.of(
             [*nest.parallel_axes, self._axis], [v for v, _ in reads], [m for _, m in reads],
             result_types(nest), nest.output_maps, combiners=["add"], body=Region(block)))
+
+
+def _same(nest: NestOp) -> NestOp:
+    """A nest of its own that copies what a reduction yields."""
+    [type_], [map_] = result_types(nest), nest.output_maps
+    block = Block(arg_types=[scalar_type(nest.results[0])])
+    block.add_op(YieldOp.of(block.args[0]))
+    _locate(block, nest)
+    return NestOp.of(nest.parallel_axes, [nest.results[0]], [map_], [type_], [map_],
+                     body=Region(block))
 
 
 def _locate(block: Block, nest: NestOp) -> None:

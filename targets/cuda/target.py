@@ -48,8 +48,8 @@ from targets.cuda.runtime import driver
 from targets.cuda.runtime.executable import CudaExecutable
 from targets.cuda.runtime.stopwatch import NEAR
 from targets.cuda.scheduling import attention, convolutions, recomputed, rules, search
-from targets.cuda.scheduling.attention_parts import online_parts
-from targets.cuda.scheduling.options import OPTIONS
+from targets.cuda.scheduling.attention_parts import online_part
+from targets.cuda.scheduling.options import LIBRARY, OPTIONS, SPECIALIZE
 from targets.cuda.scheduling.products.by_size import schedules_by_size
 from targets.cuda.scheduling.products.rules import MIN_DOT
 from targets.cuda.scheduling.products.tiles import group_rows
@@ -163,8 +163,11 @@ class CudaScheduling(Scheduling):
     def joins_launches(self, schedule: Schedule) -> bool:
         return rules.joins_launches(schedule)
 
-    def online_parts(self, kernel: LoopKernelOp) -> int:
-        return online_parts(kernel, self.options)
+    def exchanges_tiles(self, schedule: Schedule) -> bool:
+        return not (schedule.option(SPECIALIZE) or schedule.option(LIBRARY))
+
+    def online_part(self, kernel: LoopKernelOp) -> int:
+        return online_part(kernel, self.options)
 
 
 # ---------------------------------------------------------------------- code

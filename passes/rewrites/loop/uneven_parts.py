@@ -37,11 +37,11 @@ def unevenly_divided(nest: NestOp, axis: Axis, size: int) -> NestOp:
     new = with_reads(moved, reads)
     moved.erase()
     narrow = length.constant is not None and length.constant + size < 1 << 31
-    _count_inside(new.body.block, length - place, new.combiner_names[0], narrow)
+    count_inside(new.body.block, length - place, new.combiner_names[0], narrow)
     return new
 
 
-def _count_inside(block: Block, room: Expr, combiner: str, narrow: bool) -> None:
+def count_inside(block: Block, room: Expr, combiner: str, narrow: bool) -> None:
     """Yield the combiner's identity where there is no room left. `narrow`: 32 bits can tell."""
     last = block.last_op
     assert isinstance(last, YieldOp)

@@ -1,4 +1,6 @@
-"""Into how many parts attention with few rows splits its keys (split-KV), by a model of time.
+"""Into which parts attention with few rows splits its keys (split-KV), by a model of time.
+
+Equal parts need no comparison with the end, so others must promise a gain.
 
 A program reads at the rate of its share of a multiprocessor, or at the rate that latency allows if
 it has no software pipelining. All programs together read at most at the bandwidth of the device's
@@ -7,6 +9,7 @@ memory. Another kernel combines the parts.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
@@ -28,8 +31,8 @@ MOST = 128
 """The most parts: with more, combining them costs as much as they save."""
 
 
-def online_parts(kernel: KernelOp, options: TargetOptions) -> int:
-    """The number of parts; 1: do not split."""
+def online_part(kernel: KernelOp, options: TargetOptions) -> int:
+    """The number of keys of a part, of which the last may have fewer; 0: do not split."""
     machine = machine_of(options.features)
     facts = machine.fitted.parts
     length = kernel.axes[walked_axis(kernel)].constant
@@ -37,14 +40,28 @@ def online_parts(kernel: KernelOp, options: TargetOptions) -> int:
     alone = block_axis(kernel) is None
     enough = machine.multiprocessors * (facts.sharing if alone else 1)
     if not length or not programs or walked is None or programs >= enough:
-        return 1
+        return 0
     rate = facts.alone if alone else machine.cache_rate / facts.sharing
-    choices = [n for n in range(1, min(length // LEAST, MOST) + 1) if length % n == 0] or [1]
-    times = {n: _seconds(walked, programs * n, rate, machine)
-             + (facts.adding_online if n > 1 else 0) for n in choices}
-    least = min(times.values())
-    best = min(n for n in choices if times[n] <= facts.alike * least)
-    return best if times[best] < facts.gain * times[1] else 1
+
+    def seconds(part: int) -> float:
+        count = -(-length // part)
+        walked_all = _Walked(walked.stored, walked.read * part * count // length)
+        return _seconds(walked_all, programs * count, rate, machine) + (
+            facts.adding_online if count > 1 else 0)
+
+    even = [length // n for n in range(1, min(length // LEAST, MOST) + 1) if length % n == 0]
+    best = _longest(even or [length], seconds, facts.alike)
+    multiples = [n for n in range(LEAST, length, LEAST) if -(-length // n) <= MOST]
+    if multiples:
+        other = _longest(multiples, seconds, facts.alike)
+        best = other if facts.alike * seconds(other) < seconds(best) else best
+    return best if seconds(best) < facts.gain * seconds(length) else 0
+
+
+def _longest(lengths: Sequence[int], seconds: Callable[[int], float], alike: float) -> int:
+    """The longest part that takes no more time than is alike the least."""
+    times = {n: seconds(n) for n in lengths}
+    return max(n for n in lengths if times[n] <= alike * min(times.values()))
 
 
 @dataclass(frozen=True)

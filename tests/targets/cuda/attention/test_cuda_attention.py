@@ -17,7 +17,7 @@ from dialects.block.programs import tile_type
 from dialects.host.interpret import interpret_host
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.strata.schedule import ScheduleAttr, parse_schedule
-from dialects.strata.types import Array
+from dialects.strata.types import Array, buffer_type
 from dialects.symbolic.symbol import Symbol
 from passes.base import PassError
 from targets.base import TargetOptions
@@ -143,6 +143,22 @@ def test_few_rows_walk_parts(rows: int, element: str, interpreter: Interpreter) 
     found, kernels = interpreted(model, interpreter)
     assert_close(model, found)
     assert [k.sym_name.data.partition("_")[0] for k in kernels] == ["online", "parts"]
+
+
+@needs_triton
+@pytest.mark.parametrize("mask", ["", "keep", "add"])
+@pytest.mark.parametrize(("rows", "keys", "element"), [
+    (1, 2049, "bf16"), (1, 1009, "f32"), (3, 4099, "f16")])
+def test_the_last_part_is_shorter(
+    rows: int, keys: int, element: str, mask: str, interpreter: Interpreter
+) -> None:
+    """A cache with one more key than it had is of a length that few numbers divide."""
+    model = Model(2, rows, keys, 16, 24, mask, element)
+    found, kernels = interpreted(model, interpreter)
+    assert_close(model, found)
+    assert [k.sym_name.data.partition("_")[0] for k in kernels] == ["online", "parts"]
+    parts = buffer_type(kernels[1].buffers[0]).shape[0].constant
+    assert parts is not None and parts > 3 and keys % parts, "equal parts would be few"
 
 
 def test_rows_are_walked_as_far_as_they_reach() -> None:
