@@ -62,6 +62,8 @@ class Rates:
     reads: float
     exchanges: float
     waits: float = 0.0
+    message: float = math.inf
+    """The seconds until what a kernel sends has arrived."""
 
     def all_reduce(self, size: float, ranks: int) -> float:
         """The seconds of an all-reduce of `size` bytes: in a ring, each rank sends all parts but
@@ -184,6 +186,10 @@ class Facts:
     0: it walks rows of any length."""
     row_memory: int = 0
     """How many bytes of a row a program may keep between nests of a kernel; 0: none."""
+    exchanged_elements: int = 0
+    """Up to how many elements the programs of a kernel exchange with other ranks; 0: none."""
+    exchanged_programs: int = 0
+    """Up to how many programs do."""
     sorted_bytes: int = 0
     """The bytes of a row of keys that a program sorts at once, in a tile; 0: none."""
     scans: Attribute | None = None

@@ -30,21 +30,24 @@ _OPERATORS = {"sum": "SUM", "avg": "AVG", "product": "PRODUCT", "min": "MIN", "m
 
 class Exchange(NamedTuple):
     """A collective operation of a program, as data. `element`: the name of the dtype; `node`: the
-    model's node."""
+    model's node. `programs`, `tile`: how many programs of a kernel exchange tiles of how many
+    elements, which must be equal on all ranks; 0 where torch.distributed performs it."""
 
     how: Collective
     element: str
     node: str
+    programs: int = 0
+    tile: int = 0
 
     def facts(self) -> list[Any]:
         """All fields, as JSON can represent them."""
-        return [self.how.facts(), self.element, self.node]
+        return [self.how.facts(), self.element, self.node, self.programs, self.tile]
 
     @staticmethod
     def read(facts: Any) -> Exchange:
         """The inverse of `facts`."""
-        how, element, node = facts
-        return Exchange(Collective.read(how), str(element), str(node))
+        how, element, node, programs, tile = facts
+        return Exchange(Collective.read(how), str(element), str(node), int(programs), int(tile))
 
 
 def perform(exchange: Exchange, source: Any, target: Any) -> None:

@@ -28,6 +28,7 @@ from dialects.block.contract import (
 )
 from dialects.block.indices import Index, Linear, add, scale, unit
 from dialects.block.programs import Programs, Run, dim_lists, tile_type
+from dialects.ranks.peers import Peers, sole
 from dialects.semantics.carriers import as_in, carrier_of
 from dialects.semantics.numerics import widen
 from dialects.semantics.products import sum_of_products
@@ -42,15 +43,16 @@ ROOM = 1 << 22
 
 def interpret_kernel(
     kernel: ops.KernelOp, buffers: Sequence[Array], sizes: Mapping[Symbol, int], *,
-    exact_order: bool = False,
+    exact_order: bool = False, peers: Peers | None = None,
 ) -> None:
     """Run a kernel on C-contiguous arrays, in place.
 
     `buffers`: one array per buffer argument, of its type. `sizes`: the kernel's size symbols.
+    `peers`: the other ranks, which run the same kernel.
     Raises ValueError for an array that does not fit its argument, and IndexError for an unchecked
     access that is out of bounds; both name the kernel.
     """
-    run = Run(kernel, dict(sizes), exact_order, carrier_of(buffers))
+    run = Run(kernel, dict(sizes), exact_order, carrier_of(buffers), peers)
     values: dict[SSAValue, Any] = {}
     for argument, array in zip(kernel.buffers, buffers, strict=True):
         values[argument] = run.memory(argument, array)
@@ -175,6 +177,12 @@ def _scratch(programs: Programs, op: ops.ScratchOp) -> None:
     memory = raw.view(dtype_of(signless(type_.element)))[..., 0]
     like = programs.run.like
     programs.values[op.result] = memory if like is None else as_in(memory, like)
+
+
+def _all_reduce(programs: Programs, op: ops.AllReduceOp) -> None:
+    tile, peers = programs.tile(op.value), programs.run.peers
+    programs.values[op.result] = sole([tile], op.collective) if peers is None else (
+        peers.run(op.collective, tile))
 
 
 # ---------------------------------------------------------------------- loops
@@ -312,6 +320,7 @@ _OPERATIONS: dict[type[Operation], Callable[[Programs, Any], None]] = {
     ops.IndexOp: _index,
     ops.ValidOp: _valid,
     ops.ConvertOp: _convert,
+    ops.AllReduceOp: _all_reduce,
     ops.ScratchOp: _scratch,
     ops.ForOp: _for,
     ops.PrefetchOp: lambda programs, op: None,

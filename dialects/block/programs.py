@@ -20,6 +20,7 @@ from dialects import block as ops
 from dialects.block.contract import Contraction, find_contraction
 from dialects.block.indices import Box, Index, Linear, unit
 from dialects.block.memory import Access
+from dialects.ranks.peers import Peers
 from dialects.records import dataclass
 from dialects.strata.types import Array, BufferType, SizesAttr, TileType, dtype_of, signless
 from dialects.symbolic.expr import Expr
@@ -40,6 +41,8 @@ class Run:
     exact_order: bool
     like: Array | None = None
     """A buffer with an arithmetic of its own, which scratch memory has as well, or None."""
+    peers: Peers | None = None
+    """The other ranks; None in a process of its own."""
     written: set[SSAValue] = field(default_factory=set[SSAValue])
     widths: dict[Operation, int] = field(default_factory=dict[Operation, int])
     contractions: dict[Operation, Contraction | None] = field(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
@@ -56,7 +57,8 @@ def interpret_host(
     node.
     """
     function = host_function(module)
-    program = _Program.of(module, weights, run_kernel or execute_kernel, carry or _as_is, peers)
+    run = run_kernel or partial(execute_kernel, peers=peers)
+    program = _Program.of(module, weights, run, carry or _as_is, peers)
     return program.call(function, inputs, _bind_inputs(function, inputs))
 
 
@@ -71,10 +73,14 @@ def _bind_inputs(function: FuncOp, inputs: Sequence[Array]) -> dict[Symbol, int]
     return bind_sizes([tensor_of(type_) for type_ in types], inputs, names)
 
 
-def execute_kernel(kernel: Operation, buffers: Sequence[Array], sizes: dict[Symbol, int]) -> None:
-    """Run a kernel of the block or loop level with the NumPy interpreters."""
+def execute_kernel(
+    kernel: Operation, buffers: Sequence[Array], sizes: dict[Symbol, int],
+    peers: Peers | None = None,
+) -> None:
+    """Run a kernel of the block or loop level with the NumPy interpreters. `peers`: the other
+    ranks."""
     if isinstance(kernel, block.KernelOp):
-        interpret_kernel(kernel, buffers, sizes)
+        interpret_kernel(kernel, buffers, sizes, peers=peers)
         return
     if isinstance(kernel, ForeignLaunchOp):
         own = kernel.handed_over()

@@ -38,6 +38,7 @@ from targets.cuda.emit.scalar import NATIVE_FLOATS
 from targets.cuda.errors import CudaError
 from targets.cuda.libraries.calls import library_versions
 from targets.cuda.libraries.forms import library_form, library_notes, library_of
+from targets.cuda.libraries.symmetric import PROGRAMS, WORDS, shares_memory
 from targets.cuda.machine import Machine, is_nvidia, machine_of, nvidia_machine
 from targets.cuda.planning.foreign import foreign_sources
 from targets.cuda.planning.plan import host_notes
@@ -96,6 +97,9 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         coded_rows=4 * MIN_DOT,  # likewise; a program converts a tile once for all of its rows
         short_rows=machine.fitted.rows.short,  # what a program can hold in registers
         held_row=machine.fitted.rows.longest_whole,
+        exchanged_elements=WORDS if not options.interpret and is_nvidia(machine.arch) and (
+            shares_memory()) else 0,
+        exchanged_programs=PROGRAMS,
         sorted_bytes=sorted_bytes(),
         scans=f32,  # each thread scans its own elements, then threads exchange their sums
         phases=True,  # so that each step of a product reads one tap, in wide loads
@@ -109,7 +113,7 @@ def _rates(machine: Machine) -> Rates:
     return Rates(
         products=machine.tensor_rate * 1e12 * fitted.products.efficiency,
         reads=machine.bandwidth * 1e9 * fitted.products.memory,
-        exchanges=fitted.link.bandwidth, waits=fitted.link.wait)
+        exchanges=fitted.link.bandwidth, waits=fitted.link.wait, message=fitted.link.message)
 
 
 def _decoded(options: TargetOptions, machine: Machine) -> frozenset[Attribute]:

@@ -52,6 +52,10 @@ _LINES = [
      "%r = block.scan add %u dim 0 : tile<2x32xf32>"),
     ("block.scan", "C2: block.scan must scan a dim of the tile that is not in lanes",
      "%r = block.scan add %l dim 0 : tile<[64]xf32>"),
+    ("block.all_reduce", "C1: block.all_reduce must keep the type of a tile without lanes",
+     '%r = block.all_reduce %l {group = #strata.group<"g", [[0, 1]]>} : tile<[64]xf32>'),
+    ("block.all_reduce", "C2: block.all_reduce cannot sum elements of i1",
+     '%r = block.all_reduce %o {group = #strata.group<"g", [[0, 1]]>} : tile<4xi1>'),
     ("block.dot", "C1: block.dot of", "%r = block.dot %u, %u, %u ieee : tile<2x64xf32>"),
     ("block.dot", "C2: block.dot of", "%f = block.full 0.0 : tile<32x32xf32> "
      "%r = block.dot %m, %f, %m ieee : tile<(32x32)xf32>"),

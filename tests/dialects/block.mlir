@@ -17,6 +17,7 @@ builtin.module {
     %top = block.reduce max %m dim 0 : tile<f32>
     %c = block.convert %m : tile<64xf32>
     %so_far = block.scan add %c dim 0 : tile<64xf32>
+    %all = block.all_reduce %c {group = #strata.group<"tp", [[0, 1]]>} : tile<64xf32>
     block.yield
   }
   block.kernel @loops(%a: f16[m, k], %b: f16[k, n], %y: f32[m, n]) grid(%p: m ceildiv 128) sizes(m, n, k) {

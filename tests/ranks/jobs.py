@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.ranks.programs import Case, cases
+from tests.ranks.programs import Case, cases, summing_cases
 
 PATIENCE = timedelta(seconds=60)
 
@@ -204,9 +204,31 @@ def one_graph() -> dict[str, Any]:
     return {"errors": errors, "eager": seen.eager, "kinds": seen.kinds, "graphs": graphs}
 
 
+def exchanges() -> dict[str, Any]:
+    """Sums over ranks inside kernels: what differs, and which kernels exchange tiles."""
+    import torch.distributed as dist
+
+    from compiler import compile as compile_model
+
+    rank, count, wrong, programs = dist.get_rank(), dist.get_world_size(), list[str](), list[int]()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "case.mlir"
+        for case in summing_cases(count):
+            path.write_text(case.text)
+            exe = compile_model(path, target=device(), cache="off", threads=2)
+            programs += [e.programs for e in exchanges_of(exe.loaded.general)]
+            for turn in range(20):
+                if turn % 5 == rank:
+                    time.sleep(0.01)  # a rank that is late
+                got = exe(*case.inputs(rank, turn))[0]
+                if not np.array_equal(got.astype(np.float64), case.expected(turn)):
+                    wrong.append(f"{case} in turn {turn}")
+    return {"wrong": wrong, "programs": programs}
+
+
 JOBS: dict[str, Callable[[], Any]] = {
     f.__name__: f for f in (collectives, tensor_parallel, tensor_parallel_training, ddp, fsdp,
-                            wrong_group, one_graph)}
+                            wrong_group, one_graph, exchanges)}
 
 
 def main(store: str, kind: str, names: Sequence[str]) -> None:
@@ -231,11 +253,13 @@ def main(store: str, kind: str, names: Sequence[str]) -> None:
         except Exception:
             results[name] = {"failed": traceback.format_exc()}
         print(f"{name}: {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
-    faulthandler.cancel_dump_traceback_later()
+        logging.getLogger("strata").handlers = []  # which hold programs
     print(json.dumps(results))
     torch._dynamo.reset()
     gc.collect()  # NCCL waits for graphs that hold its kernels
+    faulthandler.dump_traceback_later(20)
     dist.destroy_process_group()
+    faulthandler.cancel_dump_traceback_later()
 
 
 if __name__ == "__main__":

@@ -87,3 +87,54 @@ def cases(parts: tuple[tuple[int, ...], ...], elements: Sequence[str]) -> list[C
         found += [Case(kind, e, f'reduce = "{r}", ', parts) for r in REDUCTIONS for e in elements
                   if r != "avg" or "f" in e]
     return found
+
+
+# ---------------------------------------------------------------------- sums of products
+@dataclass(frozen=True)
+class SummingCase:
+    """Two products of matrices, each summed over `count` ranks. All numbers are small integers, so
+    that sums are exact in any order."""
+
+    rows: int
+    depth: int
+    columns: int
+    element: str
+    count: int
+
+    @property
+    def text(self) -> str:
+        e, group = self.element, f'#strata.group<"g", [{[*range(self.count)]}]>'
+        x, w, v, y = (f"{e}[{a}, {b}]" for a, b in (
+            (self.rows, self.depth), (self.depth, self.columns), (self.columns, 40),
+            (self.rows, self.columns)))
+        return f"""builtin.module {{
+  strata.func @main(%x: {x}, %w: {w}, %v: {v}) -> ({e}[{self.rows}, 40]) inputs ["x", "w", "v"] \
+outputs ["z"] {{
+    %a = graph.matmul %x, %w : {y}
+    %b = graph.all_reduce %a {{reduce = "sum", group = {group}}} : {y}
+    %c = graph.sign %b : {y}
+    %d = graph.matmul %c, %v : {e}[{self.rows}, 40]
+    %z = graph.all_reduce %d {{reduce = "sum", group = {group}}} : {e}[{self.rows}, 40]
+    strata.return %z
+  }}
+}}
+"""
+
+    def inputs(self, rank: int, turn: int) -> list[Array]:
+        """The inputs of a rank: sparse ones, so that a bf16 holds every sum."""
+        rng = np.random.default_rng([rank, turn])
+        sizes = (self.rows, self.depth), (self.depth, self.columns), (self.columns, 40)
+        return [(rng.integers(-1, 2, s) * (rng.random(s) < 0.3)).astype(
+            element_dtype(self.element)) for s in sizes]
+
+    def expected(self, turn: int) -> Array:
+        given = [[a.astype(np.float64) for a in self.inputs(r, turn)] for r in range(self.count)]
+        between = np.sign(sum(x @ w for x, w, _ in given))
+        return np.asarray(sum(between @ v for _, _, v in given))
+
+
+def summing_cases(count: int) -> list[SummingCase]:
+    """Products of one, few and many rows, with sizes that tiles do not divide."""
+    sizes = [(1, 512, 4096), (1, 100, 1000), (3, 320, 777), (16, 256, 2048), (17, 64, 640),
+             (130, 96, 512)]
+    return [SummingCase(*s, e, count) for s in sizes for e in ("bf16", "f16", "f32")]

@@ -28,7 +28,8 @@ def on_ranks(
     if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
         pytest.skip("this PyTorch has no gloo")
     words = [sys.executable, "-m", "tests.ranks.jobs", folder / "store", device, *jobs]
-    variables = {**os.environ, "WORLD_SIZE": str(count), "OMP_NUM_THREADS": "1",
+    variables = {**os.environ, "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count),
+                 "OMP_NUM_THREADS": "1",
                  "STRATA_CACHE": str(folder)}
     logs = [folder / f"rank-{rank}.log" for rank in range(count)]
     children: list[processes.Child] = []

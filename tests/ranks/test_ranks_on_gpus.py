@@ -13,17 +13,23 @@ from tests.ranks.test_processes_of_ranks import check, on_ranks
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(
     cuda_devices() < 2, reason="needs two NVIDIA GPUs")]
 
-LIMIT = 100.0
+LIMIT = 180.0
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    jobs = ["collectives", "one_graph", "tensor_parallel", "tensor_parallel_training"]
+    jobs = ["collectives", "exchanges", "one_graph", "tensor_parallel", "tensor_parallel_training"]
     return on_ranks(2, jobs, tmp_path_factory.mktemp("gpus"), "cuda", LIMIT)
 
 
 def test_kernels_and_nccl_compute_what_collectives_mean(two: list[dict[str, Any]]) -> None:
     assert [r["collectives"] for r in two] == [[], []]
+
+
+def test_programs_exchange_tiles(two: list[dict[str, Any]]) -> None:
+    for result in check(two, "exchanges"):
+        assert result["wrong"] == []
+        assert all(result["programs"])
 
 
 @pytest.mark.parametrize("job", ["tensor_parallel", "tensor_parallel_training", "one_graph"])

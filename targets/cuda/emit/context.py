@@ -81,6 +81,8 @@ class Context:
     """The number of loops around the current position."""
     early: Early | None = None
     """What is emitted before a kernel waits for the one before it; None if it does not wait."""
+    ranks: str = ""
+    """The parameter with the table of the other ranks' memory (`libraries/symmetric.py`)."""
     gluon: bool = False
     """Whether tiles have Gluon layouts, so that positions are recomputed for each use."""
 

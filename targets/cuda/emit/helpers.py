@@ -11,12 +11,13 @@ from collections.abc import Iterable
 
 from targets.cuda.emit.functions import LARGE, NEAR, POLYNOMIALS, TYPED, UNTYPED
 from targets.cuda.emit.quick import COMPOSED, QUICK
+from targets.cuda.emit.rank_functions import RANK_FUNCTIONS
 from targets.cuda.emit.single import PARTS, SINGLE
 
 Helper = tuple[str, str]
 """A function and its float type ("" for functions of any type)."""
 
-_PLAIN = {**UNTYPED, **PARTS, **COMPOSED}
+_PLAIN = {**UNTYPED, **PARTS, **COMPOSED, **RANK_FUNCTIONS}
 """The functions whose text is the same for all types."""
 
 HELPER_NAMES = frozenset(

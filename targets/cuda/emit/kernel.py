@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.block import (
+    AllReduceOp,
     ConvertOp,
     DotOp,
     ForOp,
@@ -49,6 +50,7 @@ from targets.cuda.emit.partial_sums import (
     end_partial_sums,
 )
 from targets.cuda.emit.programs import bind_program_ids
+from targets.cuda.emit.ranks import emit_all_reduce, exchanges_tiles
 from targets.cuda.emit.rounding import needed_in_full
 from targets.cuda.emit.specialized import kernel as specialized
 from targets.cuda.emit.specialized.attention import AttentionEmission
@@ -176,6 +178,9 @@ def _bind_parameters(
         name, symbol = context.writer.fresh(size.name), Expr.symbol(size)
         context.sizes[size] = Value(name, (), symbol, symbol)
         signature.append((name, "i32"))
+    if exchanges_tiles(context.kernel):
+        context.ranks = context.writer.fresh("ranks")
+        signature.append((context.ranks, "*i64"))
     return tuple(signature)
 
 
@@ -353,7 +358,7 @@ def _emitters() -> dict[type[Operation], Callable[[Any, Context], None]]:
         LoadOp: emit_load, StoreOp: emit_store, IndexOp: emit_index, ValidOp: emit_valid,
         FullOp: emit_full, MapOp: emit_map, ReduceOp: emit_reduce, DotOp: emit_dot,
         ConvertOp: emit_convert, ForOp: _emit_for, ScratchOp: _refuse_scratch,
-        PrefetchOp: _ignore, ScanOp: emit_scan,
+        PrefetchOp: _ignore, ScanOp: emit_scan, AllReduceOp: emit_all_reduce,
     }
 
 

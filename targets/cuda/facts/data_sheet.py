@@ -114,7 +114,8 @@ def _parts(sheet: Sheet) -> PartTimes:
 def _link(sheet: Sheet) -> LinkTimes:
     """Data sheets of devices do not say how they are connected. A bus moves a small part of what
     memory does, and a message takes some round trips to memory."""
-    return LinkTimes(wait=BARRIER * _latency(sheet), bandwidth=sheet.bandwidth * 1e9 / WARP)
+    return LinkTimes(wait=BARRIER * _latency(sheet), bandwidth=sheet.bandwidth * 1e9 / WARP,
+                     message=2 * _latency(sheet))
 
 
 def _held(sheet: Sheet) -> int:

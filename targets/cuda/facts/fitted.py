@@ -222,6 +222,8 @@ class LinkTimes:
     """Seconds of an all-reduce of two devices that has next to nothing to send."""
     bandwidth: float
     """Bytes per second that a device sends in a large all-reduce while it receives as many."""
+    message: float
+    """Seconds until a word that a kernel sends has arrived in the memory of another device."""
 
 
 @dataclass(frozen=True)

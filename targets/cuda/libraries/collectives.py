@@ -75,7 +75,7 @@ class Captured:
 
 def on_stream(stream: int) -> AbstractContextManager[Any]:
     """While inside, torch enqueues work on a stream of the driver."""
-    cuda = _torch().cuda
+    cuda = torch_module().cuda
     return cuda.stream(cuda.ExternalStream(stream) if stream else cuda.default_stream())
 
 
@@ -87,7 +87,7 @@ def prepare(group: Group) -> None:
 
 @cache
 def _prepared(group: Group, connected: Any) -> None:
-    torch = _torch()
+    torch = torch_module()
     given, got = (torch.zeros(1, device="cuda") for _ in range(2))
     first = Exchange(Collective(ALL_REDUCE, group, "sum"), "float32", "")
     perform(first, given, got)
@@ -104,7 +104,7 @@ class _Bytes:
 
 def tensor_at(address: int, count: int, element: str) -> Any:
     """A torch tensor of one dim on memory of the device."""
-    torch = _torch()
+    torch = torch_module()
     dtype = getattr(torch, element)
     if count == 0:
         return torch.empty(0, dtype=dtype, device="cuda")
@@ -112,7 +112,7 @@ def tensor_at(address: int, count: int, element: str) -> Any:
     return torch.as_tensor(memory, device=torch.device("cuda", driver.own_device())).view(dtype)
 
 
-def _torch() -> Any:
+def torch_module() -> Any:
     """torch, which a program of several ranks has loaded. Raises CudaError."""
     torch = sys.modules.get("torch")
     if torch is None:

@@ -9,8 +9,9 @@ from math import prod
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
-from dialects.block import ForOp, KernelOp, LoadOp, StoreOp
+from dialects.block import AllReduceOp, ForOp, KernelOp, LoadOp, StoreOp
 from dialects.block.branches import branch_of, is_single
+from dialects.block.programs import tile_type
 from dialects.host import (
     AllocOp,
     CollectiveOp,
@@ -28,7 +29,7 @@ from dialects.strata.array_type import ArrayType
 from dialects.strata.control import ControlOp, IfOp, LoopOp
 from dialects.strata.requirements import RequireOp, TrapOp
 from dialects.strata.sizes import SizeOp, defined_sizes
-from dialects.strata.types import LiteralAttr, TileType, WeightAttr, buffer_type
+from dialects.strata.types import LiteralAttr, TileType, WeightAttr, buffer_type, dtype_of
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_name
@@ -48,6 +49,7 @@ from targets.cuda.runtime.planned import (
     Launch,
     Place,
     PlannedKernel,
+    RankLaunch,
 )
 from targets.cuda.scheduling.options import WARPS
 from targets.walking import kernels_by_name
@@ -162,8 +164,21 @@ def _plan_launch(
     op: LaunchOp, places: Mapping[SSAValue, Place], kernels: Mapping[str, PlannedKernel]
 ) -> Launch:
     call = kernel_call(op, kernels)
-    return Launch(call.kernel, call.sizes, call.node, tuple(places[b] for b in op.buffers),
-                  when=call.when)
+    what = call.kernel, call.sizes, call.node, tuple(places[b] for b in op.buffers)
+    exchange = _exchange_within(call.kernel)
+    return Launch(*what, when=call.when) if exchange is None else (
+        RankLaunch(*what, exchange=exchange))
+
+
+def _exchange_within(kernel: PlannedKernel) -> Exchange | None:
+    """The sum over ranks that programs of a kernel compute."""
+    found = kernel.operation.walk() if isinstance(kernel.operation, KernelOp) else ()
+    op = next((op for op in found if isinstance(op, AllReduceOp)), None)
+    if op is None:
+        return None
+    tile, programs = tile_type(op.value), prod(e.constant or 0 for e in kernel.grid)
+    return Exchange(op.collective, dtype_of(tile.element).name, location_name(op), programs,
+                    prod(tile.shape))
 
 
 def foreign_call(op: ForeignLaunchOp) -> KernelCall:

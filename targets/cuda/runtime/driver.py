@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from functools import cache
+from itertools import permutations
 from typing import Any, Protocol
 
 from targets.cuda.errors import CudaError, DeviceMemoryError
@@ -112,6 +113,17 @@ def is_available() -> bool:
     except CudaError:
         return False
     return count.value > 0
+
+
+def reaching_devices() -> int:
+    """How many devices this process has, if each can access the memory of all others; else 1."""
+    count, reaches = c_int(), c_int()
+    call("cuDeviceGetCount", byref(count))
+    for one, other in permutations(range(count.value), 2):
+        call("cuDeviceCanAccessPeer", byref(reaches), one, other)
+        if not reaches.value:
+            return 1
+    return count.value
 
 
 @cache

@@ -16,6 +16,7 @@ from dialects.strata.array_type import dtype_named
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.errors import CudaError
 from targets.cuda.libraries.collectives import CollectiveLaunch
+from targets.cuda.libraries.symmetric import given_up, table_of
 from targets.cuda.runtime import driver, driver_graph
 from targets.cuda.runtime.constants import ALIGNMENT
 from targets.cuda.runtime.dependencies import Access, waits_of
@@ -40,6 +41,7 @@ from targets.cuda.runtime.planned import (
     Launch,
     Place,
     PlannedStep,
+    RankLaunch,
 )
 from targets.cuda.runtime.prepared_run import Call, Ready, Result, Step
 from targets.cuda.runtime.stream_order import RunOrder
@@ -108,7 +110,12 @@ class GraphRunner:
             ready = self._current = self._prepare(call.sizes)
             self._call = call
         if not call.on_device:
-            return self._on_arrays(ready, values, stream)
+            try:
+                return self._on_arrays(ready, values, stream)
+            except CudaError as error:
+                if why := given_up(self.program.plan.exchanges):
+                    raise CudaError(f"{why} ({error})") from error
+                raise
         if call.is_mixed:
             values = [v if is_on_device(v) else tensor_of(v, stream) for v in values]
         return self._on_tensors(ready, values, stream)
@@ -264,6 +271,8 @@ class GraphRunner:
         """A step with its addresses; None if there is nothing to do."""
         addresses = [_address_in(place, ready, constants) for place in step.places]
         if isinstance(step, Launch):
+            if isinstance(step, RankLaunch):
+                addresses.append(table_of(step.exchange.how.group))
             return self.program.kernels.pack(step, ready.sizes, addresses)
         source, target = addresses
         if isinstance(step, Collect):
@@ -286,7 +295,8 @@ def _address_in(place: Place, ready: Ready, constants: Memory) -> int:
 def _accesses(step: PlannedStep, sizes: Mapping[Symbol, int]) -> list[Access]:
     """The bytes that a step accesses, except constants. Collective operations run in their order,
     as if they wrote the same memory, because all ranks must execute them in the same order."""
-    found = [Access(_NETWORK, 0, 1, True)] if isinstance(step, Collect) else list[Access]()
+    found = [Access(_NETWORK, 0, 1, True)] if isinstance(step, Collect | RankLaunch) else (
+        list[Access]())
     for k, place in enumerate(step.places):
         if place.memory not in (CONSTANTS, RESIDENT):
             start = int(place.offset.evaluate(sizes))

@@ -120,7 +120,8 @@ class Kernels:
         function, (binary, source) = self._functions[variant], self.compiled[variant]
         if source.groups:
             programs = source.programs(call.extents(values), driver.multiprocessors())
-        filled: list[Any] = [*addresses, *values.values()]
+        count = len(call.kernel.buffers)  # what follows is no buffer
+        filled: list[Any] = [*addresses[:count], *values.values(), *addresses[count:]]
         for descriptor in binary.descriptors:
             type_ = call.kernel.buffers[descriptor.place]
             shape = [int(e.evaluate(values)) for e in type_.shape]

@@ -222,6 +222,13 @@ class Collect:
         return Collect(self.exchange, at(self.source), at(self.target))
 
 
+@dataclass(frozen=True)
+class RankLaunch(Launch):
+    """A launch whose programs exchange tiles with other ranks."""
+
+    exchange: Exchange = field(kw_only=True)
+
+
 PlannedStep: TypeAlias = Launch | Copy | Collect
 
 
@@ -243,7 +250,7 @@ class HostPlan:
     @property
     def exchanges(self) -> list[Exchange]:
         """The collective operations, in order."""
-        return [s.exchange for s in self.steps if isinstance(s, Collect)]
+        return [s.exchange for s in self.steps if isinstance(s, Collect | RankLaunch)]
 
     def placed(self, layout: ConstantLayout) -> HostPlan:
         """The plan with places for its constants."""
@@ -286,8 +293,10 @@ def _step_facts(step: PlannedStep, kernels: Mapping[PlannedKernel, int]) -> list
         return places
     if isinstance(step, Collect):
         return [*places, step.exchange.facts()]
-    when = [] if step.when is None else [size_facts(step.when)]
-    return [places, kernels[step.kernel], list(map(size_facts, step.sizes)), step.node, *when]
+    launch = [places, kernels[step.kernel], list(map(size_facts, step.sizes)), step.node]
+    if isinstance(step, RankLaunch):
+        return [*launch, None, step.exchange.facts()]
+    return launch if step.when is None else [*launch, size_facts(step.when)]
 
 
 def _read_step(facts: Sequence[Any], kernels: Sequence[PlannedKernel]) -> PlannedStep:
@@ -295,9 +304,12 @@ def _read_step(facts: Sequence[Any], kernels: Sequence[PlannedKernel]) -> Planne
         return Copy(*map(Place.read, facts))
     if len(facts) == 3:
         return Collect(Exchange.read(facts[2]), *map(Place.read, facts[:2]))
-    places, kernel, sizes, node, *when = facts
-    return Launch(kernels[int(kernel)], tuple(map(read_size, sizes)), str(node),
-                  tuple(map(Place.read, places)), when=read_size(when[0]) if when else None)
+    places, kernel, sizes, node, *more = facts
+    what = (kernels[int(kernel)], tuple(map(read_size, sizes)), str(node),
+            tuple(map(Place.read, places)))
+    if len(more) == 2:
+        return RankLaunch(*what, exchange=Exchange.read(more[1]))
+    return Launch(*what, when=read_size(more[0]) if more else None)
 
 
 def constant_buffers(plan: HostPlan) -> dict[PlannedKernel, frozenset[int]]:
