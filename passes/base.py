@@ -32,6 +32,7 @@ from dialects.text.syntax import location_name, location_names
 from passes.allowance import Allowance
 from passes.contract import Choice, Facts, Rules
 from passes.events import Listener, Provenance
+from passes.reasons import Kind, Reason
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Remark:
     pass_name: str
     node: str
     text: str
+    kind: Kind | None = None
+    """What kind of a reason it gives for two kernels (`passes/reasons.py`); else None."""
 
     def __str__(self) -> str:
         node = f" at {self.node}" if self.node else ""
@@ -96,14 +99,14 @@ class StrataContext(OptionContext):
     allowance: Allowance = field(default_factory=Allowance)
     """How many rewrites passes may make; any number but for `bisect`."""
 
-    apart: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = field(
-        default_factory=dict[tuple[tuple[str, ...], tuple[str, ...]], str])
+    apart: dict[tuple[tuple[str, ...], tuple[str, ...]], Reason] = field(
+        default_factory=dict[tuple[tuple[str, ...], tuple[str, ...]], Reason])
     """Why two operations are not fused, by the nodes of the first and of the second."""
     together: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = field(
         default_factory=dict[tuple[tuple[str, ...], tuple[str, ...]], str])
     """Why two operations share a kernel, in the same way."""
 
-    def keep_apart(self, first: Operation, second: Operation, reason: str) -> None:
+    def keep_apart(self, first: Operation, second: Operation, reason: Reason) -> None:
         """Record why two operations, one of which reads the other, stay in separate kernels."""
         self.apart[location_names(first), location_names(second)] = reason
 
@@ -136,6 +139,11 @@ class StrataContext(OptionContext):
     def remark(self, pass_: StrataPass, op: Operation, text: str) -> None:
         """Record a remark; the same text about the same node is kept only once."""
         self.noted[Remark(pass_.name, location_name(op), text)] = None
+
+    def refuse(self, pass_: StrataPass, op: Operation, what: str, reason: Reason) -> None:
+        """Record why a pass does not do something that would join kernels."""
+        self.noted[Remark(pass_.name, location_name(op), f"{what}: {reason.text}", reason.kind)] = (
+            None)
 
     def clone(self) -> StrataContext:
         """A separate context that shares weights, facts and rules."""

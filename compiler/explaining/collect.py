@@ -26,8 +26,10 @@ from dialects.strata.sizes import SizeOp
 from dialects.strata.types import buffer_type
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_names
+from passes.analyses.loop.grouping import WAITS
 from passes.base import Remark
 from passes.events import UNUSED, Rewrite
+from passes.reasons import Kind, Reason, legality, price, rule
 
 if TYPE_CHECKING:
     from compiler.pipeline.state import State
@@ -67,10 +69,18 @@ class Pair:
     second: str
     fused: bool
     reason: str
+    kind: Kind | None = None
+    """What kind of a reason keeps them apart (`passes/reasons.py`); None if they are fused."""
 
     @property
     def json(self) -> dict[str, Any]:
-        return {"from": self.first, "to": self.second, "fused": self.fused, "reason": self.reason}
+        return {"from": self.first, "to": self.second, "fused": self.fused, "reason": self.reason,
+                "kind": self.kind}
+
+    @property
+    def told(self) -> str:
+        """The reason, and of two kernels its kind."""
+        return self.reason if self.fused else f"{self.kind}: {self.reason}"
 
 
 @dataclass
@@ -190,9 +200,9 @@ class Explanation(Origins):
     # ------------------------------------------------------------------ pairs
     def _add_pairs(
         self, functions: Sequence[host.FuncOp], kernels: Mapping[str, KernelOp],
-        apart: dict[tuple[tuple[str, ...], tuple[str, ...]], str],
+        apart: dict[tuple[tuple[str, ...], tuple[str, ...]], Reason],
     ) -> None:
-        by_reader: dict[str, list[tuple[set[str], str]]] = {}
+        by_reader: dict[str, list[tuple[set[str], Reason]]] = {}
         for (first, second), reason in apart.items():
             for name in second:
                 by_reader.setdefault(name, []).append(({*first}, reason))
@@ -201,43 +211,47 @@ class Explanation(Origins):
         for first, second, _ in found:
             readers.setdefault(first, []).append(second)
         for first, second, between in found:
-            reason = between or self._reason(first, second, by_reader) or self._from_places(
+            reason = self._reason(first, second, by_reader) or self._from_places(
                 first, second, readers)
-            self.pairs.append(Pair(first, second, False, reason))
+            if between:
+                reason = legality(between)
+            self.pairs.append(Pair(first, second, False, reason.text, reason.kind))
         self.pairs += self._fused()
 
     def _reason(
-        self, first: str, second: str, by_reader: dict[str, list[tuple[set[str], str]]]
-    ) -> str:
-        """Why two kernels are two: what the grouping of nests said, and what joins said; empty if
-        neither said anything."""
+        self, first: str, second: str, by_reader: dict[str, list[tuple[set[str], Reason]]]
+    ) -> Reason | None:
+        """Why two kernels are two: what the grouping of nests said, and what joins said, of which
+        the last decided; None if neither said anything."""
         if first not in self.found or second not in self.found:
-            return "a pass after the grouping of nests made one of them"
+            return rule("a pass after the grouping of nests made one of them")
         makers = {n for n, ks in self.kernels.items() if first in ks}
         readers = [n for n, ks in self.kernels.items() if second in ks]
         reasons = [reason for name in readers for names, reason in by_reader.get(name, ())
                    if names & makers]
-        joins = [r.text for r in self.remarks if r.pass_name in _JOINS and r.node in readers]
+        joins = [Reason(r.kind, r.text) for r in self.remarks
+                 if r.kind and r.pass_name in _JOINS and r.node in readers]
         found = list(dict.fromkeys([*reasons, *joins]))
         if found:
-            return "; ".join(found)
+            return Reason(found[-1].kind, "; ".join(reason.text for reason in found))
         if "_pack" in first:
-            return "it puts an operand into the order that the kernel reads"
-        return ""
+            return price("it puts an operand into the order that the kernel reads")
+        return None
 
     def _from_places(
         self, first: str, second: str, readers: Mapping[str, Sequence[str]]
-    ) -> str:
+    ) -> Reason:
         """Why two kernels are two, from where they are launched."""
         a, b = self.found[first], self.found[second]
         if waits_between(first, second, readers):
-            return "another input of it waits for that kernel"
+            return WAITS
         if a.launches != b.launches:
-            return ("they are formed apart: equal layers are functions, which share kernels "
-                    "(--without share)")
+            return rule("they are formed apart: equal layers are functions, which share kernels "
+                        "(--without share)")
         if {*a.nodes} & {*b.nodes}:
-            return "one computation, divided into kernels by a pass (loop-split-*, loop-winograd)"
-        return "neither reads what the other computes point by point"
+            return price("one computation, divided into kernels by a pass (loop-split-*, "
+                         "loop-winograd)")
+        return legality("neither reads what the other computes point by point")
 
     def _fused(self) -> Iterator[Pair]:
         """The nodes that read each other and are computed by one kernel."""

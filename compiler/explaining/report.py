@@ -22,7 +22,7 @@ def whole(found: Explanation) -> list[str]:
     lines = [_head(found), *_note(found), "", "kernels"]
     lines += [line for kernel in found.found.values() for line in _kernel(kernel)]
     apart = [p for p in found.pairs if not p.fused]
-    lines += _groups("not fused", ((p.reason, f"{p.first} -> {p.second}") for p in apart))
+    lines += _groups("not fused", ((p.told, f"{p.first} -> {p.second}") for p in apart))
     lines += _groups("fused", ((p.reason.partition(";")[0], f"{p.first} -> {p.second}")
                                for p in found.pairs if p.fused))
     lines += _without_kernel(found, found.nodes)
@@ -75,7 +75,7 @@ def _module(found: Explanation, name: str, nodes: Sequence[ModelNode]) -> list[s
         _, *figures = _kernel(kernel)
         lines += [f"  {kernel.name}: {len(mine)} of its {len(kernel.nodes)} nodes: {_some(mine)}",
                   *figures]
-    lines += _groups("not fused", ((p.reason, f"{p.first} -> {p.second}") for p in found.pairs
+    lines += _groups("not fused", ((p.told, f"{p.first} -> {p.second}") for p in found.pairs
                                    if not p.fused and {p.first, p.second} <= kernels.keys()))
     lines += _groups("fused", ((p.reason.partition(";")[0], f"{p.first} -> {p.second}")
                                for p in found.pairs if p.fused and {p.first, p.second} & own))
@@ -169,7 +169,7 @@ def _some(members: list[str]) -> str:
 
 
 def _pairs(pairs: list[Pair]) -> list[str]:
-    return [f"  {p.first} -> {p.second}: {'fused' if p.fused else 'not fused'}: {p.reason}"
+    return [f"  {p.first} -> {p.second}: {'fused' if p.fused else 'not fused'}: {p.told}"
             for p in pairs]
 
 

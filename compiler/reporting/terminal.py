@@ -68,7 +68,7 @@ def _memory(facts: Facts) -> Iterator[str]:
 
 def _fusion(facts: Facts) -> Iterator[str]:
     for title, fused in (("not fused", False), ("fused", True)):
-        reasons = Counter(p["reason"].partition(";")[0] if fused else p["reason"]
+        reasons = Counter(p["reason"].partition(";")[0] if fused else f"{p['kind']}: {p['reason']}"
                           for p in facts["pairs"] if p["fused"] == fused)
         if reasons:
             yield from ("", title)

@@ -37,6 +37,7 @@ from passes.analyses.loop.private import private_values
 from passes.analyses.loop.runs import common_rows
 from passes.base import StrataContext, StrataPass
 from passes.loop.join_rows import Chain, Program, calls_in
+from passes.reasons import FASTER_APART, Reason, legality
 from passes.rewrites.loop.arrange_online import arrange_online, is_widening
 from passes.rewrites.loop.computed import (
     Count,
@@ -57,7 +58,7 @@ from passes.rewrites.loop.shared_heads import share_heads
 from passes.rewrites.loop.triangles import Triangle, triangle_nest, triangle_of
 from passes.rewriting import erase
 
-FASTER_APART = "the target computes it faster in parts"
+NOT_JOINED = "not joined online"
 
 
 class LoopJoinOnline(StrataPass):
@@ -80,7 +81,7 @@ class LoopJoinOnline(StrataPass):
             return
         assert context.rules is not None
         if context.rules.never("joins_online"):
-            context.remark(self, call, f"not joined online: {FASTER_APART}")
+            context.refuse(self, call, NOT_JOINED, FASTER_APART)
             return
         chain.find_computed(context.weights)
         kernel = chain.kernel(exact=context.exact)
@@ -92,7 +93,7 @@ class LoopJoinOnline(StrataPass):
         if fault is None and not context.rules.joins_online(kernel):
             fault = FASTER_APART
         if fault:
-            context.remark(self, call, f"not joined online: {fault}")
+            context.refuse(self, call, NOT_JOINED, fault)
             kernel.erase()
         elif context.allowance.take(call, self.name):
             chain.replace(kernel)
@@ -268,23 +269,23 @@ def move_views(value: SSAValue, after: Operation) -> None:
             move_views(result, view)
 
 
-def misfit(kernel: KernelOp) -> str | None:
+def misfit(kernel: KernelOp) -> Reason | None:
     """Why a joined kernel cannot be computed in a single walk, or None."""
     if private_values(kernel):
-        return "a nest reads elsewhere than another one makes what it reads"
+        return legality("a nest reads elsewhere than another one makes what it reads")
     walked = {a.name for nest in kernel.nests if running_maximum(nest) for a in nest.reduce_axes}
     if not walked:
-        return "no sum follows a running maximum"
+        return legality("no sum follows a running maximum")
     for nest in kernel.nests:
         if not walked & {a.name for a in nest.axes}:
             if any(isinstance(v.owner, NestOp) and v.owner.combiner_names == ["max"]
                    and not adds_logarithm(nest, v) for v in nest.inputs):
-                return "the maximum itself is needed"
+                return legality("the maximum itself is needed")
             continue
         running = running_maximum(nest)
         if nest.is_reduction and waits_for(nest, walked, running):
-            return "a reduction waits for another one"
+            return legality("a reduction waits for another one")
         if any(v in kernel.yielded for v in nest.results) and not (
                 walked <= {a.name for a in nest.reduce_axes}):
-            return "it returns what it makes on the way"
+            return legality("it returns what it makes on the way")
     return None

@@ -44,6 +44,7 @@ from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.private import block_axis, private_values
 from passes.analyses.loop.runs import common_rows
 from passes.base import StrataContext, StrataPass
+from passes.reasons import Reason, legality, price
 from passes.rewrites.loop.delay_divisions import delay_divisions
 from passes.rewrites.loop.nests import Read, reads_of, rename_axes
 from passes.rewrites.loop.separate_walks import separate_walks
@@ -85,7 +86,7 @@ class LoopJoinRows(StrataPass):
         kernel = chain.kernel(exact=context.exact)
         fault = misfit(kernel, room, context.rules.apart_memory(kernel))
         if fault:
-            context.remark(self, call, f"not joined by rows: {fault}")
+            context.refuse(self, call, "not joined by rows", fault)
             kernel.erase()
         elif context.allowance.take(call, self.name):
             chain.replace(kernel)
@@ -164,26 +165,28 @@ class _Kind(NamedTuple):
         return _Kind(contracts, not contracts and any(n.reduce_axes for n in nests), plain)
 
 
-def misfit(kernel: KernelOp, room: int, apart_memory: int = 0) -> str | None:
+def misfit(kernel: KernelOp, room: int, apart_memory: int = 0) -> Reason | None:
     """Why a joined kernel would not be faster, or None."""
     axis = block_axis(kernel)
     if axis is None:
-        return "no axis of rows reuses an operand"
+        return price("no axis of rows reuses an operand")
     if any(_moves_windows(kernel, nest) for nest in kernel.nests):
-        return "a convolution's window moves over a value that would be kept"
+        return legality("a convolution's window moves over a value that would be kept")
     if (kernel.axes[axis].constant or MIN_ROWS) < MIN_ROWS:
-        return "too few rows"
+        return price(f"too few rows: fewer than {MIN_ROWS}")
     kept = {v: _axes_of(v) - set(common_rows(kernel)) for v in private_values(kernel)}
     rows, walked = kernel.axes[axis], {kernel.axes[a] for axes in kept.values() for a in axes}
     if rows.constant is None and rows not in walked:
-        return "the number of rows is not known and may be too small for the work per row"
+        return price("the number of rows is not known and may be too small for the work per row")
     largest = max((BLOCK_ROWS * _bytes(kernel, v, axes) for v, axes in kept.items()), default=0)
     if largest > room:
-        return "a block of rows is too large"
+        return price(f"a block of {BLOCK_ROWS} rows is too large for {room} bytes")
     if max((_bytes(kernel, v, _axes_of(v)) for v in kept), default=0) <= apart_memory:
-        return "separate kernels are faster, because the intermediate is small"
+        return price("separate kernels are faster, because the intermediate is small: "
+                     f"at most {apart_memory} bytes")
     if _stream(kernel, axis) > MAX_STREAM * largest:
-        return "each block would read too much data that all blocks share"
+        return price("each block would read too much data that all blocks share: more than "
+                     f"{MAX_STREAM} bytes for each that it keeps")
     return None
 
 

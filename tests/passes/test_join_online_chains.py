@@ -9,8 +9,9 @@ import pytest
 from xdsl.parser import Parser
 
 from dialects.loop import KernelOp
-from passes.loop.join_online import FASTER_APART, OnlineChain
+from passes.loop.join_online import OnlineChain
 from passes.loop.joining.join_recomputed import RecomputedChain
+from passes.reasons import FASTER_APART
 from targets.base import TargetOptions, find_target
 from targets.cpu.target import CpuScheduling
 from tests.lowering import check_levels, lower
@@ -96,7 +97,7 @@ def test_a_kernel_is_built_only_for_targets_that_may_want_it(
         context.facts = replace(context.facts, row_memory=0)  # nothing is joined by rows first
         for _ in lower(Parser(context, text).parse_module(), context):
             pass
-        remarks.append([r.text for r in context.remarks if FASTER_APART in r.text])
+        remarks.append([r.text for r in context.remarks if FASTER_APART.text in r.text])
         assert context.rules.never(question) is (rules is CpuScheduling)
         assert built.count(chain) == (1 if rules is _Asked else 0)
         built.clear()

@@ -14,12 +14,12 @@ tab("fusion", "Fusion", (panel) => {
   }
 });
 
-const mentions = (pair, text) => [pair.from, pair.to, pair.reason].some((part) => part.includes(text));
+const mentions = (pair, text) => [pair.from, pair.to, pair.reason, pair.kind ?? ""].some((part) => part.includes(text));
 
 function pairGroups(title, pairs) {
   const groups = new Map();
   for (const pair of pairs) {
-    const key = pair.fused ? pair.reason.split(";")[0] : pair.reason;
+    const key = pair.fused ? pair.reason.split(";")[0] : `${pair.kind}: ${pair.reason}`;
     groups.set(key, [...(groups.get(key) ?? []), pair]);
   }
   const sorted = [...groups].sort((a, b) => b[1].length - a[1].length);

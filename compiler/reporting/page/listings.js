@@ -128,7 +128,7 @@ function aboutKernel(number) {
 function pairList(pairs) {
   if (!pairs.length) return "";
   return element("ul", {}, pairs.slice(0, 12).map((p) => element("li", {}, linkToEither(p.from), " → ",
-    linkToEither(p.to), `: ${p.fused ? "fused" : "not fused"}: ${p.reason}`)),
+    linkToEither(p.to), `: ${p.fused ? "fused" : `not fused: ${p.kind}`}: ${p.reason}`)),
   pairs.length > 12 ? element("li", {}, `and ${pairs.length - 12} more`) : "");
 }
 

@@ -18,6 +18,7 @@ from passes.analyses.loop.kinds import is_contraction, is_plain_reduction
 from passes.analyses.loop.pairs import is_second
 from passes.analyses.loop.refusals import refusal
 from passes.base import StrataContext, StrataPass
+from passes.reasons import Reason, legality, rule
 from passes.rewrites.loop.nests import (
     digits_of,
     reads_of,
@@ -28,6 +29,8 @@ from passes.rewriting import SizeDefinitions
 
 Digits = list[tuple[Symbol, int, Expr]]
 """The axes of an expression such as 4*i + j, as (name, step, extent); see `digits_of`."""
+WAITS = legality("another input of it waits for that kernel")
+APART = rule("kernels are formed of single nodes, without the group `fuse`")
 
 
 class Grouping:
@@ -77,7 +80,7 @@ class Grouping:
             names = self.fit(group, aligned)
             waits = names is not None and any(o.waits_for(group) for o in others)
             if waits:
-                self.keep_apart(group, nest, "another input of it waits for that kernel")
+                self.keep_apart(group, nest, WAITS)
             if names is not None and not waits:
                 if aligned is not nest:
                     replace_nest(nest, aligned)
@@ -158,13 +161,14 @@ class Grouping:
     def fit(self, group: Group, nest: NestOp) -> dict[Symbol, Symbol] | None:
         """Names for the nest's axes with which it can join; None, with a remark, if it cannot."""
         if not group.nests:
-            self.keep_apart(group, nest, "a view or a call lies between them")
+            self.keep_apart(group, nest, legality("a view or a call lies between them"))
             return None
         if not self.across and not of_one_node(group.nests[0], nest):
+            self.keep_apart(group, nest, APART)
             return None
         names = self.match_axes(group, nest)
         if names is None:
-            self.refuse(group, nest, "it reads the producer's result at other points")
+            self.refuse(group, nest, legality("it reads the producer's result at other points"))
             return None
         if reason := refusal(group, nest, names, self.facts):
             self.refuse(group, nest, reason)
@@ -204,8 +208,8 @@ class Grouping:
         if len(free) == len(left) == 1 and free[0].extent == group.extents[left[0]]:
             names[free[0].name] = left[0]
 
-    def refuse(self, group: Group, nest: NestOp, reason: str) -> None:
-        self.context.remark(self.pass_, nest, f"not fused: {reason}")
+    def refuse(self, group: Group, nest: NestOp, reason: Reason) -> None:
+        self.context.refuse(self.pass_, nest, "not fused", reason)
         self.keep_apart(group, nest, reason)
 
     def keep_together(self, group: Group, nest: NestOp, reason: str) -> None:
@@ -215,7 +219,7 @@ class Grouping:
             if maker in read:
                 self.context.keep_together(maker, nest, reason)
 
-    def keep_apart(self, group: Group, nest: NestOp, reason: str) -> None:
+    def keep_apart(self, group: Group, nest: NestOp, reason: Reason) -> None:
         """Record the reason for each pair of the nest and what the group computes."""
         makers = [v.owner for v in group.between.operands] if group.between else group.nests
         for maker in makers:

@@ -12,6 +12,7 @@ from passes.analyses.loop.groups import Group, wide
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.pairs import is_second
 from passes.base import Facts
+from passes.reasons import Reason, legality, price, rule
 from passes.rewrites.loop.nests import (
     body_size,
     gathered_inputs,
@@ -40,67 +41,73 @@ MAX_OPERATIONS = 256
 
 def refusal(
     group: Group, nest: NestOp, names: dict[Symbol, Symbol], facts: Facts
-) -> str | None:
+) -> Reason | None:
     """Why a nest whose axes match must not join, or None."""
     if is_contraction(nest):
         joins = (facts.paired_rows and is_second(group, nest, names, facts.paired_rows)) or (
             computes_factor(group, nest, names, facts))
-        return None if joins else "a contraction starts a kernel"
+        return None if joins else rule(
+            "a contraction starts a kernel: each of its tiles would compute its factors again")
     if any(n.is_scatter for n in group.renamed) or (
             nest.is_scatter and not _says_only_where(group, nest)):
-        return "a scatter is a kernel of its own"
+        return rule("a scatter is a kernel of its own")
     if nest.unordered is not None:
         return None  # whose group says only where it adds
     if nest.reduce_axes and any(n.is_scan for n in [nest, *group.renamed]) and group.rows() is not (
             None):
-        return "a scan and another reduction need kernels of their own"
+        return rule("a scan and another reduction need kernels of their own")
     if group.operations + body_size(nest) > MAX_OPERATIONS:
-        return "the kernel would be too large"
+        return price(f"the kernel would be too large: more than {MAX_OPERATIONS} operations")
     parallel = {names.get(a.name, _UNMATCHED) for a in nest.parallel_axes if a.extent.constant != 1}
     if group.has_contraction:
         main = next(n for n in group.renamed if is_contraction(n))
         same = not nest.reduce_axes and parallel == wide(main.parallel_axes)
-        return None if same else "an epilogue must work on the elements of its contraction"
+        return None if same else legality(
+            "an epilogue must work on the elements of its contraction")
     rows = group.rows()
     if nest.is_recurrence:
-        return "a recurrence starts a kernel"
+        return rule("a recurrence starts a kernel")
     if nest.reduce_axes and any(n.is_recurrence for n in group.renamed):
         return _refusal_of_states(group, nest, names)
     if nest.reduce_axes:
         rows = parallel if rows is None else rows
         if parallel != rows:
-            return "it reduces over other axes"
+            return legality("it reduces over other axes")
         few_suffice = _are_at_most(facts.short_rows, group)
         if not (rows or few_suffice) or any(rows - wide(n.axes) for n in group.renamed):
-            return "no rows in common"
-        return None if few_suffice or _enough(rows, group) else "too few rows"
+            return legality("no rows in common")
+        return None if few_suffice or _enough(rows, group) else price(
+            f"too few rows: fewer than {MIN_ROWS}")
     if rows is not None:
         count = product(a.extent for a in nest.parallel_axes)
         if not rows and not is_at_most(count, Expr.of(MAX_ALONE)):
-            return "a single program would compute all of it"
+            return price("a single program would compute all of it: more than "
+                         f"{MAX_ALONE} elements")
         own = _own_elements(nest, names).constant or 0
         if own > MAX_ALONE:
-            return "its rows are long, and no reduction of it runs along them"
+            return price(f"its rows are longer than {MAX_ALONE}, and no reduction of it runs along "
+                         "them")
         together = ADJACENT if _lies_across(nest, names) else 1
         if own > 1 and _few_would_compute_it(rows, group, count, facts.programs, together):
-            return "few programs would compute all of it"
-        return None if rows <= parallel else "it does not keep the rows of the reduction"
+            return price(f"few programs would compute all of it: fewer than {facts.programs}")
+        return None if rows <= parallel else legality(
+            "it does not keep the rows of the reduction")
     alike = parallel == wide(group.renamed[0].axes) or _says_only_where_to_read(group, nest)
-    return None if alike else "it works on other axes"
+    return None if alike else legality("it works on other axes")
 
 
 def _refusal_of_states(
     group: Group, nest: NestOp, names: dict[Symbol, Symbol]
-) -> str | None:
+) -> Reason | None:
     """Why a reduction must not join recurrences, whose last states it reduces, or None."""
     states = {a.name for n in group.renamed if n.is_recurrence for a in n.parallel_axes}
     others = {a.name for n in group.renamed if n.reduce_axes and not n.is_recurrence
               for a in n.reduce_axes}
     summed = {names.get(a.name, _UNMATCHED) for a in nest.reduce_axes}
     if not summed <= states or others not in (set(), summed):
-        return "it reduces over other axes"
+        return legality("it reduces over other axes")
     if not is_at_most(_own_elements(nest, names), Expr.of(MAX_REDUCED)):
-        return "each recurrence would wait for many sums"
+        return price(f"each recurrence would wait for many sums: more than {MAX_REDUCED}")
     return None
 
 

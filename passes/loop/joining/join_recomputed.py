@@ -43,8 +43,9 @@ from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.online import sources_of
 from passes.analyses.loop.private import private_values
 from passes.base import StrataContext, StrataPass
-from passes.loop.join_online import FASTER_APART, OnlineChain, move_views
+from passes.loop.join_online import OnlineChain, move_views
 from passes.loop.join_rows import Program, calls_in
+from passes.reasons import FASTER_APART, Reason, legality, price
 from passes.rewrites.loop.arrange_online import inline_masks
 from passes.rewrites.loop.conditions import simplify_conditions
 from passes.rewrites.loop.known_powers import drop_decided, use_known_powers
@@ -79,8 +80,8 @@ class LoopJoinRecomputed(StrataPass):
         """The joined kernel; None if it is not wanted."""
         assert context.rules is not None
         if chain.is_narrow:  # known before the kernel is built
-            self._refuse(context, chain, "what is computed again is no wider than any of its "
-                                         "factors")
+            self._refuse(context, chain, price(
+                "what is computed again is no wider than any of its factors"))
             return None
         if context.rules.never("joins_recomputed"):
             self._refuse(context, chain, FASTER_APART)
@@ -88,8 +89,8 @@ class LoopJoinRecomputed(StrataPass):
         chain.find_computed(context.weights)
         kernel = chain.kernel(exact=context.exact)
         if private_values(kernel):
-            self._refuse(context, chain, "a nest reads elsewhere than another one makes what it "
-                                         "reads")
+            self._refuse(context, chain, legality(
+                "a nest reads elsewhere than another one makes what it reads"))
         elif not context.rules.joins_recomputed(kernel):
             self._refuse(context, chain, FASTER_APART)
         else:
@@ -97,8 +98,8 @@ class LoopJoinRecomputed(StrataPass):
         kernel.erase()
         return None
 
-    def _refuse(self, context: StrataContext, chain: RecomputedChain, fault: str) -> None:
-        context.remark(self, chain.last, f"not joined with what it reads: {fault}")
+    def _refuse(self, context: StrataContext, chain: RecomputedChain, fault: Reason) -> None:
+        context.refuse(self, chain.last, "not joined with what it reads", fault)
 
 
 def _erase_unused(program: Program, calls: Sequence[CallOp]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import onnx
@@ -14,6 +14,9 @@ import pytest
 from compiler.explaining.collect import JOINED, Explanation, waits_between
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
+from passes.analyses.loop.grouping import APART
+from passes.analyses.loop.refusals import MIN_ROWS
+from passes.reasons import Kind
 from tests.cli.conftest import Run
 from tests.counts import models
 from tests.filecheck import filecheck
@@ -67,7 +70,8 @@ def test_json_has_the_fixed_keys(strata: Run, network: Path, target: str) -> Non
         assert kernel.keys() >= {"name", "nodes", "bytes", "flops", "schedule"}
         assert kernel["bytes"] > 0 and kernel["flops"] >= 0
     for pair in found["pairs"]:
-        assert pair.keys() == {"from", "to", "fused", "reason"} and pair["reason"]
+        assert pair.keys() == {"from", "to", "fused", "reason", "kind"} and pair["reason"]
+        assert (pair["kind"] is None) if pair["fused"] else (pair["kind"] in get_args(Kind))
         assert pair["fused"] or {pair["from"], pair["to"]} <= kernels.keys()
 
 
@@ -107,6 +111,36 @@ def test_one_node_and_one_kernel(strata: Run, network: Path) -> None:
     assert "no kernel computes it: alias of 'Sigmoid_17'" in gone.out
     done = strata("explain", network, "--features", "avx2", "--kernel", "contract_0")
     assert "contract_0: Conv_0, Relu_1" in done.out
+
+
+def test_reasons_have_kinds(strata: Run, network: Path) -> None:
+    """A convolution reads other points; what joins refuse has the kind of their reason; operators
+    that a strategy compiles apart are apart by a rule."""
+    found = explained(strata, network)
+    kinds = {p["reason"]: p["kind"] for p in found["pairs"] if not p["fused"]}
+    assert {kinds[r] for r in kinds if r.startswith("it reads the producer's result")} == {
+        "legality"}
+    assert {kinds[r] for r in kinds if r.endswith("faster in parts")} <= {"price"}
+    apart = [p for p in explained(strata, network, "--strategy", "per-op")["pairs"]
+             if p["reason"] == APART.text]
+    assert apart and all(p["kind"] == "rule" and not p["fused"] for p in apart)
+    done = strata("explain", network, "--features", "avx2")
+    assert re.search(r"^  \d+ x legality: it reads the producer's result at other points: ",
+                     done.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("rows", "told"), [
+    (2, ("price", f"too few rows: fewer than {MIN_ROWS}")), (64, None)])
+def test_a_reason_names_the_limit(strata: Run, tmp_path: Path, rows: int, told: Any) -> None:
+    """A maximum of rows reads a sum of rows; both are one kernel if there are enough of them."""
+    g = OnnxGraph({})
+    x = g.input("x", np.float32, [rows, 4096])
+    total = g.node("ReduceSum", x, g.integers(1), keepdims=1)
+    most = g.node("ReduceMax", g.node("Mul", x, total), axes=[1], keepdims=1)
+    onnx.save(g.model({"y": most}), tmp_path / "m.onnx")
+    found = explained(strata, tmp_path / "m.onnx")
+    apart = [(p["kind"], p["reason"]) for p in found["pairs"] if not p["fused"]]
+    assert (told in apart) if told else not apart
 
 
 @pytest.mark.parametrize(("option", "kind", "name", "near"), [
