@@ -62,9 +62,9 @@ class ProfileResult:
         return self.times.host * 1e3
 
     @property
-    def overhead(self) -> float:
-        """The share of the time that timing adds."""
-        return self.wall_ms / self.plain_ms - 1
+    def overhead(self) -> float | None:
+        """The share of the time that timing adds; None where others had the processor."""
+        return None if self.times.disturbed else self.wall_ms / self.plain_ms - 1
 
     @property
     def call_ms(self) -> float:
@@ -167,10 +167,11 @@ class ProfileResult:
         coded = any("registers" in row for row in rows)
         columns = f" {'regs':>4} {'spill':>6}" if coded else ""
         narrow = f" ({figure(roof.narrow)}FLOP/s for narrow factors)" if roof.narrow else ""
+        plain = "" if self.overhead is None else (
+            f"; without the clock {self.plain_ms:.4g} ms (overhead {100 * self.overhead:.1f}%)")
         head = [
             f"{self.model}: {self.wall_ms:.4g} ms a call on {times.where}, mean of "
-            f"{times.calls}; without the clock {self.plain_ms:.4g} ms (overhead "
-            f"{100 * self.overhead:.1f}%)", *times.notes,
+            f"{times.calls}{plain}", *times.notes,
             f"roofline: {figure(roof.flops)}FLOP/s{narrow}, {figure(roof.bytes)}B/s; "
             "above 100% where data are in caches or numbers are narrow",
             f"{'ms':>9} {'share':>6} {'limit by':>11} {'bytes':>9} {'FLOP':>9} {'runs':>5}"

@@ -63,11 +63,14 @@ def profiled(model: onnx.ModelProto, threads: int, seconds: float = 0.1) -> Prof
 def test_times_add_up_to_the_call(threads: int) -> None:
     """What the counter tells of launches, gaps and calls is what the clock tells of the wall. A
     call of some milliseconds is launches, but for a few microseconds; other programs on a busy
-    machine may interrupt it anywhere, so one of some profiles must fit."""
+    machine may interrupt it anywhere, so one of some profiles must fit. Where they have the
+    processor often, launches in their quickest rounds take no longer than the plain program."""
     for _ in range(12):
         found = profiled(products(4, 512), threads, 0.3)
         inside = found.host_ms + sum(x.ms for x in found.launches)
-        if 0.85 <= inside / found.wall_ms <= 1.05 and abs(found.rest_ms) <= 0.05 * found.wall_ms:
+        if abs(found.rest_ms) <= 0.05 * found.wall_ms and (
+                0 < inside < 1.1 * found.plain_ms if found.times.disturbed else
+                0.85 <= inside / found.wall_ms <= 1.05):
             break
     else:
         pytest.fail(f"{found.wall_ms} ms: {inside} in launches, {found.rest_ms} not accounted for")
@@ -90,7 +93,9 @@ def test_interruptions_are_told() -> None:
     finally:
         os.sched_setaffinity(0, ours)
     [told] = found.times.notes
-    assert re.fullmatch(r"other programs had the processor for \d+% of the time; alone, .*", told)
+    assert re.fullmatch(r"other programs had the processor for \d+% of the time, so each .*", told)
+    assert found.times.disturbed and found.overhead is None
+    assert sum(x.ms for x in found.launches) < 0.9 * found.plain_ms  # which has been interrupted
     assert told in found.lines()
 
 
@@ -131,7 +136,8 @@ def test_the_command_writes_figures_and_a_trace(strata: Run, small_model: Path) 
     done = strata("profile", small_model, "--dim", "n=16", "--input", "rows=[0, 1, 2]", "--threads",
                   "1", "--seconds", "0.05", "--json", "p.json", "--trace", "t.json")
     assert done.status == 0, done.err
-    assert "ms a call on 1 thread(s)" in done.out and "overhead" in done.out
+    assert "ms a call on 1 thread(s)" in done.out
+    assert "overhead" in done.out or "so each row" in done.out
     found = json.loads(Path("p.json").read_text())
     assert found["wall_ms"] > 0
     for row in found["kernels"]:
