@@ -16,7 +16,12 @@ from dialects.symbolic.expr import Size
 
 def wide(build: Build, value: SSAValue) -> SSAValue:
     """f16 and bf16 cast to f32; anything else unchanged."""
-    return cast(build, value, f32) if tensor_type(value).element in (f16, bf16) else value
+    return cast(build, value, wide_type(tensor_type(value).element))
+
+
+def wide_type(element: Attribute) -> Attribute:
+    """f32 for f16 and bf16; any other element type unchanged."""
+    return f32 if element in (f16, bf16) else element
 
 
 def cast(build: Build, value: SSAValue, element: Attribute) -> SSAValue:

@@ -14,7 +14,7 @@ from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, resu
 
 from dialects.definition import irdl_op_definition
 from dialects.graph.base import Attributes, Build, CompositeOp, ShapeError, flag_of, int_of
-from dialects.graph.composite import cast, reshaped, scalar, wide
+from dialects.graph.composite import cast, reshaped, scalar, wide, wide_type
 from dialects.graph.elementwise import AddOp, DivOp, MinOp, MulOp, SubOp
 from dialects.graph.inference import check_axis, check_count, check_rank, same_size
 from dialects.graph.logic import GreaterOp, WhereOp
@@ -153,12 +153,24 @@ class QuantizeLinearOp(LinearOp):
             quotient = as_array(widen(ratio.astype(dtype, copy=False)))
             if is_float(self.to):
                 return rounded(self._finite(quotient), type_)
-            whole = np.rint(quotient, out=quotient)
-            if len(operands) > 2:
-                whole += self.spread(operands[2].astype(whole.dtype), x)
             low, high = integer_limits(self.to)
+            zero = self.spread(operands[2].astype(quotient.dtype), x) if len(operands) > 2 else 0
+            if self.limits_quotients:
+                low, high = low - zero, high - zero
+            whole = np.rint(quotient, out=quotient)
+            if not self.limits_quotients:
+                whole += zero
             whole = np.minimum(np.fmax(whole, low, out=whole), high, out=whole)
+            if self.limits_quotients:
+                whole += zero
             return rounded(whole.astype(np.int64 if bit_width(self.to) > 16 else np.int32), type_)
+
+    @property
+    def limits_quotients(self) -> bool:
+        """Whether the zero point is added to what is limited, and not the other way round: equal
+        for numbers, but not for residues (docs/ring.md)."""
+        return wide_type(self.computed) == f32 and bit_width(self.to) <= 16 and (
+            self.zero is None or tensor_type(self.zero).rank == 0)
 
     def _finite(self, x: Array) -> Array:
         limit = largest(self.to)
@@ -171,8 +183,7 @@ class QuantizeLinearOp(LinearOp):
         if is_float(self.to):
             return [build(CastOp, wide(build, quotient), to=self.to, saturate=self.saturate)]
         quotient = wide(build, quotient)
-        if tensor_type(quotient).element == f32 and bit_width(self.to) <= 16 and (
-                self.zero is None or tensor_type(self.zero).rank == 0):
+        if self.limits_quotients:
             return [self._within_limits(build, quotient)]
         whole = build(RoundOp, quotient)
         if self.zero is not None:

@@ -11,6 +11,7 @@ import onnx
 import pytest
 
 from compiler.__main__ import main
+from dialects.semantics.ring import Ring
 from tests.ring.planted import AFTER
 
 PLANTED = Path(__file__).with_name("planted.py")
@@ -167,4 +168,24 @@ def test_inputs_may_be_given(verify: Verify, model: Path) -> None:
     numbers[0, :2] = -np.inf, np.nan
     np.savez("inputs.npz", x=numbers, r=numbers)
     status, text = verify(str(model), "--ring", "--inputs", "inputs.npz")
+    assert status == 0 and "agree bit for bit" in text, text
+
+
+@pytest.mark.parametrize("zero", ["z", "c"])
+def test_limits_near_the_largest_residue(verify: Verify, tmp_path: Path, zero: str) -> None:
+    """A zero point, for all or for each column, wraps around there: its definition and what it
+    becomes limit the same sum."""
+    (tmp_path / "m.mlir").write_text(f"""builtin.module {{
+      strata.func @main(%x: f32[64, 4], %s: f32[], %z: ui8[], %t: f32[4], %c: ui8[4]) -> (ui8[64, 4])
+          inputs ["x", "s", "z", "t", "c"] outputs ["y"] {{
+        %y = graph.quantize_linear %x, %{"s" if zero == "z" else "t"}, %{zero}
+          {{{"" if zero == "z" else "axis = 1, "}to = ui8}} : ui8[64, 4]
+        strata.return %y
+      }}
+    }}""")
+    half = Ring().modulus // 2
+    np.savez(tmp_path / "x.npz", x=(half - np.arange(256, dtype=np.float32)).reshape(64, 4),
+             s=np.float32(1), z=np.uint8(200), t=np.ones(4, np.float32),
+             c=np.array([1, 90, 200, 255], np.uint8))
+    status, text = verify(str(tmp_path / "m.mlir"), "--ring", "--inputs", str(tmp_path / "x.npz"))
     assert status == 0 and "agree bit for bit" in text, text
