@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 LEAST_ROUNDS, MOST_ROUNDS = 8, 32
 TRIES = 4
-"""How many times as many rounds are made where others had the processor."""
+"""How many times as many rounds are made where others had the processor, if they do not take more
+than so many times as long as was wished."""
 MOST_RUNS = 100_000
 QUIET = 0.05
 """The share of the time that others may have the processor without a word about it."""
@@ -178,8 +179,9 @@ class CounterProfile(Profile):
         first, began = self.last, time.perf_counter()
         waited, tries = seconds_waited(), 0
         pairs: list[tuple[_Counted, float]] = []
-        share = 1.0
-        while share > QUIET and tries < (1 if exchanges else TRIES):  # ranks need equal numbers
+        share, most = 1.0, 1 if exchanges else TRIES  # ranks need equal numbers
+        while share > QUIET and tries < most and (
+                not tries or time.perf_counter() - began < 2 * TRIES * seconds):
             pairs += [(self._counted(timed, count), mean_seconds(plain, count))
                       for _ in range(rounds)]
             share, tries = (seconds_waited() - waited) / (time.perf_counter() - began), tries + 1
