@@ -11,7 +11,7 @@ from dialects.symbolic.symbol import Symbol
 
 NO_LIMITS: Mapping[Symbol, Expr] = MappingProxyType({})
 _NONE: frozenset[Symbol] = frozenset()
-_FAR = 2**31 - 1
+FAR = 2**31 - 1
 """Bounds of at least this magnitude mean the end of the dim: exporters write them so."""
 
 FARTHEST = 2**40
@@ -56,8 +56,8 @@ def slice_bounds(
 def _from_front(position: Expr, size: Expr) -> Expr:
     """A position that counts from the end when it is negative, for a dim of this size."""
     if is_certain(position):
-        return size if position.constant is not None and position.constant >= _FAR else position
-    if position.constant is not None and position.constant <= -_FAR:
+        return size if position.constant is not None and position.constant >= FAR else position
+    if position.constant is not None and position.constant <= -FAR:
         return Expr.of(-1)
     if is_certain(-position - 1):
         return size + position

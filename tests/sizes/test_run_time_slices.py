@@ -20,8 +20,8 @@ import compiler
 from dialects.strata.types import Array
 from tests.frontend.onnx_models import make_model, run_reference, value_info
 
-LOWEST, HIGHEST = -(2**63), 2**63 - 1
-STEPS = (1, 2, 3, 100, HIGHEST, -1, -2, -3, -100, LOWEST)
+LOWEST, HIGHEST, FAR = -(2**63), 2**63 - 1, 2**31 - 1
+STEPS = (1, 2, 3, 100, 2**20 + 1, 2**30, HIGHEST, -1, -2, -3, -100, -(2**25), -(2**31) + 1, LOWEST)
 BOUNDS = (LOWEST, -(2**31), -100, -8, -7, -3, -2, -1, 0, 1, 2, 5, 7, 8, 100, 2**31, HIGHEST)
 
 
@@ -131,6 +131,35 @@ def test_constants():
     xs = [rng.standard_normal(size, np.float32) for size in range(8)]
     check(model, [{"x": x} for x in xs],
           [[sliced(x, [a], [b], [0], [s]) for a, b, s in rows] for x in xs])
+
+
+@pytest.mark.parametrize("known", ["start", "end"])
+def test_a_bound_that_is_a_constant_far_outside(known: str):
+    """The other bound is an input. Two such slices in succession have the product of their steps.
+    """
+    far = (LOWEST, -FAR, HIGHEST - 1)
+    rows = [(bound, step) for bound in far for step in (1, 2**20 + 1, FAR, HIGHEST)]
+    rows += [(bound, -step) for bound, step in rows]
+    nodes, constants = list[onnx.NodeProto](), {"axes": np.array([0])}
+    for k, (bound, step) in enumerate(rows):
+        constants |= {f"bound{k}": np.array([bound]), f"step{k}": np.array([step])}
+        bounds = [f"bound{k}", "other"] if known == "start" else ["other", f"bound{k}"]
+        for source, result in (("x", f"a{k}"), (f"a{k}", f"b{k}")):
+            operands = [source, *bounds, "axes", f"step{k}"]
+            nodes.append(helper.make_node("Slice", operands, [result]))
+        nodes.append(helper.make_node("Add", [f"b{k}", f"b{k}"], [f"y{k}"]))
+    infos = [value_info("x", np.float32, ["n"]), value_info("other", np.int64, [1])]
+    model = make_model(nodes, infos, [f"y{k}" for k in range(len(rows))], constants, 13)
+    both, rng = programs(model), np.random.default_rng(3)  # onnxruntime's bounds overflow
+    for size, other in itertools.product((0, 1, 5), (LOWEST, -2, 0, 3, HIGHEST)):
+        x = rng.standard_normal(size, np.float32)
+        found = [program(x, np.array([other])) for program in both]
+        for k, (bound, step) in enumerate(rows):
+            start, end = (bound, other) if known == "start" else (other, bound)
+            once = sliced(x, [start], [end], [0], [step])
+            want = 2 * sliced(once, [start], [end], [0], [step])
+            for got in found:
+                np.testing.assert_array_equal(got[k], want, f"{size}, {start}:{end}:{step}")
 
 
 # ---------------------------------------------------------------------- several axes

@@ -37,7 +37,7 @@ from targets.cpu.llvm.writer import Writer
 _NO_LANES = Symbol.counter("@no_lanes")
 
 _FAR = 1 << 30
-"""Distances are compared in 32 bits, clamped to this; no lane is so far from its origin."""
+"""Distances are compared in 32 bits, clamped to this, unless a lane is farther from its origin."""
 
 
 class Buffer(NamedTuple):
@@ -340,7 +340,7 @@ def _rejoined(expr: Expr) -> Expr:
 
 
 def lanes_below(writer: Writer, indices: Indices, room: Expr, step: int, chunk: Chunk) -> Mask:
-    """The lanes of a chunk with step * lane < room; the distance is compared in 32 bits."""
+    """The lanes of a chunk with step * lane < room."""
     lanes = [step * (chunk.offset + k) for k in range(chunk.width)]
     if indices.is_nonnegative(room - max(lanes[: chunk.valid]) - 1):
         return None
@@ -348,6 +348,10 @@ def lanes_below(writer: Writer, indices: Indices, room: Expr, step: int, chunk: 
         inside = [lane < room.constant for lane in lanes]
         return lane_literal([int(x) for x in inside], "i1") if any(inside) else False
     scalar = indices.scalar(room)
+    if max(map(abs, lanes)) >= _FAR:  # a slice whose step exceeds its axis
+        bound = indices.splat(scalar, chunk.width)
+        return writer.hoist(
+            f"icmp slt <{chunk.width} x i64> {lane_literal(lanes, 'i64')}, {bound}", bound)
     for test, bound in (("sgt", _FAR), ("slt", -_FAR)):
         beyond = indices.binary(f"icmp {test}", scalar, str(bound))
         scalar = writer.hoist(f"select i1 {beyond}, i64 {bound}, i64 {scalar}", beyond, scalar)

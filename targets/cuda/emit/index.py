@@ -22,6 +22,10 @@ Names = Mapping[Symbol, Value]
 
 _ZERO, _ONE = Expr.of(0), Expr.of(1)
 
+_FAR = 1 << 24
+"""Places of a tile that lie so far apart are told apart with 64 bits: 32 bits would not hold their
+distance beside the place of the tile in its buffer. Only slices with large steps have such."""
+
 
 def index_value(expr: Expr, names: Names) -> Value:
     """The expression as a value. Scalar terms come first, so that tiles are added only once."""
@@ -41,6 +45,8 @@ class _Printer(Expressions[Value]):
         terms = [self._term(m, c) for m, c in expr.terms]
         if not terms:
             return Value("0", (), _ZERO, _ZERO)
+        if sum(map(_reach, terms)) >= _FAR:
+            terms = [self._term(m, c, is_wide=True) for m, c in expr.terms]
         terms.sort(key=lambda term: (bool(term[1].shape), term[0] < 0))
         text = ""
         for factor, value in terms:
@@ -50,15 +56,20 @@ class _Printer(Expressions[Value]):
         low, high = _sum_bounds(terms)
         return Value(text, broadcast([v.shape for _, v in terms]), low, high)
 
-    def _term(self, monomial: Monomial, factor: int) -> tuple[int, Value]:
-        """A term as its sign and the rest; `-((-n) floordiv 64)` becomes plus `(n + 63) // 64`."""
+    def _term(
+        self, monomial: Monomial, factor: int, is_wide: bool = False
+    ) -> tuple[int, Value]:
+        """A term as its sign and the rest; `-((-n) floordiv 64)` becomes plus `(n + 63) // 64`.
+
+        `is_wide`: tiles are multiplied with 64 bits.
+        """
         sign = 1 if factor > 0 else -1
         atoms: list[Value] = []
         for atom in monomial:
             ceiling = None if isinstance(atom, Symbol) else self._ceiling(atom)
             sign = sign if ceiling is None else -sign
             atoms.append(ceiling or self.atom(atom))
-        return sign, _product(atoms, abs(factor))
+        return sign, _product(atoms, abs(factor), is_wide)
 
     def _ceiling(self, call: Call) -> Value | None:
         """-(a floordiv b) for a numerator a <= 0: the quotient of -a by b, rounded up."""
@@ -101,12 +112,18 @@ def _minus(expr: Expr | None) -> Expr | None:
     return None if expr is None else -expr
 
 
-def _product(atoms: list[Value], factor: int) -> Value:
+def _reach(term: tuple[int, Value]) -> int:
+    """How far the last place of a tile is from the first one, by this term, if that is known."""
+    _, value = term
+    return (value.high.constant or 0) if value.shape and value.high is not None else 0
+
+
+def _product(atoms: list[Value], factor: int, is_wide: bool = False) -> Value:
     """`factor * atom * atom ...` for a factor >= 0; has bounds if all atoms are >= 0."""
     atoms.sort(key=lambda v: bool(v.shape))
     texts = [a.atom for a in atoms]
     if factor != 1 or not texts:
-        texts.insert(0, _number(factor))
+        texts.insert(0, _number(factor, is_wide and any(a.shape for a in atoms)))
     if len(texts) == 1 and atoms:
         return replace(atoms[0], text=texts[0])
     low: Expr | None = Expr.of(factor)
@@ -121,9 +138,9 @@ def _product(atoms: list[Value], factor: int) -> Value:
     return Value("*".join(texts), broadcast([a.shape for a in atoms]), low, high)
 
 
-def _number(value: int) -> str:
+def _number(value: int, is_wide: bool = False) -> str:
     """A number as text. Beside a tile of i32, Triton would take a large number for an i32, too."""
-    return str(value) if value < 1 << 31 else f"tl.full([], {value}, tl.int64)"
+    return f"tl.full([], {value}, tl.int64)" if is_wide or value >= 1 << 31 else str(value)
 
 
 def _division(op: str, a: str, b: str, plain: bool) -> str:

@@ -27,6 +27,7 @@ def bounds_at_run(
     n: Node, size: Expr, start: Expr | Element, end: Expr | Element, step: int
 ) -> tuple[Expr, Expr]:
     """First element and count of `start:end:step` of a dim, by onnxruntime's rules."""
+    start, end = map(_within_reach, (start, end))
     key = (size, start, end, step)
     if key not in n.build.frame.slices:
         values = n.build.element(start), n.build.element(end)
@@ -35,6 +36,12 @@ def bounds_at_run(
         _assume_inside(n, size, *bounds, step)
         n.build.frame.slices[key] = bounds
     return n.build.frame.slices[key]
+
+
+def _within_reach(position: Expr | Element) -> Expr | Element:
+    """A known position, no farther from 0 than FARTHEST, so that sums with sizes fit 64 bits."""
+    known = position.constant if isinstance(position, Expr) else None
+    return position if known is None else Expr.of(max(-FARTHEST, min(known, FARTHEST)))
 
 
 def _assume_inside(n: Node, size: Expr, first: Expr, count: Expr, step: int) -> None:

@@ -18,7 +18,7 @@ from compiler.frontend.onnx.ops.run_slices import (
     slice_along,
     slice_by_steps,
 )
-from compiler.frontend.slices import FARTHEST, at_least_zero, is_certain, slice_bounds
+from compiler.frontend.slices import FAR, FARTHEST, at_least_zero, is_certain, slice_bounds
 from compiler.frontend.values import Value
 from dialects.graph.shape import PadOp, SliceOp
 from dialects.strata import types as t
@@ -77,8 +77,13 @@ def _slice(
 def _bounds(
     n: Node, size: Expr, start: Expr | Element, end: Expr | Element, step: int
 ) -> tuple[Expr, Expr, int]:
-    """First element, count and step. A step beyond the dim takes one entry at most."""
-    if abs(step) >= FARTHEST:
+    """First element, count and step. A step beyond the dim takes one entry at most.
+
+    A dim with an open size is assumed to be no longer than a step beyond 32 bits.
+    """
+    if abs(step) >= FAR and (size.constant or 0) <= abs(step):
+        if abs(step) < FARTHEST:
+            n.build.assume(size, "<=", abs(step))
         first, count, step = _bounds(n, size, start, end, 1 if step > 0 else -1)
         return first, minimum(count, 1), step
     if isinstance(start, Expr) and isinstance(end, Expr):

@@ -74,6 +74,20 @@ def test_constant_distances(features: str, step: int, lanes: int, element: str) 
 
 
 @each_machine
+@pytest.mark.parametrize("step", [2**20 + 1, 2**28, 2**30, 2**31 - 1, 2**40, 2**55])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_lanes_far_outside(features: str, step: int, sign: int) -> None:
+    """All lanes but the first one lie outside, so far that 32 bits do not hold their distances."""
+    text = f"""
+    block.kernel @far(%x: f32[n], %y: f32[64]) grid() sizes(n) {{
+      %a = block.load %x[n - 1 + {sign * step}*t0] check [0] pad 7.0 : tile<[64]xf32>
+      block.store %a, %y[t0]
+      block.yield
+    }}"""
+    check(text, randoms(3), unlike(64), features=features, n=3)
+
+
+@each_machine
 @pytest.mark.parametrize("step", [-2, 2, 3, 5])
 def test_strided_stores(features: str, step: int) -> None:
     span = abs(step) * 15 + 1

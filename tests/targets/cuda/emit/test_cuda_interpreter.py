@@ -17,6 +17,7 @@ from dialects.symbolic.symbol import Symbol
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from targets.cuda.build.interpreter import Interpreter
+from tests.symbols import by_symbol
 from tests.targets.cuda import samples
 from tests.targets.cuda.samples import SAMPLES, Sample, kernel_of, parse
 from tests.targets.cuda.scalar_kernels import FLOAT_OPS, INTEGER_OPS, float_kernel, integer_kernel
@@ -106,6 +107,23 @@ def test_tails(interpreter: Interpreter, n: int) -> None:
     kernel = sample.kernel
     found, expected = run_both(interpreter, kernel, sample.buffers(kernel), sample.values)
     np.testing.assert_allclose(found[2], expected[2], atol=1e-6)
+
+
+@pytest.mark.parametrize("step", [2**20 + 1, 2**28, 2**30, 2**31 - 1, 2**40])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_places_far_outside(interpreter: Interpreter, step: int, sign: int) -> None:
+    """All places but the first one lie outside, and 32 bits do not hold their distances."""
+    kernel = kernel_of(f"""
+    block.kernel @far(%x: f32[n], %y: f32[64]) grid() sizes(n)
+        schedule<grid i0 tile 64 | tails = mask, warps = 1> {{
+      %a = block.load %x[n - 1 + {sign * step}*t0] check [0] pad 7.0 : tile<64xf32>
+      block.store %a, %y[t0]
+      block.yield
+    }}""")
+    x = RANDOM.standard_normal(3).astype(np.float32)
+    found, expected = run_both(interpreter, kernel, [x, np.zeros(64, np.float32)],
+                               by_symbol({"n": 3}))
+    np.testing.assert_array_equal(found[1], expected[1])
 
 
 def test_no_programs(interpreter: Interpreter) -> None:
