@@ -8,7 +8,7 @@ Linear interpolation of bytes and i32 is onnxruntime's, which truncates instead 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -264,6 +264,10 @@ def test_linear_integers_as_onnxruntime(dtype: str):
             [want] = run_reference(model_of([case], False), {"x0": x})
             np.testing.assert_array_equal(interpreted(case, False), want, str(case))
             np.testing.assert_array_equal(interpreted(case, True), want, str(case))
+            given = replace(case, scales=None, sizes=[*want.shape])  # of all axes, open or not
+            [same] = run_reference(model_of([given], False), {"x0": x})
+            for is_open in (False, True):
+                np.testing.assert_array_equal(interpreted(given, is_open), same, str(given))
             if shape == [1, 2, 9, 7] and rule != "asymmetric":
                 program = compiler.compile(model_of([case], False), cache="off", threads=1)
                 np.testing.assert_array_equal(np.asarray(program(x)[0]), want, str(case))

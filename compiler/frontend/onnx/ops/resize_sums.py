@@ -199,29 +199,37 @@ def _truncated(
     n: Node, x: Value, lines: Sequence[Line], kernel: Kernel, outside: float
 ) -> Value:
     """Linear interpolation of integers: the terms of onnxruntime's sum, in its order."""
-    mixed = _mixed_together(x, lines)
-    places = [(line, coordinates(n, line, kernel.coordinates, t.f32)) for line in mixed]
+    mixed, others = _mixed_together(x, lines)
+    places = [(line, coordinates(n, line, kernel.coordinates, t.f32)) for line in (*others, *mixed)]
+    axes = [line.axis for line, _ in places]
     pairs = [_pair(n, line, where) for line, where in places]
-    terms: list[Value] = []
-    for choice in itertools.product(*pairs):
-        value = x
-        for (place, _), line in zip(choice, mixed, strict=True):
-            value = f.gather(value, place, line.axis)
-        shares = [_along(x, line, share) for (_, share), line in zip(choice, mixed, strict=True)]
-        terms.append(value.cast(t.f32) * f.product(reversed(shares)))
-    return _filled(n, f.total(terms), places, kernel, outside).cast(x.element)
+    sums: list[Value] = []
+    for outer in itertools.product(*pairs[:len(others)]):
+        terms: list[Value] = []
+        for inner in itertools.product(*pairs[len(others):]):
+            value = x
+            for axis, (place, _) in zip(axes, outer + inner, strict=True):
+                value = f.gather(value, place, axis)
+            shares = [_along(x, line, share) for line, (_, share) in zip(
+                [*mixed[::-1], *others], [*inner[::-1], *outer], strict=True)]
+            terms.append(value.cast(t.f32) * f.product(shares))
+        sums.append(f.total(terms))
+    return _filled(n, f.total(sums), places, kernel, outside).cast(x.element)
 
 
-def _mixed_together(x: Value, lines: Sequence[Line]) -> list[Line]:
-    """The lines in the order of their axes, and with them those that onnxruntime mixes, too.
+def _mixed_together(x: Value, lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
+    """The lines that onnxruntime mixes, in the order of their axes, and the others.
 
-    These are two or three axes: the last ones, or those before channels that come last.
+    It mixes two or three axes: the last ones, or those before channels that come last. Others are
+    lines whose sizes are open. Sums are added along them last: where a run leaves the size as it
+    is, equal halves are.
     """
     own = {line.axis: line for line in lines}
     count, first = (2 if x.rank in (2, 4) else 3), {2: [0], 3: [0], 4: [2, 1], 5: [2]}
     groups = [range(k, k + count) for k in first.get(x.rank, [])]
-    group = next((g for g in groups if own.keys() <= {*g}), own.keys())
-    return [own.get(k, Line(k, x.shape[k], x.shape[k], 1.0)) for k in sorted(group)]
+    fitting = [g for g in groups if own.keys() <= {*g}] or groups or [sorted(own)]
+    mixed = [own.get(k, Line(k, x.shape[k], x.shape[k], 1.0)) for k in fitting[0]]
+    return mixed, [line for line in lines if line.axis not in fitting[0]]
 
 
 def _pair(n: Node, line: Line, where: Value) -> list[tuple[Value, Value]]:
