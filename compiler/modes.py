@@ -7,6 +7,7 @@ before are not tuned again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from compiler.diagnostics import Problem, StrataError
 from compiler.option_values import shown
 from compiler.options import AUTO, OFF
+from compiler.suggestions import guess
 
 if TYPE_CHECKING:
     from compiler.frontend import MemoryModel
@@ -23,12 +25,14 @@ AUTOTUNE = "max-autotune"
 MODES = ("default", "reduce-overhead", AUTOTUNE)
 
 
-def check_mode(mode: object) -> None:
-    """Raises StrataError for an unknown mode."""
+def check_mode(mode: object, others: Iterable[str] = ()) -> None:
+    """Raises StrataError, with the nearest mode, for an unknown one. `others`: more that there are.
+    """
+    known = ", ".join(there := (*MODES, *others))
     if not isinstance(mode, str):
-        raise StrataError(f"mode is {shown(mode)}; it must be one of: {', '.join(MODES)}")
-    if mode not in MODES:
-        raise StrataError(f"no mode {shown(mode)}; there are: {', '.join(MODES)}")
+        raise StrataError(f"mode is {shown(mode)}; it must be one of: {known}")
+    if mode not in there:
+        raise StrataError(f"no mode {shown(mode)}; {guess(mode, there)}there are: {known}")
 
 
 def prepared(

@@ -54,6 +54,7 @@ from compiler.torch.training import (
     partition,
 )
 from compiler.torch.views import split_views, with_arguments
+from compiler.torch.vocabulary.options import MODES
 from compiler.torch.vocabulary.translation import check_values, translated
 from compiler.torch.weights import Weights, is_of_kind, is_weight
 from compiler.torch.writes import (
@@ -82,7 +83,7 @@ def strata(
 
     chosen = translated(mode, options)
     if "mode" in chosen:
-        check_mode(chosen["mode"])
+        check_mode(chosen["mode"], MODES)
     check_values(chosen)
     show_break(graph_module)
     return compiled_by(Program, graph_module, example_inputs, with_dumps(chosen))

@@ -122,6 +122,10 @@ INTEGERS: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
     "size of a result": (lambda x, n: x.sum() + torch.arange(n) * n, (2, 5, 9, 0)),
     "place": (lambda x, n: x.select(1, n) + n, (1, 2, 3, 0)),
     "negative": (lambda x, n: x * n, (2, 3, -5, 4)),
+    "any of 64 bits": (lambda x, n: x.long() ^ (n - 3), (2, 2**62, -2**63 + 3, 2**48 + 1, 3)),
+    "followed by others": (lambda x, n: (x * ((5 - 2 * n) % 7) + 1 / n, -n), (2, 3, -4, 2**40)),
+    "beside sizes": (lambda x, n: torch.full((3,), x.shape[0] * n) - n * x.shape[1], (2, 3, -7)),
+    "beside halves": (lambda x, n: (x / 2**10).half() * n, (2, 3, 2049, -70001)),
     "two": (lambda x, n: (x + n, x[:, n:].sum()), (1, 2, 3)),
 }
 
@@ -132,8 +136,29 @@ def test_an_integer_that_changes(name: str, warnings: Callable[[], list[str]]) -
     fast = torch.compile(function, backend="strata")
     for value in values:
         check(fast, function, POSITIVE, value)
-    if name != "negative":  # a size is not negative: such calls run as PyTorch runs them
-        assert not warnings()
+    assert not warnings()
+
+
+@torch._dynamo.config.patch(capture_scalar_outputs=True)
+def test_an_element_that_is_no_size(warnings: Callable[[], list[str]]) -> None:
+    """It has any value, unlike one that a shape depends on."""
+    def function(x: Tensor, k: Tensor) -> Tensor:
+        return x * k.max().item() - k[0].item()
+
+    fast = torch.compile(function, backend="strata")
+    for k in ([2, 5], [-3, -8], [2**60, 2**61]):
+        check(fast, function, POSITIVE.double(), torch.tensor(k))
+    assert not warnings()
+
+
+@pytest.mark.parametrize("factor", [2049, 100_001, 0.3])
+def test_numbers_that_halves_cannot_hold(factor: float) -> None:
+    """They are factors in f32, as in eager mode; sums with a factor are rounded once."""
+    x = torch.tensor([2e-5, 1e-3, -3e-4, 0.25]).half()
+    fast = torch.compile(lambda x: (x * factor, torch.add(x, x, alpha=factor)), backend="strata")
+    wide = x.double()
+    for got, want in zip(fast(x), (wide * factor, wide + wide * factor), strict=True):
+        assert torch.equal(got, want.half())
 
 
 @pytest.mark.parametrize("causal", [False, True])

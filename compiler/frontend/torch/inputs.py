@@ -62,10 +62,13 @@ class Inputs:
         types |= dict.fromkeys(self._integers(bound), tensor(i64, []))
         return {n.name: types[n.name] for n in self.graph.nodes if n.name in types}
 
-    def bind(self, build: Builder, values: Mapping[str, Value]) -> None:
-        """Let the symbols of integers be the sizes that the arguments of these names hold."""
+    def bind(
+        self, build: Builder, values: Mapping[str, Value], wholes: Collection[Any] = ()
+    ) -> None:
+        """Let the symbols of integers be the sizes that the arguments of these names hold, but for
+        nodes that are no sizes."""
         for node in self.graph.nodes:
-            if is_integer(node) and node.name in values:
+            if is_integer(node) and node.name in values and node not in wholes:
                 bound = build.bind(values[node.name], node.name)
                 assert bound is not None
                 self.sizes.bind(str(node.meta["val"].node.expr), bound.reshape(-1)[0])

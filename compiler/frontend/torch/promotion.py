@@ -12,7 +12,7 @@ import numpy as np
 from xdsl.ir import Attribute
 
 from compiler.frontend.torch.ops import Operand
-from compiler.frontend.torch.reals import Real
+from compiler.frontend.torch.reals import Real, Whole
 from compiler.frontend.values import Value
 from dialects.strata import types as t
 from dialects.strata.types import element_of, is_float
@@ -20,10 +20,11 @@ from dialects.strata.types import element_of, is_float
 
 def common_element(operands: Sequence[Operand]) -> Attribute:
     """The element type to which all operands are cast."""
-    values = [v for v in operands if isinstance(v, Value) and not isinstance(v, Real)]
+    values = [v for v in operands if isinstance(v, Value) and not isinstance(v, Real | Whole)]
     tensors = [v.element for v in values if v.rank]
     scalars = [v.element for v in values if not v.rank]
-    numbers = [_of_number(v) for v in operands if isinstance(v, Real) or not isinstance(v, Value)]
+    numbers = [_of_number(v) for v in operands
+               if isinstance(v, Real | Whole) or not isinstance(v, Value)]
     best: Attribute | None = None
     for group in (tensors, scalars, numbers):
         found = _widest(group)

@@ -1,8 +1,9 @@
-"""Numbers that a program computes from sizes in Python, and that are not integers.
+"""Numbers that a program computes in Python, and that are no sizes.
 
     x * (6.28 / x.shape[1])     ->  truediv 6.28, sym_float(m)  ->  an f64 tensor of no dims
+    x * (k - 1)                 ->  sub k, 1                    ->  an i64 tensor of no dims
 
-If all sizes in a number are constant, it is a Python float. Otherwise it is computed at run time in
+If all sizes in a float are constant, it is a Python float. Otherwise it is computed at run time in
 f64, as in Python. In type promotion it counts as a plain number: f16[n] times it is f16[n].
 """
 
@@ -30,6 +31,11 @@ from dialects.symbolic.expr import Expr
 @dataclass(eq=False)
 class Real(Value):
     """An f64 number that is known only at run time."""
+
+
+@dataclass(eq=False)
+class Whole(Value):
+    """An i64 number that is known only at run time, and that is no size."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,12 @@ def real_of(n: Node, arguments: Sequence[Any]) -> Real | float:
     return Real(**vars(function.on_values(n, values)))
 
 
+def whole_of(n: Node, arguments: Sequence[Any]) -> Whole:
+    """The number that a node computes from such integers, sizes and constants."""
+    values = [a if isinstance(a, Value) else n.scalar(a, t.i64) for a in arguments]
+    return Whole(**vars(_FUNCTIONS[n.op].on_values(n, values)))
+
+
 def _known(value: Any) -> float | int | None:
     """The number, if it is known at compile time, otherwise None."""
     if isinstance(value, Value):
@@ -87,7 +99,7 @@ def _known(value: Any) -> float | int | None:
 
 def check_reals(function: Callable[..., Any], given: Sequence[Any]) -> None:
     """Raise Fault if the importer needs a constant where a number is known only at run time."""
-    wanted = _parameters(function)
+    wanted = parameters_of(function)
     for k, value in enumerate(given[:len(wanted)]):
         name, takes_tensors = wanted[k]
         parts = cast("list[Any]", value) if isinstance(value, list) else [value]
@@ -97,7 +109,7 @@ def check_reals(function: Callable[..., Any], given: Sequence[Any]) -> None:
 
 
 @cache
-def _parameters(function: Callable[..., Any]) -> list[tuple[str, bool]]:
+def parameters_of(function: Callable[..., Any]) -> list[tuple[str, bool]]:
     """The names of an importer's parameters, and whether each may be a tensor."""
     found = list(inspect.signature(function).parameters.values())[1:]
     return [(p.name, "Operand" in str(p.annotation) or "Value" in str(p.annotation))

@@ -25,6 +25,7 @@ from compiler.frontend.torch.core.control import CONTROL
 from compiler.frontend.torch.core.decompose import NO_EFFECT
 from compiler.frontend.torch.core.foreign import foreign
 from compiler.frontend.torch.core.in_place import without_mutation
+from compiler.frontend.torch.core.numbers import READS_NUMBER, Numbers, operator_name, wholes_of
 from compiler.frontend.torch.guards import Relation, check_guards
 from compiler.frontend.torch.inputs import (
     Inputs,
@@ -36,17 +37,15 @@ from compiler.frontend.torch.library import FOREIGN
 from compiler.frontend.torch.node import Node, example_of
 from compiler.frontend.torch.ops import argument_count, check_left_out, importers
 from compiler.frontend.torch.provenance import path_of, scope_of, source_of
-from compiler.frontend.torch.reals import Real, check_reals, is_real, real_of
+from compiler.frontend.torch.reals import check_reals, is_real
 from compiler.frontend.torch.signature import Signature
 from compiler.frontend.torch.sizes import Sizes
 from compiler.frontend.torch.tensors import constant_of, part_type_of, type_of
 from compiler.frontend.values import Value
 from dialects.graph.base import ShapeError
-from dialects.strata import types as t
 from dialects.strata.func import FuncOp
 from dialects.strata.types import TensorType
 from dialects.strata.weights import WeightStore
-from dialects.symbolic.expr import Expr
 from dialects.text.syntax import identifier
 
 if TYPE_CHECKING:
@@ -54,8 +53,6 @@ if TYPE_CHECKING:
 
 WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 """Operators that only run a graph, which is imported in their place."""
-READS_NUMBER = ("aten._local_scalar_dense.default", "prims.item.default")
-"""What `tensor.item()` is."""
 
 
 @dataclass
@@ -90,12 +87,17 @@ class Importer:
         for name, argument in zip(types, self.function.body.block.args, strict=True):
             argument.name_hint = identifier(name)
             self.values[name] = self.build.value(argument)
-        inputs.bind(self.build, self.values)
+        self.numbers = Numbers(self.build, self.sizes,
+                               wholes_of(self.module.graph, self.operators))
+        inputs.bind(self.build, self.values, self.numbers.wholes)
         for node in self.module.graph.nodes:
             if node.op == "placeholder" and node.name in self.values:
                 self.values[node.name] = as_given(self.values[node.name], node.meta.get("val"))
         for node in filter(is_integer, self.module.graph.nodes):
-            self.values.pop(node.name, None)  # it is known by its size
+            value = self.values.pop(node.name, None)
+            whole = value and self.numbers.argument(node, value)
+            if whole is not None:
+                self.values[node.name] = whole
 
     def run(self, ranges: Mapping[Any, Any], guards: Sequence[Relation] = ()) -> FuncOp:
         """The program's function. Raises StrataError."""
@@ -149,8 +151,8 @@ class Importer:
                     values[node.name] = values[other.name]
             elif node.op == "call_function":
                 found = values[node.name] = self._try(node, values)
-                self.nodes.append(node_of(path_of(node), _op_name(node), [found], scope_of(node),
-                                          source_of(node)))
+                self.nodes.append(node_of(path_of(node), operator_name(node), [found],
+                                          scope_of(node), source_of(node)))
         return outputs
 
     def _attribute(self, module: Any, node: Any, values: dict[str, Any]) -> None:
@@ -177,7 +179,7 @@ class Importer:
         except (Fault, ShapeError) as error:
             what, hint = (error.what, error.hint) if isinstance(error, Fault) else (str(error), "")
             place = source_of(node)
-            self.faults.add(f"{_op_name(node)}: {what}{f' ({place})' if place else ''}",
+            self.faults.add(f"{operator_name(node)}: {what}{f' ({place})' if place else ''}",
                             path_of(node), LEVEL, hint)
             self.bad.append(node)
         except Skip:
@@ -203,7 +205,7 @@ class Importer:
         return as_given(self.build.value(block.insert_arg(type_, len(block.args))), tensor)
 
     def _import(self, node: Any, values: dict[str, Any]) -> Any:
-        op, meta = without_mutation(node) or _op_name(node), node.meta.get("val")
+        op, meta = without_mutation(node) or operator_name(node), node.meta.get("val")
         function = self.operators.get(op)
         size = type(meta).__name__ in ("SymInt", "int") and op != "aten.item.default"
         checks = op in NO_EFFECT or type(meta).__name__ in ("SymBool", "bool")
@@ -217,9 +219,9 @@ class Importer:
             raise Skip
         arguments = Arguments(values, self.sizes)
         if op in READS_NUMBER:
-            return self._read_number(arguments.value(node.args[0]), meta)
+            return self.numbers.read(node, arguments.value(node.args[0]))
         if size:
-            return self.sizes(meta)
+            return self.numbers.integer(node, arguments)
         if op == "getitem":
             return _item(arguments.value(node.args[0]), node)
         if op in WRAPPERS:
@@ -233,29 +235,9 @@ class Importer:
             self.build.node = path_of(node)
             return foreign(self.build, node, arguments.value)
         if function is None and op not in complex_importers():
-            return self._real(node, op, arguments) if is_real(op, meta) else condition_on(
+            return self.numbers.real(node, arguments) if is_real(op, meta) else condition_on(
                 meta, self.sizes)
         return self._call(node, op, function, arguments)
-
-    def _real(self, node: Any, op: str, arguments: Arguments) -> Any:
-        """A float that Python computes from sizes."""
-        self.build.node = path_of(node)
-        return real_of(Node(self.build.node, self.build, op, (), frozenset()),
-                       [arguments.value(a) for a in node.args])
-
-    def _read_number(self, value: Value, meta: Any) -> Any:
-        """An element of a tensor as a number of Python: a float, or an integer that is a size.
-
-        Raises Fault for a truth value, with which Python would decide.
-        """
-        if type(meta).__name__ == "SymFloat":
-            return Real(**vars(value.reshape([]).cast(t.f64)))
-        bound = self.build.bind(value.reshape([]), "number") if type(
-            meta).__name__ == "SymInt" else None
-        if bound is None:
-            raise Fault(f"it makes a Python number of {value.type.short}, which only a run knows")
-        self.sizes.bind_unbacked(meta, Expr.of(bound.reshape(-1)[0]))
-        return self.sizes(meta)
 
     def _inline(self, node: Any, arguments: Arguments) -> list[Any]:
         """The results of the graph that a wrapper runs."""
@@ -353,7 +335,7 @@ def _item(values: Sequence[Any], node: Any) -> Any:
     index = node.args[1]
     if isinstance(values, dict) or index < len(values):
         return values[index]
-    raise Fault(f"result {index} of {_op_name(node.args[0])} is not supported")
+    raise Fault(f"result {index} of {operator_name(node.args[0])} is not supported")
 
 
 def _output(node: Any, values: Mapping[str, Any]) -> Any:
@@ -371,12 +353,6 @@ def _flatten(value: Any) -> list[Any]:
     return [leaf for item in _listed(value) for leaf in _flatten(item)]
 
 
-def _op_name(node: Any) -> str:
-    """`aten.add.Tensor`, or the name of a Python function or higher-order operator."""
-    target = node.target
-    return str(target) if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
-
-
 def _told(node: Any, op: str) -> str:
     """An operator as users know it: the one that writes into arguments, not PyTorch's wrapper."""
     return str(node.args[0]) if op.startswith("auto_functionalized") and node.args else op
@@ -385,7 +361,7 @@ def _told(node: Any, op: str) -> str:
 def _used(node: Any, several: bool) -> frozenset[int]:
     if not several:
         return frozenset({0})
-    return frozenset(user.args[1] for user in node.users if _op_name(user) == "getitem")
+    return frozenset(user.args[1] for user in node.users if operator_name(user) == "getitem")
 
 
 def _name_value(value: Any, name: str) -> None:

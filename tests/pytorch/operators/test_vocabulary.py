@@ -166,6 +166,14 @@ def test_what_is_refused_says_what_to_do(caplog: Any) -> None:
         torch.compile(lambda x: x + 1, backend="strata", mode="lite")(torch.ones(2))
 
 
+@pytest.mark.parametrize("wrong, meant", [
+    ("max-autotun", "max-autotune"), ("reduce_overhead", "reduce-overhead"),
+    ("max-autotune-no-cudagraph", "max-autotune-no-cudagraphs")])
+def test_the_nearest_mode_is_offered(wrong: str, meant: str) -> None:
+    with pytest.raises(Exception, match=f"no mode '{wrong}'; did you mean '{meant}'"):
+        torch.compile(lambda x: x + 1, backend="strata", mode=wrong)(torch.ones(2))
+
+
 def test_the_page_is_the_table() -> None:
     assert PAGE.read_text() == page()
 

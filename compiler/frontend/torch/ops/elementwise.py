@@ -12,7 +12,7 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.promotion import common_element
-from compiler.frontend.torch.reals import Real
+from compiler.frontend.torch.reals import Real, Whole
 from compiler.frontend.values import Value
 from dialects.graph.activation import ClipOp
 from dialects.graph.base import GraphOp
@@ -69,12 +69,17 @@ def arithmetic(n: Node, op: type[GraphOp], a: Operand, b: Operand) -> Value:
 
 
 def _exact(value: Operand, element: Attribute) -> bool:
-    """Whether a half-precision type represents a number exactly. Tensors count as exact."""
-    if isinstance(value, Real):
-        return False
-    if not isinstance(value, float) or not math.isfinite(value):
+    """Whether a half-precision type represents a number exactly. Tensors count as exact, numbers
+    that only a run knows do not.
+    """
+    if isinstance(value, Value):
+        return not isinstance(value, Real | Whole)
+    if isinstance(value, Expr):
+        return value.constant is not None and _exact(value.constant, element)
+    if not math.isfinite(value):
         return True
-    return float(np.array(value).astype(t.dtype_of(element))) == value
+    with np.errstate(over="ignore"):
+        return float(np.array(value).astype(t.dtype_of(element))) == value
 
 
 def scaled(n: Node, value: Operand, alpha: Operand) -> Operand:
@@ -87,19 +92,27 @@ def scaled(n: Node, value: Operand, alpha: Operand) -> Operand:
 
 
 # ---------------------------------------------------------------------- arithmetic
+def _sum(n: Node, op: type[GraphOp], a: Operand, b: Operand, alpha: Operand) -> Value:
+    """a + alpha * b, or the difference. It is rounded once."""
+    if alpha == 1 or n.element not in HALVES:
+        return arithmetic(n, op, a, scaled(n, b, alpha))
+    a, b, alpha = [operand(n, v, t.f32) for v in (a, b, alpha)]
+    return n(op, a, n(MulOp, b, alpha))
+
+
 @aten_op("aten.add.Tensor", "aten.add.Scalar")
 def add(n: Node, a: Operand, b: Operand, alpha: Operand) -> Value:
-    return arithmetic(n, AddOp, a, scaled(n, b, alpha))
+    return _sum(n, AddOp, a, b, alpha)
 
 
 @aten_op("aten.sub.Tensor", "aten.sub.Scalar")
 def sub(n: Node, a: Operand, b: Operand, alpha: Operand) -> Value:
-    return arithmetic(n, SubOp, a, scaled(n, b, alpha))
+    return _sum(n, SubOp, a, b, alpha)
 
 
 @aten_op("aten.rsub.Tensor", "aten.rsub.Scalar")
 def rsub(n: Node, a: Operand, b: Operand, alpha: Operand) -> Value:
-    return arithmetic(n, SubOp, b, scaled(n, a, alpha))
+    return _sum(n, SubOp, b, a, alpha)
 
 
 @aten_op("aten.mul.Tensor", "aten.mul.Scalar")
