@@ -55,6 +55,7 @@ def faults(kernel: KernelOp, schedule: Schedule) -> list[Fault]:
             *_online_faults(kernel, schedule), *_copy_faults(kernel, schedule),
             *_group_faults(kernel, schedule),
             *_matrix_faults(kernel, schedule),
+            *_reader_faults(kernel, schedule),
             *(fault for nest in kernel.nests for fault in _reduction_faults(nest, schedule))]
 
 
@@ -234,6 +235,22 @@ def _reduction_faults(nest: NestOp, schedule: Schedule) -> Iterator[Fault]:
         elif started is not None and level.axis in parallel - in_matrices:
             yield Fault(f"axis {level.axis} is inside the loop over {started.axis}, which can only "
                         "accumulate one element of it at a time", level)
+
+
+def _reader_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[Fault]:
+    """The tile of a scan exists in the loop over its axis, where its readers' other loops are."""
+    for scan in [n for n in kernel.nests if n.is_scan]:
+        axis, own = scan.reduce_axes[0].name, {a.name for a in scan.axes}
+        readers, read = set[Symbol](), set(scan.results)
+        for nest in kernel.nests:
+            if not read.isdisjoint(nest.inputs):
+                read |= set(nest.results)
+                readers |= {a.name for a in nest.axes} - own
+        loops = [x for x in schedule.levels if x.kind == "loop"]
+        walked = next((k for k, x in enumerate(loops) if x.axis == axis), 0)
+        yield from (Fault(f"axis {axis} is scanned inside the loop over {x.axis}, which only nests "
+                          "that read the scan walk", x)
+                    for x in loops[:walked] if x.axis in readers)
 
 
 def _scan_faults(nest: NestOp, schedule: Schedule) -> Iterator[Fault]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 
@@ -101,6 +102,56 @@ def test_scans_on_the_cpu(result: str) -> None:
     expected = 2 * np.add.accumulate(x * x, 1)
     np.testing.assert_allclose(found, expected if result == "i0, i1" else expected[:, ::-1],
                                rtol=1e-6)
+
+
+def read_along_more_axes(rows: str = "i0: 7, ", row: str = "i0, ", dims: str = "7, ") -> str:
+    """A scan, and two nests that read it at each of 4 and of 3 x 4 places."""
+    return f"""
+strata.func @main(%x: f32[{dims}19], %a: f32[4], %b: f32[3, 19]) -> (f32[{dims}4, 3, 19])
+    inputs ["x", "a", "b"] outputs ["y"] {{
+  %s = loop.nest ({rows}reduce i1: 19) ins(%x[{row}i1]) outs(add f32[{dims}19][{row}i1]) {{
+  ^bb0(%c: f32):
+    loop.yield %c
+  }}
+  %t = loop.nest ({rows}i2: 4, i1: 19) ins(%s[{row}i1], %a[i2])
+      outs(f32[{dims}4, 19][{row}i2, i1]) {{
+  ^bb0(%c: f32, %d: f32):
+    %e = arith.mulf %c, %d : f32
+    loop.yield %e
+  }}
+  %y = loop.nest ({rows}i2: 4, i3: 3, i1: 19) ins(%t[{row}i2, i1], %b[i3, i1])
+      outs(f32[{dims}4, 3, 19][{row}i2, i3, i1]) {{
+  ^bb0(%c: f32, %d: f32):
+    %e = arith.addf %c, %d : f32
+    loop.yield %e
+  }}
+  strata.return %y
+}}"""
+
+
+@pytest.mark.parametrize("shape", [(7, 19), (19,)], ids=str)
+def test_what_reads_a_scan_may_have_more_axes(shape: tuple[int, ...]) -> None:
+    """The scan's axis is the outer loop: its tile is computed once, and read at all others."""
+    x, a, b = random(*shape), random(4), random(3, 19)
+    text = read_along_more_axes() if len(shape) == 2 else read_along_more_axes("", "", "")
+    module = lowered(text, "cpu", TargetOptions(cache=None), "loop-outline")
+    running = find_target("cpu").bind(TargetOptions(cache=None)).running
+    [found] = running.load(module, WeightStore()).run([x, a, b])
+    sums = np.add.accumulate(x, -1)[..., None, None, :]
+    np.testing.assert_allclose(found, sums * a[:, None, None] + b, rtol=1e-5, atol=1e-6)
+
+
+def test_a_scan_is_not_inside_the_loops_of_its_readers() -> None:
+    module, context = parse(read_along_more_axes()), find_target("cpu").bind(
+        TargetOptions(cache=None)).context()
+    steps = STEPS[STEPS.index("loop-outline"):]
+    for _ in lower(module, context, steps[:steps.index("loop-to-block")]):
+        pass
+    text = re.sub("schedule<[^>]*>", "schedule<grid i0 tile 7, loop i2 tile 1, loop i3 tile 1, "
+                  "loop i1 tile 1>", str(module))
+    with pytest.raises(PassError, match="i1 is scanned inside the loop over i2"):
+        for _ in lower(parse(text), context, ["loop-to-block"]):
+            pass
 
 
 def test_lanes_are_beside_what_is_scanned() -> None:

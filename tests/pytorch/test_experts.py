@@ -106,3 +106,38 @@ def test_no_copies_of_weights_on_cuda(model: Experts, count: int) -> None:
         isinstance(b.type, BufferType) and b.type.element == bf16
         and b.type.count.constant in (model.up.numel(), model.down.numel()) for b in k.buffers)]
     assert [name.partition("_")[0] for name in readers] == ["contract"] * 2
+
+
+class Shared(nn.Module):
+    """Experts of f32 that are sorted and gathered, beside a layer that all tokens share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.router, self.chosen = nn.Linear(WIDTH // 2, 4), 2
+        self.up = nn.Parameter(torch.randn(4, 16, WIDTH // 2) * 0.2)
+        self.down = nn.Parameter(torch.randn(4, WIDTH // 2, 16) * 0.2)
+        self.inner = nn.Linear(WIDTH // 2, 16, bias=False)
+        self.outer = nn.Linear(16, WIDTH // 2, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.flatten(0, 1)
+        weights, experts = self.router(rows).sigmoid().topk(self.chosen, -1)
+        numbers, order = experts.flatten(), experts.flatten().argsort()
+        back = torch.empty_like(order)
+        back[order] = torch.arange(order.numel())
+        sorted_ = numbers[order]
+        hidden = torch.bmm(self.up[sorted_], rows[order // self.chosen][..., None])[..., 0]
+        made = torch.bmm(self.down[sorted_], functional.silu(hidden)[..., None])[..., 0]
+        made = (made * weights.flatten()[order][:, None])[back].view(-1, self.chosen, rows.shape[1])
+        return x + made.sum(1).view(x.shape) + self.outer(functional.silu(self.inner(x)))
+
+
+def test_rows_of_experts_are_joined_with_a_shared_layer(caplog: pytest.LogCaptureFixture) -> None:
+    """A product whose factor is gathered may be part of a kernel of rows."""
+    model, x = Shared().eval(), torch.randn(3, 9, WIDTH // 2)
+    options = {"cache": "off", "tuned": "off", "threads": 1}
+    with torch.no_grad():
+        found = torch.compile(model, backend="strata", options=options)(x)
+        torch.testing.assert_close(found, model(x), rtol=1e-5, atol=1e-5)
+    assert not [r for r in caplog.records if r.name == "strata"]

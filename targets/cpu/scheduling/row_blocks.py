@@ -3,7 +3,8 @@
 In every nest, the rows of a block lie in vector lanes. An operand of a contraction that all rows
 share is read in its own layout, one element for all lanes. Values that a program keeps for itself
 have contiguous rows. Reductions along a row combine whole vectors. Only the operand that has the
-rows is copied once per program, with contiguous rows, before a contraction uses it repeatedly.
+rows is copied once per program, with contiguous rows, before a contraction uses it repeatedly,
+unless other inputs index it.
 
     nest (i, j, reduce d) ins(%q[i, d], %k[j, d])
     ->  %r = nest (i, d1) ins(%q[i, d1])  {q}      nest (i, j, reduce d) ins(%r[i, d], %k[j, d])
@@ -24,7 +25,13 @@ from dialects.text.syntax import set_location
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.private import block_axis, private_values
 from passes.analyses.loop.runs import common_rows
-from passes.rewrites.loop.nests import Read, reads_of, replace_nest, with_reads
+from passes.rewrites.loop.nests import (
+    Read,
+    gathered_inputs,
+    reads_of,
+    replace_nest,
+    with_reads,
+)
 from targets.cpu.machine import Machine
 
 VECTORS = 2
@@ -54,7 +61,8 @@ def copy_rows(kernel: KernelOp) -> None:
 
 
 def _holds(read: Read, axis: Symbol) -> bool:
-    return read.pad is None and any(axis in e.symbols for e in read.map)
+    return read.pad is None and not gathered_inputs(read.map) and any(
+        axis in e.symbols for e in read.map)
 
 
 def _copy(kernel: KernelOp, nest: NestOp, position: int) -> NestOp:

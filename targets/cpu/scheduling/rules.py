@@ -164,7 +164,8 @@ def _reduction(kernel: KernelOp, machine: Machine, lanes: Symbol | None = None) 
     if lanes in rows:
         levels.append(Level("grid", lanes, width, lanes=True))
     inner = [a for a in extents if a not in rows and a != lanes]
-    inner.sort(key=lambda a: a in reduce)
+    walked = {a.name for n in kernel.nests if n.is_scan for a in n.axes}
+    inner.sort(key=lambda a: (a not in walked, a in reduce))  # what reads a scan is inside it
     levels += [Level("loop", a, 1) for a in inner]
     if lanes and lanes not in rows:
         levels.append(Level("loop", lanes, width, lanes=True))
