@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from dialects.strata.types import Array
     from dialects.strata.weights import WeightStore
 
+    Lend = Callable[[], Array] | None
+    """Lends memory to one output: an array of its shape and dtype. None for an output that is too
+    small for that."""
+
 
 class TargetError(Exception):
     """The machine or the options do not allow a request to a target; says what to do."""
@@ -63,15 +67,14 @@ class Executable(ABC):
         return self.run(inputs)
 
     def caller(
-        self, make: Callable[[Sequence[Shape]], Callable[[], Iterable[T]]],
+        self, make: Callable[[Sequence[Shape], Sequence[Lend]], Callable[[], Iterable[T]]],
         address: Callable[[T], int], shape: Callable[[T], Shape],
-    ) -> Callable[[Sequence[Any], Sequence[T]], list[T] | None]:
+    ) -> Callable[[Sequence[Any], Sequence[T]], list[T]]:
         """`run` as a function of C-contiguous arrays of another library; types unchecked.
 
-        `make`: for the shapes of all outputs what makes new ones. `address` and `shape` of an
-        array. The function takes what decides the shapes of the inputs, such as the sizes among
-        them, and the inputs. It returns None for outputs that are too large for that, whose memory
-        `run` reuses. It raises as `run`.
+        `make`: for the shapes of all outputs, and what lends memory to the large ones, what makes
+        new outputs. `address` and `shape` of an array. The function takes what decides the shapes
+        of the inputs, such as the sizes among them, and the inputs. It raises as `run`.
         """
         raise NotImplementedError
 

@@ -245,7 +245,7 @@ class Part:
     def direct(self) -> Callable[[Sequence[Any]], list[Any] | None] | None:
         """A call that passes nothing but addresses to the compiled code; None without such.
 
-        It returns None if an argument has gaps in memory, a result is large, or sizes do not fit.
+        It returns None if an argument has gaps in memory, or sizes do not fit.
         """
         loaded, maker = self.executable.loaded, self.results.maker
         if not loaded.takes_addresses or maker is None or self.executable.structures or (
@@ -256,6 +256,7 @@ class Part:
             return None
         count, chosen, sizes = len(self.given), _getter(self.given), self._sizes
         run = loaded.caller(maker, torch_module().Tensor.data_ptr, _shape)
+        placed = self.results.among_constants
 
         def call(arguments: Sequence[Any]) -> list[Any] | None:
             values = chosen(arguments) if count < len(arguments) else arguments
@@ -263,7 +264,8 @@ class Part:
                 if not value.is_contiguous():
                     return None
             try:
-                return run(sizes(arguments), values)
+                made = run(sizes(arguments), values)
+                return made if placed is None else placed(made)
             except SizeError:
                 return None
 

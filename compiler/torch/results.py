@@ -29,10 +29,13 @@ from dialects.symbolic.symbol import Symbol
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
+    from targets.interface import Lend
 
 NUMBERS: Mapping[str, type] = {"SymInt": int, "SymFloat": float, "SymBool": bool}
 """PyTorch's numbers that follow from sizes, and what they are in Python."""
 Known = Mapping[Symbol, int]
+Maker = Callable[[Sequence[tuple[int, ...]], "Sequence[Lend]"], Callable[[], Iterable[Any]]]
+"""For the shapes of results, and what lends memory to large ones, what makes new tensors."""
 
 
 @dataclass
@@ -116,17 +119,41 @@ class Results:
             isinstance(s, int) for v in self.outputs for s in v.shape)
 
     @cached_property
-    def maker(self) -> Callable[[Sequence[tuple[int, ...]]], Callable[[], Iterable[Any]]] | None:
-        """What makes new tensors for results of these shapes; None unless all results are tensors
-        on the CPU whose elements lie side by side."""
-        if self.others or any(self.strides) or not all(map(is_plain, self.outputs)):
+    def maker(self) -> Maker | None:
+        """What makes new tensors for results of these shapes; None unless all that are computed are
+        tensors on the CPU whose elements lie side by side, and the others are constants."""
+        computed = [self.outputs[k] for k in self.tensors]
+        if any(self.strides) or not all(map(is_plain, computed)) or any(
+                _is_number(self.outputs[k]) for k in self.others):
             return None
-        new, types = _empty_strided(), [v.dtype for v in self.outputs]
+        new, types = _empty_strided(), [v.dtype for v in computed]
 
-        def maker(shapes: Sequence[tuple[int, ...]]) -> Callable[[], Iterable[Any]]:
-            return partial(map, new, shapes, [*map(_side_by_side, shapes)], types)
+        def maker(shapes: Sequence[tuple[int, ...]], lent: Sequence[Lend]
+                  ) -> Callable[[], Iterable[Any]]:
+            strides = [*map(_side_by_side, shapes)]
+            if not any(lent):
+                return partial(map, new, shapes, strides, types)
+            makers = [partial(new, *given) if lend is None else partial(_on_lent, lend)
+                      for lend, *given in zip(lent, shapes, strides, types, strict=True)]
+            return lambda: [make() for make in makers]
 
         return maker
+
+    @cached_property
+    def among_constants(self) -> Callable[[list[Any]], list[Any]] | None:
+        """All results, from those that `maker` makes; None if there are no others."""
+        if not self.others:
+            return None
+        every = [None if k not in self.others else self.others[k]({})
+                 for k in range(len(self.outputs))]
+
+        def placed(made: list[Any]) -> list[Any]:
+            found = every.copy()
+            for k, value in zip(self.tensors, made, strict=True):
+                found[k] = value
+            return found
+
+        return placed
 
     def __call__(self, made: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
         known: Known = self.bindings(arguments, self.needed) if self.needed else {}
@@ -143,7 +170,7 @@ class Results:
     @cached_property
     def needed(self) -> frozenset[Symbol]:
         """The symbols on which strides and sizes among the results depend."""
-        sizes = [_symbol(s) for v in self.outputs if type(v).__name__ in NUMBERS
+        sizes = [_symbol(s) for v in self.outputs if _is_number(v)
                  for s in v.node.expr.free_symbols]
         strides = [s for found in self.strides for s in found or () if isinstance(s, Expr)]
         return frozenset(sizes).union(*[s.symbols for s in strides]) - set(
@@ -155,6 +182,11 @@ def is_plain(tensor: Any) -> bool:
     real."""
     return tensor.device.type == "cpu" and str(tensor.layout) == "torch.strided" and not (
         tensor.is_conj() or tensor.is_neg() or is_complex(tensor))
+
+
+def _on_lent(lend: Callable[[], Array]) -> Any:
+    """A tensor on the CPU in memory that is lent to it."""
+    return to_torch(lend(), "cpu")
 
 
 def _side_by_side(shape: Sequence[int]) -> tuple[int, ...]:
@@ -194,11 +226,17 @@ def _strides(tensor: Any, measured: Collection[str]) -> list[Size] | None:
     return [s if s.constant is None else s.constant for s in found]
 
 
+def _is_number(value: Any) -> bool:
+    """Whether a result is a number that follows from sizes."""
+    return type(value).__name__ in NUMBERS
+
+
 def _other(value: Any, measured: Collection[str]) -> Callable[[Known], Any]:
     """A result that is not a tensor: a number of sizes, a constant, or nothing."""
     kind = NUMBERS.get(type(value).__name__)
     if kind is None:
-        return lambda known: None if hasattr(value, "dtype") else value
+        made = None if hasattr(value, "dtype") else value
+        return lambda known: made
     number = value.node.expr
     try:
         return Sizes(given=measured)(value).evaluate

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import sys
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -18,7 +19,9 @@ FOREIGN = "triton_kernel_wrapper_functional"
 
 def torch_module(name: str = "torch") -> Any:
     """The module `torch`, or one of its submodules."""
-    return importlib.import_module(name)
+    found: Any = sys.modules.get(name)
+    is_ready = found is not None and not getattr(found.__spec__, "_initializing", False)
+    return found if is_ready else importlib.import_module(name)
 
 
 @contextmanager

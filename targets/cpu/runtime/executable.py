@@ -22,7 +22,7 @@ from targets.call_states import CallStates
 from targets.cpu.build.address import address_of
 from targets.cpu.runtime.calls import Binding, Bound, CallState, Kind, kinds, most_states
 from targets.cpu.runtime.checks import EXCHANGE, SIGNAL
-from targets.cpu.runtime.results import LARGE, Result
+from targets.cpu.runtime.results import Result
 from targets.cpu.runtime.threads import FIRST_ARGUMENT, NO_POOL, thread_pool, torch_is_loaded
 from targets.interface import Executable, Shape, T
 from targets.memory import ALIGNMENT, aligned_bytes
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dialects.strata.weights import WeightStore
     from targets.cpu.build.native import Library
     from targets.cpu.runtime.plan import RunPlan
+    from targets.interface import Lend
 
 _LARGE = 1 << 20
 """The size in bytes from which copying a constant costs more than unaligned access to it."""
@@ -108,36 +109,31 @@ class CpuExecutable(Executable):
             self.calls.give(state)
 
     def caller(
-        self, make: Callable[[Sequence[Shape]], Callable[[], Iterable[T]]],
+        self, make: Callable[[Sequence[Shape], Sequence[Lend]], Callable[[], Iterable[T]]],
         address: Callable[[T], int], shape: Callable[[T], Shape],
-    ) -> Callable[[Sequence[Any], Sequence[T]], list[T] | None]:
+    ) -> Callable[[Sequence[Any], Sequence[T]], list[T]]:
         """A call with the sizes of the last one does little more than write addresses."""
         take, give, calls = self.calls.take, self.calls.give, self.calls
         entry, steps, threads = self._entry, self._steps, self._threads
-        large, places = set[tuple[Any, ...]](), slice(FIRST_ARGUMENT, FIRST_ARGUMENT + len(
+        places = slice(FIRST_ARGUMENT, FIRST_ARGUMENT + len(
             self.plan.inputs) + len(self.plan.outputs))
 
-        def bind(state: CallState, sizes: Sequence[Any], inputs: Sequence[T]) -> Bound | None:
-            """Bind a state to these inputs; None if an output is large."""
+        def bind(state: CallState, sizes: Sequence[Any], inputs: Sequence[T]) -> Bound:
+            """Bind a state to these inputs."""
             examples = [np.broadcast_to(np.int8(0), shape(v)) for v in inputs]
             binding = self._binding_of([], self._sizes(examples))
-            if any(result.nbytes >= LARGE for result in binding.outputs):
-                large.add(tuple(sizes))
-                return None
             state.bind(binding)
-            state.bound = Bound(make, sizes, make([result.shape for result in binding.outputs]))
+            state.bound = Bound(make, sizes, make(
+                [result.shape for result in binding.outputs],
+                [result.array if result.is_large else None for result in binding.outputs]))
             return state.bound
 
-        def call(sizes: Sequence[Any], inputs: Sequence[T]) -> list[T] | None:
-            if large and tuple(sizes) in large:
-                return None
+        def call(sizes: Sequence[Any], inputs: Sequence[T]) -> list[T]:
             state = take()
             try:
                 bound = state.bound
                 if bound is None or bound.sizes != sizes or bound.by is not make:
                     bound = bind(state, sizes, inputs)
-                    if bound is None:
-                        return None
                 outputs = [*bound.make()]
                 state.table[places] = [*map(address, inputs), *map(address, outputs)]
                 if threads > 1 and (state.threads != threads or calls.have_overlapped

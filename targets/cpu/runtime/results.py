@@ -50,11 +50,12 @@ class Result:
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]):
         self.shape, self.dtype = shape, dtype
         self.nbytes = prod(shape) * dtype.itemsize
+        self.is_large = self.nbytes >= LARGE
         self._spare: Spare = deque(maxlen=1)
 
     def array(self) -> Array:
         """An uninitialized array with memory of its own."""
-        if self.nbytes < LARGE:
+        if not self.is_large:
             return np.empty(self.shape, self.dtype)
         loan = _Loan(self._memory(), self._spare)
         return np.ndarray(self.shape, self.dtype, np.asarray(loan))

@@ -14,6 +14,7 @@ from compiler.torch.backend import Program
 from dialects.strata.assumptions import SizeError
 from targets.cpu.runtime.executable import CpuExecutable
 from targets.cpu.runtime.plan import RunPlan
+from targets.cpu.runtime.results import LARGE
 
 
 @pytest.fixture
@@ -78,6 +79,37 @@ def test_results_are_new_memory(direct: list[bool]) -> None:
     assert len({t.data_ptr() for t in made}) == 4
     made[1].fill_(7)
     assert made[2].sum() == 4
+
+
+@pytest.mark.parametrize("type_", [torch.float32, torch.bfloat16, torch.int64])
+def test_large_results_go_the_short_way(direct: list[bool], type_: torch.dtype) -> None:
+    """They lie in memory of dropped ones, and never in that of others."""
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x + x, x.sum()
+
+    fast = torch.compile(function, backend="strata", dynamic=False)
+    inputs = [torch.arange(LARGE // type_.itemsize).to(type_) % (k + 2) for k in range(4)]
+    with torch.no_grad():
+        made = [fast(x)[0] for x in inputs]
+        assert direct == [False]
+        assert all(torch.equal(y, x + x) for x, y in zip(inputs, made, strict=True))
+        assert len({y.data_ptr() for y in made}) == 4
+        place = made.pop().data_ptr()
+        assert fast(inputs[0])[0].data_ptr() == place
+
+
+def test_a_backward_graph_with_frozen_arguments_goes_the_short_way(direct: list[bool]) -> None:
+    """It returns None for them, among its gradients."""
+    def function(x: Tensor, frozen: Tensor, scale: Tensor) -> Tensor:
+        return (x * frozen + scale).tanh().sum()
+
+    fast, inputs = torch.compile(function, backend="strata", dynamic=False), [
+        torch.randn(4, 5, requires_grad=True), torch.randn(5), torch.randn(5, requires_grad=True)]
+    want = torch.autograd.grad(function(*inputs), (inputs[0], inputs[2]))
+    for _ in range(3):
+        got = torch.autograd.grad(fast(*inputs), (inputs[0], inputs[2]))
+        torch.testing.assert_close(got, want)
+    assert len(direct) == 3 + 1  # forward graphs, which return their arguments; the first backward
 
 
 def test_an_index_out_of_range(direct: list[bool]) -> None:
