@@ -95,15 +95,22 @@ int MODEL(set_stream)(STATE *s, void *stream) {
 }
 
 /* ------------------------------------------------------------------ states */
+/* Functions that older drivers lack, without which libraries run all the same. */
+static int is_optional(const char *name) {
+    return strcmp(name, "cuTensorMapEncodeTiled") == 0 ||
+           strcmp(name, "cuGraphAddDependencies_v2") == 0;
+}
+
 static int load_driver(STATE *s) {
     s->driver.library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (s->driver.library == NULL) return STRATA_NO_PROCESSOR;
     void **places = &s->driver.library + 1;
     for (size_t k = 0; k < DRIVER_FUNCTIONS; k++) {
         places[k] = dlsym(s->driver.library, driver_names[k]);
-        if (places[k] == NULL && strcmp(driver_names[k], "cuTensorMapEncodeTiled") != 0)
-            return STRATA_NO_PROCESSOR;
+        if (places[k] == NULL && !is_optional(driver_names[k])) return STRATA_NO_PROCESSOR;
     }
+    void *newer = dlsym(s->driver.library, "cuGraphAddKernelNode_v2");
+    if (newer != NULL) memcpy(&s->driver.add_kernel, &newer, sizeof newer);
     return s->driver.init(0) == 0 ? 0 : STRATA_NO_PROCESSOR;
 }
 
@@ -185,7 +192,6 @@ static int start(STATE *s, const strata_options *options) {
     if (status != 0) return status;
     status = load_kernels(s);
     if (status == 0) status = load_constants(s, options);
-    if (status == 0 && s->driver.stream_create(&s->own, 1) != 0) status = STRATA_DEVICE;
     leave_context(s);
     for (int32_t k = 0; k < CONSTANTS; k++)
         s->table[FIRST_CONSTANT + k].at = (void *)(uintptr_t)(s->constants + constants[k]);
@@ -225,7 +231,6 @@ void MODEL(destroy)(STATE *s) {
         release(s, (void *)(uintptr_t)s->constants);
         for (int32_t k = 0; k < MODULES; k++)
             if (s->modules[k] != NULL) s->driver.unload(s->modules[k]);
-        if (s->own != NULL) s->driver.stream_destroy(s->own);
         leave_context(s);
         if (s->is_retained) s->driver.release_context(s->device);
     }

@@ -38,10 +38,12 @@ static int encode(STATE *s, const descriptor *d, void *map, uint64_t address, co
                             pitches, box, ones, 0, d->swizzle, 2, 0);
 }
 
-/* Launch a kernel. `extents`: of its grid, over its `sizes`. `shapes`: of all its buffers, one after
+/* Launch a kernel on a stream, or add the launch to a graph. `bytes`: of its buffers, none of
+   constants. `extents`: of its grid, over its `sizes`. `shapes`: of all its buffers, one after
    another, if some are passed as tensor maps. */
-static int launch(STATE *s, const kernel *k, const uint64_t *addresses, const int64_t *sizes,
-                  const int64_t *extents, const int64_t *shapes, void *stream) {
+static int launch(STATE *s, const kernel *k, const uint64_t *addresses, const uint64_t *bytes,
+                  const int64_t *sizes, const int64_t *extents, const int64_t *shapes, void *stream,
+                  graph *made) {
     const variant *v = &variants[k->first];
     for (int32_t n = 0; n < k->sizes; n++)
         if (sizes[n] > INT32_MAX)
@@ -80,30 +82,42 @@ static int launch(STATE *s, const kernel *k, const uint64_t *addresses, const in
         at++;
     }
     for (; at < v->parameters; at++) parameters[at] = &cells[at]; /* memory that we do not use */
-    int error = s->driver.launch(s->functions[v - variants], (unsigned)programs, 1, 1,
+    int error;
+    if (made != NULL) {
+        const accesses touched = {k->buffers, addresses, bytes, k->writes};
+        const kernel_node node = {s->functions[v - variants], {(unsigned)programs, 1, 1},
+                                  {(unsigned)v->threads, 1, 1}, (unsigned)v->shared, parameters,
+                                  NULL, NULL, NULL};
+        error = add_node(s, made, &touched, &node, NULL, v->waits);
+    } else {
+        error = s->driver.launch(s->functions[v - variants], (unsigned)programs, 1, 1,
                                  (unsigned)v->threads, 1, 1, (unsigned)v->shared, stream,
                                  parameters, NULL);
+    }
     return error == 0 ? 0 : failed_call(s, k->name, error);
 }
 
-static int copy(STATE *s, uint64_t target, uint64_t source, int64_t bytes, void *stream) {
-    int error = bytes > 0 ? s->driver.copy(target, source, (size_t)bytes, stream) : 0;
+static int copy(STATE *s, const uint64_t *ends, const uint64_t *bytes, int64_t size, void *stream,
+                graph *made) {
+    static const unsigned char writes[] = {0, 1};
+    int error = 0;
+    if (size <= 0) return 0;
+    if (made != NULL) {
+        const accesses touched = {2, ends, bytes, writes};
+        copy_node node;
+        memset(&node, 0, sizeof node);
+        node.source.kind = node.target.kind = 2; /* memory of the device */
+        node.source.device = ends[0];
+        node.target.device = ends[1];
+        node.source.pitch = node.target.pitch = node.width = (size_t)size;
+        node.source.height = node.target.height = node.height = node.depth = 1;
+        error = add_node(s, made, &touched, NULL, &node, 0);
+    } else {
+        error = s->driver.copy(ends[1], ends[0], (size_t)size, stream);
+    }
     return error == 0 ? 0 : failed_call(s, "a copy", error);
 }
 
-static int launch_all(STATE *s, void *stream);
-
-/* Make a graph of what is bound, on a stream of the state's own. */
-static int capture(STATE *s) {
-    void *graph = NULL;
-    int error = s->driver.begin_capture(s->own, 1);
-    if (error != 0) return failed_call(s, "making a graph", error);
-    int status = launch_all(s, s->own);
-    error = s->driver.end_capture(s->own, &graph);
-    if (status == 0 && error == 0) error = s->driver.instantiate(&s->graph, graph, 0);
-    if (graph != NULL) s->driver.graph_destroy(graph);
-    return status != 0 || error == 0 ? status : failed_call(s, "making a graph", error);
-}
 
 /* Whether the last run had the same addresses and sizes; they are known from now on. */
 static int is_same(STATE *s) {
@@ -123,12 +137,12 @@ static int run_bound(STATE *s) {
     if ((status = use_context(s)) != 0) return status;
     if (!is_same(s)) drop_graph(s);
     if (s->driver.is_capturing(s->stream, &capturing) != 0) capturing = 0;
-    if (!capturing && s->is_known && s->graph == NULL) status = capture(s);
+    if (!capturing && s->is_known && s->graph == NULL) status = make_graph(s);
     if (status == 0 && s->graph != NULL && !capturing) {
         int error = s->driver.graph_launch(s->graph, s->stream);
         if (error != 0) status = failed_call(s, "launching a graph", error);
     } else if (status == 0) {
-        status = launch_all(s, s->stream);
+        status = run_steps(s, s->stream, NULL);
     }
     s->is_known = status == 0;
     leave_context(s);

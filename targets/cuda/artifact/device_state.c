@@ -3,6 +3,33 @@
 
 typedef uint64_t device_address;
 
+/* CUgraphEdgeData. */
+typedef struct edge {
+    unsigned char source_port, target_port, kind, reserved[5];
+} edge;
+
+/* CUDA_KERNEL_NODE_PARAMS. Older drivers do not read `kernel` and `context`. */
+typedef struct kernel_node {
+    void *function;
+    unsigned grid[3], block[3], shared;
+    void **parameters, **extra;
+    void *kernel, *context;
+} kernel_node;
+
+/* CUDA_MEMCPY3D, and its source or target. */
+typedef struct copy_end {
+    size_t x, y, z, level;
+    int32_t kind;
+    const void *host;
+    device_address device;
+    void *array, *reserved;
+    size_t pitch, height;
+} copy_end;
+typedef struct copy_node {
+    copy_end source, target;
+    size_t width, height, depth;
+} copy_node;
+
 /* The functions of the driver that are called, in the order of `driver_names`. */
 typedef struct driver {
     void *library;
@@ -30,11 +57,11 @@ typedef struct driver {
     int (*error_name)(int, const char **);
     int (*encode)(void *, int, uint32_t, void *, const uint64_t *, const uint64_t *,
                   const uint32_t *, const uint32_t *, int, int, int, int);
-    int (*stream_create)(void **, unsigned);
-    int (*stream_destroy)(void *);
     int (*is_capturing)(void *, int *);
-    int (*begin_capture)(void *, int);
-    int (*end_capture)(void *, void **);
+    int (*graph_create)(void **, unsigned);
+    int (*add_kernel)(void **, void *, void *const *, size_t, const kernel_node *);
+    int (*add_copy)(void **, void *, void *const *, size_t, const copy_node *, void *);
+    int (*add_edges)(void *, void *const *, void *const *, const edge *, size_t);
     int (*instantiate)(void **, void *, uint64_t);
     int (*graph_destroy)(void *);
     int (*exec_destroy)(void *);
@@ -44,12 +71,12 @@ typedef struct driver {
 static const char *const driver_names[] = {
     "cuInit", "cuDeviceGet", "cuDeviceGetAttribute", "cuCtxGetCurrent", "cuCtxGetDevice",
     "cuCtxSetCurrent", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2",
-    "cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction", "cuFuncSetAttribute", "cuMemAlloc_v2", "cuMemFree_v2",
-    "cuMemcpyHtoD_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoDAsync_v2",
-    "cuStreamSynchronize", "cuLaunchKernel", "cuGetErrorName", "cuTensorMapEncodeTiled",
-    "cuStreamCreate", "cuStreamDestroy_v2", "cuStreamIsCapturing", "cuStreamBeginCapture_v2",
-    "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphDestroy", "cuGraphExecDestroy",
-    "cuGraphLaunch"};
+    "cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction", "cuFuncSetAttribute",
+    "cuMemAlloc_v2", "cuMemFree_v2", "cuMemcpyHtoD_v2", "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoDAsync_v2", "cuStreamSynchronize", "cuLaunchKernel", "cuGetErrorName", "cuTensorMapEncodeTiled",
+    "cuStreamIsCapturing", "cuGraphCreate", "cuGraphAddKernelNode", "cuGraphAddMemcpyNode",
+    "cuGraphAddDependencies_v2", "cuGraphInstantiateWithFlags", "cuGraphDestroy",
+    "cuGraphExecDestroy", "cuGraphLaunch"};
 
 #define DRIVER_FUNCTIONS (sizeof driver_names / sizeof *driver_names)
 #define MOST_PARAMETERS 256
@@ -62,12 +89,13 @@ typedef struct descriptor {
     uint32_t box[5];
 } descriptor;
 
-/* A compiled kernel. `divisible`: the bits of the sizes that must be multiples of 16. `widths`: of
-   its parameters, in bytes. */
+/* A compiled kernel. `divisible`: the bits of the sizes that must be multiples of 16. `waits`:
+   whether it waits for the launch before it in its own code. `widths`: of its parameters, in bytes.
+   */
 typedef struct variant {
     uint64_t start, divisible;
     const char *entry;
-    int32_t module, shared, threads, groups, row_axis, stays, parameters, maps;
+    int32_t module, shared, threads, groups, row_axis, stays, waits, parameters, maps;
     const unsigned char *widths;
     const descriptor *descriptors;
 } variant;
@@ -75,7 +103,17 @@ typedef struct variant {
 typedef struct kernel {
     const char *name;
     int32_t buffers, sizes, axes, first, variants;
+    const unsigned char *writes; /* for each buffer, whether the kernel writes it */
 } kernel;
+
+/* What a step reads and writes: bytes of memory that may change, none of constants. */
+typedef struct accesses {
+    int32_t count;
+    const uint64_t *start, *bytes;
+    const unsigned char *writes;
+} accesses;
+
+typedef struct graph graph;
 
 struct STATE {
     int32_t variant; /* the first field, by which a library finds it */
@@ -93,7 +131,7 @@ struct STATE {
     strata_allocator allocator;
     driver driver;
     int32_t device, processors, is_retained;
-    void *context, *before, *stream, *own;
+    void *context, *before, *stream;
     void *modules[MODULES + 1];
     void *functions[VARIANTS + 1];
     void *graph;        /* of what is bound, from the second run on */

@@ -11,7 +11,7 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from targets.cpu.artifact.c_text import CExpressions, quoted
 from targets.cpu.artifact.tables import Runtime
-from targets.cuda.machine import WARP
+from targets.cuda.machine import WARP, machine_of
 from targets.cuda.runtime.planned import (
     ARENA,
     NUMBERED,
@@ -79,7 +79,11 @@ def runtime_of(
     number = arch.removeprefix("sm_")
     defines = ["#include <dlfcn.h>", f"#define ARCH_MAJOR {number[:-1]}",
                f"#define ARCH_MINOR {number[-1]}", f"#define MODULES {len(code.cubins)}",
-               f"#define VARIANTS {len(code.variants)}", f"#define KERNELS_SYMBOL {kernels_symbol}",
+               f"#define VARIANTS {len(code.variants)}", f"#define GRAPH_NODES {len(plan.steps)}",
+               f"#define NODE_WORDS {len(plan.steps) // 64 + 1}",
+               f"#define GRAPH_RANGES {sum(len(step.places) for step in plan.steps)}",
+               f"#define GRAPH_LANES {machine_of(arch).fitted.graph_lanes}",
+               f"#define KERNELS_SYMBOL {kernels_symbol}",
                f"#define PACKED_BYTES {len(code.packed)}u",
                f"#define KERNELS_SUM {zlib.crc32(code.blob)}u",
                "extern const unsigned char KERNELS_SYMBOL[];"]
@@ -89,7 +93,8 @@ def runtime_of(
     return Runtime(
         [], [*defines, "", _file("device_state.c"), *tables],
         [_file("unpack.c"), _file("device.c")],
-        [_file("device_runs.c"), *_launches_text(plan, code, symbols)])
+        ["static int run_steps(STATE *s, void *stream, graph *made);", "", _file("device_graph.c"),
+         _file("device_runs.c"), *_steps_text(plan, code, symbols)])
 
 
 def _file(name: str) -> str:
@@ -104,14 +109,17 @@ def _kernel_tables(plan: HostPlan, code: Code) -> list[str]:
     for kernel in plan.kernels:
         own = [(v, c) for v, c in code.variants.items() if v[0] is kernel]
         own.sort(key=lambda found: -len(found[0][1]))  # the one with most multiples of 16 first
+        writes = "".join(f"{int(k in kernel.written)}, " for k, _ in enumerate(kernel.buffers))
+        before.append(f"static const unsigned char writes_{len(kernels)}[] = {{{writes}0}};")
         kernels.append(f"    {{{quoted(kernel.name)}, {len(kernel.buffers)}, "
-                       f"{len(kernel.size_names)}, {len(kernel.grid)}, {len(rows)}, {len(own)}}},")
+                       f"{len(kernel.size_names)}, {len(kernel.grid)}, {len(rows)}, {len(own)}, "
+                       f"writes_{len(kernels)}}},")
         for variant, compiled in own:
             before += _variant_arrays(len(rows), variant, compiled)
             rows.append(_variant_row(len(rows), variant, compiled, code))
     return [*before, "static const variant variants[] = {", *rows,
-            "    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},", "};", "",
-            "static const kernel kernels[] = {", *kernels, "    {0, 0, 0, 0, 0, 0},", "};"]
+            "    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},", "};", "",
+            "static const kernel kernels[] = {", *kernels, "    {0, 0, 0, 0, 0, 0, 0},", "};"]
 
 
 def _variant_arrays(number: int, variant: Variant, compiled: Compiled) -> list[str]:
@@ -137,17 +145,19 @@ def _variant_row(number: int, variant: Variant, compiled: Compiled, code: Code) 
     module = code.cubins.index(binary.code)
     return (f"    {{{code.starts[module]}u, UINT64_C({divisible}), {quoted(binary.entry)}, "
             f"{module}, {binary.shared}, {WARP * binary.warps}, {source.groups}, "
-            f"{source.row_axis}, {int(source.stays)}, {len(binary.parameters)}, "
-            f"{len(binary.descriptors)}, widths_{number}, descriptors_{number}}},")
+            f"{source.row_axis}, {int(source.stays)}, {int(source.waits)}, "
+            f"{len(binary.parameters)}, {len(binary.descriptors)}, widths_{number}, "
+            f"descriptors_{number}}},")
 
 
 # ---------------------------------------------------------------------- launches
-def _launches_text(plan: HostPlan, code: Code, symbols: Sequence[Symbol]) -> list[str]:
-    """The function that enqueues all steps."""
+def _steps_text(plan: HostPlan, code: Code, symbols: Sequence[Symbol]) -> list[str]:
+    """The function that enqueues all steps on a stream, or adds them to a graph."""
     mapped = {variant[0] for variant, found in code.variants.items() if found.binary.descriptors}
     c = CExpressions({s: f"n[{k}]" for k, s in enumerate(symbols)})
     numbers = {kernel: k for k, kernel in enumerate(plan.kernels)}
-    lines = ["static int launch_all(STATE *s, void *stream) {", "    const int64_t *n = s->sizes;",
+    lines = ["static int run_steps(STATE *s, void *stream, graph *made) {",
+             "    const int64_t *n = s->sizes;",
              "    int status = 0;", "    (void)n;"]
     for step in plan.steps:
         assert not isinstance(step, Collect), "a library has no communication"
@@ -168,10 +178,16 @@ def _address(place: Place, c: CExpressions) -> str:
     return f"(uintptr_t){start}{'' if offset == '0' else f' + (uint64_t){offset}'}"
 
 
+def _accessed(places: Sequence[Place], c: CExpressions) -> list[str]:
+    """The addresses `a` and the bytes `b` of buffers; of constants, which none writes, no bytes."""
+    return [_array("a", "uint64_t", (_address(p, c) for p in places)),
+            _array("b", "uint64_t", ("0" if p.memory == NUMBERED else f"(uint64_t){c.value(p.size)}"
+                                     for p in places))]
+
+
 def _copy(step: Copy, c: CExpressions) -> list[str]:
-    source, target = step.places
-    return [f"status = copy(s, {_address(target, c)}, {_address(source, c)},",
-            f"              {c.value(source.size)}, stream);"]
+    return [*_accessed(step.places, c),
+            f"status = copy(s, a, b, {c.value(step.source.size)}, stream, made);"]
 
 
 def _launch(step: Launch, c: CExpressions, number: int, is_mapped: bool) -> list[str]:
@@ -182,10 +198,10 @@ def _launch(step: Launch, c: CExpressions, number: int, is_mapped: bool) -> list
         is_mapped) else []
     return [_array("z", "int64_t", map(c.value, step.sizes)),
             _array("grid", "int64_t", map(own.value, kernel.grid)),
-            _array("a", "uint64_t", (_address(p, c) for p in step.buffers)),
-            _array("shapes", "int64_t", shapes), "(void)z;",
+            *_accessed(step.buffers, c), _array("shapes", "int64_t", shapes), "(void)z;",
             *_limits(kernel.counts, own, kernel.name),
-            f"if (status == 0) status = launch(s, &kernels[{number}], a, z, grid, shapes, stream);"]
+            f"if (status == 0) status = launch(s, &kernels[{number}], a, b, z, grid, shapes, "
+            "stream, made);"]
 
 
 def _array(name: str, type_: str, values: Iterable[str]) -> str:

@@ -256,7 +256,7 @@ class GraphRunner:
         """A graph with one node for every step that does any work."""
         packed = [(s, p) for s in self.program.plan.steps
                   if (p := self._pack(s, ready, self.program.constants)) is not None]
-        waits = waits_of([_accesses(step, ready.sizes) for step, _ in packed],
+        waits = waits_of([accesses_of(step, ready.sizes) for step, _ in packed],
                          self.program.kernels.lanes)
         ready.steps = [p for _, p in packed]
         ready.users.clear()
@@ -292,7 +292,7 @@ def _address_in(place: Place, ready: Ready, constants: Memory) -> int:
     return memory.address + int(place.offset.evaluate(ready.sizes))
 
 
-def _accesses(step: PlannedStep, sizes: Mapping[Symbol, int]) -> list[Access]:
+def accesses_of(step: PlannedStep, sizes: Mapping[Symbol, int]) -> list[Access]:
     """The bytes that a step accesses, except constants. Collective operations run in their order,
     as if they wrote the same memory, because all ranks must execute them in the same order."""
     found = [Access(_NETWORK, 0, 1, True)] if isinstance(step, Collect | RankLaunch) else (

@@ -70,12 +70,12 @@ def numbers(*shape: int) -> np.ndarray[Any, Any]:
 class FakeGpu:
     """A driver that writes down what it is asked."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, *flags: str):
         self.folder, self.log = folder, folder / "log.txt"
         done = processes.run(
-            ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-Wl,-soname,libcuda.so.1", "-o",
-             str(folder / "libcuda.so.1"), str(HERE / "fake_cuda.c")], capture_output=True,
-            text=True)
+            ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", *flags,
+             "-Wl,-soname,libcuda.so.1", "-o", str(folder / "libcuda.so.1"),
+             str(HERE / "fake_cuda.c")], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
     def run(
@@ -179,6 +179,8 @@ def test_damaged_kernels_are_refused(gpu: FakeGpu, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("function", "message"), [
     ("cuMemAlloc_v2", "there is not enough memory"),
     ("cuLaunchKernel", "failed on the GPU: CUDA_ERROR_OUT_OF_MEMORY (2)"),
+    ("cuGraphCreate", "making a graph failed on the GPU"),
+    ("cuGraphAddKernelNode", "failed on the GPU: CUDA_ERROR_OUT_OF_MEMORY (2)"),
     ("cuStreamSynchronize", "failed on the GPU"), ("cuModuleLoadData", "not enough memory")])
 def test_errors_of_the_driver_are_statuses(
     function: str, message: str, gpu: FakeGpu, tmp_path: Path
