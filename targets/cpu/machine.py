@@ -194,6 +194,10 @@ class Machine:
         short = element in (t.i8, t.i16)
         return short and (self.features >= AVX512 | {"avx512vnni"} or "avxvnni" in self.features)
 
+    def multiplies_blocks(self, element: Attribute) -> bool:
+        """Whether an instruction multiplies two rows by two columns, of eight elements each."""
+        return element == t.i8 and not self.is_x86 and "i8mm" in self.features
+
     @property
     def matrix_unit(self) -> MatrixUnit | None:
         """The matrix registers (AMX), if the processor has them besides wide vectors; else None."""

@@ -106,6 +106,15 @@ class Builder:
         """
         raise NotImplementedError
 
+    def has_blocks(self, element: Attribute) -> bool:
+        """Whether `add_blocks` is one instruction for factors of a type."""
+        return False
+
+    def add_blocks(self, a: Reg, b: Reg, c: Reg, unsigned: Sequence[bool]) -> Reg:
+        """c + the products of two rows of eight bytes with two columns; `c` is
+        <row 0, column 0>, <0, 1>, <1, 0>, <1, 1>."""
+        raise NotImplementedError
+
     def fence(self) -> None:
         """Other threads see the non-temporal stores so far before all later ones."""
 
@@ -137,14 +146,14 @@ class Builder:
     ) -> Reg:
         """What a function computes lane by lane from registers of equal widths, which it gets in
         halves: the lower lanes, then the upper ones."""
-        low, high = (compute(self._half(a, k), self._half(b, k), self._half(c, k))
+        low, high = (compute(self.half(a, k), self.half(b, k), self.half(c, k))
                      for k in (0, 1))
         width = low.width + high.width
         return low.resized(self.writer.local(
             f"shufflevector {low.typed}, {high.typed}, <{width} x i32> "
             f"{lane_literal(list(range(width)), 'i32')}"), width)
 
-    def _half(self, reg: Reg, number: int) -> Reg:
+    def half(self, reg: Reg, number: int) -> Reg:
         """The lower (0) or the upper (1) lanes."""
         width = reg.width // 2
         lanes = list(range(number * width, (number + 1) * width))

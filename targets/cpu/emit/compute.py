@@ -187,8 +187,9 @@ class Compute:
     # ------------------------------------------------------------------ dot
     def dot(self, a: Tile, b: Tile, c: Tile, unsigned: Sequence[bool]) -> Tile:
         """c + a @ b as chains of multiply-adds; of whole groups, if the operands are grouped."""
-        columns = c.type.rank - 1
-        if a.type.group is not None and c.type.lanes == columns:
+        sums = c.blocks or c.type
+        columns = sums.rank - 1
+        if a.type.group is not None and sums.lanes == columns:
             return self._dot_of_groups(a, self.convert(b, 1, 0), c, unsigned)
         a = self.convert(a, c.type.lanes if c.type.lanes != columns else None)
         b = self.convert(b, 1 if c.type.lanes == columns else None)
@@ -208,6 +209,9 @@ class Compute:
 
     def _dot_of_groups(self, a: Tile, b: Tile, c: Tile, unsigned: Sequence[bool]) -> Tile:
         a = self.convert(a, None, a.type.rank - 1)
+        if self.products.has_blocks(a.type, c.blocks or c.type):
+            found = self.products.add_blocks(a, b, self.products.in_blocks(c), unsigned)
+            return found if c.blocks is not None else self.products.in_rows(found)
         regs = [self.products.multiply_add(
                     a.reg(position), b.reg((), number), c.reg(position, number), unsigned).name
                 for position in positions(c.type) for number in range(len(c.chunks))]

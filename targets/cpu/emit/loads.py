@@ -88,10 +88,11 @@ class Loads:
             return transpose(self.writer, tile, type_.lanes, self.lanes)
         regs: list[str] = []
         parts = tile_chunks(type_, self.lanes)
+        is_group = type_.group is not None and type_.lanes is None
         for position in positions(type_):
             point = access.at(position)
             for number, chunk in enumerate(parts):
-                regs.append(self._load_chunk(access, point, number, chunk, pad))
+                regs.append(self._load_chunk(access, point, number, chunk, pad, is_group))
         return Tile(type_, tuple(regs), parts)
 
     def load_one(self, access: Access, position: Sequence[int], pad: Any) -> str:
@@ -99,8 +100,10 @@ class Loads:
         return self._load_chunk(access, access.at(tuple(position)), 0, SCALAR, pad)
 
     def _load_chunk(
-        self, access: Access, point: Point, number: int, chunk: Chunk, pad: Any
+        self, access: Access, point: Point, number: int, chunk: Chunk, pad: Any,
+        is_group: bool = False,
     ) -> str:
+        """`is_group`: whether the elements are a group that no lane has for itself."""
         element = access.buffer.element
         condition = access.scalar_condition(point)
         mask = access.lane_mask(point, number, chunk) if chunk.width else None
@@ -114,6 +117,8 @@ class Loads:
             return self._load_apart(access, point, number, chunk, pad, step, condition, mask)
         base = self._origin(access, point, chunk, step)
         address = self._guarded(access, base, chunk, condition, pad)
+        if is_group and step == 1 and not mask and chunk.is_full:
+            return self._from_memory(access, self._word(access, address, chunk.width), chunk.width)
         return self._load_step(access, address, chunk, step, mask, pad)
 
     def _load_step(
@@ -131,6 +136,15 @@ class Loads:
         else:
             text = self._shuffled(access, address, chunk.width, step)
         return self._from_memory(access, text, chunk.width)
+
+    def _word(self, access: Access, address: str, width: int) -> str:
+        """A group, loaded as a word where it is one. Processors load a word into all lanes; LLVM
+        would widen the elements of a vector that is shorter than a register first."""
+        bits = width * t.bit_width(access.buffer.element)
+        if bits not in (32, 64):
+            return self._plain(access, address, width)
+        word = self.writer.assign(f"load i{bits}, ptr {address}, align {align_of(access)}")
+        return f"bitcast i{bits} {word} to {memory_type(access.buffer.element, width)}"
 
     def _load_apart(
         self, access: Access, point: Point, number: int, chunk: Chunk, pad: Any, step: int | None,

@@ -67,7 +67,7 @@ class Loops:
 
 
 def _with_regs(tile: Tile, names: list[str]) -> Tile:
-    return Tile(tile.type, tuple(names), tile.chunks)
+    return Tile(tile.type, tuple(names), tile.chunks, tile.blocks)
 
 
 def _columns(

@@ -5,6 +5,13 @@
 Processors have instructions for bytes, 16-bit integers and bf16 (`targets/cpu/instructions`).
 Without one, each position of the group is widened and multiplied. All integer forms are exact
 modulo 2^32.
+
+Some multiply two rows by two columns of eight bytes each. Sums then are blocks, also from one step
+of a loop to the next: a register of a pair of rows has, for each two columns,
+
+    c[0, 0], c[0, 1], c[1, 0], c[1, 1]
+
+The last of an odd number of rows forms a pair with itself.
 """
 
 from __future__ import annotations
@@ -14,10 +21,20 @@ from collections.abc import Sequence
 from xdsl.ir import Attribute
 
 from dialects.strata import types as t
+from dialects.strata.types import TileType
 from targets.cpu.emit.build import Builder
 from targets.cpu.emit.halves import widen
 from targets.cpu.emit.index import splat
-from targets.cpu.emit.values import Reg, lane_literal
+from targets.cpu.emit.values import Chunk, Reg, Tile, lane_literal, positions, tile_chunks
+
+_BLOCK_ROW = 8
+"""Bytes of a row of a block."""
+_BLOCK_SUMS = 4
+"""Sums of a block."""
+
+
+def _pairs(rows: Sequence[tuple[int, ...]]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    return list(zip(rows[::2], [*rows[1::2], *rows[-1:]], strict=False))
 
 
 class Products:
@@ -39,6 +56,69 @@ class Products:
         total = self._padded(c, width)
         found = self.builder.add_products(a.element, words, lanes, total, unsigned)
         return self._first(found, c.width)
+
+    # ------------------------------------------------------------------ blocks
+    def has_blocks(self, a: TileType, c: TileType) -> bool:
+        """Whether the machine multiplies such factors, and adds to such sums, as blocks."""
+        whole = a.group is not None and a.shape[a.group] == _BLOCK_ROW and c.lanes == c.rank - 1
+        return whole and c.element == t.i32 and self.builder.has_blocks(a.element)
+
+    def in_blocks(self, tile: Tile) -> Tile:
+        """Sums as blocks."""
+        if tile.blocks is not None:
+            return tile
+        regs: list[str] = []
+        for first, second in _pairs(positions(tile.type)):
+            for number, chunk in enumerate(tile.chunks):
+                width = max(chunk.width, 2)
+                a, b = (self._padded(tile.reg(p, number), width) for p in (first, second))
+                lanes = [k + r * width + c for k in range(0, width, 2) for r in (0, 1)
+                         for c in (0, 1)]
+                regs.append(self._merged(a, b, lanes).name)
+        parts = tuple(Chunk(2 * c.offset, 2 * max(c.width, 2), 2 * max(c.width, 2))
+                      for c in tile.chunks)
+        type_ = t.tile(t.i32, (len(regs) // len(parts), sum(c.width for c in parts)), 1)
+        return Tile(type_, tuple(regs), parts, tile.type)
+
+    def in_rows(self, tile: Tile) -> Tile:
+        """Sums that were blocks, row by row."""
+        type_ = tile.blocks
+        if type_ is None:
+            return tile
+        parts = tile_chunks(type_, self.builder.machine.lanes)
+        regs: list[str] = []
+        for k, _ in enumerate(positions(type_)):
+            for number, chunk in enumerate(parts):
+                reg = tile.reg((k // 2,), number)
+                lanes = [4 * (c // 2) + 2 * (k % 2) + c % 2 for c in range(reg.width // 2)]
+                regs.append(self._first(self._picked(reg, lanes), chunk.width).name)
+        return Tile(type_, tuple(regs), parts)
+
+    def add_blocks(self, a: Tile, b: Tile, c: Tile, unsigned: Sequence[bool]) -> Tile:
+        """Sums as blocks, and the products of all rows of `a` with the columns in b's lanes."""
+        regs: list[str] = []
+        for k, (first, second) in enumerate(_pairs(positions(t.tile(a.type.element, a.type.shape[
+                :-1])))):
+            rows = self._merged(a.reg(first), a.reg(second), range(2 * _BLOCK_ROW))
+            for number in range(len(c.chunks)):
+                sums = c.reg((k,), number)
+                columns = self._padded(b.reg((), number), _BLOCK_ROW * sums.width // 2)
+                regs.append(self._add_block(rows, columns, sums, unsigned).name)
+        return Tile(c.type, tuple(regs), c.chunks, c.blocks)
+
+    def _add_block(self, a: Reg, b: Reg, c: Reg, unsigned: Sequence[bool]) -> Reg:
+        """Of two rows and as many columns as the sums have; two at a time."""
+        if c.width == _BLOCK_SUMS:
+            return self.builder.add_blocks(a, b, c, unsigned)
+        low, high = (self._add_block(
+            a, self.builder.half(b, k), self.builder.half(c, k), unsigned) for k in (0, 1))
+        return self._merged(low, high, range(c.width))
+
+    def _merged(self, a: Reg, b: Reg, lanes: Sequence[int]) -> Reg:
+        """Lanes of two registers of equal widths, one after the other."""
+        return a.resized(self.writer.local(
+            f"shufflevector {a.typed}, {b.typed}, <{len(lanes)} x i32> "
+            f"{lane_literal(list(lanes), 'i32')}"), len(lanes))
 
     # ------------------------------------------------------------------ operands
     def _bits(self, reg: Reg) -> Reg:

@@ -97,11 +97,16 @@ class Reg(NamedTuple):
 
 @dataclass(frozen=True)
 class Tile:
-    """The registers of a tile: positions row-major over unrolled dims, chunks innermost."""
+    """The registers of a tile: positions row-major over unrolled dims, chunks innermost.
+
+    `blocks`: the tile of sums that these registers hold as blocks of two rows and two columns
+    (`products.py`); None where they hold what `type` says.
+    """
 
     type: TileType
     regs: Sequence[str]
     chunks: tuple[Chunk, ...]
+    blocks: TileType | None = None
 
     @computed_once
     def kinds(self) -> tuple[Reg, ...]:

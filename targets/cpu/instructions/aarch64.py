@@ -1,4 +1,4 @@
-"""Instructions of 64-bit ARM: dot products of bytes, and of bf16."""
+"""Instructions of 64-bit ARM: products of bytes, group by group or two rows by two columns."""
 
 from __future__ import annotations
 
@@ -49,3 +49,15 @@ class Aarch64(Builder):
         return c.named(self.writer.local(self.writer.call(
             f"llvm.aarch64.neon.{name}.v{c.width}i32.v{4 * c.width}i8", c.type,
             [(c.type, c.name), *((x.type, x.name) for x in factors)])))
+
+    def has_blocks(self, element: Attribute) -> bool:
+        return self.machine.multiplies_blocks(element)
+
+    def add_blocks(self, a: Reg, b: Reg, c: Reg, unsigned: Sequence[bool]) -> Reg:
+        """By smmla and ummla; by usmmla for unsigned rows and signed columns."""
+        name = "usmmla" if unsigned[0] != unsigned[1] else "ummla" if unsigned[0] else "smmla"
+        if unsigned[1] and not unsigned[0]:
+            raise ValueError("products of signed rows and unsigned columns are no blocks")
+        return c.named(self.writer.local(self.writer.call(
+            f"llvm.aarch64.neon.{name}.v4i32.v16i8", c.type,
+            [(r.type, r.name) for r in (c, a, b)])))

@@ -2,6 +2,8 @@
 
     i8 by i8, summed in i32: groups of 4      i16 by i16, in i32, and bf16 by bf16, in f32: of 2
 
+Where an instruction multiplies two rows by two columns of eight bytes each, bytes are grouped by 8.
+
 The operand along the lanes is packed so that each group is contiguous. In the other operand, a
 group is one word of memory that all lanes share, so the summed axis must be contiguous there.
 """
@@ -26,6 +28,10 @@ _GROUPS: Mapping[tuple[Attribute, Attribute], int] = {
     (t.i8, t.i32): 4, (t.i16, t.i32): 2, (t.bf16, t.f32): 2,
 }
 """How many elements of a factor share a lane of the sum."""
+BLOCK = 8
+"""How many elements a row of a block has, for the instruction that multiplies blocks."""
+LONG = 64
+"""The least elements of a sum that need not be whole blocks: the last one is then little of all."""
 
 
 def grouping_of(
@@ -49,10 +55,20 @@ def grouping_of(
     last = _running_axis(rows, names)
     if last is None or extents_of(nest.axes)[last].constant == 1:
         return None
+    if machine.multiplies_blocks(elements[0]) and _fills_blocks(nest, along, last):
+        group = BLOCK
     if not _is_packable(nest, along.index(True), last, lanes) and not _is_panel(
             panel, last, group):
         return None
     return (*(n for n in names if n != last), last), group
+
+
+def _fills_blocks(nest: NestOp, along: Sequence[bool], last: Symbol) -> bool:
+    """Whether a sum has whole blocks, or many, and the instruction has its signs: of unequal ones
+    the rows' are unsigned."""
+    extent, unsigned = extents_of(nest.axes)[last].constant, unsigned_factors(nest)
+    signs = len(unsigned) != 1 or not along[unsigned[0]]
+    return signs and extent is not None and (extent % BLOCK == 0 or extent >= LONG)
 
 
 def _running_axis(map_: Sequence[Expr], names: Sequence[Symbol]) -> Symbol | None:
@@ -116,7 +132,8 @@ def grouped_copy(kernel: KernelOp, machine: Machine) -> Schedule | None:
     each, size = extents[group].constant, extents[lanes].constant
     kinds = {scalar_type(nest.inputs[0]), scalar_type(nest.results[0])}
     if each is None or size is None or not any(
-            kinds == {factor} and each == count for (factor, _), count in _GROUPS.items()):
+            kinds == {factor} and each in (count, machine.multiplies_blocks(factor) and BLOCK)
+            for (factor, _), count in _GROUPS.items()):
         return None
     others = [a for a in extents if a not in order]
     return None if nest.reduce_axes or others else Schedule((

@@ -19,7 +19,7 @@ from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.rewrites.loop.nests import has_calls
 from targets.cpu.machine import Machine
-from targets.cpu.scheduling.groups import grouping_of, has_group_instruction
+from targets.cpu.scheduling.groups import BLOCK, grouping_of, has_group_instruction
 from targets.cpu.scheduling.matrices import MatrixTiles, matrix_tiles
 from targets.cpu.scheduling.rows import (
     CACHE_WAYS,
@@ -106,15 +106,25 @@ def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
         vectors = -(-width // machine.lanes)
         spare = _spare(nest, vectors, group, machine)
         most = CACHE_WAYS if competes(nest, lanes, names[-1:]) else machine.vector_registers
-        budget = min(most, max(1, (machine.vector_registers - spare) // vectors))
+        budget = min(most, _most_rows(machine.vector_registers - spare, vectors, group))
         rows = _rows(names, extents, budget) or tiled_rows(nest, order[-2:-1], budget)
     chosen = {a for a, _ in rows}
     outer = tuple(a.name for a in nest.parallel_axes if a.name not in chosen | {lanes})
     return Tiling(lanes, width, rows, outer, reduce, group, window, matrices)
 
 
+def _most_rows(registers: int, vectors: int, group: int) -> int:
+    """Rows whose sums fit in registers; of blocks, pairs of rows, each with a factor's register."""
+    if group == BLOCK:
+        return max(2, 2 * (registers // (2 * vectors + 1)))
+    return max(1, registers // vectors)
+
+
 def _spare(nest: NestOp, vectors: int, group: int, machine: Machine) -> int:
-    """Registers that hold no sums: a row of the panel, and an element of the other operand."""
+    """Registers that hold no sums: a row of the panel, and an element of the other operand. A row
+    of blocks is twice as long."""
+    if group == BLOCK:
+        return 2 * vectors + 1
     if group > 1 and has_group_instruction(nest, machine):
         return vectors + 1
     return max(machine.spare_registers, WIDENING_REGISTERS if _widens(nest) else 0)

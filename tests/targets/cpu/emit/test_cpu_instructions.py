@@ -54,8 +54,9 @@ SETS = (
     Set("x86_64-linux-gnu", "amx", r"vfmadd\d+ps\t.*%zmm", "tdpbusd|vpdpbusd", "vcvtps2dq"),
     Set("aarch64-linux-gnu", "baseline", NEON, r"smlal2?\tv\d+\.4s", ARM),
     Set("aarch64-linux-gnu", "dotprod", NEON, r"sdot\tv\d+\.4s", ARM),
-    Set("aarch64-linux-gnu", "i8mm", NEON, r"usdot\tv\d+\.4s", ARM),
-    Set("aarch64-linux-gnu", "sve256", r"fml?ad?\tz\d+\.s", r"usdot\tv\d+\.4s", r"fcvtzs\tz\d+\.s"),
+    Set("aarch64-linux-gnu", "i8mm", NEON, r"usmmla\tv\d+\.4s", ARM),
+    Set("aarch64-linux-gnu", "sve256", r"fml?ad?\tz\d+\.s", r"usmmla\tv\d+\.4s",
+        r"fcvtzs\tz\d+\.s"),
     Set("riscv64-linux-gnu", "v", r"vfmacc\.vf", r"vwmacc(su|us|u)?\.v[vx]", r"vfcvt\.x\.f\.v"),
     Set("wasm32", "simd128", r"f32x4\.mul", r"i32x4\.dot_i16x8_s", r"i32x4\.trunc_sat_f32x4_s"),
 )
