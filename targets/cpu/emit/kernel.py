@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from xdsl.ir import Block, Operation, OpResult, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from dialects import block as bl
 from dialects.block.programs import tile_type
@@ -394,7 +394,8 @@ class _KernelEmitter:
     def loop(self, op: bl.ForOp) -> None:
         lower, upper = (self._expr(e.data, op.indices) for e in (op.lower, op.upper))
         step, unroll = op.step.data.constant or 1, max(1, op.unroll.data.constant or 1)
-        tiles = [self.compute.products.in_blocks(self.tiles[v]) if self._adds_blocks(op, k)
+        products = self.compute.products
+        tiles = [products.in_blocks(self.tiles[v]) if products.only_adds_blocks(op, k)
                  else self.tiles[v] for k, v in enumerate(op.carried)]
         span = (upper - lower).constant
         if span is None:
@@ -404,22 +405,7 @@ class _KernelEmitter:
             tiles = self._counted_loop(op, lower, trips, step, unroll, tiles)
         for result, tile, before in zip(op.results, tiles, op.carried, strict=True):
             keeps = self.tiles[before].blocks is not None
-            self.tiles[result] = tile if keeps else self.compute.products.in_rows(tile)
-
-    def _adds_blocks(self, op: bl.ForOp, number: int) -> bool:
-        """Whether all that a loop does with a carried value is to add products of blocks to it."""
-        value: SSAValue = op.body.block.args[1 + number]
-        while True:
-            uses = [*value.uses]
-            user = uses[0].operation if len(uses) == 1 else None
-            if type(user) is bl.DotOp and user.c is value and user.a is not value and (
-                    self.compute.products.has_blocks(tile_type(user.a), tile_type(user.c))):
-                value = user.result
-            elif type(user) is bl.ForOp and value in user.carried and self._adds_blocks(
-                    user, [*user.carried].index(value)):
-                value = user.results[[*user.carried].index(value)]
-            else:
-                return isinstance(value, OpResult) and user is op.body.block.last_op
+            self.tiles[result] = tile if keeps else products.in_rows(tile)
 
     def _counted_loop(
         self, op: bl.ForOp, lower: Expr, trips: int, step: int, unroll: int, tiles: list[Tile]

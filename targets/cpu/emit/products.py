@@ -18,8 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, OpResult, SSAValue
 
+from dialects.block import DotOp, ForOp
+from dialects.block.programs import tile_type
 from dialects.strata import types as t
 from dialects.strata.types import TileType
 from targets.cpu.emit.build import Builder
@@ -62,6 +64,21 @@ class Products:
         """Whether the machine multiplies such factors, and adds to such sums, as blocks."""
         whole = a.group is not None and a.shape[a.group] == _BLOCK_ROW and c.lanes == c.rank - 1
         return whole and c.element == t.i32 and self.builder.has_blocks(a.element)
+
+    def only_adds_blocks(self, loop: ForOp, number: int) -> bool:
+        """Whether all that a loop does with a carried value is to add products of blocks to it."""
+        value: SSAValue = loop.body.block.args[1 + number]
+        while True:
+            uses = [*value.uses]
+            user = uses[0].operation if len(uses) == 1 else None
+            if type(user) is DotOp and value is user.c and self.has_blocks(
+                    tile_type(user.a), tile_type(value)):
+                value = user.result
+            elif type(user) is ForOp and value in user.carried and self.only_adds_blocks(
+                    user, place := [*user.carried].index(value)):
+                value = user.results[place]
+            else:
+                return isinstance(value, OpResult) and user is loop.body.block.last_op
 
     def in_blocks(self, tile: Tile) -> Tile:
         """Sums as blocks."""
