@@ -3,6 +3,9 @@
     tensor<2x?xf32>      [1, 2]      array<i64: 1, 2>      dense<[1.0, 2.0]> : tensor<2xf32>
     #stablehlo.gather<offset_dims = [1], ...>              {name = value, ...}
 
+Attributes of other kinds (maps, locations, types, what other dialects print) are skipped up to the
+bracket or comma that ends them: their value is their text.
+
 Source: the StableHLO specification (openxla/stablehlo, docs/spec.md) and MLIR's language reference.
 """
 
@@ -58,14 +61,12 @@ class Attributes(Tokens):
                  for k, s in enumerate(sizes)]
         return t.tensor(elements[element], shape)
 
-    def _skipped(self, first: str, last: str) -> None:
+    def _skipped(self, first: str, last: str) -> str:
         """Brackets, and what is between them."""
         self.expect(first)
-        depth = 1
-        while depth:
-            token = self.take()
-            if token.kind == "mark" and token.text != "->":
-                depth += token.text.count(first) - token.text.count(last)
+        found = self.balanced()
+        self.expect(last)
+        return found
 
     # ------------------------------------------------------------------ attributes
     def dim_numbers(self, end: str = "") -> tuple[Any, Any, Any]:
@@ -86,18 +87,27 @@ class Attributes(Tokens):
             return first, self.attribute()
         return first
 
-    def _entries(self, end: str) -> dict[str, Any]:
+    def entries(self, end: str) -> dict[str, Any]:
         def entry() -> tuple[str, Any]:
+            if self.next.kind not in ("word", "string"):
+                return self.balanced(","), True
             name = self.take().text.strip('"')
-            return name, self.pair() if self.accept("=") else True
+            found = self.pair() if self.accept("=") else True
+            self.balanced(",")  # its type, or what this reader does not know
+            return name, found
         return dict(self.listed(entry, end))
+
+    def _item(self) -> Any:
+        found = self.attribute()
+        self.balanced(",")
+        return found
 
     def attribute(self) -> Any:
         token = self.take()
         if token.text == "[":
-            return self.listed(self.attribute, "]")
+            return self.listed(self._item, "]")
         if token.text == "{":
-            return self._entries("}")
+            return self.entries("}")
         if token.kind == "number":
             self._typed()
             return float(token.text) if re.search(r"[.eE]", token.text) and (
@@ -114,7 +124,11 @@ class Attributes(Tokens):
             return self._named(token)
         if token.kind == "symbol":
             return token.text[1:]
-        raise self.error(f"cannot read the attribute {token.text!r}", token.at)
+        self.place -= 1
+        found = self.balanced(",")
+        if not found:
+            raise self.error(f"cannot read the attribute {token.text!r}", token.at)
+        return found
 
     def _typed(self) -> None:
         """Skip the type of a number, if it has one: `1 : i64`."""
@@ -125,7 +139,7 @@ class Attributes(Tokens):
         self.expect("<")
         self.take()
         self.accept(":")
-        return self.listed(self.attribute, ">")
+        return self.listed(self._item, ">")
 
     def _named(self, token: Token) -> Any:
         """`#stablehlo.gather<offset_dims = [1], ...>`, `#stablehlo<comparison_direction LT>`, or a
@@ -135,14 +149,17 @@ class Attributes(Tokens):
             return token.text
         if not self.accept("<"):
             return token.text
-        if token.text.endswith(".conv"):
+        if token.text.endswith(".conv") and self.next.text == "[":
             return self.dim_numbers(">")
         if self.tokens[self.place + 1].text == "=":
-            return self._entries(">")
-        words: list[str] = []
-        while not self.accept(">"):
-            words.append(self.take().text)
-        return words[-1] if words else token.text
+            return self.entries(">")
+        start = self.place
+        found = self.balanced()
+        words = self.tokens[start:self.place]
+        self.expect(">")
+        if all(word.kind == "word" for word in words):
+            return words[-1].text if words else token.text
+        return found
 
     def _dense(self) -> Any:
         """An array of a constant: one number, nested lists, or bytes in hexadecimal."""

@@ -98,6 +98,19 @@ def constant(p: Parser, op: Op) -> None:
     op.attributes["value"] = p.attribute()
 
 
+def scan(p: Parser, op: Op) -> None:
+    """`(%x) inits (%carry) dimension=0 attributes {...} { ... } : types`"""
+    p.expect("(")
+    op.operands = p.listed(lambda: p.take().text, ")")
+    p.expect("inits")
+    p.expect("(")
+    starts = p.listed(lambda: p.take().text, ")")
+    op.attributes["operandSegmentSizes"] = [len(op.operands), len(starts)]
+    op.operands += starts
+    p.items(op)
+    p.signature(op)
+
+
 def custom_call(p: Parser, op: Op) -> None:
     """`@name(%x) {...} : types`"""
     op.attributes["call_target_name"] = p.take().text[1:]
@@ -112,17 +125,15 @@ def sharding(p: Parser, op: Op) -> None:
     """`%x <@mesh, [{"x"}, {}]> : type`"""
     op.operands = [p.take().text]
     p.expect("<")
-    depth = 1
-    while depth:
-        text = p.take().text
-        depth += (text == "<") - (text == ">")
+    p.balanced()
+    p.expect(">")
     p.signature(op)
 
 
 FORMS: dict[str, Form] = {
     "stablehlo.constant": constant, "stablehlo.reduce": reduce, "stablehlo.while": while_,
     "stablehlo.convolution": convolution, "stablehlo.slice": sliced,
-    "stablehlo.custom_call": custom_call, "sdy.sharding_constraint": sharding}
+    "stablehlo.custom_call": custom_call, "chlo.scan": scan, "sdy.sharding_constraint": sharding}
 """Operation -> what reads what follows its name."""
 
 

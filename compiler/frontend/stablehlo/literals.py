@@ -59,8 +59,9 @@ def of_numbers(contents: Any, type_: TensorType) -> Any:
         parts = cast("tuple[Any, ...]", contents) if isinstance(contents, tuple) else ()
         if len(parts) != 2:
             raise ValueError("a complex number has two parts: (1.0, 2.0)")
-        re, im = (of_numbers(v, part) for v in parts)
-        return np.array(re + 1j * im, dtype_of(type_))
+        number = np.empty([], dtype_of(type_))
+        number.real, number.imag = (of_numbers(v, part) for v in parts)
+        return number
     if isinstance(contents, str) and contents.lstrip("-").startswith("0x"):
         width = f"u{type_.dtype.itemsize}"
         return np.array(int(contents, 0), width).view(type_.dtype)

@@ -5,6 +5,7 @@
 
 Both forms become the same: a name, operands, attributes by name, regions and result types. Words
 of the pretty form that have no name are in `words`. Locations and unknown attributes are skipped.
+Modules and functions have a generic form, too: "builtin.module"() ({ "func.func"() ... }).
 Source: the StableHLO specification (openxla/stablehlo, docs/spec.md) and MLIR's language reference.
 """
 
@@ -30,10 +31,12 @@ class Parser(Attributes):
 
     # ------------------------------------------------------------------ modules and functions
     def module(self) -> dict[str, Function]:
-        while self.next.text != "module" and self.next.text != "func.func":
+        while self.next.text not in ("module", "func.func", '"builtin.module"'):
             if self.next.kind == "end":
                 raise self.error("there is no module")
             self.take()
+        if self.next.kind == "string":
+            return self._generic_module()
         wrapped = self.accept("module")
         if wrapped:
             if self.next.kind == "symbol":
@@ -50,6 +53,18 @@ class Parser(Attributes):
             found[function.name] = function
         if wrapped:
             self.expect("}")
+        if not found:
+            raise self.error("the module has no function")
+        return found
+
+    def _generic_module(self) -> dict[str, Function]:
+        """Functions as operations, whose types their arguments and returns tell."""
+        found: dict[str, Function] = {}
+        for region in self.operation().regions:
+            for op in region.operations:
+                name = str(op.attributes.get("sym_name", ""))
+                if op.name == "func.func" and op.regions:
+                    found[name] = Function(name, op.regions[0], None)
         if not found:
             raise self.error("the module has no function")
         return found
@@ -76,7 +91,9 @@ class Parser(Attributes):
         if self.accept("attributes"):
             self.attribute()
         self.expect("{")
-        return Function(name, Region(arguments, self.operations()), types)
+        found = Function(name, Region(arguments, self.operations()), types)
+        self._location()
+        return found
 
     def argument(self) -> tuple[str, TensorType]:
         name = self.take().text
@@ -134,16 +151,26 @@ class Parser(Attributes):
         op = Op(name, [], {}, [], [], [], line)
         self.expect("(")
         op.operands = self.listed(lambda: self.take().text, ")")
-        if self.accept("<{"):
-            op.attributes = self._entries("}>")
+        if self.accept("<"):  # <{name = value}>
+            self.expect("{")
+            op.attributes = self.entries("}")
+            self.expect(">")
         if self.accept("("):
-            op.regions = self.listed(self._region, ")")
+            op.regions = self.listed(self.region, ")")
         if self.next.text == "{":
             op.attributes |= self.attribute()
         self.signature(op)
         return op
 
-    def _region(self) -> Region:
+    def _is_region(self) -> bool:
+        """Whether the next brace opens a region, and no dictionary of attributes."""
+        following = self.tokens[self.place + 1: self.place + 3]
+        first, second = following if len(following) == 2 else (self.next, self.next)
+        if first.kind in ("block", "value") or second.text == "(":
+            return True
+        return "." in first.text and second.kind == "value"
+
+    def region(self) -> Region:
         self.expect("{")
         arguments: list[tuple[str, TensorType]] = []
         if self.next.kind == "block":
@@ -200,6 +227,8 @@ class Parser(Attributes):
                 self.take()
                 self.items(op)  # operands, and attributes: (%x, k = 5)
                 self.expect(")")
+            elif token.text == "{" and self._is_region():
+                op.regions.append(self.region())
             elif token.text == "{":
                 op.attributes |= self.attribute()
             elif token.text != ",":

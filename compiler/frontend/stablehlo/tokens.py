@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from compiler.diagnostics import Problem, StrataError
+from compiler.diagnostics import StrataError
+from compiler.excerpts import Place, problem_at
 
 _TOKEN = re.compile(r"""
     (?P<skip>\s+|//[^\n]*)
@@ -17,8 +19,9 @@ _TOKEN = re.compile(r"""
   | (?P<symbol>@(?:"[^"]*"|[\w$.]+))
   | (?P<block>\^[\w$.]+)
   | (?P<word>[#!]?[A-Za-z_][\w$.]*)
-  | (?P<mark>->|<\{|\}>|[][(){}<>,:=?*/#!-])
+  | (?P<mark>->|[<>=]=|[^\s\w"])
 """, re.VERBOSE)
+OPENING, CLOSING = "([{<", ")]}>"
 
 
 @dataclass(frozen=True)
@@ -46,9 +49,11 @@ class Tokens:
         self.tokens.append(Token("end", "", at))
 
     def error(self, what: str, at: int | None = None) -> StrataError:
-        where = self.tokens[self.place].at if at is None else at
+        """What is wrong, with the line and a caret below the next token, or below a place."""
+        token = self.tokens[self.place] if at is None else Token("", "", at)
+        place = Place(self.text, token.at, token.at + len(token.text))
         return StrataError(f"{self.name} is no StableHLO that can be read", [
-            Problem(what, f"line {self.line(where)}")])
+            problem_at(place, what, Path(self.name))])
 
     def line(self, at: int) -> int:
         return self.text.count("\n", 0, at) + 1
@@ -73,6 +78,20 @@ class Tokens:
     def expect(self, text: str) -> None:
         if not self.accept(text):
             raise self.error(f"expected {text!r}, not {self.next.text!r}")
+
+    def balanced(self, *ends: str) -> str:
+        """The text up to one of these marks, which is not consumed; marks in brackets of any kind
+        are none. A closing bracket that closes none ends it, too."""
+        start, depth = self.next.at, 0
+        while self.next.kind != "end":
+            mark = self.next.text if self.next.kind == "mark" else ""
+            closes = bool(mark) and mark in CLOSING
+            if not depth and (mark in ends or closes):
+                break
+            depth += bool(mark) and mark in OPENING
+            depth -= closes
+            self.place += 1
+        return self.text[start:self.next.at].rstrip()
 
     def listed(self, item: Callable[[], Any], end: str) -> list[Any]:
         """Items separated by commas, up to an end, which is consumed."""

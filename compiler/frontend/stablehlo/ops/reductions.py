@@ -102,11 +102,16 @@ def _halved(n: Node, region: Region, rows: Sequence[Value], count: int) -> list[
 
 def _reduced(n: Node, x: Value, start: Value, kind: str, axes: Sequence[int]) -> Value:
     """The reduction, combined with a start that is not neutral."""
-    found = _of_elements(n, x, kind, axes) if axes else x
-    neutral = {"add": 0, "mul": 1, "max": lowest(x.type.dtype), "min": highest(x.type.dtype)}[kind]
+    return with_start(kind, _of_elements(n, x, kind, axes) if axes else x, start)
+
+
+def with_start(kind: str, found: Value, start: Value) -> Value:
+    """What was found, combined with a start, unless that is known to be neutral."""
+    dtype = found.type.dtype
+    neutral = {"add": 0, "mul": 1, "max": lowest(dtype), "min": highest(dtype)}[kind]
     if start.array is not None and np.all(start.array == neutral):
         return found
-    return _with_start(kind, found, start)
+    return combined_pair(kind, found, start)
 
 
 def _of_elements(n: Node, x: Value, kind: str, axes: Sequence[int]) -> Value:
@@ -117,7 +122,8 @@ def _of_elements(n: Node, x: Value, kind: str, axes: Sequence[int]) -> Value:
     return n.scalar(0, found) < found
 
 
-def _with_start(kind: str, a: Value, b: Value) -> Value:
+def combined_pair(kind: str, a: Value, b: Value) -> Value:
+    """Two values, element by element."""
     if a.element == t.i1:
         return a | b if kind in ("add", "max") else a & b
     return {"add": a + b if kind == "add" else a, "mul": a * b if kind == "mul" else a,
