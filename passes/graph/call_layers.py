@@ -16,9 +16,9 @@ number, such as a scale or a bias of zeros. What all layers compute from the sam
 mask, is computed once before them.
 
 `passes/analyses/graph/repetition.py` finds the parts, and `graph-inline-layers` undoes calls whose
-borders cost something. Parts with windows are left alone, as in `graph-share-layers`; so is a model
-that is to be divided, because the division chooses a layout for each operation. Assumes nothing;
-a few layers are not worth a function.
+borders cost something. Parts with windows are left to `graph-share-layers`, which knows what reads
+them; so is a model that is to be divided, because the division chooses a layout for each operation.
+Assumes nothing; a few layers are not worth a function.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from passes.analyses.graph.repetition import (
 )
 from passes.base import StrataContext, StrataPass
 from passes.rewrites.graph.matching import uniform
-from passes.rewrites.graph.sharing import Sharing, is_movable, outside_of
+from passes.rewrites.graph.sharing import WINDOWS, Sharing, is_movable, outside_of
 from passes.rewriting import functions, replace
 
 PRODUCTS = (MatmulOp, MatmulIntegerOp)
@@ -91,7 +91,7 @@ class GraphCallLayers(StrataPass):
 
 def _kind(op: Operation, asked: dict[ConstantOp, Hashable], context: StrataContext) -> Hashable:
     """What operations must share to be equal; None for those that stay where they are."""
-    if not is_movable(op):
+    if not is_movable(op) or isinstance(op, WINDOWS):
         return None
     constants = [v.owner for k, v in enumerate(op.operands) if isinstance(v.owner, ConstantOp)
                  and not is_quantization(v.owner, op, k)]

@@ -17,8 +17,11 @@ layers that only they have made equal, or that are too few for `graph-call-layer
 differ, too, such as scales and zero points of quantized tensors; they become inputs of kernels.
 
 `passes/analyses/graph/repetition.py` finds the parts. They are cut where nothing would be fused
-anyway. Parts with windows are left alone, since a function's arguments fix layouts. Assumes
-nothing; few or short parts are not worth a function.
+anyway. `loop-assign-layouts` chooses one layout for an argument and what is passed in all calls, so
+one image whose layout is fixed, such as what a reshape reads, would fix that of all layers. Parts
+with windows are therefore shared only where filters are constants, and where operators that take
+any layout compute and read all images that cross borders, a product among them. Assumes nothing;
+few or short parts are not worth a function.
 """
 
 from __future__ import annotations
@@ -27,20 +30,27 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from dialects.graph.constant import ConstantOp
 from dialects.graph.contraction import MatmulOp
-from dialects.graph.elementwise import AddOp, MaxOp, MinOp, MulOp, SubOp
+from dialects.graph.convolution import ConvOp
+from dialects.graph.elementwise import AddOp, ElementwiseOp, MaxOp, MinOp, MulOp, SubOp
 from dialects.graph.logic import CompareOp, WhereOp
+from dialects.graph.pooling import AvgPoolOp, MaxPoolOp
+from dialects.graph.reduce import ReduceMeanOp, ReduceOp
 from dialects.strata.func import FuncOp
-from dialects.strata.types import LiteralAttr, f32
-from passes.analyses.graph.repetition import Steps, kind_of
+from dialects.strata.types import LiteralAttr, TensorType, f32
+from passes.analyses.graph.repetition import CONVOLUTIONS, Steps, kind_of
 from passes.base import StrataContext, StrataPass
 from passes.graph.cse import merge_equal
 from passes.rewrites.calls import called
-from passes.rewrites.graph.sharing import Sharing, is_movable
+from passes.rewrites.graph.sharing import WINDOWS, Sharing, is_movable, outside_of
 from passes.rewriting import functions
+
+PRODUCTS = (MatmulOp, *CONVOLUTIONS)
+ANY_LAYOUT = (ElementwiseOp, ConvOp, MaxPoolOp, AvgPoolOp, ReduceOp, ReduceMeanOp)
+"""Operators that compute and read images in any layout, as one nest each."""
 
 
 @dataclass(frozen=True)
@@ -78,17 +88,57 @@ def _split_numbers(func: FuncOp) -> None:
 def _repetition(func: FuncOp, least: int) -> Sequence[Sequence[Operation]]:
     """The repetition in a function that is worth most; no parts if there is none."""
     ops = [op for op in func.body.block.ops if not isinstance(op, ConstantOp)]
-    if len(ops) < 2 * least // 3:
-        return []
-    found = Steps(ops, [_kind(op) for op in ops]).best(least)
-    if found is None or not any(isinstance(ops[k], MatmulOp) for k in found.part(0)):
-        return []
-    return [[ops[k] for k in found.part(n)] for n in range(found.count)]
+    kinds = [_kind(op) for op in ops]
+    while True:
+        found = Steps(ops, kinds).best(least)
+        if found is None:
+            return []
+        parts = [[ops[k] for k in found.part(n)] for n in range(found.count)]
+        if any(isinstance(op, WINDOWS) for op in parts[0]):
+            parts = _with_free_borders(parts)
+        if found.work * (len(parts) - 1) >= least and any(
+                isinstance(op, PRODUCTS) for op in parts[0]):
+            return parts
+        for n in range(found.count):  # another search finds what is worth less
+            for k in found.part(n):
+                kinds[k] = None
+
+
+def _with_free_borders(parts: Sequence[list[Operation]]) -> list[list[Operation]]:
+    """The parts without a first and a last one whose borders differ; no parts if others do."""
+    free = [_has_free_borders(part) for part in parts]
+    first, last = int(not free[0]), len(parts) - int(not free[-1])
+    return [*parts[first:last]] if all(free[first:last]) else []
+
+
+def _has_free_borders(part: Sequence[Operation]) -> bool:
+    """Whether what crosses the borders of a part is in memory anyway, and may lie there as layers
+    want it."""
+    own = set(part)
+    results = (r for op in part for r in op.results)
+    crossing = [*outside_of(part), *(r for r in results if {u.operation for u in r.uses} - own)]
+    return all(_is_read_by_products(v) and _takes_any_layout(v) for v in crossing
+               if not isinstance(v.owner, ConstantOp))
+
+
+def _is_read_by_products(value: SSAValue) -> bool:
+    """Whether a product reads a value, with which nothing that computes it is fused."""
+    return any(isinstance(use.operation, PRODUCTS) for use in value.uses)
+
+
+def _takes_any_layout(value: SSAValue) -> bool:
+    """Whether a value is no image, or one whose layout nothing fixes."""
+    image = isinstance(value.type, TensorType) and value.type.rank > 2
+    return not image or all(isinstance(op, ANY_LAYOUT) for op in (
+        value.owner, *(use.operation for use in value.uses)))
 
 
 def _kind(op: Operation) -> Hashable:
     """What operations must share to be equal; None for those that stay where they are."""
-    return kind_of(op, _may_differ) if is_movable(op) else None
+    if not is_movable(op) or (isinstance(op, WINDOWS) and not all(
+            isinstance(v.owner, ConstantOp) for v in op.operands[1:])):
+        return None
+    return kind_of(op, _may_differ)
 
 
 def _may_differ(constant: ConstantOp, op: Operation, number: int) -> bool:
@@ -102,6 +152,8 @@ def _may_differ(constant: ConstantOp, op: Operation, number: int) -> bool:
     match op:
         case MatmulOp():
             return not single
+        case ConvOp():
+            return number > 0 and not single
         case AddOp() | SubOp():
             return not single or literal != (0,)
         case MulOp() | MaxOp() | MinOp() | CompareOp():

@@ -10,7 +10,8 @@ means permuting its dims in every index expression that names it, so no operator
     %y = nest ins(%x[n, c, h, w]) outs(f32[1, 64, 56, 56][n, c, h, w])
     ->   ins(%x[n, h, w, c]) outs(f32[1, 56, 56, 64][n, h, w, c])
 
-Tensors that a nest walks in the same way get the same layout, so that no transpose is needed.
+Tensors that a nest walks in the same way get the same layout, so that no transpose is needed. What
+equal layers pass to their function, and what it returns, lie as inside of it (`strata.call`).
 Inputs and results of the model keep their order, and so do tensors that a view reads. A result that
 nests read as well is copied into that order where the function returns; if it returns the tensor
 with channels last, it returns the tensor itself. A nest whose result is
@@ -25,18 +26,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from dialects.graph import ConstantOp
 from dialects.loop import Axis, EmptyOp, NestOp, ViewOp, YieldOp, extents_of
-from dialects.strata.func import ReturnOp
+from dialects.strata.control import CallOp
+from dialects.strata.func import FuncOp, ReturnOp
 from dialects.strata.types import TensorType, shape_of, tensor
 from dialects.symbolic.expr import Expr, monomial_symbols
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
 from passes.analyses.loop.kinds import is_contraction
 from passes.base import StrataContext, StrataPass
+from passes.rewrites.calls import called
 from passes.rewrites.loop.nests import (
     Read,
     carry,
@@ -56,10 +59,11 @@ class LoopAssignLayouts(StrataPass):
     name = "loop-assign-layouts"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
+        layers = called(module)
         for func in functions(module):
-            if context.allowance.take(func, self.name):
-                _store_viewed(func.body.block)
-                _assign(func.body.block)
+            if func.sym_name.data not in layers and context.allowance.take(func, self.name):
+                _assign([func, *(f for f in functions(module) if any(
+                    call.parent_op() is func for call in layers.get(f.sym_name.data, ())))])
 
 
 def _store_viewed(block: Block) -> None:
@@ -79,16 +83,28 @@ def _store_viewed(block: Block) -> None:
             erase(nest)
 
 
-def _assign(block: Block) -> None:
-    chosen = _Layouts(list(block.ops)).chosen()
-    _copy_returned(block, chosen)
-    for op in list(block.ops):
-        if isinstance(op, NestOp) and any(v in chosen for v in [*op.operands, *op.results]):
-            _permute_nest(op, chosen)
-        elif isinstance(op, EmptyOp) and op.result in chosen:
-            new = EmptyOp.of(_permuted_type(op.result))
-            _replace(op, new, chosen)
-    _drop_plain_copies(block)
+def _assign(funcs: Sequence[FuncOp]) -> None:
+    """Choose layouts for a function and the layers that it calls."""
+    for func in funcs:
+        _store_viewed(func.body.block)
+    chosen = _Layouts(funcs).chosen()
+    _copy_returned(funcs[0].body.block, chosen)
+    for func in funcs:
+        for argument in [a for a in func.body.block.args if a in chosen]:
+            _permute_argument(argument, chosen)
+        for op in list(func.body.block.ops):
+            if not any(v in chosen for v in [*op.operands, *op.results]):
+                continue
+            if isinstance(op, NestOp):
+                _permute_nest(op, chosen)
+            elif isinstance(op, EmptyOp):
+                _replace(op, EmptyOp.of(_permuted_type(op.result)), chosen)
+            elif isinstance(op, CallOp):
+                new = CallOp.create(operands=op.operands, properties=op.properties, result_types=[
+                    _permuted_type(r) if r in chosen else r.type for r in op.results])
+                _replace(op, new, chosen)
+        func.properties["result_types"] = ArrayAttr([v.type for v in func.return_op.operands])
+        _drop_plain_copies(func.body.block)
 
 
 def _drop_plain_copies(block: Block) -> None:
@@ -115,18 +131,28 @@ def _copies_plainly(nest: NestOp) -> bool:
 class _Layouts:
     """Classes of tensors that share a layout: which want channels last, and which cannot."""
 
-    def __init__(self, ops: Sequence[Operation]):
+    def __init__(self, funcs: Sequence[FuncOp]):
+        """`funcs`: a function, then the layers that it calls."""
         self.parent: dict[SSAValue, SSAValue] = {}
         self.wanted: list[SSAValue] = []
         self.fixed: list[SSAValue] = []
-        for op in ops:
-            if isinstance(op, (NestOp, EmptyOp)):
-                for result in op.results:
-                    if _is_free(result):
-                        self.parent[result] = result
+        layers = {f.sym_name.data: f for f in funcs[1:]}
+        ops = [op for func in funcs for op in func.body.block.ops]
+        for func in funcs:
+            made = [r for op in func.body.block.ops if isinstance(op, (NestOp, EmptyOp, CallOp))
+                    for r in op.results]
+            is_layer = func.sym_name.data in layers
+            values = [*func.body.block.args, *made] if is_layer else made
+            readers = (NestOp, CallOp, ReturnOp) if is_layer else (NestOp, CallOp)
+            self.parent.update((v, v) for v in values if _is_free(v, readers))
         for op in ops:
             if isinstance(op, NestOp):
                 self.visit(op)
+            elif isinstance(op, CallOp):
+                layer = layers[op.callee.data]
+                for pair in (*zip(op.inputs, layer.body.block.args, strict=True),
+                             *zip(op.results, layer.return_op.operands, strict=True)):
+                    self.unite_all(pair)
 
     def visit(self, nest: NestOp) -> None:
         maps = [*nest.input_maps, *nest.output_maps]
@@ -136,12 +162,8 @@ class _Layouts:
         for (a, dims_a), (b, dims_b) in pairwise(sorted(walked, key=lambda k: _rank(k[0]))):
             if _aligned(dims_a, dims_b):
                 self.unite(a, b)
-        if nest.into:
-            ends = [v for v in (nest.into[0], nest.results[0]) if v in self.parent]
-            if len(ends) == 2:
-                self.unite(*ends)
-            else:  # a tensor that a nest writes into fixes the layout of the result
-                self.fixed += ends
+        if nest.into:  # a tensor that a nest writes into may fix the layout of the result
+            self.unite_all((nest.into[0], nest.results[0]))
         if is_contraction(nest) and _makes_channels(nest):
             self.wanted += [v for v, _ in known if _rank(v) == _rank(nest.results[0])]
 
@@ -156,6 +178,14 @@ class _Layouts:
     def unite(self, a: SSAValue, b: SSAValue) -> None:
         self.parent[self.find(a)] = self.find(b)
 
+    def unite_all(self, values: Sequence[SSAValue]) -> None:
+        """Let values have one layout, which is fixed if one of them is."""
+        free = [v for v in values if v in self.parent]
+        for a, b in pairwise(free):
+            self.unite(a, b)
+        if len(free) < len(values):
+            self.fixed += free
+
     def chosen(self) -> set[SSAValue]:
         roots = {self.find(v) for v in self.wanted} - {self.find(v) for v in self.fixed}
         return {v for v in self.parent if self.find(v) in roots}
@@ -165,17 +195,19 @@ def _rank(value: SSAValue) -> int:
     return value.type.rank if isinstance(value.type, TensorType) else 0
 
 
-def _is_free(value: SSAValue) -> bool:
-    """Whether every use of the tensor can follow a permutation or return a copy."""
+def _is_free(value: SSAValue, readers: Sequence[type[Operation]] = (NestOp, CallOp)) -> bool:
+    """Whether every use of the tensor can follow a permutation or return a copy, and some reader
+    could gain from it."""
     kinds = {type(use.operation) for use in value.uses}
-    return _rank(value) >= 3 and NestOp in kinds and kinds <= {NestOp, ReturnOp}
+    return _rank(value) >= 3 and not kinds.isdisjoint(readers) and (
+        kinds <= {NestOp, CallOp, ReturnOp})
 
 
 def _copy_returned(block: Block, chosen: set[SSAValue]) -> None:
     """Let the function return copies of tensors whose layout will change."""
     last = block.last_op
     for k, value in enumerate(last.operands if isinstance(last, ReturnOp) else ()):
-        if value in chosen and isinstance(value.owner, NestOp):
+        if value in chosen and isinstance(value.owner, NestOp | CallOp):
             assert last is not None and isinstance(value.type, TensorType)
             axes = [Axis(Symbol.axis(f"i{d}"), size) for d, size in enumerate(value.type.shape)]
             point = [Expr.symbol(a.name) for a in axes]
@@ -274,6 +306,15 @@ def _moved(items: Sequence[Expr]) -> tuple[Expr, ...]:
 def _permuted_type(value: SSAValue) -> TensorType:
     assert isinstance(value.type, TensorType)
     return tensor(value.type.element, _moved(value.type.shape))
+
+
+def _permute_argument(argument: BlockArgument, chosen: set[SSAValue]) -> None:
+    block = argument.block
+    new = block.insert_arg(_permuted_type(argument), argument.index)
+    new.name_hint = argument.name_hint
+    chosen.add(new)
+    argument.replace_all_uses_with(new)
+    block.erase_arg(argument)
 
 
 def _permute_nest(nest: NestOp, chosen: set[SSAValue]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
-from itertools import groupby
+from itertools import accumulate, groupby
 
 import numpy as np
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
@@ -20,6 +20,7 @@ from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from dialects.graph.base import CompositeOp
 from dialects.graph.constant import ConstantOp
 from dialects.graph.contraction import MatmulOp
+from dialects.graph.convolution import ConvOp, ConvTransposeOp
 from dialects.graph.elementwise import ElementwiseOp, MulOp
 from dialects.graph.grouped import GroupedMatmulOp
 from dialects.graph.integer_contraction import MatmulIntegerOp
@@ -39,6 +40,10 @@ from dialects.strata.types import (
 
 LONGEST = 4096
 """The most operations of a part."""
+CONVOLUTIONS = (ConvOp, ConvTransposeOp)
+WORK = 16
+"""How many elementwise operations passes could transform in the time of a convolution: these are
+fused, while a convolution becomes several nests and a kernel or two."""
 REDUCTIONS = (ReduceOp, ReduceMeanOp, SoftmaxFamilyOp, LayerNormOp)
 """Operators that begin with a reduction of what they read."""
 PRODUCT, REDUCTION, OTHER = range(3)
@@ -47,16 +52,20 @@ PRODUCT, REDUCTION, OTHER = range(3)
 
 @dataclass(frozen=True)
 class Repetition:
-    """`count` equal parts of `length` operations each; the first begins at `start`."""
+    """`count` equal parts of `length` operations each; the first begins at `start`.
+
+    `work`: the operations of a part, of which a convolution counts as WORK.
+    """
 
     start: int
     length: int
     count: int
+    work: int
 
     @property
     def saved(self) -> int:
         """How many operations are repetitions of others."""
-        return self.length * (self.count - 1)
+        return self.work * (self.count - 1)
 
     def part(self, number: int) -> range:
         """The places of a part's operations."""
@@ -65,7 +74,7 @@ class Repetition:
 
     def without_first(self) -> Repetition:
         """The same parts but for the first."""
-        return Repetition(self.start + self.length, self.length, self.count - 1)
+        return Repetition(self.start + self.length, self.length, self.count - 1, self.work)
 
 
 class Steps:
@@ -79,13 +88,17 @@ class Steps:
         self.kinds: Array = np.array([
             -1 - k if kind is None else numbers.setdefault(kind, len(numbers))
             for k, kind in enumerate(kinds)], np.int64)
+        self.work: list[int] = [0, *accumulate(
+            WORK if isinstance(op, CONVOLUTIONS) else 1 for op in ops)]
+        """The work of all operations before a place."""
 
     def best(self, least: int) -> Repetition | None:
         """The repetition that saves most operations; None if none saves `least`."""
         found = None
         for length in self.lengths():
             for first, last in self.runs(length):
-                if last - first < max(length, least, found.saved + 1 if found else 0):
+                repeated = self.work[last] - self.work[first]
+                if last - first < length or repeated < max(least, found.saved + 1 if found else 0):
                     continue
                 repetition = self._cut(first, last + length, length)
                 if repetition is not None and repetition.saved >= least and (
@@ -176,7 +189,9 @@ class Steps:
         for _, group in groupby(wirings):
             size = len(list(group))
             if size > 1 and (best is None or size > best.count):
-                best = Repetition(start + place * length, length, size)
+                first = start + place * length
+                work = self.work[first + length] - self.work[first]
+                best = Repetition(first, length, size, work)
             place += size
         return best
 
@@ -197,8 +212,9 @@ class Steps:
 
 
 def _rank(op: Operation) -> int:
-    """Whether an operation is a product, a reduction, or feeds a reduction alone."""
-    if isinstance(op, MatmulOp | GroupedMatmulOp):
+    """Whether an operation is a product, a reduction, or feeds a reduction alone. A convolution is
+    a product here."""
+    if isinstance(op, (MatmulOp, GroupedMatmulOp, *CONVOLUTIONS)):
         return PRODUCT
     if isinstance(op, REDUCTIONS):
         return REDUCTION

@@ -37,13 +37,12 @@ from passes.analyses.graph.repetition import attribute_key
 from passes.rewriting import erase, erase_unused, functions, used_sizes
 
 WINDOWS = (ConvOp, ConvTransposeOp, MaxPoolOp, MaxPoolIndicesOp, AvgPoolOp, ResizeOp)
-"""Operators whose layouts a function's arguments would fix."""
+"""Operators around which `loop-assign-layouts` chooses how tensors lie in memory."""
 
 
 def is_movable(op: Operation) -> bool:
     """Whether an operation may be part of a shared function."""
-    return isinstance(op, GraphOp) and not op.regions and not defined_sizes(op) and (
-        not isinstance(op, WINDOWS))
+    return isinstance(op, GraphOp) and not op.regions and not defined_sizes(op)
 
 
 class Sharing:

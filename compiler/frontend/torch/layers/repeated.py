@@ -101,7 +101,7 @@ def _longest(steps: Steps) -> Repetition | None:
             count = (last - first) // length + 1
             if (count - KEPT) * length >= LEAST and count > KEPT + 1 and (
                     found is None or count * length > found.count * found.length):
-                found = Repetition(first, length, count)
+                found = Repetition(first, length, count, length)
     return found
 
 
