@@ -6,7 +6,7 @@ interpreting its definition. Here both are prepared once for each class (`verify
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -26,6 +26,12 @@ Op = TypeVar("Op", bound=IRDLOperation)
 
 _NAMED = (VarIRConstruct.OPERAND, VarIRConstruct.RESULT, VarIRConstruct.REGION)
 _tuple_item: Callable[[Any, int | slice], Any] = getattr(tuple, "__getitem__")  # noqa: B009
+
+
+def part_of(values: Sequence[SSAValue], start: int, end: int | None = None) -> Sequence[SSAValue]:
+    """Some of an operation's operands or results, as a plain tuple: xDSL's tuples are sliced
+    in Python code."""
+    return _tuple_item(values, slice(start, end))
 
 
 def irdl_op_definition(cls: type[Op]) -> type[Op]:

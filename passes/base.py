@@ -26,6 +26,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from dialects.ranks.mesh import Mesh
+from dialects.records import dataclass as record
 from dialects.strata.schedule_options import OptionContext
 from dialects.strata.weights import WeightStore
 from dialects.text.syntax import location_name, location_names
@@ -35,7 +36,7 @@ from passes.events import Listener, Provenance
 from passes.reasons import Kind, Reason
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Remark:
     """Why a pass did not do something, or what it achieved, for a node of the model."""
 
@@ -62,7 +63,7 @@ class PassError(Exception):
         self.faults = tuple(faults)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Limits:
     """Limits on the resources that passes may use."""
 
@@ -70,7 +71,7 @@ class Limits:
     """The total size of the results of constant folding, in bytes."""
 
 
-@dataclass
+@record
 class StrataContext(OptionContext):
     """xDSL's context, plus what our passes need: weights, the target's facts and rules, remarks."""
 

@@ -7,7 +7,7 @@ with an offset share one real arena, so a plan in which live buffers overlap yie
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 import numpy as np
@@ -22,6 +22,7 @@ from dialects.host.func import FuncOp, ReturnOp, host_function, host_functions
 from dialects.host.ops import AllocOp, ConstantOp, CopyOp, FreeOp, LaunchOp, OtherOp, ViewOp
 from dialects.loop.interpret import evaluate_kernel
 from dialects.ranks.peers import Peers, sole
+from dialects.records import dataclass
 from dialects.semantics.carriers import Carrier, as_array, as_in, carrier_of
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata.binding import EvaluationError, bind_sizes

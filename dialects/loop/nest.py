@@ -20,7 +20,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from dialects.definition import irdl_op_definition
+from dialects.definition import irdl_op_definition, part_of
 from dialects.loop.axes import AxesAttr, Axis, extents_of
 from dialects.loop.body_ops import IndexOp
 from dialects.loop.nest_text import parse_input, parse_output, print_input
@@ -139,14 +139,14 @@ class NestOp(IRDLOperation):
     @property
     def inputs(self) -> Sequence[SSAValue]:
         """The tensors that the nest reads: the first operands, one per map."""
-        return self.tensors[:len(self.maps.data)]
+        return part_of(self.tensors, 0, len(self.maps.data))
 
     @property
     def into(self) -> Sequence[SSAValue]:
         """The tensor whose unwritten elements the result keeps, if any: the operand after the
         inputs.
         """
-        return self.tensors[len(self.maps.data):]
+        return part_of(self.tensors, len(self.maps.data))
 
     @property
     def axes(self) -> tuple[Axis, ...]:

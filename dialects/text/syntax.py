@@ -185,25 +185,50 @@ def attribute_of(value: object) -> Attribute:
 
 
 # ---------------------------------------------------------------------- locations and names
+_NAMES = "_names"
+"""Under which a list of locations keeps the names in it."""
+
+
 @lru_cache(maxsize=1 << 16)
 def location(*names: str) -> LocationAttr:
     """The location of what comes from these nodes of a model. Equal names give the same object."""
     if len(names) == 1:
         return NameLoc(StringAttr(names[0]), NoneAttr())
-    return FusedLoc(tuple(map(location, names)), NoneAttr()) if names else UnknownLoc()
+    return _fused(tuple(map(location, names))) if names else UnknownLoc()
+
+
+def _fused(parts: tuple[LocationAttr, ...]) -> FusedLoc:
+    """A list of locations, without xDSL's checks: a model of many layers has thousands."""
+    locations, made = object.__new__(ArrayAttr), object.__new__(FusedLoc)
+    vars(locations)["data"] = parts
+    vars(made).update(locations=locations, metadata=NoneAttr())
+    return made
 
 
 def names_in(place: Attribute) -> tuple[str, ...]:
-    """The model's nodes that a location names, without duplicates."""
-    names, seen, todo = dict[str, None](), set[int](), [place]
+    """The model's nodes that a location names, without duplicates. A list of several is kept with
+    its location, which does not change."""
+    if type(place) is NameLoc:
+        return (place.desc.data,)
+    if type(place) is not FusedLoc:
+        return ()
+    kept: tuple[str, ...] | None = vars(place).get(_NAMES)
+    if kept is not None:
+        return kept
+    names, seen, todo = dict[str, None](), set[int](), list[Attribute]([place])
     while todo:
         part = todo.pop()
         if type(part) is NameLoc:
             names[part.desc.data] = None
-        elif isinstance(part, FusedLoc) and id(part) not in seen:
+        elif type(part) is FusedLoc and id(part) not in seen:
             seen.add(id(part))
-            todo += reversed(_parts(part))
-    return tuple(names)
+            known = vars(part).get(_NAMES)
+            if known is None:
+                todo += reversed(_parts(part))
+            else:
+                names.update(dict.fromkeys(known))
+    vars(place)[_NAMES] = found = tuple(names)
+    return found
 
 
 def _parts(place: FusedLoc) -> tuple[Attribute, ...]:
@@ -227,7 +252,7 @@ def merged(place: LocationAttr, other: LocationAttr) -> LocationAttr:
     if isinstance(place, UnknownLoc):
         return other
     if _is_long(place) or _is_long(other):  # a list of all names would be made for each merge
-        return FusedLoc((place, other), NoneAttr())
+        return _fused((place, other))
     names = names_in(place)
     both = tuple(dict.fromkeys((*names, *names_in(other))))
     return place if len(both) == len(names) else location(*both)

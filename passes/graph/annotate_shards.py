@@ -29,6 +29,7 @@ from dialects.graph import CastOp, ConstantOp, MatmulOp, ReshapeOp, TransposeOp
 from dialects.graph.base import Build, GraphOp
 from dialects.graph.collective import ShardAsOp
 from dialects.ranks.mesh import Mesh
+from dialects.records import dataclass as record
 from dialects.strata.func import FuncOp, main_function
 from dialects.strata.sizes import defined_sizes
 from dialects.strata.types import TensorType, is_float, tensor_type
@@ -160,7 +161,7 @@ def _annotate(value: SSAValue, axes: Sequence[str], before: Operation) -> SSAVal
 
 
 # ---------------------------------------------------------------------- columns of weights
-@dataclass(frozen=True)
+@record(frozen=True)
 class Choice:
     """Products whose columns are divided; a rank's predicted seconds for the products and exchanges
     of a step without and with that."""
@@ -249,7 +250,7 @@ def _seconds(
     return sum(_Trial(dict(mesh.axes), columns, rates).seconds(func) for func in funcs)
 
 
-@dataclass
+@record
 class _Trial:
     """Propagation without any change of the program."""
 
