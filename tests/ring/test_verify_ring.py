@@ -176,8 +176,8 @@ def test_limits_near_the_largest_residue(verify: Verify, tmp_path: Path, zero: s
     """A zero point, for all or for each column, wraps around there: its definition and what it
     becomes limit the same sum."""
     (tmp_path / "m.mlir").write_text(f"""builtin.module {{
-      strata.func @main(%x: f32[64, 4], %s: f32[], %z: ui8[], %t: f32[4], %c: ui8[4]) -> (ui8[64, 4])
-          inputs ["x", "s", "z", "t", "c"] outputs ["y"] {{
+      strata.func @main(%x: f32[64, 4], %s: f32[], %z: ui8[], %t: f32[4], %c: ui8[4])
+          -> (ui8[64, 4]) inputs ["x", "s", "z", "t", "c"] outputs ["y"] {{
         %y = graph.quantize_linear %x, %{"s" if zero == "z" else "t"}, %{zero}
           {{{"" if zero == "z" else "axis = 1, "}to = ui8}} : ui8[64, 4]
         strata.return %y
