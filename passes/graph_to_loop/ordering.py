@@ -30,7 +30,14 @@ from passes.graph_to_loop.nests import Domain, Read, assume_at_most, copy, make_
 from passes.graph_to_loop.radix_select import first_elements
 from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Scalar
-from passes.graph_to_loop.selecting import can_select, codes_of, has_codes, selected_indices
+from passes.graph_to_loop.selecting import (
+    FEW,
+    can_select,
+    codes_of,
+    has_codes,
+    selected_indices,
+    selected_wide_indices,
+)
 from passes.graph_to_loop.sorting import sorted_indices
 from passes.graph_to_loop.tile_sorts import can_sort_in_tiles, indices_by_tiles
 from passes.rewriting import Rewriter
@@ -75,6 +82,10 @@ def _indices(op: TopKOp, at: Rewriter, axis: int) -> SSAValue:
     if can_select(x, count):
         largest = flag_of(op.properties, "largest")
         return selected_indices(at, op.x, axis, result, descending=largest)
+    if not many and count and count <= FEW and not has_codes(x) and (
+            count == 1 or size is None or size > SHORT):
+        largest = flag_of(op.properties, "largest")
+        return selected_wide_indices(at, op.x, axis, result, descending=largest)
     if size is not None and size <= SHORT:
         ranks = _ranks(op, at)
         return _places(op, at, ranks) if many else _first(op, at, _indices_by_rank(op, at, ranks))

@@ -59,7 +59,7 @@ def assert_same(found: Sequence[Array], expected: Sequence[Array]) -> None:
 
 @pytest.mark.parametrize("programs", [1, 528])
 @pytest.mark.parametrize("largest", [False, True])
-@pytest.mark.parametrize("k", [7, 291])
+@pytest.mark.parametrize("k", [1, 7, 291])
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
 def test_every_type(dtype: Any, k: int, largest: bool, programs: int) -> None:
     x, context = numbers(dtype, 2, 291, 3), EvaluationContext()
@@ -209,3 +209,23 @@ inverse (int64[SIZE] x, float[n, SIZE] y) => (int64[SIZE] j, float[n, SIZE] z)
     order = np.argsort(-x)
     inverse, picked = compiler.compile(model)(x, y)
     assert_same([inverse, picked], [np.argsort(order), y[:, np.argsort(order)]])
+
+
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize("dtype", [np.float64, np.int64, np.uint64])
+def test_a_few_of_64_bits_take_two_nests_each(dtype: Any, k: int, largest: bool) -> None:
+    """Rows of any size, with ties of the greatest and of the least keys, as the last ones too."""
+    x, context = numbers(dtype, 3, 40, 2), EvaluationContext(by_symbol({"n": 3, "m": 40}))
+    least, greatest = (-np.inf, np.nan) if dtype is np.float64 else (
+        np.iinfo(dtype).min, np.iinfo(dtype).max)
+    x[0, :, 0], x[0, :, 1] = least, greatest
+    x[1, :, 0] = np.resize(np.array([greatest, least], dtype), 40)
+    x[1, 2:, 1] = least
+    module = top_k(x, 1, k, largest, [Expr.size("n"), Expr.size("m"), 2])
+    expected = evaluate_func(main_function(module), [x], context)
+    for pass_ in parse_passes("graph-to-loop"):
+        pass_.apply(StrataContext.with_dialects(context.weights), module)
+    verify(module)
+    assert sum(isinstance(op, NestOp) for op in module.walk()) == 2 * k + 3
+    assert_same(evaluate_func(main_function(module), [x], context), expected)
