@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,15 +14,13 @@ from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
 from dialects.graph.ordering import ArgMaxOp
 from dialects.records import dataclass
-from dialects.strata.types import Array
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.size_products import product
 
 MAX_ORDER = 32
 """The maximum order of a matrix: larger ones would be unrolled into too many operations."""
-MAX_BLOCK = 4096
-"""The maximum number of elements in a block of an image."""
-MAX_IMAGE = 1 << 14
-"""The maximum size of an image along a dim, since the blocks over each element become a constant.
-"""
+MAX_KNOWN = 1 << 20
+"""Of Col2Im: the most entries over an image's elements along a dim that are a constant."""
 
 
 def order_of(x: Value, what: str) -> int:
@@ -70,66 +68,94 @@ def _eliminated(n: Node, x: Value) -> tuple[Value, Value]:
     return signed.reshape([x.shape[0]]), rest
 
 
+# ---------------------------------------------------------------------- images from blocks
 @onnx_op("Col2Im")
 @rounded_once
 def col_to_im(n: Node, x: Value, image: Value, block: Value) -> Value:
     """Add up blocks at their positions in the image, along one dim after the other."""
-    kernel, sizes = n.known_ints(block, "block sizes"), n.known_ints(image, "image sizes")
-    rank, entries = len(kernel), prod(kernel)
+    kernel, sizes = n.known_sizes(block, "block sizes"), n.known_sizes(image, "image sizes")
+    rank = len(kernel)
     strides, dilations = n.ints("strides", [1] * rank), n.ints("dilations", [1] * rank)
     pads = n.ints("pads", [0] * (2 * rank))
     if x.rank != 3 or not len(sizes) == len(strides) == len(dilations) == len(pads) / 2 == rank:
-        raise Fault(f"image_shape {sizes}, block_shape {kernel}, strides, dilations and each side "
-                    "of pads must have equal numbers of entries, and the input must have 3 dims, "
-                    f"not be {x.type.short}")
-    if min([*sizes, *kernel, *strides, *dilations], default=0) < 1 or entries > MAX_BLOCK or (
-            max(sizes) > MAX_IMAGE):
-        raise Fault(f"image_shape {sizes} must have sizes from 1 to {MAX_IMAGE}, block_shape "
-                    f"{kernel} from 1 to {MAX_BLOCK} elements, and strides and dilations must be "
-                    "positive")
-    rows = list(zip(sizes, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True))
-    counts = [(size + low + high - d * (k - 1) - 1) // s + 1
-              for size, k, s, d, low, high in rows]
-    apart = x.reshape([x.shape[0], x.shape[1] // entries, *kernel, *counts])
+        raise Fault(f"image_shape {_text(sizes)}, block_shape {_text(kernel)}, strides, dilations "
+                    "and each side of pads must have equal numbers of entries, and the input must "
+                    f"have 3 dims, not be {x.type.short}")
+    known = [k.constant for k in (*sizes, *kernel) if k.constant is not None]
+    if min([*known, *strides, *dilations], default=1) < 1:
+        raise Fault(f"image_shape {_text(sizes)}, block_shape {_text(kernel)}, strides and "
+                    "dilations must be positive")
+    folds = [_Fold(*row) for row in zip(
+        sizes, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)]
+    counts, entries = [fold.count for fold in folds], product(kernel)
+    for k in kernel:
+        n.build.assume(1, "<=", k)
+    for count in counts:
+        n.build.assume(0, "<=", count)
+    channels = x.shape[1] // entries
+    n.build.assume(x.shape[1], "==", channels * entries)
+    n.build.assume(x.shape[2], "==", product(counts))
+    apart = x.reshape([x.shape[0], channels, *kernel, *counts])
     pairs = [2 + k + dim for k in range(rank) for dim in (0, rank)]  # per dim: entries, blocks
     value = apart.transpose([0, 1, *pairs])
     for dim in reversed(range(rank)):
-        size, k, stride, dilation, low, _ = rows[dim]
-        value = _folded(n, value, 2 + 2 * dim, _Fold(size, k, stride, dilation, low, counts[dim]))
+        value = _folded(n, value, 2 + 2 * dim, folds[dim])
     return value
+
+
+def _text(sizes: Sequence[Expr]) -> str:
+    return f"[{', '.join(map(str, sizes))}]"
 
 
 @dataclass(frozen=True)
 class _Fold:
     """Blocks along one dim: entry k of block l is at element l*stride + k*dilation - low."""
 
-    size: int
-    kernel: int
+    size: Expr
+    kernel: Expr
     stride: int
     dilation: int
     low: int
-    count: int
+    high: int
 
-    def sources(self) -> tuple[Array, Array]:
-        """Two arrays [size, most]: the entries (k*count + l) that each element sums, and a mask
-        of those that exist.
+    @property
+    def count(self) -> Expr:
+        room = self.size + self.low + self.high - (self.kernel - 1) * self.dilation - 1
+        return room // self.stride + 1
+
+
+    def sources(self, n: Node) -> tuple[Value, Value]:
+        """Two values [size, most]: the entries (k*count + l) that each element sums, and which of
+        them exist.
         """
-        entry, block = np.indices((self.kernel, self.count)).reshape(2, -1)
+        size, kernel, count = (s.constant for s in (self.size, self.kernel, self.count))
+        if size is None or kernel is None or count is None or size * kernel > MAX_KNOWN:
+            return self._computed_sources(n)
+        entry, block = np.indices((kernel, count)).reshape(2, -1)
         target = block * self.stride + entry * self.dilation - self.low
-        found = [np.flatnonzero(target == place) for place in range(self.size)]
-        most = max(1, *map(len, found))
-        places = [np.pad(s, (0, most - len(s))) for s in found]
-        return np.array(places, np.int64), np.array([np.arange(most) < len(s) for s in found])
+        order = np.argsort(target, kind="stable")
+        first, last = (np.searchsorted(target[order], np.arange(size), side)
+                       for side in ("left", "right"))
+        nth = np.arange(max(1, int((last - first).max(initial=0))))
+        exist = nth < (last - first)[:, None]
+        places = np.where(exist, order[np.where(exist, first[:, None] + nth, 0)], 0)
+        return n.constant(places), n.constant(exist)
+
+    def _computed_sources(self, n: Node) -> tuple[Value, Value]:
+        """One source for each entry, as there is one block at most whose entry is at an element."""
+        entry, blocks = n.range(self.kernel), n.of_size(self.count)
+        distance = n.range(self.size).reshape([self.size, 1]) + self.low - entry * self.dilation
+        block = distance / self.stride
+        exist = f.all_of([distance >= 0, f.equal(block * self.stride, distance), block < blocks])
+        return f.where(exist, entry * blocks + block, 0), exist
 
 
 def _folded(n: Node, x: Value, axis: int, fold: _Fold) -> Value:
     """Fold two dims of x into one: `axis`, which holds entries, and `axis` + 1, which holds blocks.
     """
     before, after = x.shape[:axis], x.shape[axis + 2:]
-    places, exist = fold.sources()
-    joined = x.reshape([*before, fold.kernel * fold.count, *after])
-    parts = f.gather(joined, n.constant(places), axis)
-    if not exist.all():
-        there = n.constant(exist.reshape(*exist.shape, *[1] * len(after)))
-        parts = f.where(there, parts, 0)
+    places, exist = fold.sources(n)
+    parts = f.gather(x.reshape([*before, fold.kernel * fold.count, *after]), places, axis)
+    if exist.array is None or not exist.array.all():
+        parts = f.where(exist.reshape([*exist.shape, *[1] * len(after)]), parts, 0)
     return f.reduce_sum(parts, [axis + 1])

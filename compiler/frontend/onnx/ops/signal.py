@@ -11,14 +11,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.frontend import formulas as f
+from compiler.frontend.elements import constant_of
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
+from compiler.frontend.onnx.ops.run_sizes import elements
 from compiler.frontend.values import Value
+from dialects.graph.elementwise import PowOp
+from dialects.graph.exponential import Log10Op
+from dialects.graph.reduce import ReduceProdOp
 from dialects.graph.shape import FramesOp
 from dialects.strata import types as t
 from dialects.strata.types import Array
-from dialects.symbolic.expr import Expr, Size, minimum
+from dialects.symbolic.expr import Expr, Size, maximum, minimum
+from dialects.symbolic.size_products import product
 
 MAX_POINTS = 4096
 """The maximum length: the matrices of longer transforms would take hundreds of megabytes."""
@@ -31,7 +37,33 @@ def dft_by_attribute(n: Node, x: Value, length: Value | None = None) -> Value:
 
 @onnx_op("DFT", since=20)
 def dft(n: Node, x: Value, length: Value | None = None, axis: Value | None = None) -> Value:
-    return _dft(n, x, length, -2 if axis is None else n.known_ints(axis, "axes")[0])
+    if axis is None:
+        return _dft(n, x, length, -2)
+    [given] = elements(n, axis, "axes", 1)
+    known = constant_of(given)
+    return _dft_along(n, x, length, axis) if known is None else _dft(n, x, length, known)
+
+
+def _dft_along(n: Node, x: Value, length: Value | None, axis: Value) -> Value:
+    """The transform along an axis that only a run knows.
+
+    x [before, size, after, 1 or 2] is transformed along its second dim; its sizes are computed.
+    """
+    outer = list(x.shape[:-1])
+    sizes, each = n.of_sizes(outer), n.range(len(outer))
+    given = axis.cast(t.i64).reshape([])
+    place = f.where(given < 0, given + x.rank, given)
+    n.require(0, place, len(outer))  # the last dim holds parts of numbers
+    parts = [n(ReduceProdOp, f.where(chosen, sizes, 1), axes=[0], keepdims=False)
+             for chosen in (each < place, f.equal(each, place), each > place)]
+    shape = [n.known_sizes(part, "sizes")[0] for part in parts]
+    n.build.assume(product(shape), "==", product(outer))
+    found = _dft(n, x.reshape([*shape, x.shape[-1]]), length, 1)
+    if found.shape[1] != shape[1]:
+        wanted = f.where(f.equal(each, place), n.of_size(found.shape[1]), sizes)
+        outer = n.known_sizes(wanted, "sizes")
+        n.build.assume(product(outer), "==", product(found.shape[:-1]))
+    return found.reshape([*outer, found.shape[-1]])
 
 
 def _dft(n: Node, x: Value, length: Value | None, given: int) -> Value:
@@ -159,25 +191,41 @@ def stft(
     """
     if x.rank == 2:
         x = x.reshape([*x.shape, 1])
-    [stride] = n.known_ints(step, "frame steps")
+    [stride] = n.known_sizes(step, "frame steps")
     if length is not None:
-        [size] = n.known_ints(length, "frame lengths")
+        [size] = n.known_sizes(length, "frame lengths")
     else:
-        source = x.shape[1] if window is None else window.shape[0]
-        [size] = n.known_ints(n.of_sizes([source]), "frame lengths")
-    frames = n(FramesOp, x, axis=1, size=size, step=stride)
+        size = x.shape[1] if window is None else window.shape[0]
+    if window is not None:
+        n.build.assume(window.shape[0], "==", size)
+    frames = _frames(n, x, size, stride)
     return _product(n, frames, size, False, n.flag("onesided", True), window)
 
 
+def _frames(n: Node, x: Value, size: Expr, step: Expr) -> Value:
+    """Parts [n, frames, size, parts] of x [n, samples, parts], one every `step` samples."""
+    if size.constant is not None and step.constant is not None:
+        return n(FramesOp, x, axis=1, size=size.constant, step=step.constant)
+    n.build.assume(1, "<=", step)
+    n.build.assume(size, "<=", x.shape[1])
+    count = (x.shape[1] - size) // maximum(step, 1) + 1
+    starts = n.range(count).reshape([count, 1]) * n.of_size(step)
+    return f.gather(x, starts + n.range(size), 1)
+
+
+# ---------------------------------------------------------------------- mel filters
 @onnx_op("MelWeightMatrix")
 def mel_weight_matrix(
     n: Node, bins: Value, length: Value, rate: Value, low: Value, high: Value
 ) -> Value:
     """Triangular filters over the bins of a spectrum, evenly spaced on the mel scale."""
-    counts = [n.known_ints(v, "sizes")[0] for v in (bins, length, rate)]
-    edges = [float(n.known_numbers(v, "edges").reshape(-1)[0]) for v in (low, high)]
-    matrix = _mel_weights(*counts, *edges)
-    return n.constant(matrix).cast(n.element("output_datatype", t.f32))
+    element = n.element("output_datatype", t.f32)
+    arrays = [v.array for v in (bins, length, rate, low, high)]
+    if any(a is None for a in arrays):
+        return _mel_weights_at_run(n, bins, length, rate, low, high).cast(element)
+    numbers = [a.reshape(-1)[0] for a in arrays if a is not None]
+    matrix = _mel_weights(*map(int, numbers[:3]), *map(float, numbers[3:]))
+    return n.constant(matrix).cast(element)
 
 
 def _mel_weights(bins: int, length: int, rate: int, low: float, high: float) -> Array:
@@ -188,12 +236,34 @@ def _mel_weights(bins: int, length: int, rate: int, low: float, high: float) -> 
     first, last = (2595 * np.log10(1 + edge / 700) for edge in (low, high))
     mels = np.arange(bins + 2) * ((last - first) / (bins + 2)) + first
     hertz = 700 * (10 ** (mels / 2595) - 1)
-    points = ((length + 1) * hertz // rate).astype(np.int64)
-    weights = np.zeros((length // 2 + 1, bins))
-    for k in range(bins):
-        left, center, right = map(int, points[k:k + 3])
-        rising = np.arange(left, center + 1)
-        weights[rising, k] = (rising - left) / (center - left) if center > left else 1.0
-        falling = np.arange(center, right)
-        weights[falling, k] = (right - falling) / max(right - center, 1)
-    return weights
+    points: Array = ((length + 1) * hertz // rate).astype(np.int64)
+    left, center, right = points[:-2], points[1:-1], points[2:]
+    place: Array = np.arange(length // 2 + 1)[:, None]
+    rising: Array = (place - left) / np.maximum(center - left, 1)
+    falling: Array = (right - place) / np.maximum(right - center, 1)
+    inside: Array = np.where(place < right, falling, place == center)
+    inside = np.where(place < center, rising, inside)
+    return np.where(place < left, 0.0, inside)
+
+
+def _mel_weights_at_run(
+    n: Node, bins: Value, length: Value, rate: Value, low: Value, high: Value
+) -> Value:
+    """What `_mel_weights` computes."""
+    [count], [size] = n.known_sizes(bins, "sizes"), n.known_sizes(length, "sizes")
+    first, last = (n(Log10Op, v.cast(t.f64).reshape([]) / 700 + 1) * 2595 for v in (low, high))
+    steps = n.of_size(count + 2).cast(t.f64)
+    mels = n.range(count + 2).cast(t.f64) * ((last - first) / steps) + first
+    hertz = (n(PowOp, n.scalar(10, mels), mels / 2595) - 1) * 700
+    scaled = hertz * n.of_size(size + 1).cast(t.f64) / rate.cast(t.f64).reshape([])
+    points = f.floor(scaled).cast(t.i64)
+    left, center, right = (points.part(0, k, count) for k in range(3))
+    place = n.range(size // 2 + 1).reshape([size // 2 + 1, 1])
+
+    def share(part: Value, whole: Value) -> Value:
+        return part.cast(t.f64) / f.maximum(whole, 1).cast(t.f64)
+
+    top = f.equal(place, center).cast(t.f64)
+    falling = f.where(place < right, share(right - place, right - center), top)
+    inside = f.where(place < center, share(place - left, center - left), falling)
+    return f.where(place < left, 0, inside)
