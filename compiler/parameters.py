@@ -25,8 +25,12 @@ class Parameters(NamedTuple):
 
     @staticmethod
     def of(program: Program, store: WeightStore, keys: Collection[str]) -> Parameters | None:
-        """None for a program without parameters."""
-        return Parameters(program, store, keys) if store.parameters else None
+        """None for a program without parameters. Other programs of the same weights share what was
+        computed from them."""
+        if not store.parameters:
+            return None
+        store.share(keys)
+        return Parameters(program, store, keys)
 
     def release(self) -> None:
         """Drop what can be computed again from weights that the caller holds on a device."""

@@ -57,12 +57,16 @@ def recipes_of(parameters: Parameters) -> Recipes | None:
         return None
     facts = {
         "parameters": store.parameters, "finite": sorted(store.finite & needed),
-        "recipes": {k: [store.recipes[k].sources, computation_facts(store.recipes[k].compute)]
+        "recipes": {k: _facts(store.recipes[k])
                     for k in sorted(needed - fixed) if k in store.recipes},
         "read": {**store.read, **_hashes(store, names)}, "keys": sorted(open_),
         "arrays": [[key, array.dtype.name, array.shape]
                    for key, array in zip(arrays, there, strict=True)]}
     return Recipes(facts, there, open_)
+
+
+def _facts(recipe: Recipe) -> list[Any]:
+    return [recipe.sources, computation_facts(recipe.compute), recipe.computation]
 
 
 def _closure(store: WeightStore, keys: Collection[str], fixed: Collection[str]) -> set[str]:
@@ -95,8 +99,8 @@ def read_recipes(
     arrays: dict[str, Array] = {
         str(key): blob.view(dtype_named(dtype)).reshape(shape)
         for (key, dtype, shape), blob in zip(facts["arrays"], blobs, strict=True)}
-    recipes = {str(key): Recipe(tuple(map(str, sources)), read_computation(how))
-               for key, (sources, how) in facts["recipes"].items()}
+    recipes = {str(key): Recipe(tuple(map(str, sources)), read_computation(how), str(text))
+               for key, (sources, how, text) in facts["recipes"].items()}
     store = WeightStore(Arrays(arrays), parameters=dict(facts["parameters"]), recipes=recipes,
                         read=dict(facts["read"]), finite=set(facts["finite"]))
     return store.with_values(values, [str(key) for key in facts["keys"]], tensors)

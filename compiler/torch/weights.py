@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from compiler.frontend.torch.contents import Contents
 from compiler.frontend.torch.library import torch_module
 from compiler.torch.elements import is_dense
 
@@ -112,6 +113,7 @@ class Weights:
 
     def forget(self) -> None:
         """Take all that may change for changed."""
+        Contents.uncounted += 1
         self.versions = [-1 if may_change(tensor) else version for tensor, version in zip(
             self.tensors, self.versions, strict=True)]
 

@@ -11,6 +11,10 @@ copy, is kept with its recipe, so that `with_values` computes it anew. If a pass
 contents instead and decides by them, the code is for these contents only: `get` writes that down in
 `read`. To compute something from them, or to load them, is no such decision: `contents`.
 
+Several programs of a process may have the same parameters, such as two for different sizes. What is
+computed from a parameter is the same array in all of them, as long as one of them uses it: it is
+found by the computation and by what `version_of` says of the parameter.
+
 The system keeps the pages of a mapped file in memory once they have been read. `release` drops
 these pages, so that compiling a model does not also hold in memory everything it has read.
 
@@ -21,10 +25,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -55,10 +60,22 @@ class Form(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """How an array is computed from the contents of others, given by their keys."""
+    """How an array is computed from the contents of others, given by their keys.
+
+    `computation`: the same as a text, completely; empty if the array is not shared.
+    """
 
     sources: tuple[str, ...]
     compute: Callable[..., Array]
+    computation: str = ""
+
+
+_SHARED: WeakValueDictionary[Hashable, Array] = WeakValueDictionary()
+"""The arrays that stores of this process have computed from parameters."""
+
+
+def _unknown(name: str) -> Hashable | None:
+    return None
 
 
 @dataclass
@@ -84,6 +101,8 @@ class WeightStore:
     """Name -> the hash of the contents, of parameters on whose contents the code depends."""
     finite: set[str] = field(default_factory=set[str])
     """The keys of arrays that the code takes for finite."""
+    version_of: Callable[[str], Hashable | None] = _unknown
+    """Name -> what tells the contents of a parameter from all others in this process, or None."""
 
     def add(self, label: str, array: Array) -> WeightAttr:
         """Store an array and return its handle for the IR. `label` is its name in dumps."""
@@ -115,10 +134,14 @@ class WeightStore:
         """
         keys = tuple(map(_key_of, sources))
         key = DERIVED + _hash("\0".join([*keys, computation]))
-        if key not in self.arrays:
-            self._begin(key, compute, sources)
         if any(map(self.is_open, sources)):
-            self.recipes[key] = Recipe(keys, compute)
+            self.recipes[key] = Recipe(keys, compute, computation)
+        if key not in self.arrays:
+            found = self._found(key)
+            if found is None:
+                self._begin(key, compute, sources)
+            else:
+                self.arrays[key] = found
         array = self.arrays.unfilled(key)
         return _handle(label, key), Form(array.dtype, array.shape)
 
@@ -178,6 +201,32 @@ class WeightStore:
         recipe = self.recipes.get(key)
         return set[str]().union(*map(self.roots, recipe.sources)) if recipe else set()
 
+    # ------------------------------------------------------------------ shared arrays
+    def share(self, keys: Collection[str]) -> None:
+        """Let other stores find what is computed from parameters, of these keys."""
+        for key in keys:
+            if key in self.recipes and key in self.arrays:
+                version = self._version(key)
+                if version is not None:
+                    _SHARED.setdefault(version, self.arrays[key])
+
+    def _found(self, key: str) -> Array | None:
+        """An array that another store has computed in the same way from the same contents."""
+        version = self._version(key) if key in self.recipes else None
+        return None if version is None else _SHARED.get(version)
+
+    def _version(self, key: str) -> Hashable | None:
+        """What tells the contents of an array from all others; None if that is unknown."""
+        if key in self.parameters:
+            return self.version_of(self.parameters[key])
+        if key not in self.recipes:
+            return key
+        recipe = self.recipes[key]
+        versions = [self._version(source) for source in recipe.sources]
+        if not recipe.computation or None in versions:
+            return None
+        return (recipe.computation, *versions)
+
     # ------------------------------------------------------------------ other values
     def with_values(
         self, values: Mapping[str, Array], keys: Collection[str],
@@ -187,8 +236,9 @@ class WeightStore:
 
         `keys`: what the code loads. Of that, arrays that do not depend on these parameters are
         shared with this store; all others are computed. None if the code is for other values.
-        `tensors`: see `hold`. Of parameters among them, only the values that something is computed
-        from are asked for. Raises KeyError for a parameter that has no value here or there.
+        `values` may have a method `version_of`. `tensors`: see `hold`. Of parameters among them,
+        only the values that something is computed from are asked for. Raises KeyError for a
+        parameter that has no value here or there.
         """
         held = tensors or {}
         if any(content_key(values[n]) != known for n, known in self.read.items() if n in values):
@@ -197,14 +247,16 @@ class WeightStore:
                 if name in values and name not in held}
         if not all(self._stays_finite(key, values, made, held) for key in self.finite):
             return None
+        store = replace(self, version_of=getattr(values, "version_of", _unknown))
         for key in keys:
             if self.parameters.get(key) not in held:
-                self._compute(key, values, made)
+                store._compute(key, values, made)
         wanted = {*keys, *self.parameters, *(self.arrays.keys() - self.recipes.keys())}
         self.arrays.settle()
         arrays = {k: a for k, a in {**self.arrays, **made}.items() if k in wanted}
-        store = replace(self, arrays=Arrays(arrays))
+        store = replace(store, arrays=Arrays(arrays))
         store.hold(held)
+        store.share(keys)
         return store
 
     def _stays_finite(
@@ -233,6 +285,9 @@ class WeightStore:
             return values[name]
         if recipe is None or (key in self.arrays and self.roots(key).isdisjoint(values)):
             return self.arrays[key]
+        found = self._found(key)
+        if found is not None:
+            return found
         return recipe.compute(*[self._compute(s, values, made) for s in recipe.sources])
 
     def forget(self, keys: Collection[str]) -> None:

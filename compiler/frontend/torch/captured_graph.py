@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from compiler.frontend.torch.contents import Contents, real_view
 from dialects.records import dataclass
-
-if TYPE_CHECKING:
-    from dialects.strata.types import Array
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,7 @@ class CapturedGraph:
     parameters: frozenset[str] = frozenset()
     identity: str = ""
 
-    def values(self) -> Mapping[str, Array]:
+    def values(self) -> Contents:
         """The contents of the parameters, by name, each read when it is asked for. Raises Fault
         for one that is not supported."""
         return Contents(self.weights, self.parameters)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Hashable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.library import torch_module
@@ -22,8 +24,15 @@ PARTS = {"complex32": "f16", "complex64": "f32", "complex128": "f64"}
 """PyTorch's dtypes of complex numbers -> the element types of their parts."""
 
 
+_PAGE, _WORD = 4096, 8
+"""Of each page of a tensor's memory, in bytes, these first bytes are compared."""
+
+
 class Contents(Mapping[str, "Array"]):
     """The contents of tensors, by name: each is read whenever it is asked for."""
+
+    uncounted: ClassVar[int] = 0
+    """How often an optimizer has told of writes that PyTorch may not have counted."""
 
     def __init__(self, tensors: Mapping[str, Any], names: Collection[str]):
         self._tensors, self._names = tensors, names
@@ -33,6 +42,24 @@ class Contents(Mapping[str, "Array"]):
         if name not in self._names:
             raise KeyError(name)
         return contents_of(self._tensors[name], name)
+
+    def version_of(self, name: str) -> Hashable | None:
+        """What tells the contents of a tensor on the CPU from all others in this process; None for
+        one with gaps in memory.
+
+        A tensor has the same contents as long as it has the same memory and PyTorch counts no
+        write. Of writes that it does not count, those of a page or more are noticed.
+        """
+        tensor = self._tensors[name]
+        if tensor.device.type != "cpu" or str(tensor.layout) != "torch.strided" or (
+                not tensor.is_contiguous() or not tensor.numel()):
+            return None
+        memory, storages = contents_of(tensor, name).reshape(-1).view(np.uint8), torch_module(
+            "torch.multiprocessing.reductions")
+        pages = memory[:len(memory) // _PAGE * _PAGE].reshape(-1, _PAGE)[:, :_WORD]
+        return (storages.StorageWeakRef(tensor.untyped_storage()), tensor.data_ptr(),
+                tensor._version, Contents.uncounted, tensor.dtype, tensor.shape,
+                tensor.is_conj(), tensor.is_neg(), pages.tobytes(), memory[-_PAGE:].tobytes())
 
     def __contains__(self, name: object) -> bool:
         return name in self._names

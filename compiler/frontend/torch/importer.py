@@ -113,6 +113,7 @@ def import_captured(
     if model is None:
         signature, sizes = _captured(captured, options)
         model = import_graph(captured.module, signature, sizes, Faults(file), name, {}, (), options)
+    model.weights.version_of = captured.values().version_of
     tensors = captured.tensors()
     if tensors:
         model.weights.hold(tensors)

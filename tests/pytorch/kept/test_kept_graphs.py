@@ -100,7 +100,7 @@ OPERATION = "dialects.graph.folded"
 def computations(store: Store) -> set[str]:
     """Where the computations on weights are defined that kept programs need."""
     recipes = [read_entry(str(path), path.name).facts["recipes"] for path in store.entries()]
-    return {how[0] for of in recipes if of for _, how in of["recipes"].values()}
+    return {how[0] for of in recipes if of for _, how, _ in of["recipes"].values()}
 
 
 def test_values_change_after_loading(store: Store) -> None:

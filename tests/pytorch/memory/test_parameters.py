@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,6 +170,59 @@ def test_packed_copies_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         model.up = adapter
         check(fast, model, x)
     assert len(calls) == 3
+
+
+@pytest.mark.parametrize("cache", ["off", "default"])
+def test_programs_of_the_same_weights_share_packed_copies(
+    cache: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Programs of several sizes, also from the disk, have one packed copy of each version."""
+    monkeypatch.setenv("STRATA_CACHE", str(tmp_path))
+    with seeded():
+        model, inputs = Residual().eval(), [torch.randn(rows, 24) for rows in (16, 32, 64)]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    model.up.weight.grad[5, 1] = 1.0
+
+    def write() -> None:
+        with torch.no_grad():
+            model.up.weight[7, 3] += 1
+
+    for _ in ("new", "found") if cache == "default" else ("new",):
+        torch._dynamo.reset()
+        made = seen(monkeypatch)
+        fast = torch.compile(model, backend="strata", dynamic=False, options={
+            "cache": cache, "tuned": "off", "threads": 1})
+        for change in (None, write, optimizer.step):  # one element each
+            if change is not None:
+                change()
+            made.clear()
+            for x in inputs:
+                check(fast, model, x)
+            copies = [{id(store.arrays[key]) for key in store.recipes if key in store.arrays}
+                      for store in map(store_of, made)]
+            assert len(copies) == 3
+            assert len(copies[0]) >= 2
+            assert copies[0] == copies[1] == copies[2]
+
+
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The code that is made or given weights from now on."""
+    found: list[Any] = []
+    original = backend.Program._prepared
+
+    def prepared(*arguments: Any) -> Any:
+        made = original(*arguments)
+        found.append(made[1])
+        return made
+
+    monkeypatch.setattr(backend.Program, "_prepared", prepared)
+    return found
+
+
+def store_of(part: Any) -> Any:
+    return part.executable.parameters.store
 
 
 def test_equal_blocks_are_compiled_once(compilations: list[Any]) -> None:
