@@ -381,7 +381,7 @@ def _delinearize(linear: Expr, shape: Sequence[Expr], extents: Mapping[Symbol, E
     for d, size in enumerate(shape):
         stride = product(shape[d + 1:])
         part = simplify(linear // stride, extents)
-        if d:
+        if any(s.constant != 1 for s in shape[:d]):  # a padded read may lie outside
             part = simplify(part % size, extents)
         at.append(Expr.of(0) if size.constant == 1 else part)
     return at

@@ -17,6 +17,16 @@ def merge_views(d: Draw) -> Instance:
 
 
 def compose_views(d: Draw) -> Instance:
+    """Of elements, or of windows that leave an image, dilated by as much as it is wide."""
+    if d.integer(0, 1):
+        side, far, channels = d.integer(2, 4), d.integer(1, 4), d.integer(1, 3)
+        image, apart = f"[1, {channels}, {side}, {side}]", f"{far}, {far}"
+        how = f"pads = [{apart}, {apart}], dilations = [{apart}]"
+        t = f"f32[1, 2, {side}, {side}]"
+        return Instance(function(
+            {"x": f"f32[1, {channels}, 1, {side}, {side}]", "w": f"f32[2, {channels}, 3, 3]"}, [
+                f"%a = graph.reshape %x {{shape = {image}}} : f32{image}",
+                f"%y = graph.conv %a, %w {{{how}}} : {t}"], "y", t), FUSE, 1e-5)
     a, b, c = d.long(3)
     t, flat = type_("f32", [a, b, c]), type_("f32", [a, f"{b}*{c}"])
     op = d.of("neg", "exp", "relu")
