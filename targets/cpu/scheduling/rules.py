@@ -148,15 +148,19 @@ def _unroll(size: int | None, whole: bool, innermost: bool, steps: int) -> int:
 # ---------------------------------------------------------------------- everything else
 def _reduction(kernel: KernelOp, machine: Machine, lanes: Symbol | None = None) -> Schedule:
     """Rows in parallel, a few per program. In lanes is the given axis, or else the contiguous one
-    that is not scanned."""
-    scanned = {a.name for n in kernel.nests if n.is_scan for a in n.reduce_axes}
+    that is not scanned. Where an input lies along another axis, a step reads a square of both."""
+    given, scanned = lanes, {a.name for n in kernel.nests if n.is_scan for a in n.reduce_axes}
     lanes = lanes or next((a for a in contiguous_axes(kernel) if a not in scanned), None)
     reduce = {a.name for n in kernel.nests for a in n.reduce_axes}
     rows = common_rows(kernel)
     extents = kernel.axes
-    width = lane_tile(extents[lanes], machine) if lanes else 1
+    turned = None if scanned or given else _turned(kernel, lanes, [*extents], machine)
+    width = machine.lanes if turned else lane_tile(extents[lanes], machine) if lanes else 1
     levels = [Level("grid", a) for a in rows if a != lanes]
-    if levels and lanes and lanes not in rows:
+    if turned in rows:
+        levels = [x for x in levels if x.axis != turned]
+        levels.append(Level("grid", turned, machine.lanes))
+    elif levels and lanes and lanes not in rows:
         levels[-1] = replace(levels[-1], tile=_row_tile(kernel, levels[-1].axis, lanes, machine))
     if levels and scanned and not lanes:
         count = extents[levels[-1].axis].constant or SCANNED_ROWS
@@ -166,7 +170,7 @@ def _reduction(kernel: KernelOp, machine: Machine, lanes: Symbol | None = None) 
     inner = [a for a in extents if a not in rows and a != lanes]
     walked = {a.name for n in kernel.nests if n.is_scan for a in n.axes}
     inner.sort(key=lambda a: (a not in walked, a in reduce))  # what reads a scan is inside it
-    levels += [Level("loop", a, 1) for a in inner]
+    levels += [Level("loop", a, machine.lanes if a == turned else 1) for a in inner]
     if lanes and lanes not in rows:
         levels.append(Level("loop", lanes, width, lanes=True))
     return Schedule(tuple(levels), (*_keep(kernel, levels, machine), *_stream(kernel, machine)))
@@ -236,7 +240,7 @@ def _elementwise(kernel: KernelOp, machine: Machine) -> Schedule:
     lanes = next(iter(contiguous_axes(kernel)), None)
     rows = common_rows(kernel)
     extents = kernel.axes
-    turned = _turned(kernel, lanes, machine)
+    turned = _turned(kernel, lanes, rows, machine)
     levels = [Level("grid", a, machine.lanes if a == turned else 1) for a in rows if a != lanes]
     levels += [Level("loop", a) for a in extents if a != lanes and a not in rows]
     if lanes is None:
@@ -249,13 +253,16 @@ def _elementwise(kernel: KernelOp, machine: Machine) -> Schedule:
     return Schedule(tuple(levels), _stream(kernel, machine))
 
 
-def _turned(kernel: KernelOp, lanes: Symbol | None, machine: Machine) -> Symbol | None:
-    """An axis that is contiguous in an input but strided along the lanes, as in a transpose.
+def _turned(
+    kernel: KernelOp, lanes: Symbol | None, axes: Sequence[Symbol], machine: Machine
+) -> Symbol | None:
+    """One of some axes that is contiguous in an input but strided along the lanes, which are one of
+    them, too, as in a transpose.
 
     A square of both axes is loaded along memory and transposed in registers.
     """
     extents = kernel.axes
-    long = [a for a in common_rows(kernel) if (extents[a].constant or 0) >= machine.lanes]
+    long = [a for a in axes if (extents[a].constant or 0) >= machine.lanes]
     if lanes not in long:
         return None
     for nest in kernel.nests:
