@@ -154,7 +154,9 @@ def _reduction(kernel: KernelOp, machine: Machine, lanes: Symbol | None = None) 
     reduce = {a.name for n in kernel.nests for a in n.reduce_axes}
     rows = common_rows(kernel)
     extents = kernel.axes
-    turned = None if scanned or given else _turned(kernel, lanes, [*extents], machine)
+    turned = None if scanned or given else _turned(kernel, lanes, [
+        a for a in extents if a in rows or a == lanes or _sums_whole_tiles(kernel, a, lanes)],
+        machine)
     width = machine.lanes if turned else lane_tile(extents[lanes], machine) if lanes else 1
     levels = [Level("grid", a) for a in rows if a != lanes]
     if turned in rows:
@@ -174,6 +176,14 @@ def _reduction(kernel: KernelOp, machine: Machine, lanes: Symbol | None = None) 
     if lanes and lanes not in rows:
         levels.append(Level("loop", lanes, width, lanes=True))
     return Schedule(tuple(levels), (*_keep(kernel, levels, machine), *_stream(kernel, machine)))
+
+
+def _sums_whole_tiles(kernel: KernelOp, axis: Symbol, lanes: Symbol | None) -> bool:
+    """Whether all reductions that walk an axis sum over it, and over no lanes: totals then have no
+    dim of its tiles."""
+    summed = [{a.name for a in n.reduce_axes} for n in kernel.nests
+              if n.reduce_axes and any(a.name == axis for a in n.axes)]
+    return all(axis in names and lanes not in names for names in summed)
 
 
 def _row_tile(kernel: KernelOp, row: Symbol, lanes: Symbol, machine: Machine) -> int:

@@ -90,3 +90,29 @@ inputs ["x", "g"] outputs ["s", "d"] {{
     sums = (turned * g).sum((0, 1))
     for got, want in zip(compiled(path, features)(x, g), (sums, g - turned * sums), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=2e-4)
+
+
+@pytest.mark.parametrize("features", available_features())
+@pytest.mark.parametrize("axes", ["[0, 1]", "[0]", "[1]", "both"])
+def test_sums_of_a_square(tmp_path: Path, axes: str, features: str) -> None:
+    """A matrix and its transpose, as in a loss of pairs: summed whole, by rows and by columns."""
+    path = tmp_path / "pairs.mlir"
+    shape = {"[0, 1]": "f32[]"}.get(axes, "f32[37]")
+    first, second = ("[0]", "[1]") if axes == "both" else (axes, axes)
+    path.write_text(f"""{HEADER}(%x: f32[37, 37]) -> ({shape}, {shape}, f32[37, 37]) \
+inputs ["x"] outputs ["a", "b", "s"] {{
+    %t = graph.transpose %x {{perm = [1, 0]}} : f32[37, 37]
+    %s = graph.sub %x, %t : f32[37, 37]
+    %e = graph.exp %s : f32[37, 37]
+    %a = graph.reduce_sum %e {{axes = {first}, keepdims = false}} : {shape}
+    %b = graph.reduce_sum %s {{axes = {second}, keepdims = false}} : {shape}
+    strata.return %a, %b, %s
+  }}
+}}
+""")
+    [x] = draw((37, 37))
+    s = x - x.T.astype(float)
+    over = [{"[0]": 0, "[1]": 1}.get(a) for a in (first, second)]
+    want = [np.exp(s).sum(over[0]), s.sum(over[1]), s]
+    for one, other in zip(compiled(path, features)(x), want, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
