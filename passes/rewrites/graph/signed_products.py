@@ -114,6 +114,9 @@ def _read_as(element: Attribute, x: SSAValue, at: Rewriter) -> SSAValue:
     if type_of(x).element == element:
         return x
     known = constant_array(x, at.context)
+    if bit_width(element) > 8:
+        return cast(at, x, element) if known is None else _constant(
+            at, known.astype(dtype_of(element)), x, "wide")
     if known is not None:
         flipped = np.bitwise_xor(known.view(np.uint8), 128).view(dtype_of(element))
         return _constant(at, flipped, x, "flipped")

@@ -50,6 +50,9 @@ class Products:
 
         `unsigned`: whether the integers of a and of b are unsigned.
         """
+        if self.builder.machine.widens_groups(b.element, a.element):
+            b = self._widened_in(b, a.element, unsigned[1])
+            unsigned = (unsigned[0], False)
         word = a.width * t.bit_width(a.element) == 32 and a.element == b.element
         width = max(c.width, 4)
         if not word or not self.builder.has_products(a.element, c.element, width, unsigned):
@@ -186,6 +189,10 @@ class Products:
         if t.is_float(c.element):
             return self.builder.fma(left, right, c)
         return self.builder.binary("add", self.builder.binary("mul", left, right), c)
+
+    def _widened_in(self, value: Reg, element: Attribute, unsigned: bool) -> Reg:
+        """Integers as integers of a wider type."""
+        return self.builder.convert("zext" if unsigned else "sext", value, element)
 
     def _widened(self, value: Reg, element: Attribute, unsigned: bool) -> Reg:
         value = widen(self.builder, value)

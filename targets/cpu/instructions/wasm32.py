@@ -45,7 +45,7 @@ class Wasm32(Builder):
             return self.by_halves(
                 lambda x, y, z: self.add_products(element, x, y, z, unsigned), a, b, c)
         if element == t.i16:
-            return self._add_dot(self.as_shorts(a), self.as_shorts(b), c)
+            return self._add_dot(a, b, c)
         for part in (0, 1):
             c = self._add_dot(self.every_second(a, part, unsigned[0]),
                               self.every_second(b, part, unsigned[1]), c)

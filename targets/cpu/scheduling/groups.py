@@ -43,19 +43,20 @@ def grouping_of(
     """
     if not is_dot(nest):
         return None
-    elements = [scalar_type(v) for v in nest.inputs]
-    if not machine.packs_groups(elements[0]):
-        return None
-    group = _GROUPS.get((elements[0], scalar_type(nest.results[0])))
     along = [any(lanes in e.symbols for e in m) for m in nest.input_maps]
-    if group is None or elements[0] != elements[1] or sum(along) != 1:
+    if sum(along) != 1:
+        return None
+    element, other = (scalar_type(nest.inputs[along.index(k)]) for k in (False, True))
+    group = _GROUPS.get((element, scalar_type(nest.results[0])))
+    if group is None or not machine.packs_groups(element) or not (
+            element == other or machine.widens_groups(other, element)):
         return None
     panel, rows = nest.input_maps[along.index(True)], nest.input_maps[along.index(False)]
     names = [a.name for a in nest.reduce_axes]
     last = _running_axis(rows, names)
     if last is None or extents_of(nest.axes)[last].constant == 1:
         return None
-    if machine.multiplies_blocks(elements[0]) and _fills_blocks(nest, along, last):
+    if machine.multiplies_blocks(element) and _fills_blocks(nest, along, last):
         group = BLOCK
     if not _is_packable(nest, along.index(True), last, lanes) and not _is_panel(
             panel, last, group):
@@ -102,6 +103,13 @@ def _is_panel(map_: Sequence[Expr], last: Symbol, group: int) -> bool:
     return bool(map_) and map_[-1] == Expr.symbol(last) % group
 
 
+def _counts(factor: Attribute, count: int, machine: Machine) -> set[int]:
+    """How many elements of a factor the groups of its packed copies may have."""
+    blocks = {BLOCK} if machine.multiplies_blocks(factor) else set[int]()
+    widened = {n for (wide, _), n in _GROUPS.items() if machine.widens_groups(factor, wide)}
+    return {count} | blocks | widened
+
+
 def is_grouped(nest: NestOp, last: Symbol, group: int) -> bool:
     """Whether an operand is packed in groups of the summed axis."""
     return group > 1 and any(_is_panel(m, last, group) for m in nest.input_maps)
@@ -132,7 +140,7 @@ def grouped_copy(kernel: KernelOp, machine: Machine) -> Schedule | None:
     each, size = extents[group].constant, extents[lanes].constant
     kinds = {scalar_type(nest.inputs[0]), scalar_type(nest.results[0])}
     if each is None or size is None or not any(
-            kinds == {factor} and each in (count, machine.multiplies_blocks(factor) and BLOCK)
+            kinds == {factor} and each in _counts(factor, count, machine)
             for (factor, _), count in _GROUPS.items()):
         return None
     others = [a for a in extents if a not in order]
