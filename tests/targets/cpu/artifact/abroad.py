@@ -56,6 +56,12 @@ MACHINES = [
     Abroad("wasm32", "simd128", ("node",)),
     Abroad("wasm32", "baseline", ("node",)),
 ]
+LONGER = [
+    *(Abroad("aarch64-linux-musl", "sve256", emulator("aarch64", "-cpu", f"max,sve{bits}=on"))
+      for bits in (512, 2048)),
+    *(Abroad("riscv64-linux-musl", "v", emulator("riscv64", "-cpu", f"rv64,v=true,vlen={bits}"))
+      for bits in (256, 1024))]
+"""Machines whose vectors are longer than those for which the code was made."""
 each_machine = pytest.mark.parametrize(
     "machine", [pytest.param(m, id=f"{m.triple}-{m.features}", marks=pytest.mark.skipif(
         not m.is_there, reason=f"there is no Zig or no {m.runner[0]}")) for m in MACHINES])

@@ -17,6 +17,7 @@ from tests.lowering import lower, without_subnormals
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
 from tests.op_samples.pipeline_samples import PIPELINE_SAMPLES
 from tests.targets.cpu.artifact.abroad import (
+    LONGER,
     MACHINES,
     Abroad,
     each_machine,
@@ -65,6 +66,23 @@ def assert_close(found: np.ndarray, wanted: np.ndarray) -> None:
 @pytest.mark.parametrize("name", [name for name in FEW if name in FIRST])
 def test_a_few_samples_abroad(name: str, machine: Abroad, tmp_path: Path) -> None:
     check(FIRST[name], True, machine, tmp_path)
+
+
+@pytest.mark.parametrize("machine", [pytest.param(m, id=m.runner[-1]) for m in LONGER])
+@pytest.mark.parametrize("name", [name for name in FEW if name in FIRST])
+def test_longer_vectors_compute_the_same(name: str, machine: Abroad, tmp_path: Path) -> None:
+    if not machine.is_there:
+        pytest.skip(f"there is no Zig or no {machine.runner[0]}")
+    check(FIRST[name], True, machine, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", [pytest.param(m, id=m.runner[-1]) for m in LONGER])
+@pytest.mark.parametrize("name", FIRST)
+def test_longer_vectors_compute_every_operation(
+    name: str, machine: Abroad, tmp_path: Path
+) -> None:
+    test_longer_vectors_compute_the_same(name, machine, tmp_path)
 
 
 def test_scalable_vectors_that_are_too_short_are_refused(tmp_path: Path) -> None:
