@@ -59,6 +59,9 @@ INTERFACE = ("about", "bind", "call", "cancel", "create", "destroy", "error_text
              "set_signals", "set_threads", "shapes", "size", "size_count", "size_name", "version")
 """The functions of every library, after its name."""
 ALIGNMENT = 64
+WRITTEN = 64 << 20
+"""Bytes that are written at once. Linux keeps in large pages what is written at once, and maps such
+a page with one fault; processors then find constants with fewer entries in their page tables."""
 _MOST_INSIDE = 1 << 30
 """The most bytes of constants in a library: code reaches them by 32-bit distances."""
 
@@ -388,7 +391,8 @@ def place_file(made: str, path: str) -> None:
     """Put a file into its place, at once or not at all."""
     part = f"{path}.part"
     try:
-        shutil.copyfile(made, part)
+        with open(made, "rb") as source, open(part, "wb") as target:
+            shutil.copyfileobj(source, target, WRITTEN)
         os.chmod(part, os.stat(made).st_mode & 0o777)
         os.replace(part, path)
     finally:
