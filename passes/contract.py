@@ -135,6 +135,9 @@ class Facts:
     unclaimed_elements: Collection[Attribute] = ()
     """The elements of operands with which it claims nothing, since it has matrix units for the
     products of which the operations are made."""
+    unrolled_launches: int = 0
+    """Up to how many launches of a loop whose trip count is known are launched one after another as
+    a part of the program; 0: loops stay loops."""
     launches_foreign: bool = False
     """Whether kernels that users write in a language of their own (Triton) are launched."""
     checks_indices: bool = True

@@ -27,6 +27,7 @@ from dialects.strata.control import LoopOp
 from dialects.strata.func import FuncOp
 from dialects.strata.types import SymbolsAttr, TensorType
 from dialects.symbolic.expr import Expr
+from dialects.symbolic.ranges import is_nonnegative
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import identifier
 from passes.rewriting import erase_unused, used_sizes
@@ -142,6 +143,20 @@ class Frame:
     def argument(self, type_: TensorType) -> BlockArgument:
         """A new argument after the existing ones."""
         return self.block.insert_arg(type_, len(self.block.args))
+
+    def at_most(self, low: Expr, high: Expr) -> bool:
+        """Whether low <= high in every iteration of the loops around this."""
+        ends: list[Expr] = [high - low]
+        frame: Frame | None = self
+        while frame is not None:
+            step, trip = frame.step, frame.trip
+            if step is not None and trip is not None and step in ends[0].symbols:
+                if ends[0].linear([step]) is None:
+                    return False
+                ends = [end.substitute({step: last}) for end in ends
+                        for last in (Expr.of(0), trip - 1)]
+            frame = frame.outer
+        return all(is_nonnegative(end, frozenset[Symbol]()) for end in ends)
 
     def hides(self, size: Expr) -> bool:
         """Whether the caller does not know the size."""

@@ -269,13 +269,17 @@ def _learn_rate(loop: Loop, k: int, before: Value, after: Value) -> bool:
 def _learn_count(loop: Loop, attempt: Attempt) -> bool:
     """Whether the condition was found to bound the trip count by a size."""
     condition = attempt.turn.condition
+    if not loop.counted and condition is not None and _is_certain(condition, False) and (
+            loop.condition is None or _is_certain(loop.condition, True)):
+        loop.trip, loop.condition, loop.counted = Expr.of(1), None, True
+        return True
     limit = None if loop.counted or condition is None else _bound(attempt, condition)
     if limit is None:
         return False
     counter, end = limit
     first = counter.substitute({attempt.counter: -1})
     count = end - first
-    if loop.condition is None:
+    if loop.condition is None or _is_certain(loop.condition, True):
         count = count if certain_sign(count) == 1 else maximum(count, 1)
     elif _less(loop.condition) == (first, end):
         count = at_least_zero(count)
@@ -284,6 +288,11 @@ def _learn_count(loop: Loop, attempt: Attempt) -> bool:
     loop.trip = count if loop.trip is None else minimum(loop.trip, count)
     loop.condition, loop.counted = None, True
     return True
+
+
+def _is_certain(condition: Value, wanted: bool) -> bool:
+    """Whether a condition is known to be that."""
+    return condition.array is not None and bool(np.all(condition.array == wanted))
 
 
 def _bound(attempt: Attempt, condition: Value) -> tuple[Expr, Expr] | None:

@@ -65,6 +65,8 @@ PIPELINE: tuple[Step, ...] = (
     Step("graph", "graph-join-groups", "split"),  # on constant filters in their final type
     Step("graph", "graph-shorten-constants",  # after the last pass that computes constants
          "fold"),
+    Step("graph", "graph-carry-stacks",  # once bodies are short, before what it adds is merged
+         "one-launch"),
     Step("graph", "graph-cse",  # after simplifying, which makes equal operations look equal
          "simplify"),
     Step("graph", "graph-dce"),  # removes what all of these left unused
@@ -112,6 +114,8 @@ PIPELINE: tuple[Step, ...] = (
     Step("loop", "loop-inline-layers",  # last: no later pass transforms kernels for each call
          needed="buffers are planned for a function and all layers that it calls"),
     Step("loop", "loop-prove-writes"),  # again, for the writes that passes on kernels changed
+    Step("loop", "loop-unroll-loops",  # on final kernels, which all iterations launch
+         "one-launch"),
     # ------------------------------------------------------------------ host: in which memory
     Step("host", "host-bufferize",  # kernels are final, so each value between them is a buffer
          needed="kernels on tiles read and write buffers"),

@@ -28,23 +28,28 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
+from xdsl.dialects.arith import IndexCastOp
 from xdsl.ir import Attribute, SSAValue
 
 from dialects.graph.base import int_of, text_of
 from dialects.graph.constant import ConstantOp
 from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
-from dialects.loop import ViewOp
+from dialects.loop import IndexOp, NestOp, ViewOp, YieldOp
 from dialects.records import dataclass
 from dialects.semantics.numerics import highest, lowest
 from dialects.strata import types as t
 from dialects.strata.types import Array, tensor
 from dialects.symbolic.expr import Expr
+from dialects.symbolic.ranges import is_nonnegative
 from dialects.symbolic.size_products import product
+from dialects.symbolic.symbol import Symbol
 from passes.graph_to_loop.gathers import clamped
 from passes.graph_to_loop.nests import (
     Domain,
     Read,
+    assume_at_most,
     assume_equal,
+    copy,
     make_nest,
     pointwise,
     type_of,
@@ -135,6 +140,9 @@ def scatter_nd(op: ScatterNdOp, at: Rewriter) -> SSAValue:
         return scatter.from_table(at, table, lambda point, j: [j, *point[depth:]])
     if depth == 0:
         return _scatter_whole(op, at, scatter, count)
+    place = _place(op.indices) if depth == count.constant == 1 else None
+    if place is not None and scatter.combiner == "none":
+        return _scatter_one(op, at, scatter, place)
     vectors = at.insert(ViewOp.of(op.indices, [count, depth])).results[0]
     entries = [clamped(at, vectors, x.shape[k], k) for k in range(depth)]
     if scatter.is_faster_at_once(at, count, x.shape[:depth]):
@@ -148,6 +156,30 @@ def scatter_nd(op: ScatterNdOp, at: Rewriter) -> SSAValue:
     places = [Read(entry, [j]) for entry in entries]
     where = [*(Expr.gathered(k) for k in range(depth)), *rest]
     return scatter.in_order(at, domain, places, [j, *rest], where)
+
+
+def _place(indices: SSAValue) -> Expr | None:
+    """The only index, if it is computed from sizes and certainly not negative."""
+    while isinstance(indices.owner, ViewOp):
+        indices = indices.owner.source
+    nest = indices.owner
+    if not isinstance(nest, NestOp) or nest.inputs:
+        return None
+    found = [op.expr.data for op in nest.body.block.ops if isinstance(op, IndexOp)]
+    plain = all(isinstance(op, IndexOp | IndexCastOp | YieldOp) for op in nest.body.block.ops)
+    if len(found) != 1 or not plain or found[0].symbols & {a.name for a in nest.axes}:
+        return None
+    return found[0] if is_nonnegative(found[0], frozenset[Symbol]()) else None
+
+
+def _scatter_one(op: ScatterNdOp, at: Rewriter, scatter: _Scatter, place: Expr) -> SSAValue:
+    """One slice is written, at a place that a loop counts: nothing else is read or moved."""
+    x = type_of(op.x)
+    assume_at_most(at, place + 1, x.shape[0])
+    domain = Domain()
+    rest = domain.parallel(*x.shape[1:])
+    return make_nest(at, domain, [Read(scatter.updates, [Expr.of(0), *rest])], x,
+                     copy, index=[place, *rest], into=op.x)
 
 
 def _scatter_whole(op: ScatterNdOp, at: Rewriter, scatter: _Scatter, count: Expr) -> SSAValue:

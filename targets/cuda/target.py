@@ -71,6 +71,10 @@ from targets.profiles import Probe, Profile
 from targets.shipping import Cargo
 from targets.walking import kernels_of
 
+UNROLLED = 2048
+"""The most launches of one loop in a graph: making its nodes takes about as long as compiling a
+kernel, once for each set of sizes."""
+
 
 # ---------------------------------------------------------------------- what passes ask
 def facts_of(options: TargetOptions, default: Facts) -> Facts:
@@ -81,6 +85,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
     return replace(
         default,
         launches_foreign=True,
+        unrolled_launches=UNROLLED,
         claims=(ConvFilterGradientOp.name,),  # one product, which reads its windows in place
         checks_indices=options.check is True,  # otherwise the host would wait for the device
         narrow_factors={"bf16": bf16, "fp16": f16, "fast": bf16, "fp8": bf16}.get(precision),

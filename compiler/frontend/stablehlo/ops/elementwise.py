@@ -217,6 +217,9 @@ def direction_of(n: Node) -> tuple[str, str]:
 @hlo_op("stablehlo.compare", "chlo.broadcast_compare")
 def compare(n: Node, a: Value, b: Value) -> Value:
     given, kind = direction_of(n)
+    known = _settled(n, given, a, b)
+    if known is not None:
+        return n.constant(np.array(known)).broadcast(a.shape)
     if kind == "TOTALORDER" and t.is_float(a.element):
         a, b = bits.in_total_order(a), bits.in_total_order(b)
     if a.element == t.i1 and given not in ("EQ", "NE"):
@@ -225,8 +228,25 @@ def compare(n: Node, a: Value, b: Value) -> Value:
     return ~found if given == "NE" else found
 
 
+def _settled(n: Node, given: str, a: Value, b: Value) -> bool | None:
+    """What a comparison of two numbers that are computed from sizes and steps always gives."""
+    if a.rank or a.expressions is None or b.expressions is None or t.is_float(a.element):
+        return None
+    if given in ("EQ", "NE"):
+        return None
+    low, high = (Expr.of(v.reshape(-1)[0]) for v in (a.expressions, b.expressions))
+    if given[0] == "G":
+        low, high = high, low
+    gap = given[1] == "T"
+    if n.build.frame.at_most(low + gap, high):
+        return True
+    return False if n.build.frame.at_most(high + (not gap), low) else None
+
+
 @hlo_op("stablehlo.select", "chlo.broadcast_select")
 def select(n: Node, condition: Value, a: Value, b: Value) -> Value:
+    if condition.array is not None and condition.array.size and not a.rank:
+        return a if condition.array.all() else b
     return f.where(condition, a, b)
 
 

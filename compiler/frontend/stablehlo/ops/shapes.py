@@ -7,6 +7,7 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.stablehlo.node import Node
 from compiler.frontend.stablehlo.ops import hlo_op
 from compiler.frontend.values import Value
+from dialects.graph.scatter import ScatterNdOp
 from dialects.graph.shape import PadOp, SliceOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
@@ -176,8 +177,11 @@ def dynamic_slice(n: Node, x: Value, *starts: Value) -> Value:
     """Starts are moved so far that the slice is inside x."""
     sizes = n.ints("slice_sizes" if "slice_sizes" in n.op.attributes else "sizes")
     for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
-        if x.shape[axis].constant != size:
-            x = f.gather(x, _clamped(n, start, x.shape[axis] - size) + n.range(size), axis=axis)
+        if x.shape[axis].constant == size:
+            continue
+        first = _certain(n, start, x.shape[axis] - size)
+        x = x.part(axis, first, size) if first is not None else f.gather(
+            x, _clamped(n, start, x.shape[axis] - size) + n.range(size), axis=axis)
     return x
 
 
@@ -186,24 +190,51 @@ def _clamped(n: Node, start: Value, most: Expr) -> Value:
     return f.minimum(f.maximum(wide, 0), n.of_size(most))
 
 
+def _certain(n: Node, start: Value, most: Expr) -> Expr | None:
+    """A start that is known to be from 0 to `most`, as it is where a loop counts it."""
+    known = start.expressions
+    if known is None:
+        return None
+    first = Expr.of(known.reshape(-1)[0])
+    inside = n.build.frame.at_most(Expr.of(0), first) and n.build.frame.at_most(first, most)
+    return first if inside else None
+
+
 @hlo_op("stablehlo.dynamic_update_slice")
 def dynamic_update_slice(n: Node, x: Value, update: Value, *starts: Value) -> Value:
-    """x with a block replaced: outside the block, x's own elements are read."""
+    """x with a block replaced. Where the place of the block is certain, only the block is written.
+    """
+    if any(size.constant == 0 for size in update.shape):
+        return x
+    parts = [k for k in range(x.rank) if update.shape[k] != x.shape[k]]
+    if not parts:
+        return update
+    firsts = {k: first for k in parts
+              if (first := _certain(n, starts[k], x.shape[k] - update.shape[k])) is not None}
+    if len(firsts) == len(parts):
+        return _written(n, x, update, firsts)
     inside: Value | None = None
     found = update
-    for axis, start in enumerate(starts):
+    for axis in parts:
         size = update.shape[axis]
-        if size == x.shape[axis]:
-            continue
-        first = _clamped(n, start, x.shape[axis] - size)
+        first = _clamped(n, starts[axis], x.shape[axis] - size)
         place = n.range(x.shape[axis]) - first
         within = (place >= 0) & (place < n.of_size(size))
         found = f.gather(found, f.minimum(f.maximum(place, 0), n.of_size(size - 1)), axis=axis)
         spread = within.reshape([x.shape[axis], *[1] * (x.rank - axis - 1)])
         inside = spread if inside is None else inside & spread
-    if any(size.constant == 0 for size in update.shape):
-        return x
     return found if inside is None else f.where(inside, found, x)
+
+
+def _written(n: Node, x: Value, update: Value, firsts: dict[int, Expr]) -> Value:
+    """The block as updates of x at the places along the axes up to the last one that it divides."""
+    depth = max(firsts) + 1
+    shape = [*update.shape[:depth]]
+    places = [n.range(shape[axis], start=firsts.get(axis, Expr.of(0))).reshape(
+        [shape[axis] if k == axis else 1 for k in range(depth)]).broadcast(shape).reshape(
+        [*shape, 1]) for axis in range(depth)]
+    at = f.concat(places, axis=depth) if len(places) > 1 else places[0]
+    return n(ScatterNdOp, x, at, update, combiner="none")
 
 
 @hlo_op("stablehlo.real_dynamic_slice")

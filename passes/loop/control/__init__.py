@@ -1,0 +1,1 @@
+"""Passes on loops and branches as such."""
