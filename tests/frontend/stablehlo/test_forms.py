@@ -186,3 +186,46 @@ def test_the_place_is_shown(tmp_path: Path) -> None:
     [at] = [k for k, line in enumerate(lines) if "[0:2)" in line]
     assert "line 2" in str(error.value)
     assert lines[at + 1].index("^") == lines[at].index(")")
+
+
+@pytest.mark.parametrize(("element", "wide", "numbers"), [
+    ("i8", "i32", [100, -100, 90, 3]), ("ui8", "i32", [200, 255, 7, 1]),
+    ("f16", "f32", [1000.0, 1001.0, 999.0, 3.0])])
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+def test_sums_of_a_wider_type(
+    element: str, wide: str, numbers: list[Any], target: str, tmp_path: Path
+) -> None:
+    """Convolutions and products of bytes or halves whose results are wider do not overflow."""
+    dtype: Any = {"i8": np.int8, "ui8": np.uint8, "f16": np.float16}[element]
+    x: Any = np.array(numbers, dtype)
+    text = f"""
+func.func @main(%x: tensor<4x{element}>) -> (tensor<1x1x3x{wide}>, tensor<{wide}>) {{
+  %a = stablehlo.reshape %x : (tensor<4x{element}>) -> tensor<1x1x4x{element}>
+  %w = stablehlo.slice %a [0:1, 0:1, 0:2] : (tensor<1x1x4x{element}>) -> tensor<1x1x2x{element}>
+  %0 = stablehlo.convolution(%a, %w) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0], window = {{}}
+    {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}}
+    : (tensor<1x1x4x{element}>, tensor<1x1x2x{element}>) -> tensor<1x1x3x{wide}>
+  %1 = stablehlo.dot_general %x, %x, contracting_dims = [0] x [0]
+    : (tensor<4x{element}>, tensor<4x{element}>) -> tensor<{wide}>
+  return %0, %1 : tensor<1x1x3x{wide}>, tensor<{wide}>
+}}"""
+    found = results(tmp_path / "f.mlir", text, x, target=target)
+    exact: Any = x.astype(np.float64)
+    np.testing.assert_allclose(found[0][0, 0], np.correlate(exact, exact[:2]), rtol=1e-6)
+    np.testing.assert_allclose(found[1], exact @ exact, rtol=1e-6)
+
+
+def test_upper_halves_and_parts_of_reals(tmp_path: Path) -> None:
+    found = results(tmp_path / "f.mlir", """
+func.func @main(%a: tensor<3xi8>, %b: tensor<3xui32>)
+    -> (tensor<3xi8>, tensor<3xui32>, tensor<3xi8>, tensor<3xi8>) {
+  %0 = chlo.mulhi %a, %a : tensor<3xi8>, tensor<3xi8> -> tensor<3xi8>
+  %1 = "chlo.mulhi"(%b, %b) : (tensor<3xui32>, tensor<3xui32>) -> tensor<3xui32>
+  %2 = stablehlo.real %a : tensor<3xi8>
+  %3 = stablehlo.imag %a : tensor<3xi8>
+  return %0, %1, %2, %3 : tensor<3xi8>, tensor<3xui32>, tensor<3xi8>, tensor<3xi8>
+}""", np.array([100, -128, 3], np.int8), np.array([2 ** 32 - 1, 2 ** 31, 5], np.uint32))
+    np.testing.assert_array_equal(found[0], [39, 64, 0])
+    np.testing.assert_array_equal(found[1], [2 ** 32 - 2, 2 ** 30, 0])
+    np.testing.assert_array_equal(found[2], [100, -128, 3])
+    np.testing.assert_array_equal(found[3], [0, 0, 0])

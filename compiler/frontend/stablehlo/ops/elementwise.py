@@ -86,6 +86,28 @@ def shift_right_logical(n: Node, x: Value, y: Value) -> Value:
 _UNSIGNED: dict[Attribute, Attribute] = {t.i8: t.ui8, t.i16: t.ui16, t.i32: t.ui32, t.i64: t.ui64}
 
 
+@hlo_op("chlo.mulhi")
+def high_half(n: Node, a: Value, b: Value) -> Value:
+    """The upper half of the bits of a product of twice the width."""
+    width = 8 * t.byte_width(a.element)
+    if width == 64:
+        raise Fault("the upper half of a product of 64-bit integers is not supported")
+    wide = t.i64 if a.element in _UNSIGNED else t.ui64
+    whole = a.cast(wide) * b.cast(wide)
+    return n(ShiftRightOp, whole, n.scalar(width, whole)).cast(a.element)
+
+
+@hlo_op("stablehlo.real")
+def real(n: Node, x: Value) -> Value:
+    """Of reals; complex numbers have an importer of their own."""
+    return x
+
+
+@hlo_op("stablehlo.imag")
+def imaginary(n: Node, x: Value) -> Value:
+    return n.scalar(0, x).broadcast(x.shape)
+
+
 @hlo_op("stablehlo.abs")
 def magnitude(n: Node, x: Value) -> Value:
     return abs(x)

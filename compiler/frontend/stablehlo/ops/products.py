@@ -14,6 +14,7 @@ from compiler.frontend.values import Value, scalar
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.convolution import ConvOp
 from dialects.graph.shape import PadOp
+from dialects.strata import types as t
 from dialects.strata.types import is_float
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
@@ -84,6 +85,8 @@ def _convolution(n: Node, x: Value, w: Value, pads: list[tuple[int, int]]) -> Va
     strides, gaps, spread = (_listed(window.get(name), rank) for name in (
         "stride", "rhs_dilate", "lhs_dilate"))
     groups = int(n.op.attributes.get("feature_group_count", 1))
+    if t.byte_width(n.result.element) > t.byte_width(x.element):  # sums of bytes, or of halves
+        x, w = x.cast(n.result.element), w.cast(n.result.element)
     x = x.transpose(dims[0])
     w = turned(n, w.transpose(dims[1]), [k + 2 for k, reverse in enumerate(
         _listed(window.get("reverse"), rank, 0)) if reverse])
