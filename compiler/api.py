@@ -80,8 +80,8 @@ def compile(
     schedules = setting_of("tuned", tuned)
     options = CompileOptions(
         target=target, threads=threads, dump_dir=path_of("dump_dir", dump_dir),
-        shapes=sizes_of(shapes or {}), dims=numbers_of("dims", dims or {}),
-        constants=arrays_of("constants", constants or {}), passes=passes, strategy=strategy,
+        shapes=sizes_of(_given(shapes)), dims=numbers_of("dims", _given(dims)),
+        constants=arrays_of("constants", _given(constants)), passes=passes, strategy=strategy,
         with_groups=tuple(names_of("with_groups", with_groups)),
         without_groups=tuple(names_of("without_groups", without_groups)),
         plugins=paths_of("plugins", plugins), schedule=path_of("schedule", schedule),
@@ -98,6 +98,11 @@ def compile(
     made = compile_with(source, options)
     check_agreement(made)
     return made
+
+
+def _given(values: object) -> object:
+    """An argument by names; none of them for None. An empty text or list is no mapping."""
+    return {} if values is None else values
 
 
 def load(path: str | Path, *, threads: int | None = None) -> Executable:

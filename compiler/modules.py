@@ -18,6 +18,8 @@ def exported(
     """The program of a module, a GraphModule, a function or TorchScript with these inputs; any
     other model as it is. Raises StrataError for inputs without a module, a module without, and one
     that PyTorch cannot export."""
+    args = None if args is None else _operands(args)
+    kwargs = None if kwargs is None else _named(kwargs)
     if _is_script(model) or (args is not None and _is_script_file(model)):
         return _of_script(model, args, kwargs, dynamic_shapes)
     is_model = _is_module(model) or (callable(model) and not isinstance(model, type))
@@ -34,6 +36,26 @@ def exported(
         raise StrataError(f"args and kwargs are for a module or a function, and "
                           f"{type(model).__name__} is none")
     return _program(model, tuple(args or ()), dict(kwargs or {}), dynamic_shapes)
+
+
+def _operands(args: object) -> Sequence[Any]:
+    """Check `args`: a list or tuple of inputs. Raises StrataError, also for a single tensor."""
+    if isinstance(args, list | tuple):
+        return cast("Sequence[Any]", args)
+    raise StrataError("the options cannot be used", [Problem(
+        f"args: an object of type {type(args).__name__} is no list of inputs", hint="give args=(x,)")])
+
+
+def _named(kwargs: object) -> Mapping[str, Any]:
+    """Check `kwargs`: input name -> input. Raises StrataError."""
+    kind = type(kwargs).__name__
+    if isinstance(kwargs, Mapping):
+        named = cast("Mapping[str, Any]", kwargs)
+        if all(type(name) is str for name in named):
+            return named
+    raise StrataError("the options cannot be used", [Problem(
+        f"kwargs: an object of type {kind} is no mapping from names to inputs",
+        hint="give kwargs={'x': x}")])
 
 
 def _of_script(
