@@ -40,6 +40,7 @@ CONSTANT = "Constant"
 """The operator of nodes that only hold a constant, which come last in lists."""
 JOINED = "parts of one kernel, which loop-outline groups or a loop-join pass chains"
 """Why nodes are fused of which no rule says more."""
+PARTS = rule("each writes its part of one tensor")
 _TUNED = "has a tuned schedule, "
 
 
@@ -211,10 +212,8 @@ class Explanation(Origins):
         for first, second, _ in found:
             readers.setdefault(first, []).append(second)
         for first, second, between in found:
-            reason = self._reason(first, second, by_reader) or self._from_places(
+            reason = between or self._reason(first, second, by_reader) or self._from_places(
                 first, second, readers)
-            if between:
-                reason = legality(between)
             self.pairs.append(Pair(first, second, False, reason.text, reason.kind))
         self.pairs += self._fused()
 
@@ -329,37 +328,41 @@ def _source(value: SSAValue) -> SSAValue:
 
 def _adjacent(
     function: host.FuncOp, kernels: Mapping[str, KernelOp]
-) -> Iterator[tuple[str, str, str]]:
-    """Kernels of which the second reads a buffer that the first wrote, and what lies between."""
-    writers: dict[SSAValue, tuple[str, str]] = {}
+) -> Iterator[tuple[str, str, Reason | None]]:
+    """Kernels of which the second reads a buffer that the first wrote, or writes another part of
+    it, and what lies between."""
+    writers: dict[SSAValue, tuple[str, Reason | None]] = {}
     for op in function.body.block.ops:
         if isinstance(op, host.CopyOp):
             source = writers.get(_source(op.source))
-            writers[_source(op.target)] = (source[0] if source else "", "a copy lies between them")
+            writers[_source(op.target)] = (
+                source[0] if source else "", legality("a copy lies between them"))
         if isinstance(op, host.CollectiveOp):
             source = writers.get(_source(op.source))
             writers[_source(op.target)] = (
-                source[0] if source else "", "an exchange with other ranks lies between them")
+                source[0] if source else "",
+                legality("an exchange with other ranks lies between them"))
         if isinstance(op, host.ForeignLaunchOp):
-            writers |= {_source(b): ("", "the user's own kernel lies between them")
-                        for b in op.targets}
+            writers |= {_source(b): ("", None) for b in op.targets}
         if not isinstance(op, host.LaunchOp):
             continue
+        read = {*map(_source, _used(op, kernels, reading=True))}
         for buffer in map(_source, op.buffers):
-            first, between = writers.get(buffer, ("", ""))
+            first, between = writers.get(buffer, ("", None))
             if first and first != op.kernel.data:
-                yield first, op.kernel.data, between
-        writers |= {_source(b): (op.kernel.data, "") for b in _written(op, kernels)}
+                yield first, op.kernel.data, between if buffer in read else PARTS
+        writers |= {_source(b): (op.kernel.data, None) for b in _used(op, kernels, reading=False)}
 
 
-def _written(launch: host.LaunchOp, kernels: Mapping[str, KernelOp]) -> list[SSAValue]:
-    """The buffers that a launch stores into."""
+def _used(
+    launch: host.LaunchOp, kernels: Mapping[str, KernelOp], *, reading: bool
+) -> list[SSAValue]:
+    """The buffers that a launch reads, or those that it stores into."""
     kernel = kernels.get(launch.kernel.data)
     if kernel is None:
-        return []
-    stored = {op.buffer for op in kernel.walk() if isinstance(op, StoreOp)}
+        return [*launch.buffers] if reading else []
     return [given for own, given in zip(kernel.buffers, launch.buffers, strict=True)
-            if own in stored]
+            if any(isinstance(use.operation, StoreOp) is not reading for use in own.uses)]
 
 
 def _told(op: Operation) -> str:

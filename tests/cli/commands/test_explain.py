@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
-from compiler.explaining.collect import JOINED, Explanation, waits_between
+from compiler.explaining.collect import JOINED, PARTS, Explanation, waits_between
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
 from passes.analyses.loop.grouping import APART
@@ -141,6 +141,17 @@ def test_a_reason_names_the_limit(strata: Run, tmp_path: Path, rows: int, told: 
     found = explained(strata, tmp_path / "m.onnx")
     apart = [(p["kind"], p["reason"]) for p in found["pairs"] if not p["fused"]]
     assert (told in apart) if told else not apart
+
+
+def test_parts_of_one_tensor(strata: Run, tmp_path: Path) -> None:
+    """The second of two products that write a concatenation reads nothing of the first."""
+    g = OnnxGraph({})
+    parts = [g.node("MatMul", g.input(n, np.float32, [8, k]), g.random_weight(k, 16))
+             for n, k in (("a", 32), ("b", 48))]
+    onnx.save(g.model({"y": g.node("Concat", *parts, axis=1)}), tmp_path / "m.onnx")
+    [pair] = [p for p in explained(strata, tmp_path / "m.onnx")["pairs"] if not p["fused"] and
+              not p["from"].endswith("_pack0")]
+    assert (pair["kind"], pair["reason"]) == PARTS
 
 
 @pytest.mark.parametrize(("option", "kind", "name", "near"), [
