@@ -43,7 +43,8 @@ def _operands(args: object) -> Sequence[Any]:
     if isinstance(args, list | tuple):
         return cast("Sequence[Any]", args)
     raise StrataError("the options cannot be used", [Problem(
-        f"args: an object of type {type(args).__name__} is no list of inputs", hint="give args=(x,)")])
+        f"args: an object of type {type(args).__name__} is no list of inputs",
+        hint="give args=(x,)")])
 
 
 def _named(kwargs: object) -> Mapping[str, Any]:
