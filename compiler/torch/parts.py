@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from compiler.torch.messages.logs import show_code
 from compiler.torch.reordered import Reordered
 from compiler.torch.results import Bindings, Results, is_complex, is_plain
 from compiler.torch.views import split_views
-from compiler.torch.weights import may_change
+from compiler.torch.weights import items_at, may_change
 from dialects.strata.assumptions import SizeError
 
 log = logging.getLogger("strata")
@@ -141,14 +141,6 @@ def _own_dump(options: Mapping[str, Any]) -> Mapping[str, Any]:
 _shape = attrgetter("shape")
 
 
-def _getter(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """A function for the items at these places, without a frame of its own."""
-    first = places[0] if places else 0
-    if [*places] == [*range(first, first + len(places))]:
-        return itemgetter(slice(first, first + len(places)))
-    return itemgetter(*places)
-
-
 def returns_one(graph: Any) -> bool:
     """Whether a graph returns a value that is not in a tuple."""
     found = next(n for n in graph.graph.nodes if n.op == "output").args[0]
@@ -254,7 +246,7 @@ class Part:
         nodes = [n for n in self.captured.module.graph.nodes if n.op == "placeholder"]
         if not all(is_plain(_meta(nodes[k])) for k in self.given):
             return None
-        count, chosen, sizes = len(self.given), _getter(self.given), self._sizes
+        count, chosen, sizes = len(self.given), items_at(self.given), self._sizes
         run = loaded.caller(maker, torch_module().Tensor.data_ptr, _shape)
         placed = self.results.among_constants
 
@@ -277,7 +269,7 @@ class Part:
         symbols, given = self.executable.signature.symbols(), self.given
         known = {symbol: k for k, symbol in self.results.bindings.symbols}
         if known.keys() >= set(symbols):
-            return _getter([known[symbol] for symbol in symbols])
+            return items_at([known[symbol] for symbol in symbols])
         return lambda arguments: [arguments[k].shape for k in given]
 
     def __call__(self, *arguments: Any) -> Any:

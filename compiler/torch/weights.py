@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import attrgetter, is_
+from operator import attrgetter, is_, itemgetter
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,14 @@ def may_change(tensor: Any) -> bool:
     return tensor.is_floating_point()
 
 
+def items_at(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """A function for the items at these places, without a frame of its own."""
+    first = places[0] if places else 0
+    if [*places] == [*range(first, first + len(places))]:
+        return itemgetter(slice(first, first + len(places)))
+    return itemgetter(*places)
+
+
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
 """The shape and the strides of a tensor."""
 
@@ -83,6 +91,7 @@ class Weights:
 
     def __post_init__(self) -> None:
         self._flat, self._whole = list(chain.from_iterable(self.pieces)), b"".join(self.contents)
+        self._chosen = items_at(self.numbers)
 
     @staticmethod
     def of(inputs: Sequence[Any], numbers: Sequence[int]) -> Weights:
@@ -96,7 +105,7 @@ class Weights:
         """Whether these arguments are the same tensors with unchanged contents."""
         if not self.numbers:
             return True
-        given = [inputs[k] for k in self.numbers]
+        given = self._chosen(inputs)
         return (all(map(is_, self.tensors, given))
                 and list(map(_version, given)) == self.versions
                 and list(map(_address(), given)) == self.places

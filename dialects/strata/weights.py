@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
@@ -137,11 +137,10 @@ class WeightStore:
         if any(map(self.is_open, sources)):
             self.recipes[key] = Recipe(keys, compute, computation)
         if key not in self.arrays:
-            found = self._found(key)
-            if found is None:
-                self._begin(key, compute, sources)
-            else:
+            if (found := self._found(key)) is not None:
                 self.arrays[key] = found
+            else:
+                self._begin(key, compute, sources)
         array = self.arrays.unfilled(key)
         return _handle(label, key), Form(array.dtype, array.shape)
 
@@ -202,13 +201,11 @@ class WeightStore:
         return set[str]().union(*map(self.roots, recipe.sources)) if recipe else set()
 
     # ------------------------------------------------------------------ shared arrays
-    def share(self, keys: Collection[str]) -> None:
+    def share(self, keys: Iterable[str]) -> None:
         """Let other stores find what is computed from parameters, of these keys."""
-        for key in keys:
-            if key in self.recipes and key in self.arrays:
-                version = self._version(key)
-                if version is not None:
-                    _SHARED.setdefault(version, self.arrays[key])
+        for key in self.recipes.keys() & self.arrays.keys() & set(keys):
+            if (version := self._version(key)) is not None:
+                _SHARED.setdefault(version, self.arrays[key])
 
     def _found(self, key: str) -> Array | None:
         """An array that another store has computed in the same way from the same contents."""
@@ -285,8 +282,7 @@ class WeightStore:
             return values[name]
         if recipe is None or (key in self.arrays and self.roots(key).isdisjoint(values)):
             return self.arrays[key]
-        found = self._found(key)
-        if found is not None:
+        if (found := self._found(key)) is not None:
             return found
         return recipe.compute(*[self._compute(s, values, made) for s in recipe.sources])
 
