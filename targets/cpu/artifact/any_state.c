@@ -2,17 +2,6 @@
 
 static const int64_t nothing[ALIGNMENT / 8];
 
-#if defined(_WIN32)
-static void *default_allocate(void *context, size_t alignment, size_t bytes) {
-    (void)context;
-    return _aligned_malloc(bytes, alignment);
-}
-
-static void default_release(void *context, void *memory) {
-    (void)context;
-    _aligned_free(memory);
-}
-#else
 #if defined(MADV_HUGEPAGE)
 /* Write to every so many bytes. Returns the nanoseconds of this thread that it took. */
 static int64_t touch(char *from, const char *to, size_t step) {
@@ -46,6 +35,17 @@ static void enlarge_pages(char *memory, size_t bytes) {
 static void enlarge_pages(char *memory, size_t bytes) { (void)memory, (void)bytes; }
 #endif
 
+#if defined(_WIN32)
+static void *default_allocate(void *context, size_t alignment, size_t bytes) {
+    (void)context;
+    return _aligned_malloc(bytes, alignment);
+}
+
+static void default_release(void *context, void *memory) {
+    (void)context;
+    _aligned_free(memory);
+}
+#else
 static void *default_allocate(void *context, size_t alignment, size_t bytes) {
     void *found = NULL;
     (void)context;
