@@ -8,10 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx.parser
 import pytest
 
 from compiler.io.signature import signature_of
 from targets.base import TargetOptions, find_target
+from targets.cpu.artifact.cross import zig_command
 from targets.shipping import Shipment
 from tests.lowering import lower, without_subnormals
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
@@ -24,6 +26,8 @@ from tests.targets.cpu.artifact.abroad import (
     emulator,
     run_abroad,
 )
+from tests.targets.cpu.artifact.shipped import ship
+from tests.targets.cpu.artifact.test_c_programs import MLP
 
 FIRST = {s.op.name: s for s in reversed(SAMPLES) if s.operands}
 FEW = ("graph.conv", "graph.matmul_integer", "graph.softmax", "graph.top_k")
@@ -100,3 +104,14 @@ def test_scalable_vectors_that_are_too_short_are_refused(tmp_path: Path) -> None
                          ids=lambda s: s.label)
 def test_every_sample_abroad(sample: Sample, machine: Abroad, tmp_path: Path) -> None:
     check(sample, False, machine, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not zig_command(), reason="there is no Zig")
+@pytest.mark.parametrize(("name", "triple", "start"), [
+    ("net.dll", "x86_64-windows", b"MZ"), ("net.dylib", "arm64-apple-macos", b"\xcf\xfa\xed\xfe")])
+def test_libraries_of_other_systems_are_linked(
+    name: str, triple: str, start: bytes, tmp_path: Path
+) -> None:
+    found = ship(onnx.parser.parse_model(MLP), tmp_path / name, "net", triple=triple)
+    assert found.read_bytes().startswith(start)
