@@ -20,6 +20,7 @@ from compiler.frontend.torch.library import torch_module
 _OPERATOR = re.compile(
     r"torch\.ops\.(aten|prims)\.\w+\.\w+"
     r"|torch\.ops\.higher_order\.wrap_with_(set_grad_enabled|autocast)"
+    r"|torch\.ops\.higher_order\.(cond|while_loop|scan|associative_scan)"  # of checked graphs
     r"|_operator\.(eq|ne|le|ge|lt|gt|neg|pos|mul|add|sub|floordiv|mod|pow|truediv|and_|or_"
     r"|lshift|rshift|getitem)"
     r"|math\.(trunc|ceil|floor)"
