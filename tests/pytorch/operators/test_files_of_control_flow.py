@@ -16,7 +16,7 @@ from compiler.frontend import load_model
 from tests.pytorch.programs import check_outputs
 from tests.pytorch.test_files import change_model
 
-cond: Any = torch.cond  # pyright: ignore[reportUnknownMemberType]
+cond: Any = import_module("torch").cond
 scan: Any = import_module("torch._higher_order_ops.scan").scan
 while_loop: Any = import_module("torch._higher_order_ops.while_loop").while_loop
 
