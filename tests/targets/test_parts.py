@@ -146,7 +146,7 @@ def test_a_context_without_a_target_knows_nothing() -> None:
 def test_what_passes_share_imports_no_pass() -> None:
     graph = imports(FILES)
     assert {n for n in graph["passes.base"] if n.startswith("passes")} == {
-        "passes.allowance", "passes.contract", "passes.events"}
+        "passes.allowance", "passes.contract", "passes.events", "passes.reasons"}
     below = {n for n in graph["passes.contract"] if n.startswith("passes")}
     assert all(n.startswith("passes.analyses.") for n in below)
 
