@@ -34,7 +34,7 @@ from torch.distributed.tensor.parallel import (
 
 COLUMNS, ROWS = ("query", "key", "value", "gate", "up"), ("out", "down")
 PEERS = ("eager", "default", "reduce-overhead")
-WAYS = (*PEERS, "strata, NCCL alone", "strata")
+WAYS = (*PEERS, "strata")
 WAIT = 6_000_000
 """Clock ticks for which a kernel waits before each call."""
 
@@ -174,8 +174,6 @@ class Measured:
         if way == "eager":
             return lambda: model(*inputs)
         options: dict[str, Any] = {"mode": way} if way in PEERS else {"backend": "strata"}
-        if way not in PEERS and way != "strata":  # no sums over ranks inside kernels
-            options["options"] = {"without_groups": ("exchange",)}
         step = torch.compile(model, dynamic=False, fullgraph=True, **options)
         return lambda: step(*inputs)
 

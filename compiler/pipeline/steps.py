@@ -136,7 +136,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("block", "block-join-launches",  # on proven kernels, once memory and launches are final
          "one-launch"),
     Step("block", "block-join-collectives",  # likewise, before tails are programs of their own
-         "exchange"),
+         "one-launch"),
     Step("block", "block-peel-tails",  # last: a kernel in two parts is a part of no other
          "schedule"),
     Step("block", "block-check-accesses"),  # last, and only on demand: on the code that runs

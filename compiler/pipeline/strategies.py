@@ -37,7 +37,6 @@ GROUPS: dict[str, str] = {
     "schedule": "axes and prefetching that suit the machine",
     "share": "equal layers and equal kernels compiled once",
     "memory": "one arena, in which values share memory",
-    "exchange": "sums over ranks inside the kernels that have the parts",
     "one-launch": "the whole program in one launch",
 }
 """What the passes of each group do."""

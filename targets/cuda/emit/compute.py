@@ -1,4 +1,4 @@
-"""Tile operations: `block.full`, `map`, `reduce`, `dot`, `convert`.
+"""Tile operations: `block.full`, `map`, `reduce`, `dot`, `convert`, `all_reduce`.
 
     %y = block.map (%a[0, 1], %b[1]) : tile<128x64xf32> { addf; mulf; yield }
 
@@ -16,7 +16,18 @@ from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from dialects.block import ConvertOp, DotOp, FullOp, LoadOp, MapOp, ReduceOp, ScanOp, YieldOp
+from dialects.block import (
+    AllReduceOp,
+    ConvertOp,
+    DotOp,
+    FullOp,
+    KernelOp,
+    LoadOp,
+    MapOp,
+    ReduceOp,
+    ScanOp,
+    YieldOp,
+)
 from dialects.block.programs import tile_type
 from dialects.strata import types as t
 from targets.cuda.emit.branches import branch_off, choice_of, only_for, unrounded
@@ -31,6 +42,7 @@ from targets.cuda.emit.values import (
     broadcast,
     check_tile,
     dtype_text,
+    in_parentheses,
     number_text,
     place,
     rounded,
@@ -320,3 +332,30 @@ def _check_dot(op: DotOp) -> None:
     if any(op.is_unsigned(operand) for operand in (0, 1)):
         raise EmitError("block.dot multiplies only signed integers on CUDA; the pass "
                         "graph-sign-products makes them signed")
+
+
+# ---------------------------------------------------------------------- other ranks
+def exchanges_tiles(kernel: KernelOp) -> bool:
+    """Whether programs of the kernel exchange tiles with other ranks."""
+    return any(isinstance(op, AllReduceOp) for op in kernel.walk())
+
+
+def emit_all_reduce(op: AllReduceOp, context: Context) -> None:
+    """Raises EmitError in code that runs without a device."""
+    if not context.options.has_instructions:
+        raise EmitError("block.all_reduce exchanges tiles between devices: leave it to the library "
+                        "with --without one-launch")
+    tile = tile_type(op.value)
+    check_tile(tile.shape, "block.all_reduce")
+    size = stride = prod(tile.shape)
+    places = list[str]()
+    for dim, extent in enumerate(tile.shape):
+        stride //= extent
+        places.append(f"{context.position(dim, tile.shape).text} * {stride}")
+    element, value = dtype_text(tile.element), context.values[op.value]
+    x = f"{in_parentheses(widen(value, tile.shape))}.to({element}).to(tl.float32)"
+    context.helpers.add(("sum_of_ranks", ""))
+    count = op.group.data.size
+    text = (f"sum_of_ranks({x}, {' + '.join(places)}, {context.ranks}, {count}, {size})"
+            f".to({element})")
+    context.bind(op.result, Value(text, tile.shape), "sum")

@@ -34,12 +34,14 @@ from dialects.text.syntax import location_names
 from targets.cuda.build.source import KernelSource
 from targets.cuda.emit.attention_form import is_online
 from targets.cuda.emit.compute import (
+    emit_all_reduce,
     emit_convert,
     emit_dot,
     emit_full,
     emit_map,
     emit_reduce,
     emit_scan,
+    exchanges_tiles,
 )
 from targets.cuda.emit.context import Context, EmitOptions
 from targets.cuda.emit.helpers import helper_texts
@@ -50,7 +52,6 @@ from targets.cuda.emit.partial_sums import (
     end_partial_sums,
 )
 from targets.cuda.emit.programs import bind_program_ids
-from targets.cuda.emit.ranks import emit_all_reduce, exchanges_tiles
 from targets.cuda.emit.rounding import needed_in_full
 from targets.cuda.emit.specialized import kernel as specialized
 from targets.cuda.emit.specialized.attention import AttentionEmission

@@ -43,14 +43,16 @@ _INBOXES = 4
 
 def shares_memory() -> bool:
     """Whether all ranks that torchrun has started have a device of this host, and each can write to
-    the memory of the others. It is assumed on a machine without devices, which only compiles."""
+    the memory of the others. It is assumed of other machines, for which a single process compiles.
+    """
     d: Any = sys.modules.get("torch.distributed")
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if d is not None and d.is_available() and d.is_initialized():
         world = d.get_world_size()
-    if world > 1 and os.environ.get("LOCAL_WORLD_SIZE") != str(world):
-        return False
-    return not driver.is_available() or driver.reaching_devices() >= world
+    if world == 1:
+        return True
+    here = os.environ.get("LOCAL_WORLD_SIZE") == str(world)
+    return here and (not driver.is_available() or driver.reaching_devices() >= world)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def _shared(group: Group, connected: Any) -> Shared:
     except RuntimeError as error:
         why = str(error).strip().splitlines()[0]
         raise CudaError(f"the ranks of group {group.name!r} cannot share memory of their devices: "
-                        f"{why} (--without exchange leaves sums to NCCL)") from error
+                        f"{why} (--without one-launch leaves sums to NCCL)") from error
     inbox.zero_()
     numbers = torch.zeros(PROGRAMS, dtype=torch.int32, device="cuda")
     fault = torch.zeros(1, dtype=torch.int32, pin_memory=True)

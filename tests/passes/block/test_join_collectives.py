@@ -71,5 +71,5 @@ def test_code_without_a_device_has_no_other_ranks() -> None:
     [kernel, *_] = [k for k in kernels_of(module) if any(
         isinstance(op, AllReduceOp) for op in k.walk())]
     assert "sum_of_ranks(" in emit_kernel(kernel).text
-    with pytest.raises(EmitError, match="--without exchange"):
+    with pytest.raises(EmitError, match="--without one-launch"):
         emit_kernel(kernel, EmitOptions(interpreted=True))
