@@ -271,5 +271,5 @@ def test_explain_names_exchanges() -> None:
     context.facts = replace(context.facts, exchanged_elements=0)  # which moves them into kernels
     list(lower(module, context))
     kernels = {op.sym_name.data: op for op in module.walk() if isinstance(op, KernelOp)}
-    reasons = [why for _, _, why in _adjacent(host_function(module), kernels)]
+    reasons = [why.text for _, _, why in _adjacent(host_function(module), kernels) if why]
     assert "an exchange with other ranks lies between them" in reasons

@@ -203,7 +203,8 @@ def halved(path: Path) -> None:
 
 def flipped(path: Path) -> None:
     content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
+    middle = len(content) // 2
+    content[next(k for k in range(middle, len(content)) if content[k])] ^= 1  # no padding
     path.write_bytes(content)
 
 
