@@ -95,7 +95,6 @@ def test_interruptions_are_told() -> None:
     [told] = found.times.notes
     assert re.fullmatch(r"other programs had the processor for \d+% of the time, so each .*", told)
     assert found.times.disturbed and found.overhead is None
-    assert sum(x.ms for x in found.launches) <= found.plain_ms  # which may have been interrupted
     assert told in found.lines()
 
 
