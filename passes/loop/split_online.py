@@ -68,7 +68,7 @@ class LoopSplitOnline(StrataPass):
 
 def _divides(work: Work, size: int) -> bool:
     """Whether parts of a length are equal, or what is beyond the end can be told by its score."""
-    return (work.axis.extent % size).constant == 0 or work.scores is not None
+    return (work.axis.extent % size).constant == 0 or work.may_end_early
 
 
 class Work(NamedTuple):
@@ -86,6 +86,21 @@ class Work(NamedTuple):
         [*inputs], [*arguments] = self.finder.inputs, self.finder.body.block.args
         computed = len(inputs) == 1 and inputs[0].owner in self.walking
         return inputs[0] if computed and self.finder.yielded[0] is arguments[0] else None
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether a weight of 0 hides what is beyond the end: values lie along the axis itself, and
+        what is weighted is 0 where zeros are read."""
+        if self.scores is None:
+            return False
+        name, maker = self.axis.name, self.scores.owner
+        assert isinstance(maker, NestOp)
+        before = {maker, *(v.owner for v in sources_of(maker))}
+        return all(e == Expr.symbol(name) or name not in e.symbols for n in self.walking
+                   for m in n.output_maps for e in m) and not any(
+            isinstance(op, arith.DivfOp) or op.name.startswith("math.")
+            for n in self.walking if n not in before and _reads_along(n, name)
+            for op in n.body.block.ops)
 
     @staticmethod
     def of(kernel: KernelOp) -> Work | None:
@@ -106,6 +121,12 @@ class Work(NamedTuple):
         fits = all(v in known for n in following for v in n.inputs) and (
             all(v.owner in following for v in kernel.yielded))
         return Work(axis, finder, sums, walking, following) if fits else None
+
+
+def _reads_along(nest: NestOp, name: Symbol) -> bool:
+    """Whether a nest reads an argument of the kernel along an axis."""
+    return any(isinstance(r.value, BlockArgument) and name in {s for e in r.map for s in e.symbols}
+               for r in reads_of(nest))
 
 
 class _Split(NamedTuple):

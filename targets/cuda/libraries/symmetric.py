@@ -37,8 +37,6 @@ PROGRAMS = 2048
 """The most programs of a kernel that exchanges tiles."""
 WORDS = 1 << 17
 """The most elements of all of its tiles together."""
-_INBOXES = 4
-"""The place of the first inbox in the table."""
 
 
 def shares_memory() -> bool:
