@@ -96,7 +96,8 @@ def _products(sheet: Sheet) -> ProductTimes:
         latency=_latency(sheet), step=BARRIER / (sheet.clock * 1e9), start=2 * _latency(sheet),
         filled=1, stored=stored, stored_among_others=stored, memory=1, beside_memory=0.5, hiding=2,
         waiting=2, registers=2 * _held(sheet), spilled=_latency(sheet),
-        column_threads=sheet.column_threads, alike=0.1)
+        column_threads=sheet.column_threads, alike=0.1,
+        skewed=(1, 1, 1))
 
 
 def _parts(sheet: Sheet) -> PartTimes:

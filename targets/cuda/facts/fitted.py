@@ -62,6 +62,9 @@ class ProductTimes:
     """Threads that share a row of the accumulator on tensor cores."""
     alike: float
     """Two predictions within this relative difference count as equal. The larger tile then wins."""
+    skewed: tuple[float, float, float]
+    """How much longer loads take of rows that do not all begin at cache lines (`Skew`): at
+    multiples of 32 bytes, of 16, or of less."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,12 @@ class CopiedTimes:
     """Seconds from the release of a stage until it is full again."""
     stored: float
     """Bytes per second that the epilogue on one multiprocessor reads and writes."""
+    stored_apart: float
+    """How much longer it takes where rows do not begin at addresses that bulk copies allow."""
+    full: float
+    """The share of that rate where two groups have the most sums."""
+    skewed: tuple[float, float, float]
+    """As in `ProductTimes`."""
     hiding: int
     """As in `ProductTimes`."""
     waiting: int

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from targets.cuda.emit.specialized.kernel import PART
 from targets.cuda.machine import Machine
-from targets.cuda.scheduling.products.time import Product, ProductTile, together
+from targets.cuda.scheduling.products.time import Product, ProductTile, Skew, together
 
 ROWS = (64, 128)
 """The rows of a group's tile."""
@@ -26,6 +26,8 @@ LINE = 128
 """The bytes of a row of a factor in one step; small tiles also try twice as many. Sums of this few
 narrow floats need no promotion before they are added to another sum."""
 SMALL = 64 * 128
+PAIRED = 256 * 128
+"""The most sums of a program: two groups with the most of one."""
 STAGES = (8, 6, 5, 4, 3)
 BARRIERS = 1 << 10
 """An upper bound on the bytes of all barriers."""
@@ -70,13 +72,16 @@ def specialized_seconds(product: Product, tile: ProductTile, machine: Machine) -
     each = -(-programs // machine.multiprocessors)
     full = machine.tensor_rate * 1e12 / machine.multiprocessors * 2 / product.width
     rate = times.efficiency * full * tile.columns / (tile.columns + times.half_columns)
+    rate *= times.full if tile.groups * tile.sums == PAIRED else 1
     multiplied = 2 * rows * tile.columns * tile.depth / rate
-    loaded = (rows + tile.columns) * tile.depth * product.width / (
+    across, down = (s.longer(times.skewed) for s in product.skew[:2])
+    loaded = (rows * across + tile.columns * down) * tile.depth * product.width / (
         times.loads * machine.cache_rate * 1e9)
     step = together(together(multiplied, loaded, times.hiding), times.latency / (tile.stages - 1),
                     times.waiting)
     steps = -(-product.depth // tile.depth)
-    end = rows * tile.columns * product.epilogue_bytes / times.stored
+    apart = times.stored_apart if product.skew[2] is Skew.LESS else 1
+    end = rows * tile.columns * product.epilogue_bytes * apart / times.stored
     computed = times.start + each * (steps * step + end)
     moved = product.bytes / (memory.memory * machine.bandwidth * 1e9)
     return max(computed, moved) + memory.beside_memory * min(computed, moved)

@@ -19,9 +19,10 @@ from passes.contract import Parts
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.scheduling.memory.sums import MOST_PARTS
 from targets.cuda.scheduling.products.rules import is_dot, is_plain, on_tensor_cores, product_of
+from targets.cuda.scheduling.products.specialized import are_copied
 from targets.cuda.scheduling.products.tap_products import channel_of, programs_of
-from targets.cuda.scheduling.products.tiles import LINE, SIZES, tiles
-from targets.cuda.scheduling.products.time import Product, seconds
+from targets.cuda.scheduling.products.tiles import LINE, SIZES, tile_seconds, tiles
+from targets.cuda.scheduling.products.time import Product
 from targets.cuda.scheduling.products.vector import COLUMNS, matrix_direction
 from targets.cuda.scheduling.roles import Roles, has_windows, memory_axis, roles_of
 from targets.options import TargetOptions
@@ -42,7 +43,7 @@ def product_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
     if is_open or roles.batch or not roles.reduce or not is_plain(nest):
         return None
     machine = machine_of(options.features)
-    product = product_of(nest, roles)
+    product = replace(product_of(nest, roles), copied=are_copied(nest, roles, options))
     outer = _outer_axes(nest, roles)
     if roles.rows and roles.columns and outer:
         suits = is_dot(nest) and on_tensor_cores(nest, options)
@@ -133,14 +134,14 @@ def fastest_parts(product: Product, machine: Machine, choices: Mapping[int, Prod
     """
     times = {1: _fastest(replace(product, epilogue_bytes=STORED), machine)}
     for parts, part in choices.items():
-        whole = replace(part, batch=parts * product.batch, epilogue_bytes=SUM)
+        whole = replace(part, batch=parts * product.batch, epilogue_bytes=SUM, copied=False)
         times[parts] = _fastest(whole, machine) + _adding(product, parts, machine)
     best = min(times, key=lambda parts: times[parts])
     return best if times[best] < machine.fitted.parts.gain * times[1] else 1
 
 
 def _fastest(product: Product, machine: Machine) -> float:
-    return seconds(product, tiles(product, machine)[0], machine)
+    return tile_seconds(product, tiles(product, machine)[0], machine)
 
 
 def _adding(product: Product, parts: int, machine: Machine) -> float:

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from xdsl.ir import SSAValue
+
 from dialects.loop import KernelOp, NestOp
 from dialects.strata.types import TensorType
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.contract import Border
 from passes.rewrites.loop.nests import data_inputs
+from targets.cuda.scheduling.products.time import Skew
 from targets.cuda.scheduling.roles import Roles, symbols_of
 from targets.cuda.scheduling.tiles import width_of
 
@@ -47,6 +50,23 @@ def lone_factors(nest: NestOp, roles: Roles) -> tuple[bool, bool]:
             nest, own[0], roles)
 
     return is_lone(roles.rows), is_lone(roles.columns)
+
+
+def skew_of(nest: NestOp, roles: Roles) -> tuple[Skew, Skew, Skew]:
+    """Where the rows of the rows' factor, of the columns' factor, and of the result begin."""
+    def factor(axes: Sequence[Symbol]) -> SSAValue | None:
+        return next((nest.inputs[k] for k in data_inputs(nest)
+                     if symbols_of(nest.input_maps[k]) & {*axes}), None)
+
+    return (_skew(factor(roles.rows)), _skew(factor(roles.columns)), _skew(nest.results[0]))
+
+
+def _skew(value: SSAValue | None) -> Skew:
+    """Of a matrix in memory; lines, where its pitch is not known."""
+    if value is None or not isinstance(value.type, TensorType) or value.type.rank < 2:
+        return Skew.LINES
+    pitch = value.type.shape[-1].constant
+    return Skew.LINES if pitch is None else Skew.of(pitch * width_of(value))
 
 
 def _is_apart(nest: NestOp, position: int, roles: Roles) -> bool:

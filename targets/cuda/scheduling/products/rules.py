@@ -20,7 +20,7 @@ from passes.loop_to_block.compute import is_gathered_dot, is_guarded_dot
 from passes.rewrites.loop.axis_fusion import can_fuse, fuse_axes
 from passes.rewrites.loop.nests import data_inputs, gathered_inputs, has_calls
 from targets.cuda.machine import machine_of
-from targets.cuda.scheduling.products.pitch import lone_factors, odd_factors
+from targets.cuda.scheduling.products.pitch import lone_factors, odd_factors, skew_of
 from targets.cuda.scheduling.products.specialized import may_specialize
 from targets.cuda.scheduling.products.tiles import ASSUMED, tiles
 from targets.cuda.scheduling.products.time import Product, ProductTile
@@ -253,7 +253,7 @@ def product_of(nest: NestOp, roles: Roles) -> Product:
         size(roles.batch, 1), size(roles.rows, ASSUMED), size(roles.columns, ASSUMED), depth,
         factor_width(nest), width_of(nest.results[0]), depth,
         open=any(extents[a] is None for a in (*roles.rows, *roles.columns)),
-        lone=lone_factors(nest, roles))
+        lone=lone_factors(nest, roles), skew=skew_of(nest, roles))
 
 
 def _in_tiles(

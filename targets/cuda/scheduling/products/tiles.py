@@ -42,7 +42,7 @@ def tiles(product: Product, machine: Machine) -> tuple[ProductTile, ...]:
     times = {t: tile_seconds(product, t, machine)
              for t in (*found, *specialized_tiles(product, machine))}
     return tuple(sorted(times, key=lambda t: (
-        round(log(times[t]) / alike), -t.sums, t.rows + t.columns, -t.columns,
+        round(log(times[t]) / alike), -t.sums * max(t.groups, 1), t.rows + t.columns, -t.columns,
         abs(t.stages - USUAL), -t.depth, t.warps)))
 
 

@@ -15,6 +15,7 @@ where somebody has measured, else from the data sheet.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 from targets.cuda.machine import Machine
 
@@ -30,6 +31,25 @@ LONE = 4
 """Instructions that bring a single element to shared memory: its place, its load, and its store."""
 
 
+class Skew(IntEnum):
+    """Of what all rows of a matrix in memory begin at multiples: cache lines, sectors (what moves
+    between memory and cache at once), the words that a lane loads, or less."""
+
+    LINES = 128
+    SECTORS = 32
+    WORDS = 16
+    LESS = 1
+
+    @staticmethod
+    def of(pitch: int) -> Skew:
+        """That of rows that are so many bytes apart."""
+        return next(s for s in Skew if pitch % s == 0)
+
+    def longer(self, skewed: tuple[float, float, float]) -> float:
+        """How much longer loads take than of lines, given this for the others."""
+        return dict(zip(Skew, (1, *skewed), strict=True))[self]
+
+
 @dataclass(frozen=True)
 class Product:
     """`batch` times rows x depth by depth x columns.
@@ -42,6 +62,7 @@ class Product:
     epilogue reads a number per column, such as a bias. `overlap`: how many rows, or products of the
     batch, read the same elements. `read`: how many elements of its own a row reads, if not `run`.
     `lone`: whether the rows' and the columns' factor are loaded element by element (`pitch.py`).
+    `skew`: where the rows of both factors and of the result begin in memory (`Skew`).
     """
 
     batch: int
@@ -59,6 +80,7 @@ class Product:
     overlap: int = 1
     read: int = 0
     lone: tuple[bool, bool] = (False, False)
+    skew: tuple[Skew, Skew, Skew] = (Skew.LINES, Skew.LINES, Skew.LINES)
 
     @property
     def bytes(self) -> int:
@@ -146,7 +168,8 @@ def _step(product: Product, tile: ProductTile, machine: Machine) -> Step:
     times = machine.fitted.products
     work = 2 * tile.sums * tile.depth
     multiplied = work / _rate(product, tile, machine)
-    lengths = tile.rows * _words(product) + tile.columns
+    rows, columns = (s.longer(times.skewed) for s in product.skew[:2])
+    lengths = tile.rows * _words(product) * rows + tile.columns * columns
     loaded = lengths * tile.depth * product.width / (machine.cache_rate * 1e9)
     short = product.narrow and machine.has_wgmma and tile.rows < times.group_rows
     more = times.short_rows * tile.depth * product.width / 256 if short else 0
