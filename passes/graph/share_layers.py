@@ -42,6 +42,7 @@ from dialects.graph.reduce import ReduceMeanOp, ReduceOp
 from dialects.graph.shape import PadOp
 from dialects.strata.func import FuncOp
 from dialects.strata.types import LiteralAttr, TensorType, f32
+from dialects.text.syntax import location, location_names
 from passes.analyses.graph.repetition import CONVOLUTIONS, Steps, kind_of
 from passes.base import StrataContext, StrataPass
 from passes.graph.cse import merge_equal
@@ -75,15 +76,29 @@ class GraphShareLayers(StrataPass):
 
 def _split_numbers(func: FuncOp) -> None:
     """Give each operand that may be another number in another part a constant of its own: numbers
-    that are equal in one part need not be so in another."""
+    that are equal in one part need not be so in another.
+
+    A constant that is split stands for nodes of all parts. Each copy stands for those that it has
+    in common with its reader; otherwise every part would name the nodes of all.
+    """
+    split: dict[ConstantOp, dict[str, None]] = {}
+    named: dict[ConstantOp, set[str]] = {}
     for op in [*func.body.block.ops]:
         for k, value in enumerate(op.operands):
             constant = value.owner
             if isinstance(constant, ConstantOp) and not value.has_one_use() and (
                     isinstance(constant.value, LiteralAttr) and _may_differ(constant, op, k)):
+                nodes = split.setdefault(constant, dict.fromkeys(location_names(constant)))
                 copy = constant.clone()
                 func.body.block.insert_op_before(copy, constant)
                 op.operands[k] = copy.result
+                if common := [name for name in location_names(op) if name in nodes]:
+                    copy.location = location(*common)
+                    named.setdefault(constant, set()).update(common)
+    for constant, given in named.items():  # keeps the nodes that no copy has, and its readers'
+        readers = {n for use in constant.result.uses for n in location_names(use.operation)}
+        constant.location = location(
+            *(name for name in split[constant] if name not in given or name in readers))
 
 
 def _repetition(func: FuncOp, least: int) -> Sequence[Sequence[Operation]]:

@@ -170,6 +170,16 @@ def test_each_layer_has_its_own_filters(layer: Layer, stem: bool) -> None:
                                    err_msg=level)
 
 
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda f: f.__name__)
+def test_calls_stand_for_the_nodes_of_their_own_layers(layer: Layer) -> None:
+    """Also where all layers compute with one number, such as the reciprocal of an image's size. An
+    operation at a border may stand for nodes of two layers."""
+    [calls] = called(lowered(model(layer, count=6), SHARED, "graph").module).values()
+    nodes = Counter(name for call in calls for name in call.node_names if name)
+    assert len(calls) > 3
+    assert max(nodes.values()) <= 2, nodes.most_common(3)
+
+
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda f: f.__name__)
 def test_more_layers_are_no_more_nests_and_kernels(layer: Layer, target: str) -> None:

@@ -58,6 +58,9 @@ class Sharing:
         """What each part uses from outside, in the same order."""
         self.arguments = [k for k, value in enumerate(self.outside[0])
                           if not isinstance(value.owner, ConstantOp)]
+        self.differing = [k for k, values in enumerate(zip(*self.outside, strict=True))
+                          if any(value is not values[0] for value in values)]
+        """The places of what is not the same value in all parts."""
 
     def run(self) -> None:
         results = self._results()
@@ -142,8 +145,7 @@ class Sharing:
     def _located(self, number: int) -> list[Operation]:
         """The operations of a part and the constants that are its own, in the same order for all.
         """
-        owners = [values[number].owner for values in zip(*self.outside, strict=True)
-                  if any(value is not values[0] for value in values)]
+        owners = [self.outside[number][k].owner for k in self.differing]
         return [*self.parts[number], *(o for o in owners if isinstance(o, ConstantOp))]
 
 
