@@ -94,6 +94,13 @@ def base_of(node: Any) -> Any:
     return node
 
 
+def is_reinterpreted(node: Any) -> bool:
+    """Whether a tensor is a view of memory as elements of another type."""
+    while node is not None and str(node.target) != "aten.view.dtype":
+        node = _source(node)
+    return node is not None
+
+
 def _source(node: Any) -> Any:
     """The operand that a node is a view of; None if it is new memory or a placeholder."""
     if getattr(node, "op", None) != "call_function":

@@ -15,7 +15,7 @@ from typing import Any
 from compiler.frontend.torch.captured_graph import output_nodes
 from compiler.frontend.torch.library import torch_module
 from compiler.torch.elements import is_dense, is_separate
-from compiler.torch.views import base_of
+from compiler.torch.views import base_of, is_reinterpreted
 
 _ASSIGNMENTS = frozenset((
     "setitem", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior",
@@ -31,7 +31,7 @@ def check_writes(
     graph: Any, written: Sequence[int], aliases: Mapping[int, int], examples: Sequence[Any],
     replays: bool = True, first: int | None = None,
 ) -> None:
-    """Raise RunsEagerly for a graph whose writes AOTAutograd does not describe.
+    """Raise RunsEagerly for a graph whose writes or views AOTAutograd does not describe.
 
     `written`: the arguments to which the last results will be written. `aliases`: the numbers of
     results -> the argument whose memory they share. `examples`: the results as Dynamo traced them.
@@ -50,8 +50,12 @@ def check_writes(
     last = outputs[len(outputs) - len(written):]
     if first is None:
         first = len(outputs) - len(written) - len(examples)
-    for k in aliases:
+    for k, argument in aliases.items():
         base, made, wanted = base_of(outputs[k]), outputs[k].meta["val"], examples[k - first]
+        if made.dtype != placeholders[argument].meta["val"].dtype and is_reinterpreted(
+                outputs[k]) and not (replays and all(map(_is_fixed, _tensors(placeholders)))):
+            raise RunsEagerly("it returns a view of an argument as another type, at open sizes or "
+                              "of arguments that share memory")
         if replays and _is_fixed(made) and _is_fixed(wanted):
             continue
         if base.op != "placeholder" and base not in last and _place(made) != _place(wanted):
@@ -121,6 +125,10 @@ def share_memory(values: Sequence[Any]) -> bool:
 
 def _is_fixed(tensor: Any) -> bool:
     return all(isinstance(s, int) for s in (*tensor.shape, *tensor.stride()))
+
+
+def _tensors(nodes: Sequence[Any]) -> list[Any]:
+    return [n.meta["val"] for n in nodes if hasattr(n.meta.get("val"), "stride")]
 
 
 def _place(tensor: Any) -> list[str]:

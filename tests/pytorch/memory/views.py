@@ -36,6 +36,8 @@ VIEWS: dict[str, View] = {
     "detach": lambda x: x.detach(),
     "view_as": lambda x: x.view_as(x),
     "bits": lambda x: x.view(torch.int32),
+    "half of bits": lambda x: x.view(torch.int32)[x.shape[0] // 2:],
+    "last of bits": lambda x: x.view(torch.int32)[x.shape[0] - 1],
     "same": lambda x: x,
     "dropout": lambda x: F.dropout(x, training=False),
     "to": lambda x: x.to(torch.float32),
@@ -54,6 +56,8 @@ CONTIGUOUS: dict[str, View] = {
     "reshape": lambda x: x.reshape(2, -1),
     "contiguous": lambda x: x.contiguous(),
     "short": lambda x: x.view(torch.int16),
+    "half of short": lambda x: x.view(torch.int16)[x.shape[0] // 2:],
+    "chunk of pairs": lambda x: x.view(torch.complex64).chunk(2),
     "complex": lambda x: torch.view_as_complex(x.view(-1, 2)),
 }
 """Views of contiguous matrices."""
