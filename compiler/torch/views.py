@@ -17,7 +17,7 @@ The module can be imported without torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,16 +89,19 @@ def _returned_arguments(captured: Any) -> dict[int, int]:
 
 def base_of(node: Any) -> Any:
     """The node whose new memory, or the placeholder whose memory, a tensor is a view of."""
-    while (source := _source(node)) is not None:
-        node = source
-    return node
+    return [*views_of(node)][-1]
+
+
+def views_of(node: Any) -> Iterator[Any]:
+    """A tensor, what it is a view of, and so on down to new memory or a placeholder."""
+    while node is not None:
+        yield node
+        node = _source(node)
 
 
 def is_reinterpreted(node: Any) -> bool:
     """Whether a tensor is a view of memory as elements of another type."""
-    while node is not None and str(node.target) != "aten.view.dtype":
-        node = _source(node)
-    return node is not None
+    return any(str(n.target) == "aten.view.dtype" for n in views_of(node))
 
 
 def _source(node: Any) -> Any:
@@ -128,8 +131,8 @@ def _is_tensor(value: Any) -> bool:
 class _Splitter:
     """Builds both graphs.
 
-    `computed`: the nodes that the inner graph returns. `sources`: nodes of new memory -> the
-    argument whose memory holds the same once it is written.
+    `computed`: the nodes that the inner graph returns. `sources`: nodes of new memory, or
+    views of it -> the argument whose memory holds the same once it is written.
     """
 
     graph: Any
@@ -152,21 +155,22 @@ class _Splitter:
         base = self.bases[number]
         if base.op == "placeholder":
             return True, node
-        given = self._written(number, base)
-        if given is not None:
-            self.sources[base] = given
-            return True, node
+        for source in views_of(node):
+            given = self._written(number, source)
+            if given is not None:
+                self.sources[source] = given
+                return True, node
         shared = {n for n, b in zip(self.outputs, self.bases, strict=True)
                   if b is base and n is not node}
         return node is not base and (bool(shared) or not _is_whole(node, base)), node
 
-    def _written(self, number: int, base: Any) -> Any:
-        """The argument to whose new contents `base` a result is a view, in eager mode, too."""
+    def _written(self, number: int, source: Any) -> Any:
+        """The argument to whose new contents `source` a result is a view, in eager mode, too."""
         if number not in self.aliases:
             return None
         last = zip(self.written, self.outputs[len(self.outputs) - len(self.written):], strict=True)
         found = [self.placeholders[k] for k, node in last
-                 if node is base and _shape(self.placeholders[k]) == _shape(base)]
+                 if node is source and _shape(self.placeholders[k]) == _shape(source)]
         wanted = self.placeholders[self.aliases[number]]
         return wanted if wanted in found else next(iter(found), None)
 

@@ -15,7 +15,7 @@ from typing import Any
 from compiler.frontend.torch.captured_graph import output_nodes
 from compiler.frontend.torch.library import torch_module
 from compiler.torch.elements import is_dense, is_separate
-from compiler.torch.views import base_of, is_reinterpreted
+from compiler.torch.views import base_of, is_reinterpreted, views_of
 
 _ASSIGNMENTS = frozenset((
     "setitem", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior",
@@ -58,7 +58,8 @@ def check_writes(
                               "of arguments that share memory")
         if replays and _is_fixed(made) and _is_fixed(wanted):
             continue
-        if base.op != "placeholder" and base not in last and _place(made) != _place(wanted):
+        if base.op != "placeholder" and not any(n in last for n in views_of(outputs[k])) and (
+                _place(made) != _place(wanted)):
             raise RunsEagerly("it returns a view of what it has written into an argument")
         if not replays and (wanted.is_conj() or wanted.is_neg()):
             raise RunsEagerly("it returns a lazy conjugate, and its arguments share memory")

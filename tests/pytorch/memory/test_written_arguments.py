@@ -44,6 +44,7 @@ ARGUMENTS: dict[str, Given] = {
     "a number": lambda n: [torch.tensor(3.0)],
     "transposed": lambda n: [matrix(6, n).t()],
     "with gaps": lambda n: [matrix(2 * n, 12)[::2, ::2]],
+    "with gaps, and not first": lambda n: [matrix(2 * n, 12)[1::2, 1::2]],
     "complex": lambda n: [torch.complex(matrix(n, 6), matrix(n, 6))],
     "conjugate": lambda n: [torch.complex(matrix(n, 6), matrix(n, 6)).conj()],
     "negative": lambda n: [_imaginary(matrix(n, 6))],
@@ -69,6 +70,15 @@ def _swapped(a: Tensor, b: Tensor) -> Tensor:
     return a + 1
 
 
+def _through_a_view(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """A part of what was written through a view of other rank."""
+    view = a.unflatten(-1, (a.shape[-1], 1)) if a.dim() else a[None]
+    view[:1].zero_()
+    part = view[-1:]
+    b.mul_(2)
+    return part, b + 1
+
+
 USES: dict[str, Callable[..., Any]] = {
     "mul_": lambda *a: (a[0].mul_(2), a[-1] + 1)[1],
     "both": lambda *a: (a[0].add_(1), a[-1].mul_(3), a[0] + a[-1].sum())[2],
@@ -76,10 +86,12 @@ USES: dict[str, Callable[..., Any]] = {
     "columns": lambda *a: (a[0][..., :1].mul_(5) if a[0].dim() else 0, a[-1] * 2)[1],
     "setitem": lambda *a: (a[0].__setitem__(..., 7), a[0][...], a[-1] + 1)[1:],
     "swapped": lambda *a: _swapped(a[0], a[-1]),
+    "through a view": lambda *a: _through_a_view(a[0], a[-1]),
+    "of two": lambda *a: _through_a_view(a[0], a[-1].clone()),
     "turned in place": lambda *a: (a[0].t_() if a[0].dim() < 3 else 0, a[0].mul_(2), a[-1] + 1)[2],
 }
-QUICK = {"expanded", "with gaps", "conjugate", "negative", "a tensor and a view", "two shapes",
-         "torch.bfloat16"}
+QUICK = {"expanded", "with gaps, and not first", "conjugate", "negative", "a tensor and a view",
+         "two shapes", "torch.bfloat16"}
 
 
 @pytest.mark.parametrize("given", [
