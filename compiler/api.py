@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from compiler.agreement import check_agreement
 from compiler.diagnostics import StrataError
@@ -78,18 +79,14 @@ def compile(
     """
     check_mode(mode)
     schedules = setting_of("tuned", tuned)
-    options = CompileOptions(
-        target=target, threads=threads, dump_dir=path_of("dump_dir", dump_dir),
-        shapes=sizes_of(_given(shapes)), dims=numbers_of("dims", _given(dims)),
-        constants=arrays_of("constants", _given(constants)), passes=passes, strategy=strategy,
-        with_groups=tuple(names_of("with_groups", with_groups)),
-        without_groups=tuple(names_of("without_groups", without_groups)),
-        plugins=paths_of("plugins", plugins), schedule=path_of("schedule", schedule),
-        weights=path_of("weights", weights),
-        features=features, cache=setting_of("cache", cache), precision=precision,
-        exact=exact, denormals=denormals, check=check, interpret=interpret, specialize=specialize,
-        tuned=schedules if mode == "default" else "off", library=library,
-        mesh=mesh, rank=own_rank(mesh))
+    options = options_of({
+        "target": target, "threads": threads, "dump_dir": dump_dir, "shapes": shapes, "dims": dims,
+        "constants": constants, "passes": passes, "strategy": strategy, "with_groups": with_groups,
+        "without_groups": without_groups, "plugins": plugins, "schedule": schedule,
+        "weights": weights, "features": features, "cache": cache, "precision": precision,
+        "exact": exact, "denormals": denormals, "check": check, "interpret": interpret,
+        "specialize": specialize, "tuned": schedules if mode == "default" else "off",
+        "library": library, "mesh": mesh})
     source = model_of_argument(exported(model, args, kwargs, dynamic_shapes))
     if mode != "default":
         from compiler.modes import prepared
@@ -100,9 +97,31 @@ def compile(
     return made
 
 
+def options_of(given: Mapping[str, Any]) -> CompileOptions:
+    """The options of a compilation that arguments of `compile`, by their names, ask for.
+
+    Raises StrataError for wrong values.
+    """
+    read: dict[str, Any] = {name: _READERS[name](value) if name in _READERS else value
+                            for name, value in given.items()}
+    return CompileOptions(**read, rank=own_rank(given.get("mesh", "")))
+
+
 def _given(values: object) -> object:
     """An argument by names; none of them for None. An empty text or list is no mapping."""
     return {} if values is None else values
+
+
+_READERS: Mapping[str, Callable[[Any], object]] = {
+    "dump_dir": partial(path_of, "dump_dir"), "shapes": lambda value: sizes_of(_given(value)),
+    "dims": lambda value: numbers_of("dims", _given(value)),
+    "constants": lambda value: arrays_of("constants", _given(value)),
+    "with_groups": lambda value: tuple(names_of("with_groups", value)),
+    "without_groups": lambda value: tuple(names_of("without_groups", value)),
+    "plugins": partial(paths_of, "plugins"), "schedule": partial(path_of, "schedule"),
+    "weights": partial(path_of, "weights"), "cache": partial(setting_of, "cache"),
+    "tuned": partial(setting_of, "tuned")}
+"""Argument of `compile` -> the option that it stands for, of those that have several spellings."""
 
 
 def load(path: str | Path, *, threads: int | None = None) -> Executable:

@@ -55,7 +55,7 @@ from compiler.torch.training import (
 )
 from compiler.torch.views import split_views, with_arguments
 from compiler.torch.vocabulary.options import MODES
-from compiler.torch.vocabulary.translation import check_values, translated
+from compiler.torch.vocabulary.translation import check_values, target_of, translated
 from compiler.torch.weights import Weights, is_of_kind, is_weight
 from compiler.torch.writes import (
     RunsEagerly,
@@ -84,7 +84,7 @@ def strata(
     chosen = translated(mode, options)
     if "mode" in chosen:
         check_mode(chosen["mode"], MODES)
-    check_values(chosen)
+    check_values(chosen, target_of(example_inputs))
     show_break(graph_module)
     return compiled_by(Program, graph_module, example_inputs, with_dumps(chosen))
 
@@ -376,8 +376,7 @@ class Program:
         return results[:count]
 
     def _options(self, inputs: Sequence[Any]) -> dict[str, Any]:
-        on_gpu = any(getattr(v, "is_cuda", False) for v in inputs)
-        return {"target": "cuda" if on_gpu else "cpu", **self.options}
+        return {"target": target_of(inputs), **self.options}
 
 
 def with_weights(

@@ -15,7 +15,7 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -26,10 +26,9 @@ from compiler.torch.vocabulary.options import MODES, OPTIONS, meaning_of
 
 log = logging.getLogger("strata")
 
-PLAIN = frozenset((
-    "target", "threads", "passes", "strategy", "features", "precision", "exact", "denormals",
-    "check", "interpret", "library"))
-"""Options of `compiler.compile` that become those of a compilation as they are."""
+OF_PIPELINE = frozenset((
+    "passes", "strategy", "with_groups", "without_groups", "schedule", "features"))
+"""Options of `compiler.compile` that only the pipeline and the target can judge."""
 SWITCHES, VARIABLES = "torch._inductor.config", "TORCHINDUCTOR_"
 OF_PROCESS = {"TORCHINDUCTOR_CACHE_DIR"}
 """Variables that PyTorch sets itself."""
@@ -49,7 +48,7 @@ def translated(mode: str | None, options: Mapping[str, Any] | None) -> dict[str,
     if mode not in (None, "default"):
         found["mode"] = mode
     problems: list[Problem] = []
-    own = _own_options()
+    own = own_options()
     for name, value in (options or {}).items():
         if name in own:
             _merge(found, {name: value})
@@ -106,12 +105,18 @@ def _merge(found: dict[str, Any], more: Mapping[str, Any]) -> None:
         found[name] = value
 
 
-def _own_options() -> list[str]:
-    """The options of `compiler.compile` but for its model and what describes that."""
+def target_of(inputs: Sequence[Any]) -> str:
+    """The target for arguments, unless an option chooses one."""
+    return "cuda" if any(getattr(v, "is_cuda", False) for v in inputs) else "cpu"
+
+
+def own_options() -> list[str]:
+    """The options of `compiler.compile` but for its model and what describes that. A graph of
+    PyTorch brings its weights."""
     from compiler.api import compile as compile_model
 
     names = list(inspect.signature(compile_model).parameters)
-    return [n for n in names if n not in ("model", "args", "kwargs", "dynamic_shapes")]
+    return [n for n in names if n not in ("model", "weights", "args", "kwargs", "dynamic_shapes")]
 
 
 def _of_pytorch() -> frozenset[str]:
@@ -119,15 +124,18 @@ def _of_pytorch() -> frozenset[str]:
     return frozenset(torch_module("torch._inductor").list_options())
 
 
-def check_values(options: Mapping[str, Any]) -> None:
+def check_values(options: Mapping[str, Any], target: str) -> None:
     """Raises StrataError for bad values of options, before any graph is compiled: later, it would
-    only say why a part of a graph runs eagerly."""
-    from compiler.option_values import paths_of
-    from compiler.options import CompileOptions
+    only say why a part of a graph runs eagerly. `target`: the one that is used if none is given.
+    """
+    from compiler.api import options_of
 
-    CompileOptions(**{name: options[name] for name in options.keys() & PLAIN})
-    if options.keys() & {"target", "plugins"}:
+    chosen = options_of({"target": target, **{n: v for n, v in options.items() if n != "mode"}})
+    if options.keys() & OF_PIPELINE:
+        from compiler.pipeline.driver import Compiler
+
+        Compiler("a graph", chosen).check_passes(None)
+    elif options.keys() & {"target", "plugins"}:
         from compiler.plugins.plugin_files import load_plugins
 
-        plugins = load_plugins(paths_of("plugins", options.get("plugins", ())))
-        plugins.find_target(options.get("target", "cpu"))
+        load_plugins(chosen.plugins).find_target(chosen.target)

@@ -16,7 +16,7 @@ from compiler.pipeline.strategies import GROUPS
 from compiler.torch.vocabulary.families import FAMILIES
 from compiler.torch.vocabulary.options import OPTIONS, meaning_of
 from compiler.torch.vocabulary.switches import ARTIFACTS, DYNAMO, meaning_in
-from compiler.torch.vocabulary.translation import switched, translated
+from compiler.torch.vocabulary.translation import own_options, switched, translated
 from docs.vocabulary import PAGE, page
 from tests import processes
 
@@ -172,6 +172,27 @@ def test_what_is_refused_says_what_to_do(caplog: Any) -> None:
 def test_the_nearest_mode_is_offered(wrong: str, meant: str) -> None:
     with pytest.raises(Exception, match=f"no mode '{wrong}'; did you mean '{meant}'"):
         torch.compile(lambda x: x + 1, backend="strata", mode=wrong)(torch.ones(2))
+
+
+WRONG: dict[str, Any] = {
+    "target": "gpu", "threads": "two", "dump_dir": 3, "shapes": [1], "dims": {"n": "x"},
+    "constants": 1, "passes": "default,graph-simplfy", "strategy": "whole", "with_groups": ["fus"],
+    "without_groups": "fuse", "plugins": ["missing.py"], "schedule": "missing.txt",
+    "features": "avx1024", "cache": 5, "precision": "f33", "exact": "a",
+    "denormals": "q", "check": "sometimes", "interpret": "a", "specialize": 3, "tuned": "missing",
+    "mode": "fast", "library": "q", "mesh": "x"}
+
+
+def test_no_option_is_left_out() -> None:
+    assert set(WRONG) == set(own_options())
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_value_ends_in_an_error(name: str) -> None:
+    """Rather than in a graph that runs eagerly."""
+    fast = torch.compile(lambda x: x + 1, backend="strata", options={name: WRONG[name]})
+    with pytest.raises(Exception, match="StrataError: "):
+        fast(torch.ones(2))
 
 
 def test_the_page_is_the_table() -> None:
