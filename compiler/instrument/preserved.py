@@ -38,8 +38,6 @@ BLURS: Mapping[str, tuple[Blur, ...]] = {
     "graph-simplify": (Blur(
         "conv(x, w)*s + b -> conv(x, w*s) + b", "w*s is rounded",
         _graph("conv", "conv_transpose")),),
-    "loop-winograd": (Blur(
-        "sums of products -> fewer products of transforms", "the filter's transform is rounded"),),
     "loop-join-online": (Blur(
         "exp(c*x - m) -> exp2((c*log2(e))*x - m)", "c*log2(e) is rounded, unless c is 2**n"),),
     "loop-join-recomputed": (Blur(

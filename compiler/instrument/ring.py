@@ -20,6 +20,7 @@ from compiler.diagnostics import Problem, StrataError
 from compiler.instrument import Instrument
 from compiler.instrument.preserved import blur_of
 from compiler.instrument.ring_code import fault_of_code
+from compiler.instrument.ring_weights import RingWeights
 from compiler.instrument.timing import count_operations
 from compiler.instrument.values import FAILURES, Program, first_change
 from compiler.instrument.verify import Check
@@ -73,6 +74,7 @@ class RingVerify(Instrument):
         self.signature, self.structures = signature_of(state.module), structures_of(state.module)
         self.names, self.outputs = self.signature.input_names, self.signature.output_names
         self.ring = Ring(min(mantissa_of(state.module), self.bits), self.seed)
+        self.weights, state.context.weights.history = RingWeights(self.ring), {}
         arrays, started = self.make_inputs(self.signature), time.perf_counter()
         try:
             self._begin(state, arrays)
@@ -110,7 +112,9 @@ class RingVerify(Instrument):
             return
         started, wrong, note = time.perf_counter(), "", ""
         try:
-            found = fault_of_code(state, running, self.ring, self.inputs, self.expected)
+            weights = self.weights.of(state.module, state.context.weights)
+            found = fault_of_code(state.module, weights, running, self.ring, self.inputs,
+                                  self.expected)
         except (TargetError, RingError) as error:
             found, note = "", f"not executed: {error}"
         if found is None:
@@ -145,8 +149,12 @@ class RingVerify(Instrument):
             self.expected = self._interpret(state)
 
     def _keep(self, state: State) -> None:
-        self.last = Program(state.module.clone(), state.context.weights.copy(), self.ring)
+        self.last = self._program(state)
         self.operations = {op.name for op in state.module.walk()}
+
+    def _program(self, state: State) -> Program:
+        weights = self.weights.of(state.module, state.context.weights)
+        return Program(state.module.clone(), weights.copy(), self.ring)
 
     def _check_skipped(self, state: State) -> None:
         """Execute what the last pass left that changed the module, unless that was done."""
@@ -174,8 +182,8 @@ class RingVerify(Instrument):
 
     def _where(self, state: State) -> str:
         """The first kernel or operation that computes other bits."""
-        after = Program(state.module.clone(), state.context.weights.copy(), self.ring)
-        found = first_change(self.last, after, self.inputs, lambda a, b: not _same(a, b))
+        found = first_change(self.last, self._program(state), self.inputs,
+                             lambda a, b: not _same(a, b))
         if found is None:
             return ""
         nodes = ", ".join(found.nodes[:5])
@@ -183,7 +191,8 @@ class RingVerify(Instrument):
 
     def _interpret(self, state: State) -> list[Array]:
         inputs = [x.copy() for x in self.inputs]
-        outputs = interpret(state.module, state.context.weights, inputs, self.ring)
+        weights = self.weights.of(state.module, state.context.weights)
+        outputs = interpret(state.module, weights, inputs, self.ring)
         return [np.asarray(self.ring.wrap(np.asarray(o))) for o in outputs]
 
     def _residues(self, arrays: Sequence[Array]) -> list[Array]:

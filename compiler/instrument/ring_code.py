@@ -24,7 +24,8 @@ from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_names
 
 if TYPE_CHECKING:
-    from compiler.pipeline.state import State
+    from xdsl.dialects.builtin import ModuleOp
+
     from targets.base import Executable
     from targets.parts import Running
 
@@ -37,30 +38,30 @@ class _Found(Exception):
 
 
 def fault_of_code(
-    state: State, running: Running, ring: Ring, inputs: Sequence[Array], expected: Sequence[Array]
+    module: ModuleOp, weights: WeightStore, running: Running, ring: Ring, inputs: Sequence[Array],
+    expected: Sequence[Array],
 ) -> str | None:
     """What is wrong with the target's code; empty if nothing is. None: it has no code in the ring.
 
     Raises TargetError for a module that cannot be executed there.
     """
-    program = running.load_in_ring(state.module, state.context.weights, ring)
+    program = running.load_in_ring(module, weights, ring)
     if program is None:
         return None
     found = program.run(inputs)
     if all(map(_same, found, expected)):
         return ""
-    where = first_wrong_kernel(state, running, ring, inputs)
+    where = first_wrong_kernel(module, weights, running, ring, inputs)
     return f"its code computes other bits{f': {where}' if where else ''}"
 
 
 def first_wrong_kernel(
-    state: State, running: Running, ring: Ring, inputs: Sequence[Array]
+    module: ModuleOp, weights: WeightStore, running: Running, ring: Ring, inputs: Sequence[Array]
 ) -> str:
     """The first kernel whose code differs alone, with what it stores; empty if none does."""
     launches = _Launches(running, ring)
     try:
-        interpret_host(state.module, [x.copy() for x in inputs], state.context.weights, launches,
-                       ring.view)
+        interpret_host(module, [x.copy() for x in inputs], weights, launches, ring.view)
     except _Found as found:
         return str(found)
     return ""

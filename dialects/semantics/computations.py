@@ -17,8 +17,9 @@ class as here, programs that are kept on disk can compute the array again, from 
         def read(facts: Sequence[Any]) -> Scaled:
             return Scaled(float(facts[0]))
 
-The class is found by its name, so nothing lists them. Nothing here imports xDSL, and computations
-that most models have should not either.
+The class is found by its name, so nothing lists them. One with `on_carriers = True` rounds on
+floats only, and is exact on arrays with another arithmetic (`carriers.py`). Nothing here imports
+xDSL, and computations that most models have should not either.
 """
 
 from __future__ import annotations

@@ -1,16 +1,19 @@
 """Filters of convolutions computed from others, as plain data (`computations.py`).
 
-They are computed in f64 and rounded once. Nothing here imports xDSL.
+They are computed in f64 and rounded once; in another arithmetic (`carriers.py`), a filter at points
+is exact, because its factors are quotients of numbers that need no rounding. Nothing here imports
+xDSL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from dialects.records import dataclass
+from dialects.semantics.carriers import Carrier, as_in
 from dialects.strata.array_type import dtype_named
 from dialects.strata.parallel import Begun
 
@@ -140,27 +143,46 @@ class FilterAtPoints:
     """A filter at the points of windows (Winograd), as [*points, dims without taps].
 
     `taps`: the dims of the filter that windows replace, in the order of `points`. `table`: rows of
-    the products' factors, one per point, each with a factor per combination of taps.
+    the products' factors, one per point, each with a factor per combination of taps. `divisors`:
+    what each row is divided by, so that the table itself needs no rounding.
     """
 
     taps: tuple[int, ...]
     points: tuple[int, ...]
     table: tuple[tuple[float, ...], ...]
+    divisors: tuple[float, ...]
+    on_carriers: ClassVar[bool] = True
 
     def __call__(self, weight: Array) -> Array:
+        if isinstance(weight, Carrier):
+            return self._exact(weight)
         begun = self.begin(weight)
         begun.fill()
         return begun.array
 
     def begin(self, weight: Array) -> Begun:
         """The result, and what fills it."""
-        kept = [d for d in range(weight.ndim) if d not in self.taps]
-        values = weight.transpose(*kept, *self.taps)
-        products = np.empty((*self.points, *values.shape[:len(kept)]), np.float32)
+        values = self._taps_last(weight)
+        kept = values.shape[:values.ndim - len(self.taps)]
+        products = np.empty((*self.points, *kept), np.float32)
         return Begun(products, lambda: self._fill(products, values))
 
+    def _taps_last(self, weight: Array) -> Array:
+        kept = [d for d in range(weight.ndim) if d not in self.taps]
+        return weight.transpose(*kept, *self.taps)
+
+    def _exact(self, weight: Carrier) -> Array:
+        """The same in the arithmetic of the filter."""
+        values = self._taps_last(weight)
+        kept = values.shape[:values.ndim - len(self.taps)]
+        table = as_in(np.array(self.table), weight)
+        divisors = as_in(np.array(self.divisors), weight).reshape(-1, 1)
+        rows = values.astype(np.float64).reshape(-1, table.shape[1])
+        found: Array = (table @ rows.transpose()) / divisors
+        return found.reshape(*self.points, *kept).astype(np.float32)
+
     def _fill(self, products: Array, values: Array) -> None:
-        table = np.array(self.table)
+        table = np.array(self.table) / np.array(self.divisors)[:, None]
         points, taps = table.shape
         rows, results = values.reshape(-1, taps), products.reshape(points, -1)
         for start in range(0, len(rows), SLAB * SLABS):
@@ -174,11 +196,12 @@ class FilterAtPoints:
 
     def facts(self) -> list[Any]:
         """All fields, as JSON can represent them."""
-        return [self.taps, self.points, self.table]
+        return [self.taps, self.points, self.table, self.divisors]
 
     @staticmethod
     def read(facts: Sequence[Any]) -> FilterAtPoints:
         """The inverse of `facts`."""
-        taps, points, table = facts
+        taps, points, table, divisors = facts
         return FilterAtPoints(tuple(map(int, taps)), tuple(map(int, points)),
-                              tuple(tuple(map(float, row)) for row in table))
+                              tuple(tuple(map(float, row)) for row in table),
+                              tuple(map(float, divisors)))

@@ -42,10 +42,8 @@ if TYPE_CHECKING:
 
 ALIGNMENT = 64
 """In bytes: the size of a cache line and of the widest vector register."""
-
 PIECE = 2 << 20
 """The number of bytes that one thread hashes at a time."""
-
 
 DERIVED, PARAMETER = "x", "p"
 """The first characters of the keys of computed arrays and of parameters; a hash of contents has hex
@@ -97,6 +95,8 @@ class WeightStore:
     """Key -> name, of the weights that may change."""
     recipes: dict[str, Recipe] = field(default_factory=dict[str, Recipe])
     """Key -> how it is computed, of all arrays that depend on parameters."""
+    history: dict[str, Recipe] | None = None
+    """The same of all arrays that passes derive, if somebody computes in another arithmetic."""
     read: dict[str, str] = field(default_factory=dict[str, str])
     """Name -> the hash of the contents, of parameters on whose contents the code depends."""
     finite: set[str] = field(default_factory=set[str])
@@ -136,6 +136,8 @@ class WeightStore:
         key = DERIVED + _hash("\0".join([*keys, computation]))
         if any(map(self.is_open, sources)):
             self.recipes[key] = Recipe(keys, compute, computation)
+        if self.history is not None:
+            self.history[key] = Recipe(keys, compute, computation)
         if key not in self.arrays:
             if (found := self._found(key)) is not None:
                 self.arrays[key] = found
@@ -361,7 +363,6 @@ def _key_of(handle: WeightAttr) -> str:
 
 
 def _data(text: Any) -> str:
-    """The text of an attribute of a handle."""
     return text.data
 
 

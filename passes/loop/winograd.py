@@ -43,7 +43,7 @@ from dialects.symbolic.ranges import is_at_most, is_nonnegative, lower_bound, up
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
 from passes.analyses.loop.kinds import is_contraction
-from passes.analyses.loop.windows import Window, input_table, output_table, weight_table, windows_of
+from passes.analyses.loop.windows import Window, input_table, output_table, weight_parts, windows_of
 from passes.base import StrataContext, StrataPass
 from passes.contract import Rules
 from passes.loop_to_block.compute import product_operands
@@ -260,6 +260,8 @@ def _filter_at_points(map_: Sequence[Expr], windows: Sequence[Window]) -> Filter
     `map_`: the index expressions of the filter. `windows`: from the last to the first.
     """
     dims = [next(d for d, e in enumerate(map_) if e.as_symbol == w.taps) for w in windows]
-    table = reduce(np.kron, (weight_table(w.points, w.count) for w in windows))
+    parts = [weight_parts(w.points, w.count) for w in windows]
+    table = reduce(np.kron, (rows for rows, _ in parts))
+    divisors = reduce(np.kron, (below for _, below in parts))
     return FilterAtPoints(tuple(dims), tuple(w.points for w in windows),
-                          tuple(map(tuple, table.tolist())))
+                          tuple(map(tuple, table.tolist())), tuple(divisors.tolist()))

@@ -64,7 +64,8 @@ COMPUTATIONS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "bias": (ChangedBias(Change("minus"), 4, np.dtype(np.float16), True), [(4,), (4, 1, 1)]),
     "new bias": (ChangedBias(Change("plus"), 4, np.dtype(np.float32), False), [(1,)]),
     "joined groups": (JoinedGroups(4, 2), [(8, 3, 3)]),
-    "at points": (FilterAtPoints((2,), (3,), ((1.0, 0.1), (0.3, 1e-30), (0.0, 1.0))), [(3, 2, 2)]),
+    "at points": (FilterAtPoints((2,), (3,), ((1.0, 0.1), (0.3, 1e-30), (0.0, 1.0)),
+                                 (1.0, 3.0, -0.7)), [(3, 2, 2)]),
 }
 
 
@@ -86,8 +87,10 @@ def test_read_back(name: str) -> None:
 def test_filters_at_points_are_the_products_of_all_rows(rows: int) -> None:
     table = ((1.0, 0.1, 0.0), (0.3, 1e-30, 2.0), (0.0, 1.0, 1.0), (0.5, 0.5, -0.5))
     filters = RNG.uniform(0.5, 2, (1, 3, rows)).astype(np.float32)
-    found = FilterAtPoints((1,), (2, 2), table)(filters)
-    expected = (np.array(table) @ filters[0].astype(np.float64)).astype(np.float32)
+    divisors = (1.0, 3.0, -0.7, 2.0)
+    found = FilterAtPoints((1,), (2, 2), table, divisors)(filters)
+    expected = (np.array(table) @ filters[0].astype(np.float64) / np.array(divisors)[:, None]
+                ).astype(np.float32)
     assert found.shape == (2, 2, 1, rows)
     assert np.allclose(found.reshape(4, rows), expected, rtol=1e-7)
 

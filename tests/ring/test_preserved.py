@@ -11,6 +11,7 @@ import pytest
 from compiler.diagnostics import StrataError
 from compiler.instrument.preserved import BLURS, blur_of
 from compiler.instrument.ring import mantissa_of
+from compiler.instrument.ring_weights import RingWeights
 from compiler.pipeline.steps import PIPELINE
 from dialects.graph import SearchSortedOp
 from dialects.semantics.ring import Ring
@@ -60,9 +61,11 @@ def check(sample: Sample) -> None:
         pytest.skip("floats without room for residues")
     ring, inputs = found
     module, _, context = build_module(sample, False)
+    weights, context.weights.history = RingWeights(ring), {}
 
     def run() -> list[np.ndarray]:
-        outputs = interpret(module, context.weights, [x.copy() for x in inputs], ring)
+        known = weights.of(module, context.weights)
+        outputs = interpret(module, known, [x.copy() for x in inputs], ring)
         return [np.asarray(ring.wrap(np.asarray(o))) for o in outputs]
 
     expected, text = run(), str(module)

@@ -12,6 +12,8 @@ import pytest
 
 from compiler.__main__ import main
 from dialects.semantics.ring import Ring
+from passes.analyses.loop.windows import weight_parts
+from passes.loop import winograd
 from tests.ring.planted import AFTER
 
 PLANTED = Path(__file__).with_name("planted.py")
@@ -124,6 +126,37 @@ def test_floats_of_sizes_and_positions(verify: Verify, tmp_path: Path, name: str
     np.savez("inputs.npz", x=np.random.default_rng(1).standard_normal((5, 3, 7), np.float32))
     status, told = verify("m.onnx", "--ring", "--inputs", "inputs.npz")
     assert status == 0, told
+
+
+@pytest.mark.parametrize("element", ["float", "float16"])
+def test_transformed_filters_are_exact(
+    verify: Verify, tmp_path: Path, element: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of windows of one and of two dims, packed as well; what a wrong transform changes shows."""
+    proto = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["": 17]>
+    m ({element}[1, 16, 24, 24] x) => (float[1, 16, 24, 24] y) {{
+      c = Cast<to = 1>(x)
+      a = Conv<pads = [1, 1, 1, 1]>(c, w)
+      y = Conv<pads = [0, 1, 0, 1]>(a, v)
+    }}""")
+    random = np.random.default_rng(1)
+    for name, window in (("w", (3, 3)), ("v", (1, 3))):
+        array = random.standard_normal((16, 16, *window)).astype(np.float32)
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    onnx.save(proto, tmp_path / "m.onnx")
+    status, text = verify("m.onnx", "--ring")
+    assert status == 0 and "loop-winograd" in text and "loop-pack-operands" in text, text
+    assert "differ" not in text and "but for" not in text, text
+
+    def off_by_a_rounding(points: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        table, divisors = weight_parts(points, count)
+        return table, np.nextafter(divisors.astype(np.float32), np.float32(9)).astype(float)
+
+    monkeypatch.setattr(winograd, "weight_parts", off_by_a_rounding)
+    status, text = verify("m.onnx")
+    assert status == 0, f"no tolerance hides it: {text}"
+    status, text = verify("m.onnx", "--ring")
+    assert status == 3 and "in loop-winograd" in text and "bits" in text, text
 
 
 @pytest.mark.parametrize("fault", AFTER)

@@ -145,8 +145,9 @@ def _powers(points: int, count: int) -> Array:
 
 
 @cache
-def _interpolation(points: int) -> tuple[Array, Array]:
-    """The scaled transform from the inputs of a tile to values, and the scales for the filter.
+def _interpolation(points: int) -> tuple[Array, Array, Array]:
+    """The scaled transform from the inputs of a tile to values, the scales for the filter, and what
+    the filter is divided by.
 
     The rows are the polynomials that are zero at all other points, divided only by powers of two,
     so that f32 holds the table exactly. The remaining divisors are folded into the filter's values,
@@ -158,7 +159,7 @@ def _interpolation(points: int) -> tuple[Array, Array]:
     table: Array = np.array([*(np.append(row, 0.0) for row in rows), np.poly(finite)[::-1]])
     ends = [np.polyval(row[::-1], p) for row, p in zip(rows, finite, strict=True)]
     lengths: Array = np.exp2([round(math.log2(math.hypot(*row))) for row in table.tolist()])
-    return table / lengths[:, None], lengths / np.array([*ends, 1.0])
+    return table / lengths[:, None], lengths, np.array([*ends, 1.0])
 
 
 def input_table(points: int) -> Array:
@@ -168,7 +169,14 @@ def input_table(points: int) -> Array:
 
 def weight_table(points: int, count: int) -> Array:
     """G: [points, taps]."""
-    return _powers(points, count) * _interpolation(points)[1][:, None]
+    table, divisors = weight_parts(points, count)
+    return table / divisors[:, None]
+
+
+def weight_parts(points: int, count: int) -> tuple[Array, Array]:
+    """G as a table that f32 holds exactly, [points, taps], and what its rows are divided by."""
+    _, lengths, divisors = _interpolation(points)
+    return _powers(points, count) * lengths[:, None], divisors
 
 
 def output_table(points: int, count: int) -> Array:

@@ -70,8 +70,9 @@ def told(model: bytes, features: str = "avx2", seed: int = 0) -> str | None:
         array = signature.random_input(name, seed, [int(e.evaluate(sizes)) for e in type_.shape])
         is_float = t.is_float(t.element_of(array.dtype))
         inputs.append(ring.random(array, random) if is_float else ring.wrap(array))
-    wanted = interpret(state.module, state.context.weights, [x.copy() for x in inputs], ring)
-    return fault_of_code(state, compilation.parts.running, ring, inputs,
+    module, weights = state.module, state.context.weights
+    wanted = interpret(module, weights, [x.copy() for x in inputs], ring)
+    return fault_of_code(module, weights, compilation.parts.running, ring, inputs,
                          [ring.wrap(np.asarray(x)) for x in wanted])
 
 
