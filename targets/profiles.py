@@ -129,7 +129,8 @@ def disturbance(share: float) -> list[str]:
     """What to say of the share of the time in which others had the processor, if it matters."""
     return [] if share <= QUIET else [
         f"other programs had the processor for {share:.0%} of the time, so each row is of its own "
-        "quickest runs, and the call is their sum"]
+        "quickest runs, and the call is their sum; launches of some milliseconds were interrupted "
+        "even there, and are faster on an idle machine"]
 
 
 def quick_part(

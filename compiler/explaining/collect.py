@@ -108,6 +108,8 @@ class Explanation(Origins):
     step: str = ""
     functions: Sequence[host.FuncOp] = ()
     """The functions of the final program."""
+    calls: dict[str, list[set[str]]] = field(default_factory=dict[str, list[set[str]]])
+    """The nodes of each launch of a kernel."""
     launched: Sequence[Sequence[str]] = ()
     """The kernels that each function launched, before launches were joined."""
 
@@ -150,6 +152,7 @@ class Explanation(Origins):
         kernels = {op.sym_name.data: op for op in state.module.body.block.ops
                    if isinstance(op, KernelOp)}
         self.found = {name: self._kernel(op) for name, op in kernels.items()}
+        self.calls = {}
         for function in functions:
             self._launches(function)
         constants = sum(buffer_bytes(op.result, self.sizes) for f in functions for op in f.walk()
@@ -193,6 +196,7 @@ class Explanation(Origins):
         for op in function.walk():
             if isinstance(op, host.LaunchOp) and op.kernel.data in self.found:
                 kernel = self.found[op.kernel.data]
+                self.calls.setdefault(kernel.name, []).append({*location_names(op)})
                 moved, flops = self.work_of(op, self.sizes)
                 kernel.launches += happens(op, self.sizes)
                 kernel.bytes += moved
@@ -247,7 +251,7 @@ class Explanation(Origins):
         if a.launches != b.launches:
             return rule("they are formed apart: equal layers are functions, which share kernels "
                         "(--without share)")
-        if {*a.nodes} & {*b.nodes}:
+        if a is not b and {*a.nodes} & {*b.nodes}:
             return price("one computation, divided into kernels by a pass (loop-split-*, "
                          "loop-winograd)")
         return legality("neither reads what the other computes point by point")
@@ -256,12 +260,20 @@ class Explanation(Origins):
         """The nodes that read each other and are computed by one kernel."""
         known = {n.name for n in self.nodes if n.op != CONSTANT}
         for first, second in self.edges:
-            shared = [k for k in self.kernels.get(second, ()) if k in self.kernels.get(first, ())]
+            shared = [k for k in self.kernels.get(second, ()) if k in self.kernels.get(first, ())
+                      and not self.are_calls(k, first, second)]
             if shared and {first, second} <= known:
                 rule = self._rule(first, second) or self._rule(
                     *(self.first_call.get(name, name) for name in (first, second)))
                 yield Pair(first, second, True, f"{rule or JOINED}; both are "
                                                 f"computed by {', '.join(shared)}")
+
+    def are_calls(self, kernel: str, first: str, second: str) -> bool:
+        """Whether two nodes of a kernel are computed by different launches of it, never by one:
+        equal kernels are one."""
+        calls = self.calls.get(kernel, ())
+        return not any({first, second} <= names for names in calls) and all(
+            any(node in names for names in calls) for node in (first, second))
 
     def _rule(self, first: str, second: str) -> str:
         return self.rules.get((first, second)) or self.rules.get((second, first), "")
@@ -349,7 +361,7 @@ def _adjacent(
         read = {*map(_source, _used(op, kernels, reading=True))}
         for buffer in map(_source, op.buffers):
             first, between = writers.get(buffer, ("", None))
-            if first and first != op.kernel.data:
+            if first:
                 yield first, op.kernel.data, between if buffer in read else PARTS
         writers |= {_source(b): (op.kernel.data, None) for b in _used(op, kernels, reading=False)}
 

@@ -7,12 +7,15 @@ from typing import Any, NoReturn, TypeVar
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.explaining.collect import Explanation, Kernel, Pair
+from compiler.explaining.neighbours import pairs_around
 from compiler.explaining.scopes import matching, modules_in, operations_of
 from compiler.frontend.origins import ModelNode
 from compiler.suggestions import hint_for
 
 SHOWN = 4
 """How many members of a group are shown by name."""
+MOST_PAIRS = 40
+"""How many neighbours of a node are shown: a constant may have hundreds."""
 _DIVIDING = ("graph-annotate-shards", "graph-partition")
 """The passes that say what is divided among ranks, and what that is predicted to gain."""
 
@@ -61,7 +64,9 @@ def node(found: Explanation, name: str) -> list[str]:
         return [*lines, f"  no kernel computes it: {found.why(one)}"]
     for kernel in kernels:
         lines += _kernel(found.found[kernel]) if kernel in found.found else [f"  {kernel}"]
-    return [*lines, *_pairs([p for p in found.pairs if one.name in (p.first, p.second)])]
+    pairs = _pairs([*pairs_around(found, one.name)])
+    more = len(pairs) - MOST_PAIRS
+    return [*lines, *pairs[:MOST_PAIRS], *([f"  and {more} more pairs"] if more > 0 else [])]
 
 
 def _module(found: Explanation, name: str, nodes: Sequence[ModelNode]) -> list[str]:

@@ -13,6 +13,10 @@ from targets.profiles import Timings
 
 SHOWN = 3
 """How many nodes of a kernel are shown by name."""
+LISTED = 0.99
+"""The share of all kernels' time that the kernels take which the text lists."""
+FEW = 4
+"""Fewer kernels than these are listed, too."""
 
 
 @dataclass(frozen=True)
@@ -176,9 +180,10 @@ class ProfileResult:
             "above 100% where data are in caches or numbers are narrow",
             f"{'ms':>9} {'share':>6} {'limit by':>11} {'bytes':>9} {'FLOP':>9} {'runs':>5}"
             f"{columns}  kernel"]
-        table = [self._line(row, coded) for row in rows]
-        rest = [f"{row['ms']:9.4f} {row['share']:6.1%}  {row['name']}: {row['what']}"
-                for row in self.gaps]
+        listed = _listed(rows)
+        table = [*(self._line(row, coded) for row in rows[:listed]), *_together(rows[listed:])]
+        rest = [f"{_whole(row['ms'], 4):9.4f} {_whole(row['share'], 3):6.1%}  {row['name']}: "
+                f"{row['what']}" for row in self.gaps]
         return [*head, *table, *rest, self._memory_line()]
 
     def _line(self, row: dict[str, Any], coded: bool) -> str:
@@ -195,6 +200,24 @@ class ProfileResult:
         peak = max(self.launches, key=lambda x: x.live)
         return (f"{line}; at most {figure(peak.live)}B are live, first in {peak.kernel}: "
                 f"{_some(peak.nodes)}")
+
+
+def _listed(rows: Sequence[Mapping[str, Any]]) -> int:
+    """How many of the slowest kernels take nearly all of the time of all."""
+    times = [*accumulate(row["ms"] for row in rows)]
+    enough = sum(t < LISTED * times[-1] for t in times) + 1
+    return len(rows) if len(rows) - enough < FEW else enough
+
+
+def _together(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One line for the kernels that are not listed; none if there are none."""
+    ms, share = (sum(row[key] for row in rows) for key in ("ms", "share"))
+    return [f"{ms:9.4f} {share:6.1%}  {len(rows)} more kernels (--json has all)"] if rows else []
+
+
+def _whole(number: float, digits: int) -> float:
+    """A number that is rounded, without the sign of a negative zero."""
+    return round(number, digits) + 0.0
 
 
 def _some(nodes: Sequence[str]) -> str:

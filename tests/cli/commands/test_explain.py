@@ -113,6 +113,61 @@ def test_one_node_and_one_kernel(strata: Run, network: Path) -> None:
     assert "contract_0: Conv_0, Relu_1" in done.out
 
 
+def test_a_node_has_a_reason_for_each_neighbour(strata: Run, network: Path) -> None:
+    """Nodes that read it or that it reads, views between them passed over: fused or not, and why.
+    """
+    found = explained(strata, network)
+    kernels = {n["name"]: {*n["kernels"]} for n in found["nodes"]}
+    graph = onnx.load(network).graph
+    made = {name: n.name or f"{n.op_type}_{k}" for k, n in enumerate(graph.node)
+            for name in n.output}
+    edges = {(made[name], made[n.output[0]]) for n in graph.node for name in n.input
+             if name in made}
+    apart = [(a, b) for a, b in edges if kernels.get(a) and kernels.get(b)
+             and not kernels[a] & kernels[b]]
+    assert apart
+    for first, second in apart:
+        for node in (first, second):
+            done = strata("explain", network, "--features", "avx2", "--node", node)
+            assert re.search(rf"^  {first} -> {second}: not fused: (legality|price|rule): .+ "
+                             r"\(\w+ -> \w+\)$", done.out, re.MULTILINE), done.out
+
+
+def test_views_are_passed_over(strata: Run, tmp_path: Path) -> None:
+    g = OnnxGraph({})
+    x = g.input("x", np.float32, [4, 64, 64])
+    first = g.node("MatMul", x, g.random_weight(64, 64))
+    second = g.node("Reshape", first, g.integers(8, 32, 64))
+    y = g.node("MatMul", second, g.random_weight(64, 48))
+    onnx.save(g.model({"y": y}), tmp_path / "m.onnx")
+    done = strata("explain", tmp_path / "m.onnx", "--node", "MatMul_0")
+    assert "\n  MatMul_0 -> MatMul_2: not fused: " in done.out, done.out
+
+
+@pytest.mark.parametrize("strategy", ["whole-graph", "per-op"])
+def test_launches_of_one_kernel_are_not_fused(
+    strata: Run, tmp_path: Path, strategy: str
+) -> None:
+    """Equal kernels are one, which two nodes share without being fused."""
+    g = OnnxGraph({})
+    first = g.node("MatMul", g.input("x", np.float32, [64, 64]), g.random_weight(64, 64))
+    second = g.node("MatMul", first, g.random_weight(64, 64))
+    y = g.node("Relu", g.node("Relu", second))
+    onnx.save(g.model({"y": y}), tmp_path / "m.onnx")
+    found = explained(strata, tmp_path / "m.onnx", "--strategy", strategy)
+    kernels = {n["name"]: n["kernels"] for n in found["nodes"]}
+    shared = kernels["MatMul_0"]
+    if strategy == "per-op":
+        assert kernels["MatMul_1"] == shared
+    fused = [(p["from"], p["to"]) for p in found["pairs"] if p["fused"]]
+    assert ("MatMul_0", "MatMul_1") not in fused
+    [pair] = [p for p in found["pairs"] if p["from"] == shared[0]
+              and p["to"] == kernels["MatMul_1"][0]]
+    assert not pair["fused"] and pair["reason"]
+    done = strata("explain", tmp_path / "m.onnx", "--strategy", strategy, "--node", "MatMul_1")
+    assert re.search(r"\n  MatMul_0 -> MatMul_1: not fused: ", done.out), done.out
+
+
 def test_reasons_have_kinds(strata: Run, network: Path) -> None:
     """A convolution reads other points; what joins refuse has the kind of their reason; operators
     that a strategy compiles apart are apart by a rule."""

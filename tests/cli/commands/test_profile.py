@@ -131,6 +131,20 @@ def test_plain_programs_have_no_clock() -> None:
     assert stamp.name not in compilation.emit(compilation.lower(), "llvm")
 
 
+def test_the_text_lists_what_takes_the_time() -> None:
+    """Small kernels are one row, so the rows still add up; no row is less than nothing."""
+    launches = [Launch(f"k{k}", [], ms, 1, 1e3, 1e3) for k, ms in enumerate(
+        [9.0, 4.0, 1.0, *[0.001] * 30])]
+    total = sum(x.ms for x in launches)
+    times = Timings(total / 1e3 - 1e-12, total / 1e3, 0, 0, 1, (), "", "", "")
+    rows = [line.split() for line in ProfileResult("m", times, 0, launches, LIMIT).lines()
+            if re.match(r" +-?[0-9.]+ +-?[0-9.]+%", line)]
+    assert len(rows) == 3 + 1 + 3
+    assert sum(float(r[0]) for r in rows) == pytest.approx(total, abs=1e-3)
+    assert not any(r[0].startswith("-") or r[1].startswith("-") for r in rows)
+    assert " ".join(rows[3]).endswith("30 more kernels (--json has all)")
+
+
 def test_the_command_writes_figures_and_a_trace(strata: Run, small_model: Path) -> None:
     done = strata("profile", small_model, "--dim", "n=16", "--input", "rows=[0, 1, 2]", "--threads",
                   "1", "--seconds", "0.05", "--json", "p.json", "--trace", "t.json")
