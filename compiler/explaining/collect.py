@@ -248,7 +248,8 @@ class Explanation(Origins):
         a, b = self.found[first], self.found[second]
         if waits_between(first, second, readers):
             return WAITS
-        if a.launches != b.launches:
+        layered = self.first_call.keys() | {*self.first_call.values()}
+        if a.launches != b.launches or not layered.isdisjoint((*a.nodes, *b.nodes)):
             return rule("they are formed apart: equal layers are functions, which share kernels "
                         "(--without share)")
         if a is not b and {*a.nodes} & {*b.nodes}:
