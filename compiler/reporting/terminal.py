@@ -27,6 +27,7 @@ def _head(facts: Facts) -> Iterator[str]:
            f"{figure(sum(k['flops'] for k in kernels))}FLOP")
     if profile:
         yield f"{profile['wall_ms']:.4g} ms a call on {profile['where']}"
+        yield from profile["notes"]
     yield from facts["notes"]
 
 

@@ -2,7 +2,7 @@
 // Kernels: a roofline plot, if there are times, and a table.
 
 tab("kernels", "Kernels", (panel) => {
-  panel.append(element("h2", {}, "Kernels"));
+  panel.append(element("h2", {}, "Kernels"), ...timingNotes());
   panel.append(facts.profile ? roofline() : bytesOfKernels());
   panel.append(table([
     { title: "kernel", of: (k) => linkTo("kernel", k.name), sort: (k) => k.name },
@@ -17,6 +17,11 @@ tab("kernels", "Kernels", (panel) => {
       sort: (k) => k.nodes.length },
   ], facts.kernels, { title: "ms", sort: (k) => k.ms ?? k.bytes }));
 });
+
+/** What is to be known about the times, such as other programs that had the processor. */
+function timingNotes() {
+  return (facts.profile?.notes ?? []).map((note) => element("p", { class: "soft" }, note));
+}
 
 const kernelAddress = (kernel) => addressOf({ tab: "kernels", kernel: kernel.name });
 

@@ -285,6 +285,8 @@ def test_figures_of_other_commands_are_shown(report: Any, strata: Run, small_mod
     Path("c.json").write_text(json.dumps(figures))
     strata("profile", small_model, "--dim", "n=16", "--input", "rows=[0]", "--threads", "1",
            "--seconds", "0.02", "--json", "p.json")
+    profile = json.loads(Path("p.json").read_text())
+    Path("p.json").write_text(json.dumps({**profile, "notes": ["a busy machine"]}))
     page, done = report(small_model, "--dim", "n=16", "--compare", "c.json", "--profile", "p.json",
                         "--terminal")
     assert done.status == 0, done.err
@@ -292,7 +294,7 @@ def test_figures_of_other_commands_are_shown(report: Any, strata: Run, small_mod
     wall = json.loads(Path("p.json").read_text())["wall_ms"]
     assert page.facts["profile"]["wall_ms"] == wall
     assert all(k["ms"] is not None for k in page.facts["kernels"])
-    for told in ("whole-graph", "memory: an arena", "not fused", "passes:", "environment"):
+    for told in ("a busy machine", "whole-graph", "memory: an arena", "not fused", "passes:", "environment"):
         assert told in done.out
 
 

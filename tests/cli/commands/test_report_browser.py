@@ -111,6 +111,14 @@ def test_a_dot_leads_to_its_kernel(page: Any) -> None:
     assert page.locator("#panel-kernels tbody tr").count() >= 2
 
 
+def test_what_disturbed_the_times_is_told(page: Any) -> None:
+    page.evaluate("facts.profile.notes = ['others had the processor']; redraw()")
+    for title in ("Overview", "Kernels"):
+        page.get_by_role("tab", name=title).click()
+        told = page.locator("[role=tabpanel]:visible", has_text="others had the processor")
+        sync_api.expect(told).to_have_count(1)
+
+
 def test_reasons_open(page: Any) -> None:
     page.get_by_role("tab", name="Fusion").click()
     page.locator("#panel-fusion summary").first.click()
