@@ -2,13 +2,14 @@
 
 A register that accumulates n products has the rounding errors of n additions. Libraries add a block
 of some hundred products at a time, and lose fewer digits. `add_partial_levels` splits the loops of
-a sum in the same way, wherever one register would take clearly more than PART additions, or more
-than the nest asks for (`parts`):
+a sum in the same way, wherever one register would take clearly more additions than PRODUCT or
+PLAIN, or more than the nest asks for (`parts`):
 
-    loop k tile 1      ->  loop k tile 256 partial, loop k tile 1           k: 4096
-    loop c, loop w     ->  loop c tile 64 partial, loop c, loop w           c: 512, w: 3
+    loop k tile 1      ->  loop k tile 128 partial, loop k tile 1           k: 4096
+    loop c, loop w     ->  loop c tile 32 partial, loop c, loop w           c: 512, w: 3
 
-This costs one more addition per register and PART steps.
+This costs one more addition per register and partial sum. Products fill the registers, so that
+their totals go through memory, and get longer parts.
 """
 
 from __future__ import annotations
@@ -17,21 +18,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from dialects.loop import KernelOp
+from dialects.loop import KernelOp, NestOp
 from dialects.strata.schedule import Level, Schedule
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.kinds import is_contraction
 from passes.loop_to_block.partial import sums_floats
 
-PART = 256
-"""Consecutive additions of a partial sum, if its nest does not set another number."""
+PRODUCT, PLAIN = 128, 32
+"""Consecutive additions of a partial sum, if its nest does not set another number: of products that
+reuse their factors, as in libraries of products, and of all other sums, which PyTorch adds up in
+some levels of its own."""
 TOLERANCE = 1.5
 """How many times that number is still accepted."""
 
 
 def add_partial_levels(kernel: KernelOp, schedule: Schedule) -> Schedule:
     """The schedule with partial levels in the loops of long sums of floats."""
-    sums = [_Sum({a.name for a in n.reduce_axes} - schedule.matrix, n.part.data if n.part else PART)
+    sums = [_Sum({a.name for a in n.reduce_axes} - schedule.matrix, _part(n))
             for n in kernel.nests if sums_floats(n)]
     levels = list(schedule.levels)
     for chain in reversed(_chains(levels, [s.axes for s in sums])):
@@ -46,6 +50,13 @@ class _Sum(NamedTuple):
 
     axes: set[Symbol]
     part: int
+
+
+def _part(nest: NestOp) -> int:
+    """Additions of a partial sum of a nest."""
+    if nest.part is not None:
+        return nest.part.data
+    return PRODUCT if is_contraction(nest) else PLAIN
 
 
 def _chains(levels: Sequence[Level], sums: Sequence[set[Symbol]]) -> list[slice]:
