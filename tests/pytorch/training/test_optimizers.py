@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -14,14 +14,60 @@ from torch import Tensor
 from compiler.frontend.torch.core.foreach import foreach_decompositions
 from tests.pytorch.training.training_models import Mlp, made
 
-OPTIMIZERS: dict[str, tuple[str, Mapping[str, Any]]] = {
-    "sgd": ("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "nesterov": True}),
-    "adam": ("Adam", {"lr": 0.01, "amsgrad": True}),
-    "adamw": ("AdamW", {"lr": torch.tensor(0.01)}),
-    "adamw foreach": ("AdamW", {"lr": 0.01, "foreach": True, "maximize": True}),
-    "rmsprop": ("RMSprop", {"lr": 0.01, "centered": True}),
-    "adagrad foreach": ("Adagrad", {"lr": 0.1, "foreach": True}),
-    "nadam": ("NAdam", {"lr": 0.01}),
+
+class Lion(torch.optim.Optimizer):
+    """Steps along the signs of a mean of gradients, which PyTorch lacks.
+
+    Source: X. Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023.
+    """
+
+    def __init__(self, parameters: Iterable[Tensor], lr: float, foreach: bool = False) -> None:
+        super().__init__(parameters, {
+            "lr": lr, "betas": (0.9, 0.99), "weight_decay": 0.1, "foreach": foreach})
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for group in self.param_groups:
+            given = [p for p in group["params"] if p.grad is not None]
+            for p in given:
+                self.state[p].setdefault("mean", torch.zeros_like(p))
+            (_lion_lists if group["foreach"] else _lion_each)(
+                given, [self.state[p]["mean"] for p in given], group)
+
+
+def _lion_each(given: list[Tensor], means: list[Tensor], group: Mapping[str, Any]) -> None:
+    rate, (now, later) = group["lr"], group["betas"]
+    for p, mean in zip(given, means, strict=True):
+        p.mul_(1 - rate * group["weight_decay"])
+        p.add_(mean.mul(now).add(p.grad, alpha=1 - now).sign_(), alpha=-rate)
+        mean.lerp_(p.grad, 1 - later)
+
+
+def _lion_lists(given: list[Tensor], means: list[Tensor], group: Mapping[str, Any]) -> None:
+    rate, (now, later), grads = group["lr"], group["betas"], [p.grad for p in given]
+    torch._foreach_mul_(given, 1 - rate * group["weight_decay"])
+    steps = torch._foreach_lerp(means, grads, 1 - now)
+    torch._foreach_sign_(steps)
+    torch._foreach_add_(given, steps, alpha=-rate)
+    torch._foreach_lerp_(means, grads, 1 - later)
+
+
+OPTIMIZERS: dict[str, tuple[Any, Mapping[str, Any]]] = {
+    "sgd": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "nesterov": True}),
+    "sgd fused": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "fused": True}),
+    "adam": (torch.optim.Adam, {"lr": 0.01, "amsgrad": True}),
+    "adam fused": (torch.optim.Adam, {"lr": 0.01, "fused": True}),
+    "adamw": (torch.optim.AdamW, {"lr": torch.tensor(0.01)}),
+    "adamw foreach": (torch.optim.AdamW, {"lr": 0.01, "foreach": True, "maximize": True}),
+    "adamw fused": (torch.optim.AdamW, {"lr": 0.01, "fused": True}),
+    "rmsprop": (torch.optim.RMSprop, {"lr": 0.01, "centered": True}),
+    "rmsprop foreach": (torch.optim.RMSprop, {"lr": 0.01, "foreach": True, "momentum": 0.5}),
+    "adagrad": (torch.optim.Adagrad, {"lr": 0.1, "lr_decay": 0.1}),
+    "adagrad foreach": (torch.optim.Adagrad, {"lr": 0.1, "foreach": True}),
+    "adagrad fused": (torch.optim.Adagrad, {"lr": 0.1, "fused": True}),
+    "nadam": (torch.optim.NAdam, {"lr": 0.01}),
+    "lion": (Lion, {"lr": 0.01}),
+    "lion foreach": (Lion, {"lr": 0.01, "foreach": True}),
 }
 
 
@@ -33,7 +79,7 @@ def test_steps_are_eagers(name: str, caplog: pytest.LogCaptureFixture) -> None:
     twin = copy.deepcopy(model)
     with caplog.at_level(logging.WARNING, "strata"):
         for trained, compiles in ((model, True), (twin, False)):
-            optimizer = getattr(torch.optim, kind)(trained.parameters(), **copy.deepcopy(options))
+            optimizer = kind(trained.parameters(), **copy.deepcopy(options))
             step = torch.compile(optimizer.step, backend="strata") if compiles else optimizer.step
             places = [p.data_ptr() for p in trained.parameters()]
             for _ in range(4):
