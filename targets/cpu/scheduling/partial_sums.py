@@ -27,7 +27,7 @@ from passes.loop_to_block.partial import sums_floats
 
 PRODUCT, PLAIN = 128, 32
 """Consecutive additions of a partial sum, if its nest does not set another number: of products that
-reuse their factors, as in libraries of products, and of all other sums, which PyTorch adds up in
+reuse both factors, as in libraries of products, and of all other sums, which PyTorch adds up in
 some levels of its own."""
 TOLERANCE = 1.5
 """How many times that number is still accepted."""
@@ -56,7 +56,14 @@ def _part(nest: NestOp) -> int:
     """Additions of a partial sum of a nest."""
     if nest.part is not None:
         return nest.part.data
-    return PRODUCT if is_contraction(nest) else PLAIN
+    return PRODUCT if _is_product(nest) else PLAIN
+
+
+def _is_product(nest: NestOp) -> bool:
+    """Whether two factors are reused along axes of their own: a tile fills the registers."""
+    parallel = {a.name for a in nest.parallel_axes if a.extent.constant != 1}
+    reused = {frozenset(parallel - used.symbols) for used in nest.maps.data}
+    return is_contraction(nest) and len(reused - {frozenset[Symbol]()}) >= 2
 
 
 def _chains(levels: Sequence[Level], sums: Sequence[set[Symbol]]) -> list[slice]:
