@@ -1,7 +1,7 @@
 """From the start of a process to its first result: libraries in Python, and onnxruntime.
 
     STRATA_ZOO=folder python benchmarks/artifacts/start.py [MODEL...] --libraries DIR [--rounds N]
-        [--threads N]
+        [--threads N] [--python FILE]
 
 The folder holds `NAME.onnx` files and `models.json` (as for benchmarks/zoo), DIR the libraries that
 `benchmarks/artifacts/zoo.py --keep --folder DIR` has written. Each process reads the inputs of the
@@ -9,7 +9,9 @@ first case from files, and runs the model once. Columns are the least of some pr
 turns: on one thread processor time, which other programs change less, otherwise the time on the
 clock. With `--threads 0`, both take as many threads as they do unless they are told. "views" passes
 memoryviews to the file of Python beside the library, which then imports no NumPy; "NumPy" passes
-arrays.
+arrays. `--python` names the Python that is measured, of an environment that has nothing but NumPy
+and onnxruntime: what else is installed may take part in each start. What Python, NumPy and
+onnxruntime take before anything of a model is in the first line.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +33,9 @@ from zoo_option import parsed
 ROOT = Path(__file__).parents[2]
 FORMATS = {"float32": "f", "float64": "d", "int64": "q", "int32": "i", "bool": "?", "uint8": "B",
            "float16": "H", "int8": "b"}
+IMPORTS = {"Python": "pass", "import NumPy": "import numpy",
+           "import onnxruntime": "import onnxruntime"}
 WAYS = {
-    "Python": "pass",
-    "import NumPy": "import numpy",
     "views": """
 import ctypes, sys
 sys.path.insert(0, FOLDER)
@@ -71,6 +74,8 @@ def main() -> None:
     described = {m["name"]: m for m in models}
     names = options.models or [n for n in described
                                if (options.libraries / f"{n}.so").exists()]
+    alone = least(IMPORTS, options)
+    print(", ".join(f"{what}: {1e3 * took:.0f} ms" for what, took in alone.items()), end="\n\n")
     print(f"| model | {' | '.join(WAYS)} | views / onnxruntime | NumPy / onnxruntime |\n|---"
           f"{'|---:' * (len(WAYS) + 2)}|")
     for name in names:
@@ -88,6 +93,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--libraries", type=Path, default=Path("artifacts"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--python", default=sys.executable)
     return parsed(parser)
 
 
@@ -96,11 +102,16 @@ def times(name: str, case: Any, folder: Path, options: argparse.Namespace) -> di
     given = written(case, folder)
     head = (f"FOLDER, MODEL, INPUTS = {str(options.libraries.resolve())!r}, "
             f"{str(options.zoo / name)!r} + '.onnx', {given!r}\nTHREADS = {options.threads}\n")
-    found = dict.fromkeys(WAYS, 1e9)
+    return least({way: head + code.replace("NAME", name) for way, code in WAYS.items()}, options)
+
+
+def least(codes: Mapping[str, str], options: argparse.Namespace) -> dict[str, float]:
+    """The least seconds of a process for each code, in turns."""
+    found = dict.fromkeys(codes, 1e9)
     for _ in range(options.rounds):
-        for way, least in found.items():
-            found[way] = min(least, _seconds(head + WAYS[way].replace("NAME", name),
-                                             options.threads == 1))
+        for what, code in codes.items():
+            took = _seconds(options.python, code, options.threads == 1)
+            found[what] = min(found[what], took)
     return found
 
 
@@ -116,11 +127,11 @@ def written(case: Any, folder: Path) -> list[tuple[str, str, str, str, tuple[int
     return given
 
 
-def _seconds(code: str, of_processor: bool) -> float:
+def _seconds(python: str, code: str, of_processor: bool) -> float:
     """The time of a process: of the processor, or on the clock."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    subprocess.run([python, "-c", code], check=True, env=environment)
     took = time.perf_counter() - started
     if not of_processor:
         return took
