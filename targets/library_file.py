@@ -23,6 +23,9 @@ API = 1
 """The version of the C interface, STRATA_API_VERSION of `api.h`."""
 _TAIL = struct.Struct("<QQI4x8s")
 _MAGIC = b"strataL1"
+WEIGHTS_MARK = b"strataW1"
+"""What files of weights start with."""
+ELF = b"\x7fELF"
 _PIECE, _BLOCK = 1 << 24, 1 << 18
 """The bytes of a checksum, and those that are read at a time: the C library keeps larger ones."""
 _MOST_FACTS = 64 << 20
@@ -55,6 +58,32 @@ def read_facts(path: str) -> dict[str, Any]:
             return _inside(file.read())
         facts.pop("sums", None)
         return facts
+
+
+def read_weights(path: str) -> tuple[int, str] | None:
+    """The bytes of a file of weights, and the hash of its constants; None for other files. Raises
+    NoLibrary for one that was cut short, and OSError."""
+    with open(path, "rb") as file:
+        head = file.read(48)
+        if not head.startswith(WEIGHTS_MARK):
+            return None
+        size = int.from_bytes(head[8:16], "little")
+        if len(head) < 48 or os.fstat(file.fileno()).st_size != size:
+            raise NoLibrary("it is a file of weights that was cut short")
+        return size, head[16:48].hex()
+
+
+def form_of_others(start: bytes) -> str | None:
+    """What a file is that `compile` wrote and no system loads, by its first 18 bytes."""
+    if start.startswith(WEIGHTS_MARK):
+        return "it holds the constants of a library, which finds them itself"
+    if start.startswith(b"!<arch>\n"):
+        return "it is a static library, for linkers"
+    if start.startswith(b"\0asm"):
+        return "it is WebAssembly, for JavaScript"
+    if start.startswith(ELF) and start[16:18] in (b"\1\0", b"\0\1"):
+        return "it is an object, for linkers"
+    return None
 
 
 def _facts(descriptor: int) -> tuple[dict[str, Any], int]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from compiler.diagnostics import Problem, StrataError, cut
 from compiler.io.signature import Signature
-from targets.library_file import NoLibrary, read_facts
+from targets.library_file import NoLibrary, read_facts, read_weights
 
-_SUFFIXES = (".so", ".a", ".o", ".wasm", ".dylib", ".dll")
+_SUFFIXES = (".weights", ".so", ".a", ".o", ".wasm", ".dylib", ".dll")
 _LONGEST = 160
 
 
@@ -22,6 +22,10 @@ def is_written_library(model: str) -> bool:
 def describe_library(path: str, as_json: bool) -> list[str]:
     """Lines for people, or JSON. Raises StrataError for what is no library of Strata's."""
     try:
+        if weights := read_weights(path):
+            size, digest = weights
+            return [json.dumps({"bytes": size, "sha256": digest}, indent=2) if as_json else
+                    f"{path}: the constants of a library, {size} bytes, sha256 {digest}"]
         facts = read_facts(path)
         return [json.dumps(facts, indent=2)] if as_json else [
             cut(line, _LONGEST) for line in _report(path, facts)]

@@ -14,21 +14,26 @@ from compiler.programs.saved import Program, refused, system_name
 from compiler.version import __version__
 from targets.files import private_fault
 from targets.interface import TargetError
-from targets.library_file import API, MARK, NoLibrary, read_library
+from targets.library_file import API, ELF, MARK, NoLibrary, form_of_others, read_library
 
-_ELF = b"\x7fELF"
 _AGAIN = "compile the model here"
 
 
 def is_library(path: str) -> bool:
-    """Whether a file has the form of a shared library. A pipe is no file: opening it would wait."""
+    """Whether a file has the form of what the command `compile` writes."""
+    start = _start(path)
+    return start.startswith(ELF) or form_of_others(start) is not None
+
+
+def _start(path: str) -> bytes:
+    """The first bytes of a file. A pipe is no file: opening it would wait."""
     if not os.path.isfile(path):
-        return False
+        return b""
     try:
         with open(path, "rb") as file:
-            return file.read(len(_ELF)) == _ELF
+            return file.read(18)
     except OSError:
-        return False
+        return b""
 
 
 def load_library(path: str, threads: int | None) -> Program:
@@ -38,6 +43,8 @@ def load_library(path: str, threads: int | None) -> Program:
     one that does not fit this system.
     """
     real = os.path.realpath(path)
+    if other := form_of_others(_start(real)):
+        raise refused(path, other, "compile -o model.so writes a library that can be loaded")
     if why := private_fault(real):
         raise refused(path, why, "loading it runs machine code, which others may have changed; "
                                  "copy it from where you trust it" if "user" in why else "")

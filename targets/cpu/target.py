@@ -33,7 +33,7 @@ from passes.contract import Facts, Panel
 from targets.base import Target
 from targets.cpu.architectures import ARCHITECTURES, platform_of
 from targets.cpu.build import worker
-from targets.cpu.build.cache import ObjectCache, llvm_version
+from targets.cpu.build.cache import ObjectCache, llvm_text
 from targets.cpu.build.jit import compile_fixed, compile_quickly, compile_texts, foresee_texts, link
 from targets.cpu.driver.clock import HEAD, LAUNCHES, WORDS
 from targets.cpu.driver.frame import ENTRY
@@ -247,7 +247,7 @@ def _arrays(driver: DriverText, weights: WeightStore) -> list[Array]:
 
 def _facts(machine: Machine, features: str | None) -> dict[str, str | None]:
     """What a library says of the code in it."""
-    return {"features": features, "processor": machine.cpu, "llvm": llvm_version()}
+    return {"features": features, "processor": machine.cpu, "llvm": llvm_text()}
 
 
 # ---------------------------------------------------------------------- running

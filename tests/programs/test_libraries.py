@@ -227,6 +227,18 @@ def test_any_change_is_found(file: Path) -> None:
     assert "made by others" in refusal(file)
 
 
+@pytest.mark.parametrize(("suffix", "reason"), [
+    (".a", "a static library, for linkers"), (".o", "an object, for linkers"),
+    (".weights", "the constants of a library")])
+def test_what_else_is_written_is_no_program_to_load(
+    tmp_path: Path, suffix: str, reason: str
+) -> None:
+    weights = tmp_path / "model.weights" if suffix == ".weights" else None
+    ship(model_of(LINEAR), tmp_path / f"model{'.so' if weights else suffix}", weights=weights)
+    found = refusal(tmp_path / f"model{suffix}")
+    assert reason in found and "-o model.so" in found
+
+
 def changed_facts(file: Path, **changes: Any) -> None:
     """Replace what a library says of itself, with right checksums."""
     facts = read_facts(str(file)) | changes
@@ -321,6 +333,21 @@ def test_a_missing_linker_is_said(
     monkeypatch.setenv("CC", "no-such-compiler")
     assert main(["compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "m.so")]) == 1
     assert "no program 'no-such-compiler'" in capsys.readouterr().err
+
+
+def test_files_of_weights_are_described(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = tmp_path / "model.weights"
+    path = ship(model_of(LINEAR), tmp_path / "model.so", weights=weights)
+    assert main(["inspect", str(weights)]) == 0
+    shown = capsys.readouterr().out
+    assert main(["inspect", str(path)]) == 0
+    digest = shown.split("sha256 ")[1].strip()
+    assert len(digest) == 64 and digest in capsys.readouterr().out
+    weights.write_bytes(weights.read_bytes()[:-1])
+    assert main(["inspect", str(weights)]) == 1
+    assert "cut short" in capsys.readouterr().err
 
 
 def test_what_is_no_library_is_not_described(

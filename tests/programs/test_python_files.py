@@ -169,3 +169,38 @@ for given in x, x.contiguous():
     print(*map(torch.equal, (y, g, c, e), (-x, -h, ~b, -f)))
 """
     assert run_alone(code, tmp_path) == ["True True True True"] * 2
+
+
+def test_what_is_wrong_is_said(tmp_path: Path) -> None:
+    """Of names of inputs, of closed models, of files that were cut short or damaged."""
+    path = ship(model_of(SIZED), tmp_path / "sized.so", "sized")
+    whole = path.read_bytes()
+    third, end = len(whole) // 3, whole.rindex(b'{"strata_library"')
+    for name, content in {
+            "short": whole[: 2 * third], "tail": whole[: end - 8],
+            "code": whole[:third] + b"\x77" + whole[third + 1:],
+            "facts": whole[:-40] + b"\x77" + whole[-39:]}.items():
+        (tmp_path / f"{name}.so").write_bytes(content)
+    lines = run_alone("""
+import array, sized_numpy
+x, k = array.array("f", [1, 2]), array.array("q", [1])
+model = sized_numpy.Model(threads=1, verify=True)
+calls = {"x, k": lambda: model(x, k=k), "other": lambda: model(x, j=k),
+         "twice": lambda: model(x, x=x), "more": lambda: model(x, k, k),
+         **{name: lambda name=name: sized_numpy.Model(f"./{name}.so", verify=name[0] not in "st")
+            for name in ("short", "tail", "code", "facts")},
+         "close": model.close, "closed": lambda: model(x, k)}
+for name, call in calls.items():
+    try:
+        call()
+        print(name, "is right")
+    except ValueError as error:
+        print(name, error)
+""", tmp_path)
+    takes = "the model takes x, k, each once"
+    assert lines == [
+        "x, k is right", f"other {takes}", f"twice {takes}", f"more {takes}",
+        "short ./short.so was cut short", "tail ./tail.so was cut short",
+        *(f"{name} ./{name}.so is damaged: it is not what was written"
+          for name in ("code", "facts")),
+        "close is right", "closed the model is closed"]

@@ -21,13 +21,15 @@ typedef enum strata_status {
     STRATA_BAD_ACCESS = 9,     /* an access to memory was out of bounds (only with --check) */
     STRATA_TOO_SMALL = 10,     /* the memory of an output is smaller than the output */
     STRATA_NO_MEMORY = 11,
-    STRATA_NO_WEIGHTS = 12,    /* the file of weights is missing or another model's; damage */
+    STRATA_NO_WEIGHTS = 12,    /* the file of weights cannot be opened and mapped */
     STRATA_NO_PROCESSOR = 13,  /* this processor lacks instructions that the code uses */
     STRATA_BUSY = 14,          /* another thread is using the state */
     STRATA_CANCELLED = 15,
     STRATA_NOT_BOUND = 16,
     STRATA_DEVICE = 17,        /* the GPU's driver reports an error */
-    STRATA_BAD_DIVISOR = 18    /* an integer in the data is divided by zero */
+    STRATA_BAD_DIVISOR = 18,   /* an integer in the data is divided by zero */
+    STRATA_OTHER_WEIGHTS = 19, /* the file of weights is another model's, or was cut short */
+    STRATA_DAMAGED = 20        /* the constants are not what was written (`verify`) */
 } strata_status;
 
 /* Element types. Types of less than a byte occupy one byte, of which the low bits count. */

@@ -23,13 +23,15 @@ static const char *const status_texts[] = {
     "an access to memory was out of bounds",
     "the memory of an output is too small",
     "there is not enough memory",
-    "the weights are missing, damaged, or those of another model",
+    "the file of weights cannot be opened and mapped",
     "the processor lacks instructions that the model was compiled for",
     "another thread is using the state",
     "the call was cancelled",
     "nothing is bound to the state",
     "the GPU's driver reports an error",
     "an integer in the data is divided by zero",
+    "the file of weights is that of another model, or was cut short",
+    "the constants are damaged",
 };
 
 const char *MODEL(error_text)(int status) {
@@ -87,8 +89,8 @@ static int broken(STATE *s, const assumption *a, const int64_t *values) {
     write_sizes(a, values, text, sizeof text);
     if (a->other != NULL && a->other(values))
         return refuse(s, STRATA_OTHER_CODE, "node '%s' was compiled for %s, and needs other code "
-                      "for %s: compile the model with these sizes fixed (--dim)", a->node,
-                      a->claim, text);
+                      "for %s: compile the model with these sizes fixed (--dim), or for them as "
+                      "well (--also)", a->node, a->claim, text);
     if (a->excludes)
         return refuse(s, STRATA_OTHER_CODE, "sizes do not fit each other at node '%s': %s must not "
                       "be %lld, for which other code is needed; compile the model with this size "

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from dialects.strata.assumptions import Assumption
 from dialects.symbolic.expr import Call, Expr
 from dialects.symbolic.symbol import Symbol
 from targets.cpu.artifact.c_text import comment, quoted
 from targets.cpu.artifact.ports import Parameter, Parameters, Ports
 from targets.expressions import Expressions
 
-EXAMPLE_SIZE = 2
-"""The value of open sizes that the program is not given."""
+EXAMPLE_SIZES = (2, 1, 3, 4, 8, 16, 32, 64, *range(5, 64),
+                 *(n * 2**k for k in range(4, 15) for n in (8, 5, 6, 7)))
+"""The values of open sizes that the program is not given: of those for which the model was
+compiled, the first."""
+_STARTS = 8
 _OPERATORS = {"floordiv": "/", "mod": "%", "max": ">", "min": "<"}
 _ADDED = frozenset(("f32", "f64", "i1", "i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64"))
 """The element types whose numbers C can compute with."""
@@ -24,6 +28,7 @@ def example_text(name: str, ports: Ports, weights: str | None) -> str:
     passed = [f"&{text}" if p.shape == other else text for group in given for p in group
               for text, other in ((p.name, p.shape or None), (p.shape, None)) if text]
     options = "&options" if weights is not None else "NULL"
+    sizes = example_sizes(ports.symbols, ports.plan.assumptions)
     lines = [
         f"/* Runs {name} once on numbers that it makes up. Its arguments are the open sizes: "
         f"{comment(', '.join(p.name for p in given.sizes)) or 'there are none'}. */",
@@ -31,8 +36,8 @@ def example_text(name: str, ports: Ports, weights: str | None) -> str:
         "#include <stdlib.h>", f'#include "{name}.h"', "",
         "int main(int argc, char **argv) {", "    double sum = 0;",
         "    (void)argc, (void)argv, (void)sum;",
-        *(f"    int64_t {p.name} = argc > {k} ? atoll(argv[{k}]) : {EXAMPLE_SIZE};"
-          for k, p in enumerate(given.sizes, 1)),
+        *(f"    int64_t {p.name} = argc > {k} ? atoll(argv[{k}]) : {size};"
+          for k, (p, size) in enumerate(zip(given.sizes, sizes, strict=True), 1)),
         *(line for p in (*given.inputs, *given.outputs) for line in _made(p, c)),
         *([f"    strata_options options = {{sizeof options, 0, NULL, {quoted(weights)}, NULL, "
            "NULL, 0, 0};"] if weights is not None else []),
@@ -40,12 +45,41 @@ def example_text(name: str, ports: Ports, weights: str | None) -> str:
         f"    int status = {name}_create({options}, &state);",
         f"    if (status == STRATA_OK) status = {name}_run({', '.join(['state', *passed])});",
         "    if (status != STRATA_OK) {",
-        f'        fprintf(stderr, "%s: %s\\n", {name}_error_text(status), {name}_message(state));',
-        f"        {name}_destroy(state);", "        return 1;", "    }",
-        *(line for p in given.outputs for line in _shown(p)), f"    {name}_destroy(state);",
+        f"        const char *details = {name}_message(state);",
+        *(["        if (status == STRATA_NO_WEIGHTS || status == STRATA_OTHER_WEIGHTS)",
+           "            details = options.weights;"] if weights is not None else []),
+        f'        fprintf(stderr, "%s%s%s\\n", {name}_error_text(status), '
+        'details[0] ? ": " : "", details);',
+        "    } else {",
+        *(f"    {line}" for p in given.outputs for line in _shown(p)), "    }",
+        f"    {name}_destroy(state);",
         *(f"    free({p.name});" for p in (*given.inputs, *given.outputs) if not p.shape),
-        "    return 0;", "}", ""]
+        "    return status != STRATA_OK;", "}", ""]
     return "\n".join(lines)
+
+
+def example_sizes(symbols: Sequence[Symbol], assumptions: Sequence[Assumption]) -> list[int]:
+    """Values of open sizes that break as few assumptions as can be found, mostly none: all the
+    same, or such values changed one at a time."""
+    about = [a for a in assumptions if a.symbols <= set(symbols)]
+
+    def broken(sizes: Mapping[Symbol, int]) -> int:
+        return sum(not a.holds(sizes) for a in about)
+
+    def changed(sizes: dict[Symbol, int]) -> dict[Symbol, int]:
+        for symbol in (*symbols, *reversed(symbols)):
+            if broken(sizes):
+                sizes = min(({**sizes, symbol: size} for size in (sizes[symbol], *EXAMPLE_SIZES)),
+                            key=broken)
+        return sizes
+
+    same = sorted((dict.fromkeys(symbols, size) for size in EXAMPLE_SIZES), key=broken)
+    found = same[0]
+    for start in same[:_STARTS]:
+        found = min(found, changed(start), key=broken)
+        if not broken(found):
+            break
+    return [found[s] for s in symbols]
 
 
 class _Plain(Expressions[str]):

@@ -40,7 +40,6 @@ from targets.cpu.artifact.ports import Ports
 from targets.cpu.artifact.python_text import python_text
 from targets.cpu.artifact.tables import (
     WEIGHTS_HEAD,
-    WEIGHTS_MARK,
     Constants,
     Source,
     source_text,
@@ -48,7 +47,7 @@ from targets.cpu.artifact.tables import (
 from targets.cpu.driver.frame import ENTRY
 from targets.cpu.runtime.plan import RunPlan
 from targets.interface import TargetError
-from targets.library_file import API, MARK, sums_of, trailer
+from targets.library_file import API, MARK, WEIGHTS_MARK, sums_of, trailer
 from targets.shipping import ARCHIVE, FOLDER, FOREIGN, OBJECT, SHARED, Cargo, Shipment
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ _NUMPY = {"f32": "float32", "f64": "float64", "f16": "float16", "i1": "bool", "i
           **{f"{sign}i{bits}": f"{'uint' if sign else 'int'}{bits}"
              for sign in ("", "u") for bits in (8, 16, 32, 64)}}
 """The dtypes that NumPy has itself. Others are passed as the integers of their bits."""
-_FILE = Path(__file__).parent / "model.py.txt"
+_FILES = [Path(__file__).parent / name for name in ("model.py.txt", "tensor.py.txt")]
 
 
 def python_text(name: str, version: str, library: str, ports: Ports, weights: str | None) -> str:
@@ -23,7 +23,7 @@ def python_text(name: str, version: str, library: str, ports: Ports, weights: st
               "@BFLOAT16@": str(DTYPES["bf16"][0]),
               "@INPUTS@": _ports(ports.plan.input_names, ports.plan.inputs, has_sizes=True),
               "@OUTPUTS@": _ports(ports.plan.output_names, ports.outputs)}
-    text = _FILE.read_text(encoding="utf-8")
+    text = "".join(file.read_text(encoding="utf-8") for file in _FILES)
     for place, value in values.items():
         text = text.replace(place, value)
     return text

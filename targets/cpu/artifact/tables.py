@@ -31,8 +31,8 @@ from targets.cpu.runtime.plan import RunPlan
 from targets.cpu.runtime.results import LARGE
 from targets.cpu.runtime.threads import FIRST_ARGUMENT, SCHEDULER_ENTRY
 from targets.host_checks import MOST_BYTES
+from targets.library_file import WEIGHTS_MARK
 
-WEIGHTS_MARK = b"strataW1"
 WEIGHTS_HEAD = 64
 """The bytes before the constants in a file of weights: mark, size, identity, zeros."""
 _HERE = Path(__file__).parent

@@ -25,7 +25,7 @@ static uint32_t checksum(const unsigned char *data, size_t bytes) {
 }
 
 static int verify_constants(const unsigned char *start) {
-    return checksum(start, CONSTANTS_BYTES) == CONSTANTS_SUM ? 0 : STRATA_NO_WEIGHTS;
+    return checksum(start, CONSTANTS_BYTES) == CONSTANTS_SUM ? 0 : STRATA_DAMAGED;
 }
 
 #if HAS_WEIGHTS_FILE
@@ -42,13 +42,15 @@ static int open_weights(const char *path, const unsigned char **start, size_t *m
     int file = path == NULL ? -1 : open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) return STRATA_NO_WEIGHTS;
     void *memory = MAP_FAILED;
-    if (fstat(file, &found) == 0 && found.st_size >= WEIGHTS_HEAD)
+    int is_known = fstat(file, &found) == 0;
+    if (is_known && found.st_size >= WEIGHTS_HEAD)
         memory = mmap(NULL, (size_t)found.st_size, PROT_READ, MAP_SHARED, file, 0);
     close(file);
-    if (memory == MAP_FAILED) return STRATA_NO_WEIGHTS;
+    if (memory == MAP_FAILED)
+        return is_known && found.st_size < WEIGHTS_HEAD ? STRATA_OTHER_WEIGHTS : STRATA_NO_WEIGHTS;
     *start = memory;
     *mapped = (size_t)found.st_size;
-    return is_right(memory, *mapped) ? 0 : STRATA_NO_WEIGHTS;
+    return is_right(memory, *mapped) ? 0 : STRATA_OTHER_WEIGHTS;
 }
 
 static void close_weights(const unsigned char *start, size_t mapped) {

@@ -27,6 +27,11 @@ def object_key(text: str, machine_key: str) -> str:
     return hashlib.sha256("\0".join((text, machine_key, llvm_version())).encode()).hexdigest()
 
 
+def llvm_text() -> str:
+    """`22.1.0 (llvmlite 0.50.0)`, for people."""
+    return f"{'.'.join(map(str, llvm.llvm_version_info))} (llvmlite {llvmlite.__version__})"
+
+
 def llvm_version() -> str:
     """The versions of llvmlite and LLVM."""
     return f"{llvmlite.__version__} {llvm.llvm_version_info}"
