@@ -16,8 +16,9 @@ from tests.frontend.stablehlo.jax_complex import COMPLEX
 from tests.frontend.stablehlo.jax_programs import OPEN, PROGRAMS
 
 ARTIFACTS = Path(__file__).parent / "artifacts"
-KEPT = ("branches", "decoding", "elements", "formats", "functions", "gru", "indexing", "kmeans",
-        "open_sizes", "orders", "spectra", "states", "step", "systems", "training", "unet")
+KEPT = ("branches", "decoding", "elements", "factors", "formats", "functions", "gru", "indexing",
+        "kmeans", "open_sizes", "orders", "spectra", "states", "step", "systems", "training",
+        "unet")
 """Those whose artifacts are in the tree."""
 EVERY = {**PROGRAMS, **COMPLEX}
 

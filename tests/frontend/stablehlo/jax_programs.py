@@ -346,6 +346,28 @@ def systems(s: int) -> Any:
 
 
 @program
+def factors(s: int) -> Any:
+    """Factors with orthogonal columns, the signs of whose vectors are any: of tall and wide
+    matrices, whole and not, of those with equal singular values, and of symmetric ones."""
+    import jax.numpy as jnp
+
+    def factored(a: Any) -> Any:
+        wide = a.swapaxes(-1, -2)
+        q, r = jnp.linalg.qr(a)
+        whole, upper = jnp.linalg.qr(wide, mode="complete")
+        u, values, v = jnp.linalg.svd(wide, full_matrices=False)
+        left, _, right = jnp.linalg.svd(a, full_matrices=True)
+        every, vectors = jnp.linalg.eigh(a @ wide)
+        return (q, r, whole @ upper, (u * values[:, None]) @ v, values, left @ left.mT,
+                right @ right.mT, abs(u), every, (vectors * every[:, None]) @ vectors.mT,
+                jnp.linalg.eigvalsh(jnp.zeros((3, 3))), jnp.linalg.svdvals(q), jnp.linalg.pinv(a),
+                jnp.linalg.cond(a), jnp.linalg.matrix_rank(a),
+                jnp.linalg.lstsq(a[0], a[0, :, 0])[0])
+
+    return factored, (drawn(2 * s, 5, 3),)
+
+
+@program
 def open_sizes(s: int) -> Any:
     """Attention over any number of rows."""
     import jax

@@ -43,10 +43,12 @@ def test_exported(name: str) -> None:
     equal(compiler.compile(made, target="reference")(*inputs), results)
 
 
-@pytest.mark.parametrize("platform", ["cuda", "rocm", "tpu"])
-def test_other_platforms(platform: str) -> None:
+@pytest.mark.parametrize(("name", "platform"), [
+    ("systems", "cuda"), ("systems", "rocm"), ("systems", "tpu"), ("factors", "cuda"),
+    ("factors", "rocm")])
+def test_other_platforms(name: str, platform: str) -> None:
     """Factors of matrices call another library on each platform."""
-    function, arguments = PROGRAMS["systems"](1)
+    function, arguments = PROGRAMS[name](1)
     traced = jax.jit(function, keep_unused=True).trace(*arguments)
     exe = compiler.compile(traced.lower(lowering_platforms=(platform,)), target="cpu", cache="off")
     equal(exe(*arguments), map(np.asarray, jax.tree.leaves(jax.jit(function)(*arguments))))

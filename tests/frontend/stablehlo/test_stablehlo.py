@@ -125,8 +125,8 @@ BAD = {
       %1 = call @g(%0) : (tensor<2xf32>) -> tensor<2xf32>
       return %1 : tensor<2xf32> }""",
     "expected '='": "func.func @main(%x: tensor<2xf32>) { %0 stablehlo.add %x, %x }",
-    "it calls lapack_sgesdd_ffi": """func.func @main(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
-      %0 = stablehlo.custom_call @lapack_sgesdd_ffi(%x) : (tensor<2x2xf32>) -> tensor<2x2xf32>
+    "it calls lapack_sgeev_ffi": """func.func @main(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
+      %0 = stablehlo.custom_call @lapack_sgeev_ffi(%x) : (tensor<2x2xf32>) -> tensor<2x2xf32>
       return %0 : tensor<2x2xf32> }""",
     "it calls a function of Python": """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
       %0 = stablehlo.custom_call @xla_ffi_python_cpu_callback(%x) {mhlo.backend_config =

@@ -2,6 +2,8 @@
 place of operations.
 
 Each matrix is factored in one step for each row. `lapack_spotrf_ffi` is the one for f32; d is f64.
+Factors with orthogonal columns are those of `compiler/frontend/orthogonal.py`: signs of singular
+vectors and of eigenvectors may be others.
 """
 
 from __future__ import annotations
@@ -11,12 +13,22 @@ from typing import Any, TypeAlias
 
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
+from compiler.frontend.node import fixed
+from compiler.frontend.orthogonal import (
+    eigen,
+    product_of,
+    reflections,
+    singular,
+    singular_values,
+    turned,
+)
 from compiler.frontend.stablehlo.node import Node
 from compiler.frontend.stablehlo.ops.linear_algebra import factor, order_of, solved
-from compiler.frontend.values import Value
+from compiler.frontend.values import Value, scalar
 from dialects.graph.gather import GatherElementsOp
 from dialects.graph.ordering import ArgMaxOp
 from dialects.strata import types as t
+from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 
 Call: TypeAlias = "Callable[[Node, Mapping[str, Any], Sequence[Value]], list[Value]]"
@@ -98,6 +110,68 @@ def lu(n: Node, config: Mapping[str, Any], operands: Sequence[Value]) -> list[Va
     return [made, pivots - 1, _order(n, pivots - 1, made.shape[-2])]
 
 
+# ---------------------------------------------------------------------- orthogonal columns
+def geqrf(n: Node, config: Mapping[str, Any], operands: Sequence[Value]) -> list[Value]:
+    """Householder's vectors below R, and their factors."""
+    return list(reflections(n, operands[0]))
+
+
+def orgqr(n: Node, config: Mapping[str, Any], operands: Sequence[Value]) -> list[Value]:
+    """The first columns of the product of reflections, as many as the result has."""
+    vectors, factors = operands
+    return [product_of(n, vectors, factors, fixed(n.result.shape[-1], "columns"))]
+
+
+def gesdd(n: Node, config: Mapping[str, Any], operands: Sequence[Value]) -> list[Value]:
+    """LAPACK's singular values, and factors U and V^T if asked for."""
+    return _factored(n, operands[0], config.get("mode") != ord("N"), True)
+
+
+def gesvdj(n: Node, config: Mapping[str, Any], operands: Sequence[Value]) -> list[Value]:
+    """cuSOLVER's singular values, and factors U and V if asked for."""
+    return _factored(n, operands[0], bool(config.get("compute_uv")), False)
+
+
+def _factored(n: Node, x: Value, with_vectors: bool, is_turned: bool) -> list[Value]:
+    """What such a call returns: a matrix to forget, s, both factors, and 0 for success."""
+    _, _, u, v, info = n.op.types
+    success = _zeros(n, info)
+    if not with_vectors:
+        return [x, singular_values(n, x), _zeros(n, u), _zeros(n, v), success]
+    full = u.shape[-2:] == (x.shape[-2],) * 2 and v.shape[-2:] == (x.shape[-1],) * 2
+    found = singular(n, x, full)
+    return [x, found.s, found.u, turned(found.v) if is_turned else found.v, success]
+
+
+def _zeros(n: Node, type_: TensorType) -> Value:
+    return scalar(n.build, 0, type_.element).broadcast(type_.shape)
+
+
+def syevd(n: Node, config: Mapping[str, Any], operands: Sequence[Value]) -> list[Value]:
+    """Eigenvectors, eigenvalues in ascending order, and 0 for success. cuSOLVER's call says
+    `lower`."""
+    lower = config["lower"] if "lower" in config else _letter(config, "uplo") == "L"
+    values, vectors = eigen(n, _whole(n, operands[0], bool(lower)), True)
+    assert vectors is not None
+    return [vectors, values, _zeros(n, n.result)]
+
+
+def _whole(n: Node, x: Value, lower: bool) -> Value:
+    """The symmetric matrix of which only one triangle counts."""
+    places = n.range(x.shape[-1])
+    rows = places.reshape([x.shape[-1], 1])
+    return f.where(rows >= places if lower else places >= rows, x, turned(x))
+
+
+def eigh(n: Node, config: Mapping[str, Any], operands: Sequence[Value]) -> list[Value]:
+    """A TPU's call: eigenvectors and eigenvalues. Its options begin with whether the lower triangle
+    counts, and whether eigenvalues are sorted."""
+    lower = str(n.op.attributes.get("backend_config", "1")).strip('"').startswith("1")
+    values, vectors = eigen(n, _whole(n, operands[0], lower), True)
+    assert vectors is not None
+    return [vectors, values]
+
+
 CALLS: Mapping[str, Call] = {
     **{f"lapack_{kind}potrf_ffi": potrf for kind in "sd"},
     **{f"lapack_{kind}trsm_ffi": trsm for kind in "sd"},
@@ -105,4 +179,13 @@ CALLS: Mapping[str, Call] = {
     **{f"{name}solver_getrf_ffi": getrf for name in ("cu", "hip")},
     **{f"{name}solver_potrf_ffi": potrf for name in ("cu", "hip")},
     **{f"{name}_lu_pivots_to_permutation": permutation for name in ("cu", "hip")},
-    "LuDecomposition": lu}
+    "LuDecomposition": lu,
+    **{f"lapack_{kind}geqrf_ffi": geqrf for kind in "sd"},
+    **{f"lapack_{kind}orgqr_ffi": orgqr for kind in "sd"},
+    **{f"lapack_{kind}gesdd_ffi": gesdd for kind in "sd"},
+    **{f"lapack_{kind}syevd_ffi": syevd for kind in "sd"},
+    **{f"{name}solver_geqrf_ffi": geqrf for name in ("cu", "hip")},
+    **{f"{name}solver_orgqr_ffi": orgqr for name in ("cu", "hip")},
+    **{f"{name}solver_gesvdj_ffi": gesvdj for name in ("cu", "hip")},
+    **{f"{name}solver_syevd_ffi": syevd for name in ("cu", "hip")},
+    "Qr": geqrf, "ProductOfElementaryHouseholderReflectors": orgqr, "Eigh": eigh}

@@ -54,8 +54,8 @@ def _product(
     right = b.transpose([*batches[1], *sums[1], *columns]).reshape(
         [*batch, depth, product(b.shape[k] for k in columns)])
     element = n.result.element
-    if not is_float(element):
-        left, right = left.cast(element), right.cast(element)
+    left, right = (v if is_float(element) and is_float(v.element) else v.cast(element)
+                   for v in (left, right))
     wide = {"to": element} if is_float(element) and left.element != element else {}
     found = n(MatmulOp, left, right, **wide)
     return found.reshape([*batch, *(a.shape[k] for k in rows), *(b.shape[k] for k in columns)])
