@@ -21,6 +21,8 @@ from pathlib import Path
 from compiler.diagnostics import Problem, StrataError, cut
 from compiler.pipeline.steps import Step
 from compiler.suggestions import hint_for
+from passes.rewrites.handing_over import PLACE, PREFIX
+from passes.scripts.steps import HANDED
 
 DEFAULT = "default"
 SCHEDULE_PASS = "loop-apply-schedules"
@@ -51,11 +53,25 @@ def edit_steps(
 
 def with_schedule(text: str, file: Path | None) -> str:
     """The passes, with the file's schedules applied before the target chooses its own. Entries that
-    decide how operands are packed are applied where tuned schedules are."""
+    decide how operands are packed are applied where tuned schedules are, and kernels that entries
+    hand over to the user's own are replaced where those passes run."""
     if file is None or is_explicit(text):
         return text
     early = f'before({TUNED_SCHEDULES})={SCHEDULE_PASS}{{file="{file}" early=true}}'
-    return f'{early},before({TARGET_SCHEDULES})={SCHEDULE_PASS}{{file="{file}"}},{text}'
+    found = [f'before({TARGET_SCHEDULES})={SCHEDULE_PASS}{{file="{file}"}}',
+             *(f"{PLACE}={PREFIX}{name}{{scheduled=true}}" for name in handed_over_in(file))]
+    return ",".join([early, *found, text])
+
+
+def handed_over_in(file: Path) -> list[str]:
+    """The users' kernels that a file of schedules names. What cannot be read is told later."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return []
+    pattern = rf"(?:^\s+hand\s+over\s+to\s+|\b{HANDED}\s*=\s*)(\w[\w-]*)"
+    names: list[str] = re.findall(pattern, text, re.MULTILINE)
+    return list(dict.fromkeys(name.replace("_", "-") for name in names))
 
 
 def is_explicit(text: str) -> bool:

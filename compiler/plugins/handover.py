@@ -9,16 +9,29 @@
 `--plugin mine.py --passes default,hand-over-doubled` launches `doubled` in the place of each kernel
 whose name begins with `map_`, on CUDA, inside the program's graph. `lower --to host` shows the
 names and buffers of kernels. Other targets launch their own kernel.
+
+A schedule can choose the kernels, too, by names or nests: `--plugin mine.py --schedule FILE`, with
+
+    nests(map, ...)
+        hand over to doubled
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
 from passes.base import StrataContext, StrataPass
-from passes.rewrites.handing_over import Sizes, WrittenKernel, hand_over
+from passes.rewrites.handing_over import (
+    PLACE,
+    PREFIX,
+    Sizes,
+    WrittenKernel,
+    hand_over,
+    scheduled_kernels,
+)
 
 
 def handed_over(
@@ -29,7 +42,8 @@ def handed_over(
 
     `pattern`: their names, in which `*` matches any text. The function's parameters are the buffers
     that such a kernel reads, those that it writes, `numbers`, and `constants`. `grid` and `numbers`
-    receive the types of the buffers, whose `shape` is a list of sizes, and return sizes. Raises
+    receive the types of the buffers, whose `shape` is a list of sizes, and return sizes. With the
+    option `scheduled`, the kernels are those whose schedule names it, not the pattern. Raises
     StrataError for a function that refers to what cannot be written as a module.
     """
     from compiler.diagnostics import StrataError
@@ -44,12 +58,15 @@ def handed_over(
     written = WrittenKernel(pattern, kernel.__name__, source, tuple(kernel.arg_names), grid,
                             numbers, texts, num_warps, num_stages)
 
+    @dataclass(frozen=True)
     class HandOver(StrataPass):
-        name = f"hand-over-{kernel.__name__.replace('_', '-')}"
-        place = "after(host-bufferize)"
+        name = f"{PREFIX}{kernel.__name__.replace('_', '-')}"
+        place = PLACE
+        scheduled: bool = False
 
         def run(self, context: StrataContext, module: ModuleOp) -> None:
-            hand_over(self, context, module, written)
+            chosen = scheduled_kernels(module, kernel.__name__) if self.scheduled else None
+            hand_over(self, context, module, written, chosen)
 
     HandOver.__doc__ = f"Launch {kernel.__name__} in the place of kernels {pattern}."
     HandOver.__module__ = kernel.fn.__module__

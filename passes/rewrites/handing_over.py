@@ -9,7 +9,7 @@ targets that launch no such kernels still have it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from fnmatch import fnmatchcase
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -22,8 +22,11 @@ from dialects.symbolic.expr import Expr
 from dialects.text.syntax import attribute_of, location_name, set_location
 from passes.analyses.host.storage import kernels_of
 from passes.base import PassError, StrataContext, StrataPass
+from passes.scripts.steps import HANDED
 
 Sizes = Callable[..., Sequence[Size]]
+PREFIX, PLACE = "hand-over-", "after(host-bufferize)"
+"""How passes that hand kernels over are called, and where they run."""
 
 
 @dataclass(frozen=True)
@@ -46,18 +49,28 @@ class WrittenKernel:
     stages: int = 3
 
 
+def scheduled_kernels(module: ModuleOp, name: str) -> set[str]:
+    """The kernels whose schedule says that they are handed over to this one."""
+    return {symbol for symbol, kernel in kernels_of(module).items()
+            if kernel.schedule is not None and kernel.schedule.data.given(HANDED) == name}
+
+
 def hand_over(
-    pass_: StrataPass, context: StrataContext, module: ModuleOp, written: WrittenKernel
+    pass_: StrataPass, context: StrataContext, module: ModuleOp, written: WrittenKernel,
+    chosen: Collection[str] | None = None,
 ) -> None:
-    """Hand all launches of kernels with a name over. Raises PassError if there is none, and for a
-    kernel that takes another number of arguments."""
+    """Hand all launches of kernels with a name over: one that fits the pattern, or that is
+    `chosen`. Raises PassError if there is none, and for a kernel that takes another number of
+    arguments."""
     if not context.facts.launches_foreign:
         context.remark(pass_, module, f"{written.name} is not launched: it is written in the "
                        "language of another target")
         return
     kernels = kernels_of(module)
     launches = [op for f in host_functions(module) for op in f.body.block.ops
-                if isinstance(op, LaunchOp) and fnmatchcase(op.kernel.data, written.pattern)]
+                if isinstance(op, LaunchOp) and (
+                    fnmatchcase(op.kernel.data, written.pattern) if chosen is None
+                    else op.kernel.data in chosen)]
     if not launches:
         raise PassError(pass_.name, [("", f"no launched kernel is called {written.pattern}; there "
                                       f"are {', '.join(sorted(kernels))}")])

@@ -16,6 +16,8 @@
     fuse i0.0, i0.1             a level and the next level of the same axis become one
     pipeline 3                  overlap this many iterations of a loop
     pack                        copy operands into panels even if they are contiguous
+    hand over to my_sine        launch a user's own kernel instead, which a plugin's pass
+                                `hand-over-my-sine` knows
     set keep = 8, unset keep    set or remove any other option (`list options` shows them)
 """
 
@@ -31,6 +33,8 @@ from passes.scripts.fusion import Fusion
 from passes.scripts.place import PLACE, Place, StepError, parse_place
 
 RULES, LOOPS, EARLY = "from rules", "from loops", "before packing"
+HANDED = "written"
+"""The option of a schedule that names the user's kernel which is launched instead."""
 Change = Callable[[Schedule], Schedule]
 """The schedule after a step. Raises StepError."""
 
@@ -87,6 +91,8 @@ def _option(verb: str, match: re.Match[str]) -> tuple[str, int | str | None]:
         return "stages", int(match[1])
     if verb == "pack":
         return "pack", 1
+    if verb == "hand":
+        return HANDED, match[1].replace("-", "_")
     return (match[1], _value(match[2])) if verb == "set" else ("", None)
 
 
@@ -246,6 +252,8 @@ FORMS = {
                  lambda m: _fuse(parse_place(m[1]), parse_place(m[2]))),
     "pipeline": Form("pipeline N", r"(\d+)", lambda m: _set("stages", int(m[1]))),
     "pack": Form("pack", "", lambda m: _set("pack", 1)),
+    "hand": Form("hand over to NAME", r"over to (\w[\w-]*)", lambda m: _set(
+        HANDED, m[1].replace("-", "_"))),
     "set": Form("set OPTION = VALUE", r"(\w+)\s*=\s*([\w.-]+)",
                 lambda m: _set(m[1], _value(m[2]))),
     "unset": Form("unset OPTION", r"(\w+)", lambda m: _unset(m[1])),

@@ -32,6 +32,9 @@ REGISTERS = IntegerOption(
 LIBRARY = WordOption(
     "library", "", "calls a library instead, where it can", OWNER, r"[a-z]+(\.\w+)+",
     "a library and the form of the kernel, as cublas.mk.kn.mn")
+WRITTEN = WordOption(
+    "written", "", "launches a kernel that the user has written instead", OWNER, r"[^\W\d]\w*",
+    "the name of its function")
 
 OPTIONS: tuple[AnyOption, ...] = (
-    WARPS, STAGES, STRIP, DESCEND, POINTERS, PROMOTE, SPECIALIZE, REGISTERS, LIBRARY)
+    WARPS, STAGES, STRIP, DESCEND, POINTERS, PROMOTE, SPECIALIZE, REGISTERS, LIBRARY, WRITTEN)

@@ -88,3 +88,54 @@ def test_a_wrong_kernel_gives_wrong_numbers(model: Path, tmp_path: Path) -> None
     given = changed(tmp_path, "tl.sin(", "2 * tl.sin(")
     [got, _] = compiler.compile(model, target="cuda", interpret=True, **given)(x, x)
     np.testing.assert_allclose(got, 2 * np.sin(x) + x, rtol=1e-5)
+
+
+# ---------------------------------------------------------------------- chosen by a schedule
+CHOSEN = {
+    "a step": "nests(map)\n    hand over to my-sine\n",
+    "an option": "@map_0\n    set written = my_sine\n",
+    "a whole schedule": "@map_0 <grid i0 tile 64 | written = my_sine>\n",
+    "beside others": "nests(reduction)\n    set warps = 2\n@map_*\n    hand over to my_sine # it\n"}
+
+
+def scheduled(tmp_path: Path, text: str, plugin: Path = PLUGIN) -> dict[str, Any]:
+    path = tmp_path / "schedules.txt"
+    path.write_text(text)
+    return {"schedule": path, "plugins": (plugin,), "cache": "off"}
+
+
+@pytest.mark.parametrize("kind", CHOSEN)
+def test_a_schedule_chooses_kernels(model: Path, tmp_path: Path, kind: str) -> None:
+    """It is the user's code that runs, whatever kernels the plugin itself would choose."""
+    plugin = tmp_path / "mine.py"
+    other = PLUGIN.read_text().replace("tl.sin(", "2 * tl.sin(")
+    plugin.write_text(other.replace('"map*"', '"no"'))
+    given = scheduled(tmp_path, CHOSEN[kind], plugin)
+    x = np.linspace(0, 3, 300, dtype=np.float32)
+    got, total = compiler.compile(model, target="cuda", interpret=True, **given)(x, x)
+    np.testing.assert_allclose(got, 2 * np.sin(x) + x, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(total, (np.sin(x) + x).sum(), rtol=1e-4)  # another kernel's
+
+
+def test_texts_of_chosen_kernels_are_read_again(model: Path, tmp_path: Path) -> None:
+    """Before the launch is replaced, the schedule says by which kernel."""
+    options = CompileOptions("cuda", features="sm_90", **scheduled(tmp_path, CHOSEN["a step"]))
+    state = Compiler(str(model), options).lower("loop")
+    text = tmp_path / "loop.mlir"
+    text.write_text(format_header("loop", ("loop-unroll-loops",)) + format_module(state.module))
+    assert "written = my_sine" in text.read_text()
+    passes = "after(host-bufferize)=hand-over-my-sine{scheduled=true},default"
+    again = CompileOptions("cuda", features="sm_90", plugins=(PLUGIN,), passes=passes, cache="off")
+    lowered = Compiler(str(text), again).lower("host")
+    assert 'kernel = "my_sine"' in format_module(lowered.module)
+
+
+def test_a_schedule_without_the_plugin(model: Path, tmp_path: Path) -> None:
+    given = {**scheduled(tmp_path, CHOSEN["a step"]), "plugins": ()}
+    with pytest.raises(StrataError, match="there is no pass 'hand-over-my-sine'"):
+        compiler.compile(model, target="cuda", interpret=True, **given)
+
+
+def test_a_schedule_of_another_target(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(StrataError, match="this target does not read the option written"):
+        compiler.compile(model, target="cpu", **scheduled(tmp_path, CHOSEN["a step"]))
