@@ -201,6 +201,9 @@ class Facts:
     phases: bool = False
     """Whether the phases of a transposed convolution are faster as products of their own than as
     columns of one product, which shares what it reads among them."""
+    channels_last: bool = False
+    """Whether the sums of an image with channels last are stored in its order, too, though only
+    their kernel reads them."""
     atomics: Collection[Attribute] = ()
     """The element types to which many programs add values indivisibly, in less time than it takes
     to sort what is added."""

@@ -239,8 +239,11 @@ def _only_bias(op: ConvTransposeOp, at: Rewriter) -> SSAValue:
 def _are_faster_joined(
     op: ConvTransposeOp, at: Rewriter, whole: Sequence[Phases], parts: Sequence[Sequence[Phases]]
 ) -> bool:
-    """Whether all phases are faster in one kernel, for all that it multiplies with zeros."""
+    """Whether all phases are faster in one kernel, for all that it multiplies with zeros. Phases of
+    one tap that all exist are columns of one product."""
     x, w = type_of(op.x), type_of(op.w)
+    if all(p.taps == 1 and not p.ends_early for p in whole):
+        return True
     apart = sum((products_of(part) for part in parts), Expr.of(0))
     zeros = x.shape[0] * w.shape[0] * w.shape[1] * (products_of(whole) - apart)
     assert at.context.rules is not None, "only a target asks for phases"

@@ -63,7 +63,8 @@ class LoopAssignLayouts(StrataPass):
         for func in functions(module):
             if func.sym_name.data not in layers and context.allowance.take(func, self.name):
                 _assign([func, *(f for f in functions(module) if any(
-                    call.parent_op() is func for call in layers.get(f.sym_name.data, ())))])
+                    call.parent_op() is func for call in layers.get(f.sym_name.data, ())))],
+                        context.facts.channels_last)
 
 
 def _store_viewed(block: Block) -> None:
@@ -83,11 +84,12 @@ def _store_viewed(block: Block) -> None:
             erase(nest)
 
 
-def _assign(funcs: Sequence[FuncOp]) -> None:
-    """Choose layouts for a function and the layers that it calls."""
+def _assign(funcs: Sequence[FuncOp], follows: bool) -> None:
+    """Choose layouts for a function and the layers that it calls. `follows`: whether sums of images
+    with channels last follow their order."""
     for func in funcs:
         _store_viewed(func.body.block)
-    chosen = _Layouts(funcs).chosen()
+    chosen = _Layouts(funcs, follows).chosen()
     _copy_returned(funcs[0].body.block, chosen)
     for func in funcs:
         for argument in [a for a in func.body.block.args if a in chosen]:
@@ -131,8 +133,9 @@ def _copies_plainly(nest: NestOp) -> bool:
 class _Layouts:
     """Classes of tensors that share a layout: which want channels last, and which cannot."""
 
-    def __init__(self, funcs: Sequence[FuncOp]):
+    def __init__(self, funcs: Sequence[FuncOp], follows: bool):
         """`funcs`: a function, then the layers that it calls."""
+        self.follows = follows
         self.parent: dict[SSAValue, SSAValue] = {}
         self.wanted: list[SSAValue] = []
         self.fixed: list[SSAValue] = []
@@ -164,7 +167,7 @@ class _Layouts:
                 self.unite(a, b)
         if nest.into:  # a tensor that a nest writes into may fix the layout of the result
             self.unite_all((nest.into[0], nest.results[0]))
-        if is_contraction(nest) and _makes_channels(nest):
+        if is_contraction(nest) and _makes_channels(nest, self.follows):
             self.wanted += [v for v, _ in known if _rank(v) == _rank(nest.results[0])]
 
     def find(self, value: SSAValue) -> SSAValue:
@@ -238,21 +241,23 @@ def _aligned(
     return all(x is None or y is None or x & y for x, y in zip(a, b, strict=True))
 
 
-def _makes_channels(nest: NestOp) -> bool:
+def _makes_channels(nest: NestOp, follows: bool) -> bool:
     """Whether dim 1 of the result counts channels: the weights index it, but no later dim.
 
     The data is the operand that the later dims (the positions) index. It has the result's rank, or
-    lacks the dim of its only channel. A transposed convolution stores several results per position,
-    `2*i + v`; its weights may index the `v`. If each channel of the data makes one of the result,
-    the data must be read by windows, because a batch of products of one row would look the same.
-    Constants are not data, because a batch of weights that multiplies one matrix would look like
-    images.
+    lacks the dim of its only channel; with `follows`, its channels may be its last dim. A transposed
+    convolution stores several results per position, `2*i + v`; its weights may index the `v`. If
+    each channel of the data makes one of the result, the data must be read by windows, because a
+    batch of products of one row would look the same. Constants are not data, because a batch of
+    weights that multiplies one matrix would look like images.
     """
     map_ = nest.output_maps[0]
     if len(map_) < 3:
         return False
     positions = _stored_at(map_[2:])
     data = [m for m in nest.input_maps if positions <= _positions(nest, m, len(map_))]
+    if follows and not data:
+        data = [m for m in nest.input_maps if _has_channels_last(m, positions, map_)]
     weights = [m for m in nest.input_maps if m not in data]
     if len(data) == 1 and (_is_batch(nest, data[0], map_[1], positions)
                            or _is_constant(nest, data[0])):
@@ -260,6 +265,15 @@ def _makes_channels(nest: NestOp) -> bool:
     return len(data) == 1 and any(
         map_[1].symbols & e.symbols for m in weights for e in m) and not any(
         positions & e.symbols for m in weights for e in m)
+
+
+def _has_channels_last(
+    map_: Sequence[Expr], positions: set[Symbol], result: Sequence[Expr]
+) -> bool:
+    """Whether an image, such as an input of the model, has its positions before its channels."""
+    return len(map_) == len(result) > 3 and map_[0] == result[0] and not (
+        positions & map_[-1].symbols) and (
+        positions <= {s for e in map_[1:-1] for s in e.symbols})
 
 
 def _stored_at(dims: Sequence[Expr]) -> set[Symbol]:

@@ -26,7 +26,8 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         widens=frozenset(t for t in (f16, bf16) if not (
             machine.multiplies_groups(t) or machine.multiplies_matrices(t))),
         row_memory=max(second, third // 4),  # in the L2 cache, or in a share of the L3 cache
-        scans=f64, prefetches=Caches(machine.line_bytes, second))
+        phases=True, channels_last=True, scans=f64,
+        prefetches=Caches(machine.line_bytes, second))
 
 
 def machine_allowed(options: TargetOptions) -> Machine:

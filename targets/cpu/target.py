@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 
 from dialects.block import KernelOp
 from dialects.host import contents_of, host_function, host_functions
@@ -111,6 +111,10 @@ class CpuScheduling(Scheduling):
         """`--precision fast` may lose more digits."""
         most = inf if self.options.precision == "fast" else MAX_LOSS
         return shorten(nest, data, windows, self.machine.costs.windows, most)
+
+    def joins_phases(self, zeros: int | None, kernels: int, element: Attribute) -> bool:
+        """Never: neighbours in a vector would read distant elements, each phase its own."""
+        return False
 
     def apart_memory(self, kernel: LoopKernel) -> int:
         """Fused kernels multiply plain f32 vectors, so separate kernels pay if they are faster.
