@@ -294,7 +294,8 @@ def test_figures_of_other_commands_are_shown(report: Any, strata: Run, small_mod
     wall = json.loads(Path("p.json").read_text())["wall_ms"]
     assert page.facts["profile"]["wall_ms"] == wall
     assert all(k["ms"] is not None for k in page.facts["kernels"])
-    for told in ("a busy machine", "whole-graph", "memory: an arena", "not fused", "passes:", "environment"):
+    for told in ("a busy machine", "whole-graph", "memory: an arena", "not fused", "passes:",
+                 "environment"):
         assert told in done.out
 
 
