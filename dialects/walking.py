@@ -25,4 +25,4 @@ def _add_inner(root: Operation, found: list[Operation]) -> None:
                 found.append(op)
                 if op.regions:
                     _add_inner(op, found)
-                op = op.next_op
+                op = op._next_op  # pyright: ignore[reportPrivateUsage]

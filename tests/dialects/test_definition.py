@@ -6,6 +6,7 @@ time: operands, results, regions, properties and their types.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from xdsl.dialects.builtin import ArrayAttr, NoneAttr, StringAttr, i1
 from xdsl.ir import Attribute, Block, ErasedSSAValue, Operation, Region, SSAValue
 from xdsl.irdl import IRDLOperation
+from xdsl.irdl.operations import get_accessors_from_op_def
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.test_value import create_ssa_value
@@ -93,16 +95,49 @@ def test_what_xdsl_refuses_is_refused_in_its_words(file: Path) -> None:
 
 
 def test_named_parts_are_those_of_xdsl() -> None:
-    for file in FILES:
-        for op in samples(file):
-            definition = type(op).get_irdl_definition()
-            for name, own in zip((n for n, _ in definition.regions), op.regions, strict=False):
-                assert getattr(op, name) is own
-            first = next((n for n, _ in definition.operands), None)
-            if first is not None and op.operands and isinstance(getattr(op, first), SSAValue):
-                assert getattr(op, first) is op.operands[0]
-                with pytest.raises((NotImplementedError, AttributeError)):
-                    setattr(op, first, op.operands[0])
+    """Those of operations, and of new ones without properties: what has a default value has it."""
+    seen = Counter[str]()
+    for op in (op for file in FILES for op in samples(file)):
+        kind = type(op)
+        parts = get_accessors_from_op_def(kind.get_irdl_definition(), None)
+        for name, part in parts.items():
+            if not type(part).__name__.endswith("Accessor"):
+                continue
+            seen[type(part).__name__] += 1
+            for place in (op, made(op, properties={})):
+                assert _told(lambda: getattr(place, name)) == _told(  # noqa: B023
+                    lambda: part.__get__(place, kind)), name  # noqa: B023
+        plain = kind.__new__(kind)
+        plain.properties, plain.attributes = {}, {}
+        IRDLOperation.__post_init__(plain)
+        assert made(op, properties={}).properties == plain.properties
+    assert min(seen[kind] for kind in (
+        "BeforeVariadicSingleAccessor", "UniqueVariadicAccessor", "VariadicAttrAccessor",
+        "PropertyAccessor", "OptionalPropertyAccessor")) > 0
+
+
+def _told(ask: Callable[[], object]) -> object:
+    """What is found, or the class of the error."""
+    try:
+        return ask()
+    except (LookupError, AttributeError) as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("part", ["regions", "operands"])
+def test_named_parts_do_not_change(part: str) -> None:
+    for op in (op for file in FILES for op in samples(file)):
+        for name, _ in getattr(type(op).get_irdl_definition(), part):
+            with pytest.raises((NotImplementedError, AttributeError)):
+                setattr(op, name, None)
+
+
+def test_a_property_can_be_set() -> None:
+    for op in (op for file in FILES for op in samples(file)):
+        for name, (property_, _) in type(op).get_irdl_definition().accessor_names.items():
+            if property_ in op.properties:
+                setattr(op, name, before := NoneAttr())
+                assert op.properties[property_] is before is getattr(op, name)
 
 
 # ---------------------------------------------------------------------- whole modules
