@@ -14,6 +14,9 @@ LOADINGS = {"plainly": "", "quickly": "from dialects.xdsl_loading import load_xd
 
 BEHAVIOUR = """
 import dataclasses, pickle
+from typing import Protocol, runtime_checkable
+from xdsl.dialects import arith, builtin
+from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute, core
 from xdsl.context import Context
 from xdsl.dialects.arith import Arith, AddiOp, ConstantOp, FastMathFlagsAttr
 from xdsl.dialects.builtin import Builtin, IntegerAttr, IntegerType, StringAttr
@@ -48,6 +51,34 @@ text = '''%a = arith.constant 2.0 : f32
 module = Parser(context, text).parse_module()
 module.verify()
 print(module)
+
+class Wide(Protocol):
+    width: int
+
+@runtime_checkable
+class Sized(Protocol):
+    def size(self) -> int: ...
+
+class Both(ParametrizedAttribute, TypeAttribute, Wide):
+    pass
+
+class Length(ParametrizedAttribute, TypeAttribute):
+    def size(self) -> int:
+        return 1
+
+print(issubclass(Both, Attribute), isinstance(object.__new__(Both), TypeAttribute))
+print(isinstance(object.__new__(Length), Sized), isinstance(byte, Sized), isinstance(byte, Both))
+kinds = [kind for module in (arith, builtin, core) for kind in vars(module).values()
+         if isinstance(kind, type) and kind.__module__.startswith("xdsl")]
+kinds = [kind for kind in kinds if type(kind).__name__ != "_ProtocolMeta"]
+print(len(kinds), [[issubclass(a, b) for a in kinds] for b in kinds])
+values = [byte, one, total, total.results[0], module, module.body, module.body.block]
+print([[isinstance(value, kind) for kind in kinds] for value in values])
+for wrong in (lambda: core.Attribute(), lambda: core.SSAValue()):
+    try:
+        print(wrong())
+    except TypeError as error:
+        print(error)
 print({name: sorted(vars(kind)) for kind in (IntegerType, OpDef, ExpOp, FastMathFlagsAttr)
        for name in [kind.__name__]})
 """
