@@ -57,6 +57,15 @@ def test_quotients_and_remainders(dtype: Any, target: str) -> None:
     check(of_floats, pairs(ENDS, dtype), target)
 
 
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.bfloat16, torch.float16])
+def test_decimals(dtype: Any) -> None:
+    """In numbers of 16 bits, too, where the scaled elements need more."""
+    numbers = [0.334, 0.125, -0.375, 2.675, 15.0, -13.0, 99.96, 1000.0, -1024.0, 1e4, 65504.0,
+               0.0, -0.0, np.inf, -np.inf, np.nan]
+    check(lambda x: [torch.round(x, decimals=k) for k in (-2, -1, 0, 1, 2, 3)],
+          [torch.tensor(numbers).to(dtype)])
+
+
 def test_random_quotients() -> None:
     """Of multiples, whose quotients are almost whole."""
     source = torch.Generator().manual_seed(0)

@@ -67,7 +67,7 @@ def rounded_to(n: Node, x: Value, decimals: int) -> Value:
     own definition multiplies by the rounded inverse instead."""
     if not is_float(x.element):
         return x
-    power = 10.0 ** abs(decimals)
+    power, x = 10.0 ** abs(decimals), _wide(n, x)
     return n(RoundOp, x * power) / power if decimals >= 0 else n(RoundOp, x / power) * power
 
 
