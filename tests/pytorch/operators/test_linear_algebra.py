@@ -26,7 +26,7 @@ def check(function: Callable[..., Any], inputs: Sequence[torch.Tensor], caplog: 
                             options={"target": "reference", "cache": "off"})(*inputs)
     assert not [r.getMessage() for r in caplog.records if r.name == "strata"]
     for a, b in zip(flat(got), flat(want), strict=True):
-        assert a.dtype == b.dtype and a.shape == b.shape
+        assert a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride()
         torch.testing.assert_close(a, b, rtol=1e-4, atol=2e-5)
 
 
@@ -50,6 +50,35 @@ def test_triangles(caplog: Any) -> None:
                 torch.triangular_solve(b, whole, True, True))
 
     check(call, [A, B], caplog)
+
+
+@pytest.mark.parametrize("size", [25, 48, 70])
+def test_triangles_of_many_rows(size: int, caplog: Any) -> None:
+    """In blocks, of which the last may be cut."""
+    def call(a: Any, b: Any) -> Any:
+        return [L.solve_triangular(a, b, upper=True), L.solve_triangular(a, b, upper=False),
+                L.solve_triangular(a, b.mT, upper=True, left=False, unitriangular=True),
+                torch.triangular_solve(b, a, False, True)[0], torch.cholesky_solve(b, a)]
+
+    many = torch.randn(2, size, size, generator=SOURCE) / size + torch.eye(size)
+    check(call, [many, torch.randn(2, size, 3, generator=SOURCE)], caplog)
+
+
+IN_MEMORY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "inv": L.inv, "solve": lambda a: L.solve(a, B), "lu_factor": lambda a: L.lu_factor(a)[0],
+    "cholesky": lambda a: L.cholesky(a @ a.mT + torch.eye(4)), "qr": lambda a: L.qr(a)[1],
+    "solve_triangular": lambda a: L.solve_triangular(a, B, upper=True),
+    "from the right": lambda a: L.solve_triangular(a, B.mT, upper=True, left=False)}
+
+
+@pytest.mark.parametrize("name", IN_MEMORY)
+def test_the_order_of_elements_in_memory(name: str, caplog: Any) -> None:
+    """Which `as_strided` shows within a graph."""
+    def call(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        found = IN_MEMORY[name](a)
+        return found, found.as_strided((found.numel(),), (1,)) + 1
+
+    check(call, [A], caplog)
 
 
 def test_orthogonal_factors(caplog: Any) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from compiler.frontend.torch.core.decompose import decompositions
+from compiler.frontend.torch.core.strided import in_order, order_of
 from compiler.frontend.torch.library import torch_module
-from compiler.io.structures import inverse
 
 NAME = "flex_attention"
 
@@ -56,12 +56,6 @@ def _copied(module: Any, traced: Any, node: Any, values: dict[Any, Any]) -> Any:
     return module.graph.node_copy(node, values.__getitem__)
 
 
-def _order(tensor: Any) -> list[int]:
-    """The dims of a tensor in the order of memory."""
-    strides = [s if isinstance(s, int) else s.node.hint or 0 for s in tensor.stride()]
-    return sorted(range(len(strides)), key=lambda dim: -strides[dim])
-
-
 def _traced(module: Any, node: Any) -> tuple[Any, list[Any]]:
     """The definition for a node's operands, and the operands that are its placeholders."""
     definition = torch_module("torch._higher_order_ops.flex_attention").math_attention
@@ -76,8 +70,7 @@ def _traced(module: Any, node: Any) -> tuple[Any, list[Any]]:
 
         result, *others = definition(
             *map_arg(node.args, resolved), **map_arg(node.kwargs, resolved))
-        order = _order(node.meta["val"][0])
-        return (result.permute(order).contiguous().permute(inverse(order)), *others)
+        return (in_order(result, order_of(node.meta["val"][0])), *others)
 
     examples = [n.meta["val"] for n in operands]
     mode = torch_module("torch._guards").detect_fake_mode(examples)

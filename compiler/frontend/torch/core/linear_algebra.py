@@ -1,7 +1,8 @@
 """Decompositions of linear algebra of small matrices: one step for each row, without branches.
 
-A step changes whole matrices under masks, so that it is one kernel or two. Pivots, signs and the
-forms of factors are those of LAPACK. Larger matrices, and eigenvalues, stay with PyTorch.
+A step changes whole matrices under masks, so that it is one kernel or two. Pivots, signs, the forms
+of factors and the order of elements in memory are those of LAPACK. Triangles may be larger: their
+steps are products of blocks. Other larger matrices, and eigenvalues, stay with PyTorch.
 Source: G. Golub and C. Van Loan, Matrix Computations, 3.1-3.4, 4.2 and 5.1-5.2.
 """
 
@@ -9,16 +10,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from compiler.frontend.torch.core.strided import in_order_of
 from compiler.frontend.torch.library import torch_module
 
 MOST = 24
 """The largest number of steps."""
+BLOCK, MOST_BLOCKS = 16, 64
+"""The rows of a block of a larger triangle, and the largest number of its blocks."""
 
 
 def linear_algebra_decompositions() -> dict[Any, Any]:
     """Operator -> function."""
     aten = torch_module().ops.aten
-    return {aten.linalg_lu_factor_ex.default: lu_factor, aten.linalg_lu.default: lu,
+    found = {aten.linalg_lu_factor_ex.default: lu_factor, aten.linalg_lu.default: lu,
             aten.lu_unpack.default: lu_unpack, aten.linalg_lu_solve.default: lu_solve,
             aten._linalg_solve_ex.default: solve, aten.linalg_inv_ex.default: inverse,
             aten._linalg_det.default: determinant, aten._linalg_slogdet.default: slogdet,
@@ -29,13 +33,18 @@ def linear_algebra_decompositions() -> dict[Any, Any]:
             aten.cholesky_inverse.default: cholesky_inverse, aten.linalg_qr.default: qr,
             aten.geqrf.default: geqrf,
             aten.linalg_householder_product.default: householder_product}
+    return {op: in_order_of(op, function) for op, function in found.items()}
 
 
-def _is_large(x: Any) -> bool:
+def _is_large(x: Any, most: int = MOST) -> bool:
     """Whether a matrix has too many steps, or sizes or elements that are not known or real."""
-    steps = min(x.shape[-2:], key=lambda size: size if isinstance(size, int) else MOST + 1)
-    return not isinstance(steps, int) or steps > MOST or not x.is_floating_point() or any(
+    steps = min(x.shape[-2:], key=lambda size: size if isinstance(size, int) else most + 1)
+    return not isinstance(steps, int) or steps > most or not x.is_floating_point() or any(
         not isinstance(size, int) for size in x.shape[-2:])
+
+
+def _is_large_triangle(x: Any) -> bool:
+    return _is_large(x, BLOCK * MOST_BLOCKS)
 
 
 def _places(x: Any, dim: int) -> Any:
@@ -189,24 +198,55 @@ def _substituted(x: Any, b: Any, upper: bool, unit: bool) -> Any:
     return b
 
 
+def _solved(x: Any, b: Any, upper: bool, unit: bool) -> Any:
+    """The same for a triangle of any size, a block of rows in each step: the blocks on the diagonal
+    are inverted at once, and all else are products."""
+    if x.shape[-1] <= MOST:
+        return _substituted(x, b, upper, unit)
+    torch, size = torch_module(), x.shape[-1]
+    count = -(-size // BLOCK)
+    x, more = _completed(x, count * BLOCK), count * BLOCK - size
+    b = torch.nn.functional.pad(b, (0, 0, 0, more))
+    blocks = x.unflatten(-2, (count, BLOCK)).unflatten(-1, (count, BLOCK))
+    diagonal = blocks.diagonal(dim1=-4, dim2=-2).movedim(-1, -3)
+    eye = torch.eye(BLOCK, dtype=x.dtype, device=x.device)
+    inverses = _substituted(diagonal, eye.expand(diagonal.shape), upper, unit)
+    known: list[Any] = []
+    for k in range(count)[::-1] if upper else range(count):
+        first, last = k * BLOCK, (k + 1) * BLOCK
+        rest = b[..., first:last, :]
+        if known:
+            row = x[..., first:last, last:] if upper else x[..., first:last, :first]
+            rest = rest - row @ torch.cat(known, -2)
+        known.insert(0 if upper else len(known), inverses[..., k, :, :] @ rest)
+    return torch.cat(known, -2)[..., :size, :]
+
+
+def _completed(x: Any, size: int) -> Any:
+    """A larger square matrix, with 1 on the diagonal where x has ended."""
+    torch, more = torch_module(), size - x.shape[-1]
+    ones = torch.arange(size, device=x.device) >= x.shape[-1]
+    return torch.nn.functional.pad(x, (0, more, 0, more)) + torch.diag(ones.to(x.dtype))
+
+
 def solve_triangular(
     x: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Any:
-    if _is_large(x):
+    if _is_large_triangle(x):
         return NotImplemented
     torch = torch_module()
     batch = torch.broadcast_shapes(x.shape[:-2], b.shape[:-2])
     x, b = x.expand((*batch, *x.shape[-2:])), b.expand((*batch, *b.shape[-2:]))
     if left:
-        return _substituted(x, b, upper, unitriangular)
-    found = _substituted(x.transpose(-1, -2), b.transpose(-1, -2), not upper, unitriangular)
+        return _solved(x, b, upper, unitriangular)
+    found = _solved(x.transpose(-1, -2), b.transpose(-1, -2), not upper, unitriangular)
     return found.transpose(-1, -2)
 
 
 def triangular_solve(
     b: Any, x: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:
-    if _is_large(x):
+    if _is_large_triangle(x):
         return NotImplemented
     given = x.transpose(-1, -2) if transpose else x
     found = solve_triangular(given, b, upper=upper != transpose, unitriangular=unitriangular)
@@ -238,7 +278,7 @@ def cholesky(x: Any, upper: bool = False) -> Any:
 
 
 def cholesky_solve(b: Any, x: Any, upper: bool = False) -> Any:
-    if _is_large(x):
+    if _is_large_triangle(x):
         return NotImplemented
     lower = x.transpose(-1, -2) if upper else x
     found = solve_triangular(lower, b, upper=False)

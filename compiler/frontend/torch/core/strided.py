@@ -10,11 +10,12 @@ index.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
 from compiler.frontend.torch.library import torch_module
+from compiler.io.structures import inverse
 
 
 def strided_decompositions() -> dict[Any, Any]:
@@ -154,3 +155,37 @@ def _are_apart(size: Sequence[int], stride: Sequence[int]) -> bool:
             return False
         last += step * (n - 1)
     return True
+
+
+# ---------------------------------------------------------------------- the order of results
+def order_of(tensor: Any) -> list[int]:
+    """The dims of a tensor in the order of memory."""
+    strides = [s if isinstance(s, int) else s.node.hint or 0 for s in tensor.stride()]
+    return sorted(range(len(strides)), key=lambda dim: -strides[dim])
+
+
+def in_order(tensor: Any, order: list[int]) -> Any:
+    """A tensor, or a copy of it, whose dims lie in memory in this order."""
+    return tensor.permute(order).contiguous().permute(inverse(order))
+
+
+def in_order_of(op: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decomposition whose results lie in memory as those of its operator: programs may ask for
+    strides, and `as_strided` reads memory as it lies."""
+    def decomposed(*args: Any, **kwargs: Any) -> Any:
+        made = function(*args, **kwargs)
+        if made is NotImplemented:
+            return made
+        tree = torch_module("torch.utils._pytree")
+        proxies = torch_module("torch.fx.experimental.proxy_tensor")
+        with proxies.disable_proxy_modes_tracing():
+            like = op(*args, **kwargs)
+        return tree.tree_map(_alike, made, like)
+
+    return decomposed
+
+
+def _alike(made: Any, like: Any) -> Any:
+    if not hasattr(like, "stride") or made.stride() == like.stride():
+        return made
+    return in_order(made, order_of(like))
