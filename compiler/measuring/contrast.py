@@ -6,6 +6,7 @@ Programs that are equal, because a group changes nothing in them, are compiled a
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from compiler.measuring.trial import trial
 from compiler.peers import Request, load_peer
 from compiler.pipeline.strategies import GROUPS, PER_OP, STRATEGIES, WHOLE_GRAPH
 from compiler.suggestions import hint_for
+from targets.profiles import seconds_waited
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +63,8 @@ class Contrast:
     """Why a strategy, a group or a peer has no figures, by its name."""
     cannot_run: str = ""
     rounds: int = 0
+    others: float = 0.0
+    """The share of the time in which other programs had this thread's processor."""
 
     def ms(self, made: Made | None) -> Interval | None:
         return self.times.get(made.code) if isinstance(made, Program) else None
@@ -163,7 +167,9 @@ class Contrasting:
             return
         self.report(f"timing {model}")
         found.rounds = rounds or rounds_within(runs, SECONDS, LEAST_ROUNDS, MOST_ROUNDS)
+        began, waited = time.perf_counter(), seconds_waited()
         found.times = intervals(runs, found.rounds, self.threads, self.count)
+        found.others = (seconds_waited() - waited) / (time.perf_counter() - began)
         ours = contest.entrants.get(WHOLE_GRAPH) or next(iter(contest.entrants.values()))
         for name, entrant in contest.entrants.items():
             found.differences[name] = difference(entrant.outputs, ours.outputs)
@@ -202,7 +208,7 @@ def figures(found: Contrast) -> dict[str, Any]:
                              "difference": found.differences[name],
                              "paid_after": found.paid_against(name)}
                       for name in found.times if name in found.first_s},
-            "rounds": found.rounds, "cannot_run": found.cannot_run,
+            "rounds": found.rounds, "others": found.others, "cannot_run": found.cannot_run,
             "problems": {name: str(error) for name, error in found.problems.items()}}
 
 

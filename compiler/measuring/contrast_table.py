@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compiler.pipeline.strategies import GROUPS, PER_OP
+from targets.profiles import QUIET
 
 Figures = dict[str, Any]
 _NONE = "-"
@@ -24,6 +25,9 @@ def lines_of(figures: Figures) -> list[str]:
     elif figures["rounds"]:
         found += ["", f"ms: the median of {figures['rounds']} rounds in turns, and its 95% "
                       "interval; pays after: calls until compiling has paid"]
+        if (others := figures.get("others", 0.0)) > QUIET:
+            found.append(f"other programs had the processor for {others:.0%} of the time: calls "
+                         "are faster on an idle machine, and ratios near 1 mean nothing")
     return found
 
 

@@ -24,7 +24,9 @@ function bars(found) {
         title: (r) => `${r.name}: ${inMs(r.ms)} (${inMs(r.low)} to ${inMs(r.high)})` }),
       Plot.ruleY(rows, { x1: "low", x2: "high", y: "name", stroke: colour("text"), strokeWidth: 1.5 }),
       Plot.ruleX([0])] });
-  return element("figure", {}, plot, element("figcaption", {}, "Medians of a call, with 95% intervals."));
+  const busy = (found.others ?? 0) > 0.05
+    ? ` Other programs had the processor for ${percent(found.others)} of the time: calls are faster on an idle machine.` : "";
+  return element("figure", {}, plot, element("figcaption", {}, `Medians of a call, with 95% intervals.${busy}`));
 }
 
 function strategyTable(found) {

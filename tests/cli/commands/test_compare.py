@@ -18,6 +18,7 @@ from compiler.diagnostics import StrataError
 from compiler.measuring import contest
 from compiler.measuring.contest import Interval
 from compiler.measuring.contrast import calls_to_pay
+from compiler.measuring.contrast_table import lines_of
 from compiler.pipeline.driver import Compiler
 from compiler.pipeline.strategies import BLOCK, GROUPS, PER_OP, STRATEGIES, WHOLE_GRAPH
 from tests.cli.conftest import Run
@@ -102,6 +103,14 @@ def test_tables(strata: Run, chain: Path) -> None:
     assert starts[4:7] == ["group", "fuse", "winograd"]
     assert "the same" in next(line for line in lines if line.startswith("winograd"))
     assert all(len(line) == len(line.rstrip()) for line in lines)
+
+
+@pytest.mark.parametrize(("others", "told"), [(0.0, False), (0.04, False), (0.62, True)])
+def test_a_busy_machine_is_told(strata: Run, chain: Path, others: float, told: bool) -> None:
+    found = report(strata, chain, "--dim", "n=3", "--rounds", 1, "--groups", "none")
+    assert 0 <= found["others"] <= 1
+    [*_, last] = lines_of({**found, "others": others})
+    assert last.startswith("other programs had the processor for 62% ") == told
 
 
 # ---------------------------------------------------------------------- peers
