@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from compiler.explaining.collect import Explanation, Pair
+from compiler.explaining.collect import CONSTANT, Explanation, Pair
 
 
 def pairs_around(found: Explanation, name: str) -> Iterator[Pair]:
@@ -21,20 +21,20 @@ def pairs_around(found: Explanation, name: str) -> Iterator[Pair]:
         writers.setdefault(second, {})[first] = None
     apart = {(p.first, p.second): p for p in found.pairs if not p.fused}
     fused = {(p.first, p.second): p for p in found.pairs if p.fused}
-    kernels = {n.name: found.kernels_of(n) for n in found.nodes}
+    kernels = {n.name: found.kernels_of(n) for n in found.nodes if n.op != CONSTANT}
     ends = [*((other, name) for other in _nearest(name, writers, kernels)),
             *((name, other) for other in _nearest(name, found.readers, kernels))]
     for first, second in ends:
         makers, readers = kernels.get(first, ()), kernels.get(second, ())
+        shared = [k for k in makers if k in readers and not found.are_calls(k, first, second)]
         if (first, second) in fused:
             yield fused[first, second]
-        elif shared := [k for k in makers if k in readers
-                        and not found.are_calls(k, first, second)]:
+        elif shared:
             yield Pair(first, second, True, f"only views lie between them; both are computed by "
                                             f"{', '.join(shared)}")
-        for pair in (apart[a, b] for a in makers for b in readers if (a, b) in apart):
-            told = f"{pair.reason} ({pair.first} -> {pair.second})"
-            yield Pair(first, second, False, told, pair.kind)
+        else:
+            yield from (Pair(first, second, False, f"{p.reason} ({p.first} -> {p.second})", p.kind)
+                        for a in makers for b in readers if (p := apart.get((a, b))))
 
 
 def _nearest(
