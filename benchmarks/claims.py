@@ -5,7 +5,8 @@
 Each claim is a factor: how many times as fast, or as small, one way is than another. The figures
 are kept in claims.json beside this file, one table for each device, from which CLAIMS.md is
 written; `--only` replaces some rows, and `--only ""` writes the page alone. Times are medians of
-rounds in turns, with 95% intervals. Exit status: 0 when everything was measured, 1 otherwise.
+rounds in turns, with 95% intervals; where other programs have the processor, on one thread, of its
+time. Exit status: 0 when everything was measured, 1 otherwise.
 """
 
 from __future__ import annotations
@@ -273,9 +274,9 @@ def measure(name: str, device: str, threads: int) -> Row:
     """The factors of a claim, each [low, median, high], or why there is none."""
     module, inputs = networks(device)[name]
     with one_setting(threads):
-        return {"torch": _factor(lambda: of_torch(name, module, inputs), threads),
+        return {"torch": _factor(lambda: of_torch(name, module, inputs), device, threads),
                 "strata": _factor(lambda: of_strata(name, module, inputs, device, threads),
-                                  threads)}
+                                  device, threads)}
 
 
 @contextmanager
@@ -290,14 +291,15 @@ def one_setting(threads: int) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def _factor(ways: Callable[[], tuple[Any, Any]], threads: int) -> Row:
-    from compiler.measuring.contest import intervals
+def _factor(ways: Callable[[], tuple[Any, Any]], device: str, threads: int) -> Row:
+    from compiler.measuring.contest import Waiting, intervals
 
     try:
         one, other = ways()
         if isinstance(one, int):  # bytes
             return {"bytes": [one, other], "factor": [one / other] * 3}
-        times = intervals({"one": one, "other": other}, ROUNDS, threads)
+        times = intervals({"one": one, "other": other}, ROUNDS, threads,
+                          waiting=Waiting() if device == "cpu" else None)
     except Exception as error:  # of a compiler that lacks something here, in any way
         return {"problem": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
     slow, fast = times["one"], times["other"]

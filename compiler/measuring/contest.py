@@ -24,6 +24,7 @@ import numpy as np
 from compiler.diagnostics import Problem, StrataError
 from compiler.io.arrays import to_numpy
 from compiler.measuring.comparison import error_of
+from targets.profiles import QUIET, seconds_waited
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
@@ -139,17 +140,36 @@ def take_turns(
             for name, found in turns.items()}
 
 
+@dataclass
+class Waiting:
+    """How much of the time since this was made others had the thread's processor."""
+
+    began: float = field(default_factory=time.perf_counter)
+    waited: float = field(default_factory=seconds_waited)
+
+    @property
+    def share(self) -> float:
+        passed = time.perf_counter() - self.began
+        return (seconds_waited() - self.waited) / passed if passed > 0 else 0.0
+
+
 def intervals(
-    runs: dict[str, Run], rounds: int, threads: int, report: Count = lambda done, total: None
+    runs: dict[str, Run], rounds: int, threads: int, report: Count = lambda done, total: None,
+    waiting: Waiting | None = None,
 ) -> dict[str, Interval]:
     """The time of a call of each run, with its interval over rounds. Calls of one turn share what
     disturbs them, so a turn counts as one value, the median of its calls. Runs may be variants of a
     program, between which caches must not decide: longer calls are warmed up, too. Those that are
     hopelessly slow take fewer turns.
+
+    `waiting`: for runs of one thread, which wait for nothing but the processor. Where others had
+    it, a call's own time on it counts, if that is less; to read that clock takes a microsecond.
     """
     turns = _turns(runs, rounds, threads, report, _WARMED_SECONDS)
-    return {name: Interval.of([_timing(turn).median_ms for turn in found])
-            for name, found in turns.items()}
+    own = waiting is not None and threads == 1 and waiting.share > QUIET
+    times = {name: [_timing(turn) for turn in found] for name, found in turns.items()}
+    return {name: Interval.of([min(t.median_ms, t.cpu_ms) if own else t.median_ms for t in found])
+            for name, found in times.items()}
 
 
 def _turns(

@@ -6,20 +6,25 @@ Programs that are equal, because a group changes nothing in them, are compiled a
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.faults import CompilerFault
-from compiler.measuring.contest import Contest, Interval, difference, intervals, rounds_within
+from compiler.measuring.contest import (
+    Contest,
+    Interval,
+    Waiting,
+    difference,
+    intervals,
+    rounds_within,
+)
 from compiler.measuring.programs import Builder, Program, attempted, with_groups
 from compiler.measuring.trial import trial
 from compiler.peers import Request, load_peer
 from compiler.pipeline.strategies import GROUPS, PER_OP, STRATEGIES, WHOLE_GRAPH
 from compiler.suggestions import hint_for
-from targets.profiles import seconds_waited
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,9 +172,11 @@ class Contrasting:
             return
         self.report(f"timing {model}")
         found.rounds = rounds or rounds_within(runs, SECONDS, LEAST_ROUNDS, MOST_ROUNDS)
-        began, waited = time.perf_counter(), seconds_waited()
-        found.times = intervals(runs, found.rounds, self.threads, self.count)
-        found.others = (seconds_waited() - waited) / (time.perf_counter() - began)
+        waiting, first = Waiting(), self.builder.first
+        on_host = first is None or not first.takes_gpu_tensors
+        found.times = intervals(runs, found.rounds, self.threads, self.count,
+                                waiting if on_host else None)
+        found.others = waiting.share
         ours = contest.entrants.get(WHOLE_GRAPH) or next(iter(contest.entrants.values()))
         for name, entrant in contest.entrants.items():
             found.differences[name] = difference(entrant.outputs, ours.outputs)

@@ -26,8 +26,8 @@ def lines_of(figures: Figures) -> list[str]:
         found += ["", f"ms: the median of {figures['rounds']} rounds in turns, and its 95% "
                       "interval; pays after: calls until compiling has paid"]
         if (others := figures.get("others", 0.0)) > QUIET:
-            found.append(f"other programs had the processor for {others:.0%} of the time: calls "
-                         "are faster on an idle machine, and ratios near 1 mean nothing")
+            found.append(f"other programs had the processor for {others:.0%} of the time, so times "
+                         "on one thread are of the processor; ratios near 1 mean nothing")
     return found
 
 

@@ -25,7 +25,7 @@ function bars(found) {
       Plot.ruleY(rows, { x1: "low", x2: "high", y: "name", stroke: colour("text"), strokeWidth: 1.5 }),
       Plot.ruleX([0])] });
   const busy = (found.others ?? 0) > 0.05
-    ? ` Other programs had the processor for ${percent(found.others)} of the time: calls are faster on an idle machine.` : "";
+    ? ` Other programs had the processor for ${percent(found.others)} of the time, so times on one thread are of the processor.` : "";
   return element("figure", {}, plot, element("figcaption", {}, `Medians of a call, with 95% intervals.${busy}`));
 }
 

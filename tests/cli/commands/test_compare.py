@@ -113,6 +113,25 @@ def test_a_busy_machine_is_told(strata: Run, chain: Path, others: float, told: b
     assert last.startswith("other programs had the processor for 62% ") == told
 
 
+def test_a_busy_machine_makes_no_call_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time in which others have the processor, here a sleep, is no time of a call."""
+    def call() -> Sequence[Any]:
+        started = time.process_time()
+        while time.process_time() - started < 0.004:
+            pass
+        time.sleep(0.02)
+        return ()
+
+    waiting, share = contest.Waiting(), 0.0
+    monkeypatch.setattr(contest.Waiting, "share", property(lambda self: share))
+    assert contest.intervals({"one": call}, 3, 1, waiting=waiting)["one"].median > 20
+    share = 0.8
+    assert 3.9 < contest.intervals({"one": call}, 3, 1, waiting=waiting)["one"].median < 15
+    for threads, watched in ((2, waiting), (1, None)):
+        found = contest.intervals({"one": call}, 3, threads, waiting=watched)
+        assert found["one"].median > 20
+
+
 # ---------------------------------------------------------------------- peers
 def test_peers_stand_beside(strata: Run, chain: Path) -> None:
     pytest.importorskip("onnxruntime")
