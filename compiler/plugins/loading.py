@@ -117,7 +117,7 @@ class Plugins:
             return _checked_target(name, find_target(name))
         known = self.target_names()
         described = {n: self.find_target(n).description for n in known}
-        raise _unknown("target", name, known, described_by(name, described))
+        raise _machine(name) or _unknown("target", name, known, described_by(name, described))
 
     def target_names(self) -> list[str]:
         from targets.base import target_names
@@ -186,6 +186,19 @@ def _checked_dialect(name: str, load: Callable[[], Any]) -> Callable[[], Dialect
 
 def _constant(dialect: Dialect) -> Callable[[], Dialect]:
     return lambda: dialect
+
+
+def _machine(name: str) -> StrataError | None:
+    """The error for a processor that is named as a target; None for other names."""
+    from targets.cpu.architectures import platform_of
+
+    try:
+        platform = platform_of(name)
+    except ValueError:
+        return None
+    return StrataError(f"there is no target '{cut(name)}'", [
+        Problem(f"code for {platform.name} is made by the target cpu",
+                hint=f"--target cpu --triple {name}")])
 
 
 def _unknown(kind: str, name: str, known: Sequence[str], near: Sequence[str] = ()) -> StrataError:

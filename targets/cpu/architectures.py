@@ -78,7 +78,8 @@ _TABLE = (
     Architecture("wasm32", {
         "baseline": FeatureSet("generic", frozenset(())),
         "simd128": FeatureSet("generic", frozenset(("simd128",)), frozenset(("simd128",))),
-    }, "simd128", 16, (32 << 10, 256 << 10, 2 << 20), spare_registers=8, unrolled=1),
+    }, "simd128", 16, (32 << 10, 256 << 10, 2 << 20), ("wasm", "webassembly"),
+        spare_registers=8, unrolled=1),
 )
 ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType({
     name: each for each in _TABLE for name in (each.name, *each.aliases)})

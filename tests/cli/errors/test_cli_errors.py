@@ -49,6 +49,8 @@ def broken(tmp_path: Path) -> Path:
     (["lower", "nothing.mlir"], 1, "no file nothing.mlir"),
     (["lower", "nothing.txt"], 1, "cannot tell what kind of model"),
     (["lower", "SMALL", "--target", "nothing"], 1, "there is no target 'nothing'"),
+    (["lower", "SMALL", "--target", "wasm"], 1, "--target cpu --triple wasm"),
+    (["lower", "SMALL", "--target", "aarch64-linux"], 1, "code for aarch64-linux is made by"),
     (["lower", "SMALL", "--to", "nothing"], 1, "there are: graph, loop, host, block"),
     (["lower", "SMALL", "--passes", "default,without(nothing)"], 1, "no pass 'nothing'"),
     (["lower", "SMALL", "--passes", "grph-dce"], 1, "did you mean graph-dce"),

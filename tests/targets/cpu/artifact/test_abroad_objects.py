@@ -128,6 +128,7 @@ def test_code_for_another_machine_is_not_run() -> None:
 
 @pytest.mark.parametrize(("triple", "name"), [
     ("arm64-apple-darwin23.1", "aarch64-macos"), ("x86_64-w64-mingw32", "x86_64-windows"),
-    ("aarch64", "aarch64-linux"), ("amd64-linux-musl", "x86_64-linux-musl")])
+    ("aarch64", "aarch64-linux"), ("wasm", "wasm32-wasi"),
+    ("amd64-linux-musl", "x86_64-linux-musl")])
 def test_triples_have_many_spellings(triple: str, name: str) -> None:
     assert platform_of(triple).name == name
