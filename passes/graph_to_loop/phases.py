@@ -10,6 +10,8 @@ reversed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
 from math import gcd
 from typing import NamedTuple
 
@@ -68,7 +70,7 @@ class Phases:
     """`count` neighbouring phases from `first` on, each of `places` results and `taps` terms.
 
     Expressions are of a place among the results of a phase, a phase counted from `first`, and the
-    number of a term.
+    number of a term. Places and terms are counted from `start` and `skipped`.
     """
 
     dim: Spatial
@@ -76,6 +78,8 @@ class Phases:
     count: int
     places: Expr
     taps: int
+    start: int = 0
+    skipped: int = 0
 
     @property
     def products(self) -> Expr:
@@ -88,13 +92,13 @@ class Phases:
         return self.count > 1 and self.dim.kernel % self.dim.stride != 0
 
     def result(self, place: Expr, phase: Expr) -> Expr:
-        return place * self.dim.stride + phase + self.first
+        return (place + self.start) * self.dim.stride + phase + self.first
 
     def tap(self, phase: Expr, term: Expr) -> Expr:
         """Which tap a term has; beyond the last one in phases that end early."""
         if self.count > 1:  # of dilation 1
             return (phase + self.dim.low) % self.dim.stride + term * self.dim.stride
-        return term * self.dim.step + (self.dim.first_tap(self.first) or 0)
+        return (term + self.skipped) * self.dim.step + (self.dim.first_tap(self.first) or 0)
 
     def source(self, place: Expr, phase: Expr, term: Expr) -> Expr:
         """Which source a term has; outside of the data in terms beyond the last tap."""
@@ -102,7 +106,8 @@ class Phases:
         if self.count == 1:
             first = dim.first_tap(self.first) or 0
             ahead = (self.first + dim.low - first * dim.dilation) // dim.stride
-            return place + ahead - term * (dim.dilation * dim.step // dim.stride)
+            return place + self.start + ahead - (term + self.skipped) * (
+                dim.dilation * dim.step // dim.stride)
         source = place + (phase + dim.low) // dim.stride - term
         if not self.ends_early:
             return source
@@ -116,6 +121,21 @@ class Phases:
         highest = self.source(self.places - 1, Expr.of(self.count - 1), zero)
         return not self.ends_early and lowest is not None and lowest >= 0 and is_at_most(
             highest, dim.sources - 1)
+
+    def parted(self) -> list[Phases] | None:
+        """The places of a phase in parts that read no term outside of the data; parts of none are
+        left out. None if sizes are open."""
+        places, sources = self.places.constant, self.dim.sources.constant
+        if places is None or sources is None:
+            return None
+
+        def terms(place: int) -> list[int]:
+            found = (self.source(Expr.of(place), Expr.of(0), Expr.of(k)) for k in range(self.taps))
+            return [k for k, at in enumerate(found) if 0 <= (at.constant or 0) < sources]
+
+        runs = [(kept, [*run]) for kept, run in groupby(range(places), terms)]
+        return [replace(self, places=Expr.of(len(run)), taps=len(kept), start=run[0],
+                        skipped=kept[0]) for kept, run in runs if kept]
 
 
 def products_of(phases: Sequence[Phases]) -> Expr:

@@ -17,6 +17,7 @@ from dialects.semantics.numerics import widen
 from dialects.strata.types import TensorType, i1, is_float, tensor, wide_element
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import is_at_most
+from dialects.symbolic.size_products import product as product_of
 from passes.graph_to_loop.contraction import contract
 from passes.graph_to_loop.convolution import Channels, finish, zero_of
 from passes.graph_to_loop.nests import (
@@ -32,6 +33,9 @@ from passes.graph_to_loop.rules import lowers
 from passes.graph_to_loop.scalars import Body, Scalar
 from passes.rewrites.graph.matching import constant_array, is_settled
 from passes.rewriting import Rewriter
+
+MOST_PARTS = 16
+"""The most kernels of a transposed convolution, so that each leaves no product out."""
 
 
 class _Part(NamedTuple):
@@ -220,11 +224,31 @@ def _by_phase(
     if None not in joined and _are_faster_joined(op, at, whole[0], parts):
         return finish(at, _of_phases(op, at, channels, whole[0], result), op.b, result)
     summing = [phases for phases in parts if all(p.taps for p in phases)]
-    made = at.insert(EmptyOp.of(result)).results[0] if len(summing) == len(parts) else (
-        _only_bias(op, at))
+    inside = _inside(summing) if _may_be_infinite(op.w, at) else None
+    if inside is not None and at.context.facts.programs == 1:
+        summing = inside
+    is_filled = sum((_results(s) for s in summing), Expr.of(0)) == product_of(result.shape[2:])
+    made = at.insert(EmptyOp.of(result)).results[0] if is_filled else _only_bias(op, at)
     for phases in summing:
         made = _placed(op, at, channels, phases, made)
     return made
+
+
+def _inside(parts: Sequence[Sequence[Phases]]) -> list[Sequence[Phases]] | None:
+    """The phases in parts that read nothing beyond the ends of the data, so that no product needs
+    to be left out; None if there are too many, or sizes are open."""
+    found: list[Sequence[Phases]] = []
+    for phases in parts:
+        cut = [p.parted() for p in phases]
+        known = [c for c in cut if c is not None]
+        if len(known) < len(cut):
+            return None
+        found += product(*known)
+    return found if len(found) <= MOST_PARTS else None
+
+
+def _results(parts: Sequence[Phases]) -> Expr:
+    return product_of([p.places * p.count for p in parts])
 
 
 def _only_bias(op: ConvTransposeOp, at: Rewriter) -> SSAValue:

@@ -245,11 +245,11 @@ def _makes_channels(nest: NestOp, follows: bool) -> bool:
     """Whether dim 1 of the result counts channels: the weights index it, but no later dim.
 
     The data is the operand that the later dims (the positions) index. It has the result's rank, or
-    lacks the dim of its only channel; with `follows`, its channels may be its last dim. A
-    transposed convolution stores several results per position, `2*i + v`; its weights may index the
-    `v`. If each channel of the data makes one of the result, the data must be read by windows,
-    because a batch of products of one row would look the same. Constants are not data, because a
-    batch of weights that multiplies one matrix would look like images.
+    lacks the dim of its only channel; with `follows`, its channels may be its last dim. If each
+    channel of the data makes one of the result, the data must be read by windows, because a batch
+    of products of one row would look the same. A transposed convolution stores several results per
+    position, `2*i + v`; its weights may index the `v`. Constants are not data, because a batch of
+    weights that multiplies one matrix would look like images.
     """
     map_ = nest.output_maps[0]
     if len(map_) < 3:

@@ -183,6 +183,21 @@ class Access:
         coefficient = split[0].get(self.lane_symbol)
         return 0 if coefficient is None else coefficient.constant
 
+    def lane_distances(self, point: Point, chunk: Chunk) -> list[int] | None:
+        """The distance of each lane from the first one of a chunk where all are constant, none
+        negative, and less than twice the lanes; unused lanes are where the last used one is."""
+        if point.is_gathered or chunk.width < 2:
+            return None
+        first = point.flat.substitute({self.lane_symbol: Expr.of(chunk.offset)})
+        found: list[int] = []
+        for lane in range(chunk.valid):
+            here = point.flat.substitute({self.lane_symbol: Expr.of(chunk.offset + lane)})
+            distance = (here - first).constant
+            if distance is None or not 0 <= distance < 2 * chunk.width:
+                return None
+            found.append(distance)
+        return found + found[-1:] * (chunk.width - chunk.valid)
+
     @computed_once
     def _along_lanes(self) -> tuple[int, Expr] | None:
         """The distance of neighbouring lanes, and the offset without that term and its constant.

@@ -6,6 +6,8 @@
                                  lanes may be outside, at run time
     another tile dim is next     vectors along that dim, transposed in registers
     a group's positions apart    vectors along the lanes, then interleaved in registers
+    other constant distances     vector loads over the span of a chunk, then a shuffle, if the
+                                 span is at most twice as long: `i floordiv 2`, say
     any other distance, gathers  llvm.masked.gather
 
 Nothing outside a buffer is ever read. If all lanes share a condition, it selects between the
@@ -151,6 +153,10 @@ class Loads:
         condition: Mask, mask: Mask,
     ) -> str:
         """Load lanes that are not next to each other, some of which may be outside."""
+        if step is None and not mask and (near := access.lane_distances(point, chunk)):
+            address = access.lane_pointer(point, chunk.offset)
+            return self._from_memory(access, self._patterned(
+                access, self._guarded(access, address, chunk, condition, pad), near), chunk.width)
         parts = None if step is None else self._span_parts(access, point, number, chunk, step)
         if step is not None and parts is not None:
             base = self._origin(access, point, chunk, step)
@@ -251,6 +257,21 @@ class Loads:
         parts = [self.writer.assign(self._plain(access, self._further(element, address, s), width))
                  for s in _starts(width, abs(step))]
         return self._picked(access, parts, width, step)
+
+    def _patterned(self, access: Access, address: str, distances: Sequence[int]) -> str:
+        """Lanes at such distances from an address, the first of which is its own: from one vector,
+        or from two that overlap. None of them has an element beyond the last lane's."""
+        element, width, span = memory_type(access.buffer.element), len(distances), (
+            max(distances) + 1)
+        part = min(span, width)
+        parts = [self.writer.assign(self._plain(access, self._further(element, address, s), part))
+                 for s in sorted({0, span - part})]
+        owners = [int(d >= part) for d in distances]
+        places = [d - (span - part) * o for d, o in zip(distances, owners, strict=True)]
+        picked = [p + part * o for p, o in zip(places, owners, strict=True)]
+        type_ = memory_type(access.buffer.element, part)
+        return (f"shufflevector {type_} {parts[0]}, {type_} {parts[-1]}, "
+                f"<{width} x i32> {lane_literal(picked, 'i32')}")
 
     def _span(
         self, access: Access, address: str, parts: Sequence[tuple[Chunk, Mask]], step: int,

@@ -54,7 +54,7 @@ def test_transposed_convolutions(seed: int) -> None:
 
 
 @pytest.mark.parametrize("constant", [True, False])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(12))
 def test_an_infinite_weight_adds_nothing_beside_the_image(seed: int, constant: bool) -> None:
     """The results that are NaN and infinite are those of onnxruntime."""
     attributes, w, bias, sizes = drawn(seed)
