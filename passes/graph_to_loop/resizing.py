@@ -13,12 +13,13 @@ from functools import reduce
 from operator import add
 from typing import NamedTuple
 
-from xdsl.ir import SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
 from dialects.graph.base import Build, text_of
 from dialects.graph.resize import ResizeOp
 from dialects.records import dataclass
 from dialects.strata import types as t
+from dialects.strata.func import ReturnOp
 from dialects.strata.types import tensor
 from dialects.symbolic.expr import Expr
 from passes.graph_to_loop.gathers import pick
@@ -43,11 +44,21 @@ def resize(op: ResizeOp, at: Rewriter) -> SSAValue:
     if op.mode.data == "nearest":
         return _nearest(op, at, dims)
     taps = _LINEAR if op.mode.data == "linear" else _CUBIC_TAPS
-    groups = [dims] if op.mode.data == "linear" else [[d] for d in dims]
+    groups = [[d] for d in dims]
+    if op.mode.data == "linear":
+        groups = groups[::-1] if _gathers(op, at) else [dims]
     value = op.x
     for group in groups:
         value = _mixed(at, value, group, taps)
     return converted(at, value, type_of(op.result).element)
+
+
+def _gathers(op: ResizeOp, at: Rewriter) -> bool:
+    """Whether neighbours of the result come from distant places, so that fewer are read dim by dim,
+    the last one first: in images in the model's order, as what it is given and returns. Others may
+    have their channels last, and a machine of many programs is faster without a second walk."""
+    return at.context.facts.programs == 1 and (isinstance(op.x, BlockArgument) or all(
+        isinstance(use.operation, ReturnOp) for use in op.result.uses))
 
 
 class _Dim(NamedTuple):

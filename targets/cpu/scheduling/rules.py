@@ -18,7 +18,8 @@ from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.reuse import repeated_values
-from passes.analyses.loop.runs import common_rows, contiguous_axes, running_axis
+from passes.analyses.loop.runs import LONG, common_rows, contiguous_axes, running_axis
+from passes.rewrites.loop.nests import gathered_inputs
 from targets.cpu.machine import Machine
 from targets.cpu.scheduling.groups import grouped_copy, is_grouped
 from targets.cpu.scheduling.matrices import matrix_levels
@@ -247,7 +248,7 @@ def _scatter(kernel: KernelOp, machine: Machine) -> Schedule:
 def _elementwise(kernel: KernelOp, machine: Machine) -> Schedule:
     if (grouped := grouped_copy(kernel, machine)) is not None:
         return grouped
-    lanes = next(iter(contiguous_axes(kernel)), None)
+    lanes = _lanes(kernel)
     rows = common_rows(kernel)
     extents = kernel.axes
     turned = _turned(kernel, lanes, rows, machine)
@@ -261,6 +262,18 @@ def _elementwise(kernel: KernelOp, machine: Machine) -> Schedule:
         levels.append(Level("grid", lanes, CHUNK_ELEMENTS))
     levels.append(Level("loop", lanes, width, lanes=True))
     return Schedule(tuple(levels), _stream(kernel, machine))
+
+
+def _lanes(kernel: KernelOp) -> Symbol | None:
+    """The axis that is contiguous in most references. Where elements are gathered, it is that of
+    the results, if it is long: the places that are gathered are read once for many elements."""
+    along = contiguous_axes(kernel)
+    if any(gathered_inputs(m) for nest in kernel.nests for m in nest.input_maps):
+        stored = {a for nest in kernel.nests if not {*kernel.yielded}.isdisjoint(nest.results)
+                  for m in nest.output_maps for a in running_axis(m, nest.axes)}
+        long = [a for a in along if a in stored and (kernel.axes[a].constant or LONG) >= LONG]
+        along = long or along
+    return next(iter(along), None)
 
 
 def _turned(

@@ -274,6 +274,30 @@ def test_division_inside_an_index(features: str) -> None:
 
 
 @each_machine
+@pytest.mark.parametrize("lanes", [8, 13, 32])
+@pytest.mark.parametrize("element", ["f32", "i8", "f64", "i1"])
+@pytest.mark.parametrize("place", [
+    "t1 floordiv 2", "t1 floordiv 3", "(t1 + 1) floordiv 2", "2*(t1 floordiv 2)", "t1 mod 4",
+    "t1 + t1 floordiv 4", "t1 + t1 floordiv 2", "3*t1 mod 7"])
+def test_constant_patterns(features: str, place: str, element: str, lanes: int) -> None:
+    """Vectors that cover the lanes end with the buffer."""
+    dtype = {"f32": np.float32, "i8": np.int8, "f64": np.float64, "i1": np.bool_}[element]
+    places = [eval(place.replace("floordiv", "//").replace("mod", "%"), {"t1": t})
+              for t in range(lanes)]
+    span = max(places) + 1
+    text = f"""
+    block.kernel @pattern(%x: {element}[4, {span}], %y: {element}[4, {lanes}])
+        grid(%r: 2) sizes() {{
+      %a = block.load %x[2*%r + t0, {place}] : tile<2x[{lanes}]x{element}>
+      block.store %a, %y[2*%r + t0, t1]
+      block.yield
+    }}"""
+    x = randoms(4, span, dtype=dtype)
+    found = check(text, x, unlike(4, lanes, dtype=dtype), features=features)
+    np.testing.assert_array_equal(found[1], x[:, places])
+
+
+@each_machine
 def test_index_tiles_and_valid(features: str) -> None:
     text = """
     block.kernel @pixels(%x: f32[n, 14, 14], %y: f32[196*n]) grid(%p: 196*n ceildiv 32) sizes(n) {

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import compiler
 from compiler.frontend import model_of
@@ -16,10 +18,10 @@ from compiler.pipeline.driver import Compiler, lower_to_text
 HEADER = "// strata: level=graph\nbuiltin.module {\n  strata.func @main"
 
 
-def lanes(path: Path) -> list[str]:
+def lanes(model: Any) -> list[str]:
     """Of each kernel in lanes: the axis as its first nest lists it, as `reduce i2: 7`."""
-    text = lower_to_text(Compiler(model_of(str(path)), CompileOptions(target="cpu", cache="off")),
-                         "loop")
+    source = model_of(str(model) if isinstance(model, Path) else model)
+    text = lower_to_text(Compiler(source, CompileOptions(target="cpu", cache="off")), "loop")
     found: list[str] = []
     for kernel in text.split("loop.kernel @")[1:]:
         axes = re.findall(r"((?:reduce )?(i\d+): [^,)]+)", kernel.split("loop.nest (")[1])
@@ -158,3 +160,47 @@ group = {group}}} : {element}[{made}, {32 // group}, 3, 3]
     text = lower_to_text(Compiler(model_of(str(path)), options), "graph")
     matrices = features == "amx" and element == "bf16"
     assert ("graph.conv_filter_gradient" in text) == (kept and not matrices)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_channels_last_fill_vectors(tmp_path: Path, transposed: bool, stride: int) -> None:
+    """An image that is given and wanted with channels last is read as it lies, by a convolution
+    and by each phase of a transposed one; the filter is an argument."""
+    draw, path = np.random.default_rng(0), tmp_path / "last.mlir"
+    size = 2 * stride
+    name, filters = ("conv_transpose", "24, 40") if transposed else ("conv", "40, 24")
+    pad = stride // 2 if transposed else stride - stride // 2
+    side = 8 * stride + size - 2 * pad if transposed else (9 + 2 * pad - size) // stride + 1
+    path.write_text(f"""{HEADER}(%x: f32[2, 9, 9, 24], %w: f32[{filters}, {size}, {size}]) \
+-> (f32[2, {side}, {side}, 40]) inputs ["x", "w"] outputs ["y"] {{
+    %t = graph.transpose %x {{perm = [0, 3, 1, 2]}} : f32[2, 24, 9, 9]
+    %c = graph.{name} %t, %w {{strides = [{stride}, {stride}], pads = {[pad] * 4}}} \
+: f32[2, 40, {side}, {side}]
+    %y = graph.transpose %c {{perm = [0, 2, 3, 1]}} : f32[2, {side}, {side}, 40]
+    strata.return %y
+  }}
+}}
+""")
+    assert {axis.split(": ")[1] for axis in lanes(path)} <= {"40", "16", "24"}
+    exe = compiler.compile(path, target="cpu", cache="off")
+    x, w = (draw.standard_normal(s).astype(np.float32) for s in (
+        (2, 9, 9, 24), (*map(int, filters.split(", ")), size, size)))
+    run = torch.nn.functional.conv_transpose2d if transposed else torch.nn.functional.conv2d
+    wanted = run(torch.tensor(x).permute(0, 3, 1, 2).double(), torch.tensor(w).double(),
+                 None, stride, pad).permute(0, 2, 3, 1).numpy()
+    np.testing.assert_allclose(exe(x, w)[0], wanted, atol=1e-4)
+
+
+class Resized(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.interpolate(x, (50, 66), mode="bilinear")
+
+
+def test_places_of_a_table_are_read_once_for_many_elements() -> None:
+    """Rows that a table tells are mixed as vectors: what varies along memory is in lanes."""
+    x = torch.randn(2, 3, 20, 33, generator=torch.Generator().manual_seed(0))
+    program = torch.export.export(Resized(), (x,))
+    assert [axis.split(": ")[1] for axis in lanes(program)] == ["66", "66"]
+    exe = compiler.compile(program, target="cpu", cache="off")
+    np.testing.assert_allclose(exe(x)[0].numpy(), Resized()(x).numpy(), atol=1e-5)
