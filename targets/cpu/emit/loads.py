@@ -78,7 +78,7 @@ class Loads:
     # ------------------------------------------------------------------ loads
     def load(self, access: Access, type_: TileType, pad: Any) -> Tile:
         """The tile at an access; positions outside the checked dims are `pad`."""
-        if self._is_alternating(access):
+        if _is_alternating(access):
             separate = t.tile(type_.element, type_.shape, type_.lanes)
             tile = self.load(replace(access, type=separate), separate, pad)
             return convert(self.writer, tile, type_.lanes, type_.group, self.lanes)
@@ -342,12 +342,6 @@ class Loads:
         return self.writer.assign(f"icmp ne {memory_type(t.i1, width)} {name}, zeroinitializer"
                                   if width else f"icmp ne i8 {name}, 0")
 
-    def _is_alternating(self, access: Access) -> bool:
-        """Whether a group's positions are apart in memory, and lanes next to each other."""
-        lanes, group = access.type.lanes, access.type.group
-        return (group is not None and lanes is not None and not access.tiles
-                and access.step_along(lanes) == 1 and access.step_along(group) not in (0, 1))
-
     def _contiguous_dim(self, access: Access) -> int | None:
         """A tile dim that is contiguous in memory, if neighbouring lanes are far apart.
 
@@ -364,6 +358,13 @@ class Loads:
             if d != type_.lanes and extent > 1 and matches and access.step_along(d) == 1:
                 return d
         return None
+
+
+def _is_alternating(access: Access) -> bool:
+    """Whether a group's positions are apart in memory, and lanes next to each other."""
+    lanes, group = access.type.lanes, access.type.group
+    return (group is not None and lanes is not None and not access.tiles
+            and access.step_along(lanes) == 1 and access.step_along(group) not in (0, 1))
 
 
 def _starts(width: int, step: int) -> list[int]:

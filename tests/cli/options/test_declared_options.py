@@ -20,7 +20,8 @@ from tests.cli.conftest import Run
 KNOWN = Plugins().schedule_options()
 ALL = [*SHARED, *CPU_OPTIONS, *CUDA_OPTIONS, LEFT]
 SAMPLES = {"tails": ("mask", "peel", "masks"), "precision": ("f32", "tf32x3", "f33"),
-           "library": ("cublas.mk.kn.mn", "cudnn.nhwc.ohwc.p1x1.relu", "cublas")}
+           "library": ("cublas.mk.kn.mn", "cudnn.nhwc.ohwc.p1x1.relu", "cublas"),
+           "written": ("scale", "my_kernel", "1")}
 """Two values that an option can have, and one that it cannot."""
 
 

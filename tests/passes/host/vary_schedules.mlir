@@ -5,8 +5,8 @@ builtin.module {
   // CHECK: host.func @main
   // CHECK: host.launch @product(%x, %w, %y) sizes(n) when -min(1, max(0, n - 383)) + 1
   // CHECK-NEXT: host.launch @product_v1(%x, %w, %y) sizes(n) when -min(1, max(0, n - 1535)) + min(1, max(0, n - 383))
-  // CHECK-NEXT: host.launch @product_v2(%x, %w, %y) sizes(n) when min(1, max(0, n - 1535)) - min(1, max(0, n - 6143))
-  // CHECK-NEXT: host.launch @product_v3(%x, %w, %y) sizes(n) when min(1, max(0, n - 6143))
+  // CHECK-NEXT: host.launch @product_v2(%x, %w, %y) sizes(n) when min(1, max(0, n - 1535)) - min(1, max(0, n - 4095))
+  // CHECK-NEXT: host.launch @product_v3(%x, %w, %y) sizes(n) when min(1, max(0, n - 4095))
   // CHECK-NEXT: host.launch @negate(%y, %z) sizes(n)
   // CHECK: loop.kernel @product({{.*}} schedule<grid i0 tile 64, grid i1 tile 16, loop i2 tile 256
   // CHECK: loop.kernel @product_v3({{.*}} schedule<grid i0 tile {{[0-9]+}}, grid i1 tile {{[0-9]+}}, loop i2 tile 64
