@@ -17,7 +17,7 @@ data have no ranges here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
@@ -134,14 +134,14 @@ class Access:
     """For each operand, the dims of the tile to which its own dims map."""
 
     @staticmethod
-    def all_of(op: LoadOp | StoreOp, scope: Scope) -> Iterator[Access]:
+    def all_of(op: LoadOp | StoreOp, scope: Scope) -> list[Access]:
         """One access for each dim of the buffer."""
         buffer, indices = op.buffer.type, tuple(op.indices)
         tile = (op.result if isinstance(op, LoadOp) else op.value).type
         assert isinstance(tile, TileType) and isinstance(buffer, BufferType)
         dims = tuple(tuple(e.constant or 0 for e in d.data) for d in op.index_dims.data)
-        for dim, (expr, size) in enumerate(zip(op.exprs, buffer.shape, strict=True)):
-            yield Access(op, dim, scope, expr, size, tile.shape, indices, dims)
+        return [Access(op, dim, scope, expr, size, tile.shape, indices, dims)
+                for dim, (expr, size) in enumerate(zip(op.exprs, buffer.shape, strict=True))]
 
     @property
     def is_checked(self) -> bool:
@@ -168,28 +168,27 @@ class Access:
         return self.scope.symbols.data
 
 
-def accesses_of(kernel: KernelOp, scope: Scope | None = None) -> Iterator[Access]:
+def accesses_of(kernel: KernelOp, scope: Scope | None = None) -> list[Access]:
     """Every dim of every load and store of a kernel, in program order.
 
     `scope`: the kernel's scope, if the caller has already computed it.
     """
-    yield from _accesses(kernel.body.block, scope or Scope.of(kernel))
+    found: list[Access] = []
+    _add_accesses(kernel.body.block, scope or Scope.of(kernel), found)
+    return found
 
 
-def _accesses(block: Block, scope: Scope) -> Iterator[Access]:
+def _add_accesses(block: Block, scope: Scope, found: list[Access]) -> None:
     for op in block.ops:
         if isinstance(op, LoadOp | StoreOp):
-            yield from Access.all_of(op, scope)
+            found += Access.all_of(op, scope)
         elif isinstance(op, ForOp):
-            yield from _accesses(op.body.block, scope.inside(op))
+            _add_accesses(op.body.block, scope.inside(op), found)
 
 
 # ---------------------------------------------------------------------- the symbols of operations
-def operand(number: int) -> Symbol:
-    """The symbol of an index operand in an operation's own expressions."""
-    return Symbol.operand(number)
+operand: Callable[[int], Symbol] = Symbol.operand
+"""The symbol of an index operand, by its number, in an operation's own expressions."""
 
-
-def place(dim: int) -> Symbol:
-    """The symbol of the position along a tile's dim."""
-    return Symbol.place(dim)
+place: Callable[[int], Symbol] = Symbol.place
+"""The symbol of the position along a tile's dim."""

@@ -40,12 +40,14 @@ class Ends:
         self, expr: Expr, indices: Sequence[SSAValue], shape: Sequence[int] = ()
     ) -> Expr | None:
         """What an operation's expression never exceeds; None if that is not seen."""
-        values = {operand(k): v for k, v in enumerate(indices)}
-        places = {place(d): Expr.of(n - 1) for d, n in enumerate(shape)}
         split = _without_minimum(expr).linear([s for s in expr.symbols if s.kind is not Kind.SIZE])
         if split is None:
             return None
         factors, total = split
+        if not factors:
+            return total
+        values = {operand(k): v for k, v in enumerate(indices)}
+        places = {place(d): Expr.of(n - 1) for d, n in enumerate(shape)}
         for name, factor in factors.items():
             number = factor.constant
             end = self._end(values[name]) if name in values else places.get(name)

@@ -24,6 +24,7 @@ from dialects.strata.types import BufferType
 from dialects.symbolic.expr import Call, Expr
 from dialects.symbolic.facts import is_plain
 from dialects.symbolic.inequalities import Prover
+from dialects.symbolic.remembered import remembered
 from dialects.symbolic.size_products import product
 from dialects.text.syntax import set_location
 from passes.rewrites.block.calls import Calls, Claim
@@ -114,10 +115,16 @@ def _is_in_slot(left: Expr) -> bool:
         if not isinstance(call, Call) or not size or factor < 0 or factor % size:
             continue
         others = left - Expr(((monomial, factor),))
-        if any(is_plain(others + least * (factor // size))
-               for least in _of_maximum(call.args[0] - (size - 1))):
+        if any(is_plain(others + least * (factor // size)) for least in _held(call)):
             return True
     return False
+
+
+@remembered
+def _held(slot: Call) -> tuple[Expr, ...]:
+    """What a slot is at least as long as: `slot` is a sum with a divisor less 1, over it."""
+    size = slot.args[1].constant or 1
+    return tuple(_of_maximum(slot.args[0] - (size - 1)))
 
 
 def _of_maximum(expr: Expr) -> Iterator[Expr]:
