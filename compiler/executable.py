@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from compiler.agreement import WeightsDigest
-from compiler.diagnostics import Problem, StrataError
+from compiler.diagnostics import Problem, StrataError, some_of
 from compiler.io.arrays import contiguous, is_on_gpu, kind_of, to_numpy
 from compiler.io.defaults import default_problems
 from compiler.io.signature import Signature, signature_of
@@ -274,7 +274,8 @@ class Executable:
         missing = [n for n in names if n not in given and n not in named]
         if twice or unknown or missing or len(inputs) > len(names):
             raise ValueError(f"the model takes {self.signature.expected()}; given were "
-                             f"{len(inputs)} inputs by position and {sorted(named)} by name"
+                             f"{len(inputs)} inputs by position and "
+                             f"{some_of(sorted(named)) or 'none'} by name"
                              + self._of_defaults(unknown, len(inputs) - len(names)))
         return [given[n] if n in given else named[n] for n in names]
 

@@ -24,9 +24,10 @@ PATIENCE = 25
 _PARENT_DIED = 1  # PR_SET_PDEATHSIG
 
 
-def own_rank(mesh: str) -> int | None:
-    """The rank of this process, if there is a mesh and torch.distributed is initialized."""
-    torch: Any = sys.modules.get("torch") if mesh else None
+def own_rank(mesh: object) -> int | None:
+    """The rank of this process, if there is a mesh and torch.distributed is initialized; none for
+    what is no text, which is refused later."""
+    torch: Any = sys.modules.get("torch") if isinstance(mesh, str) and mesh else None
     if torch is None or not torch.distributed.is_available():
         return None
     return torch.distributed.get_rank() if torch.distributed.is_initialized() else None

@@ -26,6 +26,9 @@ def to_numpy(value: Any) -> Array:
     Raises TypeError for anything that is not an array.
     """
     if isinstance(value, np.ndarray):
+        if isinstance(value, np.ma.MaskedArray) and cast("Any", value).mask.any():
+            raise TypeError("an array with hidden elements is not an array: fill them with "
+                            "x.filled(value)")
         return contiguous(cast("Array", value))
     if _is_torch(value):
         return _from_torch(value)
@@ -71,6 +74,10 @@ def _from_torch(tensor: Any) -> Array:
     import ml_dtypes
     import torch
 
+    if tensor.is_meta or str(tensor.layout) != "torch.strided":
+        kind = "has no memory" if tensor.is_meta else f"is of layout {tensor.layout}"
+        raise TypeError(f"a tensor that {kind} is not an array: give one whose elements all lie in "
+                        "memory, such as x.to_dense()")
     plain = tensor.detach().resolve_conj().resolve_neg().contiguous().cpu()
     foreign = getattr(ml_dtypes, str(plain.dtype).removeprefix("torch."), None)
     if foreign is None:

@@ -59,6 +59,29 @@ def test_no_array(exe: compiler.Executable) -> None:
         exe({1}, ROWS)
 
 
+@pytest.mark.parametrize(("value", "said"), [
+    (np.ma.masked_array(X, X > 0), "hidden elements"),
+    ("meta", "has no memory"), ("sparse", "layout torch.sparse_coo"),
+])
+def test_arrays_without_all_elements(exe: compiler.Executable, value: Any, said: str) -> None:
+    if isinstance(value, str):
+        torch: Any = pytest.importorskip("torch")
+        x = torch.from_numpy(X)
+        value = x.to_sparse() if value == "sparse" else x.to("meta")
+    with pytest.raises(TypeError, match=f"'in/x:0' cannot be read: .*{said}"):
+        exe(value, ROWS)
+
+
+def test_a_masked_array_that_hides_nothing(exe: compiler.Executable) -> None:
+    np.testing.assert_array_equal(exe(np.ma.array(X), ROWS)[0], exe(X, ROWS)[0])
+
+
+def test_long_names_are_cut(exe: compiler.Executable) -> None:
+    with pytest.raises(ValueError) as error:
+        exe(**{"x" * 10_000: X})
+    assert len(str(error.value)) < 500
+
+
 def test_text_of_a_level(exe: compiler.Executable) -> None:
     assert "graph.matmul" in exe.text("graph")
     with pytest.raises(StrataError, match="no level 'nothing'"):

@@ -61,7 +61,8 @@ COMPILE: Mapping[str, Sequence[Any]] = {
     "passes": [5, None, True, "", [], ["default"], "defalt", "default,nopass", "a\0b", LONG],
     "schedule": [*PATHS, "missing", "."], "weights": [*PATHS, "missing.npz"],
     "denormals": [*NAMELESS, None, "keeps"], "check": FLAGS, "interpret": [*FLAGS, None],
-    "mesh": [5, True, None, ["tp=2"], b"tp=2", "tp", "pp=2", "tp=0", "tp=2,tp=2", LONG, Stranger()],
+    "mesh": [5, True, None, ["tp=2"], b"tp=2", "tp", "pp=2", "tp=0", "tp=2,tp=2", LONG, Stranger(),
+             np.zeros(2), np.zeros(0)],
     "specialize": [5, True, "yes", {"after": 2}, Specialize],
     "tuned": [5, True, "", ["auto"], "missing", ".", "a\0b", LONG, Stranger()],
 }
