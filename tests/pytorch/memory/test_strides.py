@@ -45,6 +45,8 @@ def of_image(x: Tensor) -> list[Any]:
         torch.zeros_like(x), x.permute(0, 2, 3, 1).exp(), x.permute(0, 2, 3, 1).contiguous(),
         x.contiguous(memory_format=LAST), x > 0, x.half(), x.max(1), x[:, [0, 2]], x.flip(2),
         x.to(torch.float64, memory_format=torch.contiguous_format), torch.stack([x, x], 1),
+        x.kthvalue(1, 1), x.median(1, True), x.nanmedian(2), x.mode(1), x.cummax(1), x.topk(1, 1),
+        x.logcumsumexp(1), x.cumsum(1), x.cumprod(2),
         x.masked_fill(x > 0, 1.0), F.unfold(x, 2), x.transpose(1, 3).reshape(len(x), -1)]
 
 
@@ -54,6 +56,7 @@ def of_matrix(x: Tensor) -> list[Any]:
         x.sum(0), x[:, None] + x[None], torch.outer(x[:, 0], x[0]), torch.einsum("ij,kj->ki", x, x),
         x.softmax(0), torch.cat([x, x]), x + torch.ones(6, len(x)).t(), torch.where(x > 0, x, 0.0),
         F.embedding((x > 0).long(), torch.ones(2, 3)), x.sort(0), x.triu(), torch.cdist(x, x),
+        x.kthvalue(2, 1), x.kthvalue(1, 0, True), x.median(0), x.cummin(1), x.topk(1, 1),
         x.new_full((6, len(x)), 2), torch.empty_strided((len(x), 6), (1, len(x))).fill_(1),
         x[None].expand(2, -1, -1) @ x.t(), x.bfloat16(), x.clone(),
         x[:, 1:4] * 2, x[1:].t() + 1, x.view_as(x).cumsum(0), F.layer_norm(x, (6,))]

@@ -36,9 +36,10 @@ def _as_row(x: Any) -> Any:
 
 
 def _picked(x: Any, places: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
-    """The elements at places [..., 1, ...] along a dim, and the places."""
-    values = x.gather(dim, places)
-    return (values, places) if keepdim else (values.squeeze(dim), places.squeeze(dim))
+    """The elements at places [..., 1, ...] along a dim, and the places, both in rows."""
+    found = x.gather(dim, places), places
+    values, places = (f if keepdim else f.squeeze(dim) for f in found)
+    return values.contiguous(), places.contiguous()
 
 
 def median(x: Any, dim: int = -1, keepdim: bool = False) -> Any:
@@ -113,7 +114,7 @@ def _running_extremum(smallest: bool, x: Any, dim: int) -> Any:
         wide, places = (torch.cat([v.narrow(dim, 0, step), part], dim)
                         for v, part in ((wide, found), (places, at)))
         step *= 2
-    return wide.to(x.dtype).reshape(x.shape), places.reshape(x.shape).contiguous()
+    return tuple(v.reshape(x.shape).contiguous() for v in (wide.to(x.dtype), places))
 
 
 def logcumsumexp(x: Any, dim: int) -> Any:
@@ -132,4 +133,4 @@ def logcumsumexp(x: Any, dim: int) -> Any:
         total = torch.log(torch.exp(old - shift) + torch.exp(new - shift)) + shift
         wide = torch.cat([wide.narrow(dim, 0, step), total], dim)
         step *= 2
-    return wide.to(x.dtype).reshape(x.shape)
+    return wide.to(x.dtype).reshape(x.shape).contiguous()
