@@ -106,6 +106,9 @@ def _refusal_of_states(
     summed = {names.get(a.name, _UNMATCHED) for a in nest.reduce_axes}
     if not summed <= states or others not in (set(), summed):
         return legality("it reduces over other axes")
+    points = {a.name for n in group.renamed if n.is_recurrence for a in n.reduce_axes}
+    if any(names.get(a.name) in points for a in nest.parallel_axes):
+        return legality("its results lie along the steps of the recurrence")
     if not is_at_most(_own_elements(nest, names), Expr.of(MAX_REDUCED)):
         return price(f"each recurrence would wait for many sums: more than {MAX_REDUCED}")
     return None

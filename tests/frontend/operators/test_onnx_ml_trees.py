@@ -103,6 +103,14 @@ def test_compiled_ensembles(kind: Kind):
     check(ensemble(kind, trees), expected)
 
 
+@pytest.mark.parametrize(("targets", "leaves"), [*product((2, 3), (3, 4, 5))])
+def test_as_many_targets_as_levels(targets: int, leaves: int):
+    """Steps of a descent and columns of the result are different axes, also of one size."""
+    kind = Kind(targets=targets, leaves=leaves, trees=6, votes="all", chain=True)
+    trees, expected = cases(kind)
+    check(regressor(kind, trees), expected)
+
+
 @pytest.mark.parametrize("target", ["reference", "cuda"])
 @pytest.mark.parametrize("kind", [
     Kind(modes=MODES, missing=0.3), Kind(targets=3, votes="turn", dtype=F64),
