@@ -121,3 +121,28 @@ def test_orders(tensor, order) -> None:
     assert order_of(tensor) == order
     if order is not None:
         assert tensor.permute(order).is_contiguous()
+
+
+DECOMPOSED: dict[str, tuple[Callable, list]] = {
+    "addbmm": (torch.addbmm, [torch.rand(10, 5).t(), torch.rand(2, 5, 3), torch.rand(2, 3, 10)]),
+    "kthvalue": (lambda x: torch.kthvalue(x, 2, 1, keepdim=True)[0],
+                 [torch.rand(5, 5)]),
+    "put": (torch.put, [torch.rand(3, 4).t(), torch.tensor([1, 5]), torch.rand(2)]),
+    "as_strided_copy": (lambda x: torch.as_strided_copy(x, (2, 2), (1, 2)), [torch.rand(2, 3)]),
+}
+
+
+@pytest.mark.parametrize("name", DECOMPOSED)
+def test_decompositions_keep_orders(name: str) -> None:
+    """`as_strided` shows the memory of a result within a graph."""
+    function, inputs = DECOMPOSED[name]
+
+    def call(*values):
+        found = function(*values)
+        return found, found.as_strided((found.numel(),), (1,)) + 1
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        for got, want in zip(torch.compile(call, backend=strata)(*inputs), call(*inputs),
+                             strict=True):
+            torch.testing.assert_close(got, want, check_stride=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from compiler.frontend.torch.core.strided import in_order_of
 from compiler.frontend.torch.library import torch_module
 
 
@@ -18,7 +19,8 @@ def order_decompositions() -> dict[Any, Any]:
     aten = torch_module().ops.aten
     return {aten.median.default: partial(_of_all, median), aten.median.dim: median,
             aten.nanmedian.default: partial(_of_all, nanmedian), aten.nanmedian.dim: nanmedian,
-            aten.kthvalue.default: kthvalue, aten.mode.default: mode,
+            aten.kthvalue.default: in_order_of(aten.kthvalue.default, kthvalue),
+            aten.mode.default: mode,
             aten.cummax.default: partial(_running_extremum, False),
             aten.cummin.default: partial(_running_extremum, True),
             aten.logcumsumexp.default: logcumsumexp}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from compiler.frontend.torch.core.strided import in_order_of
 from compiler.frontend.torch.library import torch_module
 
 
@@ -12,11 +13,13 @@ def place_decompositions() -> dict[Any, Any]:
     """Operator -> function."""
     aten = torch_module().ops.aten
     return {aten.diagonal_scatter.default: diagonal_scatter,
-            aten.index_reduce.default: index_reduce, aten.put.default: put, aten.take.default: take,
+            aten.index_reduce.default: index_reduce, aten.take.default: take,
+            aten.put.default: in_order_of(aten.put.default, put),
             aten.segment_reduce.default: segment_reduce,
             aten.embedding_renorm.default: embedding_renorm,
             aten._pdist_forward.default: pdist, aten.angle.default: angle,
-            aten.addbmm.default: addbmm, aten._trilinear.default: trilinear}
+            aten.addbmm.default: in_order_of(aten.addbmm.default, addbmm),
+            aten._trilinear.default: trilinear}
 
 
 def diagonal_scatter(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:

@@ -21,7 +21,8 @@ from compiler.io.structures import inverse
 def strided_decompositions() -> dict[Any, Any]:
     """Operator -> function."""
     ops = torch_module().ops
-    return {ops.aten.as_strided_copy.default: as_strided, ops.aten.as_strided.default: view,
+    copy = ops.aten.as_strided_copy.default
+    return {copy: in_order_of(copy, as_strided), ops.aten.as_strided.default: view,
             ops.aten.as_strided_scatter.default: scatter,
             ops.prims.as_strided_scatter.default: scatter}
 
