@@ -18,8 +18,15 @@ SLOPES, PARTS = torch.linspace(0.1, 0.4, 4), torch.tensor([0] * 7 + [1] * 13)
 BIAS = torch.randn(ROWS, ROWS, generator=torch.Generator().manual_seed(0))
 
 
-def masked(visible: Callable[..., Any]) -> Any:
-    return create_block_mask(visible, None, None, ROWS, ROWS, device="cpu", BLOCK_SIZE=8)
+LENGTHS, WIDTHS = torch.tensor([20, 7]), torch.tensor([1, 3, 9, 20])
+TABLE = torch.randn(4, 2 * ROWS - 1, generator=torch.Generator().manual_seed(1))
+
+
+def masked(
+    visible: Callable[..., Any], batch: int | None = None, heads: int | None = None,
+    block: int | tuple[int, int] = 8,
+) -> Any:
+    return create_block_mask(visible, batch, heads, ROWS, ROWS, device="cpu", BLOCK_SIZE=block)
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -35,6 +42,15 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "bias": {"score_mod": lambda s, b, h, i, j: s + BIAS[i, j]},
     "relative": {"score_mod": lambda s, b, h, i, j: s + (i - j)},
     "soft cap": {"score_mod": lambda s, b, h, i, j: 20 * torch.tanh(s / 20)},
+    "odd blocks": {"block_mask": masked(lambda b, h, i, j: i >= j, block=(3, 7))},
+    "lengths": {"block_mask": masked(lambda b, h, i, j: j < LENGTHS[b], batch=2)},
+    "by head": {"block_mask": masked(lambda b, h, i, j: (i - j).abs() < WIDTHS[h], heads=4)},
+    "neighbours": {"block_mask": masked(
+        lambda b, h, i, j: ((i // 5 - j // 5).abs() < 2) & ((i % 5 - j % 5).abs() < 2))},
+    "a table": {"score_mod": lambda s, b, h, i, j: s + TABLE[h, i - j + ROWS - 1]},
+    "soft cap of ALiBi": {
+        "score_mod": lambda s, b, h, i, j: 9 * torch.tanh((s + SLOPES[h] * (j - i)) / 9),
+        "block_mask": masked(lambda b, h, i, j: (j < LENGTHS[b]) | (i >= j), batch=2)},
     "by batch": {"score_mod": lambda s, b, h, i, j: torch.where(b > 0, s * 2, s)},
 }
 
