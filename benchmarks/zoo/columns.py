@@ -55,6 +55,14 @@ def checked(model: Path, entry: Entry) -> Cell:
     return _agreement(model, entry, target="cpu", threads=THREADS, cache="off", check=True)
 
 
+def strategies(model: Path, entry: Entry) -> Cell:
+    """As `cpu`, compiled per operator and by blocks."""
+    cells = {strategy: _agreement(model, entry, target="cpu", threads=THREADS, cache="off",
+                                  strategy=strategy) for strategy in ("per-op", "block")}
+    return Cell(all(cell.ok for cell in cells.values()),
+                "; ".join(f"{strategy}: {cell.text}" for strategy, cell in cells.items()))
+
+
 def reference(model: Path, entry: Entry) -> Cell:
     """All cases by the meaning of the graph's operations."""
     return _agreement(model, entry, target="reference")
@@ -308,8 +316,8 @@ def _command(*words: object) -> tuple[int, str, str]:
 
 
 COLUMNS: dict[str, Callable[[Path, Entry], Cell]] = {
-    "cpu": cpu, "checked": checked, "reference": reference, "verify": verify, "ring": ring,
-    "provenance": provenance, "machine code": machine_code, "cubins": cubins,
+    "cpu": cpu, "checked": checked, "strategies": strategies, "reference": reference,
+    "verify": verify, "ring": ring, "provenance": provenance, "machine code": machine_code, "cubins": cubins,
     "interpret": interpret, "gpu": gpu, "speed": speed, "memory": memory, "compile": compile_cold,
     "graph": to_graph,
 }

@@ -31,6 +31,7 @@ INTERPRETED = ("ppocr_v2_cls", "magika", "silero_v6_no_if")
 """What Triton's interpreter can do in minutes."""
 HEADINGS = {
     "cpu": "cpu: cases, error", "checked": "cpu with `--check`",
+    "strategies": "cpu, `--strategy` per-op and block: cases, error",
     "reference": "reference: cases, error",
     "verify": "verify: executions", "ring": "in a ring: executions",
     "provenance": "nodes, operations and lines with their origin",
@@ -47,6 +48,7 @@ NOTES = """\
   around the model computed in f64 and Strata does not, the cell says so. Weak: the model has
   constant weights or nearly constant outputs, so that agreement says little about numbers.
 - cpu with `--check`: as cpu, compiled so that each access looks whether it stays inside its buffer.
+- `--strategy`: as cpu, compiled per operator, and by blocks; the column cpu is the whole graph.
 - verify: `verify --target cpu` on the first case; how many executions there were, one after every
   pass that changed something and one of the native code.
 - in a ring: `verify --ring`, where all levels and the CPU's code must agree bit for bit.

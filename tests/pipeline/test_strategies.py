@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 import compiler
 from compiler.diagnostics import StrataError
 from compiler.frontend import MemoryModel
+from compiler.io.signature import signature_of
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
 from compiler.pipeline.steps import PIPELINE
@@ -182,6 +184,21 @@ def test_every_group_left_out_and_added(name: str) -> None:
         check_model(model, "cpu", expected, step, strategy=PER_OP, with_groups=[group])
     for strategy in LESS:
         check_model(model, "cpu", expected, step, strategy=strategy, threads=2)
+
+
+@pytest.mark.parametrize("name", ["mtcnn_pnet", *(pytest.param(
+    name, marks=pytest.mark.slow) for name in ("magika", "ppocr_v2_cls"))])
+def test_public_models(zoo_model: Callable[[str], Path], name: str) -> None:
+    """A sample; `benchmarks/zoo/run.py --columns strategies` runs them all beside onnxruntime."""
+    path = str(zoo_model(name))
+    exes = {s: compiler.compile(path, cache="off", strategy=s) for s in STRATEGIES}
+    inputs = signature_of(Compiler(path, CompileOptions()).read().module).random(3, {})
+    expected = exes[WHOLE_GRAPH](**inputs)
+    for strategy in LESS:
+        for got, want in zip(exes[strategy](**inputs), expected, strict=True):
+            assert (got.shape, got.dtype) == (want.shape, want.dtype), strategy
+            np.testing.assert_allclose(got, want, rtol=1e-3, err_msg=strategy,
+                                       atol=1e-4 * max(np.abs(want).max(initial=0), 1))
 
 
 @needs_triton
