@@ -325,7 +325,8 @@ def page(figures: Mapping[str, Any]) -> str:
              fill("Each factor says how many times as fast, or as small, the second way is than "
                   "the first, with its 95% interval. `yes`: it is within 10% of what people say; "
                   "`more` and `less`: all of the interval is above or below that; `unclear`: the "
-                  "interval is too wide to tell. The models are small and made for the claims "
+                  "interval is too wide to tell. Where other programs had the processor, times on "
+                  "one thread are of the processor. The models are small and made for the claims "
                   "(`networks` in [the script](claims.py)).", 120)]
     for found in figures.values():
         load = f" The machine's load before the run was {found['load']} processes." if (
