@@ -318,7 +318,8 @@ def _command(*words: object) -> tuple[int, str, str]:
 COLUMNS: dict[str, Callable[[Path, Entry], Cell]] = {
     "cpu": cpu, "checked": checked, "strategies": strategies, "reference": reference,
     "verify": verify, "ring": ring, "provenance": provenance, "machine code": machine_code,
-    "cubins": cubins, "interpret": interpret, "gpu": gpu, "speed": speed, "memory": memory, "compile": compile_cold,
+    "cubins": cubins, "interpret": interpret, "gpu": gpu, "speed": speed, "memory": memory,
+    "compile": compile_cold,
     "graph": to_graph,
 }
 
