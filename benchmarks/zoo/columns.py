@@ -319,8 +319,7 @@ COLUMNS: dict[str, Callable[[Path, Entry], Cell]] = {
     "cpu": cpu, "checked": checked, "strategies": strategies, "reference": reference,
     "verify": verify, "ring": ring, "provenance": provenance, "machine code": machine_code,
     "cubins": cubins, "interpret": interpret, "gpu": gpu, "speed": speed, "memory": memory,
-    "compile": compile_cold,
-    "graph": to_graph,
+    "compile": compile_cold, "graph": to_graph,
 }
 
 

@@ -3,7 +3,7 @@
 
 tab("overview", "Overview", (panel) => {
   for (const note of facts.notes) panel.append(element("pre", { class: "soft" }, note));
-  panel.append(element("h2", {}, "What costs most"), ...timingNotes(), element("ol", {}, [...facts.kernels]
+  if (facts.kernels.length) panel.append(element("h2", {}, "What costs most"), ...timingNotes(), element("ol", {}, [...facts.kernels]
     .sort((a, b) => (b.ms ?? b.bytes) - (a.ms ?? a.bytes)).slice(0, 8).map((k) => element("li", {}, linkTo("kernel", k.name),
       `: ${k.ms === null ? figure(k.bytes, "B") : `${inMs(k.ms)}, ${percent(k.of_roofline)} of the limit`}; `,
       links("node", k.nodes.map((n) => facts.nodes[n].name), 3)))));
