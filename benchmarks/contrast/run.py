@@ -58,12 +58,19 @@ def page(figures: Mapping[str, Figures]) -> str:
         fill("[The models](models.py) have random weights. Measured on one processor of a machine "
              f"with {machine_of().name}, on {first['threads']} thread(s), with Python "
              f"{platform.python_version()}, {names}, while other programs used the machine as "
-             "well. Times are medians of rounds in turns, with 95% intervals. [What the tables "
-             "teach](../../docs/contrast.md).", 120), "",
+             "well. Times are medians of rounds in turns, with 95% intervals, of the processor "
+             "where others had it; those of compilation are of the wall. "
+             f"{_earlier(figures)}[What the tables teach](../../docs/contrast.md).", 120), "",
         "![Speed relative to per-op](speed.svg)", "", "## Strategies and peers", "",
         *table(HEAD, [row for name, found in figures.items() for row in rows_of(name, found)]),
         "", *bought(figures)]
     return "\n".join(lines)
+
+
+def _earlier(figures: Mapping[str, Figures]) -> str:
+    """The models that were measured before the processor's own time was."""
+    names = [name for name, found in figures.items() if "others" not in found]
+    return f"Those of {', '.join(names)} are of an earlier run, all of the wall. " if names else ""
 
 
 def bought(figures: Mapping[str, Figures]) -> list[str]:
