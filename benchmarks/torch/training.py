@@ -1,229 +1,48 @@
-"""Time of training steps: `torch.compile(backend="strata")` beside Inductor and eager mode.
+"""Time and memory of training: `torch.compile(backend="strata")` beside Inductor and eager mode.
 
-    python benchmarks/torch/training.py [--only bert,mixer] [--threads 2] [--rounds 9]
+    python benchmarks/torch/training.py [--only bert,mixer] [--threads 2] [--rounds 21]
 
 A row is a model: its forward and backward passes, and with `--optimizer` a step of SGD or another
-optimizer, all in f32 on the CPU. Eager, Inductor and Strata run in turns; medians of milliseconds.
-`error` is how far our gradients are from those of eager mode in f64, and eager's f32 beside it.
-The page is written to `-o` (`build/TRAINING.md`).
+optimizer, all in f32 on the CPU. Eager mode, Inductor and Strata run in turns, in one process.
+
+    ms         the quartile of quicker rounds, by the clock, and beside it by the processors' time,
+               which says more where other programs want the processors
+    first      seconds until the first step is done, in a process of its own with empty caches that
+               has compiled one line before, so that the compiler's modules are loaded
+    memory     what that process holds at most in a later step beyond what it held before the first,
+               in MiB: gradients, saved and temporary values, and what the compiler leaves behind
+    error      how far gradients are from those of eager mode in f64
+
+Rows are kept in a file, and a second run continues there. The page is TRAINING.md beside this file.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import ctypes
+import gc
 import json
 import os
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+from trained_layers import MODELS
+
+HERE = Path(__file__).parent
+BACKENDS = ("eager", "inductor", "strata")
 
 
-# ---------------------------------------------------------------------- models
-class Attention(nn.Module):
-    def __init__(self, width: int, heads: int, causal: bool) -> None:
-        super().__init__()
-        self.joint, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.heads, self.causal = heads, causal
-
-    def forward(self, x: Tensor) -> Tensor:
-        heads = [v.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-                 for v in self.joint(x).chunk(3, -1)]
-        made = F.scaled_dot_product_attention(*heads, is_causal=self.causal)
-        return self.out(made.transpose(1, 2).flatten(2))
-
-
-class Layer(nn.Module):
-    def __init__(self, width: int, heads: int, causal: bool) -> None:
-        super().__init__()
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
-        self.mix, self.up = Attention(width, heads, causal), nn.Linear(width, 4 * width)
-        self.down, self.causal = nn.Linear(4 * width, width), causal
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.causal:
-            x = x + self.mix(self.norms[0](x))
-            return x + self.down(F.gelu(self.up(self.norms[1](x)), approximate="tanh"))
-        x = self.norms[0](x + self.mix(x))
-        return self.norms[1](x + self.down(F.gelu(self.up(x))))
-
-
-class Language(nn.Module):
-    """Four layers of a transformer with the loss of each token."""
-
-    def __init__(self, causal: bool, width: int = 256, words: int = 2000) -> None:
-        super().__init__()
-        self.words, self.places = nn.Embedding(words, width), nn.Embedding(128, width)
-        self.layers = nn.Sequential(*(Layer(width, 4, causal) for _ in range(4)))
-        self.norm, self.out = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
-
-    def forward(self, ids: Tensor, wanted: Tensor) -> Tensor:
-        x = self.words(ids) + self.places.weight[:ids.shape[1]]
-        return F.cross_entropy(self.out(self.norm(self.layers(x))).flatten(0, 1), wanted.flatten())
-
-    @staticmethod
-    def inputs() -> list[Tensor]:
-        return [torch.randint(2000, (4, 128)), torch.randint(2000, (4, 128))]
-
-
-class Residual(nn.Module):
-    def __init__(self, given: int, width: int, stride: int) -> None:
-        super().__init__()
-        self.first = nn.Conv2d(given, width, 3, stride, 1, bias=False)
-        self.second = nn.Conv2d(width, width, 3, 1, 1, bias=False)
-        self.norms = nn.ModuleList(nn.BatchNorm2d(width) for _ in range(2))
-        self.short = nn.Identity() if given == width else nn.Sequential(
-            nn.Conv2d(given, width, 1, stride, bias=False), nn.BatchNorm2d(width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        made = self.norms[1](self.second(F.relu(self.norms[0](self.first(x)))))
-        return F.relu(made + self.short(x))
-
-
-class Resnet(nn.Module):
-    """ResNet-18 for images of 64 x 64."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem, self.norm = nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64)
-        widths = (64, 64, 64, 128, 128, 256, 256, 512, 512)
-        self.blocks = nn.Sequential(*(Residual(a, b, 1 if a == b else 2)
-                                      for a, b in pairwise(widths)))
-        self.out = nn.Linear(512, 100)
-
-    def forward(self, x: Tensor, wanted: Tensor) -> Tensor:
-        x = F.max_pool2d(F.relu(self.norm(self.stem(x))), 3, 2, 1)
-        return F.cross_entropy(self.out(self.blocks(x).mean((2, 3))), wanted)
-
-    @staticmethod
-    def inputs() -> list[Tensor]:
-        return [torch.randn(16, 3, 64, 64), torch.randint(100, (16,))]
-
-
-class Recurrent(nn.Module):
-    """An LSTM cell for 32 steps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell, self.out = nn.LSTMCell(64, 128), nn.Linear(128, 10)
-
-    def forward(self, x: Tensor, wanted: Tensor) -> Tensor:
-        state = x.new_zeros(x.shape[1], 128)
-        memory = state
-        for row in x:
-            state, memory = self.cell(row, (state, memory))
-        return F.cross_entropy(self.out(state), wanted)
-
-    @staticmethod
-    def inputs() -> list[Tensor]:
-        return [torch.randn(32, 32, 64), torch.randint(10, (32,))]
-
-
-class Mixing(nn.Module):
-    def __init__(self, places: int, width: int) -> None:
-        super().__init__()
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
-        self.across = nn.Sequential(nn.Linear(places, 128), nn.GELU(), nn.Linear(128, places))
-        self.within = nn.Sequential(nn.Linear(width, 1024), nn.GELU(), nn.Linear(1024, width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.across(self.norms[0](x).transpose(1, 2)).transpose(1, 2)
-        return x + self.within(self.norms[1](x))
-
-
-class Mixer(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.patches = nn.Conv2d(3, 256, 8, 8)
-        self.layers, self.out = nn.Sequential(*(Mixing(64, 256) for _ in range(4))), nn.Linear(
-            256, 100)
-
-    def forward(self, x: Tensor, wanted: Tensor) -> Tensor:
-        x = self.layers(self.patches(x).flatten(2).transpose(1, 2))
-        return F.cross_entropy(self.out(x.mean(1)), wanted)
-
-    @staticmethod
-    def inputs() -> list[Tensor]:
-        return [torch.randn(8, 3, 64, 64), torch.randint(100, (8,))]
-
-
-class Recommender(nn.Module):
-    """DLRM: eight tables, dot products of their rows, and two perceptrons."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tables = nn.ModuleList(nn.Embedding(1000, 32) for _ in range(8))
-        self.bottom = nn.Sequential(nn.Linear(13, 128), nn.ReLU(), nn.Linear(128, 32), nn.ReLU())
-        self.top = nn.Sequential(nn.Linear(68, 256), nn.ReLU(), nn.Linear(256, 1))
-        self.register_buffer("pairs", torch.triu_indices(9, 9, 1))
-
-    def forward(self, x: Tensor, ids: Tensor, wanted: Tensor) -> Tensor:
-        dense = self.bottom(x)
-        rows = torch.stack([dense, *(t(ids[:, k]) for k, t in enumerate(self.tables))], 1)
-        products = torch.bmm(rows, rows.transpose(1, 2))[:, self.pairs[0], self.pairs[1]]
-        made = self.top(torch.cat([dense, products], 1)).squeeze(1)
-        return F.binary_cross_entropy_with_logits(made, wanted)
-
-    @staticmethod
-    def inputs() -> list[Tensor]:
-        return [torch.randn(256, 13), torch.randint(1000, (256, 8)), torch.rand(256)]
-
-
-def _twice(given: int, width: int) -> nn.Module:
-    return nn.Sequential(nn.Conv2d(given, width, 3, 1, 1), nn.GroupNorm(4, width), nn.SiLU(),
-                         nn.Conv2d(width, width, 3, 1, 1), nn.GroupNorm(4, width), nn.SiLU())
-
-
-class Unet(nn.Module):
-    def __init__(self, width: int = 16) -> None:
-        super().__init__()
-        self.down = nn.ModuleList((_twice(1, width), _twice(width, 2 * width)))
-        self.deep = _twice(2 * width, 4 * width)
-        self.up = nn.ModuleList((nn.ConvTranspose2d(4 * width, 2 * width, 2, 2),
-                                 nn.ConvTranspose2d(2 * width, width, 2, 2)))
-        self.join = nn.ModuleList((_twice(4 * width, 2 * width), _twice(2 * width, width)))
-        self.out = nn.Conv2d(width, 2, 1)
-
-    def forward(self, x: Tensor, wanted: Tensor) -> Tensor:
-        first = self.down[0](x)
-        second = self.down[1](F.max_pool2d(first, 2))
-        x = self.deep(F.max_pool2d(second, 2))
-        x = self.join[0](torch.cat([second, self.up[0](x)], 1))
-        x = self.join[1](torch.cat([first, self.up[1](x)], 1))
-        return F.cross_entropy(self.out(x), wanted)
-
-    @staticmethod
-    def inputs() -> list[Tensor]:
-        return [torch.randn(4, 1, 48, 48), torch.randint(2, (4, 48, 48))]
-
-
-class Perceptron(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(),
-                                    nn.Linear(512, 10))
-
-    def forward(self, x: Tensor, wanted: Tensor) -> Tensor:
-        return F.cross_entropy(self.layers(x), wanted)
-
-    @staticmethod
-    def inputs() -> list[Tensor]:
-        return [torch.randn(128, 256), torch.randint(10, (128,))]
-
-
-MODELS: dict[str, Callable[[], Any]] = {
-    "mlp": Perceptron, "bert": lambda: Language(False), "gpt": lambda: Language(True),
-    "resnet18": Resnet, "lstm": Recurrent, "mixer": Mixer, "dlrm": Recommender, "unet": Unet}
-
-
-# ---------------------------------------------------------------------- measuring
+# ---------------------------------------------------------------------- one process: one contestant
 def step(call: Callable[..., Tensor], model: nn.Module, inputs: list[Tensor], optimizer: Any
          ) -> Tensor:
     model.zero_grad(set_to_none=True)
@@ -234,32 +53,13 @@ def step(call: Callable[..., Tensor], model: nn.Module, inputs: list[Tensor], op
     return loss
 
 
-def row(name: str, rounds: int, optimizer: str) -> dict[str, Any]:
-    torch.manual_seed(0)
-    model = MODELS[name]().train()
-    inputs, steps, found = model.inputs(), {}, dict[str, Any]({"model": name})
-    exact = [v.double() if v.is_floating_point() else v for v in inputs]
-    true = _gradients(copy.deepcopy(model).double(), exact)
-    for backend in ("eager", "inductor", "strata"):
-        torch._dynamo.reset()
-        own = copy.deepcopy(model)
-        call = own if backend == "eager" else _compiled(own, backend)
-        update = _optimizer(optimizer, own, backend)
-        started = time.perf_counter()
-        step(call, own, inputs, None)
-        found[f"{backend} first s"] = time.perf_counter() - started
-        if backend != "inductor":
-            found[f"{backend} error"] = _distance([p.grad for p in own.parameters()], true)
-        step(call, own, inputs, update)
-        steps[backend] = (call, own, inputs, update)
-    return {**found, **_in_turns(steps, rounds)}
-
-
-def _optimizer(name: str, model: nn.Module, backend: str) -> Any:
-    if not name:
-        return None
-    made = getattr(torch.optim, name)(model.parameters(), lr=1e-3)
-    return made.step if backend == "eager" else _compiled(made.step, backend)
+def contestant(backend: str, model: nn.Module, optimizer: str) -> tuple[Any, Any]:
+    """How the model is called, and how it is updated."""
+    call = model if backend == "eager" else _compiled(model, backend)
+    if not optimizer:
+        return call, None
+    update = getattr(torch.optim, optimizer)(model.parameters(), lr=1e-3).step
+    return call, update if backend == "eager" else _compiled(update, backend)
 
 
 def _compiled(function: Any, backend: str) -> Any:
@@ -267,38 +67,132 @@ def _compiled(function: Any, backend: str) -> Any:
     return torch.compile(function, backend=backend, options=options)
 
 
-def _gradients(model: nn.Module, inputs: list[Tensor]) -> list[Tensor]:
-    step(model, model, inputs, None)
-    return [p.grad for p in model.parameters()]  # type: ignore[misc]
+class Line(nn.Module):
+    """What is compiled to load a compiler."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sin().sum()
 
 
-def _distance(found: list[Any], true: list[Tensor]) -> float:
-    far = sum(float((a.double() - b).square().sum()) for a, b in zip(found, true, strict=True))
-    return (far / sum(float(b.square().sum()) for b in true)) ** 0.5
+def alone(name: str, backend: str, optimizer: str) -> dict[str, float]:
+    """Seconds of the first step and the memory of later ones, in this process."""
+    torch.manual_seed(0)
+    model = MODELS[name]().train()
+    inputs = model.inputs()
+    small = torch.ones(3, requires_grad=True)
+    contestant(backend, Line(), "")[0](small).backward()
+    before = _memory("VmRSS")
+    started = time.perf_counter()
+    call, update = contestant(backend, model, optimizer)
+    step(call, model, inputs, update)
+    first = time.perf_counter() - started
+    step(call, model, inputs, update)
+    model.zero_grad(set_to_none=True)
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # the most so far is what is held now
+    step(call, model, inputs, update)
+    return {"first": first, "memory": (_memory("VmHWM") - before) / 1024}
+
+
+def _memory(name: str) -> int:
+    """A line of this process's status, in KiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(v for v in lines if v.startswith(name)).split()[1])
+
+
+# ---------------------------------------------------------------------- all contestants in turns
+def row(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    found = dict[str, Any]({"model": name, "load": os.getloadavg()[0]})
+    with tempfile.TemporaryDirectory() as caches:
+        os.environ |= {"STRATA_CACHE": f"{caches}/strata", "TORCHINDUCTOR_CACHE_DIR": caches}
+        for backend in BACKENDS:
+            words = [name, "--threads", str(options.threads), "--optimizer", options.optimizer]
+            made = subprocess.run([sys.executable, __file__, "--worker", backend, "--only", *words],
+                                  check=True, capture_output=True, text=True)
+            found |= {f"{backend} {k}": v
+                      for k, v in json.loads(made.stdout.splitlines()[-1]).items()}
+        return found | together(name, options)
+
+
+def together(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Errors of gradients, and times in turns."""
+    torch.manual_seed(0)
+    model = MODELS[name]().train()
+    inputs, steps, found = model.inputs(), dict[str, Any](), dict[str, Any]()
+    exact, twin = copy.deepcopy(model).double(), copy.deepcopy(model)
+    step(exact, exact, [v.double() if v.is_floating_point() else v for v in inputs], None)
+    with FlopCounterMode(display=False) as counter:
+        step(twin, twin, inputs, None)
+    found["flop"] = counter.get_total_flops()
+    for backend in BACKENDS:
+        own = copy.deepcopy(model)
+        call, update = contestant(backend, own, options.optimizer)
+        step(call, own, inputs, None)
+        found[f"{backend} error"] = _distance(own, exact)
+        step(call, own, inputs, update)
+        steps[backend] = (call, own, inputs, update)
+    return found | _in_turns(steps, options.rounds)
+
+
+def _distance(found: nn.Module, true: nn.Module) -> float:
+    """The 2-norm of the differences of all gradients, by that of the true ones."""
+    far = near = 0.0
+    for ours, exact in zip(found.parameters(), true.parameters(), strict=True):
+        assert ours.grad is not None and exact.grad is not None
+        far += float((ours.grad.double() - exact.grad).square().sum())
+        near += float(exact.grad.square().sum())
+    return (far / near) ** 0.5
 
 
 def _in_turns(steps: dict[str, Any], rounds: int) -> dict[str, float]:
-    times: dict[str, list[float]] = {name: [] for name in steps}
+    clocks = {"ms": time.perf_counter, "processor ms": time.process_time}
+    times: dict[str, list[float]] = {f"{name} {kind}": [] for name in steps for kind in clocks}
     for _ in range(rounds):
         for name, given in steps.items():
-            started = time.perf_counter()
+            started = {kind: clock() for kind, clock in clocks.items()}
             step(*given)
-            times[name].append((time.perf_counter() - started) * 1e3)
-    return {f"{name} ms": statistics.median(found) for name, found in times.items()}
+            for kind, clock in clocks.items():
+                times[f"{name} {kind}"].append((clock() - started[kind]) * 1e3)
+    return {name: statistics.quantiles(found, n=4)[0] for name, found in times.items()}
 
 
-def page(rows: list[dict[str, Any]], threads: int) -> str:
-    """The table of all rows, with geometric means of speed."""
-    columns = [c for c in rows[0] if c != "model"]
+# ---------------------------------------------------------------------- the page
+def page(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
+    """The table of all rows, with geometric means."""
+    loads = [r["load"] for r in rows]
     lines = ["# Training on the CPU", "",
-             f"Made by `python benchmarks/torch/training.py`; do not edit. {threads} threads, "
-             f"torch {torch.__version__}, load {os.getloadavg()[0]:.1f}.", "",
-             f"| model | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
-    lines += [f"| {r['model']} | {' | '.join(f'{r[c]:.3g}' for c in columns)} |" for r in rows]
-    for peer in ("eager", "inductor"):
-        gain = statistics.geometric_mean(r[f"{peer} ms"] / r["strata ms"] for r in rows)
-        lines += ["", f"{peer} / strata: geometric mean {gain:.2f}"]
+             "Made by `python benchmarks/torch/training.py`; do not edit. "
+             f"Threads: {options.threads}, of {os.cpu_count()} processors; torch "
+             f"{torch.__version__}, f32, {options.optimizer or 'no optimizer'}. What the columns "
+             "mean is in the script's text.", "",
+             f"The load of the machine by all programs was {min(loads):.0f} to {max(loads):.0f}"
+             + (", so other programs had the processors for most of the time: ratios of the "
+                "processors' time say more than those of the clock."
+                if max(loads) > 2 * (os.cpu_count() or 1) else "."), "",
+             "| model | " + " | ".join(f"{b} ms (processors)" for b in BACKENDS)
+             + " | GFLOP/s | first s | memory | error |", "|---" * 8 + "|"]
+    for r in rows:
+        timed = (f"{r[f'{b} ms']:.1f} ({r[f'{b} processor ms']:.1f})" for b in BACKENDS)
+        rate = r["flop"] / r["strata processor ms"] / 1e6 * options.threads
+        each = (" / ".join(f"{r[f'{b} {kind}']:{form}}" for b in BACKENDS)
+                for kind, form in (("first", ".1f"), ("memory", ".0f"), ("error", ".1e")))
+        lines.append(f"| {r['model']} | {' | '.join(timed)} | {rate:.0f} | {' | '.join(each)} |")
+    lines += ["", "First step, memory and error are eager mode's, Inductor's and Strata's. "
+              "GFLOP/s are the model's own, as PyTorch counts them, by the processors' time.", "",
+              "| geometric mean | eager / Strata | Inductor / Strata |", "|---|---|---|"]
+    lines += [f"| {title} | {_mean(rows, 'eager', kind)} | {_mean(rows, 'inductor', kind)} |"
+              for title, kind in (("time by the clock", "ms"),
+                                  ("time of processors", "processor ms"))]
+    lines += ["", "| geometric mean | Strata / Inductor |", "|---|---|"]
+    lines += [f"| {kind} | {1 / float(_mean(rows, 'inductor', kind)):.2f} |"
+              for kind in ("first", "memory")]
     return "\n".join([*lines, ""])
+
+
+def _mean(rows: list[dict[str, Any]], peer: str, kind: str) -> str:
+    gain = statistics.geometric_mean(r[f"{peer} {kind}"] / r[f"strata {kind}"] for r in rows)
+    return f"{gain:.2f}"
 
 
 def main() -> int:
@@ -307,15 +201,20 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--optimizer", default="", help="such as SGD or AdamW")
-    parser.add_argument("-o", dest="output", type=Path, default=Path("build/TRAINING.md"))
+    parser.add_argument("--rows", type=Path, default=Path("build/torch_training.json"))
+    parser.add_argument("--worker", choices=BACKENDS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    rows: list[dict[str, Any]] = []
-    options.output.parent.mkdir(parents=True, exist_ok=True)
+    if options.worker:
+        print(json.dumps(alone(options.only, options.worker, options.optimizer)))
+        return 0
+    options.rows.parent.mkdir(parents=True, exist_ok=True)
+    known = json.loads(options.rows.read_text()) if options.rows.is_file() else {}
     for name in options.only.split(","):
-        rows.append(row(name, options.rounds, options.optimizer))
-        print(json.dumps(rows[-1]), flush=True)
-        options.output.write_text(page(rows, options.threads))
+        known[name] = known.get(name) or row(name, options)
+        print(json.dumps(known[name]), flush=True)
+        options.rows.write_text(json.dumps(known, indent=1))
+        (HERE / "TRAINING.md").write_text(page([known[n] for n in MODELS if n in known], options))
     return 0
 
 
