@@ -60,7 +60,7 @@ def example_text(name: str, ports: Ports, weights: str | None) -> str:
 
 def example_sizes(symbols: Sequence[Symbol], assumptions: Sequence[Assumption]) -> list[int]:
     """Values of open sizes that break as few assumptions as can be found, mostly none: all the
-    same, or such values changed one at a time."""
+    same, or such values changed one at a time; and then each the first that breaks no more."""
     about = [a for a in assumptions if a.symbols <= set(symbols)]
 
     def broken(sizes: Mapping[Symbol, int]) -> int:
@@ -79,6 +79,10 @@ def example_sizes(symbols: Sequence[Symbol], assumptions: Sequence[Assumption]) 
         found = min(found, changed(start), key=broken)
         if not broken(found):
             break
+    least = broken(found)
+    for symbol in symbols:
+        found = next(sizes for sizes in ({**found, symbol: size} for size in EXAMPLE_SIZES)
+                     if broken(sizes) <= least)
     return [found[s] for s in symbols]
 
 
