@@ -67,10 +67,10 @@ def import_program(
     ordered = in_memory_order(plain.graph_module, signature.weights) if in_order else None
     if ordered is None:
         return import_graph(plain.graph_module, signature, sizes, faults, name,
-                            plain.range_constraints, guarded, options)
+                            plain.range_constraints, guarded, options, alone=True)
     named = replace(signature, labels={**signature.labels, **ordered.labels})
     model = import_graph(ordered.graph, named, sizes, faults, name, plain.range_constraints,
-                         guarded, options)
+                         guarded, options, alone=True)
     _state_orders(model.module, ordered)
     return model
 
@@ -176,11 +176,13 @@ def _in_brackets(place: str) -> str:
 def import_graph(
     module: Any, signature: Signature, sizes: Sizes, faults: Faults, name: str,
     ranges: Mapping[Any, Any], guards: Sequence[Relation] = (),
-    options: ImportOptions | None = None,
+    options: ImportOptions | None = None, alone: bool = False,
 ) -> ImportedModel:
-    """Import a graph of ATen operators. Raises StrataError with every problem found."""
+    """Import a graph of ATen operators. Raises StrataError with every problem found. `alone`:
+    whether nothing runs what is refused."""
     options = options or ImportOptions()
-    importer = Importer(module, signature, sizes, faults, operators=importers(options.plugins))
+    importer = Importer(module, signature, sizes, faults, alone=alone,
+                        operators=importers(options.plugins))
     importer.build.choices = Choices(options.outcomes)
     importer.run(ranges, guards)
     return ImportedModel(importer.result, importer.build.weights, name,

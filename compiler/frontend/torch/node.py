@@ -23,7 +23,8 @@ class Node(NodeBase):
     `op`: the operator's full name. `results`: the types that PyTorch gives its results, None for a
     result that is not a tensor, and the type of the parts of complex numbers. `used`: the indices
     of the results that other nodes use. `is_complex`: whether the first result is complex.
-    `example`: the tensor that PyTorch traced the first operand with, if it is one.
+    `example`: the tensor that PyTorch traced the first operand with, if it is one. `alone`: whether
+    nothing runs a node that is refused; else PyTorch does.
     """
 
     op: str
@@ -31,6 +32,7 @@ class Node(NodeBase):
     used: frozenset[int]
     is_complex: bool = False
     example: Any = None
+    alone: bool = False
 
     # ------------------------------------------------------------------ the result
     @property

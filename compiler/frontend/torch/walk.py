@@ -60,7 +60,7 @@ class Importer:
     """The walk over the nodes of one program.
 
     `bad`: the nodes that have a problem. With `lenient`, the walk continues after a bad node as if
-    its results were arguments, so that all bad nodes are found.
+    its results were arguments, so that all bad nodes are found. `alone`: nothing runs bad nodes.
     """
 
     module: Any
@@ -68,6 +68,7 @@ class Importer:
     sizes: Sizes
     faults: Faults
     lenient: bool = False
+    alone: bool = False
     operators: Mapping[str, Callable[..., Any]] = field(default_factory=importers)
     repeated: Repeated | None = None
     """Equal parts of the graph, of which only a few are imported."""
@@ -264,7 +265,7 @@ class Importer:
         results, unknown = self._result_types(node.meta.get("val"))
         first = _listed(node.meta.get("val"))[0] if node.meta.get("val") is not None else None
         seen = Node(self.build.node, self.build, op, results, _used(node, several),
-                    is_complex_tensor(first), example_of(node.args))
+                    is_complex_tensor(first), example_of(node.args), self.alone)
         given = arguments.of_schema(node)
         if seen.is_complex or any(map(is_complex, given)):
             function = complex_importers().get(op)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from compiler.frontend import formulas as f
 from compiler.frontend.torch.complex import complex_op
@@ -21,6 +21,9 @@ from compiler.frontend.torch.special.angles import angle_of
 from compiler.frontend.values import Value
 from dialects.graph.trigonometric import CoshOp, SinhOp
 from dialects.strata import types as t
+
+Operand: TypeAlias = "Any"
+"""A tensor or a number, real or complex; the number may be known only at run time."""
 
 
 def _wide(n: Node, *values: Any) -> list[Complex]:
@@ -37,24 +40,24 @@ def _wide(n: Node, *values: Any) -> list[Complex]:
 
 # ---------------------------------------------------------------------- arithmetic
 @complex_op("aten.add.Tensor", "aten.add.Scalar")
-def add(n: Node, a: Any, b: Any, alpha: Any = 1) -> Complex:
+def add(n: Node, a: Operand, b: Operand, alpha: Operand = 1) -> Complex:
     x, y, factor = _wide(n, a, b, alpha)
     return x + (y if alpha == 1 else y * factor)
 
 
 @complex_op("aten.sub.Tensor", "aten.sub.Scalar")
-def subtract(n: Node, a: Any, b: Any, alpha: Any = 1) -> Complex:
+def subtract(n: Node, a: Operand, b: Operand, alpha: Operand = 1) -> Complex:
     x, y, factor = _wide(n, a, b, alpha)
     return x - (y if alpha == 1 else y * factor)
 
 
 @complex_op("aten.rsub.Tensor", "aten.rsub.Scalar")
-def subtract_from(n: Node, a: Any, b: Any, alpha: Any = 1) -> Complex:
+def subtract_from(n: Node, a: Operand, b: Operand, alpha: Operand = 1) -> Complex:
     return subtract(n, b, a, alpha)
 
 
 @complex_op("aten.mul.Tensor", "aten.mul.Scalar")
-def multiply(n: Node, a: Any, b: Any) -> Complex:
+def multiply(n: Node, a: Operand, b: Operand) -> Complex:
     """A real factor is complex, too, as in PyTorch: its imaginary part, 0, decides signs of zeros,
     and infinities become NaN."""
     x, y = _wide(n, a, b)
@@ -62,7 +65,7 @@ def multiply(n: Node, a: Any, b: Any) -> Complex:
 
 
 @complex_op("aten.div.Tensor", "aten.div.Scalar")
-def divide(n: Node, a: Any, b: Any) -> Complex:
+def divide(n: Node, a: Operand, b: Operand) -> Complex:
     x, y = _wide(n, a, b)
     if not isinstance(b, Complex | complex):
         return Complex(x.re / y.re, x.im / y.re)
@@ -94,7 +97,7 @@ def square(n: Node, x: Complex) -> Complex:
 
 
 @complex_op("aten.addcmul.default")
-def add_product(n: Node, x: Any, a: Any, b: Any, value: Any = 1) -> Complex:
+def add_product(n: Node, x: Operand, a: Operand, b: Operand, value: Operand = 1) -> Complex:
     x, a, b, factor = _wide(n, x, a, b, value)
     return x + a * b * factor
 

@@ -34,6 +34,8 @@ ALSO_DECOMPOSED = ("aten.grid_sampler_2d.default",)
 """Operators of Core ATen that are decomposed nevertheless."""
 MADE_COMPLEX = ("aten.complex.default", "aten.polar.default")
 """Operators that stay whole, since PyTorch's decompositions write into parts of a new tensor."""
+TRANSFORMS = ("aten._fft_c2c.default", "aten._fft_r2c.default", "aten._fft_c2r.default")
+"""Operators that stay whole, since PyTorch's decompositions fix open lengths."""
 MAY_RETURN_ARGUMENT = ("aten.type_as.default", "aten.diff.default")
 """Composite operators whose result may be their argument, which their schemas do not say."""
 
@@ -168,10 +170,13 @@ def _more() -> dict[Any, Any]:
 
 def _also_decomposed(op: Any) -> bool:
     """Whether PyTorch's own decomposition of an operator is used: those of operators outside Core
-    ATen give operators that have importers. Operators that write or draw stay what they are."""
+    ATen give operators that have importers. Operators that write or draw stay what they are;
+    composite transforms become `TRANSFORMS`, since PyTorch's references fix open lengths."""
     tag, tags = torch_module().Tag, getattr(op, "tags", ())
     if str(op) in ALSO_DECOMPOSED:
         return True
+    if str(op).startswith("aten.fft_"):
+        return False
     writes = getattr(op, "_schema", None) and op._schema.is_mutable
     return not writes and tag.core not in tags and tag.nondeterministic_seeded not in tags
 
@@ -185,4 +190,4 @@ def _channel_shuffle(x: Any, groups: int) -> Any:
 
 def kept_whole(ops: list[Any], known: Collection[str]) -> list[Any]:
     """Those of the operators that have an importer."""
-    return [op for op in ops if str(op) in known or str(op) in MADE_COMPLEX]
+    return [op for op in ops if str(op) in known or str(op) in (*MADE_COMPLEX, *TRANSFORMS)]
