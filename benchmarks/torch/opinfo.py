@@ -152,7 +152,7 @@ def _is_nearer(op: Any, sample: Any, got: Any, want: Any) -> bool:
             torch.Tensor, lambda t: t.float() if t.is_floating_point() else t, value)
 
     def errors(found: Any) -> list[float]:
-        return [float((a.float() - b).abs().nan_to_num().max()) for a, b in zip(
+        return [_largest_error(a.float(), b) for a, b in zip(
             *(torch.utils._pytree.tree_leaves(v) for v in (found, exact)), strict=True)
             if b.is_floating_point() and b.numel()]
 
@@ -161,6 +161,15 @@ def _is_nearer(op: Any, sample: Any, got: Any, want: Any) -> bool:
         return all(a <= 2 * b for a, b in zip(errors(got), errors(want), strict=True))
     except Exception:
         return False
+
+
+def _largest_error(got: Any, exact: Any) -> float:
+    """The largest difference: infinite where only one of both is NaN."""
+    import torch
+
+    same = (got == exact) | (got.isnan() & exact.isnan())
+    found = torch.where(same, 0.0, (got - exact).abs())
+    return float(found.nan_to_num(nan=torch.inf, posinf=torch.inf).max())
 
 
 def _copied(value: Any) -> Any:
