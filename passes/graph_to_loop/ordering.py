@@ -34,6 +34,7 @@ from passes.graph_to_loop.selecting import (
     FEW,
     can_select,
     codes_of,
+    first_index,
     has_codes,
     selected_indices,
     selected_wide_indices,
@@ -53,6 +54,9 @@ LONG = 1 << 13
 
 SELECTED = 4
 """Fewer elements of long rows are selected, even if tiles can be sorted."""
+
+HUGE = 1 << 31
+"""From this size on, indices take more than 32 bits."""
 
 COMPARISONS = 1 << 30
 """The most comparisons of all rows together for which those programs are faster than sorting."""
@@ -79,6 +83,8 @@ def _indices(op: TopKOp, at: Rewriter, axis: int) -> SSAValue:
     if not many and count and (chunk := chunk_for(x, axis, count)) is not None:
         return _first(op, at, first_by_chunks(
             at, op.x, axis, count, flag_of(op.properties, "largest"), chunk))
+    if count == 1 and not many and has_codes(x) and (size or HUGE) < HUGE:
+        return first_index(at, op.x, axis, result, descending=flag_of(op.properties, "largest"))
     if can_select(x, count):
         largest = flag_of(op.properties, "largest")
         return selected_indices(at, op.x, axis, result, descending=largest)

@@ -12,7 +12,8 @@ Keys of 64 bits leave no room for an index. Each pass finds the next key, then i
     best[p]  = max over i of (key[i] if i comes after index[p - 1])
     index[p] = min over i of (i if key[i] == best[p], and i comes after index[p - 1])
 
-where i comes after j if its key is smaller, or equal and i > j.
+where i comes after j if its key is smaller, or equal and i > j. So does a single element of a row
+whose index has 32 bits, too, as words fill vectors with twice as many codes.
 """
 
 from __future__ import annotations
@@ -78,6 +79,24 @@ def selected_wide_indices(
         last = (best, index)
         found.append(index)
     return _in_turn(at, found, axis, result)
+
+
+def first_index(
+    at: Rewriter, x: SSAValue, axis: int, result: TensorType, descending: bool
+) -> SSAValue:
+    """Likewise of the first element alone, for keys and indices of 32 bits."""
+    keys = row_keys(at, x, axis, not descending, signed=True)
+    domain, row, i = _rows(keys)
+    best = make_nest(at, domain, [Read(keys, [*row, i])], tensor(t.i32, type_of(keys).shape[:-1]),
+                     lambda body, read: read[0], combiner="max")
+    domain, row, i = _rows(keys)
+
+    def place(body: Body, read: Sequence[Scalar]) -> Scalar:
+        return read[0].compare("eq", read[1]).where(body.index(i, t.i32), _NOWHERE >> _WORD)
+
+    found = make_nest(at, domain, [Read(keys, [*row, i]), Read(best, row)], type_of(best), place,
+                      combiner="min")
+    return _in_turn(at, [found], axis, result, lambda index: index.to(t.i64))
 
 
 def _best_after(at: Rewriter, keys: SSAValue, last: Sequence[SSAValue]) -> SSAValue:
