@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from rows import Setting
@@ -93,11 +93,22 @@ def _listed(found: Any) -> list[Tensor]:
     return list(found) if isinstance(found, (list, tuple)) else [found]
 
 
-def measure(key: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The record of a row."""
+class Row(NamedTuple):
+    """An exported draw, all that it is given, and what of that are arguments of the program."""
+
+    draw: Any
+    name: str
+    module: Kernel
+    program: torch.export.ExportedProgram
+    given: list[Tensor]
+    own: list[Tensor]
+
+
+def exported(key: str, seed: str) -> Row:
+    """A row, whose weights are constants in every other one of products and convolutions."""
     from draws import convolutions, products
 
-    draw, name = drawn(key, options.seed), key.split("/")[0]
+    draw, name = drawn(key, seed), key.split("/")[0]
     given = draw.make(torch.float32)
     constant = int(key.split("/")[1]) % 2 == 1 and name in {**products.CLASSES,
                                                            **convolutions.CLASSES}
@@ -106,10 +117,18 @@ def measure(key: str, options: argparse.Namespace) -> dict[str, Any]:
     sizes = tuple({d: torch.export.Dim.AUTO for d in range(t.ndim)} for t in own)
     program = torch.export.export(module, tuple(own), strict=False,
                                   dynamic_shapes=(sizes,) if draw.open_size else None)
-    captured = Captured(key, program, module)
+    return Row(draw, draw.name + (", constant weights" if constant else ""), module, program,
+               given, own)
+
+
+def measure(key: str, options: argparse.Namespace) -> dict[str, Any]:
+    """The record of a row."""
+    row = exported(key, options.seed)
+    draw, given, own = row.draw, row.given, row.own
+    captured = Captured(key, row.program, row.module)
     arrays = dict(zip(captured.input_names, (t.numpy() for t in own), strict=True))
-    record: dict[str, Any] = {"class": name, "name": draw.name + (
-        ", constant weights" if constant else ""), "errors": {}, "notes": {}}
+    record: dict[str, Any] = {"class": key.split("/")[0], "name": row.name, "errors": {},
+                              "notes": {}}
     with tempfile.TemporaryDirectory() as folder:
         race = Race(key, arrays, Setting(options.threads, options.seconds, Path(folder)),
                     captured=captured)
