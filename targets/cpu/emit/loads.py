@@ -82,7 +82,7 @@ class Loads:
             separate = t.tile(type_.element, type_.shape, type_.lanes)
             tile = self.load(replace(access, type=separate), separate, pad)
             return convert(self.writer, tile, type_.lanes, type_.group, self.lanes)
-        along = self._contiguous_dim(access)
+        along = contiguous_dim(access, self.lanes)
         access = access.merged()
         if along is not None:
             turned = t.tile(type_.element, type_.shape, along)
@@ -342,22 +342,23 @@ class Loads:
         return self.writer.assign(f"icmp ne {memory_type(t.i1, width)} {name}, zeroinitializer"
                                   if width else f"icmp ne i8 {name}, 0")
 
-    def _contiguous_dim(self, access: Access) -> int | None:
-        """A tile dim that is contiguous in memory, if neighbouring lanes are far apart.
 
-        Its chunks must match those of the lanes, so that squares can be transposed.
-        """
-        type_ = access.type
-        if type_.lanes is None or type_.group is not None or access.tiles:
-            return None
-        if access.step_along(type_.lanes) in _NEAR:
-            return None
-        widths = {c.width for c in tile_chunks(type_, self.lanes)}
-        for d, extent in enumerate(type_.shape):
-            matches = {c.width for c in chunks(extent, self.lanes)} == widths
-            if d != type_.lanes and extent > 1 and matches and access.step_along(d) == 1:
-                return d
+def contiguous_dim(access: Access, lanes: int) -> int | None:
+    """A tile dim that is contiguous in memory, if neighbouring lanes are far apart.
+
+    Its chunks must match those of the lanes, so that squares can be transposed.
+    """
+    type_ = access.type
+    if type_.lanes is None or type_.group is not None or access.tiles:
         return None
+    if access.step_along(type_.lanes) in _NEAR:
+        return None
+    widths = {c.width for c in tile_chunks(type_, lanes)}
+    for d, extent in enumerate(type_.shape):
+        matches = {c.width for c in chunks(extent, lanes)} == widths
+        if d != type_.lanes and extent > 1 and matches and access.step_along(d) == 1:
+            return d
+    return None
 
 
 def _is_alternating(access: Access) -> bool:

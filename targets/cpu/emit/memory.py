@@ -16,7 +16,7 @@ from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 from targets.cpu.emit.access import Access, Mask, Point
 from targets.cpu.emit.index import splat
-from targets.cpu.emit.loads import Loads, align_of
+from targets.cpu.emit.loads import Loads, align_of, contiguous_dim
 from targets.cpu.emit.transpose import transpose
 from targets.cpu.emit.values import (
     Chunk,
@@ -37,7 +37,7 @@ class Memory(Loads):
 
     def store(self, access: Access, tile: Tile) -> None:
         """Write a tile; positions outside the checked dims are skipped."""
-        along = self._contiguous_dim(access)
+        along = contiguous_dim(access, self.lanes)
         access = access.merged()
         if along is not None:
             turned = transpose(self.writer, tile, along, self.lanes)
