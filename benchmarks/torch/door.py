@@ -5,10 +5,13 @@
 Rows, each in a process of its own:
 
     host    microseconds per call of graphs that compute almost nothing: 1, 32 and 300 inputs, open
-            sizes, and 100 weights. Eager, Inductor and Strata in turns, on a GPU also Inductor's
-            mode reduce-overhead; medians.
+            sizes, and 100 weights. Eager, Inductor and Strata in turns of 20 calls, on a GPU also
+            Inductor's mode reduce-overhead; medians. On a CPU it is the process's time, which other
+            programs of the machine prolong less. On a GPU, each turn begins when the device has
+            nothing to do, so that no call waits for it.
     again   compilations after the first: a bias changed, 12 equal blocks, 20 adapters in turn.
-    layers  seconds in the backend for 2 and for 32 equal layers, all caches empty, and their ratio.
+    layers  seconds in the backend for 2 and for 32 equal layers, all caches empty, and their ratio;
+            on a CPU the process's own.
     first   seconds to the first result, and in the backend, of an encoder of BERT-base's size, all
             caches empty; beside Inductor.
     kept    the same in a second process, which finds what the first has compiled.
@@ -34,7 +37,7 @@ from typing import Any
 HERE = Path(__file__).parent
 ROWS = ("host", "again", "layers", "first", "kept")
 BACKENDS, GRAPHS = (("inductor", None), ("strata", None)), ("inductor", "reduce-overhead")
-ROUNDS, CALLS = 21, 200
+ROUNDS, CALLS = 201, 20
 
 
 # ---------------------------------------------------------------------- models
@@ -99,16 +102,18 @@ def host(device: str) -> list[dict[str, Any]]:
             torch._dynamo.reset()
             calls[mode or backend] = torch.compile(function, backend=backend, mode=mode,
                                                    dynamic=dynamic)
-        rows.append({"what": name, **_in_turns(calls, inputs, CALLS if len(inputs) < 99 else 30)})
+        rows.append({"what": name, **_in_turns(calls, inputs)})
     return rows
 
 
 def _in_turns(
-    calls: dict[str, Callable[..., Any]], inputs: Sequence[Any], count: int
+    calls: dict[str, Callable[..., Any]], inputs: Sequence[Any]
 ) -> dict[str, float]:
     """The median microseconds per call of each."""
     import torch
 
+    on_gpu = inputs[0].is_cuda
+    clock = time.perf_counter if on_gpu else time.process_time
     times: dict[str, list[float]] = {name: [] for name in calls}
     with torch.no_grad():
         for call in calls.values():
@@ -116,12 +121,12 @@ def _in_turns(
                 call(*inputs)
         for _ in range(ROUNDS):
             for name, call in calls.items():
-                if torch.cuda.is_available():
+                if on_gpu:
                     torch.cuda.synchronize()
-                started = time.perf_counter()
-                for _ in range(count):
+                started = clock()
+                for _ in range(CALLS):
                     call(*inputs)
-                times[name].append((time.perf_counter() - started) / count * 1e6)
+                times[name].append((clock() - started) / CALLS * 1e6)
     return {name: statistics.median(found) for name, found in times.items()}
 
 
@@ -188,8 +193,10 @@ def _compilations() -> list[Any]:
 
 
 def layers(device: str) -> list[dict[str, Any]]:
+    clock = time.process_time if device == "cpu" else time.perf_counter
     rows = [{"what": f"{count} layers", **_first(encoder(count, 256, 4), (1, 64, 256), "strata",
-                                                 device)} for count in (2, 32)]
+                                                 device, clock)}
+            for count in (2, 32)]
     return [*rows, {"what": "ratio", "backend": rows[1]["backend"] / rows[0]["backend"]}]
 
 
@@ -212,7 +219,10 @@ def kept(device: str) -> list[dict[str, Any]]:
                                  for key in found[0]}} for backend, found in rows.items()]
 
 
-def _first(model: Any, shape: Sequence[int], backend: str, device: str) -> dict[str, float]:
+def _first(
+    model: Any, shape: Sequence[int], backend: str, device: str,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
     """Seconds to the first result, and those within the backend."""
     import torch
     from torch._dynamo.utils import compile_times
@@ -220,13 +230,13 @@ def _first(model: Any, shape: Sequence[int], backend: str, device: str) -> dict[
     torch._dynamo.reset()
     compile_times(repr="csv")
     model, x, seconds = model.to(device), torch.randn(shape, device=device), [0.0]
-    chosen = _timed(seconds) if backend == "strata" else backend
-    started = time.perf_counter()
+    chosen = _timed(seconds, clock) if backend == "strata" else backend
+    started = clock()
     with torch.no_grad():
         torch.compile(model, backend=chosen)(x)
         if device != "cpu":
             torch.cuda.synchronize()
-    whole = time.perf_counter() - started
+    whole = clock() - started
     if backend != "strata":
         names, values = compile_times(repr="csv")
         found = dict(zip(names, values, strict=True))
@@ -235,18 +245,18 @@ def _first(model: Any, shape: Sequence[int], backend: str, device: str) -> dict[
     return {"whole": whole, "backend": seconds[0]}
 
 
-def _timed(seconds: list[float]) -> Any:
+def _timed(seconds: list[float], clock: Callable[[], float]) -> Any:
     """The backend; the time of its compilations is added to `seconds`."""
     from compiler.torch import backend
 
     original = backend.compile_graph
 
     def compile_graph(*arguments: Any) -> Any:
-        started = time.perf_counter()
+        started = clock()
         try:
             return original(*arguments)
         finally:
-            seconds[0] += time.perf_counter() - started
+            seconds[0] += clock() - started
 
     backend.compile_graph = compile_graph  # type: ignore[assignment]
     return backend.strata
@@ -276,6 +286,12 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
                       *(f"| {line} |" for line in lines)])
 
 
+def _load() -> str:
+    """What else the machine did: seconds grow with it, ratios hardly."""
+    return (f"The machine's load was {os.getloadavg()[1]:.1f} in the last five minutes, on "
+            f"{os.cpu_count()} processors.")
+
+
 def _cell(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
@@ -299,7 +315,7 @@ def main() -> None:
         if rows is None:
             left_out.append(name)
         else:
-            sections[name] = table(rows)
+            sections[name] = f"{table(rows)}\n\n{_load()}"
         path.write_text(page(sections, arguments.device, left_out))
 
 
