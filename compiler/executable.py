@@ -34,7 +34,6 @@ from compiler.programs.kept import slot_of
 from compiler.recompilation import Made, Recompiler, times_of
 from compiler.variants import Specialization, Variants
 from dialects.records import dataclass
-from dialects.xdsl_loading import load_xdsl
 
 if TYPE_CHECKING:
     from compiler.frontend import MemoryModel
@@ -339,7 +338,6 @@ def _compiled(
     command: str, slot: Slot | GraphSlot | None,
 ) -> Made:
     """Compile a model, and store the result in its cache slot, if it has one."""
-    load_xdsl()
     from compiler.pipeline.driver import Compiler
     from compiler.pipeline.source import weight_labels
     from dialects.strata.sizes import has_choices

@@ -17,7 +17,6 @@ from compiler.instrument.kept import KeptCode
 from compiler.instrument.progress import Progress
 from compiler.instrument.timing import Timing
 from compiler.options import CompileOptions, cache_root
-from dialects.xdsl_loading import load_xdsl
 
 if TYPE_CHECKING:
     from compiler.frontend import MemoryModel
@@ -35,7 +34,6 @@ class Session:
 
     def compiler(self, model: str | MemoryModel, *more: Instrument) -> Compiler:
         """The compiler of a model, with dumps if they are requested."""
-        load_xdsl()
         from compiler.pipeline.driver import Compiler
 
         watching = [*self.instruments, *more, *dumps_of(self.options)]
