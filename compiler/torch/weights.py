@@ -68,8 +68,8 @@ def items_at(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
     return itemgetter(*places)
 
 
-Layout = tuple[tuple[int, ...], tuple[int, ...]]
-"""The shape and the strides of a tensor."""
+Layouts = tuple[Sequence[tuple[int, ...]], Sequence[tuple[int, ...]]]
+"""The shapes and the strides of tensors."""
 
 
 @dataclass(eq=False)
@@ -87,7 +87,7 @@ class Weights:
     places: Sequence[int]
     pieces: Sequence[Sequence[memoryview]]
     contents: Sequence[bytes]
-    layouts: Sequence[Layout] | None = None
+    layouts: Layouts | None = None
 
     def __post_init__(self) -> None:
         self._flat, self._whole = list(chain.from_iterable(self.pieces)), b"".join(self.contents)
@@ -99,7 +99,7 @@ class Weights:
         pieces = [_pieces(tensor) for tensor in tensors]
         return Weights(numbers, tensors, list(map(_version, tensors)),
                        list(map(_address(), tensors)), pieces, list(map(b"".join, pieces)),
-                       None if _guards_layouts() else list(map(_layout, tensors)))
+                       None if _guards_layouts() else _layouts(tensors))
 
     def are_in(self, inputs: Sequence[Any]) -> bool:
         """Whether these arguments are the same tensors with unchanged contents."""
@@ -109,15 +109,17 @@ class Weights:
         return (all(map(is_, self.tensors, given))
                 and list(map(_version, given)) == self.versions
                 and list(map(_address(), given)) == self.places
-                and (self.layouts is None or list(map(_layout, given)) == self.layouts)
+                and (self.layouts is None or _layouts(given) == self.layouts)
                 and b"".join(self._flat) == self._whole)
 
     def changed(self, inputs: Sequence[Any]) -> list[int]:
         """The numbers of arguments that are other tensors, or have been written."""
+        shapes, strides = self.layouts or ((), ())
         return [k for n, k in enumerate(self.numbers) if self.tensors[n] is not inputs[k]
                 or _version(inputs[k]) != self.versions[n]
                 or inputs[k].data_ptr() != self.places[n]
-                or (self.layouts is not None and _layout(inputs[k]) != self.layouts[n])
+                or (self.layouts is not None
+                    and _layouts([inputs[k]]) != ([shapes[n]], [strides[n]]))
                 or b"".join(self.pieces[n]) != self.contents[n]]
 
     def forget(self) -> None:
@@ -149,7 +151,7 @@ class Weights:
 
 _OWN = 2
 """References to a tensor while it is asked for its count: the argument, and the loop's variable."""
-_version = attrgetter("_version")
+_version, _shape = attrgetter("_version"), attrgetter("shape")
 
 
 def _guards_layouts() -> bool:
@@ -158,8 +160,8 @@ def _guards_layouts() -> bool:
     return not getattr(config, "use_recursive_dict_tags_for_guards", False)
 
 
-def _layout(tensor: Any) -> Layout:
-    return tensor.shape, tensor.stride()
+def _layouts(tensors: Sequence[Any]) -> Layouts:
+    return list(map(_shape, tensors)), list(map(torch_module().Tensor.stride, tensors))
 
 
 def _address() -> Callable[[Any], int]:
