@@ -63,7 +63,7 @@ def kernels(module: ModuleOp) -> list[KernelOp]:
     (SHORT_ROWS, "<grid i0 tile 4, loop i1 tile 16 lanes>"),
     (FEW_ROWS, "<grid i0 tile 1, loop i1 tile 16 lanes>"),
     (LARGE, "<grid i0 tile 4096, loop i0 tile 32 lanes | stream = 1>"),
-    (COLUMNS, "<grid i0 tile 32 lanes, loop i1 tile 1>"),
+    (COLUMNS, "<grid i0 tile 32 lanes, loop i1 tile 32 partial, loop i1 tile 1>"),
     (EXP, "<grid i0 tile 4096, loop i0 tile 32 lanes>"),
     (SCALAR, "<>"),
     (EMPTY, "<loop i0 tile 1 lanes>"),
