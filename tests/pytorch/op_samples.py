@@ -204,6 +204,7 @@ sample(["any.default", "all.default"], (B,), (X,))
 sample(["any.dim", "all.dim"], (B, 1), (B, -1, True))
 sample(["any.dims", "all.dims"], (B, [0, 1]))
 sample(["var.correction", "std.correction", "var_mean.correction"], (X, [1]), (X, None))
+sample("linalg_matrix_exp.default", (X @ X.mT,))
 sample("linalg_vector_norm.default", (X,), (X, 1, [1]), (X, 3, [-1], True), (X, math.inf))
 sample("logsumexp.default", (X, [1]), (X, [0, 2], True))
 sample(["amax.default", "amin.default"], (X, [1]), (X, []), (N, [0, -1], True))
@@ -355,6 +356,8 @@ FIRST_ONLY = frozenset(f"aten.{name}" for name in (
 """Operators whose other results are for training."""
 
 UNSAMPLED = frozenset((
+    "aten._linalg_svd.default", "aten._linalg_eigh.default", "prims.svd.default",
+    "aten.linalg_pinv.atol_rtol_tensor",  # LAPACK is the truth: `operators/test_spectra.py`
     "prims.convert_element_type.default",  # only other decompositions make it
     "aten.mkldnn_rnn_layer.default",  # only decompositions make it, of LSTM layers
     "prims.fma.default",  # only Dynamo makes it, for optimizers
