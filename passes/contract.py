@@ -245,6 +245,12 @@ class Rules(ABC):
         """
         return None
 
+    def row_multiples(self, kernel: KernelOp) -> Mapping[int, int]:
+        """Which operands of a kernel to copy, because their rows begin at addresses that allow no
+        wide loads: each with the number of elements of which a row of the copy has a multiple.
+        Nests read the copy where they read the operand."""
+        return {}
+
     def joined_groups(self, inputs: int, outputs: int, count: int, element: Attribute) -> int:
         """How many of a convolution's `count` groups to multiply as one, with zeros between them.
         The number divides `count`. `inputs`, `outputs`: the channels of one group."""

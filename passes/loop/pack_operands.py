@@ -13,7 +13,8 @@ group is padded with zeros:
 
 A padded read of a convolution becomes a read of a tensor with its border written out, so that the
 inner loop has no bounds checks; its dims may be reordered as well. Constants are packed at compile
-time, into the weight store. Other operands are packed by a copy kernel before the call.
+time, into the weight store. Other operands are packed by a copy kernel before the call. Where rows
+of another operand begin at addresses that allow no wide loads, they are filled up with zeros.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, SSAValue
+from xdsl.rewriter import Rewriter
 
 from dialects.graph import ConstantOp
 from dialects.loop import Axis, CallOp, KernelOp, NestOp, YieldOp, extents_of
@@ -58,6 +60,11 @@ class LoopPackOperands(StrataPass):
                    if isinstance(op, KernelOp)}
         for call in [op for op in block.ops if isinstance(op, CallOp)]:
             kernel = kernels[call.kernel.data]
+            multiples = context.rules.row_multiples(kernel)
+            if multiples and context.allowance.take(kernel, self.name):
+                copier = _Copier(context, module, kernel, call)
+                for number, multiple in multiples.items():
+                    copier.fill_up(number, multiple)
             first = next((n for n in kernel.nests if is_contraction(n)), None)
             for nest in pair_of(kernel) or [*filter(None, [first])]:
                 packer = _Packer(context, module, kernel, call, nest)
@@ -67,13 +74,78 @@ class LoopPackOperands(StrataPass):
         erase_unused(block, context)  # constants whose packed copies have replaced them
 
 
-class _Packer:
+class _Copier:
+    """Passes copies of operands to a kernel."""
+
+    def __init__(self, context: StrataContext, module: ModuleOp, kernel: KernelOp, call: CallOp):
+        self.context, self.module, self.kernel, self.call = context, module, kernel, call
+
+    def fill_up(self, number: int, multiple: int) -> None:
+        """Make all nests read a copy of an operand whose rows are zeros up to a multiple."""
+        argument = self.kernel.body.block.args[number]
+        axes = [Axis(Symbol.axis(f"i{d}d"), size) for d, size in enumerate(shape_of(argument))]
+        point = [Expr.symbol(a.name) for a in axes]
+        copy = _copy(argument, point, 0, _filled_up(axes, multiple), point)
+        type_ = copy.results[0].type
+        assert isinstance(type_, TensorType)
+        self.call.operands[number] = self.made(
+            copy, self.call.inputs[number], f"{self.kernel.sym_name.data}_rows{number}")
+        Rewriter.replace_value_with_new_type(argument, type_)
+
+    def made(self, copy: NestOp, source: SSAValue, name: str) -> SSAValue:
+        """The copy's value in the calling function: a constant, or the call of a copy kernel."""
+        constant = constant_source(source)
+        if constant is not None and not _symbols(copy):
+            return self._packed_constant(constant, copy)
+        return self._copy_call(copy, source, name)
+
+    def _packed_constant(self, constant: ConstantOp, copy: NestOp) -> SSAValue:
+        source = copy.inputs[0].type
+        assert isinstance(source, TensorType)
+        packed = Relayout(
+            _constant(source.shape), tuple(zip((a.name for a in copy.axes), _constant(
+                [a.extent for a in copy.axes]), strict=True)),
+            tuple(copy.input_maps[0]), copy.pad_values[0])
+        computation = f"pack {' '.join(map(str, (source, *copy.properties.values())))}"
+        new = constant.derived(self.context.weights, ".packed", computation, packed)
+        copy.erase()
+        return self._before_call(new)
+
+    def _before_call(self, op: ConstantOp | CallOp) -> SSAValue:
+        set_location(op, self.call)
+        block = self.call.parent_block()
+        assert block is not None
+        block.insert_op_before(op, self.call)
+        return op.results[0]
+
+    def _copy_call(self, copy: NestOp, source: SSAValue, name: str) -> SSAValue:
+        sizes = sorted(_symbols(copy))
+        kernel = KernelOp.of(name, [source.type], sizes)
+        nest = NestOp.of(
+            [Axis(Symbol.axis(f"i{k}"), a.extent) for k, a in enumerate(copy.axes)],
+            [kernel.body.block.args[0]], [_renamed(copy, m) for m in copy.input_maps],
+            result_types(copy), [_renamed(copy, m) for m in copy.output_maps],
+            pads=copy.pad_values, body=copy.body.clone())
+        kernel.body.block.add_ops([nest, YieldOp.of(nest.results[0])])
+        set_location(kernel, self.call)
+        self.module.body.block.insert_op_before(kernel, self.kernel)
+        type_ = nest.results[0].type
+        assert self.context.rules is not None and isinstance(type_, TensorType)
+        self.context.rules.prepare(kernel)
+        copy.erase()
+        return self._before_call(CallOp.of(
+            name, [source], [Expr.symbol(s) for s in sizes], [type_]))
+
+
+class _Packer(_Copier):
+    """Packs the operands of a contraction."""
+
     def __init__(
         self, context: StrataContext, module: ModuleOp, kernel: KernelOp, call: CallOp,
         nest: NestOp,
     ):
-        self.context, self.module = context, module
-        self.kernel, self.call, self.nest = kernel, call, nest
+        super().__init__(context, module, kernel, call)
+        self.nest = nest
         self.extents = extents_of(nest.axes)
 
     def constants(self) -> set[int]:
@@ -200,7 +272,8 @@ class _Packer:
         self.nest.detach()
         self.nest.erase()
         self.nest = new
-        value = self.made(copy, source, position)
+        value = self.made(
+            copy, source, f"{self.kernel.sym_name.data}_pack{position}")
         if argument.uses.get_length() == 0:
             self.kernel.body.block.erase_arg(argument)
             self.call.operands[number] = value
@@ -211,51 +284,6 @@ class _Packer:
         operands = [*self.call.operands]
         operands.insert(number, value)
         self.call.operands = operands
-
-    def made(self, copy: NestOp, source: SSAValue, position: int) -> SSAValue:
-        """The copy's value in the calling function: a constant, or the call of a copy kernel."""
-        constant = constant_source(source)
-        if constant is not None and not _symbols(copy):
-            return self._packed_constant(constant, copy)
-        return self._copy_call(copy, source, position)
-
-    def _packed_constant(self, constant: ConstantOp, copy: NestOp) -> SSAValue:
-        source = copy.inputs[0].type
-        assert isinstance(source, TensorType)
-        packed = Relayout(
-            _constant(source.shape), tuple(zip((a.name for a in copy.axes), _constant(
-                [a.extent for a in copy.axes]), strict=True)),
-            tuple(copy.input_maps[0]), copy.pad_values[0])
-        computation = f"pack {' '.join(map(str, (source, *copy.properties.values())))}"
-        new = constant.derived(self.context.weights, ".packed", computation, packed)
-        copy.erase()
-        return self._before_call(new)
-
-    def _before_call(self, op: ConstantOp | CallOp) -> SSAValue:
-        set_location(op, self.call)
-        block = self.call.parent_block()
-        assert block is not None
-        block.insert_op_before(op, self.call)
-        return op.results[0]
-
-    def _copy_call(self, copy: NestOp, source: SSAValue, position: int) -> SSAValue:
-        name = f"{self.kernel.sym_name.data}_pack{position}"
-        sizes = sorted(_symbols(copy))
-        kernel = KernelOp.of(name, [source.type], sizes)
-        nest = NestOp.of(
-            [Axis(Symbol.axis(f"i{k}"), a.extent) for k, a in enumerate(copy.axes)],
-            [kernel.body.block.args[0]], [_renamed(copy, m) for m in copy.input_maps],
-            result_types(copy), [_renamed(copy, m) for m in copy.output_maps],
-            pads=copy.pad_values, body=copy.body.clone())
-        kernel.body.block.add_ops([nest, YieldOp.of(nest.results[0])])
-        set_location(kernel, self.call)
-        self.module.body.block.insert_op_before(kernel, self.kernel)
-        type_ = nest.results[0].type
-        assert self.context.rules is not None and isinstance(type_, TensorType)
-        self.context.rules.prepare(kernel)
-        copy.erase()
-        return self._before_call(CallOp.of(
-            name, [source], [Expr.symbol(s) for s in sizes], [type_]))
 
 
 def _copy(

@@ -148,6 +148,9 @@ class CudaScheduling(Scheduling):
     ) -> Mapping[int, Packing] | None:
         return rules.operand_panels(kernel, nest, constants, self.options)
 
+    def row_multiples(self, kernel: LoopKernelOp) -> Mapping[int, int]:
+        return attention.row_multiples(kernel) if attention.is_attention(kernel) else {}
+
     def joined_groups(self, inputs: int, outputs: int, count: int, element: Attribute) -> int:
         return convolutions.joined_groups(inputs, outputs, count, element, self.options)
 

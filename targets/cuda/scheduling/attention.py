@@ -7,8 +7,10 @@ by a tile of the values with another `tl.dot`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+
+from xdsl.ir import BlockArgument, SSAValue
 
 from dialects.loop import KernelOp, NestOp
 from dialects.strata.schedule import Level, Schedule
@@ -23,7 +25,9 @@ from passes.analyses.loop.runs import common_rows
 from passes.loop_to_block.compute import is_dot
 from passes.rewrites.loop.common_factors import take_factor_out
 from targets.cuda.machine import Machine, machine_of
+from targets.cuda.scheduling.products.pitch import LEAST, WORD
 from targets.cuda.scheduling.products.rules import MIN_DOT
+from targets.cuda.scheduling.roles import symbols_of
 from targets.cuda.scheduling.specialized_attention import may_specialize
 from targets.cuda.scheduling.tiles import finish, power, tails_of, two_powers, width_of
 from targets.options import TargetOptions
@@ -139,6 +143,27 @@ _HEADS = 4
 _LINE = 128
 STEP = 256
 """How many keys a program with one row loads per step, all in flight at the same time."""
+
+
+def row_multiples(kernel: KernelOp) -> Mapping[int, int]:
+    """Which biases and masks to copy: those of which no load can be asynchronous, because their
+    rows begin anywhere or their length is open, so that every step might wait for memory."""
+    row = block_axis(kernel)
+    if row is None:
+        return {}
+    walked, found = walked_axis(kernel), dict[int, int]()
+    for nest in [n for n in kernel.nests if n.is_elementwise]:
+        for value, map_ in zip(nest.inputs, nest.input_maps, strict=True):
+            if isinstance(value, BlockArgument) and row in symbols_of(map_) and (
+                    map_[-1].as_symbol == walked) and _is_odd(value):
+                found[value.index] = WORD // width_of(value)
+    return found
+
+
+def _is_odd(value: SSAValue) -> bool:
+    assert isinstance(value.type, TensorType)
+    length = value.type.shape[-1].constant
+    return length is None or bool(length * width_of(value) % LEAST)
 
 
 def prepare_attention(kernel: KernelOp) -> None:
