@@ -86,7 +86,7 @@ class ResizeOp(GraphOp):
         where = source_coordinates(self.coordinates.data, x.shape[axis], size, scale)
         if self.mode.data == "nearest":
             rule = text_of(self.properties, "nearest", "floor")
-            return np.take(x, _clamped(_round(where, rule), x.shape[axis]), axis)
+            return np.take(x, _clamped(rounded_coordinates(where, rule), x.shape[axis]), axis)
         taps = _linear_taps if self.mode.data == "linear" else _cubic_taps
         spread = (-1, *(1,) * (x.ndim - 1 - axis))
         shape = (*x.shape[:axis], size, *x.shape[axis + 1:])
@@ -111,7 +111,8 @@ def source_coordinates(mode: str, source: int, size: int, scale: float | None) -
     return (p + 0.5) * over / under - 0.5
 
 
-def _round(where: Array, rule: str) -> Array:
+def rounded_coordinates(where: Array, rule: str) -> Array:
+    """Coordinates as whole numbers, by one of ONNX's rules."""
     if rule == "round_prefer_floor":
         return np.ceil(where - 0.5)
     if rule == "round_prefer_ceil":

@@ -2,26 +2,30 @@
 
 For each dim that changes, small nests compute positions (and weights) once per result index, in f64
 as the operation defines. The result gathers with them. The nearest element at an integer factor has
-a closed form and needs no such nest.
+a closed form and needs no such nest. Where many programs wait for memory, none should wait for
+positions before it loads elements: dims of known sizes then have closed forms too, if quotients of
+integers are the same positions.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import reduce
 from operator import add
 from typing import NamedTuple
 
+import numpy as np
 from xdsl.ir import BlockArgument, SSAValue
 
 from dialects.graph.base import Build, text_of
-from dialects.graph.resize import ResizeOp
+from dialects.graph.resize import ResizeOp, rounded_coordinates, source_coordinates
 from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.func import ReturnOp
 from dialects.strata.types import tensor
-from dialects.symbolic.expr import Expr
+from dialects.symbolic.expr import Expr, maximum, minimum
 from passes.graph_to_loop.gathers import pick
 from passes.graph_to_loop.nests import (
     Domain,
@@ -61,6 +65,11 @@ def _gathers(op: ResizeOp, at: Rewriter) -> bool:
         isinstance(use.operation, ReturnOp) for use in op.result.uses))
 
 
+def _computes(at: Rewriter) -> bool:
+    """Whether positions are computed rather than read."""
+    return at.context.facts.programs > 1
+
+
 class _Dim(NamedTuple):
     """One dim: its sizes in x and in the result, its factor if one is given, and the formula."""
 
@@ -95,6 +104,23 @@ class _Dim(NamedTuple):
         if self.coordinates == "pytorch_half_pixel":
             return size.compare("eq", 1).where(p, where - 0.5)
         return where - 0.5
+
+    def closed(self, place: Expr, rule: str, step: int = 0) -> Expr | None:
+        """(a*p + c) floordiv b + step, kept within x, where the quotient is the rounded coordinate
+        of every result index p; None if there is none, or a size is open."""
+        source, size = self.source.constant, self.size.constant
+        if source is None or not size:
+            return None
+        coordinates = source_coordinates(self.coordinates, source, size, self.scale)
+        wanted, points = rounded_coordinates(coordinates, rule).astype(np.int64), np.arange(size)
+        slope = Fraction(float(coordinates[-1] - coordinates[0]) / max(size - 1, 1))
+        a, b = slope.limit_denominator(max(source, size)).as_integer_ratio()
+        c = int((b * wanted - a * points).max())
+        if c > (b * wanted - a * points).min() + b - 1:
+            return None
+        found, last = (place * a + c) // b + step, source - 1
+        found = found if wanted[0] + step >= 0 else maximum(found, 0)
+        return found if wanted[-1] + step <= last else minimum(found, last)
 
     def vector(self, at: Build, formula: Callable[[Scalar, Scalar], Scalar],
                element: t.Attribute) -> SSAValue:
@@ -137,13 +163,16 @@ def _nearest(op: ResizeOp, at: Rewriter, dims: Sequence[_Dim]) -> SSAValue:
     return pick(at, domain, op.x, index)
 
 
-def _nearest_place(at: Build, dim: _Dim, place: Expr, rule: str) -> Expr | Read:
+def _nearest_place(at: Rewriter, dim: _Dim, place: Expr, rule: str) -> Expr | Read:
     """p/f rounded down and (p + 0.5)/f - 0.5 rounded are both p floordiv f: 2p + 1 is odd."""
     factor = dim.factor()
     down = (dim.coordinates == "asymmetric" and rule == "floor") or (
         dim.coordinates == "half_pixel" and rule.startswith("round"))
     if factor is not None and down:
         return place // factor
+    closed = dim.closed(place, rule) if _computes(at) else None
+    if closed is not None:
+        return closed
     rounding = _ROUNDINGS[rule]
     where = dim.vector(at, lambda c, last: _clamped(rounding(c), last), t.i64)
     return Read(where, [place])
@@ -152,10 +181,17 @@ def _nearest_place(at: Build, dim: _Dim, place: Expr, rule: str) -> Expr | Read:
 # ---------------------------------------------------------------------- linear and cubic
 @dataclass(frozen=True)
 class _Tap:
-    """One of the elements mixed along a dim, as formulas of (coordinate, last index)."""
+    """One of the elements mixed along a dim, as formulas of (coordinate, last index). `closed`: its
+    position by a closed form, if there is one."""
 
     position: Callable[[Scalar, Scalar], Scalar]
     weight: Callable[[Scalar, Scalar], Scalar]
+    closed: Callable[[_Dim, Expr], Expr | None]
+
+
+def _next(dim: _Dim, place: Expr) -> Expr | None:
+    low = dim.closed(place, "floor")
+    return None if low is None else minimum(low + 1, dim.source - 1)
 
 
 def _fraction(c: Scalar, last: Scalar) -> Scalar:
@@ -165,8 +201,9 @@ def _fraction(c: Scalar, last: Scalar) -> Scalar:
 
 
 _LINEAR = [
-    _Tap(lambda c, last: _clamped(c, last).floor(), lambda c, last: 1 - _fraction(c, last)),
-    _Tap(lambda c, last: _clamped(_clamped(c, last).floor() + 1, last), _fraction),
+    _Tap(lambda c, last: _clamped(c, last).floor(), lambda c, last: 1 - _fraction(c, last),
+         lambda dim, place: dim.closed(place, "floor")),
+    _Tap(lambda c, last: _clamped(_clamped(c, last).floor() + 1, last), _fraction, _next),
 ]
 
 
@@ -177,13 +214,14 @@ def _cubic_tap(step: int) -> _Tap:
         far = ((d - 5) * d + 8) * d * a - 4 * a
         return d.compare("le", 1).where(near, far)
 
-    return _Tap(lambda c, last: _clamped(c.floor() + step, last), weight)
+    return _Tap(lambda c, last: _clamped(c.floor() + step, last), weight,
+                lambda dim, place: dim.closed(place, "floor", step))
 
 
 _CUBIC_TAPS = [_cubic_tap(step) for step in (-1, 0, 1, 2)]
 
 
-def _mixed(at: Build, x: SSAValue, dims: Sequence[_Dim], taps: Sequence[_Tap]) -> SSAValue:
+def _mixed(at: Rewriter, x: SSAValue, dims: Sequence[_Dim], taps: Sequence[_Tap]) -> SSAValue:
     """The weighted sum over all choices of one tap per dim; narrow floats are mixed in f32."""
     type_, count = type_of(x), len(taps)
     element = t.wide_element(type_.element)
@@ -192,14 +230,18 @@ def _mixed(at: Build, x: SSAValue, dims: Sequence[_Dim], taps: Sequence[_Tap]) -
     domain = Domain()
     point = domain.parallel(*result.shape)
     rows = [(d, tap) for d in dims for tap in taps]
-    places = [Read(d.vector(at, tap.position, t.i64), [point[d.number]]) for d, tap in rows]
+    closed = [tap.closed(d, point[d.number]) if _computes(at) else None for d, tap in rows]
+    places = [Read(d.vector(at, tap.position, t.i64), [point[d.number]])
+              for (d, tap), form in zip(rows, closed, strict=True) if form is None]
     weights = [Read(d.vector(at, tap.weight, element), [point[d.number]]) for d, tap in rows]
-    names = [[Expr.gathered(k * count + j) for j in range(count)] for k in range(len(dims))]
+    gathered = iter(range(len(places)))
+    forms = [Expr.gathered(next(gathered)) if form is None else form for form in closed]
+    names = [forms[k * count:(k + 1) * count] for k in range(len(dims))]
     sources = [Read(x, _replaced(point, dims, choice)) for choice in itertools.product(*names)]
 
     def mix(body: Body, read: Sequence[Scalar]) -> Scalar:
-        values = [v.wide() for v in read[len(rows):len(rows) + len(sources)]]
-        factors = read[len(rows) + len(sources):]
+        values = [v.wide() for v in read[len(places):len(places) + len(sources)]]
+        factors = read[len(places) + len(sources):]
         for start in reversed(range(0, len(factors), count)):  # the last dim's taps first
             values = _weighted_sums(values, factors[start:start + count])
         return values[0]
