@@ -15,6 +15,7 @@ own axes. Tuning replaces these choices by measured ones.
     recomputed.py      products with the products of their factors
     memory/sums.py     sums of a few parts      memory_bound.py   other reductions, elementwise
     memory/turned.py   copies whose source and result run along different axes
+    memory/flat.py     elementwise kernels whose rows fill a part of a tile
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from targets.cuda.scheduling.convolution_forms import packing
 from targets.cuda.scheduling.convolution_layouts import convolution_panels, prepare_convolution
 from targets.cuda.scheduling.convolution_roles import is_convolution
 from targets.cuda.scheduling.convolutions import convolution_parts, schedule_convolution
+from targets.cuda.scheduling.memory.flat import prepare_flat
 from targets.cuda.scheduling.memory.sums import sum_of_parts
 from targets.cuda.scheduling.memory.turned import prepare_turned, schedule_turned
 from targets.cuda.scheduling.memory_bound import elementwise, reduction, walked_alike
@@ -88,8 +90,8 @@ def prepare_kernel(kernel: KernelOp, options: TargetOptions) -> None:
     elif any(n.is_reduction for n in kernel.nests):
         for names in walked_alike(kernel):
             fuse_axes(kernel, names)
-    else:
-        prepare_turned(kernel, options)
+    elif not prepare_turned(kernel, options):
+        prepare_flat(kernel, options)
 
 
 def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
