@@ -46,6 +46,8 @@ BYTES = 16
 """The bytes that a lane loads at once."""
 MOST_TAPS = 16
 """The most positions of a window that are written out."""
+COLUMNS = 2
+"""Neighbouring results of a lane of small windows that move along memory."""
 WARPS, FEWEST = 4, 2
 """Warps of a program for small windows, and how many programs a multiprocessor gets at least."""
 ENOUGH = 8
@@ -133,8 +135,8 @@ def prepare_small_windows(kernel: KernelOp, nest: NestOp) -> None:
 
 
 def schedule_small_windows(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Schedule:
-    """Lanes load words of neighbouring channels; of columns, which windows move along, one result
-    each, since neighbouring lanes then load neighbouring elements."""
+    """Lanes load words of neighbouring channels; of columns, which windows move along, a lane
+    computes a few, whose loads it issues together."""
     *others, flat = [a.name for a in nest.parallel_axes]
     each, count = _words(nest), product(a.extent for a in nest.parallel_axes).constant
     least = FEWEST * machine_of(options.features).multiprocessors
@@ -147,11 +149,11 @@ def schedule_small_windows(kernel: KernelOp, nest: NestOp, options: TargetOption
 
 
 def _words(nest: NestOp) -> int:
-    """How many neighbouring results of a lane read a word; 1 if windows move along memory."""
+    """How many neighbouring results of a lane read a word, or few if windows move along memory."""
     type_, summed = nest.inputs[0].type, {a.name for a in nest.reduce_axes}
     assert isinstance(type_, TensorType)
     if any(m and m[-1].symbols & summed for m in nest.input_maps):
-        return 1
+        return COLUMNS
     size = type_.shape[-1].constant or 1
     return next(n for n in (BYTES // byte_width(type_.element), 4, 2, 1) if size % n == 0)
 
