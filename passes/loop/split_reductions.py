@@ -57,6 +57,9 @@ MIN_ELEMENTS = 1 << 15
 else reads the row."""
 MIN_PART = 256
 """The fewest elements of a part, where sizes are known."""
+EVEN = 4
+"""How many times as many parts long rows have where rows alone keep a fourth of the machine busy:
+the last round of programs is a smaller share of all."""
 COLUMNS = 64
 """The number of adjacent results that one program computes when sums run across memory."""
 MIN_COLUMN_PART = 32
@@ -169,6 +172,8 @@ def _cut(nest: NestOp, facts: Facts) -> tuple[NestOp, Sequence[Symbol]] | None:
         whole = _open_cut(nest, axes) if results == 1 else None
         return whole or _open_parts(nest, axes[-1], side, results, programs)
     held = facts.held_row if side == 1 else 0
+    if side == 1 and 4 * results >= programs:
+        programs *= EVEN
     fewest = held if held and _reads_alone(nest) else MIN_ELEMENTS
     if results == 0 or total * side < fewest or 2 * results > programs * side:
         return None

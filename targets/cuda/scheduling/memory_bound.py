@@ -213,17 +213,25 @@ def _step(kernel: KernelOp, axis: Symbol, options: TargetOptions) -> int:
         return facts.step_scan
     if _is_online(kernel, options):
         return facts.step_online
-    if sum(_has(n, axis) for n in kernel.nests) == 1:
-        return facts.step_once * (DEEPER if _few_rows(kernel, options) else 1)
+    if _is_read_once(kernel, axis):
+        return facts.step_once * _depth_along(kernel, options)
     if _is_unaligned(kernel):
         return facts.step_apart
     return facts.step_open if kernel.axes[axis].constant is None else facts.step
 
 
-def _few_rows(kernel: KernelOp, options: TargetOptions) -> bool:
-    """Whether rows are so few that each multiprocessor has one at most, and waits in each step."""
+def _is_read_once(kernel: KernelOp, axis: Symbol) -> bool:
+    """Whether one pass over a row is enough: nothing that walks it waits for another's result."""
+    nests = [n for n in kernel.nests if _has(n, axis)]
+    return len(nests) == 1 or all(n.is_reduction and not any(
+        isinstance(v.owner, NestOp) for v in n.inputs) for n in nests)
+
+
+def _depth_along(kernel: KernelOp, options: TargetOptions) -> int:
+    """How many times as much a step along memory loads where there are few rows."""
     count = product(kernel.axes[a] for a in common_rows(kernel)).constant
-    return count is not None and count <= machine_of(options.features).multiprocessors
+    facts = _facts(options)
+    return _deeper(count, facts.step_once, facts.other_step_warps, kernel, options)
 
 
 def _walking_warps(kernel: KernelOp, width: int, options: TargetOptions) -> int:
@@ -232,7 +240,7 @@ def _walking_warps(kernel: KernelOp, width: int, options: TargetOptions) -> int:
         return facts.scan_warps
     if _is_online(kernel, options):
         return facts.online_warps
-    if width == DEEPER * facts.step_once and _few_rows(kernel, options):
+    if width == DEEPER * facts.step_once and _depth_along(kernel, options) == DEEPER:
         return MOST_WARPS
     warps = {facts.step_apart: facts.step_apart_warps, facts.step: facts.step_warps}
     return warps.get(width, facts.other_step_warps)
@@ -263,18 +271,26 @@ def _strided_reduction(
 
 
 def _depth(levels: Sequence[Level], kernel: KernelOp, options: TargetOptions) -> int:
+    """How many times as much a step across memory loads."""
+    facts = _facts(options)
+    return _deeper(_programs(kernel, levels), levels[-1].tile * facts.across, facts.across_warps,
+                   kernel, options)
+
+
+def _deeper(
+    programs: int | None, elements: int, warps: int, kernel: KernelOp, options: TargetOptions
+) -> int:
     """How many times as much a step of a loop loads where multiprocessors wait for memory in each:
     until what all programs load at a time covers its latency twice."""
-    machine, facts, programs = machine_of(options.features), _facts(options), _programs(
-        kernel, levels)
-    at_once = machine.threads // (facts.across_warps * WARP)
+    machine = machine_of(options.features)
+    at_once = machine.threads // (warps * WARP)
     if programs is not None:
         at_once = min(at_once, -(-programs // machine.multiprocessors))
     if at_once <= FEW:
         return DEEPER
     width = max(byte_width(v.type.element) for v in kernel.body.block.args
                 if isinstance(v.type, TensorType))
-    loaded = at_once * levels[-1].tile * facts.across * width
+    loaded = at_once * elements * width
     wanted = 2e9 * machine.bandwidth * machine.fitted.products.latency / machine.multiprocessors
     return min(DEEPER, ceil_power(wanted / loaded))
 
@@ -316,11 +332,10 @@ def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:
 
 
 def _elements(kernel: KernelOp, rows: Sequence[Symbol], options: TargetOptions) -> int:
-    """Elements of a program: fewer where all programs run at once anyway. Each thread then waits
-    for memory as long as before, but computes less, by shorter code."""
+    """Elements of a program: fewer where multiprocessors would have none."""
     facts, count = _facts(options), product(kernel.axes[a] for a in rows).constant
-    elements, most = facts.elements, facts.programs * machine_of(options.features).multiprocessors
-    while count is not None and elements > facts.least_elements and count < elements * most:
+    elements, programs = facts.elements, machine_of(options.features).multiprocessors
+    while count is not None and elements > facts.least_elements and count < elements * programs:
         elements //= 2
     return elements
 
