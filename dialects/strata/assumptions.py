@@ -55,6 +55,20 @@ class AccessError(RuntimeError):
     """A memory access was out of bounds, which must never happen in compiled code."""
 
 
+def _number(expr: Expr, sizes: Mapping[Symbol, int]) -> int | None:
+    """The value for these sizes; None where it divides by 0."""
+    try:
+        return int(expr.evaluate(sizes))
+    except ZeroDivisionError:
+        return None
+
+
+def _holds(left: Expr, relation: str, right: Expr, sizes: Mapping[Symbol, int]) -> bool:
+    """Whether both sides have values, and these are in the relation."""
+    a, b = _number(left, sizes), _number(right, sizes)
+    return a is not None and b is not None and (a == b or (a < b and relation == "<="))
+
+
 class Outcome(NamedTuple):
     """One way to compile a node, by name, and the sizes that it fits: `left <= right` or `left ==
     right`.
@@ -67,8 +81,7 @@ class Outcome(NamedTuple):
 
     def holds(self, sizes: Mapping[Symbol, int]) -> bool:
         """Whether it fits these sizes."""
-        left, right = (int(e.evaluate(sizes)) for e in (self.left, self.right))
-        return left == right or (left < right and self.relation == "<=")
+        return _holds(self.left, self.relation, self.right, sizes)
 
     @property
     def fixed(self) -> tuple[Symbol, int] | None:
@@ -137,14 +150,13 @@ class Assumption(NamedTuple):
 
     def holds(self, sizes: Mapping[Symbol, int]) -> bool:
         """Whether the sizes satisfy it."""
-        left, right = (int(e.evaluate(sizes)) for e in (self.left, self.right))
-        return left == right or (left < right and self.relation == "<=")
+        return _holds(self.left, self.relation, self.right, sizes)
 
     def check(self, sizes: Mapping[Symbol, int]) -> None:
         """Raises SizeError, naming the node, if the sizes violate the assumption."""
         if self.holds(sizes):
             return
-        left, right = (int(e.evaluate(sizes)) for e in (self.left, self.right))
+        left, right = (_number(e, sizes) for e in (self.left, self.right))
         self._check_choice(sizes)
         for symbol in self._excluded(sizes):
             raise SizeError(f"sizes do not fit each other at node {self.node!r}: {symbol} must not "
@@ -155,9 +167,11 @@ class Assumption(NamedTuple):
         if self.is_limit:
             raise SizeError(f"sizes are too large at node {self.node!r}, which computes numbers "
                             f"beyond 64 bits of {values}")
-        raise SizeError(f"sizes do not fit each other at node {self.node!r}: it needs "
-                        f"{self.left} {self.relation} {self.right}, which is "
-                        f"{left} {self.relation} {right} with {values}")
+        needed = f"{self.left} {self.relation} {self.right}"
+        numbers = (f"is {left} {self.relation} {right}" if None not in (left, right)
+                   else "divides by 0")
+        raise SizeError(f"sizes do not fit each other at node {self.node!r}: it needs {needed}, "
+                        f"which {numbers} with {values}")
 
     def _check_choice(self, sizes: Mapping[Symbol, int]) -> None:
         """Raises ChoiceError if other code fits the sizes."""

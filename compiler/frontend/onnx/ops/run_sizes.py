@@ -14,12 +14,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.frontend import formulas as f
+from compiler.frontend.choices import choose, equal
 from compiler.frontend.elements import Element
 from compiler.frontend.faults import Fault, UnknownValue
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.values import Value
+from dialects.graph.inference import certain_sign
 from dialects.graph.reduce import ReduceProdOp
 from dialects.strata import types as t
+from dialects.strata.assumptions import Outcome
 from dialects.symbolic.expr import Expr, maximum
 from dialects.symbolic.size_products import product
 
@@ -58,7 +61,7 @@ def reshape_at_run(n: Node, x: Value, shape: Value) -> list[Expr]:
     chosen = f.gather(_resolved(n, x, shape.cast(t.i64)), places, axis=0)
     for k, size in zip(open_, n.known_sizes(chosen, "size"), strict=True):
         wanted[k] = size
-    sizes = [_kept(n, x, k, s) for k, s in enumerate(wanted) if s is not None]
+    sizes = [copied_or(n, x, k, s) for k, s in enumerate(wanted) if s is not None]
     rest = [k for k, size in enumerate(sizes) if size.constant == -1]
     if rest:
         others = product(s for s in sizes if s.constant != -1)
@@ -67,10 +70,31 @@ def reshape_at_run(n: Node, x: Value, shape: Value) -> list[Expr]:
     return sizes
 
 
-def _kept(n: Node, x: Value, dim: int, size: Expr) -> Expr:
-    """The size, or the existing size of the dim for 0, unless `allowzero` is set."""
-    copies = size.constant == 0 and not n.flag("allowzero") and dim < x.rank
-    return x.shape[dim] if copies else size
+def copied_or(n: Node, x: Value, dim: int, size: Expr) -> Expr:
+    """The new size of a dim, or its existing size where that is 0, unless `allowzero` is set.
+
+    Whether an open size is 0 is a choice, except where x has no elements then: nothing is copied.
+    """
+    if n.flag("allowzero") or (size.constant is None and dim >= x.rank):
+        return size
+    if size.constant is not None:
+        return size if size.constant else _existing(x, dim)
+    own, count = x.shape[dim], x.type.count
+    if size == own or certain_sign(size) == 1 or (count % size).constant == 0:
+        return size
+    given = (Expr.of(1), size) if certain_sign(count) == 1 else (count, count * size)
+    chosen = choose(n.build, [Outcome("given", given[0], "<=", given[1]), equal(size, 0, "copied")])
+    if chosen:
+        return size if chosen == "given" else own
+    number = n.of_size(size)
+    [either] = n.known_sizes(f.where(f.equal(number, 0), n.of_size(own), number), "size")
+    return either
+
+
+def _existing(x: Value, dim: int) -> Expr:
+    if dim >= x.rank:
+        raise Fault(f"size 0 stands for dim {dim} of the input, which has only {x.rank} dims")
+    return x.shape[dim]
 
 
 def _resolved(n: Node, x: Value, wanted: Value) -> Value:

@@ -11,7 +11,12 @@ from compiler.frontend.choices import choose, equal, unequal
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.run_sizes import expand_at_run, range_at_run, reshape_at_run
+from compiler.frontend.onnx.ops.run_sizes import (
+    copied_or,
+    expand_at_run,
+    range_at_run,
+    reshape_at_run,
+)
 from compiler.frontend.slices import at_least_zero
 from compiler.frontend.stretching import expanded
 from compiler.frontend.values import Value
@@ -32,15 +37,7 @@ def reshape(n: Node, x: Value, shape: Value) -> Value:
     if shape.expressions is None:
         return x.reshape(reshape_at_run(n, x, shape))
     wanted = n.known_sizes(shape, "new sizes")
-    if not n.flag("allowzero"):
-        wanted = [_copied(x, k) if s.constant == 0 else s for k, s in enumerate(wanted)]
-    return x.reshape(_complete(x, wanted))
-
-
-def _copied(x: Value, dim: int) -> Expr:
-    if dim >= x.rank:
-        raise Fault(f"size 0 stands for dim {dim} of the input, which has only {x.rank} dims")
-    return x.shape[dim]
+    return x.reshape(_complete(x, [copied_or(n, x, k, s) for k, s in enumerate(wanted)]))
 
 
 def _complete(x: Value, wanted: Sequence[Expr]) -> list[Expr]:
