@@ -86,3 +86,15 @@ def test_a_tensor_without_elements_keeps_its_sizes_of_zero(target: str) -> None:
     for x in ((6, 4), (0, 4), (0, 0)):
         assert np.asarray(program(np.ones(x, np.float32), np.ones(1, np.float32))[0]).shape == (
             x[0] * x[1],)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_size_of_zero_that_is_copied_decides_what_remains(target: str) -> None:
+    """[n, 0] to its last size and -1 is [n, 0], as [0, -1] is."""
+    nodes = [node("Shape", ["x"], ["k"], start=1),
+             node("Concat", ["k", "rest"], ["sizes"], axis=0)]
+    program = compiler.compile(reshape_model(nodes), target=target, cache="off")
+    for x in ((3, 4), (3, 0), (1, 0), (4, 6), (2, 3)):
+        feeds = {"x": np.ones(x, np.float32), "u": np.ones(1, np.float32)}
+        [want] = run_reference(reshape_model(nodes), feeds)
+        assert np.asarray(program(**feeds)[0]).shape == want.shape

@@ -61,7 +61,7 @@ def reshape_at_run(n: Node, x: Value, shape: Value) -> list[Expr]:
     chosen = f.gather(_resolved(n, x, shape.cast(t.i64)), places, axis=0)
     for k, size in zip(open_, n.known_sizes(chosen, "size"), strict=True):
         wanted[k] = size
-    sizes = [copied_or(n, x, k, s) for k, s in enumerate(wanted) if s is not None]
+    sizes = copied(n, x, [s for s in wanted if s is not None])
     rest = [k for k, size in enumerate(sizes) if size.constant == -1]
     if rest:
         others = product(s for s in sizes if s.constant != -1)
@@ -70,19 +70,27 @@ def reshape_at_run(n: Node, x: Value, shape: Value) -> list[Expr]:
     return sizes
 
 
-def copied_or(n: Node, x: Value, dim: int, size: Expr) -> Expr:
-    """The new size of a dim, or its existing size where that is 0, unless `allowzero` is set.
+def copied(n: Node, x: Value, wanted: Sequence[Expr]) -> list[Expr]:
+    """The new sizes, with existing ones in the places of those that are 0, unless `allowzero`."""
+    rests = any(s.constant == -1 for s in wanted)
+    return list(wanted) if n.flag("allowzero") else [
+        _existing(x, k) if s.constant == 0 else _copied_or(n, x, k, s, rests)
+        for k, s in enumerate(wanted)]
 
-    Whether an open size is 0 is a choice, except where x has no elements then: nothing is copied.
+
+def _copied_or(n: Node, x: Value, dim: int, size: Expr, rests: bool) -> Expr:
+    """The new size of a dim, or its existing size where that is 0.
+
+    Whether an open size is 0 is a choice, except where the result is the same: the existing size
+    is 0, too, or x has no elements, and no size -1 `rests` on the others.
     """
-    if n.flag("allowzero") or (size.constant is None and dim >= x.rank):
+    if size.constant is not None or dim >= x.rank:
         return size
-    if size.constant is not None:
-        return size if size.constant else _existing(x, dim)
-    own, count = x.shape[dim], x.type.count
-    if size == own or certain_sign(size) == 1 or (count % size).constant == 0:
+    own = x.shape[dim]
+    weight = own if rests else x.type.count
+    if size == own or certain_sign(size) == 1 or (weight % size).constant == 0:
         return size
-    given = (Expr.of(1), size) if certain_sign(count) == 1 else (count, count * size)
+    given = (Expr.of(1), size) if certain_sign(weight) == 1 else (weight, weight * size)
     chosen = choose(n.build, [Outcome("given", given[0], "<=", given[1]), equal(size, 0, "copied")])
     if chosen:
         return size if chosen == "given" else own

@@ -11,12 +11,7 @@ from compiler.frontend.choices import choose, equal, unequal
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.run_sizes import (
-    copied_or,
-    expand_at_run,
-    range_at_run,
-    reshape_at_run,
-)
+from compiler.frontend.onnx.ops.run_sizes import copied, expand_at_run, range_at_run, reshape_at_run
 from compiler.frontend.slices import at_least_zero
 from compiler.frontend.stretching import expanded
 from compiler.frontend.values import Value
@@ -37,7 +32,7 @@ def reshape(n: Node, x: Value, shape: Value) -> Value:
     if shape.expressions is None:
         return x.reshape(reshape_at_run(n, x, shape))
     wanted = n.known_sizes(shape, "new sizes")
-    return x.reshape(_complete(x, [copied_or(n, x, k, s) for k, s in enumerate(wanted)]))
+    return x.reshape(_complete(x, copied(n, x, wanted)))
 
 
 def _complete(x: Value, wanted: Sequence[Expr]) -> list[Expr]:
