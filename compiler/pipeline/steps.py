@@ -95,10 +95,13 @@ PIPELINE: tuple[Step, ...] = (
          "fuse", apart="loop-outline{across=false}",
          needed="nests get buffers as parts of kernels only"),
     Step("loop", "loop-join-rows",  # on kernels: a program keeps the intermediates of its rows
-         "chain"),
-    Step("loop", "loop-join-online", "chain"),  # likewise, but without materializing intermediates
-    Step("loop", "loop-join-recomputed", "chain"),  # on what is left: a matrix with several readers
-    Step("loop", "loop-split-online", "chain"),  # joined kernels of few rows: parts become kernels
+         "chain", apart="loop-join-rows{across=false}"),
+    Step("loop", "loop-join-online",  # likewise, but without materializing intermediates
+         "chain", apart="loop-join-online{across=false}"),
+    Step("loop", "loop-join-recomputed",  # on what is left: a matrix with several readers
+         "chain", apart="loop-join-recomputed{across=false}"),
+    Step("loop", "loop-split-online",  # joined kernels of few rows: parts become kernels
+         "chain", apart="loop-split-online"),
     Step("loop", "loop-collapse-axes",  # before axes get tiles: long axes are tiled better
          "schedule"),
     Step("loop", "loop-prepare-kernels",  # the target's own rewrites of the remaining axes

@@ -1,7 +1,8 @@
 """Strategies: how much of a model a compilation looks at when it optimizes.
 
     per-op        each operator of the model is computed apart, as eager frameworks do: its results
-                  are in memory, and its kernels are launched one by one
+                  are in memory, and its kernels are launched one by one; attention that the model
+                  has as one operator is one kernel
     block         kernels are fused around each product or reduction, as Triton's users write them,
                   and launched one by one; tensors keep their layouts
     whole-graph   everything (the default)

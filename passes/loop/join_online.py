@@ -21,6 +21,7 @@ the factors of the last contraction are rounded: they get the type of what they 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection
 from dataclasses import field
 from typing import ClassVar
@@ -61,16 +62,20 @@ from passes.rewriting import erase
 NOT_JOINED = "not joined online"
 
 
+@dataclasses.dataclass(frozen=True)
 class LoopJoinOnline(StrataPass):
     """Fuse chains of kernels into one with online sums."""
 
     name = "loop-join-online"
 
+    across: bool = True
+    """As of `loop-join-rows`."""
+
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         if context.rules is None or context.exact:
             return
         calls = calls_in(module)
-        program = Program.of(module, calls)
+        program = Program.of(module, calls, self.across)
         for call in calls:
             if call.parent is not None:
                 self._join(context, program, call)
@@ -171,6 +176,8 @@ class OnlineChain(Chain):
         if not self.program.may_join(call) or any(
                 use.operation not in self.calls for r in call.results for use in r.uses):
             return False
+        if not self.program.may_share([*self.calls, call]):
+            return False
         return all(is_widening(n) or is_repetition(n) or is_selection(n) or factor_of(n) is not None
                    for n in self.kernel_of(call).nests)
 
@@ -198,6 +205,7 @@ class OnlineChain(Chain):
 
     def _may_be_mask(self, call: CallOp) -> bool:
         return (self.program.may_join(call) and is_cheap(self.kernel_of(call))
+                and self.program.may_share([*self.calls, call])
                 and all(map(self._may_be_inlined, call.results)))
 
     def _may_be_inlined(self, value: SSAValue) -> bool:

@@ -25,6 +25,7 @@ also gives the size of intermediates up to which separate kernels are faster
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
@@ -39,7 +40,7 @@ from dialects.strata.types import TensorType, byte_width
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
-from dialects.text.syntax import merge_locations, set_location
+from dialects.text.syntax import location_names, merge_locations, set_location
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.private import block_axis, private_values
 from passes.analyses.loop.runs import common_rows
@@ -63,17 +64,22 @@ MAX_STREAM = 16
 """The most bytes of shared inputs that a block may read, per byte that it keeps to itself."""
 
 
+@dataclasses.dataclass(frozen=True)
 class LoopJoinRows(StrataPass):
     """Fuse chains of kernels along their rows."""
 
     name = "loop-join-rows"
+
+    across: bool = True
+    """Whether a chain leads through several nodes of the model; if not, all of it is one of them.
+    """
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         room = context.facts.row_memory
         if not room or context.rules is None:
             return
         calls = calls_in(module)
-        program = Program.of(module, calls)
+        program = Program.of(module, calls, self.across)
         for call in calls:
             if call.parent is not None:
                 self._join(context, program, call, room)
@@ -106,14 +112,16 @@ class Program:
 
     kernels: Mapping[str, KernelOp]
     places: Mapping[CallOp, int]
+    across: bool = True
+    """Whether a chain leads through several nodes of the model."""
     known: dict[KernelOp, _Kind] = field(default_factory=dict["KernelOp", "_Kind"])
 
     @staticmethod
-    def of(module: ModuleOp, calls: Sequence[CallOp]) -> Program:
+    def of(module: ModuleOp, calls: Sequence[CallOp], across: bool) -> Program:
         counts = Counter(c.kernel.data for c in calls)
         kernels = {op.sym_name.data: op for op in module.body.block.ops
                    if isinstance(op, KernelOp) and counts[op.sym_name.data] == 1}
-        return Program(kernels, {c: n for n, c in enumerate(calls)})
+        return Program(kernels, {c: n for n, c in enumerate(calls)}, across)
 
     def kernel(self, call: CallOp) -> KernelOp | None:
         return self.kernels.get(call.kernel.data)
@@ -132,6 +140,15 @@ class Program:
         if kernel not in self.known:
             self.known[kernel] = _Kind.of(kernel)
         return self.known[kernel]
+
+    def may_share(self, calls: Sequence[CallOp]) -> bool:
+        """Whether calls may be one kernel: if chains stay within a node, all nests are parts of
+        it."""
+        if self.across:
+            return True
+        kernels = [kernel for call in calls if (kernel := self.kernel(call)) is not None]
+        first, *others = [{*location_names(nest)} for k in kernels for nest in k.nests]
+        return bool(first.intersection(*others))
 
     def has_contraction(self, call: CallOp) -> bool:
         return self.kind(call).has_contraction
@@ -283,6 +300,8 @@ class Chain:
     def accepts(self, call: CallOp) -> bool:
         """Add a producer if only the chain reads it and it walks all of the chain's rows."""
         if not self.program.may_join(call) or not all(map(self.may_leave, self.left(call))):
+            return False
+        if not self.program.may_share([*self.calls, call]):
             return False
         kernel = self.kernel_of(call)
         shared = self.shared_axes(call, kernel)

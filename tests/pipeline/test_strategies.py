@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
@@ -241,6 +242,39 @@ def test_a_block_has_at_most_one_product(tiny: Any, target: str) -> None:
         if strategy != WHOLE_GRAPH:
             assert all(sum(map(is_contraction, k.nests)) <= 1 for k in kernels)
     assert counts[PER_OP] > counts[BLOCK]
+
+
+ATTENTION = {
+    "node": """<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
+    m (float[2, 96, 128] q, float[2, 96, 128] k, float[2, 96, 128] v) => (float[2, 96, 128] y) {
+      y = com.microsoft.MultiHeadAttention <num_heads = 2> (q, k, v)
+    }""",
+    "nodes": """<ir_version: 10, opset_import: ["": 21]>
+    m (float[2, 96, 64] q, float[2, 64, 96] k, float[2, 96, 64] v) => (float[2, 96, 64] y) {
+      s = MatMul(q, k)
+      w = Softmax(s)
+      y = MatMul(w, v)
+    }"""}
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+@pytest.mark.parametrize(("name", "products"), [("node", [2]), ("nodes", [0, 1, 1])])
+def test_attention_of_one_node_is_one_kernel(name: str, products: list[int], target: str) -> None:
+    """As that of eager frameworks is; several nodes are only chained in the whole graph."""
+    model = onnx.parser.parse_model(ATTENTION[name])
+    memory = MemoryModel("m.onnx", model.SerializeToString())
+    for strategy in STRATEGIES:
+        module = Compiler(memory, CompileOptions(target=target, strategy=strategy)).lower(
+            "loop").module
+        found = [sum(map(is_contraction, op.nests)) for op in module.body.block.ops
+                 if isinstance(op, KernelOp)]
+        assert sorted(found) == (products if strategy != WHOLE_GRAPH else [2])
+    rng = np.random.default_rng(2)
+    inputs = {i.name: rng.standard_normal([d.dim_value for d in i.type.tensor_type.shape.dim],
+                                          np.float32) for i in model.graph.input}
+    expected = outputs_of((model, inputs), target)
+    for strategy in LESS:
+        check_model((model, inputs), target, expected, 0.0, strategy=strategy)
 
 
 def test_the_default_is_the_whole_pipeline() -> None:

@@ -26,6 +26,7 @@ powers of e become powers of two (`passes.rewrites.loop.known_powers`), except u
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
@@ -56,16 +57,20 @@ MANY = 1 << 20
 """What counts as a size that only a run knows."""
 
 
+@dataclasses.dataclass(frozen=True)
 class LoopJoinRecomputed(StrataPass):
     """Fuse contractions with the contractions that compute their factors."""
 
     name = "loop-join-recomputed"
 
+    across: bool = True
+    """As of `loop-join-rows`."""
+
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         if context.rules is None:
             return
         calls = calls_in(module)
-        program = Program.of(module, calls)
+        program = Program.of(module, calls, self.across)
         found = [(c, self._kernel(context, c)) for c in chains(program, calls)]
         kernels = {c.last: kernel for c, kernel in found if kernel is not None}
         for group in groups(complete([c for c, _ in found if c.last in kernels])):
@@ -167,6 +172,8 @@ class RecomputedChain(OnlineChain):
         """Add a producer that computes an element for each row and step, from products."""
         if not self.program.may_join(call) or call.parent is not self.last.parent:
             return False
+        if not self.program.may_share([*self.calls, call]):
+            return False
         kernel = self.kernel_of(call)
         shared = self.shared_axes(call, kernel)
         if {*shared.values()} != {*self.rows, *self.walked} or not _computes_at(kernel, shared):
@@ -189,7 +196,9 @@ class RecomputedChain(OnlineChain):
     def take(self, other: RecomputedChain) -> bool:
         """Let another chain's last call end this one as well, if it loops over the same axes."""
         end = other.last
-        if end.parent is not self.last.parent or not {*self.roles()} & {*other.roles()} or not all(
+        if end.parent is not self.last.parent or not (
+                self.program.may_share([*self.calls, end])) or not (
+                {*self.roles()} & {*other.roles()}) or not all(
                 self.is_later(use.operation) for r in end.results for use in r.uses):
             return False
         ties = {other.names[call, own]: self.names[call, own] for call, own in other.names
