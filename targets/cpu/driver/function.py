@@ -115,9 +115,14 @@ class FunctionText(Statements):
         raise ValueError(f"{op.name} cannot stand in a host function")
 
     def _placed(self, op: host.AllocOp) -> str:
-        """The address of a buffer at its offset in the arena, or in memory of its own."""
+        """The address of a buffer at its offset in the arena, or in memory of its own.
+
+        Where the arena is empty, so are its buffers, and there is no address.
+        """
         if op.offset is None:
             return self.allocate(self.byte_size(op.type), op)
+        if self.arena is None:
+            return "null"
         place = self.scalar(op.offset.data)
         return self.writer.assign(f"getelementptr i8, ptr {self.arena}, i64 {place}")
 

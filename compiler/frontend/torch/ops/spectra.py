@@ -14,7 +14,7 @@ from compiler.frontend.peeling import repeat
 from compiler.frontend.torch.core.linear_algebra import MOST
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
-from compiler.frontend.values import Value, operand
+from compiler.frontend.values import Value, operand, scalar
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 
@@ -31,6 +31,16 @@ def _checked(x: Value) -> None:
         raise Fault(f"a matrix of more than {MOST} rows and columns is LAPACK's work")
 
 
+def _is_empty(x: Value) -> bool:
+    """Whether matrices have no elements, so that they have no singular values either."""
+    return any(size.constant == 0 for size in x.shape[-2:])
+
+
+def _nothing(n: Node, x: Value, *sizes: Expr | int) -> Value:
+    """A result without elements: one of these sizes is 0."""
+    return scalar(n.build, 0, x.element).broadcast([*x.shape[:-2], *sizes])
+
+
 @aten_op("prims.svd.default")
 def svd(n: Node, x: Value, full: bool) -> list[Value]:
     found = singular(n, x, full)
@@ -41,6 +51,8 @@ def svd(n: Node, x: Value, full: bool) -> list[Value]:
 def values_of_svd(n: Node, x: Value, full: bool, compute_uv: bool) -> list[Value]:
     if n.wants(0) or n.wants(2):
         raise Fault(_SIGNS)
+    if _is_empty(x):
+        return [x, _nothing(n, x, 0), x]
     _checked(x)
     found = singular_values(n, x)
     return [x, found, x]
@@ -50,6 +62,8 @@ def values_of_svd(n: Node, x: Value, full: bool, compute_uv: bool) -> list[Value
 def values_of_eigh(n: Node, x: Value, uplo: str, compute_v: bool) -> list[Value]:
     if n.wants(1):
         raise Fault(_SIGNS)
+    if _is_empty(x):
+        return [_nothing(n, x, 0), x]
     _checked(x)
     return [eigen(n, _symmetric(n, x, uplo.upper() == "L"), False)[0], x]
 
@@ -66,6 +80,8 @@ def pseudo_inverse(
     n: Node, x: Value, absolute: Value | None, relative: Value | None, hermitian: bool
 ) -> Value:
     """V diag(1 / s) U^T, without the singular values that are nearly 0."""
+    if _is_empty(x):
+        return _nothing(n, x, *x.shape[:-3:-1])
     _checked(x)
     x = _symmetric(n, x, True) if hermitian else x
     found = singular(n, x.cast(t.f64), False)
@@ -96,6 +112,8 @@ def _column(x: Value) -> Value:
 @aten_op("aten.linalg_matrix_exp.default")
 def exponential(n: Node, x: Value) -> Value:
     """Taylor's polynomial of x / 2^k, squared k times, where k is large enough for each matrix."""
+    if _is_empty(x):
+        return x
     width, _ = order_of(x)
     _checked(x)
     wide, axis = x.cast(t.f64), x.rank - 1
