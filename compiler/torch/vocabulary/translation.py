@@ -17,7 +17,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, get_origin
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.torch.library import torch_module
@@ -39,7 +39,8 @@ OF_ALL_COMPILERS = ("force_disable_caches",)
 def translated(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
     """The options of `compiler.compile` for those of `torch.compile`.
 
-    Raises StrataError for those that are refused, and for names that are none.
+    Raises StrataError for those that are refused, for values of other types than PyTorch's, and for
+    names that are none.
     """
     found = switched()
     if mode in MODES:
@@ -49,7 +50,8 @@ def translated(mode: str | None, options: Mapping[str, Any] | None) -> dict[str,
         found["mode"] = mode
     problems: list[Problem] = []
     own = own_options()
-    for name, value in (options or {}).items():
+    for given, value in (options or {}).items():
+        name = given.replace("-", "_")
         if name in own:
             _merge(found, {name: value})
             continue
@@ -58,6 +60,8 @@ def translated(mode: str | None, options: Mapping[str, Any] | None) -> dict[str,
             there = (*own, *OPTIONS)
             problems.append(Problem(f"there is no option {name!r}",
                                     hint=f"{guess(name, there)}docs/vocabulary.md lists them"))
+        elif wanted := _wrong_type(name, value):
+            problems.append(Problem(f"{name} is {value!r}, and must be of type {wanted}"))
         elif meaning is not None and meaning.refused(value):
             problems.append(Problem(f"{name}={value!r} is not done here", hint=meaning.note))
         elif meaning is not None and meaning.ours is not None:
@@ -122,6 +126,17 @@ def own_options() -> list[str]:
 def _of_pytorch() -> frozenset[str]:
     """All options of PyTorch's compiler."""
     return frozenset(torch_module("torch._inductor").list_options())
+
+
+def _wrong_type(name: str, value: Any) -> str | None:
+    """The type of an option of PyTorch's compiler, where a value has another; types with
+    parameters are not checked, as PyTorch does not."""
+    if name not in _of_pytorch():
+        return None
+    wanted = torch_module(SWITCHES).get_type(name)
+    if get_origin(wanted) is not None or isinstance(value, wanted):
+        return None
+    return getattr(wanted, "__name__", str(wanted))
 
 
 def check_values(options: Mapping[str, Any], target: str) -> None:

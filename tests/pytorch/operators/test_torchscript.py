@@ -64,6 +64,32 @@ def test_plain_modules_are_imported(
         torch.testing.assert_close(torch.as_tensor(a), b, rtol=1e-4, atol=1e-5)
 
 
+class Defaults(nn.Module):
+    """Parameters that have defaults, of which one is how often a loop runs."""
+
+    def forward(self, x: Tensor, times: int = 3, mask: Tensor | None = None,
+                scale: float = 0.5) -> list[Tensor]:
+        found: list[Tensor] = []
+        for k in range(times):
+            found.append(x * k * scale if mask is None else x * mask)
+        return found
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"mask": X > 0.5}], ids=["none", "by name"])
+@pytest.mark.parametrize("is_file", [False, True])
+def test_parameters_that_are_not_given_keep_their_defaults(
+    kwargs: dict[str, Any], is_file: bool, tmp_path: Path
+) -> None:
+    model = torch.jit.script(Defaults())
+    if is_file:
+        torch.jit.save(model, path := tmp_path / "net.pt")
+    exe = compiler.compile(str(path) if is_file else model, args=(X,), kwargs=kwargs,
+                           target="reference")
+    want = Defaults()(X, **kwargs)
+    for a, b in zip(exe(X, *kwargs.values()), want, strict=True):
+        torch.testing.assert_close(torch.as_tensor(a), b)
+
+
 def test_what_is_not_plain_is_refused() -> None:
     model = torch.jit.script(Looping())
     with pytest.raises(StrataError, match=r"torch\.export\.export\(module"):

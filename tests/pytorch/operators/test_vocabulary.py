@@ -166,6 +166,17 @@ def test_what_is_refused_says_what_to_do(caplog: Any) -> None:
         torch.compile(lambda x: x + 1, backend="strata", mode="lite")(torch.ones(2))
 
 
+@pytest.mark.parametrize("name, value", [
+    ("max_autotune", "yes"), ("epilogue_fusion", 0), ("cpp.threads", "two"), ("freezing", None),
+    ("coordinate-descent-tuning", 1), ("max_autotune_gemm_backends", 3)])
+def test_values_have_the_types_that_pytorch_declares(name: str, value: object) -> None:
+    """PyTorch's own compiler refuses others, too."""
+    kind = {"cpp.threads": "int", "max_autotune_gemm_backends": "str"}.get(name, "bool")
+    with pytest.raises(StrataError, match=f"must be of type {kind}"):
+        translated(None, {name: value})
+    assert translated(None, {"coordinate-descent-tuning": True}) == {"mode": "max-autotune"}
+
+
 @pytest.mark.parametrize("wrong, meant", [
     ("max-autotun", "max-autotune"), ("reduce_overhead", "reduce-overhead"),
     ("max-autotune-no-cudagraph", "max-autotune-no-cudagraphs")])

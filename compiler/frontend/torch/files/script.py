@@ -71,9 +71,10 @@ def program_of(
         with torch.no_grad(), quiet():
             module = torch.jit.load(str(model), "cpu") if isinstance(model, str | Path) else model
             want = module(*args, **kwargs)
+            module, ordered = _by_position(module, args, kwargs)
             program = torch_module("torch._export.converter").TS2EPConverter(
-                module, tuple(args), dict(kwargs)).convert()
-            got = program.module()(*args, **kwargs)
+                module, ordered, {}).convert()
+            got = program.module()(*ordered)
     except Exception as error:  # whatever PyTorch raises for a graph that it cannot convert
         first = str(error).strip().splitlines()[:1] or [""]
         raise _refused(name, f"{type(error).__name__}: {first[0]}") from error
@@ -83,6 +84,35 @@ def program_of(
     except AssertionError:
         raise _refused(name, "what PyTorch converts it to computes other numbers") from None
     return program
+
+
+def _by_position(
+    model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Any, tuple[Any, ...]]:
+    """A module that takes what is given, and that in order. It calls the model, whose other
+    parameters keep their defaults: PyTorch converts neither names nor defaults, nor branches on
+    whether something is given."""
+    parameters = model._c._get_method("forward").schema.arguments[1:]
+    given = [p for k, p in enumerate(parameters) if k < len(args) or p.name in kwargs]
+    ordered = (*args, *(kwargs[p.name] for p in given[len(args):]))
+    types = [_given_type(p.type, value) for p, value in zip(given, ordered, strict=True)]
+    if types == [p.type for p in parameters]:
+        return model, ordered
+    torch = torch_module()
+    plain = type("Outer", (torch.nn.Module,), {})()  # PyTorch keeps one `forward` of each class
+    plain.inner = model
+    outer: Any = torch.jit.script(plain)
+    listed = ", ".join(f"{p.name}: {type_.annotation_str}"
+                       for p, type_ in zip(given, types, strict=True))
+    passed = ", ".join(f"{p.name}={p.name}" for p in given)
+    outer.define(f"def forward(self, {listed}):\n    return self.inner({passed})\n")
+    return outer, ordered
+
+
+def _given_type(declared: Any, value: object) -> Any:
+    """The type of a parameter, which is not optional where there is a value."""
+    is_optional = declared.kind() == "OptionalType" and value is not None
+    return declared.getElementType() if is_optional else declared
 
 
 def _refused(name: str, why: str) -> StrataError:
