@@ -195,6 +195,8 @@ class Facts:
     """Up to how many programs do."""
     sorted_bytes: int = 0
     """The bytes of a row of keys that a program sorts at once, in a tile; 0: none."""
+    sorts_alone: bool = False
+    """Whether a nest that sorts is a kernel of its own, from memory to memory, of 64-bit keys."""
     scans: Attribute | None = None
     """The type of the running result of floats in a sequential scan; None: a parallel scan in
     logarithmically many steps, whose rounding errors add up less, is faster."""

@@ -8,7 +8,8 @@ ranks. A machine that runs many programs at once counts along longer axes, too, 
 indices to their ranks. If only part of a longer axis is needed, that is selected first; a machine
 that runs few programs looks for it in the chunks of a row with the best elements. Other long axes,
 and those that may be long, are sorted, and the result takes the first of the sorted indices. A
-target that sorts tiles (`sorted_bytes` of the facts) does so for all axes of a known size.
+target that sorts tiles (`sorted_bytes` of the facts) does so for all axes of a known size; one that
+sorts rows in memory (`sorts_alone`) does so where all else would count along long axes.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ from passes.rewriting import Rewriter
 SHORT = 256
 """Axes of up to this many elements are ranked by counting."""
 
+FEW_RANKED = 128
+"""Up to this many elements are ranked so, where a kernel that sorts takes long to begin a row."""
+
 COUNTED = 1 << 12
 """The same, if many programs count at the same time."""
 
@@ -76,10 +80,10 @@ def top_k(op: TopKOp, at: Rewriter) -> Sequence[SSAValue]:
 def _indices(op: TopKOp, at: Rewriter, axis: int) -> SSAValue:
     x, result = type_of(op.x), type_of(op.indices)
     count, size = result.shape[axis].constant, x.shape[axis].constant
-    if _sorts_in_tiles(op, at, axis, count):
+    many, alone = at.context.facts.programs > 1, at.context.facts.sorts_alone
+    if not alone and _sorts_in_tiles(op, at, axis, count):
         return _first(op, at, indices_by_tiles(
             at, op.x, axis, count or 1, flag_of(op.properties, "largest")))
-    many = at.context.facts.programs > 1
     if not many and count and (chunk := chunk_for(x, axis, count)) is not None:
         return _first(op, at, first_by_chunks(
             at, op.x, axis, count, flag_of(op.properties, "largest"), chunk))
@@ -92,6 +96,9 @@ def _indices(op: TopKOp, at: Rewriter, axis: int) -> SSAValue:
             count == 1 or size is None or size > SHORT):
         largest = flag_of(op.properties, "largest")
         return selected_wide_indices(at, op.x, axis, result, descending=largest)
+    if alone and count and (size or 0) > FEW_RANKED and can_sort_in_tiles(at, op.x, size):
+        return _first(op, at, indices_by_tiles(
+            at, op.x, axis, count, flag_of(op.properties, "largest")))
     if size is not None and size <= SHORT:
         ranks = _ranks(op, at)
         return _places(op, at, ranks) if many else _first(op, at, _indices_by_rank(op, at, ranks))

@@ -4,6 +4,8 @@
     sorted    = the codes of a run in ascending order (a nest that sorts)
     index[p]  = the low bits of sorted[p]
 
+Where a nest that sorts is a kernel of its own (`Facts.sorts_alone`), another nest makes the codes.
+
 All elements of a longer row are sorted by merging groups of sorted runs until one run is left. The
 place of an element is its place in its own run, and how many elements of the others are smaller, by
 binary searches. If only the first few elements of a longer row are wanted, only the first few of
@@ -115,7 +117,8 @@ class _Row(NamedTuple):
         return max(1, (length - 1).bit_length())
 
     def code_type(self, length: int) -> Attribute:
-        return t.i32 if self.bits + self.shift(length) <= _WORD else t.i64
+        short = self.bits + self.shift(length) <= _WORD and not self.at.context.facts.sorts_alone
+        return t.i32 if short else t.i64
 
     def longest(self, positions: int) -> int:
         """The longest run that is sorted at once, if codes tell so many positions apart."""
@@ -139,9 +142,10 @@ class _Row(NamedTuple):
         runs = -(-self.size // length)
         whole = runs * length if merged else length
         element, shift = self.code_type(whole), self.shift(whole)
+        alone = self.at.context.facts.sorts_alone
         domain = Domain()
         *batch, run = domain.parallel(*self.batch, runs)
-        [i] = domain.reduce(length)
+        [i] = domain.parallel(length) if alone else domain.reduce(length)
         place, beyond = run * length + i, runs * length > self.size
         read = self.read(batch, place)
         read = Read(read.value, read.index, 0) if beyond else read
@@ -156,9 +160,14 @@ class _Row(NamedTuple):
             full = self.bits + shift == t.bit_width(element)
             return found ^ (1 << (self.bits + shift - 1)) if full else found
 
-        return make_nest(self.at, domain, [read],
-                         tensor(element, [*self.batch, runs, length]), code,
-                         index=[*batch, run, i], combiner="sort")
+        result, index = tensor(element, [*self.batch, runs, length]), [*batch, run, i]
+        if not alone:
+            return make_nest(self.at, domain, [read], result, code, index=index, combiner="sort")
+        codes = make_nest(self.at, domain, [read], result, code)
+        domain = Domain()
+        point = [*domain.parallel(*self.batch, runs), *domain.reduce(length)]
+        return make_nest(self.at, domain, [Read(codes, point)], result, copy, index=point,
+                         combiner="sort")
 
     def positions(self, codes: SSAValue, count: int) -> SSAValue:
         """The positions in the first codes of a row whose runs are merged.

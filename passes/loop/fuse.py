@@ -41,7 +41,7 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import simplify
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import of_one_node
-from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.kinds import is_contraction, is_sort
 from passes.base import StrataContext, StrataPass
 from passes.loop.simplify_nests import SIMPLER
 from passes.rewrites.loop.concatenations import is_selection, parts_of, selecting_nest
@@ -251,6 +251,8 @@ def inline_own_producers(nest: NestOp, at: Rewriter) -> list[SSAValue] | None:
 def _inline(
     nest: NestOp, at: Rewriter, allowed: Callable[[NestOp], bool]
 ) -> list[SSAValue] | None:
+    if is_sort(nest) and at.context.facts.sorts_alone:
+        return None
     for position, read in enumerate(reads_of(nest)):
         producer = read.value.owner
         if isinstance(producer, NestOp) and allowed(producer) and (

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dialects.graph.filter_gradient import ConvFilterGradientOp
-from dialects.strata.types import bf16, byte_width, f16, f64
+from dialects.strata.types import bf16, byte_width, f16, f64, i64
 from passes.contract import Caches, Facts
+from targets.cpu.driver.sorting import LONGEST_ROW
 from targets.cpu.machine import Machine, best_of, machine_of
 from targets.cpu.scheduling.rows import CHANNELS
 from targets.options import TargetOptions
@@ -27,6 +28,8 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
             machine.multiplies_groups(t) or machine.multiplies_matrices(t))),
         row_memory=max(second, third // 4),  # in the L2 cache, or in a share of the L3 cache
         phases=True, channels_last=True, scans=f64,
+        sorted_bytes=byte_width(i64) * LONGEST_ROW if options.check is not True else 0,
+        sorts_alone=options.check is not True,  # which checks single elements
         prefetches=Caches(machine.line_bytes, second))
 
 

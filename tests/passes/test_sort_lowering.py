@@ -22,6 +22,7 @@ from dialects.strata.types import Array, element_of, tensor
 from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.size_products import product
 from dialects.verifying import verify
+from passes.analyses.loop.kinds import is_sort
 from passes.base import Facts, StrataContext
 from passes.graph_to_loop import ordering
 from passes.registry import parse_passes
@@ -112,6 +113,28 @@ def test_sorts_in_tiles(dtype: Any, k: int, largest: bool, tile: int) -> None:
     assert bool(sorts) == (x.dtype.itemsize <= 4 and k > 4)
     assert all(4 * (o.reduce_axes[0].extent.constant or 0) <= tile for o in sorts)
     assert_same(evaluate_func(main_function(module), [x], context), expected)
+
+
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+def test_sorts_alone(dtype: Any, largest: bool) -> None:
+    """One nest makes 64-bit codes, and another one, a kernel of its own, sorts them."""
+    x, context = numbers(dtype, 2, 347, 3), EvaluationContext()
+    module = top_k(x, 1, 347, largest)
+    expected = evaluate_func(main_function(module), [x], context)
+    facts = Facts(sorted_bytes=1 << 20, sorts_alone=True)
+    given = StrataContext.with_dialects(context.weights, facts)
+    for pass_ in parse_passes("graph-to-loop,loop-fuse"):
+        pass_.apply(given, module)
+    verify(module)
+    sorts = [o for o in module.walk() if isinstance(o, NestOp) and is_sort(o)]
+    assert len(sorts) == (x.dtype.itemsize <= 4)
+    assert all(len(o.inputs) == 1 and len(o.body.block.ops) == 1 for o in sorts)
+    assert_same(evaluate_func(main_function(module), [x], context), expected)
+    for pass_ in parse_passes("loop-outline"):
+        pass_.apply(given, module)
+    kernels = [o for o in module.walk() if isinstance(o, KernelOp)]
+    assert all(len([*k.nests]) == 1 for k in kernels if any(map(is_sort, k.nests)))
 
 
 @pytest.mark.parametrize("size", [1301, 2048])

@@ -34,3 +34,8 @@ def kind_of(nests: Sequence[NestOp]) -> str:
     if any(n.reduce_axes for n in nests):
         return "reduce"
     return "copy" if all(is_copy(n) for n in nests) else "map"
+
+
+def is_sort(nest: NestOp) -> bool:
+    """Whether a nest's result is its values along the reduce axis in ascending order."""
+    return nest.combiner_names == ["sort"]

@@ -9,7 +9,7 @@ from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.coded import computes_factor
 from passes.analyses.loop.groups import Group, wide
-from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.kinds import is_contraction, is_sort
 from passes.analyses.loop.pairs import is_second
 from passes.base import Facts
 from passes.reasons import Reason, legality, price, rule
@@ -43,6 +43,8 @@ def refusal(
     group: Group, nest: NestOp, names: dict[Symbol, Symbol], facts: Facts
 ) -> Reason | None:
     """Why a nest whose axes match must not join, or None."""
+    if facts.sorts_alone and any(map(is_sort, [nest, *group.renamed])):
+        return rule("a nest that sorts is a kernel of its own")
     if is_contraction(nest):
         joins = (facts.paired_rows and is_second(group, nest, names, facts.paired_rows)) or (
             computes_factor(group, nest, names, facts))

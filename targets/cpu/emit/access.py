@@ -228,6 +228,11 @@ class Access:
         return self._steps[dim]
 
     # ------------------------------------------------------------------ addresses
+    @property
+    def start(self) -> str:
+        """The address of the tile's first element."""
+        return self.pointer(self.at((0,) * len(self._dims)).flat)
+
     def pointer(self, offset: Expr) -> str:
         """The address of the element at a flat offset that does not depend on the lane."""
         constant = offset.offset

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dialects import block as bl
 from dialects.block.programs import tile_type
@@ -27,6 +27,7 @@ from dialects.symbolic.expr import Expr, maximum
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from dialects.walking import walked
+from targets.cpu.driver.sorting import sort_definition, sorted_row, without_rows
 from targets.cpu.emit.access import Access, Buffer
 from targets.cpu.emit.build import Builder
 from targets.cpu.emit.compute import Compute
@@ -56,15 +57,19 @@ LINE_BYTES = 64
 def private_bytes(kernel: bl.KernelOp) -> Expr | None:
     """The bytes of memory that a call of a kernel needs from its caller, over the kernel's sizes;
     None if it needs none."""
-    found = [_provided(op) for op in walked(kernel) if type(op) is bl.ScratchOp]
+    found = [_provided(op) for op in walked(kernel) if type(op) is bl.ScratchOp or sorted_row(op)]
     given = [size for size in found if size is not None]
     return sum(given, Expr.of(0)) if given else None
 
 
-def _provided(op: bl.ScratchOp) -> Expr | None:
+def _provided(op: Operation) -> Expr | None:
     """The bytes of private memory, in whole lines; None if it is on the stack."""
-    type_ = buffer_type(op.result)
-    size = product(type_.shape) * t.byte_width(type_.element)
+    if isinstance(op, bl.ScratchOp):
+        type_ = buffer_type(op.result)
+        size = product(type_.shape) * t.byte_width(type_.element)
+    else:
+        row = sorted_row(op)
+        size = Expr.of(row.words * t.byte_width(t.i64) if row else 0)
     on_stack = size.constant is not None and size.constant <= STACK_BYTES
     return None if on_stack else size.ceildiv(LINE_BYTES) * LINE_BYTES
 
@@ -144,6 +149,7 @@ class _KernelEmitter:
         names = self.writer.size_arguments(kernel.size_names)
         self.sizes = {s: self.indices.symbol(name, 0)
                       for s, name in zip(kernel.size_names, names, strict=True)}
+        self.sorted = {op: row for op in walked(kernel) if (row := sorted_row(op))}
         self.tiles: dict[SSAValue, Tile] = {}
         self.buffers: dict[SSAValue, Buffer] = {}
         self._places: dict[Operation, Expr] = {}
@@ -202,9 +208,10 @@ class _KernelEmitter:
         # without this, spilled vectors straddle cache lines in some processes
         attributes = (f"alignstack({self.machine.vector_bytes}) nounwind"
                       f"{self.machine.function_attributes}{self.marks.function}")
+        sorts = [sort_definition(self.name)] if self.sorted else []
         lines = ["entry:", *self.writer.scopes[0].lines, "}"]
         return KernelText(self.name, f"({arguments}) {attributes}", "\n".join(lines),
-                          tuple(self.writer.constant_lines()), self.writer.declarations)
+                          (*self.writer.constant_lines(), *sorts), self.writer.declarations)
 
     def _bind_buffer(self, value: SSAValue, pointer: str) -> None:
         type_ = buffer_type(value)
@@ -226,7 +233,7 @@ class _KernelEmitter:
     # ------------------------------------------------------------------ operations
     def _walk(self, block: Block) -> None:
         if block not in self._runs:
-            self._runs[block] = [*runs_of(operations(block))]
+            self._runs[block] = [*runs_of(without_rows(operations(block), self.sorted))]
         for run in self._runs[block]:
             before, self.writer.mark = self.writer.mark, self.marks.of(run[0])
             if len(run) == 1:
@@ -343,6 +350,10 @@ class _KernelEmitter:
             op.combiner.data, self.tiles[op.value], op.axis, tile_type(op.result))
 
     def scan(self, op: bl.ScanOp) -> None:
+        if row := self.sorted.get(op):
+            start, end = (self._access(x, tile_type(op.result)).start for x in row.ends)
+            spare = self._private(op, [Expr.of(row.words)], t.i64)
+            return self.writer.emit(row.call(self.name, start, end, spare))
         self.tiles[op.result] = self.compute.scan(
             op.combiner.data, self.tiles[op.value], op.axis)
 
@@ -373,21 +384,21 @@ class _KernelEmitter:
             self.tiles[op.value], type_.lanes, type_.group)
 
     def scratch(self, op: bl.ScratchOp) -> None:
-        type_ = buffer_type(op.result)
-        if _provided(op) is None:
-            memory = self.writer.at_entry(f"alloca [{product(type_.shape).constant} x "
-                                          f"{memory_type(type_.element)}], align 64")
-        else:
-            place = self.indices.scalar(self._place(op).substitute(self.sizes))
-            memory = self.writer.at_entry(f"getelementptr i8, ptr %private, i64 {place}")
-        self._bind_buffer(op.result, memory)
+        shape, element = buffer_type(op.result).shape, buffer_type(op.result).element
+        self._bind_buffer(op.result, self._private(op, shape, element))
 
-    def _place(self, op: bl.ScratchOp) -> Expr:
+    def _private(self, op: Operation, shape: Sequence[Expr], element: Attribute) -> str:
+        """The address of an operation's private memory."""
+        if _provided(op) is None:
+            return self.writer.at_entry(f"alloca [{product(shape).constant} x "
+                                        f"{memory_type(element)}], align 64")
+        place = self.indices.scalar(self._place(op).substitute(self.sizes))
+        return self.writer.at_entry(f"getelementptr i8, ptr %private, i64 {place}")
+
+    def _place(self, op: Operation) -> Expr:
         """Where private memory starts, also if unrolled loops repeat the operation."""
         if op not in self._places:
-            sizes = [_provided(other) or Expr.of(0) for other in self._places
-                     if isinstance(other, bl.ScratchOp)]
-            self._places[op] = sum(sizes, Expr.of(0))
+            self._places[op] = sum((_provided(x) or Expr.of(0) for x in self._places), Expr.of(0))
         return self._places[op]
 
     # ------------------------------------------------------------------ loops

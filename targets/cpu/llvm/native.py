@@ -82,13 +82,15 @@ class External(Callee[P, R]):
 class Native(Callee[P, R]):
     """A function that is written in Python."""
 
-    def __init__(self, function: Callable[P, R], name: str, exported: bool):
+    def __init__(self, function: Callable[P, R], name: str, linkage: str):
+        """`linkage`: `hidden ` for the modules of one image, `internal ` for one module, or empty.
+        """
         super().__init__(function, name)
-        self.exported = exported
+        self.linkage = linkage
 
     @property
     def header(self) -> str:
-        return self._header("" if self.exported else "hidden ")
+        return self._header(self.linkage)
 
     @property
     def definition(self) -> ast.FunctionDef:
@@ -104,12 +106,12 @@ def _definitions(module: str) -> dict[str, ast.FunctionDef]:
 # ---------------------------------------------------------------------- declaring functions
 def native(function: Callable[P, R]) -> Native[P, R]:
     """A function of the module: `f` becomes `@strata_f`."""
-    return Native(function, f"strata_{function.__name__}", exported=False)
+    return Native(function, f"strata_{function.__name__}", "hidden ")
 
 
 def exported(name: str) -> Callable[[Callable[P, R]], Native[P, R]]:
     """A function that is called from outside the module, under a name of its own."""
-    return lambda function: Native(function, name, exported=True)
+    return lambda function: Native(function, name, "")
 
 
 def external(name: str) -> Callable[[Callable[P, R]], External[P, R]]:

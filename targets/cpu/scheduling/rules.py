@@ -16,7 +16,7 @@ from dialects.strata.types import TensorType, byte_width
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
-from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.kinds import is_contraction, is_sort
 from passes.analyses.loop.reuse import repeated_values
 from passes.analyses.loop.runs import LONG, common_rows, contiguous_axes, running_axis
 from passes.rewrites.loop.nests import gathered_inputs
@@ -60,6 +60,8 @@ def schedule_kernel(kernel: KernelOp, machine: Machine) -> Schedule:
         return schedule_recurrence(kernel, machine)
     if any(n.is_scatter and n.reduce_axes for n in kernel.nests):
         return _scatter(kernel, machine)
+    if any(map(is_sort, kernel.nests)):
+        return _sort(kernel)
     if any(n.reduce_axes for n in kernel.nests):
         return _reduction(kernel, machine)
     return _elementwise(kernel, machine)
@@ -177,6 +179,14 @@ def _reduction(kernel: KernelOp, machine: Machine, lanes: Symbol | None = None) 
     if lanes and lanes not in rows:
         levels.append(Level("loop", lanes, width, lanes=True))
     return Schedule(tuple(levels), (*_keep(kernel, levels, machine), *_stream(kernel, machine)))
+
+
+def _sort(kernel: KernelOp) -> Schedule:
+    """Rows in parallel, each whole."""
+    rows = common_rows(kernel)
+    whole = [Level("whole", a, size.constant or 1) for a, size in kernel.axes.items()
+             if a not in rows]
+    return Schedule((*(Level("grid", a) for a in rows), *whole))
 
 
 def _sums_whole_tiles(kernel: KernelOp, axis: Symbol, lanes: Symbol | None) -> bool:
