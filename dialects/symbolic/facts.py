@@ -36,6 +36,8 @@ POINTS = 8
 """The number of points at which goals are evaluated."""
 NUMBERS = (0, 1, 2, 3, 4, 5, 7, 8, 16, 32, 33, 64, 100, 128, 224, 256, 512, 1000, 4096)
 """Sizes of these points, beside the bounds that facts state."""
+KNOWN = 4096
+"""The most values that are kept at a point."""
 
 
 _Term = tuple[tuple[int, int], Monomial, int, Expr]
@@ -61,7 +63,7 @@ class Facts:
                 self._add_decided(part)
         self.__dict__.pop("least", None)
         self._found.clear()
-        self._points = [*islice((p for p in _points(self._bounds()) if self._hold(p)), POINTS)]
+        self._points = [*islice((p for p in _points_with(self._bounds()) if self._hold(p)), POINTS)]
 
     def _add(self, fact: Expr) -> None:
         """Add a fact unless it is trivial. If it shows that a product is not 0, neither is any
@@ -134,8 +136,7 @@ class Facts:
 
     def _hold(self, point: _Point) -> bool:
         """Whether all facts hold at a point."""
-        values = (_value(fact, point) for fact in self.known)
-        return all(value is not None and value >= 0 for value in values)
+        return all(map(point.fulfils, self.known))
 
     def _refute(self, goal: Expr) -> bool:
         """Whether the goal is negative at a point where all facts hold."""
@@ -174,11 +175,27 @@ class Facts:
 
 # ---------------------------------------------------------------------- points
 class _Point(dict[Atom, int]):
-    """A size for every symbol, chosen when it is first asked for, and the values of calls there."""
+    """A size for every symbol, chosen when it is first asked for, and the values of calls there.
+    It also knows which facts hold: sets of facts about the same sizes share most of them."""
 
     def __init__(self, number: int, sizes: Sequence[int]):
         super().__init__()
         self._number, self._sizes = number, sizes
+        self._fulfilled: dict[Expr, bool] = {}
+
+    def forget(self) -> None:
+        """Start again if much is known, which few of today's expressions may still need."""
+        if len(self) + len(self._fulfilled) > KNOWN:
+            self.clear()
+            self._fulfilled.clear()
+
+    def fulfils(self, fact: Expr) -> bool:
+        """Whether a fact holds here."""
+        found = self._fulfilled.get(fact)
+        if found is None:
+            value = _value(fact, self)
+            found = self._fulfilled[fact] = value is not None and value >= 0
+        return found
 
     def __missing__(self, atom: Atom) -> int:
         """The same size for all symbols, or one that depends on the symbol's name."""
@@ -206,11 +223,18 @@ _OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "floordiv": int.__floordiv__, "mod": int.__mod__, "max": max, "min": min}
 
 
-def _points(bounds: Iterable[int]) -> Iterator[_Point]:
+def _points_with(bounds: Iterable[int]) -> Sequence[_Point]:
     """Points in a fixed order. Those of equal sizes come first, because many facts say that sizes
     are equal."""
-    sizes = sorted({*NUMBERS, *islice(dict.fromkeys(bounds), len(NUMBERS))})
-    return (_Point(number, sizes) for number in range(3 * len(sizes)))
+    points = _points(tuple(sorted({*NUMBERS, *islice(dict.fromkeys(bounds), len(NUMBERS))})))
+    for point in points:
+        point.forget()
+    return points
+
+
+@lru_cache(64)
+def _points(sizes: tuple[int, ...]) -> Sequence[_Point]:
+    return [_Point(number, sizes) for number in range(3 * len(sizes))]
 
 
 def _value(expr: Expr, point: _Point) -> int | None:
