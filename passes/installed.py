@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _OURS = "strata."
 _METADATA = (".dist-info", ".egg-info")
+_EGG, _IN_EGG = ".egg", "egg-info"
+"""A package in a folder of its own on the path, and where its metadata is there."""
 
 
 def entry_points(group: str) -> tuple[EntryPoint, ...]:
@@ -53,15 +55,18 @@ def _changed(path: str) -> int:
 def _mentions_us(path: str) -> bool:
     """Whether the metadata of a package in a folder may name a group of ours. An archive, of which
     that is not known, may."""
+    is_egg = path.lower().endswith(_EGG)
     try:
         with os.scandir(path or ".") as entries:
-            packages = [entry.path for entry in entries if entry.name.endswith(_METADATA)]
+            packages = [entry.path for entry in entries
+                        if (name := entry.name.lower()).endswith(_METADATA)
+                        or (is_egg and name == _IN_EGG)]
     except NotADirectoryError:
         return path.endswith((".egg", ".whl", ".zip")) and os.path.exists(path)
     except OSError:
         return False
-    return any(_OURS.encode() in _contents(os.path.join(package, name)) for package in packages
-               for name in ("entry_points.txt", os.path.join("EGG-INFO", "entry_points.txt")))
+    return any(_OURS.encode() in _contents(os.path.join(package, "entry_points.txt"))
+               for package in packages)
 
 
 def _contents(file: str) -> bytes:
