@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
@@ -29,18 +29,50 @@ WORTH_A_THREAD = 64 << 10
 def in_threads(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """Apply `work` to each item in threads. Results are in order; the first error is raised.
 
-    Each item should be worth starting a thread, for instance megabytes of data. Threads inherit
-    the caller's context variables, such as NumPy's error state.
+    Each item should be worth starting a thread, for instance megabytes of data. The caller is one
+    of the threads; the others inherit its context variables, such as NumPy's error state. After an
+    error, no further item is begun.
     """
     todo = list(items)
     count = min(len(todo), MOST_THREADS, _processors())
     if count < 2:
         return [work(item) for item in todo]
-    from concurrent.futures import ThreadPoolExecutor
+    shared = _Shared(work, todo)
+    others = [threading.Thread(target=copy_context().run, args=(shared.run,))
+              for _ in range(count - 1)]
+    for thread in others:
+        thread.start()
+    try:
+        shared.run()  # the caller is one of the threads: starting one takes longer than a piece
+    finally:
+        shared.left.clear()  # after an interrupt between two items
+        for thread in others:
+            thread.join()
+    if shared.errors:  # an interrupt rather than the error of an item
+        raise min(shared.errors.items(), key=lambda e: (isinstance(e[1], Exception), e[0]))[1]
+    return [shared.found[k] for k in range(len(todo))]
 
-    with ThreadPoolExecutor(count) as pool:
-        waiting = [pool.submit(copy_context().run, work, item) for item in todo]
-        return [future.result() for future in waiting]
+
+class _Shared(Generic[T, R]):
+    """Items that several threads take one after the other, and what they became."""
+
+    def __init__(self, work: Callable[[T], R], items: Sequence[T]) -> None:
+        self.work = work
+        self.left = deque(enumerate(items))
+        self.found: dict[int, R] = {}
+        self.errors: dict[int, BaseException] = {}
+
+    def run(self) -> None:
+        while True:
+            try:
+                number, item = self.left.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            try:
+                self.found[number] = self.work(item)
+            except BaseException as error:  # the caller raises it once all threads have ended
+                self.errors[number] = error
+                self.left.clear()
 
 
 def _processors() -> int:

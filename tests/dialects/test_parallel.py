@@ -38,6 +38,32 @@ def test_an_error_is_the_callers() -> None:
         in_threads(lambda item: 1 // item, [1, 0, 2])
 
 
+def test_the_caller_is_one_of_the_threads() -> None:
+    together = threading.Barrier(2, timeout=30)
+
+    def work(item: int) -> threading.Thread:
+        together.wait()
+        return threading.current_thread()
+
+    assert threading.current_thread() in in_threads(work, range(2))
+
+
+@pytest.mark.parametrize("is_callers", [True, False])
+def test_an_interrupt_ends_the_work(is_callers: bool) -> None:
+    together, begun = threading.Barrier(2, timeout=30), list[int]()
+
+    def work(item: int) -> None:
+        begun.append(item)
+        together.wait()
+        if (threading.current_thread() is threading.main_thread()) == is_callers:
+            raise KeyboardInterrupt
+        raise ValueError(f"item {item}")
+
+    with pytest.raises(KeyboardInterrupt):
+        in_threads(work, range(100))
+    assert sorted(begun) == [0, 1]
+
+
 @pytest.mark.filterwarnings("error")
 def test_numpys_error_state_holds_in_threads() -> None:
     def work(item: float) -> np.float32:
