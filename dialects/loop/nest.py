@@ -139,7 +139,7 @@ class NestOp(IRDLOperation):
     @property
     def inputs(self) -> Sequence[SSAValue]:
         """The tensors that the nest reads: the first operands, one per map."""
-        return part_of(self.tensors, 0, len(self.maps.data))
+        return part_of(self._operands, 0, len(self.maps.data))
 
     @property
     def into(self) -> Sequence[SSAValue]:

@@ -35,6 +35,11 @@ class Builder:
         """Whether a whole number is made of a sum: found once, as an unrolled loop repeats it."""
 
     # ------------------------------------------------------------------ another arithmetic
+    @property
+    def is_plain(self) -> bool:
+        """Whether numbers are those of the operations, so that nothing is replaced."""
+        return True
+
     def replaced(self, op: Operation, operands: Sequence[Reg]) -> Reg | None:
         """What stands for a scalar operation in an arithmetic other than that of floats."""
         return None

@@ -20,7 +20,7 @@ from targets.cpu.emit.build import Builder
 from targets.cpu.emit.compute import Compute
 from targets.cpu.emit.index import splat
 from targets.cpu.emit.loops import Loops
-from targets.cpu.emit.scalar import operands_of, scalar_function
+from targets.cpu.emit.scalar import instruction_of, operands_of, scalar_function
 from targets.cpu.emit.values import (
     Chunk,
     Reg,
@@ -199,6 +199,16 @@ class Maps:
         return self.writer.local(f"getelementptr {kind.type}, ptr {space}, i64 {place}")
 
 
+class _Step(NamedTuple):
+    """A scalar operation of a body: what emits it, and the instruction of two operands that is
+    all of it, if there is one. Unrolled sums of products consist of such operations."""
+
+    function: Callable[[Builder, Sequence[Reg]], Reg]
+    instruction: str | None
+    slots: list[int]
+    """The numbers of the operands among the values of the body."""
+
+
 class _Body:
     """The scalar body of a map, prepared for repeated emission."""
 
@@ -207,12 +217,13 @@ class _Body:
         self.type, self.dims = op.result_type, op.dim_lists
         self.types = [r.type for r in op.results if isinstance(r.type, TileType)]
         slots: dict[SSAValue, int] = {a: k for k, a in enumerate(op.body.block.args)}
-        self.steps: list[tuple[Callable[[Builder, Sequence[Reg]], Reg], list[int]]] = []
+        self.steps: list[_Step] = []
         self.length = 0
         for inner in op.body.block.ops:
             if isinstance(inner, bl.YieldOp):
                 break
-            self.steps.append((scalar_function(inner), [slots[v] for v in operands_of(inner)]))
+            self.steps.append(_Step(scalar_function(inner), instruction_of(builder, inner),
+                                    [slots[v] for v in operands_of(inner)]))
             self.length += _length(inner)
             slots[inner.results[0]] = len(slots)
         self.yielded = [slots[v] for v in op.yielded]
@@ -221,8 +232,10 @@ class _Body:
     def emit(self, operands: Sequence[Reg]) -> list[Reg]:
         """The results of the body on one register of each operand."""
         values = list(operands)
-        for function, slots in self.steps:
-            values.append(function(self.builder, [values[k] for k in slots]))
+        for function, instruction, slots in self.steps:
+            values.append(function(self.builder, [values[k] for k in slots])
+                          if instruction is None else
+                          self.builder.binary(instruction, values[slots[0]], values[slots[1]]))
         return [values[k] for k in self.yielded]
 
 

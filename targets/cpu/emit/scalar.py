@@ -14,6 +14,7 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from dialects.records import NamedTuple
 from dialects.semantics.remainder import RemFOp
 from dialects.strata import types as t
 from targets.cpu.emit import math as approximations
@@ -27,24 +28,32 @@ Row = Callable[[Builder, Any, Sequence[Reg]], Reg]
 
 
 # ---------------------------------------------------------------------- makers of rows
-def _binary(operation: str) -> Row:
-    return lambda b, op, r: b.binary(operation, r[0], r[1])
+class _Instruction(NamedTuple):
+    """A row that is one instruction of two operands."""
 
+    name: str
+    may_fuse: bool = False
+    """Whether LLVM may fuse it with another, if the target's options permit."""
 
-def _contracted(operation: str) -> Row:
-    return lambda b, op, r: b.contracted(operation, r[0], r[1])
+    def __call__(self, b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
+        if not self.may_fuse:
+            return b.binary(self.name, r[0], r[1])
+        return (b.contracted if self._fuses(b, op) else b.separate)(self.name, r[0], r[1])
 
+    def text(self, b: Builder, op: Operation) -> str:
+        """The instruction for a builder of plain numbers."""
+        return f"{self.name} contract" if (
+            self.may_fuse and b.contracts and self._fuses(b, op)) else self.name
 
-def _sum(operation: str) -> Row:
-    """An addition that takes a product in one rounding, unless a whole number is made of the sum:
-    there the last bit decides, which has to be that of the operators."""
-    def row(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
+    def _fuses(self, b: Builder, op: Operation) -> bool:
+        """An addition takes a product in one rounding, unless a whole number is made of the sum:
+        there the last bit decides, which has to be that of the operators."""
+        if type(op) is arith.MulfOp:
+            return True
         result = op.results[0]
         if (whole := b.becomes_whole.get(result)) is None:
             whole = b.becomes_whole[result] = _becomes_whole(result)
-        made = b.separate if whole else b.contracted
-        return made(operation, r[0], r[1])
-    return row
+        return not whole
 
 
 def _becomes_whole(value: SSAValue) -> bool:
@@ -225,9 +234,9 @@ def _integer_power(b: Builder, op: Operation, r: Sequence[Reg]) -> Reg:
 # ---------------------------------------------------------------------- the table
 _ARITH: Mapping[type[Operation], Row] = {
     arith.ConstantOp: _constant,
-    arith.AddfOp: _sum("fadd"),
-    arith.SubfOp: _sum("fsub"),
-    arith.MulfOp: _contracted("fmul"),
+    arith.AddfOp: _Instruction("fadd", True),
+    arith.SubfOp: _Instruction("fsub", True),
+    arith.MulfOp: _Instruction("fmul", True),
     arith.DivfOp: lambda b, op, r: divide(b, *r, summed=is_summed(op.operands[1])),
     RemFOp: _library("fmod"),
     arith.NegfOp: lambda b, op, r: b.negative(r[0]),
@@ -235,25 +244,25 @@ _ARITH: Mapping[type[Operation], Row] = {
     arith.MinimumfOp: lambda b, op, r: extremum(b, False, *r),
     arith.MaxnumfOp: lambda b, op, r: _number_extremum(b, True, *r),
     arith.MinnumfOp: lambda b, op, r: _number_extremum(b, False, *r),
-    arith.AddiOp: _binary("add"),
-    arith.SubiOp: _binary("sub"),
-    arith.MuliOp: _binary("mul"),
-    arith.DivSIOp: _binary("sdiv"),
-    arith.DivUIOp: _binary("udiv"),
-    arith.RemSIOp: _binary("srem"),
-    arith.RemUIOp: _binary("urem"),
+    arith.AddiOp: _Instruction("add"),
+    arith.SubiOp: _Instruction("sub"),
+    arith.MuliOp: _Instruction("mul"),
+    arith.DivSIOp: _Instruction("sdiv"),
+    arith.DivUIOp: _Instruction("udiv"),
+    arith.RemSIOp: _Instruction("srem"),
+    arith.RemUIOp: _Instruction("urem"),
     arith.FloorDivSIOp: _floor_division,
     arith.CeilDivSIOp: _ceil_division,
     arith.MaxSIOp: _intrinsic("smax"),
     arith.MinSIOp: _intrinsic("smin"),
     arith.MaxUIOp: _intrinsic("umax"),
     arith.MinUIOp: _intrinsic("umin"),
-    arith.AndIOp: _binary("and"),
-    arith.OrIOp: _binary("or"),
-    arith.XOrIOp: _binary("xor"),
-    arith.ShLIOp: _binary("shl"),
-    arith.ShRSIOp: _binary("ashr"),
-    arith.ShRUIOp: _binary("lshr"),
+    arith.AndIOp: _Instruction("and"),
+    arith.OrIOp: _Instruction("or"),
+    arith.XOrIOp: _Instruction("xor"),
+    arith.ShLIOp: _Instruction("shl"),
+    arith.ShRSIOp: _Instruction("ashr"),
+    arith.ShRUIOp: _Instruction("lshr"),
     arith.CmpiOp: _compare_integers,
     arith.CmpfOp: _compare_floats,
     arith.SelectOp: lambda b, op, r: b.select(*r),
@@ -344,6 +353,18 @@ def scalar_function(op: Operation) -> Callable[[Builder, Sequence[Reg]], Reg]:
     return emitted
 
 
+def instruction_of(b: Builder, op: Operation) -> str | None:
+    """The instruction that is all of a scalar operation; None for other operations."""
+    row = SCALAR_ROWS.get(type(op))
+    if not isinstance(row, _Instruction) or not b.is_plain or _has_halves(op):
+        return None
+    return row.text(b, op)
+
+
+def _has_halves(op: Operation) -> bool:
+    return any(v.type in (t.f16, t.bf16) for v in (*op.operands, *op.results))
+
+
 def in_floats(op: Operation) -> Callable[[Builder, Sequence[Reg]], Reg]:
     """The emitter of an operation as its row says."""
     row = SCALAR_ROWS.get(type(op))
@@ -357,8 +378,7 @@ def in_floats(op: Operation) -> Callable[[Builder, Sequence[Reg]], Reg]:
             map(t.is_narrow_float, (op.input.type, target))):
         raise ValueError(f"the CPU target does not convert {op.input.type} to {target}: run the "
                          "pass block-expand-floats")
-    halves = any(v.type in (t.f16, t.bf16) for v in (*op.operands, *op.results))
-    if isinstance(op, _BITWISE) or not halves:
+    if isinstance(op, _BITWISE) or not _has_halves(op):
         return lambda b, operands: row(b, op, operands)
 
     def through_f32(b: Builder, operands: Sequence[Reg]) -> Reg:

@@ -107,6 +107,10 @@ class RingBuilder(Builder):
         return self.select(finite, rest, x)
 
     # ------------------------------------------------------------------ scalar operations
+    @property
+    def is_plain(self) -> bool:
+        return False
+
     def number(self, value: Any, element: Any) -> Any:
         """The residue of a literal."""
         if not t.is_float(element):
