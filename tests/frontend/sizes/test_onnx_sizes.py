@@ -242,3 +242,18 @@ def test_a_wrong_declared_element_type_is_refused(tmp_path: Path):
     model.graph.output[0].CopyFrom(info("y", np.float16, [3]))
     with pytest.raises(StrataError, match="declares elements of FLOAT16"):
         load(model, tmp_path)
+
+
+def test_dims_with_the_same_letter_have_the_same_size(tmp_path: Path):
+    """In Einsum's diagonals: onnxruntime refuses others, too."""
+    model = make_model([node("Einsum", "x", "y", equation="iij->ij")],
+                       [info("x", np.float32, ["n", "m", 2])], ["y"])
+    imported = load(model, tmp_path)
+    x = np.arange(18, dtype=np.float32).reshape(3, 3, 2)
+    assert_close(run_imported(imported, {"x": x}), run_reference(model, {"x": x}), 1e-6)
+    for shape in ((1, 3, 2), (3, 1, 2), (0, 2, 2)):
+        with pytest.raises(SizeError, match="n == m"):
+            run_imported(imported, {"x": np.zeros(shape, np.float32)})
+    model.graph.input[0].CopyFrom(info("x", np.float32, [1, 3, 2]))
+    with pytest.raises(StrataError, match="have the same letter 'i', but the sizes 1 and 3"):
+        load(model, tmp_path)

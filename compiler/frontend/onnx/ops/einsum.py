@@ -13,6 +13,7 @@ from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.stretching import joint
 from compiler.frontend.values import Value
+from dialects.graph.inference import certainly_differ
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 
@@ -62,6 +63,11 @@ def _diagonal(n: Node, x: Value, names: str) -> Term:
     for c in sorted(set(names)):
         while names.count(c) > 1:
             first, second = names.index(c), names.index(c, names.index(c) + 1)
+            sizes = x.shape[first], x.shape[second]
+            if certainly_differ(*sizes):
+                raise Fault(f"dims {first} and {second} of an input have the same letter '{c}', "
+                            f"but the sizes {sizes[0]} and {sizes[1]}")
+            n.build.assume(sizes[0], "==", sizes[1])
             on = f.equal(n.positions(x, first), n.positions(x, second))
             x = f.where(on, x, 0)
             x = f.reduce_sum(x, axes=[second])
