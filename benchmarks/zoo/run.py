@@ -4,7 +4,9 @@
 
 The folder holds `NAME.onnx` files; `models.json`, beside them or named by --models-json, describes
 their inputs and tolerances. Results are kept in --results and merged with what is there, so that
-the table can be made in parts. Exit status: 0 when every cell is well, 1 otherwise.
+the table can be made in parts. With --resume, the cells of the page -o are kept, too, and only what
+neither has is measured: a run that was broken off, or one of another day, goes on where it ended.
+Exit status: 0 when every cell is well, 1 otherwise.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ HEADINGS = {
     "speed": "strata / onnxruntime", "memory": "memory: compile, run / onnxruntime",
     "compile": "cold compile", "graph": "`lower --to graph`",
 }
+FAILED = "**FAIL**"
 NOTES = """\
 - cpu, reference, interpreter: outputs against onnxruntime, within each model's measured tolerance;
   all cases run on one compiled model, the interpreter on the first. The error is the largest
@@ -81,6 +84,21 @@ class Results:
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_text(json.dumps(self.cells, indent=1) + "\n")
 
+    def add_page(self, text: str) -> None:
+        """Add the cells of a page's table that are well; what is in the file stays."""
+        columns = {heading: column for column, heading in HEADINGS.items()}
+        rows = [[cell.strip() for cell in line.strip("|").split("|")]
+                for line in text.splitlines() if line.startswith("| ")]
+        for head, (model, *cells) in zip(rows[:1] * len(rows), rows[1:], strict=False):
+            for heading, cell in zip(head[1:], cells, strict=True):
+                if cell and cell != FAILED and heading in columns:
+                    self.cells.setdefault(model, {}).setdefault(
+                        columns[heading], {"ok": True, "text": cell})
+
+    def has(self, model: str, column: str) -> bool:
+        """Whether a cell is known and well."""
+        return self.cells.get(model, {}).get(column, {}).get("ok", False)
+
     @property
     def well(self) -> bool:
         return all(cell["ok"] for row in self.cells.values() for cell in row.values())
@@ -103,7 +121,7 @@ class Results:
 def _short(cell: Mapping[str, Any] | None) -> str:
     if cell is None:
         return ""
-    return cell["text"] if cell["ok"] else "**FAIL**"
+    return cell["text"] if cell["ok"] else FAILED
 
 
 def measure(column: str, model: Path, entry: Mapping[str, Any], limit: float) -> dict[str, Any]:
@@ -136,9 +154,12 @@ def environment() -> dict[str, str]:
 
 def report(results: Results, order: Sequence[str], note: str) -> str:
     machine = f"{_processor()}, {os.cpu_count()} CPUs, {platform.system()}"
+    measured = {column for row in results.cells.values() for column in row}
+    columns = ",".join(column for column in HEADINGS if column in measured)
     return "\n".join([
         "# The zoo: what works, and how fast", "",
-        f"Made by `python benchmarks/zoo/run.py` on {machine};", f"{', '.join(versions())}.",
+        f"Made by `python benchmarks/zoo/run.py --columns \"{columns}\"` on {machine};",
+        f"{', '.join(versions())}.",
         f"Each cell is a process of its own, one after the other. {note}".rstrip(), "",
         results.table(order), NOTES])
 
@@ -164,12 +185,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--results", metavar="FILE", type=Path, default=Path("build/zoo.json"))
     parser.add_argument("-o", metavar="FILE.md", dest="output", type=Path,
                         help="write the table there too")
+    parser.add_argument("--resume", action="store_true",
+                        help="measure only cells that neither --results nor the page -o has")
     parser.add_argument("--note", metavar="TEXT", default="",
                         help="what else to say in that file about the machine")
     parser.add_argument("--limit", metavar="SECONDS", type=float, default=900, help="for one cell")
     options = parser.parse_args()
     options.columns = options.columns.split(",")
     unknown = set(options.columns) - set(COLUMNS)
+    if options.resume and options.output is None:
+        parser.error("--resume goes on with a page; -o names it")
     if unknown:
         parser.error(f"no column {', '.join(unknown)}; there are {', '.join(COLUMNS)}")
     return options
@@ -187,10 +212,14 @@ def fill(
         for column in options.columns:
             if column == "interpret" and name not in INTERPRETED:
                 continue
+            if options.resume and results.has(name, column):
+                continue
             cell = measure(column, model, entries[name], options.limit)
             results.put(name, column, cell)
             print(f"{name:22} {column:10} {'' if cell['ok'] else 'FAIL '}{cell['text']}",
                   flush=True)
+            if options.output is not None:  # a run that is broken off leaves what it found
+                options.output.write_text(report(results, list(entries), options.note))
 
 
 def main() -> int:
@@ -205,6 +234,8 @@ def main() -> int:
         return 1
     entries = {m["name"]: m for m in json.loads(description.read_text())["models"]}
     results = Results.load(options.results)
+    if options.resume and options.output.is_file():
+        results.add_page(options.output.read_text())
     fill(results, Path(folder), entries, options)
     print("\n" + results.table(list(entries)))
     if options.output is not None:
