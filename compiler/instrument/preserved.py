@@ -34,10 +34,7 @@ BLURS: Mapping[str, tuple[Blur, ...]] = {
         "quotients and products of scales are rounded",
         _graph("quantize_linear", "dequantize_linear")),),
     "graph-fold-constants": (Blur(
-        "f(constants) -> constant", "the constant is rounded"),),
-    "graph-simplify": (Blur(
-        "conv(x, w)*s + b -> conv(x, w*s) + b", "w*s is rounded",
-        _graph("conv", "conv_transpose")),),
+        "f(constants) -> one number", "the number is written out, rounded"),),
     "loop-join-online": (Blur(
         "exp(c*x - m) -> exp2((c*log2(e))*x - m)", "c*log2(e) is rounded, unless c is 2**n"),),
     "loop-join-recomputed": (Blur(

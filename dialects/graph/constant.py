@@ -89,7 +89,7 @@ class ConstantOp(GraphOp):
         if varying:
             return ConstantOp._per_call(sources, len(varying[0].weights), store, label, computation,
                                         compute)
-        if not any(source.is_open(store) for source in sources):
+        if store.history is None and not any(source.is_open(store) for source in sources):
             return ConstantOp.of_array(compute(*(s.contents(store) for s in sources)), store, label)
         keys = [s.handle(store) for s in sources]
         handle, array = store.derive(label, keys, computation, compute)
@@ -174,6 +174,11 @@ class ConstantOp(GraphOp):
     def is_open(self, store: WeightStore) -> bool:
         """Whether its contents may be others when the program runs."""
         return any(map(store.is_open, self.weights))
+
+    def has_history(self, store: WeightStore) -> bool:
+        """Whether it was derived, and somebody computes it in another arithmetic."""
+        known = store.history or {}
+        return any(isinstance(w.key, StringAttr) and w.key.data in known for w in self.weights)
 
     def array(self, store: WeightStore, call: int | None = None) -> Array:
         """The value, in the call of that number if it varies, on which code depends from now on.

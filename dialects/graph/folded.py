@@ -29,6 +29,7 @@ class Folded(NamedTuple):
 
     op: GraphOp
     number: int
+    on_carriers = True
 
     @staticmethod
     def of(op: GraphOp, number: int) -> Folded:

@@ -1,8 +1,7 @@
 """Filters of convolutions computed from others, as plain data (`computations.py`).
 
-They are computed in f64 and rounded once; in another arithmetic (`carriers.py`), a filter at points
-is exact, because its factors are quotients of numbers that need no rounding. Nothing here imports
-xDSL.
+They are computed in f64 and rounded once; in another arithmetic (`carriers.py`) they are exact.
+Nothing here imports xDSL.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Change(NamedTuple):
         """The factor and the shift."""
         if self.formula == "batch norm":
             scale, bias, mean, variance = constants
-            factor = scale / np.sqrt(variance + self.epsilon)
+            factor = scale / np.sqrt(variance + variance.dtype.type(self.epsilon))
             return factor, bias - mean * factor
         [c] = constants
         c = c.reshape(-1)
@@ -63,9 +62,10 @@ class ChangedFilter(NamedTuple):
     channels: int
     dtype: np.dtype[Any]
     groups: int = 0
+    on_carriers = True
 
     def __call__(self, *arrays: Array) -> Array:
-        weight, *others = (a.astype(np.float64) for a in arrays)
+        weight, *others = map(_wide, arrays)
         factor = np.broadcast_to(self.change(*others)[0], (self.channels,))
         spatial = (1,) * (weight.ndim - 2)
         if not self.groups:
@@ -94,10 +94,11 @@ class ChangedBias(NamedTuple):
     channels: int
     dtype: np.dtype[Any]
     has_bias: bool
+    on_carriers = True
 
     def __call__(self, *arrays: Array) -> Array:
         given = arrays if self.has_bias else (np.zeros(1), *arrays)
-        bias, *others = (a.astype(np.float64) for a in given)
+        bias, *others = map(_wide, given)
         factor, shift = self.change(*others)
         return np.broadcast_to(bias * factor + shift, (self.channels,)).astype(self.dtype)
 
@@ -111,6 +112,13 @@ class ChangedBias(NamedTuple):
         """The inverse of `facts`."""
         formula, epsilon, channels, dtype, has_bias = facts
         return ChangedBias(Change(formula, epsilon), channels, dtype_named(dtype), has_bias)
+
+
+def _wide(array: Array) -> Array:
+    """In f64; in another arithmetic, in the type in which a norm adds its epsilon."""
+    if isinstance(array, Carrier):
+        return array.astype(np.float32) if array.dtype.itemsize == 2 else array
+    return array.astype(np.float64)
 
 
 class JoinedGroups(NamedTuple):

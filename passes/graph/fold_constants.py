@@ -32,7 +32,8 @@ from dialects.strata.assumptions import DataError
 from dialects.strata.func import FuncOp
 from dialects.strata.mapped import release
 from dialects.strata.requirements import RequireOp
-from dialects.strata.types import Array, ExprAttr, SizesAttr, TensorType
+from dialects.strata.types import Array, ExprAttr, SizesAttr, TensorType, is_float
+from dialects.strata.weights import WeightStore
 from dialects.text.syntax import location_name
 from passes.analyses.graph.codes import keeps_codes
 from passes.base import StrataContext, StrataPass
@@ -111,7 +112,7 @@ class _Folding:
         store = self.context.weights
         operands = [v.owner for v in op.operands if isinstance(v.owner, ConstantOp)]
         try:
-            made = self._parameters(op, operands) if any(
+            made = self._parameters(op, operands) if _has_history(op, store) or any(
                 c.varies or c.is_open(store) for c in operands) else self._constants(op, operands)
         except (ArithmeticError, IndexError, KeyError, ValueError) as error:
             self._remark(op, str(error.args[0] if error.args else error))
@@ -135,13 +136,20 @@ class _Folding:
         return [ConstantOp.of_computed(
             operands, self.context.weights, label,
             f"{op.name} {dict(op.properties)} {[*map(str, op.operand_types)]} {k}",
-            _computation(op, k)) for k in range(len(op.results))]
+            _computation(op, k, self.context.weights)) for k in range(len(op.results))]
 
     def _remark(self, op: GraphOp, reason: str) -> None:
         self.context.remark(self.pass_, op, f"{op.name} not folded: {reason}")
 
 
-def _computation(op: GraphOp, number: int) -> Callable[..., Array]:
+def _has_history(op: GraphOp, store: WeightStore) -> bool:
+    """Whether somebody computes the results in another arithmetic; single numbers, which rules
+    look for, are written out."""
+    return store.history is not None and all(
+        is_float(t.element) and t.count.constant != 1 for t in op.result_tensors)
+
+
+def _computation(op: GraphOp, number: int, store: WeightStore) -> Callable[..., Array]:
     """How a result is computed. Frequent ways need no operation of the IR for that."""
     shape = op.result_tensors[0].static_shape
     if isinstance(op, ReshapeOp) and shape is not None:
@@ -151,7 +159,7 @@ def _computation(op: GraphOp, number: int) -> Callable[..., Array]:
         sizes = dict(zip(order, shape, strict=True))
         return Transposed(tuple(sizes[d] for d in range(len(order))), tuple(order))
     types = [*op.operand_tensors, *op.result_tensors]
-    if all(str(t.element) in FLOATS for t in types):
+    if store.history is None and all(str(t.element) in FLOATS for t in types):
         if isinstance(op, CastOp):
             return Converted(types[-1].dtype)
         if (formula := op.name.removeprefix("graph.")) in FORMULAS:
@@ -202,6 +210,7 @@ def _forget_unused(context: StrataContext, module: ModuleOp, before: set[str]) -
     """Drop arrays that this run added to the store and that no constant refers to any more."""
     used = {weight.key.data for op in module.walk() if isinstance(op, ConstantOp)
             for weight in op.weights if isinstance(weight.key, StringAttr)}
-    sources = {key for recipe in context.weights.recipes.values() for key in recipe.sources}
+    recipes = [*context.weights.recipes.values(), *(context.weights.history or {}).values()]
+    sources = {key for recipe in recipes for key in recipe.sources}
     for key in set(context.weights.arrays) - before - used - sources:
         del context.weights.arrays[key]

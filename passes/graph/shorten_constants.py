@@ -57,16 +57,17 @@ class GraphShortenConstants(StrataPass):
     def _shorten(
         self, op: ConstantOp, halves: Sequence[Attribute], context: StrataContext
     ) -> None:
-        if not _is_candidate(op) or op.is_open(context.weights):
+        store = context.weights
+        if not _is_candidate(op) or op.is_open(store) or op.has_history(store):
             return
         try:
-            arrays = op.arrays(context.weights)
+            arrays = op.arrays(store)
         except KeyError:  # text that was read without its weights
             return
         element = next((e for e in halves if all(_holds(e, a) for a in arrays)), None)
         if element is None:
             return
-        build, store = Build(op), context.weights
+        build = Build(op)
         short = [a.astype(dtype_of(element)) for a in arrays]
         constant = ConstantOp.of_array(short[0], store, op.label)
         if op.varies:

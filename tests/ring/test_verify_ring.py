@@ -11,6 +11,7 @@ import onnx
 import pytest
 
 from compiler.__main__ import main
+from dialects.semantics.filters import Change
 from dialects.semantics.ring import Ring
 from passes.analyses.loop.windows import weight_parts
 from passes.loop import winograd
@@ -157,6 +158,39 @@ def test_transformed_filters_are_exact(
     assert status == 0, f"no tolerance hides it: {text}"
     status, text = verify("m.onnx", "--ring")
     assert status == 3 and "in loop-winograd" in text and "bits" in text, text
+
+
+def test_folded_norms_are_exact(
+    verify: Verify, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a convolution, into whose filter they go, and of an input; those of few channels, too."""
+    proto = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 17]>
+    m (float[1, 16, 9, 9] x) => (float[1, 4, 7, 7] y) {
+      n = BatchNormalization(x, s16, t16, m16, v16)
+      r = Relu(n)
+      c = Conv(r, w)
+      y = BatchNormalization(c, s4, t4, m4, v4)
+    }""")
+    random = np.random.default_rng(1)
+    shapes = {f"{name}{n}": (n,) for n in (4, 16) for name in "stmv"} | {"w": (4, 16, 3, 3)}
+    for name, shape in shapes.items():
+        array = np.abs(random.standard_normal(shape)).astype(np.float32) + np.float32(0.1)
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    onnx.save(proto, tmp_path / "m.onnx")
+    status, text = verify("m.onnx", "--ring")
+    assert status == 0 and "graph-simplify" in text and "graph-fold-constants" in text, text
+    assert "differ" not in text and "but for" not in text, text
+    exact = Change.__call__
+
+    def off_by_little(self: Change, *constants: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        factor, shift = exact(self, *constants)
+        return factor * np.float32(1 + 2**-20), shift
+
+    monkeypatch.setattr(Change, "__call__", off_by_little)
+    status, text = verify("m.onnx")
+    assert status == 0, f"no tolerance hides it: {text}"
+    status, text = verify("m.onnx", "--ring")
+    assert status == 3 and "in graph-simplify" in text and "bits" in text, text
 
 
 @pytest.mark.parametrize("fault", AFTER)

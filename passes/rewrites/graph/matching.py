@@ -51,9 +51,11 @@ def known_constant(value: SSAValue, context: StrataContext) -> ConstantOp | None
 
 
 def is_settled(value: SSAValue, context: StrataContext) -> bool:
-    """Whether a value is a constant, and always and everywhere the same: no parameter."""
-    owner = value.owner
-    return isinstance(owner, ConstantOp) and not (owner.varies or owner.is_open(context.weights))
+    """Whether a value is a constant, and always and everywhere the same: no parameter, and no
+    other number in another arithmetic."""
+    owner, store = value.owner, context.weights
+    return isinstance(owner, ConstantOp) and not (
+        owner.varies or owner.is_open(store) or owner.has_history(store))
 
 
 def uniform(value: SSAValue, context: StrataContext) -> Any:
