@@ -1,4 +1,4 @@
-"""Eleven models in fp16 on a GPU: per operator, by blocks, as a whole, eager and Inductor.
+"""Twelve models in fp16 on a GPU: per operator, by blocks, as a whole, eager and Inductor.
 
     python benchmarks/contrast/cuda.py [--only encoder,mobile] [--peers torch,inductor]
                                        [--groups fuse,one-launch] [--seconds 300]
@@ -33,7 +33,7 @@ from compiler.pipeline.strategies import PER_OP, WHOLE_GRAPH
 
 HERE = Path(__file__).parent
 FIGURES = HERE / "cuda.json"
-BUSY = ("encoder", "vision", "prefill", "chain", "residual", "mobile")
+BUSY = ("encoder", "encoder_large", "vision", "prefill", "chain", "residual", "mobile")
 WAITING = ("perceptron", "decoder", "encoder_small", "residual_small", "mobile_small")
 MODELS = (*BUSY, *WAITING)
 BARS = {True: 1.3, False: 2.2}

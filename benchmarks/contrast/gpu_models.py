@@ -1,9 +1,10 @@
-"""Eleven models in fp16 for a GPU, with random weights: `gpu_models.py:NAME`.
+"""Twelve models in fp16 for a GPU, with random weights: `gpu_models.py:NAME`.
 
-The first six keep an eager GPU busy; for the others it mostly waits for launches. They are built
+The first seven keep an eager GPU busy; for the others it mostly waits for launches. They are built
 of the parts of `models.py`, but for `prefill`, whose attention is causal, and `vision`. Sizes are
-published ones: those of BERT-base's layers on texts of its greatest length, of ViT-B/16's on
-pictures of 224 by 224, of a language model of 1.3 billion weights, of ResNet's first stages.
+published ones: those of BERT-base's and BERT-large's layers on texts of the greatest length, of
+ViT-B/16's on pictures of 224 by 224, of a language model of 1.3 billion weights, of ResNet's first
+stages.
 """
 
 from __future__ import annotations
@@ -68,6 +69,11 @@ def _mobile(batch: int) -> Made:
 def encoder() -> Made:
     torch.manual_seed(0)
     return _made(nn.Sequential(*(Block(768, 12) for _ in range(4))), (32, 512, 768))
+
+
+def encoder_large() -> Made:
+    torch.manual_seed(0)
+    return _made(nn.Sequential(*(Block(1024, 16) for _ in range(4))), (32, 512, 1024))
 
 
 def vision() -> Made:

@@ -248,6 +248,20 @@ def _verified(model: Path, entry: Entry, *how: str) -> Cell:
     return Cell(True, f"{out.splitlines()[-1].split()[0]} agree, {seconds:.0f} s")
 
 
+def kernels(model: Path, entry: Entry) -> Cell:
+    """How many of the CPU's kernels keep every bit in the ring, and which passes the others went
+    through that round."""
+    from compiler.instrument.kept_bits import KeptBits
+    from compiler.options import CompileOptions
+    from compiler.pipeline.driver import Compiler
+
+    kept = KeptBits()
+    Compiler(str(model), CompileOptions("cpu", tuned="off", features="avx2"), (kept,)).lower()
+    passes = sorted({p for found in kept.rounded.values() for p in found})
+    count, total = len(kept.names) - len(kept.rounded), len(kept.names)
+    return Cell(True, f"{count} of {total}" + (f"; {', '.join(passes)}" if passes else ""))
+
+
 def provenance(model: Path, entry: Entry) -> Cell:
     """The nodes without a kernel or a reason, and the least shares of operations of a level and of
     lines of a kernel's code that name a node, for both targets."""
@@ -317,7 +331,8 @@ def _command(*words: object) -> tuple[int, str, str]:
 
 COLUMNS: dict[str, Callable[[Path, Entry], Cell]] = {
     "cpu": cpu, "checked": checked, "strategies": strategies, "reference": reference,
-    "verify": verify, "ring": ring, "provenance": provenance, "machine code": machine_code,
+    "verify": verify, "ring": ring, "kernels": kernels, "provenance": provenance,
+    "machine code": machine_code,
     "cubins": cubins, "interpret": interpret, "gpu": gpu, "speed": speed, "memory": memory,
     "compile": compile_cold, "graph": to_graph,
 }

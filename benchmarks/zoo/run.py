@@ -36,6 +36,7 @@ HEADINGS = {
     "strategies": "cpu, `--strategy` per-op and block: cases, error",
     "reference": "reference: cases, error",
     "verify": "verify: executions", "ring": "in a ring: executions",
+    "kernels": "kernels that keep every bit in the ring; passes that round others",
     "provenance": "nodes, operations and lines with their origin",
     "machine code": "lines of assembly, PTX and SASS with their origin", "cubins": "cuda: cubins",
     "interpret": "Triton's interpreter",
@@ -55,6 +56,9 @@ NOTES = """\
 - verify: `verify --target cpu` on the first case; how many executions there were, one after every
   pass that changed something and one of the native code.
 - in a ring: `verify --ring`, where all levels and the CPU's code must agree bit for bit.
+- kernels: those of the CPU with AVX2. A kernel keeps every bit if none of its nodes went through a
+  rewrite that rounds ([the table of passes](../../docs/ring.md#what-passes-keep)); found while
+  compiling, without execution.
 - origins: nodes of the model without a kernel or a reason why none is left; the least share of
   operations of a level, and of lines of LLVM or Triton, that name their nodes; then the shares of
   lines of assembly (avx2), PTX and SASS (sm_90).

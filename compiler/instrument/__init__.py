@@ -4,6 +4,7 @@
     timing       measures the passes
     verify       executes the module after every pass and compares the numbers
     ring         does so in a ring, in which sums do not round (`preserved.py`: which passes may)
+    kept_bits    finds the kernels that keep every bit in the ring, without executing them
     values       finds the first operation that computes something else than before a pass
     progress     shows progress on the terminal
     changes      prints what each pass removed, added and moved

@@ -56,7 +56,8 @@ def test_a_run_goes_on_with_the_page(
     assert rows == [f"| {name} | first {name} |" for name in names]
 
 
-@pytest.mark.parametrize("page", ["STRATEGIES.md", "CHECKED.md", "RESULTS.md", "ORIGINS.md"])
+@pytest.mark.parametrize("page", [
+    "STRATEGIES.md", "KERNELS_IN_RING.md", "CHECKED.md", "RESULTS.md", "ORIGINS.md"])
 def test_pages_are_read_as_they_are_written(run: Any, page: str, tmp_path: Path) -> None:
     text = (ZOO / page).read_text()
     results = run.Results.load(tmp_path / "none.json")
