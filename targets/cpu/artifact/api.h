@@ -19,7 +19,7 @@ typedef enum strata_status {
     STRATA_OTHER_CODE = 7,     /* sizes for which the model must be compiled again */
     STRATA_BAD_INDEX = 8,      /* an index in the data is out of range */
     STRATA_BAD_ACCESS = 9,     /* an access to memory was out of bounds (only with --check) */
-    STRATA_TOO_SMALL = 10,     /* the memory of an output is smaller than the output */
+    STRATA_TOO_SMALL = 10,     /* the memory of an array is smaller than the array */
     STRATA_NO_MEMORY = 11,
     STRATA_NO_WEIGHTS = 12,    /* the file of weights cannot be opened and mapped */
     STRATA_NO_PROCESSOR = 13,  /* this processor lacks instructions that the code uses */
@@ -39,7 +39,8 @@ typedef enum strata_dtype {
 } strata_dtype;
 
 /* A C-contiguous array. `data` of an output may be null before a call: the state then provides
-   memory, which is valid until its next call. `bytes` is the size of an output's memory. */
+   memory, which is valid until its next call. `bytes` is the size of the memory; that of an input
+   may be 0, if its shape is to be trusted. */
 typedef struct strata_tensor {
     void *data;
     size_t bytes;

@@ -36,6 +36,9 @@ static int check_input(STATE *s, const strata_port *port, const strata_tensor *t
     int64_t bytes = bytes_of(t->rank, t->shape, port->dtype);
     if (bytes == INT64_MAX)
         return refuse(s, STRATA_BAD_SHAPE, "no memory holds input '%s'", port->name);
+    if (has_data && t->bytes != 0 && t->bytes < (size_t)bytes)
+        return refuse(s, STRATA_TOO_SMALL, "input '%s' has %lld bytes, and its memory %zu",
+                      port->name, (long long)bytes, t->bytes);
     return has_data ? check_tensor(s, "input", port, t, bytes) : 0;
 }
 

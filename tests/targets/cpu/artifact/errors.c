@@ -71,8 +71,13 @@ static void check_arguments(mlp_state *state) {
     EXPECT(STRATA_BAD_SHAPE, mlp_call(state, &in, 1, &out, 1));
     in = tensor(x, sizeof x, STRATA_F32, INT64_MAX, 8);
     EXPECT(STRATA_BAD_SHAPE, mlp_call(state, &in, 1, &out, 1));
-    in = tensor(x, sizeof x, STRATA_F32, INT64_C(1) << 44, 8);
+    in = tensor(x, 0, STRATA_F32, INT64_C(1) << 44, 8);
     EXPECT(STRATA_NO_MEMORY, mlp_call(state, &in, 1, &out, 1));
+    in = tensor(x, sizeof x - 1, STRATA_F32, 3, 8);
+    EXPECT(STRATA_TOO_SMALL, mlp_call(state, &in, 1, &out, 1));
+    SAYS("input 'x' has 96 bytes, and its memory 95");
+    EXPECT(STRATA_OK, mlp_shapes(state, &in, 1, &out, 1));
+    out = tensor(y, sizeof y, 0, 0, 0);
     in = tensor(NULL, 0, STRATA_F32, 3, 8);
     EXPECT(STRATA_BAD_ARGUMENT, mlp_call(state, &in, 1, &out, 1));
     in = tensor((char *)x + 1, 0, STRATA_F32, 2, 8);
