@@ -168,6 +168,25 @@ def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
         assert file.read_bytes() == (made[1] / file.name).read_bytes(), file.name
 
 
+def test_other_processes_make_the_same_bytes(tmp_path: Path) -> None:
+    """Hashes of Python, folders, time zones, umasks and times of files leave no trace."""
+    folders = [tmp_path / "one", tmp_path / "another" / "deeper"]
+    for seed, folder in enumerate(folders, 1):
+        folder.mkdir(parents=True)
+        onnx.save(model_of(QUANTIZED), folder / "m.onnx")
+        os.utime(folder / "m.onnx", (seed << 20, seed << 20))
+        done = processes.run(
+            [sys.executable, "-m", "compiler", "compile", "m.onnx", "-o", "made", "--cache", "off"],
+            cwd=folder, text=True, capture_output=True, limit=300, umask=0o22 << seed & 0o77,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": str(seed),
+                 "TZ": f"UTC{seed}"})
+        assert done.returncode == 0, done.stderr
+    made = [{file.name: file.read_bytes() for file in (folder / "made").iterdir()}
+            for folder in folders]
+    assert {"made.so", "made.a", "made.h", "made_numpy.py"} <= made[0].keys() == made[1].keys()
+    assert [name for name in made[0] if made[0][name] != made[1][name]] == []
+
+
 def test_a_library_needs_the_c_library_only(file: Path) -> None:
     readelf = shutil.which("readelf")
     if readelf is None:
