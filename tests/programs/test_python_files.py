@@ -9,7 +9,7 @@ import pytest
 
 from tests import processes
 from tests.programs.test_libraries import model_of
-from tests.programs.test_saved_programs import SIZED
+from tests.programs.test_saved_programs import LINEAR, SIZED
 from tests.targets.cpu.artifact.shipped import needs_tools, ship
 
 pytestmark = needs_tools
@@ -204,3 +204,32 @@ for name, call in calls.items():
         *(f"{name} ./{name}.so is damaged: it is not what was written"
           for name in ("code", "facts")),
         "close is right", "closed the model is closed"]
+
+
+def test_other_libraries_are_refused(tmp_path: Path) -> None:
+    """Another model's, those of this name with other inputs or outputs, another interface's."""
+    ship(model_of(SIZED), tmp_path / "sized.so", "sized")
+    ship(model_of(LINEAR), tmp_path / "linear.so", "linear")
+    text = (tmp_path / "sized_numpy.py").read_text()
+    (tmp_path / "older_numpy.py").write_text(text.replace('"strata_library": 1,', '"old": 1,'))
+    for folder, changed in {"inputs": SIZED.replace("float[", "double["),
+                            "outputs": SIZED.replace("found] y", "found] q").replace("y =", "q =")
+                            }.items():
+        (tmp_path / folder).mkdir()
+        ship(model_of(changed), tmp_path / folder / "sized.so", "sized")
+    lines = run_alone("""
+import older_numpy, sized_numpy
+for model, path in ((sized_numpy.Model, "./sized.so"), (sized_numpy.Model, "./linear.so"),
+                    (sized_numpy.Model, "inputs/sized.so"),
+                    (sized_numpy.Model, "outputs/sized.so"), (older_numpy.Model, "./sized.so")):
+    try:
+        model(path)
+        print(path, "is right")
+    except ValueError as error:
+        print(error)
+""", tmp_path)
+    other = "than the library that came with sized_numpy.py; use the file beside it"
+    assert lines == [
+        "./sized.so is right", "./linear.so is not the library of sized",
+        f"inputs/sized.so has other inputs {other}", f"outputs/sized.so has other outputs {other}",
+        "./sized.so was made by a version of Strata with another interface"]

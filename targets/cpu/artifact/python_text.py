@@ -8,6 +8,7 @@ from pathlib import Path
 from dialects.strata.array_type import ArrayType
 from targets.cpu.artifact.c_text import DTYPES
 from targets.cpu.artifact.ports import MOST_DIMS, Ports
+from targets.library_file import API, MARK
 
 _NUMPY = {"f32": "float32", "f64": "float64", "f16": "float16", "i1": "bool", "index": "int64",
           **{f"{sign}i{bits}": f"{'uint' if sign else 'int'}{bits}"
@@ -20,6 +21,7 @@ def python_text(name: str, version: str, library: str, ports: Ports, weights: st
     """`name_numpy.py`, for the library of this file name beside it."""
     values = {"@NAME@": name, "@VERSION@": version, "@LIBRARY@": repr(library),
               "@WEIGHTS@": repr(weights), "@DIMS@": str(MOST_DIMS),
+              "@MARK@": MARK, "@API@": str(API),
               "@BFLOAT16@": str(DTYPES["bf16"][0]),
               "@INPUTS@": _ports(ports.plan.input_names, ports.plan.inputs, has_sizes=True),
               "@OUTPUTS@": _ports(ports.plan.output_names, ports.outputs)}
