@@ -6,6 +6,7 @@
     writer.py     the walk over a module: constants, sizes, results
     functions.py  elementwise operations, reductions, products and orders
     memory.py     operations that move elements
+    control.py    branches and loops
     windows.py    convolutions, pools and resampling
 
 The modules import torch when functions are called.

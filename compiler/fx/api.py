@@ -23,7 +23,8 @@ def to_fx(model: object, *, passes: str = "default", simplify: bool = True, **gi
     and further fields of CompileOptions, such as `dims`. Each node's `meta["strata"]` names the
     model's node.
 
-    Raises StrataError for operations that ATen lacks, such as loops.
+    Raises StrataError for operations that ATen lacks. Branches and loops are `cond` and
+    `while_loop` of functions, which are GraphModules, too.
     """
     from compiler.pipeline.driver import Compiler
 

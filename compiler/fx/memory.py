@@ -41,13 +41,20 @@ def transpose(w: Writer, op: TransposeOp) -> Any:
 
 @writes(SliceOp)
 def sliced(w: Writer, op: SliceOp) -> Any:
-    """A negative step takes the same elements from the other end, and turns them around."""
+    """A negative step takes the same elements from the other end, and turns them around. A start
+    that the number of an iteration is in is a tensor, so that elements are taken by their places.
+    """
     node, dims = w.operand(op), zip(op.starts.data, op.sizes.data, op.steps.data, strict=True)
     for axis, (start, size, step) in enumerate(dims):
         by = step.constant
         if by is None:
             raise Unwritable(f"its step {step} is no constant")
         if start.constant == 0 and by == 1 and size == tensor_type(op.x).shape[axis]:
+            continue
+        if start.symbols & w.counts.keys():
+            places = w.call("mul.Scalar", w.call("arange.default", w.size(size)), by)
+            places = w.call("add.Tensor", places, w.number(start))
+            node = w.call("index_select.default", node, axis, places)
             continue
         first = start if by > 0 else start + (size - 1) * by
         last = first + (size - 1) * abs(by) + 1 if size.constant != 0 else first
@@ -105,14 +112,18 @@ def numbers(w: Writer, op: RangeOp) -> Any:
     start, step, count = op.start.data, op.step.data, op.count.data
     steps = w.call("arange.default", w.size(count))
     node = w.call("mul.Scalar", steps, w.size(step)) if step.constant != 1 else steps
-    node = w.call("add.Scalar", node, w.size(start)) if start.constant != 0 else node
+    if start.constant != 0:
+        is_tensor = start.symbols & w.counts.keys()
+        node = w.call("add.Tensor" if is_tensor else "add.Scalar", node, w.number(start))
     return w.cast(node, w.dtype_of(op.result_tensors[0]))
 
 
 @writes(SizesOp)
 def sizes(w: Writer, op: SizesOp) -> Any:
     dtype = w.dtype_of(op.result_tensors[0])
-    parts = [w.call("full.default", [1], w.size(v), dtype=dtype) for v in op.values.data]
+    parts = [w.cast(w.call("reshape.default", w.number(v), [1]), dtype)
+             if v.symbols & w.counts.keys() else
+             w.call("full.default", [1], w.size(v), dtype=dtype) for v in op.values.data]
     node = w.call("cat.default", parts) if parts else w.call("full.default", [0], 0, dtype=dtype)
     return w.call("reshape.default", node, list(ints_of(op.properties, "shape")))
 

@@ -23,7 +23,7 @@ from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.torch.library import torch_module
 from compiler.io.arrays import to_torch
 from compiler.io.structures import inverse, orders_of, structures_of
-from dialects.graph.base import Build, CompositeOp, GraphOp
+from dialects.graph.base import Build, CompositeOp
 from dialects.graph.constant import ConstantOp
 from dialects.strata.func import FuncOp, main_function
 from dialects.strata.requirements import RequireOp
@@ -38,7 +38,7 @@ Writes: TypeAlias = "Callable[[Writer, Any], Any]"
 _MARK = "fx_operations"
 
 
-def writes(*ops: type[GraphOp]) -> Callable[[Any], Any]:
+def writes(*ops: type[Operation]) -> Callable[[Any], Any]:
     """Mark a function as what writes operations: it returns a node, or a list of nodes."""
     def mark(function: Any) -> Any:
         setattr(function, _MARK, ops)
@@ -77,12 +77,19 @@ def graph_module(module: ModuleOp, weights: WeightStore, name: str) -> Any:
 
 
 class Writer:
-    """Appends nodes to an FX graph. `values`: the node of each value; `sizes`: of each size."""
+    """Appends nodes to an FX graph. `values`: the node of each value; `sizes`: of each size.
 
-    def __init__(self, graph: Any, root: Any, weights: WeightStore):
+    `counts`: tensors of numbers of iterations; `constants`: those that are arguments;
+    `is_function`: the graph is one that another calls, which should hold no tensors.
+    """
+
+    def __init__(self, graph: Any, root: Any, weights: WeightStore, is_function: bool = False):
         self.graph, self.root, self.weights = graph, root, weights
+        self.is_function = is_function
         self.values: dict[SSAValue, Any] = {}
         self.sizes: dict[Symbol, Any] = {}
+        self.counts: dict[Symbol, Any] = {}
+        self.constants: dict[ConstantOp, Any] = {}
         self.problems: list[Problem] = []
         self.aten: Any = torch_module().ops.aten
 
@@ -95,14 +102,28 @@ class Writer:
                 node = self.call("permute.default", node, list(orders[name]))
             self.values[argument] = node
             self._bind(node, tensor_type(argument))
-        for op in func.body.block.ops:
-            if op is not func.return_op:
-                self._write(op)
+        self._operations(func)
         results = [self.values.get(value) for value in func.return_op.operands]
         named = zip(results, func.output_names, strict=True)
         self.graph.output(tuple(
             self.call("permute.default", node, list(inverse(orders[name])))
             if name in orders and node is not None else node for node, name in named))
+
+    def results_of(self, func: FuncOp, given: Sequence[Any]) -> list[Any]:
+        """Write the operations of a function with these arguments. Raises Unwritable if one has a
+        recorded problem."""
+        for argument, node in zip(func.body.block.args, given, strict=True):
+            self.values[argument] = node
+            self._bind(node, tensor_type(argument))
+        self._operations(func)
+        if any(value not in self.values for value in func.return_op.operands):
+            raise Unwritable(f"@{func.sym_name.data} has such an operation")
+        return [self.values[value] for value in func.return_op.operands]
+
+    def _operations(self, func: FuncOp) -> None:
+        for op in func.body.block.ops:
+            if op is not func.return_op:
+                self._write(op)
 
     def _bind(self, node: Any, type_: TensorType) -> None:
         """Let symbols be read from a tensor's dims: n from n, or from 2*n + 1."""
@@ -128,7 +149,7 @@ class Writer:
             if function is None and isinstance(op, CompositeOp):
                 self._parts(op)
                 return
-            made = self._constant(op) if isinstance(op, ConstantOp) else (
+            made = self.constant(op) if isinstance(op, ConstantOp) else (
                 None if function is None else function(self, op))
             if made is None:
                 raise Unwritable("it has no operator in ATen")
@@ -136,6 +157,8 @@ class Writer:
             self.values.update(zip(op.results, listed, strict=True))
             for node in listed:
                 node.meta["strata"] = location_name(op)
+            for result in op.results if defined_sizes(op) else ():
+                self._bind(self.values[result], tensor_type(result))
         except Unwritable as error:
             self.problems.append(Problem(f"{op.name}: {error}", location_name(op)))
 
@@ -159,9 +182,14 @@ class Writer:
             element = self.call("select.int", flat, 0, k)
             self.sizes[symbol] = self.call("_local_scalar_dense.default", element)
 
-    def _constant(self, op: ConstantOp) -> Any:
+    def constant(self, op: ConstantOp) -> Any:
+        """The node of a constant: an argument, a number, or what the module holds."""
+        if op in self.constants:
+            return self.constants[op]
         tensor = to_torch(op.array(self.weights).copy(), "cpu")
-        name = f"constant_{len(self.values)}"
+        if self.is_function and not tensor.dim():
+            return self.call("full.default", [], tensor.item(), dtype=tensor.dtype)
+        name = f"constant_{len(list(self.root.buffers()))}"
         self.root.register_buffer(name, tensor)
         return self.graph.get_attr(name)
 
@@ -199,6 +227,12 @@ class Writer:
     # ------------------------------------------------------------------ sizes
     def size(self, size: Size) -> Any:
         """A size as an integer, or as a node that computes it."""
+        if Expr.of(size).symbols & self.counts.keys():
+            raise Unwritable(f"its size {size} depends on the number of an iteration")
+        return self.number(size)
+
+    def number(self, size: Size) -> Any:
+        """The same, or a tensor i64[] if the number of an iteration is in it."""
         expr = Expr.of(size)
         if expr.constant is not None:
             return expr.constant
@@ -213,11 +247,15 @@ class Writer:
 
     def _atom(self, atom: Atom) -> Any:
         if isinstance(atom, Call):
-            args = [self.size(arg) for arg in atom.args]
+            args = [self.number(arg) for arg in atom.args]
             if atom.op in ("max", "min"):
+                for arg in atom.args:
+                    self.size(arg)  # no tensor
                 torch = torch_module()
                 return self.graph.call_function(getattr(torch, f"sym_{atom.op}"), tuple(args))
             return self._python({"floordiv": "floordiv", "mod": "mod"}[atom.op], *args)
+        if atom in self.counts:
+            return self.counts[atom]
         if atom not in self.sizes:
             raise Unwritable(f"the size {atom.name} is no dim of an input")
         return self.sizes[atom]
