@@ -56,6 +56,35 @@ def test_running_values(caplog: Any) -> None:
     check(call, [ODD, N, N > 1], caplog)
 
 
+def test_histograms(caplog: Any) -> None:
+    """Of parts of a range that is given, or that the elements have, and between edges."""
+    edges, few = torch.tensor([-1.0, 0.0, 0.5, 2.0]), torch.tensor([-2.0, 0.0, 2.0])
+
+    def call(x: Any, weight: Any, odd: Any) -> Any:
+        return (torch.histogram(x, 8), torch.histogram(odd, 5, range=(-1.0, 1.0)),
+                torch.histogram(x, 5, range=(-1.0, 1.0), weight=weight, density=True),
+                torch.histogram(odd, edges), torch.histogram(x[:0], 4), torch.histogram(x * 0, 4),
+                torch.histogram(edges, 2, range=(-1.0, 2.0)), torch.histogramdd(x[:, :2], [3, 4]),
+                torch.histogramdd(x[:, :2], [3, 2], range=[-1.0, 1.0, -2.0, 2.0], density=True),
+                torch.histogramdd(x[:, 2:4], (edges, few), weight=weight[:, 0]))
+
+    check(call, [X, X.abs(), ODD], caplog)
+
+
+def test_largest_rows_of_bags(caplog: Any) -> None:
+    """With empty bags, and rows that do not count."""
+    indices, starts = torch.tensor([1, 2, 2, 4, 3, 0, 4, 4]), torch.tensor([0, 2, 2, 6])
+
+    def call(x: Any) -> Any:
+        bag = torch.nn.functional.embedding_bag
+        return (bag(indices, x, starts, mode="max"), bag(indices, x, starts, mode="max",
+                                                         padding_idx=2),
+                bag(indices.view(4, 2), x, mode="max"),
+                torch.ops.aten._embedding_bag_forward_only(x, indices, starts, False, 2)[::3])
+
+    check(call, [X], caplog)
+
+
 def test_places(caplog: Any) -> None:
     def call(x: Any, source: Any, a: Any, b: Any) -> Any:
         rows = torch.tensor([0, 2, 2])

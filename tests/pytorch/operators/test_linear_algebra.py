@@ -94,6 +94,16 @@ def test_orthogonal_factors(caplog: Any) -> None:
     check(call, [WIDE], caplog)
 
 
+def test_products_with_reflections(caplog: Any) -> None:
+    """From both sides, and transposed."""
+    def call(a: Any, tau: Any, b: Any) -> Any:
+        return [torch.ormqr(a, tau, b if left else b.mT, left, turned)
+                for left in (True, False) for turned in (True, False)]
+
+    check(call, [*torch.geqrf(torch.randn(2, 6, 4, generator=SOURCE)),
+                 torch.randn(2, 6, 3, generator=SOURCE)], caplog)
+
+
 EMPTY: dict[str, Callable[[torch.Tensor], Any]] = {
     "svdvals": L.svdvals, "pinv": L.pinv, "qr": L.qr, "eigvalsh": lambda a: L.eigvalsh(a @ a.mT),
     "pinv of symmetric ones": lambda a: L.pinv(a @ a.mT, hermitian=True),

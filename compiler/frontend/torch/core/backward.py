@@ -10,7 +10,7 @@ from typing import Any
 
 from compiler.frontend.torch.library import torch_module
 
-SUM, MEAN = 0, 1
+SUM, MEAN, MAX = 0, 1, 2
 """Modes of embedding bags; the third is the maximum."""
 
 
@@ -56,9 +56,10 @@ def embedding_bag(
     weight: Any, indices: Any, offsets: Any, scale: bool = False, mode: int = SUM,
     sparse: bool = False, factors: Any = None, last: bool = False, padding: int = -1,
 ) -> Any:
-    """Sums or means of rows, and the bag of each index, the size of each bag, and no positions."""
+    """Sums, means or maxima of rows, and the bag of each index, the size of each bag, and of maxima
+    the index of each."""
     torch = torch_module()
-    if mode not in (SUM, MEAN) or scale or sparse or indices.dim() != 1:
+    if mode not in (SUM, MEAN, MAX) or scale or sparse or indices.dim() != 1:
         return NotImplemented
     starts = offsets[:-1] if last else offsets
     count = starts.shape[0]
@@ -71,11 +72,32 @@ def embedding_bag(
     rows = torch.where(used.unsqueeze(1), rows, 0)
     sizes = torch.zeros(count, dtype=torch.int64, device=indices.device).index_add(
         0, bags, used.to(torch.int64))
-    made = rows.new_zeros(count, weight.shape[1]).index_add(0, bags, rows)
+    made = rows.new_zeros(count, weight.shape[1])
+    if mode == MAX:
+        return _largest(made, bags, rows, used, indices, sizes)
+    made = made.index_add(0, bags, rows)
     if mode == MEAN:
         made = made / sizes.clamp(min=1).unsqueeze(1).to(made.dtype)
     return (made, bags.to(indices.dtype), sizes.to(indices.dtype),
             torch.zeros(count, dtype=indices.dtype, device=indices.device))
+
+
+def _largest(
+    zeros: Any, bags: Any, rows: Any, used: Any, indices: Any, sizes: Any
+) -> tuple[Any, Any, Any, Any]:
+    """The maxima of bags, 0 for an empty one, and of equal rows the first."""
+    torch = torch_module()
+    places = torch.arange(rows.shape[0], device=rows.device).unsqueeze(1)
+    of_rows = bags.unsqueeze(1).expand(rows.shape)
+    own = torch.where(used.unsqueeze(1), rows, -torch.inf)
+    made = zeros.scatter_reduce(0, of_rows, own, "amax", include_self=False)
+    made = torch.where((sizes > 0).unsqueeze(1), made, 0)
+    is_it = used.unsqueeze(1) & (rows == made[bags])
+    last = rows.shape[0]
+    first = torch.full_like(zeros, last, dtype=torch.int64).scatter_reduce(
+        0, of_rows, torch.where(is_it, places, last), "amin")
+    there = torch.cat([indices, indices.new_zeros(1)])[first]
+    return made, bags.to(indices.dtype), sizes.to(indices.dtype), there
 
 
 def embedding_bag_backward(

@@ -31,7 +31,7 @@ def linear_algebra_decompositions() -> dict[Any, Any]:
             aten.linalg_cholesky_ex.default: cholesky_ex, aten.cholesky.default: cholesky,
             aten.cholesky_solve.default: cholesky_solve,
             aten.cholesky_inverse.default: cholesky_inverse, aten.linalg_qr.default: qr,
-            aten.geqrf.default: geqrf,
+            aten.geqrf.default: geqrf, aten.ormqr.default: product_with_reflections,
             aten.linalg_householder_product.default: householder_product}
     return {op: in_order_of(op, function) for op, function in found.items()}
 
@@ -330,6 +330,23 @@ def householder_product(x: Any, tau: Any) -> Any:
         along = (vector.unsqueeze(-1) * found).sum(-2) * tau[..., k:k + 1]
         found = found - vector.unsqueeze(-1) * along.unsqueeze(-2)
     return found
+
+
+def product_with_reflections(
+    x: Any, tau: Any, b: Any, left: bool = True, transpose: bool = False
+) -> Any:
+    """Q B, or Q^T B, or with Q from the right, where Q is the whole product of the reflections."""
+    if _is_large(x) or tau.shape[-1] > MOST:
+        return NotImplemented
+    if not left:
+        found = product_with_reflections(x, tau, b.transpose(-1, -2), True, not transpose)
+        return found.transpose(-1, -2)
+    torch, rows = torch_module(), _places(x, -2)
+    for k in range(tau.shape[-1]) if transpose else reversed(range(tau.shape[-1])):
+        vector = torch.where(rows == k, 1.0, torch.where(rows > k, x[..., k], 0.0)).unsqueeze(-1)
+        along = (vector * b).sum(-2, keepdim=True) * tau[..., k, None, None]
+        b = b - vector * along
+    return b
 
 
 def qr(x: Any, mode: str = "reduced") -> Any:

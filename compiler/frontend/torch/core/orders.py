@@ -1,4 +1,4 @@
-"""Decompositions of operators that order elements: medians, modes, running extrema.
+"""Decompositions of operators that order elements: medians, modes, running extrema, histograms.
 
 Equal elements come in their order. Running extrema combine pairs of blocks, in as many steps as the
 logarithm of the axis, which must be constant.
@@ -6,8 +6,9 @@ logarithm of the axis, which must be constant.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 from compiler.frontend.torch.core.strided import in_order_of
@@ -23,7 +24,11 @@ def order_decompositions() -> dict[Any, Any]:
             aten.mode.default: mode,
             aten.cummax.default: partial(_running_extremum, False),
             aten.cummin.default: partial(_running_extremum, True),
-            aten.logcumsumexp.default: logcumsumexp}
+            aten.logcumsumexp.default: logcumsumexp,
+            aten.histogram.bin_ct: histogram, aten.histogram.bins_tensor: histogram_of_edges,
+            aten._histogramdd_bin_edges.default: edges_of_parts,
+            aten._histogramdd_from_bin_cts.default: histogram_of_parts,
+            aten._histogramdd_from_bin_tensors.default: histogram_in_space}
 
 
 def _of_all(function: Callable[..., Any], x: Any) -> Any:
@@ -136,3 +141,79 @@ def logcumsumexp(x: Any, dim: int) -> Any:
         wide = torch.cat([wide.narrow(dim, 0, step), total], dim)
         step *= 2
     return wide.to(x.dtype).reshape(x.shape).contiguous()
+
+
+# ---------------------------------------------------------------------- histograms
+def histogram(
+    x: Any, bins: int = 100, *, range: Any = None, weight: Any = None, density: bool = False
+) -> tuple[Any, Any]:
+    """The elements in each of equal parts of a range, by default that of all elements."""
+    edges = edges_of_parts(x.reshape(-1, 1), [bins], range=range)
+    return histogram_in_space(x.reshape(-1, 1), edges, weight=weight, density=density), edges[0]
+
+
+def histogram_of_edges(
+    x: Any, bins: Any, *, weight: Any = None, density: bool = False
+) -> tuple[Any, Any]:
+    """The same for parts between ascending edges."""
+    found = histogram_in_space(x.reshape(-1, 1), [bins], weight=weight, density=density)
+    return found, bins.clone()
+
+
+def histogram_of_parts(
+    x: Any, bins: Sequence[int], *, range: Any = None, weight: Any = None, density: bool = False
+) -> Any:
+    edges = edges_of_parts(x, bins, range=range)
+    return histogram_in_space(x, edges, weight=weight, density=density)
+
+
+def edges_of_parts(
+    x: Any, bins: Sequence[int], *, range: Any = None, weight: Any = None, density: bool = False
+) -> list[Any]:
+    """The edges of equal parts along each of the d coordinates of points x [..., d].
+
+    They are counted from the nearer end, as eager mode does.
+    """
+    torch, points = torch_module(), x.flatten(0, -2)
+    found: list[Any] = []
+    for axis, count in enumerate(bins):
+        if range is not None:
+            low, high = (x.new_full((), v) for v in range[2 * axis:2 * axis + 2])
+        elif points.shape[0] == 0:
+            low, high = x.new_zeros(()), x.new_ones(())
+        else:
+            low, high = points[:, axis].aminmax()
+        same = low == high
+        low, high = torch.where(same, low - 0.5, low), torch.where(same, high + 0.5, high)
+        step, places = (high - low) / count, torch.arange(count + 1, device=x.device)
+        is_first = places < (count + 1) // 2
+        found.append(torch.where(is_first, low + step * places, high - step * (count - places)))
+    return found
+
+
+def histogram_in_space(
+    x: Any, bins: Sequence[Any], *, weight: Any = None, density: bool = False
+) -> Any:
+    """The number of points x [..., d], or the sum of their weights, in each cell of a grid.
+
+    A cell begins at its lower edges; the last of each axis ends with its upper one. `density`:
+    divided by the sum of all and by each cell's volume.
+    """
+    torch, points = torch_module(), x.flatten(0, -2)
+    shape = [edges.shape[0] - 1 for edges in bins]
+    place = torch.zeros(points.shape[0], dtype=torch.int64, device=x.device)
+    inside = torch.ones_like(place, dtype=torch.bool)
+    for axis, (edges, count) in enumerate(zip(bins, shape, strict=True)):
+        own = points[:, axis].contiguous()
+        inside = inside & (own >= edges[0]) & (own <= edges[-1])
+        at = torch.searchsorted(edges, own, right=True) - 1
+        place = place * count + at.clamp(0, count - 1)
+    counted = inside.to(x.dtype) if weight is None else torch.where(
+        inside, weight.reshape(-1).to(x.dtype), 0)
+    found = x.new_zeros(prod(shape)).index_add(0, place, counted).reshape(shape)
+    if density:
+        found = found / found.sum()
+        for axis, edges in enumerate(bins):
+            widths = edges[1:] - edges[:-1]
+            found = found / widths.reshape([-1 if k == axis else 1 for k, _ in enumerate(shape)])
+    return found
