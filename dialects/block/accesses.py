@@ -12,12 +12,13 @@ Each index value of the kernel has one symbol wherever it is used: `%p` for a pr
 the trip number of a loop, `%d` for values loaded from data. A loop counter is written as its lower
 bound plus a number of steps. The ranges are ordered, so that the bounds of a range only mention
 symbols of earlier ones. An operation only executes where none of its ranges is empty. Values from
-data have no ranges here.
+data have no ranges here, and the counter of a loop whose bounds they decide is a symbol of its own,
+between what the bounds are for any data: of max(%d, 0) to min(%d, n), it is 0 <= %c <= n - 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
@@ -28,7 +29,7 @@ from dialects.block.memory_ops import LoadOp, StoreOp
 from dialects.block.tile_ops import ConvertOp, IndexOp
 from dialects.records import dataclass
 from dialects.strata.types import BufferType, TileType
-from dialects.symbolic.expr import Expr
+from dialects.symbolic.expr import Atom, Expr, apply_call
 from dialects.symbolic.inequalities import Span
 from dialects.symbolic.remembered import computed_once
 from dialects.symbolic.symbol import Symbol
@@ -107,9 +108,16 @@ class Scope(NamedTuple):
         """The scope of a loop's body."""
         lower, upper = (self.resolve(e.data, loop.indices) for e in (loop.lower, loop.upper))
         step, trip = loop.step.data.constant or 1, self.symbols.fresh("c")
-        last = (upper - lower - 1) // step
-        self.symbols.known[loop.counter, ()] = lower + Expr.symbol(trip) * step
-        span = self.symbols.spans[trip] = Span(Expr.of(0), last)
+        if self.symbols.data.keys().isdisjoint(lower.symbols | upper.symbols):
+            last = (upper - lower - 1) // step
+            self.symbols.known[loop.counter, ()] = lower + Expr.symbol(trip) * step
+            span = Span(Expr.of(0), last)
+        else:
+            first, end = (bound_without(e, self.symbols.data, upper=is_end)
+                          for e, is_end in ((lower, False), (upper, True)))
+            self.symbols.known[loop.counter, ()] = Expr.symbol(trip)
+            span = Span(first, None if end is None else end - 1)
+        self.symbols.spans[trip] = span
         scope = Scope(self.symbols, {**self.ranges, trip: span})
         self.symbols.scopes[loop.body.block] = scope
         return scope
@@ -184,6 +192,32 @@ def _add_accesses(block: Block, scope: Scope, found: list[Access]) -> None:
             found += Access.all_of(op, scope)
         elif isinstance(op, ForOp):
             _add_accesses(op.body.block, scope.inside(op), found)
+
+
+# ---------------------------------------------------------------------- bounds from data
+def bound_without(expr: Expr, data: Collection[Symbol], *, upper: bool) -> Expr | None:
+    """What an expression is at most, or at least, for all values of some symbols; None if unknown.
+    """
+    total = Expr.of(0)
+    for monomial, factor in expr.terms:
+        if not any(not a.symbols.isdisjoint(data) for a in monomial):
+            total = total + Expr(((monomial, factor),))
+            continue
+        bound = _atom_without(monomial[0], data, upper == (factor > 0))
+        if len(monomial) > 1 or bound is None:
+            return None
+        total = total + bound * factor
+    return total
+
+
+def _atom_without(atom: Atom, data: Collection[Symbol], upper: bool) -> Expr | None:
+    """The same for a symbol or a call."""
+    if isinstance(atom, Symbol) or atom.op not in ("min", "max"):
+        return None
+    bounds = [b for a in atom.args if (b := bound_without(a, data, upper=upper)) is not None]
+    if len(bounds) == 2:
+        return apply_call(atom.op, bounds)
+    return bounds[0] if bounds and upper == (atom.op == "min") else None
 
 
 # ---------------------------------------------------------------------- the symbols of operations

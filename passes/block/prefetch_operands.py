@@ -102,9 +102,13 @@ def _grid(kernel: KernelOp) -> tuple[_Axis, ...]:
 
 
 def _reads(block: Block, axes: tuple[_Axis, ...]) -> Iterator[tuple[LoadOp, tuple[_Axis, ...]]]:
-    """The loads of sums of products, each with its enclosing axes, outermost first."""
+    """The loads of sums of products, each with its enclosing axes, outermost first.
+
+    Loops whose bounds come from data are left out: what their next trip reads is not known.
+    """
+    known = {a.index for a in axes}
     for op in block.ops:
-        if not isinstance(op, ForOp):
+        if not isinstance(op, ForOp) or not known.issuperset(op.indices):
             continue
         inner = (*axes, _loop_axis(op, axes))
         if _sums_products(op):

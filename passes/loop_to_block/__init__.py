@@ -13,9 +13,9 @@ The host function is unchanged; it launches kernels by name. In this folder:
     matrices.py  sums of products in matrix registers, and the memory they are read from afterwards
     copies.py    the positions of a tile one by one, as copies of nests
     scatters.py  tiles of updates, merged into the elements that indices name
+    seen.py      loops over scores between the first and the last that a mask leaves to a program
     private.py   private memory for values that nests read elsewhere than they are computed
     kernel.py    the levels of a schedule -> grid, loops, and the order of everything
-    apart.py     splits a reduction with several results into one per result
     legality.py  the rules that a schedule must obey
 """
 
@@ -28,9 +28,9 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.loop import KernelOp
 from dialects.text.syntax import location_name
 from passes.base import PassError, StrataContext, StrataPass
-from passes.loop_to_block.apart import set_sums_apart
 from passes.loop_to_block.kernel import lower_kernel
 from passes.loop_to_block.legality import faults
+from passes.rewrites.loop.sums_apart import set_sums_apart
 
 
 class LoopToBlock(StrataPass):

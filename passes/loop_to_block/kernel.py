@@ -41,23 +41,25 @@ from passes.loop_to_block.online import first_part, first_step, reach
 from passes.loop_to_block.partial import add_parts, begin_parts
 from passes.loop_to_block.place import Scope
 from passes.loop_to_block.private import Plan
+from passes.loop_to_block.seen import SeenPlaces, is_counted, skipping
 from passes.loop_to_block.shared_loops import SharedLoops, reduces_over, serial_axes
 from passes.loop_to_block.state import AxisState, Segment, Tile, segments
 from passes.loop_to_block.words import Parts, parts
+from passes.rewrites.loop.seen_places import AXIS
 
 
 def lower_kernel(kernel: LoopKernelOp) -> KernelOp:
     """The block kernel of a loop kernel whose schedule is legal (see `legality.faults`)."""
     copies = in_copies(kernel)
     assert copies.schedule is not None
-    lowered = _Lowering(copies, copies.schedule.data).run()
+    lowered = _Lowering(*skipping(copies, copies.schedule.data)).run()
     lowered.schedule = kernel.schedule
     return lowered
 
 
 class _Lowering:
-    def __init__(self, kernel: LoopKernelOp, schedule: Schedule):
-        self.kernel, self.schedule = kernel, schedule
+    def __init__(self, kernel: LoopKernelOp, schedule: Schedule, seen: SeenPlaces):
+        self.kernel, self.schedule, self.seen = kernel, schedule, seen
         self.peel = schedule.option(TAILS, "peel" if schedule.lanes else "mask") == "peel"
         self.tiles = Computation(kernel, schedule)
         self.states = self.tiles.states
@@ -182,6 +184,7 @@ class _Lowering:
         for nest in fresh:
             self.tiles.open_accumulators(nest, depth, level)
         before = self.states[axis]
+        self.states[axis] = start = self.seen.again(self.tiles, axis, run, self.private)
         summed = [n for n in run if axis in reduces_over(n)]
         whole = any(not self.schedule.lanes or axis not in self.tiles.folded(n) for n in summed)
         limit = self._limit(axis, run, summed)
@@ -192,8 +195,9 @@ class _Lowering:
             self._walk_words(words, depth, level, run)
         else:
             rare, rest = self.rare, self._walk_first_part(depth, level, run)
-            peel = self.peel and (rest is before or (rest.upper - rest.lower).constant is not None)
-            parts = segments(level, rest, whole, bool(summed), peel, rare)
+            peel = self.peel and (rest is start or (rest.upper - rest.lower).constant is not None)
+            parts = self.seen.parts(
+                axis, rest, segments(level, rest, whole, bool(summed), peel, rare))
             for bounds in parts:
                 self.rare = rare or (not summed and bounds[2] < level.tile and len(parts) > 1)
                 self.segment(depth, level, run, bounds)
@@ -203,6 +207,8 @@ class _Lowering:
         for nest in fresh:
             self.tiles.finish(nest)
         self.states.update(places)
+        if axis == AXIS:
+            self.seen.find(self.tiles)
         for nest in in_matrices:
             if nest.results[0] in self.tiles.outputs:
                 self.generate(depth + 1, [nest])
@@ -322,17 +328,20 @@ class _Lowering:
         self, depth: int, level: Level, run: Sequence[NestOp],
         bounds: Segment, shift: Size = 0,
     ) -> None:
-        """A loop over tiles, which start at its counter plus `shift`."""
+        """A loop over tiles, which start at its counter plus `shift`. If data decide its bounds,
+        which are whole tiles, it counts tiles, so that the counter tells where they end."""
         lower, upper, tile, masked = bounds
         carried = [n for n in self.tiles.open if n in run]
-        exprs, indices, _ = self.tiles.symbols.refer([lower, upper], [])
-        loop = ForOp.of(exprs[0], exprs[1], tile, indices,
+        unit = tile if is_counted(self.tiles.symbols, bounds) else 1
+        exprs, indices, _ = self.tiles.symbols.refer([lower // unit, upper // unit], [])
+        loop = ForOp.of(exprs[0], exprs[1], tile // unit, indices,
                         [self.tiles.open[n].value for n in carried],
                         unroll=1 if self.rare else level.unroll, parallel=not carried and not any(
                             n.is_scatter and level.axis in serial_axes(n) for n in run))
         loop.counter.name_hint = level.axis.name
-        step = 1 if self.tiles.symbols.rest(lower, tile).terms else tile
-        counter = self.tiles.symbols.index(loop.counter, self._counter_extent(bounds), step)
+        step = 1 if unit > 1 or self.tiles.symbols.rest(lower, tile).terms else tile
+        extent = _counter_extent(bounds, self.tiles.symbols.extents).ceildiv(unit)
+        counter = self.tiles.symbols.index(loop.counter, extent, step) * unit
         state = self.states[level.axis]
         self.states[level.axis] = self._at(depth, level.axis, counter + shift, tile, masked)
         outer, self.tiles.block = self.tiles.block, loop.body.block
@@ -346,13 +355,14 @@ class _Lowering:
             self.tiles.open[nest] = Tile(result, self.tiles.open[nest].axes)
         self.states[level.axis] = state
 
-    def _counter_extent(self, bounds: Segment) -> Expr:
-        """One more than the largest value of a loop's counter, in terms of size symbols."""
-        lower, upper, tile, _ = bounds
-        length = (upper - lower).constant
-        if length is not None and lower.constant is not None:
-            return lower + ((length - 1) // tile) * tile + 1
-        return _without_counters(upper, self.tiles.symbols.extents)
+
+def _counter_extent(bounds: Segment, extents: Mapping[Symbol, Expr]) -> Expr:
+    """One more than the largest value of a loop's counter, in terms of size symbols."""
+    lower, upper, tile, _ = bounds
+    length = (upper - lower).constant
+    if length is not None and lower.constant is not None:
+        return lower + ((length - 1) // tile) * tile + 1
+    return _without_counters(upper, extents)
 
 
 def _without_counters(expr: Expr, extents: Mapping[Symbol, Expr]) -> Expr:

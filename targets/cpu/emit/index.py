@@ -53,6 +53,11 @@ class Indices:
         """Let an index value of the IR stand for an expression over LLVM names."""
         self.values[value] = expr
 
+    def bind_number(self, value: SSAValue, name: str) -> None:
+        """Let an index value that is computed stand for its register, of which nothing is known."""
+        self.bind(value, Expr.of(name.value) if isinstance(name, Number) else (
+            Expr.symbol(register(name))))
+
     def symbol(
         self, name: str, lower: Size, upper: Size | None = None, step: int = 1
     ) -> Expr:

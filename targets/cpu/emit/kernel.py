@@ -403,6 +403,8 @@ class _KernelEmitter:
 
     # ------------------------------------------------------------------ loops
     def loop(self, op: bl.ForOp) -> None:
+        for value in (v for v in op.indices if v in self.tiles):
+            self.indices.bind_number(value, self.tiles[value].regs[0])
         lower, upper = (self._expr(e.data, op.indices) for e in (op.lower, op.upper))
         step, unroll = op.step.data.constant or 1, max(1, op.unroll.data.constant or 1)
         products = self.compute.products
