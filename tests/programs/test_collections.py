@@ -18,6 +18,9 @@ from compiler.programs.collection import (
     rare_collections,
 )
 
+MOST_GARBAGE = 100_000
+"""Objects of a compilation that nothing refers to may wait for a collection: some 10 MB."""
+
 
 @pytest.fixture
 def collector() -> collection._Collector:  # pyright: ignore[reportPrivateUsage]
@@ -95,6 +98,25 @@ def test_what_compilations_leave_behind_is_collected_in_the_end(
     monkeypatch.setattr(collection, "_COLLECTOR", fresh)
     left = [_left_behind(Cycle) for _ in range(LEAVES)]
     assert left[0]() is None
+
+
+def test_garbage_inside_one_compilation_is_collected_soon() -> None:
+    """A large model's compilation, too, holds little more than it uses."""
+    class Cycle:
+        living = most = 0
+
+        def __init__(self) -> None:
+            self.itself = self
+            Cycle.living += 1
+            Cycle.most = max(Cycle.most, Cycle.living)
+
+        def __del__(self) -> None:
+            Cycle.living -= 1
+
+    with rare_collections():
+        for _ in range(4 * MOST_GARBAGE):
+            Cycle()
+    assert Cycle.most <= MOST_GARBAGE
 
 
 def _left_behind(make: Callable[[], object]) -> weakref.ref[object]:
