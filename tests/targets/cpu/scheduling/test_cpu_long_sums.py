@@ -74,13 +74,13 @@ loop.kernel @k(%x: f32[{0}, 64], %w: f32[{0}, 32]) -> (f32[64, 32]) sizes({2}) {
 
 
 @pytest.mark.parametrize(("size", "parts", "expected"), [
-    (128, "", "loop i2 tile 1"),
-    (384, "", "loop i2 tile 128 partial, loop i2 tile 1"),
-    (1000, "", "loop i2 tile 125 partial, loop i2 tile 1"),
-    (1009, "", "loop i2 tile 128 partial, loop i2 tile 1"),
-    (1 << 15, "", "loop i2 tile 16384 partial, loop i2 tile 128 partial, loop i2 tile 1"),
+    (96, "", "loop i2 tile 1"),
+    (192, "", "loop i2 tile 64 partial, loop i2 tile 1"),
+    (1000, "", "loop i2 tile 50 partial, loop i2 tile 1"),
+    (1009, "", "loop i2 tile 64 partial, loop i2 tile 1"),
+    (1 << 15, "", "loop i2 tile 4096 partial, loop i2 tile 64 partial, loop i2 tile 1"),
     (256, "parts 32", "loop i2 tile 32 partial, loop i2 tile 1"),
-    ("n", "", "loop i2 tile 128 partial, loop i2 tile 1"),
+    ("n", "", "loop i2 tile 64 partial, loop i2 tile 1"),
 ])
 def test_levels(size: int | str, parts: str, expected: str) -> None:
     text = KERNEL.format(size, parts, "n" if size == "n" else "")
