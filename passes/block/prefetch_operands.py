@@ -11,7 +11,8 @@ A model's weights are in slow memory when their kernel starts, and a panel that 
 times spends much of that time in transit. So the loops around a sum prefetch the next panel, an
 equal share in each step. The same applies to the rows that the next trip of a loop reads, if the
 whole operand is larger than a cache: hardware prefetchers follow one stream of addresses, not
-twelve.
+twelve. Where panels lie side by side in the rows of a matrix, and each batch has a matrix, all
+panels of a batch prefetch that of the next one.
 
 Enters: kernels whose loops and addresses are final. Only dense memory is prefetched, and only from
 buffers that the kernel does not write. No numbers change, because nothing is computed.
@@ -19,7 +20,8 @@ buffers that the kernel does not write. No numbers change, because nothing is co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
@@ -65,7 +67,7 @@ def _prefetch(kernel: KernelOp, caches: Caches) -> None:
     written = {op.buffer for op in walked(kernel) if type(op) is StoreOp}
     best: dict[SSAValue, _Stream] = {}
     for load, axes in _reads(kernel.body.block, _grid(kernel)):
-        if load.buffer in written or load.buffer not in kernel.buffers or load.checked_dims:
+        if load.buffer in written or load.buffer not in kernel.buffers:
             continue
         stream = _stream(load, axes)
         before = best.get(load.buffer)
@@ -88,6 +90,9 @@ class _Axis:
     step: int
     trips: int | None
     sums: bool
+    upper: Expr
+    parted: bool = False
+    """Whether the loop inside it walks each of its steps in smaller ones, and stands for both."""
 
     @property
     def number(self) -> Expr:
@@ -97,7 +102,8 @@ class _Axis:
 
 def _grid(kernel: KernelOp) -> tuple[_Axis, ...]:
     pairs = zip(kernel.program_ids, kernel.grid.data, strict=True)
-    return tuple(_Axis(Symbol.counter(f"@{depth}"), value, Expr.of(0), 1, extent.constant, False)
+    return tuple(_Axis(Symbol.counter(f"@{depth}"), value, Expr.of(0), 1, extent.constant, False,
+                       extent)
                  for depth, (value, extent) in enumerate(pairs))
 
 
@@ -110,18 +116,28 @@ def _reads(block: Block, axes: tuple[_Axis, ...]) -> Iterator[tuple[LoadOp, tupl
     for op in block.ops:
         if not isinstance(op, ForOp) or not known.issuperset(op.indices):
             continue
-        inner = (*axes, _loop_axis(op, axes))
+        inner = _with_loop(op, axes)
         if _sums_products(op):
             yield from ((x, inner) for x in op.body.block.ops if isinstance(x, LoadOp))
         else:
             yield from _reads(op.body.block, inner)
 
 
-def _loop_axis(op: ForOp, axes: Sequence[_Axis]) -> _Axis:
+def _with_loop(op: ForOp, axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+    """The axes around what a loop holds.
+
+    A sum of short sums is two loops: over parts, and from the start of a part to its end. The inner
+    one stands for both.
+    """
     lower, upper = (_named(e.data, op.indices, axes) for e in (op.lower, op.upper))
-    step, span = op.step.data.constant or 1, (upper - lower).constant
+    step, symbol = op.step.data.constant or 1, Symbol.counter(f"@{len(axes)}")
+    outer = axes[-1] if axes else None
+    if outer is not None and outer.sums and op.carried and lower.as_symbol == outer.symbol:
+        lower, upper = outer.lower, outer.upper
+        axes = (*axes[:-1], replace(outer, parted=True))
+    span = (upper - lower).constant
     trips = None if span is None else max(0, -(-span // step))
-    return _Axis(Symbol.counter(f"@{len(axes)}"), op.counter, lower, step, trips, bool(op.carried))
+    return (*axes, _Axis(symbol, op.counter, lower, step, trips, bool(op.carried), upper))
 
 
 def _sums_products(op: ForOp) -> bool:
@@ -219,16 +235,25 @@ def _stream(load: LoadOp, axes: tuple[_Axis, ...]) -> _Stream | None:
     where = tuple(_named(e, load.indices, axes) for e in load.exprs)
     used = {s for e in where for s in e.symbols}
     first = next(k for k in range(len(axes), -1, -1) if k == 0 or not axes[k - 1].sums)
-    walked, outer = axes[first:], axes[:first]
-    place = next((k for k in range(first - 1, -1, -1) if outer[k].symbol in used), None)
-    size = _dense_size(load, where, walked)
+    walked, outer = tuple(a for a in axes[first:] if not a.parted), axes[:first]
+    size = None if load.checked_dims else _dense_size(load, where, walked)
+    place = _last_used(outer, used)
+    if size is None and place is not None:  # what all panels of a batch read, side by side
+        walked = (outer[place], *walked)
+        size, place = _dense_size(load, where, walked, True), _last_used(outer[:place], used)
     if place is None or size is None:
         return None
     following = outer[place]
     lows = {s: Expr.of(0) for s in used if s.kind is Kind.PLACE}
     lows[following.symbol] = Expr.symbol(following.symbol) + following.step
     start = tuple(_with_counters(e, walked, lambda _: Expr.of(0)).substitute(lows) for e in where)
-    return _Stream(load, axes, start, size, outer[place + 1:], walked)
+    again = tuple(a for a in outer[place + 1:] if a not in walked)
+    return _Stream(load, axes, start, size, again, walked)
+
+
+def _last_used(axes: Sequence[_Axis], used: Collection[Symbol]) -> int | None:
+    """The innermost axis of which the place of a read depends."""
+    return next((k for k in range(len(axes) - 1, -1, -1) if axes[k].symbol in used), None)
 
 
 def _with_counters(expr: Expr, loops: Sequence[_Axis], distance: Callable[[_Axis], Expr]) -> Expr:
@@ -242,9 +267,12 @@ def _with_counters(expr: Expr, loops: Sequence[_Axis], distance: Callable[[_Axis
 
 
 def _dense_size(
-    load: LoadOp, where: Sequence[Expr], walked: Sequence[_Axis]
+    load: LoadOp, where: Sequence[Expr], walked: Sequence[_Axis], overlaps: bool = False
 ) -> int | None:
-    """The number of elements that the loops of a sum read, if these are contiguous; else None."""
+    """The number of elements that the loops of a sum read, if these are contiguous; else None.
+
+    `overlaps`: a part may begin before the part before it ends, as rows do that end inside a tile.
+    """
     buffer, tile = load.buffer.type, load.result.type
     assert isinstance(buffer, BufferType) and isinstance(tile, TileType)
     flat = sum((e * product(buffer.shape[d + 1:]) for d, e in enumerate(where)), Expr.of(0))
@@ -258,7 +286,7 @@ def _dense_size(
     distances = {s: (split[0].get(s, Expr.of(0)).constant or 0) * counts[s][0] for s in counts}
     for name in sorted(counts, key=lambda s: distances[s]):
         count = counts[name][1]
-        if count != 1 and distances[name] != size:
+        if count != 1 and distances[name] != size and not (overlaps and 0 < distances[name] < size):
             return None
-        size *= count
+        size += distances[name] * (count - 1)
     return size
