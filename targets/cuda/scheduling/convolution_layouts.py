@@ -9,7 +9,6 @@ summed, in memory alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from dialects.loop import Axis, KernelOp, NestOp, extents_of
 from dialects.strata.types import TensorType
@@ -34,16 +33,20 @@ from targets.cuda.scheduling.convolution_roles import (
     windowed,
     word_of,
 )
-from targets.cuda.scheduling.convolutions import is_plain, scheduled, windowed_product
-from targets.cuda.scheduling.products.tiles import tile_seconds, tiles
+from targets.cuda.scheduling.convolutions import (
+    STEPS,
+    filled_up,
+    is_plain,
+    rounded,
+    scheduled,
+    windowed_product,
+)
 from targets.cuda.scheduling.roles import Roles
 from targets.cuda.scheduling.tiles import width_of
 from targets.options import TargetOptions
 
 FEW, QUAD = 8, 4
 """Fewer channels than FEW are padded to a multiple of QUAD."""
-STEPS = (64, 32)
-"""Numbers of channels of a step that stays at one tap."""
 
 
 # ---------------------------------------------------------------------- axes
@@ -92,22 +95,13 @@ def _padded(nest: NestOp, channels: int | None, word: int, options: TargetOption
     if channels is None or channels == 1:
         return 0
     if channels < FEW:
-        return _rounded(channels, QUAD) if channels % QUAD else 0
+        return rounded(channels, QUAD) if channels % QUAD else 0
     if not word or any(a.extent.constant is None for a in nest.axes):
-        return _rounded(channels, word) if word and channels % word else 0
+        return rounded(channels, word) if word and channels % word else 0
     machine, whole = machine_of(options.features), windowed_product(
         nest, windowed(nest)[1], options)
-    choices = {_rounded(channels, step): 0.0 for step in (word, *reversed(STEPS))}
-    for n in choices:
-        product = replace(whole, depth=whole.depth // channels * n, run=n)
-        choices[n] = tile_seconds(product, tiles(product, machine)[0], machine)
-    alike = (1 + machine.fitted.products.alike) * min(choices.values())
-    chosen = next(n for n, seconds in choices.items() if seconds <= alike)  # the fewest zeros
+    chosen = filled_up(whole, machine, word).run
     return chosen if chosen != channels else 0
-
-
-def _rounded(size: int, step: int) -> int:
-    return -(-size // step) * step
 
 
 def _in_chunks(nest: NestOp, options: TargetOptions) -> set[Symbol]:

@@ -27,7 +27,7 @@ from dialects.strata.schedule import Level, Schedule
 from dialects.strata.types import byte_width, is_float
 from dialects.symbolic.symbol import Symbol
 from passes.contract import Parts
-from targets.cuda.machine import machine_of
+from targets.cuda.machine import Machine, machine_of
 from targets.cuda.scheduling.convolution_roles import (
     apart,
     channel_axes,
@@ -42,14 +42,16 @@ from targets.cuda.scheduling.convolution_roles import (
     taps_apart,
     tiled_roles,
 )
-from targets.cuda.scheduling.products.parts import fastest_parts, parts_of
+from targets.cuda.scheduling.products.parts import divisors, fastest_parts, parts_of
 from targets.cuda.scheduling.products.rules import schedule_product
-from targets.cuda.scheduling.products.tiles import SIZES, tiles
+from targets.cuda.scheduling.products.tiles import SIZES, tile_seconds, tiles
 from targets.cuda.scheduling.products.time import Product, ProductTile
 from targets.cuda.scheduling.roles import Roles, epilogue_bytes, reads_vectors
 from targets.cuda.scheduling.tiles import finish, tails_of, width_of
 from targets.options import TargetOptions
 
+STEPS = (64, 32)
+"""Numbers of channels of a step that stays at one tap."""
 LEAST = 64
 """The fewest channels of one part of a split sum."""
 FILLED = 7
@@ -159,6 +161,21 @@ def factors_of(nest: NestOp, roles: Roles, narrow: bool) -> Product:
     return Product(batch, rows, columns, depth, width, width_of(nest.results[0]), depth, narrow)
 
 
+def filled_up(whole: Product, machine: Machine, word: int = 1) -> Product:
+    """The product with its channels padded with zeros to whole words, and to whole steps where that
+    takes less time: the fewest zeros among what takes about as little as the least."""
+    sizes = dict.fromkeys(rounded(whole.run, step) for step in (word, *reversed(STEPS)))
+    made = [replace(whole, depth=whole.depth // whole.run * n, run=n) for n in sizes]
+    seconds = [tile_seconds(p, tiles(p, machine)[0], machine) for p in made]
+    alike = (1 + machine.fitted.products.alike) * min(seconds)
+    return next(p for p, taken in zip(made, seconds, strict=True) if taken <= alike)
+
+
+def rounded(size: int, step: int) -> int:
+    """The next multiple of a step."""
+    return -(-size // step) * step
+
+
 # ---------------------------------------------------------------------- split sums
 def convolution_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
     """The summed axis and into how many parts to split it, if the grid would be too small.
@@ -186,8 +203,14 @@ def _parts_of_channels(
     """Equal parts; or, of channels that have no such parts, a short last one."""
     machine, channels = machine_of(options.features), sizes_of(nest)[axis]
     whole = windowed_product(nest, roles, options)
-    if channels % SIZES[0] == 0 or not whole.narrow:
+    if not whole.narrow:
         count = parts_of(whole, machine, LEAST)
+        return Parts(axis, count) if count > 1 else None
+    if channels % SIZES[0] == 0:
+        parts = {n: replace(whole, depth=whole.depth // n, run=channels // n)
+                 for n in divisors(channels, LEAST)}
+        count = fastest_parts(filled_up(whole, machine), machine, {
+            n: filled_up(part, machine) for n, part in parts.items()})
         return Parts(axis, count) if count > 1 else None
     taps, padded = whole.depth // channels, -(-channels // SIZES[0]) * SIZES[0]
     sizes = {-(-channels // n): n for n in range(LEAST, channels, LEAST)

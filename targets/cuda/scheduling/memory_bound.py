@@ -28,6 +28,9 @@ WORD = 16
 SECTOR = 16
 """The fewest columns of a program that sums across memory: halves that memory moves at a time."""
 
+FULL = 2
+"""How many programs that sum across memory a multiprocessor has at least, if columns suffice."""
+
 MOST_WARPS = 16
 """The most warps of a program that has a row of its own."""
 
@@ -259,8 +262,9 @@ def _strided_reduction(
     column = along[0] if along else rows[-1]
     others = [Level("grid", a) for a in rows if a != column]
     beside, machine = power(extents[column], facts.beside), machine_of(options.features)
-    while beside > SECTOR and (_programs(kernel, [*others, Level("grid", column, beside)]) or (
-            machine.multiprocessors)) < machine.multiprocessors:
+    wanted, size = FULL * machine.multiprocessors, extents[column].constant or 0
+    while beside > SECTOR and (4 * (-size % beside) > size or (_programs(
+            kernel, [*others, Level("grid", column, beside)]) or wanted) < wanted):
         beside //= 2
     levels = [*others, Level("grid", column, beside)]
     across = facts.across * _depth(levels, kernel, options)

@@ -124,7 +124,7 @@ def parts_of(product: Product, machine: Machine, least: int) -> int:
     """Into how many equal parts to split the sums, each of at least `least` elements; mostly 1."""
     return fastest_parts(product, machine, {
         n: replace(product, depth=product.depth // n, run=product.run // n)
-        for n in _divisors(product.run, least)})
+        for n in divisors(product.run, least)})
 
 
 def fastest_parts(product: Product, machine: Machine, choices: Mapping[int, Product]) -> int:
@@ -151,7 +151,7 @@ def _adding(product: Product, parts: int, machine: Machine) -> float:
     return facts.parts.adding + read / (facts.products.memory * machine.bandwidth * 1e9)
 
 
-def _divisors(length: int, least: int) -> Iterator[int]:
+def divisors(length: int, least: int) -> Iterator[int]:
     """The numbers of equal parts that are long enough and start at aligned addresses."""
     yield from (n for n in range(2, min(length // least, MOST_PARTS) + 1)
                 if length % (n * SIZES[0]) == 0)
@@ -173,4 +173,4 @@ def _parts_of_columns(
     if 2 * programs >= machine.multiprocessors:
         return 1
     wanted = -(-machine.fitted.parts.programs * machine.multiprocessors // programs)
-    return max((n for n in _divisors(product.depth, least) if n <= wanted), default=1)
+    return max((n for n in divisors(product.depth, least) if n <= wanted), default=1)
