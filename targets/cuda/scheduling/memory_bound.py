@@ -28,7 +28,7 @@ WORD = 16
 SECTOR = 16
 """The fewest columns of a program that sums across memory: halves that memory moves at a time."""
 
-FULL = 2
+FULL = 4
 """How many programs that sum across memory a multiprocessor has at least, if columns suffice."""
 
 MOST_WARPS = 16
