@@ -9,7 +9,8 @@ is compiled with `fullgraph=True` on the CPU and compared with eager mode:
     native  every node is compiled, and the results are equal.
     split   some nodes run eagerly; the reason is what the warning says.
     wrong   the results differ, in numbers, types or shapes.
-    failed  PyTorch or the backend raises, crashes, or needs more than `--seconds`.
+    failed  the backend raises, crashes, or needs more than `--seconds`.
+    not captured  PyTorch captures no graph of it for any backend: `backend="eager"` raises, too.
 
 The operators are divided among processes, each of which runs many; one that crashes or hangs costs
 only its operator. Results are kept in a folder, and a second run continues there. `--shard 1/4`
@@ -45,7 +46,9 @@ NOT_COMPARED = ("empty", "empty_like", "new_empty", "new_empty_strided", "empty_
 """Operators whose results hold anything."""
 TIES = ("topk", "sort", "kthvalue", "median", "nanmedian", "mode", "msort")
 """Operators whose second result may be another place of an equal element."""
-NARROW = ("bfloat16", "float16")
+FAILED, NOT_CAPTURED = "failed", "not captured"
+VERDICTS = ("native", "split", "wrong", FAILED)
+WIDER = {"bfloat16": "float32", "float16": "float32", "float32": "float64"}
 CELL = str.maketrans({"|": "\\|"})
 LIMITS = {"float32": (1e-4, 2e-5), "bfloat16": (3e-2, 2e-2)}
 
@@ -120,7 +123,7 @@ def _verdict(op: Any, dtype: str, sample: Any) -> tuple[str, str] | None:
         with torch.no_grad():
             got = torch.compile(call, backend="strata", fullgraph=True)(*arguments())
     except Exception as error:
-        return "failed", first_line(error)
+        return FAILED if _is_captured(call, arguments()) else NOT_CAPTURED, first_line(error)
     finally:
         logging.getLogger("strata").removeHandler(split)
     if op.name in TIES and isinstance(got, tuple):
@@ -128,11 +131,24 @@ def _verdict(op: Any, dtype: str, sample: Any) -> tuple[str, str] | None:
     if op.name == "argsort" and not sample.kwargs.get("stable"):
         got, want = (_in_order(sample, places) for places in (got, want))
     wrong = "" if op.name in NOT_COMPARED else difference(got, want, dtype)
-    if wrong and dtype in NARROW and _is_nearer(op, sample, got, want):
+    if wrong and dtype in WIDER and _is_nearer(op, sample, got, want, WIDER[dtype]):
         wrong = ""
     if wrong:
         return "wrong", wrong
     return ("split", split.why[0]) if split.why else ("native", "")
+
+
+def _is_captured(call: Any, arguments: Any) -> bool:
+    """Whether PyTorch captures a call as one graph, which a backend then runs as it is."""
+    import torch
+
+    torch._dynamo.reset()
+    try:
+        with torch.no_grad():
+            torch.compile(call, backend="eager", fullgraph=True)(*arguments)
+    except Exception:
+        return False
+    return True
 
 
 def _in_order(sample: Any, places: Any) -> Any:
@@ -143,16 +159,19 @@ def _in_order(sample: Any, places: Any) -> Any:
     return torch.take_along_dim(sample.input, places, dim) if sample.input.dim() else places
 
 
-def _is_nearer(op: Any, sample: Any, got: Any, want: Any) -> bool:
-    """Whether results are as near to those of f32 as eager mode's, which rounds in between."""
+def _is_nearer(op: Any, sample: Any, got: Any, want: Any, wider: str) -> bool:
+    """Whether results are as near as eager mode's, which rounds in between, to those of a wider
+    type."""
     import torch
+
+    kind = getattr(torch, wider)
 
     def wide(value: Any) -> Any:
         return torch.utils._pytree.tree_map_only(
-            torch.Tensor, lambda t: t.float() if t.is_floating_point() else t, value)
+            torch.Tensor, lambda t: t.to(kind) if t.is_floating_point() else t, value)
 
     def errors(found: Any) -> list[float]:
-        return [_largest_error(a.float(), b) for a, b in zip(
+        return [_largest_error(a.to(kind), b) for a, b in zip(
             *(torch.utils._pytree.tree_leaves(v) for v in (found, exact)), strict=True)
             if b.is_floating_point() and b.numel()]
 
@@ -293,8 +312,8 @@ def page(folder: Path, dtypes: Sequence[str], count: int) -> str:
              f"PyTorch {torch.__version__}, CPU. Samples are OpInfo's, at most {count} of an",
              "operator, spread over its samples; the table says of how many operators. Complex",
              "results are equal within the limits of their parts. The script tells the words.", "",
-             "| dtype | operators | samples | native | split | wrong | failed |",
-             "|---|---|---|---|---|---|---|"]
+             "| dtype | operators | samples | native | split | wrong | failed | not captured |",
+             "|---|---|---|---|---|---|---|---|"]
     lines += [_summary(d, t, {*map(full_name, operators(d))}) for d, t in tables.items()]
     lines += [_summary(f"{d}, tagged `core`", t, core_operators(d)) for d, t in tables.items()]
     lines += ["", f"Of {total} operators tagged `core` or of PrimTorch, {len(missing)} have "
@@ -304,25 +323,27 @@ def page(folder: Path, dtypes: Sequence[str], count: int) -> str:
     reasons = Counter(why for table in tables.values() for found in table.values()
                       for state, why in found if state == "split")
     lines += [f"| {n} | {why.translate(CELL)} |" for why, n in reasons.most_common(120)]
-    lines += ["", "## Wrong and failed", "", "| operator | dtype | | |", "|---|---|---|---|"]
+    lines += ["", "## Wrong, failed and not captured", "", "| operator | dtype | | |",
+              "|---|---|---|---|"]
     lines += [f"| {name} | {dtype} | {state} | {why.translate(CELL)} |"
               for dtype, table in tables.items()
               for name, found in table.items() for state, why in dict.fromkeys(found)
-              if state in ("wrong", "failed")]
+              if state in ("wrong", FAILED, NOT_CAPTURED)]
     return "\n".join(lines) + "\n"
 
 
 def _summary(title: str, table: dict[str, list[tuple[str, str]]], names: set[str]) -> str:
     run = table.keys() & names
-    found = cells_of(verdict for name in run for verdict, _ in table[name])
+    found = cells_of((verdict for name in run for verdict, _ in table[name]),
+                     (*VERDICTS, NOT_CAPTURED))
     return f"| {title} | {len(run)} of {len(names)} | {found} |"
 
 
-def cells_of(verdicts: Iterable[str]) -> str:
+def cells_of(verdicts: Iterable[str], shown: Sequence[str] = VERDICTS) -> str:
     """How many samples there are, and how many of each verdict."""
     counts = Counter(verdicts)
     cells = [f"{counts[v]} ({counts[v] / max(counts.total(), 1):.0%})"
-             for v in ("native", "split", "wrong", "failed")]
+             for v in shown]
     return f"{counts.total()} | {' | '.join(cells)}"
 
 

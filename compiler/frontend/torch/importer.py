@@ -37,6 +37,7 @@ from compiler.frontend.torch.ops import importers
 from compiler.frontend.torch.provenance import path_of, source_of
 from compiler.frontend.torch.signature import Signature, signature_of
 from compiler.frontend.torch.sizes import Sizes, dim_names
+from compiler.frontend.torch.splits import unsupported
 from compiler.frontend.torch.walk import Importer
 from compiler.io import structures
 from dialects.strata.func import main_function
@@ -163,10 +164,10 @@ def find_bad(
     importer = Importer(module, Signature(weights, []), sizes, faults, lenient=True,
                         operators=importers(plugins))
     importer.walk(module, importer.values)
-    unsupported = {n: f"{op} is not supported{_in_brackets(source_of(n))}"
-                   for op, nodes in importer.unsupported.items() for n in nodes}
+    unknown = {n: f"{unsupported(op)}{_in_brackets(source_of(n))}"
+               for op, nodes in importer.unsupported.items() for n in nodes}
     noted = {p.node: p.what for p in faults.problems}
-    return {n: unsupported.get(n) or noted.get(path_of(n), "") for n in importer.bad}
+    return {n: unknown.get(n) or noted.get(path_of(n), "") for n in importer.bad}
 
 
 def _in_brackets(place: str) -> str:

@@ -40,6 +40,7 @@ from compiler.frontend.torch.provenance import path_of, scope_of, source_of
 from compiler.frontend.torch.reals import check_reals, is_real
 from compiler.frontend.torch.signature import Signature
 from compiler.frontend.torch.sizes import Sizes
+from compiler.frontend.torch.splits import unsupported
 from compiler.frontend.torch.tensors import constant_of, part_type_of, type_of
 from compiler.frontend.values import Value
 from dialects.graph.base import ShapeError
@@ -316,7 +317,7 @@ class Importer:
             shown = "; ".join(places[:3])
             more = f" and {len(places) - 3} more places" if len(places) > 3 else ""
             used = f"{count_of(nodes, 'use')}" + (f": {shown}{more}" if shown else "")
-            self.faults.add(f"operator {op} is not supported ({used})", path_of(nodes[0]), LEVEL,
+            self.faults.add(f"operator {unsupported(op)} ({used})", path_of(nodes[0]), LEVEL,
                             hint="write an importer for it in a --plugin file, or let "
                                  "torch.compile(model, backend=\"strata\") run it eagerly")
 

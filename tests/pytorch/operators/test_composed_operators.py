@@ -80,9 +80,36 @@ def test_largest_rows_of_bags(caplog: Any) -> None:
         return (bag(indices, x, starts, mode="max"), bag(indices, x, starts, mode="max",
                                                          padding_idx=2),
                 bag(indices.view(4, 2), x, mode="max"),
+                bag(indices, x, starts, mode="mean", scale_grad_by_freq=True),
                 torch.ops.aten._embedding_bag_forward_only(x, indices, starts, False, 2)[::3])
 
     check(call, [X], caplog)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_linear_layers_with_a_loss(reduction: str, caplog: Any) -> None:
+    """In inference, and with gradients; some rows do not count, and classes have weights."""
+    target = torch.tensor([1, 3, -100, 0, 3])
+    smoothing = 0.0 if reduction == "none" else 0.2
+
+    def call(x: Any, w: Any, bias: Any, weight: Any) -> Any:
+        loss = torch.nn.functional.linear_cross_entropy
+        return (loss(x, w, target, reduction=reduction),
+                loss(x, w, target, linear_bias=bias, weight=weight, reduction=reduction,
+                     label_smoothing=smoothing))
+
+    source = torch.Generator().manual_seed(6)
+    w, bias = torch.randn(4, 7, generator=source), torch.randn(4, generator=source)
+    check(call, [X, w, bias, bias.abs()], caplog)
+    found: list[list[torch.Tensor]] = []
+    for function in (call, torch.compile(call, backend="strata", fullgraph=True)):
+        given = [v.clone().requires_grad_() for v in (X, w, bias)]
+        with caplog.at_level(logging.WARNING, logger="strata"):
+            sum(v.sum() * k for k, v in enumerate(function(*given, bias.abs()), 2)).backward()
+        found.append([v.grad for v in given])
+    assert not [r.getMessage() for r in caplog.records if r.name == "strata"]
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
 def test_places(caplog: Any) -> None:
@@ -233,3 +260,15 @@ def test_random_numbers_are_those_of_eager_mode(caplog: Any) -> None:
                 torch.multinomial(x.abs(), 3), x.clone().exponential_(), x.clone().uniform_(2, 3))
 
     check(call, [X], caplog)
+
+
+def test_operators_that_cannot_be_compiled_say_why(caplog: Any) -> None:
+    """Where only other results than eager mode's could be compiled."""
+    def call(x: Any) -> Any:
+        return torch.poisson(x.abs()), torch.linalg.eigvals(x[:, :5])
+
+    torch._dynamo.reset()
+    with caplog.at_level(logging.WARNING, logger="strata"):
+        torch.compile(call, backend="strata")(X)
+    for text in ("how many numbers it draws", "LAPACK's steps"):
+        assert text in caplog.text

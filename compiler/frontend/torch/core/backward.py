@@ -1,17 +1,21 @@
-"""Decompositions of gradients that PyTorch computes by kernels of its own, and of embedding bags.
+"""Decompositions of gradients that PyTorch computes by kernels of its own, of embedding bags, and
+of linear layers with a cross entropy, which have their gradients at once.
 
 Each is written with operators that have importers. Sums have a fixed order.
 """
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import Any
 
 from compiler.frontend.torch.library import torch_module
 
 SUM, MEAN, MAX = 0, 1, 2
-"""Modes of embedding bags; the third is the maximum."""
+"""Modes of embedding bags."""
+LINEAR_LOSSES = "torch.nn.modules.linear_cross_entropy"
+"""The module that defines the operators of linear layers with a cross entropy."""
 
 
 def backward_decompositions() -> dict[Any, Any]:
@@ -21,9 +25,18 @@ def backward_decompositions() -> dict[Any, Any]:
         replication_pad_backward, rank) for rank in (1, 2, 3)}
     return {**pads, aten._weight_norm_interface_backward.default: weight_norm_backward,
             aten._embedding_bag.default: embedding_bag,
-            aten._embedding_bag_forward_only.default: embedding_bag,
+            aten._embedding_bag_forward_only.default: bags_alone,
             aten._embedding_bag_backward.default: embedding_bag_backward,
-            aten._embedding_bag_per_sample_weights_backward.default: bag_factors_backward}
+            aten._embedding_bag_per_sample_weights_backward.default: bag_factors_backward,
+            **_linear_losses()}
+
+
+def _linear_losses() -> dict[Any, Any]:
+    if LINEAR_LOSSES not in sys.modules:
+        return {}
+    own, name = torch_module().ops.torch_nn, "_linear_cross_entropy_batch_chunked"
+    return {getattr(own, name).default: linear_loss,
+            getattr(own, f"{name}_no_reduction").default: linear_losses}
 
 
 def replication_pad_backward(rank: int, given: Any, x: Any, padding: Any) -> Any:
@@ -82,6 +95,14 @@ def embedding_bag(
             torch.zeros(count, dtype=indices.dtype, device=indices.device))
 
 
+def bags_alone(
+    weight: Any, indices: Any, offsets: Any, scale: bool = False, mode: int = SUM,
+    sparse: bool = False, *others: Any, **named: Any,
+) -> Any:
+    """The same where no gradient follows, whose form `scale` and `sparse` say."""
+    return embedding_bag(weight, indices, offsets, False, mode, False, *others, **named)
+
+
 def _largest(
     zeros: Any, bags: Any, rows: Any, used: Any, indices: Any, sizes: Any
 ) -> tuple[Any, Any, Any, Any]:
@@ -123,3 +144,52 @@ def bag_factors_backward(
     """The gradient of the factors of an embedding bag's rows, which only sums have."""
     found = (given[bags] * weight[indices]).sum(1)
     return found if padding < 0 else torch_module().where(indices != padding, found, 0)
+
+
+# ---------------------------------------------------------------------- linear layers with a loss
+def linear_losses(
+    x: Any, w: Any, target: Any, bias: Any, weight: Any, ignored: int, chunk: int, policy: str,
+    kind: Any,
+) -> Any:
+    """The cross entropy of each row of x [n, d] w^T [d, classes], summed in elements of `kind`."""
+    return _cross_entropy(_logits(x, w, bias, kind), target, weight, "none", ignored, 0.0).to(
+        x.dtype)
+
+
+def linear_loss(
+    x: Any, w: Any, target: Any, bias: Any, weight: Any, reduction: str, ignored: int,
+    smoothing: float, chunk: int, policy: str, kind: Any, retain: bool, of_x: bool, of_w: bool,
+    of_bias: bool,
+) -> tuple[Any, Any, Any, Any]:
+    """The sum or mean of these, and its gradients by x, w and the bias, where they are wanted."""
+    torch, logits = torch_module(), _logits(x, w, bias, kind)
+    loss = _cross_entropy(logits, target, weight, reduction, ignored, smoothing)
+    none = x.new_empty((0, 0)), x.new_empty((0, 0)), x.new_empty((0,))
+    if not (of_x or of_w or of_bias):
+        return loss.to(x.dtype), *none
+    classes = logits.new_ones(w.shape[0]) if weight is None else weight.to(kind)
+    counts = (target != ignored).to(kind)
+    place = torch.where(target == ignored, 0, target)
+    own, spread = classes[place] * counts, counts * (smoothing / w.shape[0])
+    is_it = torch.arange(w.shape[0], device=x.device) == place.unsqueeze(1)
+    share = torch.softmax(logits, 1)
+    given = (1 - smoothing) * own.unsqueeze(1) * (share - is_it.to(kind)) + spread.unsqueeze(1) * (
+        share * classes.sum() - classes)
+    given = given / own.sum() if reduction == "mean" else given
+    found = given @ w.to(kind), given.T @ x.to(kind), given.sum(0)
+    return loss.to(x.dtype), *(
+        mine.to(x.dtype) if wanted else empty
+        for mine, empty, wanted in zip(found, none, (of_x, of_w, of_bias), strict=True))
+
+
+def _logits(x: Any, w: Any, bias: Any, kind: Any) -> Any:
+    made = x.to(kind) @ w.to(kind).T
+    return made if bias is None else made + bias.to(kind)
+
+
+def _cross_entropy(
+    logits: Any, target: Any, weight: Any, reduction: str, ignored: int, smoothing: float
+) -> Any:
+    return torch_module().nn.functional.cross_entropy(
+        logits, target, None if weight is None else weight.to(logits.dtype), reduction=reduction,
+        ignore_index=ignored, label_smoothing=smoothing)
