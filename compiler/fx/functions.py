@@ -16,6 +16,7 @@ from dialects.graph.base import GraphOp, flag_of, int_of, ints_of
 from dialects.graph.bits import BitcastOp, ShiftLeftOp, ShiftRightOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.cumulative import CumulativeProdOp, CumulativeSumOp
+from dialects.graph.grouped import GroupedMatmulOp
 from dialects.graph.normalization import LogSoftmaxOp, SoftmaxOp
 from dialects.graph.ordering import ArgMaxOp, ArgMinOp, TopKOp
 from dialects.graph.reduce import (
@@ -141,6 +142,23 @@ def matmul(w: Writer, op: MatmulOp) -> Any:
     if any(tensor_type(v).element != result.element for v in op.operands):
         given = [w.cast(node, w.dtype_of(result)) for node in given]
     return w.call("matmul.default", *given)
+
+
+@writes(GroupedMatmulOp)
+def grouped(w: Writer, op: GroupedMatmulOp) -> Any:
+    """All rows times each matrix, of which a row takes one: PyTorch's own operator needs rows of 16
+    bytes. Rows after the last group are 0."""
+    a, b, ends = w.operands(op)
+    rows, count = tensor_type(op.operands[0]).shape[0], tensor_type(op.operands[1]).shape[0]
+    groups = w.call("searchsorted.Tensor", ends, w.call("arange.default", w.size(rows)),
+                    right=True)
+    numbers = w.call("arange.default", w.size(count))
+    numbers = w.call("reshape.default", numbers, [-1, 1])
+    is_it = w.call("unsqueeze.default", w.call("eq.Tensor", numbers, groups), -1)
+    products = w.call("matmul.default", w.call("unsqueeze.default", a, 0), b)
+    zero = w.call("full.default", [], 0, dtype=w.dtype_of(op.result_tensors[0]))
+    return w.call("sum.dim_IntList", w.call("where.self", is_it, products, zero), [0], False,
+                  dtype=w.dtype_of(op.result_tensors[0]))
 
 
 @writes(SoftmaxOp, LogSoftmaxOp)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from compiler.fx.writer import Unwritable, Writer, writes
@@ -186,6 +187,23 @@ def scatter_elements(w: Writer, op: ScatterElementsOp) -> Any:
 def scatter_nd(w: Writer, op: ScatterNdOp) -> Any:
     combiner = text_of(op.properties, "combiner", "none")
     picks = _columns(w, op.indices)
-    if combiner not in ("none", "add") or not picks:
-        raise Unwritable(f"it combines by {combiner}, or replaces all of x")
+    if not picks:
+        raise Unwritable("it replaces all of x")
+    if combiner not in ("none", "add"):
+        return _combined(w, op, picks, _COMBINERS[combiner])
     return w.call("index_put.default", w.operand(op), picks, w.operand(op, 2), combiner == "add")
+
+
+def _combined(w: Writer, op: ScatterNdOp, picks: Sequence[Any], combiner: str) -> Any:
+    """Slices at index vectors, combined along one axis that stands for all that are indexed."""
+    type_, depth = tensor_type(op.x), len(picks)
+    place: Any = None
+    for pick, size in zip(picks, type_.shape, strict=False):
+        pick = _counted_from_the_front(w, pick, size)
+        place = pick if place is None else w.call(
+            "add.Tensor", w.call("mul.Scalar", place, w.size(size)), pick)
+    rest = w.shape(type_.shape[depth:])
+    flat = w.call("reshape.default", w.operand(op), [-1, *rest])
+    found = w.call("index_reduce.default", flat, 0, w.call("reshape.default", place, [-1]),
+                   w.call("reshape.default", w.operand(op, 2), [-1, *rest]), combiner)
+    return w.call("reshape.default", found, w.shape(type_.shape))

@@ -59,29 +59,37 @@ def transposed(w: Writer, op: ConvTransposeOp) -> Any:
     return w.call("add.Tensor", node, bias)
 
 
-def _pool_window(op: GraphOp) -> Window:
-    if flag_of(op.properties, "ceil_mode") or flag_of(op.properties, "toward_zero"):
-        raise Unwritable("its last windows are cut, or its sizes are rounded toward zero")
-    return Window.of(ints_of(op.properties, "kernel"), op.properties, "C3")
+def _pool_window(op: GraphOp) -> tuple[Window, bool]:
+    """The window, and whether the last ones may be cut, which only PyTorch's own pads allow."""
+    window, cut = Window.of(ints_of(op.properties, "kernel"), op.properties, "C3"), flag_of(
+        op.properties, "ceil_mode")
+    if flag_of(op.properties, "toward_zero"):
+        raise Unwritable("its sizes are rounded toward zero")
+    if cut and (window.low != window.high or any(
+            2 * pad > size for pad, size in zip(window.low, window.kernel, strict=True))):
+        raise Unwritable("its last windows are cut, and its pads differ or are large")
+    return window, cut
 
 
 @writes(MaxPoolOp)
 def max_pool(w: Writer, op: MaxPoolOp) -> Any:
-    window = _pool_window(op)
+    window, cut = _pool_window(op)
     if not t.is_float(op.result_tensors[0].element):
         raise Unwritable("it pools integers")
-    x = _padded(w, w.operand(op), window.low, window.high, float("-inf"))
+    x, pads = w.operand(op), list(window.low)
+    if not cut:
+        x, pads = _padded(w, x, window.low, window.high, float("-inf")), [0] * window.rank
     return w.call(f"max_pool{window.rank}d.default", x, list(window.kernel),
-                  list(window.strides), [0] * window.rank, list(window.dilations))
+                  list(window.strides), pads, list(window.dilations), cut)
 
 
 @writes(AvgPoolOp)
 def avg_pool(w: Writer, op: AvgPoolOp) -> Any:
-    window = _pool_window(op)
+    window, cut = _pool_window(op)
     if window.low != window.high or set(window.dilations) != {1}:
         raise Unwritable("its pads differ, or its windows have gaps")
     return w.call(f"avg_pool{window.rank}d.default", w.operand(op), list(window.kernel),
-                  list(window.strides), list(window.low), False,
+                  list(window.strides), list(window.low), cut,
                   flag_of(op.properties, "count_include_pad"))
 
 

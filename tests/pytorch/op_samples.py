@@ -342,14 +342,13 @@ for k, x in ((1, floats(2, 4, 9)), (2, IMAGE), (3, floats(1, 2, 5, 6, 7))):
     sizes = [11, 5, 13][:k]
     sample([f"upsample_nearest{k}d.vec", f"_upsample_nearest_exact{k}d.vec"],
            (x, sizes, None), (x, None, [2.0] * k), (x, None, [1.7] * k))
-    sample(f"upsample_nearest{k}d.default", (x, sizes))
+    sample([f"upsample_nearest{k}d.default", f"_upsample_nearest_exact{k}d.default"], (x, sizes))
 for name, x, k in (("linear1d", floats(2, 4, 9), 1), ("bilinear2d", IMAGE, 2),
                    ("trilinear3d", floats(1, 2, 5, 6, 7), 3), ("bicubic2d", IMAGE, 2)):
     sizes = [11, 5, 13][:k]
     sample(f"upsample_{name}.vec", (x, sizes, False, None), (x, None, True, [2.0] * k),
            (x, None, False, [1.7] * k))
-    if k < 3:
-        sample(f"upsample_{name}.default", (x, sizes, True))
+    sample(f"upsample_{name}.default", (x, sizes, True))
 
 FIRST_ONLY = frozenset(f"aten.{name}" for name in (
     "_scaled_dot_product_flash_attention_for_cpu.default", "_fused_rms_norm.default"))

@@ -84,6 +84,29 @@ def test_and_back(name: str) -> None:
 
 
 @torch.no_grad()
+def test_pools_whose_last_windows_are_cut_groups_and_combined_writes() -> None:
+    """Operators of one form, there and back."""
+    source = torch.Generator().manual_seed(4)
+    x, a, b = (torch.randn(*shape, generator=source) for shape in (
+        (2, 3, 8, 9), (9, 8), (3, 8, 8)))
+    ends, places = torch.tensor([2, 2, 7], dtype=torch.int32), torch.tensor([0, 2, 0])
+
+    def call(x: Any, a: Any, b: Any) -> Any:
+        f = torch.nn.functional
+        return (f.avg_pool2d(x, 3, 2, 1, ceil_mode=True), f.max_pool2d(x, 3, 2, 1, ceil_mode=True),
+                f.avg_pool2d(x, 3, 2, ceil_mode=True, count_include_pad=False),
+                torch.ops.aten._grouped_mm(a.bfloat16(), b.bfloat16(), ends)[:7].float(),
+                f.interpolate(x, (5, 11), mode="nearest-exact"),
+                a.index_reduce(0, places, b[0, :3], "amax"))
+
+    made = compiler.to_fx(call, args=(x, a, b))
+    exe = compiler.compile(made, args=(x, a, b), target="reference")
+    for found in (made(x, a, b), exe(x, a, b)):
+        for mine, other in zip(found, call(x, a, b), strict=True):
+            torch.testing.assert_close(torch.as_tensor(mine), other, rtol=2e-2, atol=2e-2)
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("name", ["mlp", "convolutional", "unet", "convnext"])
 def test_what_fx_traces_is_a_model(name: str) -> None:
     module, inputs = case_of(name)
@@ -94,9 +117,9 @@ def test_what_fx_traces_is_a_model(name: str) -> None:
 
 def test_no_operator_is_named_with_its_node() -> None:
     """An operation that ATen lacks: the node of the model, the operation, the reason."""
-    def means(x: Any) -> Any:
-        return torch.nn.functional.avg_pool1d(x, 3, 2, ceil_mode=True)
+    def largest(x: Any) -> Any:
+        return torch.nn.functional.max_pool2d(x, 2)
 
     with pytest.raises(StrataError) as error:
-        compiler.to_fx(means, args=(torch.zeros(1, 1, 4),))
-    assert "graph.avg_pool" in str(error.value) and "where" in str(error.value)
+        compiler.to_fx(largest, args=(torch.zeros(1, 1, 4, 4, dtype=torch.int64),))
+    assert "graph.max_pool" in str(error.value) and "where" in str(error.value)

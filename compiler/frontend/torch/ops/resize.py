@@ -27,6 +27,13 @@ def nearest_of_sizes(n: Node, x: Value, sizes: Sequence[Size], *scales: float | 
     return _resized(n, x, "nearest", "asymmetric", scales)
 
 
+@aten_op(*(f"aten._upsample_nearest_exact{k}d.default" for k in (1, 2, 3)))
+def nearest_exact_of_sizes(
+    n: Node, x: Value, sizes: Sequence[Size], *scales: float | None
+) -> Value:
+    return _resized(n, x, "nearest", "half_pixel", scales, "round_prefer_ceil")
+
+
 @aten_op("aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec",
          "aten.upsample_trilinear3d.vec", "aten.upsample_bicubic2d.vec")
 def interpolated(
@@ -37,7 +44,7 @@ def interpolated(
 
 
 @aten_op("aten.upsample_linear1d.default", "aten.upsample_bilinear2d.default",
-         "aten.upsample_bicubic2d.default")
+         "aten.upsample_trilinear3d.default", "aten.upsample_bicubic2d.default")
 def interpolated_of_sizes(
     n: Node, x: Value, sizes: Sequence[Size], align_corners: bool, *scales: float | None
 ) -> Value:
