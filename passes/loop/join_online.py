@@ -23,31 +23,24 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
-from dataclasses import field
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from dialects.loop import CallOp, KernelOp, NestOp, ViewOp
 from dialects.records import dataclass
-from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.online import adds_logarithm, running_maximum, waits_for
 from passes.analyses.loop.private import private_values
 from passes.analyses.loop.runs import common_rows
 from passes.base import StrataContext, StrataPass
-from passes.loop.join_rows import Chain, Program, calls_in
 from passes.reasons import FASTER_APART, Reason, legality
+from passes.rewrites.chains.chain import Program, calls_in
+from passes.rewrites.chains.computing import ComputingChain
 from passes.rewrites.loop.arrange_online import arrange_online, is_widening
 from passes.rewrites.loop.computed import (
-    Count,
-    count_nest,
-    count_of,
-    is_cheap,
-    is_computed,
     is_repetition,
-    may_be_inlined,
 )
 from passes.rewrites.loop.concatenations import (
     is_selected_factor,
@@ -56,8 +49,6 @@ from passes.rewrites.loop.concatenations import (
 )
 from passes.rewrites.loop.delay_factors import factor_of
 from passes.rewrites.loop.shared_heads import share_heads
-from passes.rewrites.loop.triangles import Triangle, triangle_nest, triangle_of
-from passes.rewriting import erase
 
 NOT_JOINED = "not joined online"
 
@@ -107,7 +98,7 @@ class LoopJoinOnline(StrataPass):
 
 
 @dataclass
-class OnlineChain(Chain):
+class OnlineChain(ComputingChain):
     """Two contractions, and everything between them along the axis that the last one sums over.
 
     Elementwise nests over the rows are included. Other inputs are read from where they were before
@@ -116,14 +107,6 @@ class OnlineChain(Chain):
 
     kind: ClassVar[str] = "online"
     sums_while_walking: ClassVar[bool] = True
-
-    triangles: dict[SSAValue, Triangle] = field(default_factory=dict[SSAValue, Triangle])
-    counts: dict[SSAValue, Count] = field(default_factory=dict[SSAValue, Count])
-    """Constants that are computed instead of loaded."""
-    masks: list[CallOp] = field(default_factory=list[CallOp])
-    """Calls whose results are recomputed at their readers, in the order of the function."""
-    read: set[CallOp] = field(default_factory=set[CallOp])
-    """Calls that could not be recomputed, so that their results are loaded."""
 
     def grow(self) -> None:
         super().grow()
@@ -185,70 +168,10 @@ class OnlineChain(Chain):
         """Read concatenations that are copied before."""
         self.calls = [c for c in self.calls if not all(map(is_selection, self.kernel_of(c).nests))]
 
-    def find_computed(self, weights: WeightStore) -> None:
-        """Find what is computed instead of loaded, before the kernel is built."""
-        for call in self.calls:
-            self._find(call, weights)
-        self.masks.sort(key=lambda c: self.program.places[c])
-
-    def _find(self, reader: CallOp, weights: WeightStore) -> None:
-        for value in reader.inputs:
-            if value.owner in self.parts() or not self._may_be_inlined(value):
-                continue
-            if (triangle := triangle_of(value, weights)) is not None:
-                self.triangles[value] = triangle
-            elif (count := count_of(value, weights)) is not None:
-                self.counts[value] = count
-            elif isinstance(call := value.owner, CallOp) and call not in self.read and (
-                    self._may_be_mask(call)):
-                self._find_mask(call, weights)
-
-    def _may_be_mask(self, call: CallOp) -> bool:
-        return (self.program.may_join(call) and is_cheap(self.kernel_of(call))
-                and self.program.may_share([*self.calls, call])
-                and all(map(self._may_be_inlined, call.results)))
-
-    def _may_be_inlined(self, value: SSAValue) -> bool:
-        """Whether every reader in the chain may compute a value itself."""
-        readers = [(self.kernel_of(c), k) for c in self.calls
-                   for k, v in enumerate(c.inputs) if v is value]
-        return all(may_be_inlined(kernel, kernel.body.block.args[k])
-                   for kernel, k in readers)
-
-    def _find_mask(self, call: CallOp, weights: WeightStore) -> None:
-        """Recompute a mask, if what it is computed from is recomputed too or is loaded anyway."""
-        before = dict(self.triangles), dict(self.counts), list(self.masks)
-        self._find(call, weights)
-        made = {*self.triangles, *self.counts, *(r for c in self.masks for r in c.results),
-                *(v for c in self.calls for v in c.inputs)}
-        if is_computed(call, made):
-            self.names |= {(call, axis): self.fresh() for axis in self.kernel_of(call).axes}
-            self.masks.append(call)
-        else:
-            self.triangles, self.counts, self.masks = before
-            self.read.add(call)
-
-    def parts(self) -> list[CallOp]:
-        return [*self.masks, *self.calls]
-
-    def inputs(self) -> list[SSAValue]:
-        return [v for v in super().inputs() if v not in self.triangles and v not in self.counts]
-
-    def constants(self, block: Block) -> dict[SSAValue, SSAValue]:
-        nests = {v: triangle_nest(v, x, (self.fresh(), self.fresh()))
-                 for v, x in self.triangles.items()}
-        nests |= {v: count_nest(v, x, self.fresh()) for v, x in self.counts.items()}
-        block.add_ops(nests.values())
-        return {v: nest.results[0] for v, nest in nests.items()}
-
     def replace(self, kernel: KernelOp) -> None:
         for value in (r for call in self.calls for r in call.results if call is not self.last):
             move_views(value, self.last)
         super().replace(kernel)
-        for call in reversed(self.masks):
-            if not any(r.uses for r in call.results):
-                erase(self.kernel_of(call))
-                erase(call)
 
     def arrange(self, kernel: KernelOp, *, exact: bool) -> None:
         arrange_online(kernel, self.rows)

@@ -33,7 +33,7 @@ from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.numbers import constant
 from passes.analyses.loop.online import Running, running_maximum, sources_of
 from passes.base import StrataContext, StrataPass
-from passes.loop.join_rows import calls_in
+from passes.rewrites.chains.chain import calls_in
 from passes.rewrites.loop.nests import (
     Read,
     carry,

@@ -16,7 +16,14 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 import compiler  # noqa: E402
+from compiler.frontend import load_model  # noqa: E402
+from compiler.frontend.torch import in_memory  # noqa: E402
+from dialects.block import KernelOp  # noqa: E402
 from dialects.strata.types import Array  # noqa: E402
+from dialects.symbolic.size_products import product  # noqa: E402
+from targets.base import TargetOptions  # noqa: E402
+from targets.cpu import TARGET as CPU  # noqa: E402
+from tests.lowering import lower  # noqa: E402
 from tests.pytorch.programs import export  # noqa: E402
 
 BLOCK = 32
@@ -148,3 +155,28 @@ def test_open_sizes() -> None:
             want = in_doubles(hidden, more)
             np.testing.assert_allclose(run(*more), want, rtol=0, atol=2e-5)
             check_each_block(run, more, want, more[3])
+
+
+def causal(q: Any, k: Any, v: Any) -> Any:
+    return attention(q, k, v, is_causal=True)
+
+
+def in_window(q: Any, k: Any, v: Any) -> Any:
+    distance = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])
+    return attention(q, k, v, (distance >= 0) & (distance < 5))
+
+
+@pytest.mark.parametrize("spelling", [causal, in_window, by_documents])
+def test_masks_are_no_tensors(spelling: Any) -> None:
+    """What indices, or the numbers of documents, tell of rows and keys is not in memory."""
+    long = 512
+    more = [torch.arange(long), torch.arange(long)] if spelling is by_documents else []
+    model = in_memory(export(spelling, [*inputs(long, long), *more]))
+    assert model is not None
+    imported = load_model(model)
+    for _ in lower(imported.module, CPU.bind(TargetOptions()).context(imported.weights)):
+        pass
+    kernels = [op for op in imported.module.body.block.ops if isinstance(op, KernelOp)]
+    buffers = [b.type for kernel in kernels for b in kernel.buffers]
+    assert len(kernels) == 1
+    assert all(product(b.shape).constant < long * long for b in buffers)  # type: ignore[operator]

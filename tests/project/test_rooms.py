@@ -21,7 +21,7 @@ FAMILIES = {"dialects/graph", "passes/graph_to_loop", "compiler/frontend/onnx/op
 LONGEST = 400
 LONG = {
     "benchmarks/claims.py", "compiler/pipeline/driver.py",
-    "dialects/graph/unary.py", "dialects/symbolic/expr.py", "passes/loop/join_rows.py",
+    "dialects/graph/unary.py", "dialects/symbolic/expr.py",
     "passes/rewrites/loop/nests.py", "targets/cpu/emit/kernel.py",
     "tests/frontend/operators/onnx_contrib_samples.py", "tests/programs/test_program_cache.py",
     "tests/targets/cpu/emit/test_cpu_compute.py", "tests/targets/cuda/runtime/test_cuda_calls.py",

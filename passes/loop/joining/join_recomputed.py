@@ -45,8 +45,8 @@ from passes.analyses.loop.online import sources_of
 from passes.analyses.loop.private import private_values
 from passes.base import StrataContext, StrataPass
 from passes.loop.join_online import OnlineChain, move_views
-from passes.loop.join_rows import Program, calls_in
 from passes.reasons import FASTER_APART, Reason, legality, price
+from passes.rewrites.chains.chain import Program, calls_in
 from passes.rewrites.loop.arrange_online import inline_masks
 from passes.rewrites.loop.conditions import simplify_conditions
 from passes.rewrites.loop.known_powers import drop_decided, use_known_powers

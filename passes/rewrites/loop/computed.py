@@ -95,8 +95,13 @@ def is_computed(call: CallOp, counted: Collection[SSAValue]) -> bool:
     `counted` holds the inputs that are computed themselves or loaded anyway.
     """
     read = [v for v in call.inputs if v not in counted]
-    few = FEWER * sum(map(_elements, read)) <= sum(map(_elements, call.results))
-    return few or sum(map(_bytes, read)) <= sum(map(_bytes, call.results))
+    return reads_few(call, counted) or sum(map(_bytes, read)) <= sum(map(_bytes, call.results))
+
+
+def reads_few(call: CallOp, counted: Collection[SSAValue] = ()) -> bool:
+    """Whether a call reads far fewer elements than it computes, besides those that are counted."""
+    read = [v for v in call.inputs if v not in counted]
+    return FEWER * sum(map(_elements, read)) <= sum(map(_elements, call.results))
 
 
 def is_cheap(kernel: KernelOp) -> bool:
