@@ -81,6 +81,7 @@ LAYERS: dict[str, tuple[Callable[[], Any], Sequence[tuple[int, ...]]]] = {
     "attention": (function(attention), [(2, 4, 512, 64)] * 3),
     "softmax of columns": (function(lambda x: x.softmax(0)), [(2000, 64)]),
     "tanh": (function(torch.tanh), [(64, 5000)]),
+    "erf": (function(torch.erf), [(64, 5000)]),
     "gelu": (function(F.gelu), [(64, 5000)]),
     "gelu by tanh": (function(lambda x: F.gelu(x, approximate="tanh")), [(64, 5000)]),
     "mish": (function(F.mish), [(64, 5000)]),
