@@ -1,8 +1,9 @@
 """The gradients of convolutions, as convolutions and products.
 
 For y = conv(x, w), the gradient of x is the transposed convolution of that of y by the same filter:
-for each phase of the stride, a convolution by every stride-th tap of the turned filter. The
-gradient of w is an operation of its own. For a transposed convolution, x and y trade places.
+for each phase of the stride, a convolution by every stride-th tap of the turned filter, or one
+product where windows lie side by side. The gradient of w is an operation of its own. For a
+transposed convolution, x and y trade places.
 """
 
 from __future__ import annotations
@@ -72,7 +73,24 @@ class _Form:
             low = [d * (k - 1) - p for p, d, k in zip(
                 self.pads, self.dilations, kernel, strict=True)]
             return _cut(self._turned(y, weight, low, low), sizes)
+        if kernel == [*self.strides] and not any(self.pads):
+            return self._side_by_side(y, weight, sizes)
         return self._in_phases(y, weight, kernel, sizes)
+
+    def _side_by_side(self, y: Value, weight: Value, sizes: Sequence[Expr]) -> Value:
+        """Where windows neither overlap nor leave gaps, as patches of images: each element of y
+        times the filter is a window, and elements beyond the last window are 0.
+
+        All phases are one product; a patch of 16 x 16 has 256.
+        """
+        found = self.n(ConvTransposeOp, y, weight, strides=self.strides, group=self.group)
+        for axis, size in enumerate(sizes, start=2):
+            rest = size - found.shape[axis]
+            if rest.constant != 0:
+                shape = [*found.shape[:axis], rest, *found.shape[axis + 1:]]
+                zeros = self.n.scalar(0.0, y.element).broadcast(shape)
+                found = f.concat([found, zeros], axis=axis)
+        return found
 
     def _transposed_at_once(self, y: Value, weight: Value, sizes: Sequence[Expr]) -> Value:
         found = self.n(ConvTransposeOp, y, weight, strides=self.strides, dilations=self.dilations,
