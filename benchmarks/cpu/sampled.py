@@ -42,6 +42,9 @@ LONGEST = 200
 """So many characters of an error are told."""
 MOST_FLOPS, MOST_BYTES = 3e9, 48e6
 """No row has more: operations of products, and bytes of inputs and results."""
+_BORDER = "taps that fall outside the image are multiplied by zeros here, and left out by oneDNN"
+REASONS = dict.fromkeys(("dilated", "convolution larger"), _BORDER)
+"""Why rows of a class may fall short: without padding, at as many products, these do not."""
 Tensor = torch.Tensor
 
 
@@ -211,7 +214,8 @@ def main() -> None:
     options.output.write_text(page(
         known, f"Made by `python benchmarks/cpu/sampled.py`; do not edit. On {processor()}, f32, "
         f"threads: {options.threads}, seeds {seeds_of(known)}.",
-        "Speed over the best of eager PyTorch, Inductor, onnxruntime and OpenVINO.", ROUNDING))
+        "Speed over the best of eager PyTorch, Inductor, onnxruntime and OpenVINO.", ROUNDING,
+        REASONS))
 
 
 if __name__ == "__main__":

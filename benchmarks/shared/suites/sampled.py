@@ -58,12 +58,14 @@ def gain(found: Record) -> float | None:
 
 
 def page(
-    records: Mapping[str, Record], opening: str, measure: str, rounding: float
+    records: Mapping[str, Record], opening: str, measure: str, rounding: float,
+    reasons: Mapping[str, str] | None = None,
 ) -> str:
     """The table of classes, and the rows that fall short.
 
     `opening`: what made it, and where; `measure`: what is compared; `rounding`: up to which error
-    no result is wrong, whatever those of others are.
+    no result is wrong, whatever those of others are; `reasons`: by class, why its rows may fall
+    short.
     """
     by_class: dict[str, list[float]] = defaultdict(list)
     for found in records.values():
@@ -80,15 +82,22 @@ def page(
              "| class | rows | geometric mean | least | below 0.9 |", "|---|---|---|---|---|"]
     lines += [f"| {name} | {len(values)} | {geometric_mean(values):.2f} | {min(values):.2f} | "
               f"{sum(v < LOW for v in values)} |" for name, values in sorted(by_class.items())]
-    return "\n".join([*lines, "", *_short(records), "", *_wrong(records, rounding), ""])
+    short, wrong = _short(records, reasons or {}), _wrong(records, rounding)
+    return "\n".join([*lines, "", *short, "", *wrong, ""])
 
 
-def _short(records: Mapping[str, Record]) -> list[str]:
-    """The rows below the bar, slowest first, in milliseconds."""
+def _short(records: Mapping[str, Record], reasons: Mapping[str, str]) -> list[str]:
+    """The rows below the bar, slowest first, in milliseconds, with the reasons that are known."""
     low = sorted((value, key) for key, found in records.items()
                  if (value := gain(found)) is not None and value < LOW)
-    return [f"- {value:.2f} {records[key]['class']}: {records[key]['name']}: " + ", ".join(
-        f"{who} {t:.3g}" for who, t in records[key]["ms"].items()) for value, key in low]
+    lines: list[str] = []
+    for value, key in low:
+        found = records[key]
+        times = ", ".join(f"{who} {t:.3g}" for who, t in found["ms"].items())
+        why = reasons.get(found["class"], "")
+        lines.append(f"- {value:.2f} {found['class']}: {found['name']}: {times}"
+                     + (f" ({why})" if why else ""))
+    return lines
 
 
 def _wrong(records: Mapping[str, Record], rounding: float) -> list[str]:

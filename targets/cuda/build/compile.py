@@ -284,8 +284,15 @@ class Resources:
     local: int
 
 
+_STATED = re.compile(r"^\s*\.(vgpr_count|private_segment_fixed_size):\s*(\d+)", re.MULTILINE)
+
+
 def resources(binary: Binary) -> Resources | None:
-    """The resources, according to the `cuobjdump` in Triton's wheel; None without that tool."""
+    """The resources: for AMD's GPUs those that the assembly states, for NVIDIA's what the
+    `cuobjdump` in Triton's wheel reads; None without that tool."""
+    if ".amdgcn_target" in binary.assembly:
+        stated = {name: int(number) for name, number in _STATED.findall(binary.assembly)}
+        return Resources(stated["vgpr_count"], stated["private_segment_fixed_size"])
     tool = backends() / NVIDIA.folder / "bin" / "cuobjdump"
     if not tool.exists():
         return None

@@ -12,7 +12,7 @@ from dialects.strata.schedule import parse_schedule
 from dialects.strata.weights import WeightStore
 from targets.base import TargetError, TargetOptions, find_target
 from targets.cuda.build import compile as cuda_compile
-from targets.cuda.build.compile import AMD, Binary, CompileOptions, Job, compile_kernels
+from targets.cuda.build.compile import AMD, Binary, CompileOptions, Job, compile_kernels, resources
 from targets.cuda.emit import EmitOptions, emit_kernel
 from targets.cuda.errors import CudaError
 from targets.cuda.machine import AMD_MACHINES, is_nvidia, machine_of
@@ -39,6 +39,8 @@ def test_samples_become_code_objects() -> None:
         assert re.search(r"\.amdgcn_target .*gfx942", binary.assembly)
         assert binary.code[:4] == b"\x7fELF"
         assert binary.shared <= machine_of("gfx942").shared
+        need = resources(binary)
+        assert need is not None and 0 < need.registers <= 512 and need.local == 0
         assert re.search(r"\.vgpr_spill_count: +0\n", binary.assembly)
 
 
