@@ -20,6 +20,7 @@ import numpy as np
 from xdsl.ir import BlockArgument, SSAValue
 
 from dialects.graph.base import Build, text_of
+from dialects.graph.inference import certainly_differ
 from dialects.graph.resize import ResizeOp, rounded_coordinates, source_coordinates
 from dialects.records import dataclass
 from dialects.strata import types as t
@@ -122,14 +123,27 @@ class _Dim(NamedTuple):
         found = found if wanted[0] + step >= 0 else maximum(found, 0)
         return found if wanted[-1] + step <= last else minimum(found, last)
 
+    @property
+    def may_stay(self) -> bool:
+        """Whether a run may leave the dim as it is, because both its sizes are equal."""
+        return self.scale in (None, 1.0) and not certainly_differ(self.source, self.size)
+
     def vector(self, at: Build, formula: Callable[[Scalar, Scalar], Scalar],
-               element: t.Attribute) -> SSAValue:
-        """formula(coordinate, last index of x) for every result index."""
+               element: t.Attribute, unchanged: float | None = None) -> SSAValue:
+        """formula(coordinate, last index of x) for every result index.
+
+        `unchanged`: what it is in a dim that stays as it is; None for the index itself.
+        """
         domain = Domain()
         [place] = domain.parallel(self.size)
 
         def compute(body: Body, read: Sequence[Scalar]) -> Scalar:
-            return formula(self.coordinate(body, place), body.index(self.source - 1, t.f64))
+            value = formula(self.coordinate(body, place), body.index(self.source - 1, t.f64))
+            if not self.may_stay:
+                return value
+            own, size, index = (body.index(e, t.f64) for e in (self.source, self.size, place))
+            kept = index if unchanged is None else value.like(unchanged)
+            return own.compare("eq", size).where(kept, value)
 
         return make_nest(at, domain, [], tensor(element, [self.size]), compute)
 
@@ -222,7 +236,10 @@ _CUBIC_TAPS = [_cubic_tap(step) for step in (-1, 0, 1, 2)]
 
 
 def _mixed(at: Rewriter, x: SSAValue, dims: Sequence[_Dim], taps: Sequence[_Tap]) -> SSAValue:
-    """The weighted sum over all choices of one tap per dim; narrow floats are mixed in f32."""
+    """The weighted sum over all choices of one tap per dim; narrow floats are mixed in f32.
+
+    In a dim that stays as it is, all taps are of the same element, and their weights are equal.
+    """
     type_, count = type_of(x), len(taps)
     element = t.wide_element(type_.element)
     sizes = {d.number: d.size for d in dims}
@@ -233,7 +250,8 @@ def _mixed(at: Rewriter, x: SSAValue, dims: Sequence[_Dim], taps: Sequence[_Tap]
     closed = [tap.closed(d, point[d.number]) if _computes(at) else None for d, tap in rows]
     places = [Read(d.vector(at, tap.position, t.i64), [point[d.number]])
               for (d, tap), form in zip(rows, closed, strict=True) if form is None]
-    weights = [Read(d.vector(at, tap.weight, element), [point[d.number]]) for d, tap in rows]
+    weights = [Read(d.vector(at, tap.weight, element, 1 / count), [point[d.number]])
+               for d, tap in rows]
     gathered = iter(range(len(places)))
     forms = [Expr.gathered(next(gathered)) if form is None else form for form in closed]
     names = [forms[k * count:(k + 1) * count] for k in range(len(dims))]
