@@ -138,11 +138,12 @@ class _Dim(NamedTuple):
         [place] = domain.parallel(self.size)
 
         def compute(body: Body, read: Sequence[Scalar]) -> Scalar:
-            value = formula(self.coordinate(body, place), body.index(self.source - 1, t.f64))
+            last = body.index(self.source - 1, t.f64)
+            value = formula(self.coordinate(body, place), last)
             if not self.may_stay:
                 return value
             own, size, index = (body.index(e, t.f64) for e in (self.source, self.size, place))
-            kept = index if unchanged is None else value.like(unchanged)
+            kept = _clamped(index, last) if unchanged is None else value.like(unchanged)
             return own.compare("eq", size).where(kept, value)
 
         return make_nest(at, domain, [], tensor(element, [self.size]), compute)

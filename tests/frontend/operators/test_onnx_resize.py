@@ -383,8 +383,10 @@ def test_dims_that_only_a_run_leaves_alone_are_not_mixed(mode: str):
                   sizes=sizes)
              for rule in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")]
     program = compiler.compile(model_of(cases, True), cache="off", threads=1)
-    for case, got in zip(cases, program(*(x for _ in cases)), strict=True):
-        with np.errstate(invalid="ignore"):
-            want = interpreted(case, False)
-        assert np.isnan(want).sum() < 30, "rows of one element each"
-        np.testing.assert_allclose(np.asarray(got), want, 1e-4, 1e-5, err_msg=str(case.attributes))
+    for given in (x, x[:, :, :4, :1], x[:1, :2]):  # in the others, these dims grow
+        for case, got in zip(cases, program(*(given for _ in cases)), strict=True):
+            with np.errstate(invalid="ignore"):
+                want = interpreted(replace(case, x=given), False)
+            assert np.isnan(want).mean() < 0.2, "not all is NaN"
+            np.testing.assert_allclose(np.asarray(got), want, 1e-4, 1e-5,
+                                       err_msg=str(case.attributes))
