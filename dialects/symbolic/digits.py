@@ -11,7 +11,7 @@ two divisions.
 
 from __future__ import annotations
 
-from dialects.symbolic.expr import Call, Expr
+from dialects.symbolic.expr import Call, Expr, Monomial
 from dialects.symbolic.remembered import remembered
 
 
@@ -33,7 +33,7 @@ def recomposed(expr: Expr) -> Expr:
 
 
 def _joined(
-    number: Expr, base: Expr, other: tuple[object, ...], count: int, factor: int
+    number: Expr, base: Expr, other: Monomial, count: int, factor: int
 ) -> Expr | None:
     """`number mod base` and the digit beside it, `count/factor` times as much worth, as one."""
     size, high = base.constant or 0, number // base

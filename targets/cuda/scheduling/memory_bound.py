@@ -231,10 +231,11 @@ def _is_read_once(kernel: KernelOp, axis: Symbol) -> bool:
 
 
 def _depth_along(kernel: KernelOp, options: TargetOptions) -> int:
-    """How many times as much a step along memory loads where there are few rows."""
+    """How many times as much a step along memory loads: more where each multiprocessor has few
+    rows."""
     count = product(kernel.axes[a] for a in common_rows(kernel)).constant
-    facts = _facts(options)
-    return _deeper(count, facts.step_once, facts.other_step_warps, kernel, options)
+    few = FEW * machine_of(options.features).multiprocessors
+    return DEEPER if count is not None and count <= few else 1
 
 
 def _walking_warps(kernel: KernelOp, width: int, options: TargetOptions) -> int:
@@ -275,26 +276,18 @@ def _strided_reduction(
 
 
 def _depth(levels: Sequence[Level], kernel: KernelOp, options: TargetOptions) -> int:
-    """How many times as much a step across memory loads."""
-    facts = _facts(options)
-    return _deeper(_programs(kernel, levels), levels[-1].tile * facts.across, facts.across_warps,
-                   kernel, options)
-
-
-def _deeper(
-    programs: int | None, elements: int, warps: int, kernel: KernelOp, options: TargetOptions
-) -> int:
-    """How many times as much a step of a loop loads where multiprocessors wait for memory in each:
-    until what all programs load at a time covers its latency twice."""
-    machine = machine_of(options.features)
-    at_once = machine.threads // (warps * WARP)
+    """How many times as much a step across memory loads where multiprocessors wait for memory in
+    each: until what all programs load at a time covers its latency twice."""
+    machine, facts, programs = machine_of(options.features), _facts(options), _programs(
+        kernel, levels)
+    at_once = machine.threads // (facts.across_warps * WARP)
     if programs is not None:
         at_once = min(at_once, -(-programs // machine.multiprocessors))
     if at_once <= FEW:
         return DEEPER
     width = max(byte_width(v.type.element) for v in kernel.body.block.args
                 if isinstance(v.type, TensorType))
-    loaded = at_once * elements * width
+    loaded = at_once * levels[-1].tile * facts.across * width
     wanted = 2e9 * machine.bandwidth * machine.fitted.products.latency / machine.multiprocessors
     return min(DEEPER, ceil_power(wanted / loaded))
 

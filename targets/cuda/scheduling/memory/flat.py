@@ -21,8 +21,8 @@ from targets.cuda.scheduling.roles import symbols_of
 from targets.cuda.scheduling.tiles import even_power
 from targets.options import TargetOptions
 
-FULL = 0.8
-"""The share of a tile that rows fill, from which on they keep their axis."""
+EMPTY = 5
+"""Rows keep their axis if they leave one part in so many of a tile empty, or less."""
 
 
 def prepare_flat(kernel: KernelOp, options: TargetOptions) -> None:
@@ -32,8 +32,8 @@ def prepare_flat(kernel: KernelOp, options: TargetOptions) -> None:
         return
     [column], elements = along, machine_of(options.features).fitted.rows.elements
     size = kernel.axes[column].constant
-    if size is None or size >= elements or size % even_power(Expr.of(size), elements) == 0 or (
-            size >= FULL * even_power(Expr.of(size), elements)):
+    tile = even_power(kernel.axes[column], elements)
+    if size is None or size >= elements or EMPTY * (-size % tile) <= tile:
         return
     rows = {_row(n, column) for n in kernel.nests}
     row = next(iter(rows))
