@@ -71,7 +71,7 @@ def _computes(at: Rewriter) -> bool:
     return at.context.facts.programs > 1
 
 
-class _Dim(NamedTuple):
+class ResizedDim(NamedTuple):
     """One dim: its sizes in x and in the result, its factor if one is given, and the formula."""
 
     number: int
@@ -149,10 +149,10 @@ class _Dim(NamedTuple):
         return make_nest(at, domain, [], tensor(element, [self.size]), compute)
 
 
-def _dims(op: ResizeOp) -> list[_Dim]:
+def _dims(op: ResizeOp) -> list[ResizedDim]:
     source, size = type_of(op.x).shape, type_of(op.result).shape
     scales = op.scales.data or (None,) * len(source)
-    return [_Dim(k, *row, op.coordinates.data)
+    return [ResizedDim(k, *row, op.coordinates.data)
             for k, row in enumerate(zip(source, size, scales, strict=True))]
 
 
@@ -169,7 +169,7 @@ _ROUNDINGS: dict[str, Callable[[Scalar], Scalar]] = {
 }
 
 
-def _nearest(op: ResizeOp, at: Rewriter, dims: Sequence[_Dim]) -> SSAValue:
+def _nearest(op: ResizeOp, at: Rewriter, dims: Sequence[ResizedDim]) -> SSAValue:
     rule = text_of(op.properties, "nearest", "floor")
     domain = Domain()
     index: list[Expr | Read] = list(domain.parallel(*type_of(op.result).shape))
@@ -178,7 +178,7 @@ def _nearest(op: ResizeOp, at: Rewriter, dims: Sequence[_Dim]) -> SSAValue:
     return pick(at, domain, op.x, index)
 
 
-def _nearest_place(at: Rewriter, dim: _Dim, place: Expr, rule: str) -> Expr | Read:
+def _nearest_place(at: Rewriter, dim: ResizedDim, place: Expr, rule: str) -> Expr | Read:
     """p/f rounded down and (p + 0.5)/f - 0.5 rounded are both p floordiv f: 2p + 1 is odd."""
     factor = dim.factor()
     down = (dim.coordinates == "asymmetric" and rule == "floor") or (
@@ -201,10 +201,10 @@ class _Tap:
 
     position: Callable[[Scalar, Scalar], Scalar]
     weight: Callable[[Scalar, Scalar], Scalar]
-    closed: Callable[[_Dim, Expr], Expr | None]
+    closed: Callable[[ResizedDim, Expr], Expr | None]
 
 
-def _next(dim: _Dim, place: Expr) -> Expr | None:
+def _next(dim: ResizedDim, place: Expr) -> Expr | None:
     low = dim.closed(place, "floor")
     return None if low is None else minimum(low + 1, dim.source - 1)
 
@@ -236,7 +236,7 @@ def _cubic_tap(step: int) -> _Tap:
 _CUBIC_TAPS = [_cubic_tap(step) for step in (-1, 0, 1, 2)]
 
 
-def _mixed(at: Rewriter, x: SSAValue, dims: Sequence[_Dim], taps: Sequence[_Tap]) -> SSAValue:
+def _mixed(at: Rewriter, x: SSAValue, dims: Sequence[ResizedDim], taps: Sequence[_Tap]) -> SSAValue:
     """The weighted sum over all choices of one tap per dim; narrow floats are mixed in f32.
 
     In a dim that stays as it is, all taps are of the same element, and their weights are equal.
@@ -269,7 +269,7 @@ def _mixed(at: Rewriter, x: SSAValue, dims: Sequence[_Dim], taps: Sequence[_Tap]
 
 
 def _replaced(
-    point: Sequence[Expr], dims: Sequence[_Dim], places: Sequence[Expr]
+    point: Sequence[Expr], dims: Sequence[ResizedDim], places: Sequence[Expr]
 ) -> list[Expr]:
     """The point with the given dims replaced by other places."""
     others = {d.number: place for d, place in zip(dims, places, strict=True)}

@@ -10,7 +10,7 @@ import pytest
 from dialects.graph.resize import rounded_coordinates, source_coordinates
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
-from passes.graph_to_loop.resizing import _Dim  # pyright: ignore[reportPrivateUsage]
+from passes.graph_to_loop.resizing import ResizedDim
 
 MODES = ["asymmetric", "align_corners", "half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"]
 RULES = ["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"]
@@ -24,7 +24,7 @@ PLACE = Symbol.axis("i0")
 def test_places_are_those_of_the_coordinates(mode: str) -> None:
     found = 0
     for (source, size, scale), rule, step in product(SIZES, RULES, (-1, 0, 2)):
-        dim = _Dim(0, Expr.of(source), Expr.of(size), scale, mode)
+        dim = ResizedDim(0, Expr.of(source), Expr.of(size), scale, mode)
         form = dim.closed(Expr.symbol(PLACE), rule, step)
         if form is None:
             continue
@@ -37,5 +37,5 @@ def test_places_are_those_of_the_coordinates(mode: str) -> None:
 
 
 def test_open_sizes_have_none() -> None:
-    dim = _Dim(0, Expr.of(4), Expr.symbol(Symbol.axis("n")), None, "asymmetric")
+    dim = ResizedDim(0, Expr.of(4), Expr.symbol(Symbol.axis("n")), None, "asymmetric")
     assert dim.closed(Expr.symbol(PLACE), "floor") is None
