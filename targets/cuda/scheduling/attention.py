@@ -24,6 +24,7 @@ from passes.analyses.loop.private import block_axis
 from passes.analyses.loop.runs import common_rows
 from passes.loop_to_block.compute import is_dot
 from passes.rewrites.loop.common_factors import take_factor_out
+from passes.rewrites.loop.nests import reads_of
 from targets.cuda.machine import Machine, machine_of
 from targets.cuda.scheduling.products.pitch import LEAST, WORD
 from targets.cuda.scheduling.products.rules import MIN_DOT
@@ -152,10 +153,12 @@ def row_multiples(kernel: KernelOp) -> Mapping[int, int]:
     if row is None:
         return {}
     walked, found = walked_axis(kernel), dict[int, int]()
+    reads = [read for n in kernel.nests for read in reads_of(n)]
+    padded = {r.value for r in reads if r.pad is not None}  # the end of a row means something
     for nest in [n for n in kernel.nests if n.is_elementwise]:
-        for value, map_ in zip(nest.inputs, nest.input_maps, strict=True):
-            if isinstance(value, BlockArgument) and row in symbols_of(map_) and (
-                    map_[-1].as_symbol == walked) and _is_odd(value):
+        for value, map_ in ((r.value, r.map) for r in reads_of(nest)):
+            if isinstance(value, BlockArgument) and value not in padded and (
+                    row in symbols_of(map_) and map_[-1].as_symbol == walked) and _is_odd(value):
                 found[value.index] = WORD // width_of(value)
     return found
 
