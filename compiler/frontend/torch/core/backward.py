@@ -152,29 +152,27 @@ def linear_losses(
     kind: Any,
 ) -> Any:
     """The cross entropy of each row of x [n, d] w^T [d, classes], summed in elements of `kind`."""
-    return _cross_entropy(_logits(x, w, bias, kind), target, weight, "none", ignored, 0.0).to(
-        x.dtype)
+    return _cross_entropy(_logits(x, w, bias, kind), target, weight, "none", ignored).to(x.dtype)
 
 
 def linear_loss(
     x: Any, w: Any, target: Any, bias: Any, weight: Any, reduction: str, ignored: int,
     smoothing: float, chunk: int, policy: str, kind: Any, retain: bool, of_x: bool, of_w: bool,
     of_bias: bool,
-) -> tuple[Any, Any, Any, Any]:
+) -> Any:
     """The sum or mean of these, and its gradients by x, w and the bias, where they are wanted."""
+    if smoothing:
+        return NotImplemented  # PyTorch calls it without
     torch, logits = torch_module(), _logits(x, w, bias, kind)
-    loss = _cross_entropy(logits, target, weight, reduction, ignored, smoothing)
+    loss = _cross_entropy(logits, target, weight, reduction, ignored)
     none = x.new_empty((0, 0)), x.new_empty((0, 0)), x.new_empty((0,))
     if not (of_x or of_w or of_bias):
         return loss.to(x.dtype), *none
     classes = logits.new_ones(w.shape[0]) if weight is None else weight.to(kind)
-    counts = (target != ignored).to(kind)
     place = torch.where(target == ignored, 0, target)
-    own, spread = classes[place] * counts, counts * (smoothing / w.shape[0])
+    own = classes[place] * (target != ignored).to(kind)
     is_it = torch.arange(w.shape[0], device=x.device) == place.unsqueeze(1)
-    share = torch.softmax(logits, 1)
-    given = (1 - smoothing) * own.unsqueeze(1) * (share - is_it.to(kind)) + spread.unsqueeze(1) * (
-        share * classes.sum() - classes)
+    given = own.unsqueeze(1) * (torch.softmax(logits, 1) - is_it.to(kind))
     given = given / own.sum() if reduction == "mean" else given
     found = given @ w.to(kind), given.T @ x.to(kind), given.sum(0)
     return loss.to(x.dtype), *(
@@ -187,9 +185,7 @@ def _logits(x: Any, w: Any, bias: Any, kind: Any) -> Any:
     return made if bias is None else made + bias.to(kind)
 
 
-def _cross_entropy(
-    logits: Any, target: Any, weight: Any, reduction: str, ignored: int, smoothing: float
-) -> Any:
+def _cross_entropy(logits: Any, target: Any, weight: Any, reduction: str, ignored: int) -> Any:
     return torch_module().nn.functional.cross_entropy(
         logits, target, None if weight is None else weight.to(logits.dtype), reduction=reduction,
-        ignore_index=ignored, label_smoothing=smoothing)
+        ignore_index=ignored)

@@ -6,9 +6,10 @@ are removed from the table, so that layer_norm, scaled_dot_product_attention and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from functools import cache, lru_cache, partial
+from inspect import signature
 from operator import getitem
 from typing import Any, NamedTuple
 
@@ -158,7 +159,8 @@ def operator_names() -> list[str]:
 def _more() -> dict[Any, Any]:
     """Decompositions that PyTorch does not use by default, or lacks."""
     known = torch_module("torch._decomp").decomposition_table
-    found = {op: known[op] for op in list(known) if _also_decomposed(op)}
+    found = {op: known[op] for op in list(known)
+             if _also_decomposed(op) and _fits(op, known[op])}
     aten = torch_module().ops.aten
     copies = dict.fromkeys((aten.channel_shuffle.default, aten.native_channel_shuffle.default),
                            _channel_shuffle)
@@ -179,6 +181,25 @@ def _also_decomposed(op: Any) -> bool:
         return False
     writes = getattr(op, "_schema", None) and op._schema.is_mutable
     return not writes and tag.core not in tags and tag.nondeterministic_seeded not in tags
+
+
+@cache
+def _fits(op: Any, function: Callable[..., Any]) -> bool:
+    """Whether a decomposition takes an operator's arguments by position. Some of PyTorch's
+    references have parameters of Python's function instead: `nll_loss` takes its reduction for
+    `size_average`, and `var` whether it is unbiased for a dim."""
+    if not hasattr(op, "_schema"):
+        return True
+    try:
+        parameters = signature(function).parameters.values()
+    except (TypeError, ValueError):  # it is not written in Python
+        return True
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+        return True
+    names = [p.name for p in parameters if p.kind != p.KEYWORD_ONLY]
+    given = [a.name for a in op._schema.arguments if not a.kwarg_only]
+    return len(given) <= len(names) and all(
+        name not in names or names[k] == name for k, name in enumerate(given))
 
 
 def _channel_shuffle(x: Any, groups: int) -> Any:
