@@ -79,10 +79,10 @@ def test_a_planted_regression_is_found(left_out: str, risen: set[str]) -> None:
 
 
 def test_instructions_that_are_added_are_found() -> None:
-    """What is between two products of attention goes through memory, by loops of its own."""
+    """What attention computes of its masks and scores is computed by loops of its own."""
     if reason := other_version(FIRST, RECORDED):
         pytest.skip(reason)
-    setting = replace(AVX512, passes="default,without(loop-join-rows)")
+    setting = replace(AVX512, passes="default,without(loop-fuse)")
     lines = changes(FIRST, {"attention": count(attention(), setting)}, RECORDED)
     assert any(f", attention: {CODE}" in line and " rose from " in line for line in lines)
 

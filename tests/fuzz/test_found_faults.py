@@ -221,7 +221,7 @@ def test_a_size_that_does_not_divide() -> None:
              node("Reshape", "z s", "y")]
     model = make_model(nodes, [sized("x", "k"), sized("z", "n", "m")], ["y"],
                        {"open": np.array([-1])})
-    run(model, [(2,), (4, 3)], [[(0,), (4, 3)], [(5,), (4, 3)]])
+    run(model, [(2,), (4, 3)], [[(5,), (4, 3)], [(8,), (4, 3)]])
 
 
 def test_updates_that_do_not_fit() -> None:

@@ -44,7 +44,8 @@ def check(spelling: Spelling, graph: AttentionGraph, path: Path) -> None:
     made, kernels = found(graph, path)
     np.testing.assert_allclose(made.astype(float), expected(proto, graph).astype(float),
                                rtol=0, atol=1e-2)
-    assert len(kernels) == 1, [k.sym_name.data for k in kernels]
+    names = [k.sym_name.data for k in kernels]
+    assert len([n for n in names if "_rows" not in n]) == 1, names  # others copy open rows
 
 
 each_spelling = pytest.mark.parametrize("spelling", SPELLINGS, ids=lambda f: f.__name__)

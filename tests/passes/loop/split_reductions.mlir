@@ -68,15 +68,15 @@ builtin.module {
   // CHECK: strata.func @others
   // CHECK-NEXT: loop.nest (reduce i0: 100, reduce i1: 100)
   // CHECK: loop.nest (reduce i0: 65537)
-  // CHECK: loop.nest (i0: 500, reduce i1: 65536)
+  // CHECK: loop.nest (i0: 5000, reduce i1: 65536)
   // CHECK: loop.nest (i0: 3, reduce i1: 4096)
   // CHECK: loop.nest (reduce i0: n)
   // CHECK-NOT: loop.nest
-  strata.func @others(%a: f32[100, 100], %b: f32[65537], %c: f32[500, 65536], %e: f32[3, 4096], %d: f32[n])
-      -> (f32[], f32[], f32[500], f32[3], f32[]) inputs ["a", "b", "c", "e", "d"] outputs ["p", "q", "r", "t", "s"] {
+  strata.func @others(%a: f32[100, 100], %b: f32[65537], %c: f32[5000, 65536], %e: f32[3, 4096], %d: f32[n])
+      -> (f32[], f32[], f32[5000], f32[3], f32[]) inputs ["a", "b", "c", "e", "d"] outputs ["p", "q", "r", "t", "s"] {
     %p = graph.reduce_max %a {axes = [0, 1], keepdims = false} : f32[]
     %q = graph.reduce_prod %b {axes = [0], keepdims = false} : f32[]
-    %r = graph.reduce_max %c {axes = [1], keepdims = false} : f32[500]
+    %r = graph.reduce_max %c {axes = [1], keepdims = false} : f32[5000]
     %t = graph.reduce_max %e {axes = [1], keepdims = false} : f32[3]
     %s = graph.reduce_max %d {axes = [0], keepdims = false} : f32[]
     strata.return %p, %q, %r, %t, %s

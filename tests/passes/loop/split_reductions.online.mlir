@@ -41,7 +41,7 @@ builtin.module {
   }
   // A program holds what it walks twice: no part of a maximum is longer than 8192.
   // CHECK: strata.func @long
-  // CHECK-NEXT: %0 = loop.nest (i0: 200, i2: 8, reduce i2_part: 8192)
+  // CHECK-NEXT: %0 = loop.nest (i0: 200, i2: 16, reduce i2_part: 4096)
   strata.func @long(%x: i8[200, 65536]) -> (i8[200]) inputs ["x"] outputs ["y"] {
     %y = loop.nest (i0: 200, reduce i2: 65536) ins(%x[i0, i2]) outs(max i8[200][i0]) {
     ^bb0(%a: i8):

