@@ -37,9 +37,10 @@ def collected_of(arguments: argparse.Namespace) -> tuple[Collected, Failure | No
 
     Raises StrataError for files that cannot be read, and for inputs that cannot be made.
     """
-    profile = figures_in(arguments.profile, _OF_PROFILES)
+    model = str(arguments.model)
+    profile = figures_in(arguments.profile, _OF_PROFILES, model)
     compared = None if str(arguments.compare) == NOW else figures_in(
-        arguments.compare, _OF_COMPARISONS)
+        arguments.compare, _OF_COMPARISONS, model)
     wanted = WantedInputs(arguments)
     found = Explanation(target=arguments.target, scheduled=arguments.schedule is not None)
     with session(arguments) as started:
@@ -51,8 +52,9 @@ def collected_of(arguments: argparse.Namespace) -> tuple[Collected, Failure | No
     return result, failure
 
 
-def figures_in(path: Path | None, needed: Sequence[str]) -> dict[str, Any] | None:
-    """The JSON that another command wrote. Raises StrataError if it is something else."""
+def figures_in(path: Path | None, needed: Sequence[str], model: str) -> dict[str, Any] | None:
+    """The JSON that another command wrote of the model. Raises StrataError if it is something else.
+    """
     if path is None:
         return None
     try:
@@ -64,7 +66,16 @@ def figures_in(path: Path | None, needed: Sequence[str]) -> dict[str, Any] | Non
         raise StrataError(f"{path} is not what --json writes", [Problem(
             f"it lacks {', '.join(missing)}",
             hint="write it with `profile --json` or `compare --json`")])
+    other = str(found.get("model", model))
+    if _name(other) != _name(model):
+        raise StrataError(f"{path} has figures of another model, {other}")
     return found
+
+
+def _name(model: str) -> str:
+    """That of the function of a .py file, else of a file without its suffix."""
+    _, of_function, name = Path(model).name.rpartition(".py:")
+    return name if of_function else Path(model).stem
 
 
 @dataclass

@@ -81,7 +81,7 @@ class Contrast:
         ours, theirs = self.ms(made), self.ms(base)
         if not (isinstance(made, Program) and isinstance(base, Program) and ours and theirs):
             return None
-        return calls_to_pay(made.compile_s - base.compile_s, theirs.median - ours.median)
+        return calls_to_pay(made.compile_s - base.compile_s, ms_saved(ours, theirs))
 
     def paid_against(self, peer: str) -> int | None:
         """After how many calls compiling the whole graph has paid against a peer."""
@@ -89,7 +89,13 @@ class Contrast:
         ours = self.ms(made)
         if not (isinstance(made, Program) and ours and theirs):
             return None
-        return calls_to_pay(made.compile_s - self.first_s[peer], theirs.median - ours.median)
+        return calls_to_pay(made.compile_s - self.first_s[peer], ms_saved(ours, theirs))
+
+
+def ms_saved(ours: Interval, theirs: Interval) -> float:
+    """The milliseconds that a call takes less; 0 where the intervals overlap."""
+    overlap = ours.low <= theirs.high and theirs.low <= ours.high
+    return 0.0 if overlap else theirs.median - ours.median
 
 
 def calls_to_pay(seconds: float, ms_saved: float) -> int | None:

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from compiler.diagnostics import StrataError
 from compiler.measuring import contest
 from compiler.measuring.contest import Interval
-from compiler.measuring.contrast import calls_to_pay
+from compiler.measuring.contrast import calls_to_pay, ms_saved
 from compiler.measuring.contrast_table import lines_of
 from compiler.pipeline.driver import Compiler
 from compiler.pipeline.strategies import BLOCK, GROUPS, PER_OP, STRATEGIES, WHOLE_GRAPH
@@ -271,3 +271,8 @@ def test_the_hopeless_take_few_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     (-1.0, -1.0, None)])
 def test_calls_to_pay(seconds: float, saved: float, calls: int | None) -> None:
     assert calls_to_pay(seconds, saved) == calls
+
+
+def test_what_lies_within_the_intervals_saves_nothing() -> None:
+    slow, near, fast = Interval(9, 10, 11), Interval(8.5, 9.5, 10.5), Interval(4, 5, 6)
+    assert [ms_saved(x, slow) for x in (fast, near)] == [5, 0] and ms_saved(slow, fast) == -5

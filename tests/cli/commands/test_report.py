@@ -259,11 +259,14 @@ def test_inputs_that_do_not_run_leave_no_times(report: Any, small_model: Path) -
     (("-o", "."), "cannot write .: it is a folder"),
     (("--profile", "none.json"), "cannot read none.json"),
     (("--compare", "p.json"), "it lacks strategies, ablation, peers"),
+    (("--compare", "other.json"), "other.json has figures of another model, bert.onnx"),
     (("--profile", "list.json"), "is not what --json writes")])
 def test_bad_files_are_told_before_compiling(
     strata: Run, small_model: Path, words: tuple[str, ...], told: str
 ) -> None:
     Path("p.json").write_text('{"wall_ms": 1}')
+    Path("other.json").write_text(
+        '{"model": "bert.onnx", "strategies": {}, "ablation": [], "peers": {}}')
     Path("list.json").write_text("[]")
     done = strata("report", small_model, *words)
     assert done.status == 1 and told in done.err and "Traceback" not in done.err
@@ -282,7 +285,7 @@ def test_without_the_template_engine(
 def test_figures_of_other_commands_are_shown(report: Any, strata: Run, small_model: Path) -> None:
     figures = json.loads((Path(__file__).parents[3] / "benchmarks/contrast/figures.json").read_text(
         encoding="utf-8"))["chain"]
-    Path("c.json").write_text(json.dumps(figures))
+    Path("c.json").write_text(json.dumps({**figures, "model": str(small_model)}))
     strata("profile", small_model, "--dim", "n=16", "--input", "rows=[0]", "--threads", "1",
            "--seconds", "0.02", "--json", "p.json")
     profile = json.loads(Path("p.json").read_text())

@@ -46,7 +46,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     onnx.save(model(), folder / "model.onnx")
     found = json.loads(FIGURES.read_text(encoding="utf-8"))["encoder"]
-    (folder / "c.json").write_text(json.dumps(found))
+    (folder / "c.json").write_text(json.dumps({**found, "model": "model.onnx"}))
     assert main(["report", str(folder / "model.onnx"), "-o", str(folder / "r.html"), "--threads",
                  "1", "--seconds", "0.05", "--compare", str(folder / "c.json")]) == 0
     return folder / "r.html"
