@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 import pytest
 
-from compiler.__main__ import main
 from compiler.instrument.kept_bits import KeptBits
 from compiler.instrument.preserved import BLURS
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
+from tests.ring.conftest import Verify
 
 PAGE = Path(__file__).parents[2] / "benchmarks" / "zoo" / "KERNELS_IN_RING.md"
 ATTENTION = """<ir_version: 10, opset_import: ["": 17]>
@@ -48,22 +48,9 @@ MODELS = {
 }
 
 
-@pytest.fixture
-def verify(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[int, str]]:
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str) -> tuple[int, str]:
-        status = main(["verify", *words])
-        return status, "".join(capsys.readouterr())
-
-    return run
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_kernels_that_round(
-    name: str, tmp_path: Path, verify: Callable[..., tuple[int, str]]
+    name: str, tmp_path: Path, verify: Verify
 ) -> None:
     target, text, expected = MODELS[name]
     path, kept = tmp_path / "m.onnx", KeptBits()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 
-from compiler.__main__ import main
 from dialects.semantics.filters import Change
 from dialects.semantics.ring import Ring
 from passes.analyses.loop.windows import weight_parts
 from passes.loop import winograd
+from tests.ring.conftest import Verify
 from tests.ring.planted import AFTER
 
 PLANTED = Path(__file__).with_name("planted.py")
@@ -40,22 +39,6 @@ def model(tmp_path: Path) -> Path:
         proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
     onnx.save(proto, path)
     return path
-
-
-@pytest.fixture
-def verify(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[int, str]]:
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str) -> tuple[int, str]:
-        status = main(["verify", *words])
-        return status, "".join(capsys.readouterr())
-
-    return run
-
-
-Verify = Callable[..., tuple[int, str]]
 
 
 def test_all_levels_agree(verify: Verify, model: Path) -> None:

@@ -160,12 +160,7 @@ class RecomputedChain(OnlineChain):
         return all(n.is_elementwise or not own & sums_behind(n) for n in self.kernel_of(end).nests)
 
     def grow(self) -> None:
-        """Add every producer that fits, until none is left."""
-        refused: set[CallOp] = set()
-        while (found := next((p for p in self.program.producers(self.calls)
-                              if p not in self.calls and p not in refused), None)) is not None:
-            if not self.accepts(found):
-                refused.add(found)
+        self.add_producers()
         self.calls.sort(key=lambda c: self.program.places[c])
 
     def accepts(self, call: CallOp) -> bool:

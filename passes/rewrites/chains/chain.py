@@ -157,6 +157,10 @@ class Chain:
         return self.program.kernels[call.kernel.data]
 
     def grow(self) -> None:
+        """Add all that the chain may compute."""
+        self.add_producers()
+
+    def add_producers(self) -> None:
         """Add every producer that fits, until none is left."""
         refused: set[CallOp] = set()
         while (found := next((p for p in self.program.producers(self.calls)
