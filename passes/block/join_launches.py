@@ -11,7 +11,8 @@ of them. Each program of the joined kernel belongs to one part (`dialects/block/
 
 Enters: final kernels with proven accesses, and planned memory. Joined are kernels of static grids
 that load, multiply, compute and store tiles, with the same options, and with so few programs that a
-machine finishes each of them soon. No part touches memory that another one writes.
+machine finishes each of them soon. No part touches memory that another one writes; parts of a
+concatenation write the same buffer at other places.
 `host-gather-launches` puts such launches next to each other.
 """
 
@@ -46,6 +47,7 @@ from dialects.strata.types import BufferType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import merge_locations, set_location
+from passes.analyses.block.boxes import Boxes, are_apart
 from passes.analyses.host.neighbours import SOON, WARPS, Kind, kind_of
 from passes.base import StrataContext, StrataPass
 
@@ -109,14 +111,24 @@ def _kind(kernel: KernelOp, context: StrataContext) -> Kind | None:
 
 
 # ---------------------------------------------------------------------- groups
+@dataclass(frozen=True)
+class _Write:
+    """A buffer that a launch writes, and the kernel's name for it."""
+
+    buffer: SSAValue
+    kernel: KernelOp
+    own: SSAValue
+
+
 @dataclass
 class _Group:
     """Launches that can run in any order."""
 
+    boxes: Boxes
     kind: Kind | None = None
     launches: list[LaunchOp] = field(default_factory=list[LaunchOp])
     read: list[SSAValue] = field(default_factory=list[SSAValue])
-    written: list[SSAValue] = field(default_factory=list[SSAValue])
+    written: list[_Write] = field(default_factory=list[_Write])
     operations: int = 0
 
     def takes(self, launch: LaunchOp, kernel: KernelOp, kind: Kind) -> bool:
@@ -125,8 +137,16 @@ class _Group:
                 self.operations + _length(kernel) > MOST_OPERATIONS):
             return False
         reads, writes = _roles(launch, kernel)
-        return not any(_may_overlap(a, b) for a in writes for b in self.read) and not any(
-            _may_overlap(a, b) for a in (*reads, *writes) for b in self.written)
+        return not any(_may_overlap(a.buffer, b) for a in writes for b in self.read) and not any(
+            _may_overlap(a, b.buffer) for a in reads for b in self.written) and not any(
+            self._collide(a, b) for a in writes for b in self.written)
+
+    def _collide(self, a: _Write, b: _Write) -> bool:
+        """Whether two launches may write the same element."""
+        if a.buffer is b.buffer and are_apart(
+                self.boxes.of(a.kernel, a.own), self.boxes.of(b.kernel, b.own)):
+            return False
+        return _may_overlap(a.buffer, b.buffer)
 
     def add(self, launch: LaunchOp, kernel: KernelOp) -> None:
         reads, writes = _roles(launch, kernel)
@@ -144,7 +164,8 @@ def _groups(
     function: FuncOp, kernels: Mapping[str, KernelOp], kinds: Mapping[str, Kind]
 ) -> Iterator[_Group]:
     """Runs of launches with nothing between them but names of memory, and launches of nothing."""
-    group = _Group()
+    boxes = Boxes()
+    group = _Group(boxes)
     for op in function.body.block.ops:
         kind = kinds.get(op.kernel.data) if isinstance(op, LaunchOp) else None
         if isinstance(op, LaunchOp) and op.kernel.data in kernels and any(
@@ -154,20 +175,22 @@ def _groups(
             kernel = kernels[op.kernel.data]
             if not group.takes(op, kernel, kind):
                 yield group
-                group = _Group(kind)
+                group = _Group(boxes, kind)
             group.add(op, kernel)
         elif not isinstance(op, ViewOp | ConstantOp) and not (
                 isinstance(op, AllocOp) and op.offset is not None):
             yield group
-            group = _Group()
+            group = _Group(boxes)
     yield group
 
 
-def _roles(launch: LaunchOp, kernel: KernelOp) -> tuple[list[SSAValue], list[SSAValue]]:
+def _roles(launch: LaunchOp, kernel: KernelOp) -> tuple[list[SSAValue], list[_Write]]:
     """The buffers that a launch reads, and those that it writes."""
+    loaded = {op.buffer for op in kernel.walk() if isinstance(op, LoadOp)}
     stored = {op.buffer for op in kernel.walk() if isinstance(op, StoreOp)}
     rows = list(zip(launch.buffers, kernel.buffers, strict=True))
-    return [v for v, b in rows if b not in stored], [v for v, b in rows if b in stored]
+    return [v for v, b in rows if b in loaded], [
+        _Write(v, kernel, b) for v, b in rows if b in stored]
 
 
 def _may_overlap(a: SSAValue, b: SSAValue) -> bool:

@@ -48,16 +48,20 @@ class Numbers:
         size = access.size.constant
         if size is None:
             return False
+        found = self.span(access)
+        return found is not None and found[0] >= 0 and found[1] < size
+
+    def span(self, access: Access) -> Interval | None:
+        """The least and the greatest index of an access; None if they are not known."""
         expr = access.expr
         if expr.constant is not None:
-            return 0 <= expr.constant < size
+            return expr.constant, expr.constant
         known = {operand(k): self._of(access, v) for k, v in enumerate(access.indices)
                  if operand(k) in expr.symbols}
         if None in known.values():
-            return False
+            return None
         places = {place(d): (0, n - 1) for d, n in enumerate(access.shape)}
-        found = interval_of(expr, {**known, **places})  # type: ignore[dict-item]
-        return found is not None and found[0] >= 0 and found[1] < size
+        return interval_of(expr, {**known, **places})  # type: ignore[dict-item]
 
     def _of(self, access: Access, value: SSAValue) -> Interval | None:
         if value not in self.values:

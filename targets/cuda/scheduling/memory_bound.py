@@ -300,13 +300,13 @@ def _programs(kernel: KernelOp, levels: Sequence[Level]) -> int | None:
 def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:
     """Tiles along memory; two-dimensional if inputs and results have different contiguous axes.
 
-    The other axes of a scatter are inner loops, unless it is unordered. Nests with fewer axes say
-    where others read.
+    The axes along which a scatter writes in order are inner loops. Nests with fewer axes say where
+    others read.
     """
     extents = kernel.axes
     rows = common_rows(kernel)
     unordered = any(n.unordered for n in kernel.nests)
-    if unordered or all(n.is_elementwise for n in kernel.nests):
+    if unordered or not any(n.reduce_axes for n in kernel.nests):
         rows = [a.name for a in max(kernel.nests, key=lambda n: len(n.axes)).axes]
     along = [a for a in contiguous_axes(kernel) if a in rows]
     if unordered:

@@ -43,26 +43,46 @@ KERNELS = """
     }
     loop.yield %0
   }
+  loop.kernel @start(%x: f32[8], %y: f32[8]) -> (f32[8]) sizes() schedule<grid i0 tile 2 | tails = mask, warps = 4> {
+    %0 = loop.nest (i0: 2) ins(%x[7 - i0]) outs(f32[8][i0]) into(%y) {
+    ^bb0(%p: f32):
+      loop.yield %p
+    }
+    loop.yield %0
+  }
+  loop.kernel @end(%x: f32[8], %y: f32[8]) -> (f32[8]) sizes() schedule<grid i0 tile 4 | tails = mask, warps = 4> {
+    %0 = loop.nest (i0: 3) ins(%x[2 * i0]) outs(f32[8][i0 + 5]) into(%y) {
+    ^bb0(%p: f32):
+      loop.yield %p
+    }
+    loop.yield %0
+  }
 """  # noqa: E501
 
 
+WRITES = ["write", "start", "end"]
+ALL = ["add", "turn", "total", *WRITES]
+
+
 @pytest.mark.parametrize("seed", range(12))
-def test_random_programs_compute_the_same(seed: int) -> None:
+@pytest.mark.parametrize("names", [ALL, WRITES], ids=["all", "writes"])
+def test_random_programs_compute_the_same(seed: int, names: list[str]) -> None:
     random = np.random.default_rng(seed)
     known, calls = ["%x", "%y", "%z"], list[str]()
     for k in range(int(random.integers(2, 20))):
-        kernel = random.choice(["add", "turn", "total", "write"])
+        kernel = random.choice(names)
         recent = known if random.random() < 0.5 else known[-4:]
         a, b = random.choice(recent, 2)
+        b = known[-1] if names is WRITES and random.random() < 0.8 else b
         calls.append(f"    %v{k} = loop.call @{kernel}({a}, {b}) sizes() : f32[8]")
         known.append(f"%v{k}")
     results = [*dict.fromkeys([known[-1], *random.choice(known[3:], 2)])]
-    types, names = (", ".join([word] * len(results)) for word in ("f32[8]", '"{}"'))
-    names = names.format(*range(len(results)))
+    types, told = (", ".join([word] * len(results)) for word in ("f32[8]", '"{}"'))
+    told = told.format(*range(len(results)))
     text = "\n".join([
         "builtin.module {",
         f"  strata.func @main(%x: f32[8], %y: f32[8], %z: f32[8]) -> ({types}) "
-        f'inputs ["x", "y", "z"] outputs [{names}] {{',
+        f'inputs ["x", "y", "z"] outputs [{told}] {{',
         *calls, f"    strata.return {', '.join(results)}", "  }", KERNELS, "}"])
     context = find_target("cuda").bind(TargetOptions(features="sm_90")).context()
     module = parse(text, context)
