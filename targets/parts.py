@@ -92,6 +92,13 @@ class Building(Part):
         """
         return ()
 
+    def build_together(
+        self, programs: Sequence[tuple[ModuleOp, Mapping[Symbol, int]]]
+    ) -> None:
+        """Compile what several modules need, each for given sizes of its inputs, in less time than
+        one after another takes. A later `Running.load` finds the code in the cache; what cannot be
+        compiled is left to it."""
+
     def ship(
         self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress
     ) -> Cargo:

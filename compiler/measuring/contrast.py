@@ -20,7 +20,13 @@ from compiler.measuring.contest import (
     intervals,
     rounds_within,
 )
-from compiler.measuring.programs import Builder, Program, attempted, with_groups
+from compiler.measuring.programs import (
+    Builder,
+    Prepared,
+    Program,
+    attempted,
+    with_groups,
+)
 from compiler.measuring.trial import trial
 from compiler.peers import Request, load_peer
 from compiler.pipeline.strategies import GROUPS, PER_OP, STRATEGIES, WHOLE_GRAPH
@@ -37,6 +43,8 @@ Made = Program | StrataError | CompilerFault
 SECONDS = 60.0
 """About how long all calls may take together, unless the number of rounds is given."""
 LEAST_ROUNDS, MOST_ROUNDS = 7, 40
+TOGETHER = 3
+"""The groups of passes whose programs, two for each, are in memory at a time before they load."""
 
 
 def parse_groups(text: str) -> tuple[str, ...]:
@@ -130,19 +138,45 @@ class Contrasting:
             found.strategies[strategy] = self._made(strategy, with_groups(cold, strategy))
         if not any(isinstance(made, Program) for made in found.strategies.values()):
             raise next(iter(found.problems.values()))
-        for group in groups:
-            found.without[group] = self._varied(WHOLE_GRAPH, (), (group,))
-            found.alone[group] = self._varied(PER_OP, (group,), ())
+        for k in range(0, len(groups), TOGETHER):
+            self._vary(groups[k:k + TOGETHER])
 
-    def _varied(self, strategy: str, added: Sequence[str], left_out: Sequence[str]) -> Made:
-        if added and added[0] in STRATEGIES[strategy]:
-            return self.found.strategies[strategy]
-        name = f"{strategy} {'with' if added else 'without'} {(*added, *left_out)[0]}"
-        return self._made(name, with_groups(self.options, strategy, added, left_out))
+    def _vary(self, groups: Sequence[str]) -> None:
+        """The programs of groups left out and added. None of their compile times is told, so their
+        kernels are compiled together."""
+        found = self.found
+        without = {g: self._prepared(WHOLE_GRAPH, (), (g,)) for g in groups}
+        alone = {g: self._prepared(PER_OP, (g,), ()) for g in groups
+                 if g not in STRATEGIES[PER_OP]}
+        if self.options.cache != "off":
+            self.builder.build_together([made for made in (*without.values(), *alone.values())
+                                         if isinstance(made, Prepared)])
+        for group in groups:
+            found.without[group] = self._finished(
+                f"{WHOLE_GRAPH} without {group}", without[group])
+            found.alone[group] = found.strategies[PER_OP] if group not in alone else (
+                self._finished(f"{PER_OP} with {group}", alone[group]))
+
+    def _prepared(
+        self, strategy: str, added: Sequence[str], left_out: Sequence[str]
+    ) -> Prepared | StrataError | CompilerFault:
+        self.report(f"lowering {strategy} {'with' if added else 'without'} "
+                    f"{(*added, *left_out)[0]}")
+        return attempted(lambda: self.builder.prepared(
+            with_groups(self.options, strategy, added, left_out)))
+
+    def _finished(self, name: str, prepared: Prepared | StrataError | CompilerFault) -> Made:
+        if not isinstance(prepared, Prepared):
+            return self._entered(name, prepared)
+        self.report(f"compiling {name}")
+        return self._entered(name, attempted(lambda: self.builder.finished(prepared)))
 
     def _made(self, name: str, options: CompileOptions) -> Made:
         self.report(f"compiling {name}")
-        made = attempted(lambda: self.builder.build(options))
+        return self._entered(name, attempted(lambda: self.builder.build(options)))
+
+    def _entered(self, name: str, made: Made) -> Made:
+        """A program that runs, or the problem, which is kept."""
         if isinstance(made, Program):
             made = self._called(name, made)
         if not isinstance(made, Program):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from compiler.diagnostics import StrataError
 from compiler.faults import CompilerFault
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from targets.base import Executable
 
 Run = Callable[[], Sequence[Any]]
+Made = TypeVar("Made")
 _PROBE = """builtin.module {
   strata.func @main(%x: f32[4]) -> (f32[4]) inputs ["x"] outputs ["y"] {
     %y = graph.exp %x : f32[4]
@@ -50,6 +51,22 @@ class Program:
     compile_s: float
     code: str
     run: Run | None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A program before it is loaded."""
+
+    compilation: Compiler
+    state: State
+    watch: Watch
+    sizes: Mapping[Symbol, int]
+    seconds: float
+    """What the passes have taken."""
+
+    @property
+    def code(self) -> str:
+        return f"{self.watch.code} {self.compilation.parts.options.one_launch}"
 
 
 @dataclass
@@ -90,7 +107,11 @@ class Builder:
                 self.cannot_run = str(error.__cause__)
 
     def build(self, options: CompileOptions) -> Program:
-        """The program of these options; the same as an earlier one if their code is equal.
+        """The program of these options. Raises StrataError or CompilerFault."""
+        return self.finished(self.prepared(options, at_once=True))
+
+    def prepared(self, options: CompileOptions, *, at_once: bool = False) -> Prepared:
+        """What the passes make with these options. `at_once`: whether it is loaded right after.
 
         Raises StrataError or CompilerFault.
         """
@@ -98,16 +119,32 @@ class Builder:
         compilation = Compiler(self.model, options, [*self.instruments, self.wanted, watch],
                                self.command)
         started = time.perf_counter()
-        if not self.cannot_run:
+        if at_once and not self.cannot_run:
             compilation.begin()
         state = compilation.prepare()
-        code = f"{watch.code} {compilation.parts.options.one_launch}"
-        if code in self.known:
-            return self.known[code]
         sizes = self._sizes(state)
-        run = self._run(compilation, state, sizes)
-        seconds = time.perf_counter() - started - watch.seconds
-        self.known[code] = Program(watch.work(sizes), seconds, code, run)
+        return Prepared(compilation, state, watch, sizes,
+                        time.perf_counter() - started - watch.seconds)
+
+    def build_together(self, programs: Sequence[Prepared]) -> None:
+        """Compile what is new in several programs, which then load from the cache."""
+        new = {p.code: p for p in programs if p.code not in self.known}
+        if new:
+            first = next(iter(new.values()))
+            first.compilation.parts.building.build_together(
+                [(p.state.module, p.sizes) for p in new.values()])
+
+    def finished(self, prepared: Prepared) -> Program:
+        """The program; the same as an earlier one if their code is equal.
+
+        Raises StrataError or CompilerFault.
+        """
+        code = prepared.code
+        if code not in self.known:
+            started = time.perf_counter()
+            run = self._run(prepared.compilation, prepared.state, prepared.sizes)
+            seconds = prepared.seconds + time.perf_counter() - started
+            self.known[code] = Program(prepared.watch.work(prepared.sizes), seconds, code, run)
         return self.known[code]
 
     def _sizes(self, state: State) -> Mapping[Symbol, int]:
@@ -161,8 +198,8 @@ def on_device(inputs: Sequence[Array]) -> tuple[Sequence[Any], Callable[[], None
     return [make(array).cuda() for array in inputs], torch.cuda.synchronize
 
 
-def attempted(build: Callable[[], Program]) -> Program | StrataError | CompilerFault:
-    """The program, or why there is none."""
+def attempted(build: Callable[[], Made]) -> Made | StrataError | CompilerFault:
+    """What a function makes, or why it makes nothing."""
     try:
         return build()
     except (StrataError, CompilerFault) as error:

@@ -217,6 +217,12 @@ class CudaBuilding(Building):
     ) -> Sequence[str]:
         return self.builder.build(module, sizes)
 
+    def build_together(
+        self, programs: Sequence[tuple[ModuleOp, Mapping[Symbol, int]]]
+    ) -> None:
+        if not self.options.interpret:
+            self.builder.build_together(programs)
+
     def ship(
         self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress
     ) -> Cargo:

@@ -1,17 +1,19 @@
-"""Compiles modules for the tuner before they are loaded, in a process that needs no device.
+"""Compiles modules before they are loaded, in a process that needs no device: the tuner's, and
+several at a time for a comparison.
 
 The results go to the cache of compiled kernels, where `load` finds them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.host import host_function
 from dialects.symbolic.symbol import Symbol
-from targets.cuda.build.compile import Binary, CompileOptions, compile_kernels, resources
+from targets.cuda.build.compile import Binary, CompileOptions, Job, compile_kernels, resources
 from targets.cuda.build.worker import Worker
 from targets.cuda.errors import CudaError
 from targets.cuda.machine import machine_of
@@ -35,17 +37,30 @@ class Builder:
         """
         if not is_straight(host_function(module)):
             raise CudaError("a model with control flow on the host cannot be compiled ahead")
-        plan = plan_host(module)
-        constants = overlapping(plan, self.options)
-        jobs = [job_of(variant_of(s, s.size_values(sizes)), self.options, constants.get(s.kernel))
-                for s in plan.steps if isinstance(s, Launch) and not s.kernel.library
-                and s.happens(sizes)]
-        if self.worker.is_lost:
-            self.worker = Worker()
-        binaries = compile_kernels(jobs, self.options, self.worker)
+        binaries = self._compiled(self._jobs(module, sizes))
         for binary in binaries:
             self._check(binary)
         return [why for binary in binaries for why in _objections(binary)]
+
+    def build_together(self, programs: Sequence[tuple[ModuleOp, Mapping[Symbol, int]]]) -> None:
+        """Compile the launches of several models at a time: the slowest kernels of each share the
+        processors. Whoever loads a model learns what Triton rejects of it."""
+        jobs = [job for module, sizes in programs if is_straight(host_function(module))
+                for job in self._jobs(module, sizes)]
+        with suppress(CudaError):
+            self._compiled(jobs)
+
+    def _jobs(self, module: ModuleOp, sizes: Mapping[Symbol, int]) -> list[Job]:
+        plan = plan_host(module)
+        constants = overlapping(plan, self.options)
+        return [job_of(variant_of(s, s.size_values(sizes)), self.options, constants.get(s.kernel))
+                for s in plan.steps if isinstance(s, Launch) and not s.kernel.library
+                and s.happens(sizes)]
+
+    def _compiled(self, jobs: Sequence[Job]) -> list[Binary]:
+        if self.worker.is_lost:
+            self.worker = Worker()
+        return compile_kernels(jobs, self.options, self.worker)
 
     def _check(self, binary: Binary) -> None:
         """Raises CudaError if the kernel needs more shared memory than there is."""

@@ -131,6 +131,19 @@ def test_what_decides_while_it_runs_is_not_compiled_ahead() -> None:
 
 
 @needs_triton
+def test_models_that_are_compiled_together_are_in_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = Builder(CompileOptions(cache=tmp_path))
+    swap, transpose = (as_model(kernel_of(text)) for text in (samples.SWAP, samples.TRANSPOSE))
+    programs = [(swap, {}), (transpose, by_symbol({"m": 64, "n": 64}))]
+    builder.build_together(programs)
+    monkeypatch.setattr(builder.worker, "compile", lambda *_: pytest.fail("compiled again"))
+    for module, sizes in programs:
+        assert builder.build(module, sizes) == []
+
+
+@needs_triton
 def test_a_lost_worker_starts_again(tmp_path: Path) -> None:
     builder = Builder(CompileOptions(cache=tmp_path))
     first, second = (as_model(kernel_of(text)) for text in (samples.SWAP, samples.TRANSPOSE))
