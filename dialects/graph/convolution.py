@@ -142,12 +142,13 @@ class ConvTransposeOp(GraphOp):
         window = Window.of(w.shape[2:], self.properties, "C3")
         shape = context.shape(self.result_tensors[0])
         group = int_of(self.properties, "group", 1)
-        matrices = w.reshape(group, w.shape[0] // group, -1).swapaxes(1, 2)
+        channels, taps, places = w.shape[0] // group, prod(w.shape[2:]), prod(x.shape[2:])
+        matrices = w.reshape(group, channels, w.shape[1] * taps).swapaxes(1, 2)
         result = as_in(np.zeros(shape, x.dtype), x)
         with np.errstate(all="ignore"):
             for sample, out in zip(x, result, strict=True):
-                columns = matmul(matrices, sample.reshape(group, matrices.shape[2], -1), x.dtype)
-                columns = columns.reshape(shape[1], prod(w.shape[2:]), *x.shape[2:])
+                columns = matmul(matrices, sample.reshape(group, channels, places), x.dtype)
+                columns = columns.reshape(shape[1], taps, *x.shape[2:])
                 out[...] = _fold(columns, window, shape[2:])
         return rounded(_add_bias(result, operands), self.result_tensors[0])
 

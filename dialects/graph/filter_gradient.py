@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
@@ -191,7 +192,8 @@ def _check_positions(window: Window, x: TensorType, y: TensorType) -> None:
 
 def _by_channel(x: Array, group: int) -> Array:
     """x [n, c, ...] as [g, c/g, n * ...]."""
-    return x.swapaxes(0, 1).reshape(group, x.shape[1] // group, -1)
+    own, count = x.shape[1] // group, len(x) * prod(x.shape[2:])
+    return x.swapaxes(0, 1).reshape(group, own, count)
 
 
 def _swapped(build: Build, x: SSAValue) -> SSAValue:

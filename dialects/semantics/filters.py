@@ -70,7 +70,7 @@ class ChangedFilter(NamedTuple):
         spatial = (1,) * (weight.ndim - 2)
         if not self.groups:
             return (weight * factor.reshape(-1, 1, *spatial)).astype(self.dtype)
-        per_group = weight.reshape(self.groups, -1, *weight.shape[1:])
+        per_group = weight.reshape(self.groups, len(weight) // self.groups, *weight.shape[1:])
         scaled = per_group * factor.reshape(self.groups, 1, -1, *spatial)
         return scaled.reshape(weight.shape).astype(self.dtype)
 
