@@ -156,7 +156,7 @@ def test_pads_of_an_empty_dim(mode: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize("target", ["cpu", "reference"])
-@pytest.mark.parametrize("pads", [(2, 0), (0, 3), (5, 4)])
+@pytest.mark.parametrize("pads", [(1, 0), (1, 1), (2, 0), (0, 3), (5, 4)])
 @pytest.mark.parametrize("mode", ["reflect", "wrap"])
 def test_pads_beyond_an_open_size(mode: str, pads: tuple[int, int], target: str, tmp_path: Path):
     """One executable takes elements as often as the size of a call asks for, as NumPy does."""

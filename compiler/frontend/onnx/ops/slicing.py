@@ -214,18 +214,22 @@ def _repeat_often(n: Node, x: Value, low: list[Expr], high: list[Expr]) -> Value
         if mode not in ("reflect", "wrap") or known == 0 or None in pads:
             continue
         before, after = (p or 0 for p in pads)
-        if _is_often(n, size - 1 if mode == "reflect" else size, max(before, after)):
+        if _is_often(n, size, int(mode == "reflect"), max(before, after)):
             places = _places(n, size, before, after, mode) if known is None else n.constant(
                 np.pad(np.arange(known), (before, after), mode=mode))
             x, low[axis], high[axis] = f.gather(x, places, axis), Expr.of(0), Expr.of(0)
     return x
 
 
-def _is_often(n: Node, most: Expr, pad: int) -> bool:
-    """Whether a pad may take elements more than once, of which there are `most`."""
+def _is_often(n: Node, size: Expr, kept: int, pad: int) -> bool:
+    """Whether a pad takes elements more than once: all but `kept` of an axis can be taken.
+
+    An axis without elements has none to take, however often.
+    """
+    most = size - kept
     if most.constant is not None:
         return pad > most.constant
-    return pad > 1 and choose(n.build, [
+    return pad > 1 - kept and choose(n.build, [
         Outcome("once", Expr.of(pad), "<=", most), Outcome("often", most, "<=", Expr.of(pad - 1)),
     ]) != "once"
 
