@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from compiler.api import model_of_argument
+from compiler.api import model_of_argument, options_of
 from compiler.explaining import report
 from compiler.explaining.collect import Explanation
 from compiler.frontend.torch import in_memory
@@ -65,7 +65,7 @@ def explain(fn: Any, *args: Any, target: str | None = None, **options: Any) -> E
 
     if isinstance(fn, Executable):
         return Explained([_explained(fn.model, replace(fn.options, specialize=None))])
-    chosen = CompileOptions(target="cpu" if target is None else target, **options)
+    chosen = options_of({"target": "cpu" if target is None else target, **options})
     if _is_program(fn):
         return _of_program(fn, args, options if target is None else {"target": target, **options})
     return Explained([_explained(model_of_argument(fn), chosen)])

@@ -39,11 +39,11 @@ def to_fx(model: object, *, passes: str = "default", simplify: bool = True, **gi
 
 
 def _source(model: object, given: dict[str, Any]) -> tuple[str | MemoryModel, CompileOptions]:
-    from compiler.api import model_of_argument
+    from compiler.api import model_of_argument, options_of
     from compiler.modules import exported
 
     if isinstance(model, Executable):
         return model.source(), model.options
     parts = {name: given.pop(name, None) for name in ("args", "kwargs", "dynamic_shapes")}
     model = exported(model, **parts)
-    return model_of_argument(model), CompileOptions(**given)
+    return model_of_argument(model), options_of(given)

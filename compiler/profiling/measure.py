@@ -146,6 +146,7 @@ def profile(
     where the inputs lie. `options`: those of `compile`. `result.lines()`, `result.json` and
     `result.trace` show the figures. Raises StrataError.
     """
+    from compiler.api import options_of
     from compiler.executable import Executable
     from compiler.io.arrays import is_on_gpu, to_numpy
 
@@ -154,7 +155,8 @@ def profile(
     else:
         model = model_of(_exported(fn, args))
         there = "cuda" if any(map(is_on_gpu, args)) else "cpu"
-        chosen = CompileOptions(target=target or there, threads=threads, **options)
+        chosen = options_of({"target": there if target is None else target, "threads": threads,
+                             **options})
     arrays = [to_numpy(a) for a in args]
     return profile_model(model, chosen, lambda _: arrays)
 

@@ -34,10 +34,9 @@ from compiler.faults import CompilerFault
 from compiler.frontend.torch.captured_graph import output_nodes
 from compiler.frontend.torch.library import torch_module
 from compiler.programs.collection import rare_collections
-from compiler.programs.notes import Note
 from compiler.torch import shared
 from compiler.torch.effects import kept_checks, take_checks, with_checks
-from compiler.torch.graphs import compile_graph
+from compiler.torch.graphs import compile_graph, note_of
 from compiler.torch.messages.breaks import show_break
 from compiler.torch.messages.eager import name_eager
 from compiler.torch.messages.logs import artifact_log, with_dumps
@@ -162,7 +161,7 @@ def _program(
 
 def _operator_names(options: Mapping[str, Any]) -> list[str]:
     """The names of the operators with importers, which need not be loaded for that."""
-    note = Note(str(options.get("cache", "default")), ["torch operators"])
+    note = note_of(options, ["torch operators"])
     known = note.find()
     if known is None:
         from compiler.frontend.torch import operators

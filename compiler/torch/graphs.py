@@ -5,12 +5,13 @@ The module can be imported without torch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 from compiler.diagnostics import StrataError
 from compiler.faults import CompilerFault
+from compiler.option_values import setting_of
 from compiler.programs.notes import Note
 from compiler.torch.identity import identity_of
 from compiler.torch.messages.eager import OF_OWN, is_own, name_eager
@@ -40,7 +41,12 @@ def _note(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) ->
     if not identity or "plugins" in options or "dump_dir" in options:
         return None
     shown = repr(sorted(options.items(), key=lambda option: option[0]))
-    return Note(str(options.get("cache", "default")), ["not imported", identity, shown])
+    return note_of(options, ["not imported", identity, shown])
+
+
+def note_of(options: Mapping[str, Any], subject: Sequence[str]) -> Note:
+    """The note on a subject in the cache of these options, which are as users spell them."""
+    return Note(setting_of("cache", options.get("cache", "default")), subject)
 
 
 def _compile_around(

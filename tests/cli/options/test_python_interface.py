@@ -118,12 +118,20 @@ def test_explain(model: Any) -> None:
     refused(lambda: compiler.explain(model))
 
 
+OF_OTHERS = {name: values for name, values in COMPILE.items() if name not in ("model", "mode")}
+"""The options that `explain`, `profile` and `to_fx` pass on. None is their default target."""
+
+
 @pytest.mark.usefixtures("nothing_is_written")
-@pytest.mark.parametrize(("name", "value"), rows({"target": [*NAMELESS, "gpu"],
-                                                  "precision": SHARED["precision"],
-                                                  "exact": SHARED["exact"]}))
-def test_explain_with_options(small_model: Path, name: str, value: Any) -> None:
-    refused(lambda: compiler.explain(small_model, **{name: value}))
+@pytest.mark.parametrize("function", [compiler.explain, compiler.profile, compiler.to_fx])
+@pytest.mark.parametrize(("name", "value"), rows(OF_OTHERS))
+def test_options_that_are_passed_on(
+    small_model: Path, function: Callable[..., object], name: str, value: Any
+) -> None:
+    if name == "target" and value is None and function is not compiler.to_fx:
+        return
+    inputs = [np.ones((2, 8), np.float32), np.array([1])] if function is compiler.profile else []
+    refused(lambda: function(small_model, *inputs, **{name: value}))
 
 
 @pytest.mark.usefixtures("nothing_is_written")

@@ -199,11 +199,38 @@ def test_no_option_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_value_ends_in_an_error(name: str) -> None:
-    """Rather than in a graph that runs eagerly."""
+def test_a_wrong_value_ends_in_an_error(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rather than in a graph that runs eagerly, or in a folder that is named after it."""
+    monkeypatch.chdir(tmp_path)
     fast = torch.compile(lambda x: x + 1, backend="strata", options={name: WRONG[name]})
     with pytest.raises(Exception, match="StrataError: "):
         fast(torch.ones(2))
+    assert list(tmp_path.iterdir()) == []
+
+
+class Folder(os.PathLike[bytes]):
+    """A path as bytes, which `str` does not make a path of."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __fspath__(self) -> bytes:
+        return os.fsencode(self.path)
+
+
+@pytest.mark.parametrize("cache", [None, "off", "text", Path, Folder])
+def test_a_cache_is_where_the_option_says(
+    cache: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = cache(tmp_path / "code") if isinstance(cache, type) else "code" if cache else None
+    options = {"cache": cache if cache == "off" else given}
+    fast = torch.compile(lambda x: x + 1, backend="strata", options=options)
+    assert fast(torch.ones(2)).tolist() == [2, 2]
+    expected = [] if cache in (None, "off") else ["code"]
+    assert [path.name for path in tmp_path.iterdir()] == expected
 
 
 def test_the_page_is_the_table() -> None:
