@@ -15,6 +15,7 @@ from compiler.option_values import (
     has_length_of_path,
     integer_of,
     is_name,
+    path_of,
     shown,
     threads_of,
     truth_of,
@@ -44,6 +45,8 @@ TEXT_SUFFIX = ".mlir"
 """The suffix of a model that is the text of a level."""
 FLAGS = ("exact", "interpret", "dump_weights", "debug")
 """The options that are True or False."""
+PATHS = ("schedule", "weights", "dump_dir")
+"""The options that are paths, which may be texts."""
 DEBUG_VARIABLE = "STRATA_DEBUG"
 TUNED_VARIABLE = "STRATA_TUNED"
 CACHE_VARIABLE = "STRATA_CACHE"
@@ -144,6 +147,9 @@ class CompileOptions:
         for name in ("threads", *FLAGS, "check"):  # numbers and truth values of NumPy
             value, read = getattr(self, name), threads_of if name == "threads" else truth_of
             object.__setattr__(self, name, None if value is None else read(value))
+        for name in PATHS:
+            if isinstance(path := getattr(self, name), str):
+                object.__setattr__(self, name, path_of(name, path))
 
     @property
     def shares_layers(self) -> bool:
@@ -242,8 +248,7 @@ def _collections(options: CompileOptions) -> Iterator[Problem]:
 
 def _paths(options: CompileOptions) -> Iterator[Problem]:
     tuned = None if options.tuned in (AUTO, OFF) else options.tuned
-    for name, path in (("schedule", options.schedule), ("weights", options.weights),
-                       ("dump_dir", options.dump_dir), ("tuned", tuned)):
+    for name, path in (*((name, getattr(options, name)) for name in PATHS), ("tuned", tuned)):
         if path is None:
             continue
         if not isinstance(cast(object, path), str | os.PathLike):

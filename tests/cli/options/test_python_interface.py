@@ -164,6 +164,14 @@ def test_options(name: str, value: Any) -> None:
     assert name in refused(lambda: CompileOptions(**{name: value}))
 
 
+@pytest.mark.parametrize("name", ["schedule", "weights", "dump_dir"])
+def test_options_that_are_paths(name: str) -> None:
+    given = str(Path(__file__).parent / "a" if name == "dump_dir" else Path(__file__))
+    assert getattr(CompileOptions(**{name: given}), name) == Path(given)
+    for value in PATHS:
+        assert name in refused(lambda v=value: CompileOptions(**{name: v}))
+
+
 # ---------------------------------------------------------------------- executables
 @pytest.fixture(scope="module")
 def program(small_model_again: Path) -> compiler.Executable:
