@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -46,6 +46,9 @@ from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import identifier, location
 from passes.rewriting import erase_unused
 
+if TYPE_CHECKING:
+    from compiler.frontend.draws import Draws
+
 
 @dataclass(eq=False)
 class Builder:
@@ -62,6 +65,9 @@ class Builder:
     computed: dict[Symbol, Value] = field(default_factory=dict[Symbol, Value])
     """The tensors from which sizes were bound."""
     choices: Choices = field(default_factory=Choices)
+    draws: Draws | None = None
+    """Random numbers; None if the module may draw none, because something else runs operators that
+    do."""
     frame: Frame = field(init=False)
 
     def __post_init__(self) -> None:
@@ -277,7 +283,7 @@ class Builder:
         assert self._module is not None
         return Mark(frozenset(self.names.sizes), frozenset(self.names.functions),
                     self._module.body.block.last_op, self.faults.mark(),
-                    self.choices.count.copy())
+                    self.choices.count.copy(), self.draws.count if self.draws else 0)
 
     def restore(self, mark: Mark) -> None:
         """Discard the functions, names and problems that are newer than the mark."""
@@ -285,6 +291,8 @@ class Builder:
         self.faults.restore(mark.faults)
         self.names = Names(set(mark.sizes), set(mark.functions))
         self.choices.count = mark.choices.copy()
+        if self.draws:
+            self.draws.count = mark.draws
         while (last := self._module.body.block.last_op) is not None and last is not mark.last:
             last.detach()
             last.erase(safe_erase=False)

@@ -34,13 +34,14 @@ from passes.rewriting import erase_unused, used_sizes
 
 
 class Mark(NamedTuple):
-    """A snapshot: the names in use, the last function, and the problems."""
+    """A snapshot: the names in use, the last function, the problems, and the number of draws."""
 
     sizes: frozenset[str]
     functions: frozenset[str]
     last: Operation | None
     faults: tuple[int, frozenset[str]]
     choices: Counter[str]
+    draws: int
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from operator import getitem
 from typing import Any
 
@@ -13,7 +14,7 @@ from dialects.graph import logic
 from dialects.graph import trigonometric as tr
 from dialects.graph import unary as u
 from dialects.graph.base import GraphOp, flag_of, int_of, ints_of
-from dialects.graph.bits import BitcastOp, ShiftLeftOp, ShiftRightOp
+from dialects.graph.bits import BitcastOp, PhiloxOp, ShiftLeftOp, ShiftRightOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.cumulative import CumulativeProdOp, CumulativeSumOp
 from dialects.graph.grouped import GroupedMatmulOp
@@ -28,6 +29,7 @@ from dialects.graph.reduce import (
 )
 from dialects.graph.search import SearchSortedOp
 from dialects.semantics.numerics import highest, lowest
+from dialects.semantics.philox import philox
 from dialects.strata import types as t
 from dialects.strata.types import tensor_type
 
@@ -93,6 +95,46 @@ def bitcast(w: Writer, op: BitcastOp) -> Any:
     if op.to == t.i1:
         return w.call("ne.Scalar", w.operand(op), 0)
     return w.call("view.dtype", w.operand(op), w.dtype_of(op.result_tensors[0]))
+
+
+@dataclass(frozen=True)
+class _Word:
+    """A node of 64-bit integers, with the operators of which random bits are made."""
+
+    writer: Writer
+    node: Any
+
+    def _with(self, name: str, other: _Word | int) -> _Word:
+        kind, given = ("Tensor", other.node) if isinstance(other, _Word) else ("Scalar", other)
+        shift = "Tensor_" if name.endswith("shift") else ""
+        return _Word(self.writer, self.writer.call(f"{name}.{shift}{kind}", self.node, given))
+
+    def __add__(self, other: int) -> _Word:
+        return self._with("add", other)
+
+    def __mul__(self, other: int) -> _Word:
+        return self._with("mul", other)
+
+    def __and__(self, other: int) -> _Word:
+        return self._with("bitwise_and", other)
+
+    def __or__(self, other: _Word) -> _Word:
+        return self._with("bitwise_or", other)
+
+    def __xor__(self, other: _Word | int) -> _Word:
+        return self._with("bitwise_xor", other)
+
+    def __lshift__(self, bits: int) -> _Word:
+        return self._with("bitwise_left_shift", bits)
+
+    def __rshift__(self, bits: int) -> _Word:
+        return self._with("bitwise_right_shift", bits)
+
+
+@writes(PhiloxOp)
+def random_bits(w: Writer, op: PhiloxOp) -> Any:
+    place, seed = (_Word(w, node) for node in w.operands(op))
+    return philox(place, seed, int_of(op.properties, "draw")).node
 
 
 # ---------------------------------------------------------------------- reductions

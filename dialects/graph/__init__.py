@@ -11,7 +11,7 @@ from dialects.graph.activation import (
     SiluOp,
     SoftplusOp,
 )
-from dialects.graph.bits import BitcastOp, ShiftLeftOp, ShiftRightOp
+from dialects.graph.bits import BitcastOp, PhiloxOp, ShiftLeftOp, ShiftRightOp
 from dialects.graph.constant import ConstantOp, RangeOp, SizesOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.convolution import ConvOp, ConvTransposeOp
@@ -169,6 +169,7 @@ __all__ = [
     "NotOp",
     "OrOp",
     "PadOp",
+    "PhiloxOp",
     "PowOp",
     "QuantizeLinearOp",
     "RangeOp",

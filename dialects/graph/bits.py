@@ -10,11 +10,21 @@ from xdsl.ir import Attribute
 from xdsl.irdl import operand_def, prop_def, result_def
 
 from dialects.definition import irdl_op_definition
-from dialects.graph.base import Attributes, GraphOp, ShapeError
+from dialects.graph.base import Attributes, GraphOp, ShapeError, int_of
 from dialects.graph.elementwise import BinaryOp
 from dialects.graph.inference import INTEGERS, Kind
 from dialects.semantics.evaluation import EvaluationContext
-from dialects.strata.types import Array, TensorType, bit_width, dtype_of, i1, tensor
+from dialects.semantics.philox import philox
+from dialects.strata.types import (
+    Array,
+    ExprAttr,
+    TensorType,
+    bit_width,
+    dtype_of,
+    i1,
+    i64,
+    tensor,
+)
 
 
 @irdl_op_definition
@@ -96,3 +106,29 @@ class ShiftRightOp(ShiftOp):
         inside, zero = _is_inside(x, y), np.zeros((), x.dtype)
         sign = np.where(x < 0, np.full((), -1).astype(x.dtype), zero)
         return np.where(inside, np.right_shift(x, np.where(inside, y, zero)), sign)
+
+
+@irdl_op_definition
+class PhiloxOp(BinaryOp):
+    """64 random bits for each place x, seed y and number `draw`, which depend on nothing else.
+
+    They are the first two words of Philox4x32-10, the first one in the low half. The counter is
+    (x mod 2**32, x / 2**32, draw, 0), and the key (y mod 2**32, y / 2**32).
+    Constraints: (C1) equal element types; (C2) i64; (C3) the shapes broadcast; (C4) draw is from 0
+    to 2**32 - 1.
+    Source: dialects/semantics/philox.py.
+    Example: %b = graph.philox %x, %y {draw = 2} : i64[n] given %x: i64[n], %y: i64[]
+    """
+
+    name = "graph.philox"
+    ELEMENTS: ClassVar[Kind] = Kind("i64", lambda element: element == i64)
+    draw = prop_def(ExprAttr)
+
+    @classmethod
+    def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:
+        if not 0 <= int_of(attributes, "draw") < 1 << 32:
+            raise ShapeError(f"C4: draw is {int_of(attributes, 'draw')}")
+        return super().infer(types, attributes)
+
+    def compute(self, x: Array, y: Array) -> Array:
+        return philox(x, y, int_of(self.properties, "draw"))

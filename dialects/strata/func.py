@@ -34,7 +34,7 @@ from dialects.text.region_syntax import (
     print_signature,
     print_sizes,
 )
-from dialects.text.syntax import merge_locations, parse_names, print_names, strings
+from dialects.text.syntax import identifier, merge_locations, parse_names, print_names, strings
 
 MAIN = "main"
 """The name of a model's entry function."""
@@ -67,6 +67,16 @@ class FuncOp(IRDLOperation):
                         "outputs": ArrayAttr([]), "result_types": ArrayAttr([])},
             regions=[Region(Block(arg_types=types))],
         )
+
+    def add_input(self, name: str, type_: TensorType) -> SSAValue:
+        """A new last argument, whose name gets a number if another one has it."""
+        known, count, unique = self.input_names, 1, name
+        while unique in known:
+            unique, count = f"{name}_{count}", count + 1
+        self.properties["inputs"] = strings([*known, unique])
+        argument = self.body.block.insert_arg(type_, len(known))
+        argument.name_hint = identifier(unique)
+        return argument
 
     def finish(self, outputs: Sequence[str], values: Sequence[SSAValue]) -> None:
         """Append the return of `values`, which comes from their nodes, and declare the results."""

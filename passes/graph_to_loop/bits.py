@@ -7,8 +7,8 @@ from typing import Any
 from xdsl.dialects import arith, math
 from xdsl.ir import SSAValue
 
-from dialects.graph.base import GraphOp
-from dialects.graph.bits import BitcastOp, ShiftLeftOp, ShiftRightOp
+from dialects.graph.base import GraphOp, int_of
+from dialects.graph.bits import BitcastOp, PhiloxOp, ShiftLeftOp, ShiftRightOp
 from dialects.graph.trigonometric import (
     AcoshOp,
     AcosOp,
@@ -20,6 +20,7 @@ from dialects.graph.trigonometric import (
     SinhOp,
     TanOp,
 )
+from dialects.semantics.philox import philox
 from dialects.strata import types as t
 from passes.graph_to_loop.elementwise import formula
 from passes.graph_to_loop.nests import pointwise, type_of
@@ -52,6 +53,14 @@ def bitcast(op: BitcastOp, at: Rewriter) -> SSAValue:
         return x.bitcast(element)
 
     return pointwise(at, [op.x], type_of(op.result), compute)
+
+
+@lowers(PhiloxOp)
+def random_bits(op: PhiloxOp, at: Rewriter) -> SSAValue:
+    def compute(x: Scalar, y: Scalar) -> Scalar:
+        return philox(x, y, int_of(op.properties, "draw"))
+
+    return pointwise(at, op.operands, type_of(op.result), compute)
 
 
 @formula(ShiftLeftOp)

@@ -76,6 +76,8 @@ BAD: list[tuple[type[GraphOp], list[str], dict[str, Any], str]] = [
     (g.BitcastOp, ["f32[3]"], {"to": "f99"}, "C1"),
     (g.ShiftLeftOp, ["f32[3]", "f32[3]"], {}, "C2: elements must be integers"),
     (g.ShiftRightOp, ["i1[3]", "i1[3]"], {}, "C2"),
+    (g.PhiloxOp, ["i32[3]", "i32[3]"], {"draw": 0}, "C2: elements must be i64"),
+    (g.PhiloxOp, ["i64[3]", "i64[]"], {"draw": 1 << 32}, "C4"),
     (g.CumulativeSumOp, ["f32[3]"], {"axis": 1}, "C1"),
     (g.CumulativeProdOp, ["i1[3]"], {"axis": 0}, "C2"),
     (g.ArgMaxOp, ["f32[3]"], {"axis": -1}, "C1"),

@@ -164,6 +164,9 @@ _BITS = [
     *(S(op, _SHIFTED, _SHIFTS, dims="n 1; m") for op in (g.ShiftLeftOp, g.ShiftRightOp)),
     *(S(op, np.int32([[-7], [5]]), np.int32([-1, 0, 3, 31, 32]), dims="n 1; m")
       for op in (g.ShiftLeftOp, g.ShiftRightOp)),
+    S(g.PhiloxOp, np.int64([[0], [1 << 40], [-1]]), np.int64([0, 7, -(1 << 50)]), dims="n 1; m",
+      draw=0),
+    S(g.PhiloxOp, I64(3, 17), I64(), dims="n 17;", draw=(1 << 32) - 1),
     S(g.BitcastOp, SPECIAL, dims="n", to=t.i32),
     S(g.BitcastOp, np.int32([0, -1, 1078530011]), dims="n", to=t.f32),
     S(g.BitcastOp, I8(3, 5), dims="n 5", to=t.ui8),

@@ -26,6 +26,7 @@ from compiler.frontend.faults import Faults
 from compiler.frontend.torch.captured_graph import CapturedGraph
 from compiler.frontend.torch.core.decompose import decompose
 from compiler.frontend.torch.core.flex import expand_flex_attention
+from compiler.frontend.torch.drawing import drawing_importers
 from compiler.frontend.torch.guards import Relation, guards_of, relations
 from compiler.frontend.torch.inputs import (
     free_symbols,
@@ -58,7 +59,8 @@ def import_program(
     their results holds the dims, which the module states (`compiler/io/structures.py`).
     """
     names, guards = _dim_names(program), guards_of(program.graph)
-    plain, faults = decompose(program, importers(options.plugins)), Faults(file)
+    known = {**drawing_importers(), **importers(options.plugins)}
+    plain, faults = decompose(program, known), Faults(file)
     expand_flex_attention(plain.graph_module)
     sizes = Sizes(names, read_options(plain.graph, names, options, faults),
                   free_symbols(plain.graph))
@@ -182,8 +184,8 @@ def import_graph(
     """Import a graph of ATen operators. Raises StrataError with every problem found. `alone`:
     whether nothing runs what is refused."""
     options = options or ImportOptions()
-    importer = Importer(module, signature, sizes, faults, alone=alone,
-                        operators=importers(options.plugins))
+    known = {**(drawing_importers() if alone else {}), **importers(options.plugins)}
+    importer = Importer(module, signature, sizes, faults, alone=alone, operators=known)
     importer.build.choices = Choices(options.outcomes)
     importer.run(ranges, guards)
     return ImportedModel(importer.result, importer.build.weights, name,

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from compiler.diagnostics import count_of
 from compiler.frontend.builder import Builder
+from compiler.frontend.draws import Draws
 from compiler.frontend.faults import LEVEL, Fault, Faults
 from compiler.frontend.origins import ModelNode, node_of
 from compiler.frontend.torch.arguments import Arguments, Missing, Skip
@@ -85,6 +86,7 @@ class Importer:
                                   list(types.values()))
         self.result = ModuleOp([self.function])
         self.build = Builder(self.function.body.block, WeightStore())
+        self.build.draws = Draws(self.build, self.function) if self.alone else None
         self.values: dict[str, Any] = dict(inputs.constants(self.build))
         for name, argument in zip(types, self.function.body.block.args, strict=True):
             argument.name_hint = identifier(name)

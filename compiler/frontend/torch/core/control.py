@@ -6,6 +6,7 @@ Their operands are tensors. A graph becomes a function of its own, which capture
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from compiler.frontend.branches import Branch, join
@@ -50,8 +51,9 @@ def while_loop(build: Builder, walk: Walk, arguments: Sequence[Any]) -> list[Val
         return found.cast(t.i1).reshape([])
 
     def turn(step: Expr, values: list[Value]) -> Turn:
-        made = _results(build, walk, body, [*values, *others])
-        return Turn(goes_on(made), made, [])
+        with _drawing(build, step):
+            made = _results(build, walk, body, [*values, *others])
+            return Turn(goes_on(made), made, [])
 
     last, _ = repeat(build, Loop(f"{node}_body", None, goes_on(initial), initial), turn)
     build.node = node
@@ -80,7 +82,8 @@ def _stepped(
 
     def turn(step: Expr, values: list[Value]) -> Turn:
         entries = [x.part(0, step, 1).reshape(x.shape[1:]) for x in rows]
-        made = _results(build, walk, body, [*values, *entries, *others])
+        with _drawing(build, step):
+            made = _results(build, walk, body, [*values, *entries, *others])
         return Turn(None, made[:count], made[count:])
 
     last, stacked = repeat(build, Loop(f"{node}_body", rows[0].shape[0], None, initial), turn)
@@ -91,6 +94,11 @@ def _stepped(
 CONTROL: Mapping[str, Callable[[Builder, Walk, Sequence[Any]], list[Value]]] = {
     "cond": cond, "while_loop": while_loop, "scan": scan, "map_impl": map_}
 """Higher-order operator -> its importer."""
+
+
+def _drawing(build: Builder, step: Expr) -> AbstractContextManager[None]:
+    """Random numbers of an iteration are others than those of the next one."""
+    return nullcontext() if build.draws is None else build.draws.within(step)
 
 
 def _results(build: Builder, walk: Walk, graph: Any, operands: Sequence[Any]) -> list[Value]:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.torch.core.backward import backward_decompositions
-from compiler.frontend.torch.core.drawing import drawing_decompositions
 from compiler.frontend.torch.core.encoder_layers import encoder_decompositions
 from compiler.frontend.torch.core.foreach import foreach_decompositions
 from compiler.frontend.torch.core.gradients import gradient_decompositions
@@ -25,6 +24,7 @@ from compiler.frontend.torch.core.orders import order_decompositions
 from compiler.frontend.torch.core.places import place_decompositions
 from compiler.frontend.torch.core.sampling import sampling_decompositions
 from compiler.frontend.torch.core.strided import strided_decompositions
+from compiler.frontend.torch.drawing.decompositions import drawing_decompositions
 from compiler.frontend.torch.library import quiet, torch_module
 
 NO_EFFECT = ("aten._assert_scalar.default", "aten._assert_async.msg",

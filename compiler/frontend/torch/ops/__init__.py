@@ -60,11 +60,17 @@ def importers(plugins: tuple[ModuleType, ...] = ()) -> dict[str, OpImporter]:
     own = [importlib.import_module(f"{__name__}.{entry.name}")
            for entry in pkgutil.iter_modules(__path__)]
     found: dict[str, OpImporter] = {}
-    for module in (*own, *plugins):
-        for function in vars(module).values():
-            for name in getattr(function, _MARK, ()):
-                found[name] = _checked(function) if module in plugins else function
+    for module in own:
+        found |= marked(module)
+    for module in plugins:
+        found |= {name: _checked(function) for name, function in marked(module).items()}
     return found
+
+
+def marked(module: ModuleType) -> dict[str, OpImporter]:
+    """Operator name -> its importer, for the importers in a module."""
+    return {name: function for function in vars(module).values()
+            for name in getattr(function, _MARK, ())}
 
 
 def _checked(function: OpImporter) -> OpImporter:

@@ -7,7 +7,7 @@ import math
 from xdsl.ir import Attribute
 
 from compiler.frontend import formulas as f
-from compiler.frontend.faults import Fault
+from compiler.frontend.torch.drawing.operators import kept_by_dropout
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.torch.ops.elementwise import HALVES
@@ -36,8 +36,6 @@ def attention(
     excludes everything, as false or as -inf, is zero. In other rows a mask adds -inf, as in eager
     mode, so that an excluded score of NaN makes the row NaN; what causality excludes is not seen.
     """
-    if dropout:
-        raise Fault("it is in training mode", "export the model with model.eval()")
     if grouped:
         key, value = (repeated_heads(x, query) for x in (key, value))
     scores, kept = scores_and_kept(n, query, key, mask, causal, scale)
@@ -47,6 +45,8 @@ def attention(
     if causal:
         scores = f.where(kept[0], scores, -math.inf)
     weights = softmax_of_kept(scores, axis, f.all_of(kept)) if kept else f.softmax(scores, axis)
+    if dropout:
+        weights = kept_by_dropout(n, weights, dropout)
     return weights.cast(value.element).cast(element) @ value.cast(element)
 
 

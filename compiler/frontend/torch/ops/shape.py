@@ -10,6 +10,7 @@ from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.node import fixed
 from compiler.frontend.slices import FARTHEST, slice_bounds
+from compiler.frontend.torch.drawing.operators import kept_by_dropout
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import arithmetic, operand
@@ -53,9 +54,7 @@ def same(n: Node, x: Value) -> Value:
 
 @aten_op("aten.dropout.default")
 def dropout(n: Node, x: Value, probability: float, training: bool) -> Value:
-    if training and probability:
-        raise Fault("it is in training mode", "export the model with model.eval()")
-    return x
+    return kept_by_dropout(n, x, probability) if training and probability else x
 
 
 @aten_op("aten._to_copy.default", "aten.to.dtype", "aten.to.device", "aten.to.dtype_layout",
