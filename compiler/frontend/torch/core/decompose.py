@@ -17,6 +17,7 @@ from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.torch.core.backward import backward_decompositions
 from compiler.frontend.torch.core.encoder_layers import encoder_decompositions
 from compiler.frontend.torch.core.foreach import foreach_decompositions
+from compiler.frontend.torch.core.foreign import readable_kernels
 from compiler.frontend.torch.core.gradients import gradient_decompositions
 from compiler.frontend.torch.core.in_place import without_mutation
 from compiler.frontend.torch.core.linear_algebra import linear_algebra_decompositions
@@ -56,8 +57,8 @@ def decompose(program: Any, known: Mapping[str, Any]) -> Any:
     for op in kept_whole(list(table), known):
         del table[op]
     try:
-        with quiet():
-            return program.run_decompositions(table)
+        with quiet(), readable_kernels():
+            return program.run_decompositions(table, decompose_custom_triton_ops=True)
     except Exception as error:
         raise StrataError(f"PyTorch {torch.__version__} cannot decompose the program", [Problem(
             f"{type(error).__name__}: {str(error).strip()}")]) from error

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -27,6 +29,37 @@ UNDEFINED = ("aten.empty.memory_format", "aten.empty_like.default", "aten.new_em
              "aten.new_empty_strided.default")
 """Operators whose results hold anything."""
 KNOWN_MODULES = ("triton", "math")
+
+
+# ---------------------------------------------------------------------- what kernels write
+class _Named:
+    """In the place of Triton's driver: the GPU whose instructions Triton's IR would become."""
+
+    def get_current_target(self) -> Any:
+        return torch_module("triton.backends.compiler").GPUTarget("cuda", 90, 32)
+
+
+@contextmanager
+def readable_kernels() -> Generator[None]:
+    """While PyTorch finds what users' kernels write, from their IR in Triton, which does not depend
+    on the GPU. Triton makes it only if it knows one; without, all operands would count as written.
+    """
+    driver = torch_module("triton.runtime").driver if "triton" in sys.modules else None
+    if driver is None or _has_gpu(driver):
+        yield
+        return
+    driver.set_active(_Named())
+    try:
+        yield
+    finally:
+        driver.set_active(None)
+
+
+def _has_gpu(driver: Any) -> bool:
+    try:
+        return driver.active is not None
+    except RuntimeError:  # there are no drivers, or several
+        return False
 
 
 # ---------------------------------------------------------------------- the operator
@@ -69,6 +102,7 @@ def foreign(build: Builder, node: Any, value_of: Any) -> dict[str, Value]:
     """The tensors that a launch changes, by the names of its parameters."""
     kernel, constants, warps, stages, number = chosen(node)
     given: Mapping[str, Any] = node.kwargs["kwargs"]
+    constants = {**_constants_among(kernel, given), **constants}
     changed = [name for name in kernel.arg_names if name in node.kwargs["tensors_to_clone"]]
     _check_tensors([v for v in given.values() if _is_tensor(v)])
     grids = node.kwargs["grid"]
@@ -88,6 +122,13 @@ def foreign(build: Builder, node: Any, value_of: Any) -> dict[str, Value]:
         elements=" ".join(str(element_of(v.dtype)) for v in fresh), shapes=shapes, grid=grid,
         warps=warps, stages=stages)
     return dict(zip(changed, made, strict=True))
+
+
+def _constants_among(kernel: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of parameters that are constants of a kernel."""
+    parameters = inspect.signature(kernel.fn).parameters
+    return {name: value for name, value in given.items()
+            if "constexpr" in str(parameters[name].annotation)}
 
 
 def _is_tensor(value: Any) -> bool:
