@@ -5,6 +5,7 @@
     i2 i4 ui2 ui4              integers of less than a byte
     f16 bf16 f32 f64           floats to compute with
     f8E4M3FN f4E2M1FN ...      narrow floats, which are only stored: `NARROW_FLOATS`
+    i6 ui6                     the bits of narrow floats of six, in bodies only
 
 An element occupies whole bytes in memory. Truth values and types of fewer than 8 bits occupy one
 byte, of which the low bits are significant. The `SEMANTICS` of a narrow float's type describe its
@@ -30,6 +31,11 @@ from xdsl.dialects.builtin import (
     ReducedPrecisionFloatType,
     Signedness,
     f4E2M1FN,
+    f6E2M3FN,
+    f6E3M2FN,
+    f8E3M4,
+    f8E4M3,
+    f8E4M3B11FNUZ,
     f8E4M3FN,
     f8E4M3FNUZ,
     f8E5M2,
@@ -40,16 +46,17 @@ from xdsl.ir import Attribute
 
 __all__ = [
     "ELEMENTS", "NARROW_FLOATS", "bf16", "bit_width", "byte_width", "dtype_of", "element_of",
-    "f4E2M1FN", "f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f8E8M0FNU", "f16", "f32", "f64",
-    "holds", "i1", "i2", "i4", "i8", "i16", "i32", "i64", "index", "is_float", "is_half",
-    "is_narrow_float", "is_short_integer", "is_unsigned", "largest", "precision",
-    "semantics_of", "signless", "ui2", "ui4", "ui8", "ui16", "ui32", "ui64", "wide_element",
+    "f4E2M1FN", "f6E2M3FN", "f6E3M2FN", "f8E3M4", "f8E4M3", "f8E4M3B11FNUZ", "f8E4M3FN",
+    "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f8E8M0FNU", "f16", "f32", "f64", "holds", "i1", "i2",
+    "i4", "i6", "i8", "i16", "i32", "i64", "index", "is_float", "is_half", "is_narrow_float",
+    "is_short_integer", "is_unsigned", "largest", "precision", "semantics_of", "signless", "ui2",
+    "ui4", "ui6", "ui8", "ui16", "ui32", "ui64", "wide_element",
 ]
 
 f16, bf16, f32, f64 = Float16Type(), BFloat16Type(), Float32Type(), Float64Type()
 i1, i8, i16, i32, i64 = (IntegerType(w) for w in (1, 8, 16, 32, 64))
-i2, i4 = IntegerType(2), IntegerType(4)
-ui2, ui4 = (IntegerType(w, Signedness.UNSIGNED) for w in (2, 4))
+i2, i4, i6 = (IntegerType(w) for w in (2, 4, 6))
+ui2, ui4, ui6 = (IntegerType(w, Signedness.UNSIGNED) for w in (2, 4, 6))
 ui8, ui16, ui32, ui64 = (IntegerType(w, Signedness.UNSIGNED) for w in (8, 16, 32, 64))
 index = IndexType()
 
@@ -59,6 +66,11 @@ NARROW_FLOATS: dict[ReducedPrecisionFloatType, np.dtype[Any]] = {
     f8E5M2: np.dtype(ml_dtypes.float8_e5m2),
     f8E5M2FNUZ: np.dtype(ml_dtypes.float8_e5m2fnuz),
     f8E8M0FNU: np.dtype(ml_dtypes.float8_e8m0fnu),
+    f8E3M4: np.dtype(ml_dtypes.float8_e3m4),
+    f8E4M3: np.dtype(ml_dtypes.float8_e4m3),
+    f8E4M3B11FNUZ: np.dtype(ml_dtypes.float8_e4m3b11fnuz),
+    f6E2M3FN: np.dtype(ml_dtypes.float6_e2m3fn),
+    f6E3M2FN: np.dtype(ml_dtypes.float6_e3m2fn),
     f4E2M1FN: np.dtype(ml_dtypes.float4_e2m1fn),
 }
 """Floats of at most one byte. They are converted to f32 before any computation."""
@@ -69,15 +81,15 @@ _DTYPES: dict[Attribute, np.dtype[Any]] = {
     i4: np.dtype(ml_dtypes.int4), i8: np.dtype(np.int8), i16: np.dtype(np.int16),
     i32: np.dtype(np.int32), i64: np.dtype(np.int64), ui2: np.dtype(ml_dtypes.uint2),
     ui4: np.dtype(ml_dtypes.uint4), ui8: np.dtype(np.uint8), ui16: np.dtype(np.uint16),
-    ui32: np.dtype(np.uint32), ui64: np.dtype(np.uint64), index: np.dtype(np.int64),
-    **NARROW_FLOATS,
+    ui32: np.dtype(np.uint32), ui64: np.dtype(np.uint64), **NARROW_FLOATS,
 }
-_SIGNLESS: dict[Attribute, Attribute] = {
-    ui2: i2, ui4: i4, ui8: i8, ui16: i16, ui32: i32, ui64: i64}
-_UNSIGNED = frozenset((i1, *_SIGNLESS))
-_ELEMENTS = {dtype: element for element, dtype in _DTYPES.items() if element != index}
-ELEMENTS = tuple(_ELEMENTS.values())
+_ELEMENTS = {dtype: element for element, dtype in _DTYPES.items()}
+ELEMENTS = tuple(_DTYPES)
 """All element types of tensors."""
+_DTYPES |= {index: np.dtype(np.int64), i6: np.dtype(np.int8), ui6: np.dtype(np.uint8)}
+_SIGNLESS: dict[Attribute, Attribute] = {
+    ui2: i2, ui4: i4, ui6: i6, ui8: i8, ui16: i16, ui32: i32, ui64: i64}
+_UNSIGNED = frozenset((i1, *_SIGNLESS))
 
 
 def dtype_of(element: Attribute) -> np.dtype[Any]:

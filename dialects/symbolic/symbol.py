@@ -21,7 +21,8 @@ from functools import cache
 from typing import NoReturn
 
 _WORDS = """
-    f64 f32 f16 bf16 f8E4M3FN f8E4M3FNUZ f8E5M2 f8E5M2FNUZ f8E8M0FNU f4E2M1FN index
+    f64 f32 f16 bf16 f8E4M3FN f8E4M3FNUZ f8E5M2 f8E5M2FNUZ f8E8M0FNU f8E3M4 f8E4M3 f8E4M3B11FNUZ
+    f6E2M3FN f6E3M2FN f4E2M1FN index
     ui64 ui32 ui16 ui8 ui4 ui2 si64 si32 si16 si8 si4 si2
     true false max min mod floordiv ceildiv nan inf loc literal
 """

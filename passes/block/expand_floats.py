@@ -150,7 +150,7 @@ def _with_sign(form: FloatSemantics, bits: Scalar, code: Scalar, nan: int) -> Sc
 
 # ---------------------------------------------------------------------- the format
 def _code_type(form: FloatSemantics) -> Attribute:
-    return {4: t.ui4, 8: t.ui8}[form.bitwidth]
+    return {4: t.ui4, 6: t.ui6, 8: t.ui8}[form.bitwidth]
 
 
 def _sign(form: FloatSemantics) -> int:

@@ -16,7 +16,7 @@ _BY_NAME: dict[str, Attribute] = {
     "UINT16": t.ui16, "UINT32": t.ui32, "UINT64": t.ui64, "INT2": t.i2, "UINT2": t.ui2,
     "INT4": t.i4, "UINT4": t.ui4, "FLOAT8E4M3FN": t.f8E4M3FN, "FLOAT8E4M3FNUZ": t.f8E4M3FNUZ,
     "FLOAT8E5M2": t.f8E5M2, "FLOAT8E5M2FNUZ": t.f8E5M2FNUZ, "FLOAT8E8M0": t.f8E8M0FNU,
-    "FLOAT4E2M1": t.f4E2M1FN,
+    "FLOAT4E2M1": t.f4E2M1FN, "FLOAT6E2M3": t.f6E2M3FN, "FLOAT6E3M2": t.f6E3M2FN,
 }
 _ELEMENTS: dict[int, Attribute] = {  # an older onnx does not know the youngest types
     getattr(onnx.TensorProto, name): element for name, element in _BY_NAME.items()
@@ -35,6 +35,11 @@ def element_type(data_type: int) -> Attribute:
 def data_type_of(element: Attribute) -> int:
     """The ONNX TensorProto.DataType of an element type."""
     return _DATA_TYPES[element]
+
+
+def has_data_type(element: Attribute) -> bool:
+    """Whether the installed onnx has an element type."""
+    return element in _DATA_TYPES
 
 
 @cache

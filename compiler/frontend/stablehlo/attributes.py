@@ -29,8 +29,11 @@ _SIZES = re.compile(r"(?:(?:\d+|\?)x)*")
 ELEMENTS: Mapping[str, Any] = {
     "f16": t.f16, "bf16": t.bf16, "f32": t.f32, "f64": t.f64, "i1": t.i1, "i8": t.i8,
     "i16": t.i16, "i32": t.i32, "i64": t.i64, "ui8": t.ui8, "ui16": t.ui16, "ui32": t.ui32,
-    "ui64": t.ui64, "i4": t.i4, "ui4": t.ui4, "f8E4M3FN": t.f8E4M3FN, "f8E5M2": t.f8E5M2,
-    "f8E4M3FNUZ": t.f8E4M3FNUZ, "f8E5M2FNUZ": t.f8E5M2FNUZ, "f8E8M0FNU": t.f8E8M0FNU,
+    "ui64": t.ui64, "i2": t.i2, "ui2": t.ui2, "i4": t.i4, "ui4": t.ui4,
+    "f8E4M3FN": t.f8E4M3FN, "f8E5M2": t.f8E5M2, "f8E4M3FNUZ": t.f8E4M3FNUZ,
+    "f8E5M2FNUZ": t.f8E5M2FNUZ, "f8E8M0FNU": t.f8E8M0FNU, "f8E3M4": t.f8E3M4, "f8E4M3": t.f8E4M3,
+    "f8E4M3B11FNUZ": t.f8E4M3B11FNUZ, "f6E2M3FN": t.f6E2M3FN, "f6E3M2FN": t.f6E3M2FN,
+    "f4E2M1FN": t.f4E2M1FN,
     "complex<f32>": ComplexType(t.f32), "complex<f64>": ComplexType(t.f64)}
 _OF_ATTRIBUTES = {**ELEMENTS, "index": t.i64}
 """Those of constants, of which some are attributes, such as the order of dims in memory."""

@@ -18,7 +18,8 @@ ELEMENTS = {
     "float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "bool": "i1",
     "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "ui8",
     "uint16": "ui16", "uint32": "ui32", "uint64": "ui64", "float8_e4m3fn": "f8E4M3FN",
-    "float8_e4m3fnuz": "f8E4M3FNUZ", "float8_e5m2": "f8E5M2", "float8_e5m2fnuz": "f8E5M2FNUZ"}
+    "float8_e4m3fnuz": "f8E4M3FNUZ", "float8_e5m2": "f8E5M2", "float8_e5m2fnuz": "f8E5M2FNUZ",
+    "float8_e8m0fnu": "f8E8M0FNU"}
 """PyTorch's dtypes that are supported -> our element types, by name."""
 PARTS = {"complex32": "f16", "complex64": "f32", "complex128": "f64"}
 """PyTorch's dtypes of complex numbers -> the element types of their parts."""

@@ -38,7 +38,9 @@ DTYPES: Mapping[str, tuple[int, str, int]] = {
     "ui2": (16, "uint8_t", 1), "ui4": (17, "uint8_t", 1), "f8E4M3FN": (18, "uint8_t", 1),
     "f8E4M3FNUZ": (19, "uint8_t", 1), "f8E5M2": (20, "uint8_t", 1),
     "f8E5M2FNUZ": (21, "uint8_t", 1), "f8E8M0FNU": (22, "uint8_t", 1),
-    "f4E2M1FN": (23, "uint8_t", 1), "index": (9, "int64_t", 8)}
+    "f4E2M1FN": (23, "uint8_t", 1), "f8E3M4": (24, "uint8_t", 1), "f8E4M3": (25, "uint8_t", 1),
+    "f8E4M3B11FNUZ": (26, "uint8_t", 1), "f6E2M3FN": (27, "uint8_t", 1),
+    "f6E3M2FN": (28, "uint8_t", 1), "index": (9, "int64_t", 8)}
 """For each element type its number in the interface, the C type that holds it, and its bytes."""
 
 

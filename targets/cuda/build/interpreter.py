@@ -37,7 +37,7 @@ _WORKER = Path(__file__).parent / "workers" / "interpret_kernels.py"
 _ELEMENTS: dict[Attribute, str] = {
     t.f16: "float16", t.bf16: "bfloat16", t.f32: "float32", t.f64: "float64",
     t.i16: "int16", t.i32: "int32", t.i64: "int64",
-    **dict.fromkeys((t.i1, t.i2, t.i4, t.i8, *t.NARROW_FLOATS), "int8"),
+    **dict.fromkeys((t.i1, t.i2, t.i4, t.i6, t.i8, *t.NARROW_FLOATS), "int8"),
 }
 
 

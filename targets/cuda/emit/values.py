@@ -20,7 +20,7 @@ from targets.cuda.errors import EmitError
 
 Shape = tuple[int, ...]
 
-_BYTES: tuple[Attribute, ...] = (t.i2, t.i4, *t.NARROW_FLOATS)
+_BYTES: tuple[Attribute, ...] = (t.i2, t.i4, t.i6, *t.NARROW_FLOATS)
 """Types held in bytes, whose lowest bits matter."""
 
 _DTYPES: dict[Attribute, str] = {

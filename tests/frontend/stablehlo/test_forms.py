@@ -10,6 +10,8 @@ import pytest
 
 import compiler
 from compiler.diagnostics import StrataError
+from dialects.strata import types as t
+from tests.op_samples.graph_narrow import codes
 
 
 def results(path: Path, text: str, *inputs: Any, target: str = "reference") -> list[Any]:
@@ -229,3 +231,28 @@ func.func @main(%a: tensor<3xi8>, %b: tensor<3xui32>)
     np.testing.assert_array_equal(found[1], [2 ** 32 - 2, 2 ** 30, 0])
     np.testing.assert_array_equal(found[2], [100, -128, 3])
     np.testing.assert_array_equal(found[3], [0, 0, 0])
+
+
+SMALL = [e for e in t.NARROW_FLOATS if e != t.f8E8M0FNU]
+
+
+@pytest.mark.parametrize("element", [*SMALL, t.i2, t.ui2, t.i4, t.ui4], ids=str)
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+def test_small_elements(element: Any, target: str, tmp_path: Path) -> None:
+    """Constants of numbers and of bits, conversions, and results: every code of a format."""
+    every = codes(element)
+    rows = f"tensor<{len(every)}x{element}>"
+    text = f"""
+func.func @main(%x: tensor<9xf32>) -> (tensor<9x{element}>, tensor<{len(every)}xf32>, {rows}) {{
+  %0 = stablehlo.convert %x : (tensor<9xf32>) -> tensor<9x{element}>
+  %1 = stablehlo.constant dense<"0x{every.tobytes().hex()}"> : {rows}
+  %2 = stablehlo.convert %1 : ({rows}) -> tensor<{len(every)}xf32>
+  %3 = stablehlo.constant dense<1> : {rows}
+  return %0, %2, %3 : tensor<9x{element}>, tensor<{len(every)}xf32>, {rows}
+}}""".replace("dense<1>", "dense<1.0>" if t.is_float(element) else "dense<1>")
+    x = np.float32([0, 1, 1.25, 1.5, 1.75, 0.5, 0.3, 1.125, 1.0625])
+    dtype = t.dtype_of(element)
+    found = results(tmp_path / "f.mlir", text, x, target=target)
+    for got, want in zip(found, (x.astype(dtype), every.astype(np.float32),
+                                 np.ones(len(every), dtype)), strict=True):
+        np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32))

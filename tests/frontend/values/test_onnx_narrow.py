@@ -33,6 +33,10 @@ TYPES = {
     TensorProto.FLOAT8E5M2FNUZ: ml_dtypes.float8_e5m2fnuz,
     TensorProto.FLOAT8E8M0: ml_dtypes.float8_e8m0fnu,
 }
+for name, dtype in (("FLOAT6E2M3", ml_dtypes.float6_e2m3fn),
+                    ("FLOAT6E3M2", ml_dtypes.float6_e3m2fn)):
+    if hasattr(TensorProto, name):  # an older onnx has none of six bits
+        TYPES[getattr(TensorProto, name)] = dtype
 NAMES = {number: name for name, number in TensorProto.DataType.items()}
 each_type = pytest.mark.parametrize("number", TYPES, ids=NAMES.get)
 each_target = pytest.mark.parametrize("target", ["reference", "cpu"])
@@ -72,10 +76,11 @@ def as_raw(name: str, array: Array) -> onnx.TensorProto:
 
 
 def as_numbers(name: str, array: Array) -> onnx.TensorProto:
-    """In `int32_data`, of which each entry holds a byte."""
+    """In `int32_data`, of which each entry holds a byte of the packed data, or six bits."""
     raw = as_raw(name, array)
     found = TensorProto(name=name, data_type=raw.data_type, dims=raw.dims)
-    found.int32_data.extend(raw.raw_data)
+    is_byte = t.bit_width(t.element_of(array.dtype)) != 6
+    found.int32_data.extend(raw.raw_data if is_byte else array.tobytes())
     return found
 
 

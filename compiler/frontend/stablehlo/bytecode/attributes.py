@@ -27,16 +27,16 @@ ELEMENTS: Mapping[int, Any] = {
     0: t.i1, 2: t.bf16, 3: t.f16, 4: t.f32, 5: t.f64, 6: t.f8E4M3FN, 7: t.f8E5M2, 10: t.i4,
     11: t.i8, 12: t.i16, 13: t.i32, 14: t.i64,
     15: t.ui4, 16: t.ui8, 17: t.ui16, 18: t.ui32, 19: t.ui64, 27: t.f8E4M3FNUZ, 28: t.f8E5M2FNUZ,
-    40: t.f8E8M0FNU}
+    29: t.f8E4M3B11FNUZ, 31: t.i2, 32: t.ui2, 35: t.f8E4M3, 36: t.f8E3M4, 37: t.f4E2M1FN,
+    38: t.f6E2M3FN, 39: t.f6E3M2FN, 40: t.f8E8M0FNU}
 _COMPLEX = 1
 _OF_COMPLEX: Mapping[int, Any] = {-4: ComplexType(t.f32), -5: ComplexType(t.f64)}
 """Complex elements, by the negated code of their parts."""
 _OF_TENSORS: Mapping[int, Any] = {**ELEMENTS, **_OF_COMPLEX}
 _OTHERS: Mapping[int, str] = {
     1: "complex numbers of other parts than f32 and f64", 9: "index", 22: "token", 23: "tuple",
-    24: "quantized", 25: "unranked tensor", 29: "f8E4M3B11FNUZ", 30: "quantized", 31: "i2",
-    32: "ui2", 33: "none", 34: "tf32", 35: "f8E4M3", 36: "f8E3M4", 37: "f4E2M1FN", 38: "f6E2M3FN",
-    39: "f6E3M2FN", 41: "buffer", 42: "future"}
+    24: "quantized", 25: "unranked tensor", 30: "quantized", 33: "none", 34: "tf32",
+    41: "buffer", 42: "future"}
 _WIDTHS: Mapping[int, int] = {9: 64}
 """Integers that are no elements of ours, and their bits."""
 _FUNCTION, _INDEX, _I64, _TENSOR, _TENSOR_WITH_ENCODING = 8, 9, 14, 20, 21
