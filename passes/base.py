@@ -100,16 +100,20 @@ class StrataContext(OptionContext):
     allowance: Allowance = field(default_factory=Allowance)
     """How many rewrites passes may make; any number but for `bisect`."""
 
-    apart: dict[tuple[tuple[str, ...], tuple[str, ...]], Reason] = field(
-        default_factory=dict[tuple[tuple[str, ...], tuple[str, ...]], Reason])
-    """Why two operations are not fused, by the nodes of the first and of the second."""
+    apart: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, Reason]] = field(
+        default_factory=dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, Reason]])
+    """Why two operations are not fused, by the nodes of the first and of the second, and then by
+    what was not done with them: "" for the grouping of nests."""
     together: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = field(
         default_factory=dict[tuple[tuple[str, ...], tuple[str, ...]], str])
     """Why two operations share a kernel, in the same way."""
 
-    def keep_apart(self, first: Operation, second: Operation, reason: Reason) -> None:
+    def keep_apart(
+        self, first: Operation, second: Operation, reason: Reason, what: str = ""
+    ) -> None:
         """Record why two operations, one of which reads the other, stay in separate kernels."""
-        self.apart[location_names(first), location_names(second)] = reason
+        names = location_names(first), location_names(second)
+        self.apart.setdefault(names, {})[what] = reason
 
     def keep_together(self, first: Operation, second: Operation, reason: str) -> None:
         """Record why two operations, one of which reads the other, share a kernel."""
@@ -146,6 +150,16 @@ class StrataContext(OptionContext):
         self.noted[Remark(pass_.name, location_name(op), f"{what}: {reason.text}", reason.kind)] = (
             None)
 
+    def refuse_chain(
+        self, pass_: StrataPass, calls: Sequence[Operation], what: str, reason: Reason
+    ) -> None:
+        """Record why a pass does not join these calls, the last of which reads the others."""
+        self.refuse(pass_, calls[-1], what, reason)
+        for call in calls:
+            for maker in {v.owner for v in call.operands}.intersection(calls):
+                if isinstance(maker, Operation):
+                    self.keep_apart(maker, call, reason, what)
+
     def clone(self) -> StrataContext:
         """A separate context that shares weights, facts and rules."""
         return _extended(super().clone(), self)
@@ -164,7 +178,8 @@ def _extended(context: Context, extra: StrataContext) -> StrataContext:
                            noted=dict(extra.noted), plugins=extra.plugins,
                            provenance=Provenance(dict(extra.provenance.gone)),
                            observers=extra.observers, allowance=extra.allowance,
-                           apart=dict(extra.apart), together=dict(extra.together),
+                           apart={pair: dict(whats) for pair, whats in extra.apart.items()},
+                           together=dict(extra.together),
                            schedule_options=extra.schedule_options)
     for field_name in Context.__dataclass_fields__:
         setattr(result, field_name, getattr(context, field_name))

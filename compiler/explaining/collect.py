@@ -11,36 +11,33 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from compiler.explaining.memory import plan_json
+from compiler.explaining.pairs import Links, Pair, links_of
 from compiler.explaining.work import KernelWork, buffer_bytes, happens, with_joined, work_of
 from compiler.frontend.origins import ModelNode
 from compiler.instrument.provenance import Origins
 from compiler.io.signature import signature_of
 from dialects import host
-from dialects.block import KernelOp, StoreOp
+from dialects.block import KernelOp
 from dialects.host import host_functions
 from dialects.strata.control import ControlOp
 from dialects.strata.sizes import SizeOp
 from dialects.strata.types import buffer_type
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_names
-from passes.analyses.loop.grouping import WAITS
 from passes.base import Remark
 from passes.events import UNUSED, Rewrite
-from passes.reasons import Kind, Reason, legality, price, rule
 
 if TYPE_CHECKING:
     from compiler.pipeline.state import State
     from compiler.pipeline.steps import Step
 
-_JOINS = ("loop-join-rows", "loop-join-online", "loop-join-recomputed")
 CONSTANT = "Constant"
 """The operator of nodes that only hold a constant, which come last in lists."""
 JOINED = "parts of one kernel, which loop-outline groups or a loop-join pass chains"
 """Why nodes are fused of which no rule says more."""
-PARTS = rule("each writes its part of one tensor")
 _TUNED = "has a tuned schedule, "
 
 
@@ -62,28 +59,6 @@ class Kernel:
                 "schedule": self.schedule, "origin": self.origin, "launches": self.launches}
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Two kernels of which one reads the other's result, or two nodes in one kernel."""
-
-    first: str
-    second: str
-    fused: bool
-    reason: str
-    kind: Kind | None = None
-    """What kind of a reason keeps them apart (`passes/reasons.py`); None if they are fused."""
-
-    @property
-    def json(self) -> dict[str, Any]:
-        return {"from": self.first, "to": self.second, "fused": self.fused, "reason": self.reason,
-                "kind": self.kind}
-
-    @property
-    def told(self) -> str:
-        """The reason, and of two kernels its kind."""
-        return self.reason if self.fused else f"{self.kind}: {self.reason}"
-
-
 @dataclass
 class Explanation(Origins):
     """An instrument that knows at the end what became of a model."""
@@ -94,6 +69,7 @@ class Explanation(Origins):
     model: str = ""
     found: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
     pairs: list[Pair] = field(default_factory=list[Pair])
+    links: Links = field(default_factory=Links)
     memory: dict[str, Any] = field(default_factory=dict[str, Any])
     host: list[tuple[str, list[str]]] = field(default_factory=list[tuple[str, list[str]]])
     sizes: dict[Symbol, int] = field(default_factory=dict[Symbol, int])
@@ -165,7 +141,10 @@ class Explanation(Origins):
         for (makers, readers), reason in state.context.together.items():
             self.rules |= {(a, b): self.rules.get((a, b), reason)
                            for a in makers for b in readers if a != b}
-        self._add_pairs(functions, kernels, state.context.apart)
+        self.links = Links([x for f in functions for x in links_of(f, kernels)],
+                           state.context.apart, kernels, {
+                               k.name: k.launches for k in self.found.values()}, self.first_call)
+        self.pairs += [*self.links.pairs(), *self._fused()]
 
     def _kernel(self, op: KernelOp) -> Kernel:
         name = op.sym_name.data
@@ -203,60 +182,6 @@ class Explanation(Origins):
                 kernel.flops += flops
 
     # ------------------------------------------------------------------ pairs
-    def _add_pairs(
-        self, functions: Sequence[host.FuncOp], kernels: Mapping[str, KernelOp],
-        apart: dict[tuple[tuple[str, ...], tuple[str, ...]], Reason],
-    ) -> None:
-        by_reader: dict[str, list[tuple[set[str], Reason]]] = {}
-        for (first, second), reason in apart.items():
-            for name in second:
-                by_reader.setdefault(name, []).append(({*first}, reason))
-        found = list(dict.fromkeys(p for f in functions for p in _adjacent(f, kernels)))
-        readers: dict[str, list[str]] = {}
-        for first, second, _ in found:
-            readers.setdefault(first, []).append(second)
-        for first, second, between in found:
-            reason = between or self._reason(first, second, by_reader) or self._from_places(
-                first, second, readers)
-            self.pairs.append(Pair(first, second, False, reason.text, reason.kind))
-        self.pairs += self._fused()
-
-    def _reason(
-        self, first: str, second: str, by_reader: dict[str, list[tuple[set[str], Reason]]]
-    ) -> Reason | None:
-        """Why two kernels are two: what the grouping of nests said, and what joins said, of which
-        the last decided; None if neither said anything."""
-        if first not in self.found or second not in self.found:
-            return rule("a pass after the grouping of nests made one of them")
-        makers = {n for n, ks in self.kernels.items() if first in ks}
-        readers = [n for n, ks in self.kernels.items() if second in ks]
-        reasons = [reason for name in readers for names, reason in by_reader.get(name, ())
-                   if names & makers]
-        joins = [Reason(r.kind, r.text) for r in self.remarks
-                 if r.kind and r.pass_name in _JOINS and r.node in readers]
-        found = list(dict.fromkeys([*reasons, *joins]))
-        if found:
-            return Reason(found[-1].kind, "; ".join(reason.text for reason in found))
-        if "_pack" in first:
-            return price("it puts an operand into the order that the kernel reads")
-        return None
-
-    def _from_places(
-        self, first: str, second: str, readers: Mapping[str, Sequence[str]]
-    ) -> Reason:
-        """Why two kernels are two, from where they are launched."""
-        a, b = self.found[first], self.found[second]
-        if waits_between(first, second, readers):
-            return WAITS
-        layered = self.first_call.keys() | {*self.first_call.values()}
-        if a.launches != b.launches or not layered.isdisjoint((*a.nodes, *b.nodes)):
-            return rule("they are formed apart: equal layers are functions, which share kernels "
-                        "(--without share)")
-        if a is not b and {*a.nodes} & {*b.nodes}:
-            return price("one computation, divided into kernels by a pass (loop-split-*, "
-                         "loop-winograd)")
-        return legality("neither reads what the other computes point by point")
-
     def _fused(self) -> Iterator[Pair]:
         """The nodes that read each other and are computed by one kernel."""
         known = {n.name for n in self.nodes if n.op != CONSTANT}
@@ -299,21 +224,6 @@ class Explanation(Origins):
                 "source": node.source}
 
 
-def waits_between(first: str, second: str, readers: Mapping[str, Sequence[str]]) -> bool:
-    """Whether a third kernel reads what the first one computes, and the second one needs it."""
-    known, waiting = {first, second}, [k for k in readers.get(first, ()) if k != second]
-    while waiting:
-        kernel = waiting.pop()
-        if kernel in known:
-            continue
-        known.add(kernel)
-        after = readers.get(kernel, ())
-        if second in after:
-            return True
-        waiting += after
-    return False
-
-
 def _launched(function: host.FuncOp) -> list[str]:
     return [op.kernel.data for op in function.walk() if isinstance(op, host.LaunchOp)]
 
@@ -331,51 +241,6 @@ def _edges(module: Operation) -> Iterator[tuple[str, str]]:
             if isinstance(value.owner, Operation):
                 yield from ((a, b) for a in location_names(value.owner)
                             for b in location_names(op) if a != b)
-
-
-def _source(value: SSAValue) -> SSAValue:
-    while isinstance(value.owner, host.ViewOp):
-        value = value.owner.source
-    return value
-
-
-def _adjacent(
-    function: host.FuncOp, kernels: Mapping[str, KernelOp]
-) -> Iterator[tuple[str, str, Reason | None]]:
-    """Kernels of which the second reads a buffer that the first wrote, or writes another part of
-    it, and what lies between."""
-    writers: dict[SSAValue, tuple[str, Reason | None]] = {}
-    for op in function.body.block.ops:
-        if isinstance(op, host.CopyOp):
-            source = writers.get(_source(op.source))
-            writers[_source(op.target)] = (
-                source[0] if source else "", legality("a copy lies between them"))
-        if isinstance(op, host.CollectiveOp):
-            source = writers.get(_source(op.source))
-            writers[_source(op.target)] = (
-                source[0] if source else "",
-                legality("an exchange with other ranks lies between them"))
-        if isinstance(op, host.ForeignLaunchOp):
-            writers |= {_source(b): ("", None) for b in op.targets}
-        if not isinstance(op, host.LaunchOp):
-            continue
-        read = {*map(_source, _used(op, kernels, reading=True))}
-        for buffer in map(_source, op.buffers):
-            first, between = writers.get(buffer, ("", None))
-            if first:
-                yield first, op.kernel.data, between if buffer in read else PARTS
-        writers |= {_source(b): (op.kernel.data, None) for b in _used(op, kernels, reading=False)}
-
-
-def _used(
-    launch: host.LaunchOp, kernels: Mapping[str, KernelOp], *, reading: bool
-) -> list[SSAValue]:
-    """The buffers that a launch reads, or those that it stores into."""
-    kernel = kernels.get(launch.kernel.data)
-    if kernel is None:
-        return [*launch.buffers] if reading else []
-    return [given for own, given in zip(kernel.buffers, launch.buffers, strict=True)
-            if any(isinstance(use.operation, StoreOp) is not reading for use in own.uses)]
 
 
 def _told(op: Operation) -> str:

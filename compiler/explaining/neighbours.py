@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from compiler.explaining.collect import CONSTANT, Explanation, Pair
+from compiler.explaining.collect import CONSTANT, Explanation
+from compiler.explaining.pairs import Pair
 
 
 def pairs_around(found: Explanation, name: str) -> Iterator[Pair]:
@@ -19,7 +20,6 @@ def pairs_around(found: Explanation, name: str) -> Iterator[Pair]:
     writers: dict[str, dict[str, None]] = {}
     for first, second in found.edges:
         writers.setdefault(second, {})[first] = None
-    apart = {(p.first, p.second): p for p in found.pairs if not p.fused}
     fused = {(p.first, p.second): p for p in found.pairs if p.fused}
     kernels = {n.name: found.kernels_of(n) for n in found.nodes if n.op != CONSTANT}
     ends = [*((other, name) for other in _nearest(name, writers, kernels)),
@@ -33,8 +33,10 @@ def pairs_around(found: Explanation, name: str) -> Iterator[Pair]:
             yield Pair(first, second, True, f"only views lie between them; both are computed by "
                                             f"{', '.join(shared)}")
         else:
-            yield from (Pair(first, second, False, f"{p.reason} ({p.first} -> {p.second})", p.kind)
-                        for a in makers for b in readers if (p := apart.get((a, b))))
+            pairs = found.links.on_edge(found.names_of(first), makers,
+                                        found.names_of(second), readers)
+            yield from dict.fromkeys(Pair(first, second, False, f"{p.reason} ({p.first} -> "
+                                          f"{p.second})", p.kind) for p in pairs)
 
 
 def _nearest(

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from compiler.diagnostics import Problem, StrataError
-from compiler.explaining.collect import Explanation, Kernel, Pair
+from compiler.explaining.collect import Explanation, Kernel
 from compiler.explaining.neighbours import pairs_around
+from compiler.explaining.pairs import Pair
 from compiler.explaining.scopes import matching, modules_in, operations_of
 from compiler.frontend.origins import ModelNode
 from compiler.suggestions import hint_for
@@ -25,9 +26,8 @@ def whole(found: Explanation) -> list[str]:
     lines = [_head(found), *_note(found), "", "kernels"]
     lines += [line for kernel in found.found.values() for line in _kernel(kernel)]
     apart = [p for p in found.pairs if not p.fused]
-    lines += _groups("not fused", ((p.told, f"{p.first} -> {p.second}") for p in apart))
-    lines += _groups("fused", ((p.reason.partition(";")[0], f"{p.first} -> {p.second}")
-                               for p in found.pairs if p.fused))
+    lines += _groups("not fused", ((p.counted, _ends(p)) for p in apart))
+    lines += _groups("fused", ((p.counted, _ends(p)) for p in found.pairs if p.fused))
     lines += _without_kernel(found, found.nodes)
     lines += _groups("on the host", ((what, ", ".join(nodes)) for what, nodes in found.host))
     lines += _groups("among ranks", ((r.text, r.node) for r in found.remarks
@@ -80,10 +80,10 @@ def _module(found: Explanation, name: str, nodes: Sequence[ModelNode]) -> list[s
         _, *figures = _kernel(kernel)
         lines += [f"  {kernel.name}: {len(mine)} of its {len(kernel.nodes)} nodes: {_some(mine)}",
                   *figures]
-    lines += _groups("not fused", ((p.told, f"{p.first} -> {p.second}") for p in found.pairs
+    lines += _groups("not fused", ((p.counted, _ends(p)) for p in found.pairs
                                    if not p.fused and {p.first, p.second} <= kernels.keys()))
-    lines += _groups("fused", ((p.reason.partition(";")[0], f"{p.first} -> {p.second}")
-                               for p in found.pairs if p.fused and {p.first, p.second} & own))
+    lines += _groups("fused", ((p.counted, _ends(p)) for p in found.pairs
+                               if p.fused and {p.first, p.second} & own))
     return [*lines, *_without_kernel(found, nodes)]
 
 
@@ -171,6 +171,11 @@ def _groups(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:
 def _some(members: list[str]) -> str:
     shown = ", ".join(m for m in members[:SHOWN] if m)
     return shown + (f" and {len(members) - SHOWN} more" if len(members) > SHOWN else "")
+
+
+def _ends(pair: Pair) -> str:
+    """The two kernels or nodes, and what else the reason of this pair speaks of."""
+    return f"{pair.first} -> {pair.second}" + (f" ({pair.of})" if pair.of else "")
 
 
 def _pairs(pairs: list[Pair]) -> list[str]:

@@ -110,7 +110,11 @@ class Origins(Instrument):
     # ------------------------------------------------------------------ questions
     def inside(self, node: ModelNode) -> list[str]:
         """The names in locations that belong to a node: its own, and those of nodes inside it."""
-        return [node.name, *self._inner.get(node.name, ())]
+        return self.names_of(node.name)
+
+    def names_of(self, name: str) -> list[str]:
+        """As `inside`, by the name of the node."""
+        return [name, *self._inner.get(name, ())]
 
     def kernels_of(self, node: ModelNode) -> list[str]:
         """The kernels that compute a node, or a part of it, in the order of their launches."""

@@ -69,8 +69,7 @@ def _memory(facts: Facts) -> Iterator[str]:
 
 def _fusion(facts: Facts) -> Iterator[str]:
     for title, fused in (("not fused", False), ("fused", True)):
-        reasons = Counter(p["reason"].partition(";")[0] if fused else f"{p['kind']}: {p['reason']}"
-                          for p in facts["pairs"] if p["fused"] == fused)
+        reasons = Counter(p["group"] for p in facts["pairs"] if p["fused"] == fused)
         if reasons:
             yield from ("", title)
         for reason, count in reasons.most_common(SHOWN):

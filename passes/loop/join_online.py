@@ -31,6 +31,7 @@ from xdsl.ir import Operation, SSAValue
 from dialects.loop import CallOp, KernelOp, NestOp, ViewOp
 from dialects.records import dataclass
 from dialects.symbolic.symbol import Symbol
+from dialects.text.syntax import location_names
 from passes.analyses.loop.online import adds_logarithm, running_maximum, waits_for
 from passes.analyses.loop.private import private_values
 from passes.analyses.loop.runs import common_rows
@@ -77,7 +78,7 @@ class LoopJoinOnline(StrataPass):
             return
         assert context.rules is not None
         if context.rules.never("joins_online"):
-            context.refuse(self, call, NOT_JOINED, FASTER_APART)
+            context.refuse_chain(self, chain.calls, NOT_JOINED, FASTER_APART)
             return
         chain.find_computed(context.weights)
         kernel = chain.kernel(exact=context.exact)
@@ -89,7 +90,7 @@ class LoopJoinOnline(StrataPass):
         if fault is None and not context.rules.joins_online(kernel):
             fault = FASTER_APART
         if fault:
-            context.refuse(self, call, NOT_JOINED, fault)
+            context.refuse_chain(self, chain.calls, NOT_JOINED, fault)
             kernel.erase()
         elif context.allowance.take(call, self.name):
             chain.replace(kernel)
@@ -211,12 +212,12 @@ def misfit(kernel: KernelOp) -> Reason | None:
         if not walked & {a.name for a in nest.axes}:
             if any(isinstance(v.owner, NestOp) and v.owner.combiner_names == ["max"]
                    and not adds_logarithm(nest, v) for v in nest.inputs):
-                return legality("the maximum itself is needed")
+                return legality("the maximum itself is needed").about(location_names(nest))
             continue
         running = running_maximum(nest)
         if nest.is_reduction and waits_for(nest, walked, running):
-            return legality("a reduction waits for another one")
+            return legality("a reduction waits for another one").about(location_names(nest))
         if any(v in kernel.yielded for v in nest.results) and not (
                 walked <= {a.name for a in nest.reduce_axes}):
-            return legality("it returns what it makes on the way")
+            return legality("it returns what it makes on the way").about(location_names(nest))
     return None

@@ -87,7 +87,7 @@ class LoopJoinRows(StrataPass):
         kernel = chain.kernel(exact=context.exact)
         fault = misfit(kernel, room, context.rules.apart_memory(kernel))
         if fault:
-            context.refuse(self, call, "not joined by rows", fault)
+            context.refuse_chain(self, chain.calls, "not joined by rows", fault)
             kernel.erase()
         elif context.allowance.take(call, self.name):
             chain.replace(kernel)

@@ -263,7 +263,7 @@ def test_groups_of_a_mesh() -> None:
 
 def test_explain_names_exchanges() -> None:
     """What lies between kernels is told, with the nodes it comes from."""
-    from compiler.explaining.collect import _adjacent
+    from compiler.explaining.pairs import links_of
     from dialects.block import KernelOp
     from dialects.host import host_function
 
@@ -272,5 +272,5 @@ def test_explain_names_exchanges() -> None:
     context.facts = replace(context.facts, exchanged_elements=0)  # which moves them into kernels
     list(lower(module, context))
     kernels = {op.sym_name.data: op for op in module.walk() if isinstance(op, KernelOp)}
-    reasons = [why.text for _, _, why in _adjacent(host_function(module), kernels) if why]
-    assert "an exchange with other ranks lies between them" in reasons
+    reasons = [link.between for link in links_of(host_function(module), kernels) if link.between]
+    assert any(r.text == "an exchange with other ranks lies between them" and r.of for r in reasons)

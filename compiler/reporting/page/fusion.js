@@ -19,8 +19,7 @@ const mentions = (pair, text) => [pair.from, pair.to, pair.reason, pair.kind ?? 
 function pairGroups(title, pairs) {
   const groups = new Map();
   for (const pair of pairs) {
-    const key = pair.fused ? pair.reason.split(";")[0] : `${pair.kind}: ${pair.reason}`;
-    groups.set(key, [...(groups.get(key) ?? []), pair]);
+    groups.set(pair.group, [...(groups.get(pair.group) ?? []), pair]);
   }
   const sorted = [...groups].sort((a, b) => b[1].length - a[1].length);
   return [element("h3", {}, `${title}: ${pairs.length}`), ...sorted.map(([reason, members]) => folded(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
-from dialects.loop import Axis, NestOp
+from dialects.loop import Axis, NestOp, ViewOp
 from dialects.strata.func import FuncOp
 from dialects.strata.types import shape_of
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
-from dialects.text.syntax import of_one_node
+from dialects.text.syntax import location_names, of_one_node
 from passes.analyses.loop.groups import Group, latest, wide
 from passes.analyses.loop.kinds import is_contraction, is_plain_reduction
 from passes.analyses.loop.pairs import is_second
@@ -78,9 +78,9 @@ class Grouping:
         for group in [*latest(sources), *latest(self.siblings(nest) - sources)]:
             aligned, others = in_digits(group, nest), sources - {group}
             names = self.fit(group, aligned)
-            waits = names is not None and any(o.waits_for(group) for o in others)
+            waits = [o for o in others if o.waits_for(group)] if names is not None else []
             if waits:
-                self.keep_apart(group, nest, WAITS)
+                self.keep_apart(group, nest, WAITS.about(names_of(latest(waits)[0])))
             if names is not None and not waits:
                 if aligned is not nest:
                     replace_nest(nest, aligned)
@@ -161,7 +161,7 @@ class Grouping:
     def fit(self, group: Group, nest: NestOp) -> dict[Symbol, Symbol] | None:
         """Names for the nest's axes with which it can join; None, with a remark, if it cannot."""
         if not group.nests:
-            self.keep_apart(group, nest, legality("a view or a call lies between them"))
+            self.keep_apart(group, nest, lies_between(group))
             return None
         if not self.across and not of_one_node(group.nests[0], nest):
             self.keep_apart(group, nest, APART)
@@ -221,10 +221,31 @@ class Grouping:
 
     def keep_apart(self, group: Group, nest: NestOp, reason: Reason) -> None:
         """Record the reason for each pair of the nest and what the group computes."""
-        makers = [v.owner for v in group.between.operands] if group.between else group.nests
-        for maker in makers:
-            if isinstance(maker, Operation):
-                self.context.keep_apart(maker, nest, reason)
+        for maker in self.makers(group):
+            self.context.keep_apart(maker, nest, reason)
+
+    def makers(self, group: Group) -> Iterator[Operation]:
+        """What computes a group's values: nests, also those behind views, or a call."""
+        if not isinstance(group.between, ViewOp):
+            yield from [group.between] if group.between else group.nests
+            return
+        for value in group.between.operands:
+            if isinstance(value.owner, NestOp):
+                yield value.owner
+            elif isinstance(value.owner, Operation) and value.owner in self.group_of:
+                yield from self.makers(self.group_of[value.owner])
+
+
+def names_of(group: Group) -> list[str]:
+    """The model's nodes that a group computes, or those of the view or call that it stands for."""
+    operations = [group.between] if group.between else group.nests
+    return list(dict.fromkeys(name for op in operations for name in location_names(op)))
+
+
+def lies_between(group: Group) -> Reason:
+    """That a nest reads what a view makes of a result, or what a call returns."""
+    assert group.between is not None
+    return legality(f"a {group.between.name} lies between them").about(names_of(group))
 
 
 def joined_as(group: Group, nest: NestOp) -> str:

@@ -104,7 +104,7 @@ class LoopJoinRecomputed(StrataPass):
         return None
 
     def _refuse(self, context: StrataContext, chain: RecomputedChain, fault: Reason) -> None:
-        context.refuse(self, chain.last, "not joined with what it reads", fault)
+        context.refuse_chain(self, chain.calls, "not joined with what it reads", fault)
 
 
 def _erase_unused(program: Program, calls: Sequence[CallOp]) -> None:

@@ -11,7 +11,10 @@ import numpy as np
 import onnx
 import pytest
 
-from compiler.explaining.collect import JOINED, PARTS, Explanation, waits_between
+from compiler.explaining import report
+from compiler.explaining.collect import JOINED, Explanation
+from compiler.explaining.neighbours import pairs_around
+from compiler.explaining.pairs import PARTS, waits_between
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
 from passes.analyses.loop.grouping import APART
@@ -70,7 +73,7 @@ def test_json_has_the_fixed_keys(strata: Run, network: Path, target: str) -> Non
         assert kernel.keys() >= {"name", "nodes", "bytes", "flops", "schedule"}
         assert kernel["bytes"] > 0 and kernel["flops"] >= 0
     for pair in found["pairs"]:
-        assert pair.keys() == {"from", "to", "fused", "reason", "kind"} and pair["reason"]
+        assert pair.keys() == {"from", "to", "fused", "reason", "kind", "group"} and pair["reason"]
         assert (pair["kind"] is None) if pair["fused"] else (pair["kind"] in get_args(Kind))
         assert pair["fused"] or {pair["from"], pair["to"]} <= kernels.keys()
 
@@ -206,7 +209,7 @@ def test_parts_of_one_tensor(strata: Run, tmp_path: Path) -> None:
     onnx.save(g.model({"y": g.node("Concat", *parts, axis=1)}), tmp_path / "m.onnx")
     [pair] = [p for p in explained(strata, tmp_path / "m.onnx")["pairs"] if not p["fused"] and
               not p["from"].endswith("_pack0")]
-    assert (pair["kind"], pair["reason"]) == PARTS
+    assert (pair["kind"], pair["reason"]) == (PARTS.kind, PARTS.text)
 
 
 @pytest.mark.parametrize(("option", "kind", "name", "near"), [
@@ -285,12 +288,14 @@ def test_an_unwritable_file_is_told_first(strata: Run, network: Path) -> None:
 
 
 @pytest.mark.parametrize(("readers", "wanted"), [
-    ({"a": ["b"]}, False), ({"a": ["b", "c"]}, False), ({"a": ["b", "c"], "c": ["b"]}, True),
-    ({"a": ["b", "c"], "c": ["d"], "d": ["b"]}, True), ({"a": ["b", "c"], "c": ["a"]}, False),
-    ({"a": ["b"], "b": ["a"]}, False)])
-def test_kernels_that_wait_for_each_other(readers: dict[str, list[str]], wanted: bool) -> None:
-    """Whether b also needs what a third kernel computes from a."""
-    assert waits_between("a", "b", readers) is wanted
+    ({"a": ["b"]}, None), ({"a": ["b", "c"]}, None), ({"a": ["b", "c"], "c": ["b"]}, "c"),
+    ({"a": ["b", "c"], "c": ["d"], "d": ["b"]}, "d"), ({"a": ["b", "c"], "c": ["a"]}, None),
+    ({"a": ["b"], "b": ["a"]}, None)])
+def test_launches_that_wait_for_each_other(
+    readers: dict[str, list[str]], wanted: str | None
+) -> None:
+    """What b also needs, and a third launch computes from what a computes."""
+    assert waits_between("a", "b", readers) == wanted
 
 
 @pytest.mark.parametrize("level", ["graph", "loop", "host", "block", "llvm", "asm", "triton"])
@@ -318,3 +323,54 @@ def test_lines_of_nothing(strata: Run, network: Path) -> None:
     assert done.status == 2 and "--lines needs --node or --kernel" in done.err
     done = strata("explain", network, "--node", "Conv_0", "--lines", "llvn")
     assert done.status != 0 and "llvn" in done.err and "Traceback" not in done.err
+
+
+def test_each_use_of_a_node_has_its_own_reason(strata: Run, tmp_path: Path) -> None:
+    """A skip connection: the convolution that reads a node reads windows of it; the addition waits
+    for that convolution's kernel, whose nodes are named."""
+    g = OnnxGraph({})
+    y = g.input("x", np.float32, [1, 16, 14, 14])
+    first = y = g.node("Relu", g.node("Conv", y, g.random_weight(16, 16, 3, 3), pads=[1] * 4))
+    for _ in range(2):
+        y = g.node("Sigmoid", g.node("Conv", y, g.random_weight(16, 16, 3, 3), pads=[1] * 4))
+    onnx.save(g.model({"y": g.node("Add", y, first)}), tmp_path / "m.onnx")
+    done = strata("explain", tmp_path / "m.onnx", "--features", "avx2", "--node", "Relu_1")
+    own = dict(re.findall(r"^  Relu_1 -> (\w+): not fused: (.*)$", done.out, re.MULTILINE))
+    assert own.keys() == {"Conv_2", "Add_6"}, done.out
+    assert own["Conv_2"].startswith("legality: it reads the producer's result at other points (")
+    assert re.match(r"legality: another input of it waits for that kernel "
+                    r"\((Conv_[24]|Sigmoid_[35])\b", own["Add_6"]), own["Add_6"]
+
+
+@pytest.mark.parametrize("passes", [SHARED, UNSHARED])
+def test_pairs_of_a_node_are_those_of_its_edges(passes: str) -> None:
+    """The first kernel of each pair computes the first node, and the second one the second."""
+    found = Explanation(target="cpu")
+    Compiler(model(after, given=True), CompileOptions(
+        "cpu", passes=passes, cache="off", tuned="off", threads=1, features="avx2"),
+        [found]).lower()
+    kernels, count = {n.name: found.kernels_of(n) for n in found.nodes}, 0
+    for node in found.nodes:
+        for pair in (p for p in pairs_around(found, node.name) if not p.fused):
+            ends = re.search(r" \((\w+) -> (\w+)\)$", pair.reason)
+            assert ends and node.name in (pair.first, pair.second)
+            assert ends[1] in kernels[pair.first] and ends[2] in kernels[pair.second]
+            count += 1
+    assert count > 10
+
+
+def test_what_lies_between_is_named() -> None:
+    """The operation, and the nodes that it comes from: here views, and calls of equal layers."""
+    found = Explanation(target="cpu")
+    Compiler(model(after, given=True), CompileOptions(
+        "cpu", passes=SHARED, cache="off", tuned="off", threads=1, features="avx2"),
+        [found]).lower()
+    names, operations = {n.name for n in found.nodes}, set[str]()
+    for pair in (p for p in found.pairs if "lies between" in p.reason):
+        told = re.fullmatch(r"a (\w+\.\w+) lies between them \((.+)\)", pair.reason)
+        assert told and {*re.sub(r" and \d+ more$", "", told[2]).split(", ")} <= names, pair
+        assert pair.counted == f"legality: a {told[1]} lies between them"
+        operations.add(told[1])
+    assert operations == {"loop.view", "strata.call"}
+    assert any(re.search(r" x legality: a strata.call lies between them: \w+ -> \w+ \(", line)
+               for line in report.whole(found))

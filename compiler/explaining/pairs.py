@@ -1,0 +1,236 @@
+"""Pairs of kernels of which one reads what the other computes, and why they are two.
+
+Equal kernels are one, so what is adjacent are launches: each computes nodes of its own. A link
+joins two launches; a pair of kernels has the reasons of its links.
+
+    contract_9 for n13, n15  ->  contract_59 for n23, n24     a link, on the edge n15 -> n24
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from xdsl.ir import SSAValue
+
+from dialects import host
+from dialects.block import KernelOp, StoreOp
+from dialects.text.syntax import location_names
+from passes.analyses.loop.grouping import WAITS
+from passes.reasons import Kind, Reason, legality, price, rule
+
+PARTS = rule("each writes its part of one tensor")
+T = TypeVar("T")
+Apart = Mapping[tuple[tuple[str, ...], tuple[str, ...]], Mapping[str, Reason]]
+"""What passes said of two operations (`StrataContext.apart`)."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two kernels of which one reads the other's result, or two nodes in one kernel."""
+
+    first: str
+    second: str
+    fused: bool
+    reason: str
+    kind: Kind | None = None
+    """What kind of a reason keeps them apart (`passes/reasons.py`); None if they are fused."""
+    group: str = ""
+    """The reason without the nodes that it speaks of, if it names any."""
+    of: str = ""
+    """These nodes."""
+
+    @property
+    def json(self) -> dict[str, str | bool | None]:
+        return {"from": self.first, "to": self.second, "fused": self.fused, "reason": self.reason,
+                "kind": self.kind, "group": self.counted}
+
+    @property
+    def told(self) -> str:
+        """The reason, and of two kernels its kind."""
+        return self.reason if self.fused else f"{self.kind}: {self.reason}"
+
+    @property
+    def counted(self) -> str:
+        """What equal reasons have in common, to count them by."""
+        return self.reason.partition(";")[0] if self.fused else (
+            f"{self.kind}: {self.group or self.reason}")
+
+    @staticmethod
+    def apart(first: str, second: str, reasons: Sequence[Reason]) -> Pair:
+        """A pair that is not fused. The last reason decided."""
+        told, counted = ("; ".join(dict.fromkeys(texts)) for texts in (
+            [r.told for r in reasons], [r.text for r in reasons]))
+        of = "; ".join(dict.fromkeys(r.of for r in reasons if r.of))
+        return Pair(first, second, False, told, reasons[-1].kind, counted, of)
+
+
+@dataclass(frozen=True, eq=False)
+class Launched:
+    """A launch: its kernel, and the nodes that it computes."""
+
+    kernel: str
+    nodes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Link:
+    """Two launches of which the second reads what the first wrote, and what lies between."""
+
+    first: Launched
+    second: Launched
+    between: Reason | None
+
+
+def links_of(function: host.FuncOp, kernels: Mapping[str, KernelOp]) -> Iterator[Link]:
+    """Launches of which the second reads a buffer that the first wrote, or writes another part of
+    it. Each is found once."""
+    writers: dict[SSAValue, tuple[Launched | None, Reason | None]] = {}
+    seen = set[Link]()
+    for op in function.body.block.ops:
+        if isinstance(op, host.CopyOp | host.CollectiveOp):
+            source = writers.get(_source(op.source), (None, None))[0]
+            writers[_source(op.target)] = source, _copied(op)
+        if isinstance(op, host.ForeignLaunchOp):
+            writers |= {_source(b): (None, None) for b in op.targets}
+        if not isinstance(op, host.LaunchOp):
+            continue
+        launched = Launched(op.kernel.data, location_names(op))
+        read = {*map(_source, _used(op, kernels, reading=True))}
+        for buffer in map(_source, op.buffers):
+            first, between = writers.get(buffer, (None, None))
+            if first is not None:
+                link = Link(first, launched, between if buffer in read else PARTS)
+                if link not in seen:
+                    seen.add(link)
+                    yield link
+        writers |= {_source(b): (launched, None) for b in _used(op, kernels, reading=False)}
+
+
+def _copied(op: host.CopyOp | host.CollectiveOp) -> Reason:
+    what = "a copy" if isinstance(op, host.CopyOp) else "an exchange with other ranks"
+    return legality(f"{what} lies between them").about(location_names(op))
+
+
+def _source(value: SSAValue) -> SSAValue:
+    while isinstance(value.owner, host.ViewOp):
+        value = value.owner.source
+    return value
+
+
+def _used(
+    launch: host.LaunchOp, kernels: Mapping[str, KernelOp], *, reading: bool
+) -> list[SSAValue]:
+    """The buffers that a launch reads, or those that it stores into."""
+    kernel = kernels.get(launch.kernel.data)
+    if kernel is None:
+        return [*launch.buffers] if reading else []
+    return [given for own, given in zip(kernel.buffers, launch.buffers, strict=True)
+            if any(isinstance(use.operation, StoreOp) is not reading for use in own.uses)]
+
+
+# ---------------------------------------------------------------------- reasons
+@dataclass
+class Links:
+    """All links of a program, and what is said of each.
+
+    `first_call`: what stands in the first call of a shared function for a node of a later one.
+    `launches`: how often each kernel is launched.
+    """
+
+    links: Sequence[Link] = ()
+    apart: Apart = field(default_factory=dict[tuple[tuple[str, ...], tuple[str, ...]],
+                                              Mapping[str, Reason]])
+    known: Mapping[str, KernelOp] = field(default_factory=dict[str, KernelOp])
+    launches: Mapping[str, int] = field(default_factory=dict[str, int])
+    first_call: Mapping[str, str] = field(default_factory=dict[str, str])
+    by_reader: dict[str, list[tuple[frozenset[str], tuple[Reason, ...]]]] = field(
+        default_factory=dict[str, list[tuple[frozenset[str], tuple[Reason, ...]]]])
+    readers: dict[Launched, list[Launched]] = field(
+        default_factory=dict[Launched, list[Launched]])
+    by_ends: dict[tuple[str, str], list[Link]] = field(
+        default_factory=dict[tuple[str, str], list[Link]])
+    """The links between two kernels."""
+
+    def __post_init__(self) -> None:
+        for (makers, readers), said in self.apart.items():
+            reasons = tuple(r._replace(text=f"{what}: {r.text}" if what else r.text)
+                            for what, r in said.items())
+            for name in readers:
+                self.by_reader.setdefault(name, []).append((frozenset(makers), reasons))
+        for link in self.links:
+            self.readers.setdefault(link.first, []).append(link.second)
+            self.by_ends.setdefault((link.first.kernel, link.second.kernel), []).append(link)
+
+    def pairs(self) -> Iterator[Pair]:
+        """The pairs of kernels, one for each reason that two of them have."""
+        yield from dict.fromkeys(Pair.apart(link.first.kernel, link.second.kernel, self.why(link))
+                                 for link in self.links)
+
+    def on_edge(
+        self, first: Sequence[str], makers: Sequence[str], second: Sequence[str],
+        readers: Sequence[str],
+    ) -> Iterator[Pair]:
+        """The pairs of kernels on an edge, with what is said of it. `first`, `second`: the names of
+        a node and of one that reads it; `makers`, `readers`: their kernels."""
+        for link in (x for a in makers for b in readers for x in self.by_ends.get((a, b), ())):
+            if not {*first}.isdisjoint(link.first.nodes) and not {*second}.isdisjoint(
+                    link.second.nodes):
+                own = [] if link.between else self._said(first, second)
+                yield Pair.apart(link.first.kernel, link.second.kernel, own or self.why(link))
+
+    def why(self, link: Link) -> list[Reason]:
+        """Why two launches are two: what lies between, or what passes said, the last of which
+        decided; or else what their places tell."""
+        if link.between is not None:
+            return [link.between]
+        if not {link.first.kernel, link.second.kernel} <= self.known.keys():
+            return [rule("a pass after the grouping of nests made one of them")]
+        return self._said(link.first.nodes, link.second.nodes) or [self._from_places(link)]
+
+    def _said(self, makers: Sequence[str], readers: Sequence[str]) -> list[Reason]:
+        """What passes said of these nodes, or of those that stand for them in a first call."""
+        found, later = self._said_of(makers, readers), self.first_call.keys()
+        if found or later.isdisjoint(makers) or later.isdisjoint(readers):
+            return found
+        return self._said_of([self.first_call.get(n, n) for n in makers],
+                             [self.first_call.get(n, n) for n in readers])
+
+    def _said_of(self, makers: Sequence[str], readers: Sequence[str]) -> list[Reason]:
+        return list(dict.fromkeys(
+            reason for name in readers for names, reasons in self.by_reader.get(name, ())
+            if not names.isdisjoint(makers) for reason in reasons))
+
+    def _from_places(self, link: Link) -> Reason:
+        """Why two launches are two, from where they are."""
+        first, second = link.first, link.second
+        if "_pack" in first.kernel:
+            return price("it puts an operand into the order that the kernel reads")
+        if (third := waits_between(first, second, self.readers)) is not None:
+            return WAITS.about(third.nodes)
+        layered = self.first_call.keys() | {*self.first_call.values()}
+        if self.launches.get(first.kernel) != self.launches.get(second.kernel) or (
+                not layered.isdisjoint([*first.nodes, *second.nodes])):
+            return rule("they are formed apart: equal layers are functions, which share kernels "
+                        "(--without share)")
+        if first.kernel != second.kernel and {*first.nodes} & {*second.nodes}:
+            return price("one computation, divided into kernels by a pass (loop-split-*, "
+                         "loop-winograd)")
+        return legality("neither reads what the other computes point by point")
+
+
+def waits_between(first: T, second: T, readers: Mapping[T, Sequence[T]]) -> T | None:
+    """A third launch that reads what the first one computes, and that the second one needs."""
+    known = {first, second}
+    waiting = [k for k in readers.get(first, ()) if k != second]
+    while waiting:
+        launched = waiting.pop()
+        if launched in known:
+            continue
+        known.add(launched)
+        after = readers.get(launched, ())
+        if second in after:
+            return launched
+        waiting += after
+    return None
