@@ -7,6 +7,7 @@ that could be found at once. Any other exception is a fault of the compiler.
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +20,12 @@ LONGEST = 2000
 """The maximum number of characters of one sentence of a message, which may quote a model."""
 LONGEST_NAME = 200
 """The same for the name of a node, a level or a file, and for a line of an excerpt."""
+_SEQUENCES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, movements of the cursor
+    r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # titles, links
+    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?|\x1b[ -/]*[0-~]?")
+"""What terminals obey, as ECMA-48 describes it."""
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _DISK = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG))
 
 
@@ -45,6 +52,12 @@ class Problem(NamedTuple):
         file = f"in {self.file}" if self.file else ""
         return ", ".join(part for part in (node, level, file) if part)
 
+    def without_controls(self) -> Problem:
+        """The problem as it may be printed, whoever wrote its texts."""
+        *texts, nodes, excerpt = self
+        return Problem(*map(without_controls, texts), tuple(map(without_controls, nodes)),
+                       without_controls(excerpt))
+
     def __str__(self) -> str:
         where = f"\n  where: {self.where}" if self.where else ""
         hint = f"\n  hint:  {cut(self.hint, LONGEST)}" if self.hint else ""
@@ -59,9 +72,9 @@ class StrataError(Exception):
     """
 
     def __init__(self, message: str, problems: Sequence[Problem] = (), exit_status: int = 1):
-        super().__init__(message)
-        self.message = message
-        self.problems = tuple(problems)
+        self.message = without_controls(message)
+        super().__init__(self.message)
+        self.problems = tuple(problem.without_controls() for problem in problems)
         self.exit_status = exit_status
 
     def __str__(self) -> str:
@@ -104,6 +117,21 @@ def _grouped(problems: Sequence[Problem]) -> list[Problem]:
 def count_of(items: Sequence[object], noun: str) -> str:
     """`1 problem`, `3 problems`."""
     return f"{len(items)} {noun}{'' if len(items) == 1 else 's'}"
+
+
+def without_controls(text: str) -> str:
+    """A text of others, such as a peer or a tool, without what a terminal would obey: colours,
+    movements of the cursor and other control characters. Ends of lines and tabs stay; a return to
+    the beginning of a line becomes its end."""
+    if text.isprintable():
+        return text
+    plain = _SEQUENCES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    return _CONTROLS.sub("", plain)
+
+
+def kind_and_text(error: BaseException) -> str:
+    """`ValueError: its text`, of an exception of others."""
+    return f"{type(error).__name__}: {without_controls(str(error)).strip()}"
 
 
 def cut(text: str, limit: int = 60) -> str:

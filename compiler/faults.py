@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compiler.diagnostics import without_controls
 from compiler.version import __version__
 from dialects.records import dataclass
 
@@ -51,7 +52,7 @@ class CompilerFault(Exception):
         return 3 if self.origin is None else 1
 
     def __str__(self) -> str:
-        text = str(self.cause).strip().split("\n")[0]
+        text = without_controls(str(self.cause)).strip().split("\n")[0]
         what = f"in {self.phase} on {self.model}: {type(self.cause).__name__}: {text}"
         if self.origin is None:
             where = f"; reproducer: {self.folder}" if self.folder else ""

@@ -1,4 +1,4 @@
-"""Twelve models in fp16 on a GPU: per operator, by blocks, as a whole, eager and Inductor.
+"""Models in fp16 on a GPU: per operator, by blocks, as a whole, eager and Inductor.
 
     python benchmarks/contrast/cuda.py [--only encoder,mobile] [--peers torch,inductor]
                                        [--groups fuse,one-launch] [--seconds 300]
@@ -122,10 +122,10 @@ def page(figures: Mapping[str, Figures]) -> str:
                          if line.split()[0] in ("torch", "triton"))
     lines = [
         "# Strategies compared on a GPU", "", "```", "python benchmarks/contrast/cuda.py", "```",
-        "", fill("[The models](gpu_models.py) are in fp16 and have random weights. Measured on "
-                 f"one {first['machine']}, with {versions}. Times are medians of rounds in turns, "
-                 "with 95% intervals; each call waits for its result. [The same on a CPU]"
-                 "(RESULTS.md).", 120),
+        "", fill(f"[{len(figures)} models](gpu_models.py) are in fp16 and have random weights. "
+                 f"Measured on one {first['machine']}, with {versions}. Times are medians of "
+                 "rounds in turns, with 95% intervals; each call waits for its result. [The same on "
+                 f"a CPU](RESULTS.md).{_unmeasured(figures)}", 120),
         "", "![Speed relative to per-op](cuda.svg)", "", "## Against eager PyTorch", "",
         fill("Busy: the time of a CUDA graph of eager's own kernels, as a share of eager's time. "
              f"A model that keeps the GPU busy ({IS_BUSY:.0%}) should be {BARS[True]}x as fast as "
@@ -136,6 +136,12 @@ def page(figures: Mapping[str, Figures]) -> str:
                               for row in cpu.rows_of(name, found)]),
         "", *cpu.bought(figures), "An empty cell was not measured.", ""]
     return "\n".join(lines)
+
+
+def _unmeasured(figures: Figures) -> str:
+    """Which models have no figures yet."""
+    missing = [name for name in MODELS if name not in figures]
+    return f" Not measured yet: {', '.join(missing)}." if missing else ""
 
 
 _HEAD = ("model", "busy", "eager ms", "per-op", "block", "whole graph", "bar", "reached",

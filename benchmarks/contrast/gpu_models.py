@@ -1,4 +1,4 @@
-"""Twelve models in fp16 for a GPU, with random weights: `gpu_models.py:NAME`.
+"""Models in fp16 for a GPU, with random weights: `gpu_models.py:NAME`.
 
 The first seven keep an eager GPU busy; for the others it mostly waits for launches. They are built
 of the parts of `models.py`, but for `prefill`, whose attention is causal, and `vision`. Sizes are

@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from compiler.bisection.outcome import CODE, RIGHT, Outcome
-from compiler.diagnostics import StrataError
+from compiler.diagnostics import StrataError, kind_and_text
 from compiler.instrument.launches import program_of, type_of, written_buffers
 from compiler.measuring.comparison import worst
 from dialects import block, host
@@ -118,7 +118,7 @@ class _Launches:
         except (StrataError, ValueError) as error:
             return f"refused: {error}"
         except Exception as error:  # whatever a faulty target raises
-            return f"fault: {type(error).__name__}: {error}"
+            return f"fault: {kind_and_text(error)}"
         want = [after[k] for k in written]
         kept = [_bits(a) == _bits(b) for a, b in zip(want, (before[k] for k in written),
                                                      strict=True)]

@@ -19,6 +19,7 @@ from xdsl.ir import Attribute, Block, Operation, Region
 
 from compiler.bisection.outcome import CODE, RIGHT, Outcome
 from compiler.bisection.quiet import QuietCompiler
+from compiler.diagnostics import kind_and_text
 from compiler.measuring.comparison import worst
 from compiler.pipeline.state import State
 from compiler.pipeline.steps import PIPELINE
@@ -81,7 +82,7 @@ def _fault(trials: Trials, op: Operation) -> str:
         compilation.run_to(state, None)
         got = compilation.load(state).run(inputs)
     except Exception as error:  # whatever a faulty target raises
-        return f"{type(error).__name__}: {error}"
+        return kind_and_text(error)
     error, wrong = worst(got, want)
     return "" if wrong is None else f"its code is off by {error:.1e}"
 

@@ -21,7 +21,7 @@ from compiler.bisection.outcome import CODE, OPTIONS, RIGHT, Outcome
 from compiler.bisection.quiet import QuietCompiler
 from compiler.cli import arguments as shared
 from compiler.cli.execution import WantedInputs
-from compiler.diagnostics import StrataError
+from compiler.diagnostics import StrataError, kind_and_text
 from compiler.faults import CompilerFault
 from compiler.instrument.verify import Verify
 from compiler.pipeline.levels import ContractError
@@ -265,4 +265,4 @@ def _with(outcome: Outcome, rewritten: Rewritten | None) -> Outcome:
 
 
 def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
+    return kind_and_text(error).splitlines()[0]

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from compiler.diagnostics import Problem, StrataError, cut
+from compiler.diagnostics import Problem, StrataError, cut, without_controls
 
 Load = Callable[[], Callable[[], Sequence[Any]]]
 SECONDS = 1800.0
@@ -107,6 +107,6 @@ def _ended(name: str, status: int, too_long: bool, output: str) -> StrataError:
         what = f"it was ended by {signal.Signals(number).name} (signal {number})"
     else:
         what = f"it exited with status {os.waitstatus_to_exitcode(status)}"
-    last = cut((output.strip().splitlines() or [""])[-1], 200)
+    last = cut((without_controls(output).strip().splitlines() or [""])[-1], 200)
     return StrataError(f"{name} crashes on the model", [Problem(
         what, hint=f"its last words were: {last}" if last else "")])

@@ -67,8 +67,16 @@ class ProfileResult:
 
     @property
     def overhead(self) -> float | None:
-        """The share of the time that timing adds; None where others had the processor."""
+        """The share of the time that timing adds; None where `overhead_told` says why not."""
         return None if self.times.disturbed else self.wall_ms / self.plain_ms - 1
+
+    @property
+    def overhead_told(self) -> str:
+        """The share of the time that timing adds, in words, or why it is not known."""
+        if self.overhead is not None:
+            return f"{100 * self.overhead:.1f}%"
+        return ("not measurable: other programs had the processor, which changes both times by "
+                "more than the clock costs")
 
     @property
     def call_ms(self) -> float:
@@ -97,7 +105,8 @@ class ProfileResult:
     def json(self) -> dict[str, Any]:
         return {
             "model": self.model, "wall_ms": self.wall_ms, "plain_ms": self.plain_ms,
-            "overhead": self.overhead, "host_ms": self.host_ms, "call_ms": self.call_ms,
+            "overhead": self.overhead, "overhead_told": self.overhead_told,
+            "host_ms": self.host_ms, "call_ms": self.call_ms,
             "calls": self.times.calls, "where": self.times.where, "notes": list(self.times.notes),
             "arena": self.arena, "launches": sum(x.runs for x in self.launches),
             "roofline": {"flops_per_s": self.roofline.flops, "bytes_per_s": self.roofline.bytes,
@@ -171,8 +180,7 @@ class ProfileResult:
         coded = any("registers" in row for row in rows)
         columns = f" {'regs':>4} {'spill':>6}" if coded else ""
         narrow = f" ({figure(roof.narrow)}FLOP/s for narrow factors)" if roof.narrow else ""
-        plain = "" if self.overhead is None else (
-            f"; without the clock {self.plain_ms:.4g} ms (overhead {100 * self.overhead:.1f}%)")
+        plain = f"; without the clock {self.plain_ms:.4g} ms (overhead {self.overhead_told})"
         head = [
             f"{self.model}: {self.wall_ms:.4g} ms a call on {times.where}, mean of "
             f"{times.calls}{plain}", *times.notes,

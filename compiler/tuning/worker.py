@@ -13,6 +13,7 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from compiler.diagnostics import kind_and_text
 from compiler.pipeline.driver import Compiler
 from compiler.tuning.bench import Bench
 from compiler.tuning.jobs import Compiled, Job, Timed, Unfit
@@ -100,8 +101,7 @@ def _reason(error: Exception) -> str:
     """The reason, in one line."""
     if isinstance(error, Unfit):
         return str(error)
-    lines = str(error).splitlines()
-    return " ".join([f"{type(error).__name__}:", *lines[:2]])
+    return " ".join(kind_and_text(error).splitlines()[:2])
 
 
 def main() -> None:

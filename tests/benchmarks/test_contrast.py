@@ -91,6 +91,17 @@ def test_the_page_of_a_gpu_is_made_of_its_figures() -> None:
     assert cuda.cpu.plot(kept) == (FOLDER / "cuda.svg").read_text(encoding="utf-8")
 
 
+def test_the_page_of_a_gpu_counts_what_was_measured() -> None:
+    cuda = script("cuda")
+    kept = json.loads(cuda.FIGURES.read_text(encoding="utf-8"))
+    some = {name: kept[name] for name in list(kept)[:3]}
+    made = " ".join(cuda.page(some).split())
+    assert "[3 models](gpu_models.py)" in made
+    told = made.partition("Not measured yet: ")[2].partition(".")[0]
+    assert told.split(", ") == [name for name in cuda.MODELS if name not in some]
+    assert "Not measured" not in cuda.page(dict.fromkeys(cuda.MODELS, kept["encoder"]))
+
+
 def test_every_model_for_a_gpu_is_made() -> None:
     torch: Any = pytest.importorskip("torch")
     models = script("gpu_models")

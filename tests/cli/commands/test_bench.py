@@ -167,6 +167,33 @@ def test_a_peer_that_crashes_is_left_out(
     assert told in report["problems"]["openvino"]
 
 
+_COLOURED = "\x1b[1;31mRed\x1b[0m\r\x1b]8;;http://x\x1b\\link\x1b]8;;\x07 \x9b4mon\x08\x00"
+
+
+@pytest.mark.parametrize("fault", [
+    "raise ValueError(text)", "os.write(2, text.encode()); os._exit(7)",
+    "from compiler.diagnostics import *; raise StrataError(text, [Problem(text, hint=text)])"])
+def test_colours_of_a_peer_are_left_out(
+    strata: Run, small_model: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """In what is printed and in JSON, whether it raises or dies with last words."""
+    from compiler.peers import openvino
+
+    def load(request: Request) -> Any:
+        return exec(f"import os; {fault}", {"text": _COLOURED})
+
+    monkeypatch.setattr(openvino, "load", load)
+    monkeypatch.setattr("compiler.peers._check_installed", lambda name: None)
+    for words in (("bench", "--target", "reference"), ("compare", "--groups", "none")):
+        done = strata(*words, small_model, "--threads", 1, "--rounds", 2, "--against", "openvino",
+                      "--json", "figures.json")
+        assert done.status == 1
+        problem = json.loads(Path("figures.json").read_text())["problems"]["openvino"]
+        for text in (done.err, problem):
+            assert "link on" in text
+            assert all(c.isprintable() or c == "\n" for c in text), repr(text)
+
+
 def test_a_peer_that_hangs_is_ended() -> None:
     error = trial("slow", lambda: lambda: time.sleep(60) or [], seconds=0.5)
     assert "takes too long" in str(error)

@@ -96,6 +96,9 @@ def test_interruptions_are_told() -> None:
     assert re.fullmatch(r"other programs had the processor for \d+% of the time, so each .*", told)
     assert found.times.disturbed and found.overhead is None
     assert told in found.lines()
+    assert found.json["overhead"] is None
+    assert found.json["overhead_told"].startswith("not measurable: other programs")
+    assert f"(overhead {found.overhead_told})" in found.lines()[0]
 
 
 @pytest.mark.parametrize("make", [models.control, models.cnn, models.experts],
