@@ -140,7 +140,14 @@ class Builder:
 
     def parameter(self, name: str, array: Array) -> Value:
         """A weight whose contents may be others when the program runs."""
-        [value] = self.add(ConstantOp.parameter(name, array, self.weights), name)
+        return self._unknown(name, ConstantOp.parameter(name, array, self.weights))
+
+    def weight(self, name: str, array: Array) -> Value:
+        """A constant whose contents nothing that is built may depend on."""
+        return self._unknown(name, ConstantOp.of_array(array, self.weights, name))
+
+    def _unknown(self, name: str, op: ConstantOp) -> Value:
+        [value] = self.add(op, name)
         assert value.ssa is not None
         value.ssa.name_hint = identifier(name)
         return value

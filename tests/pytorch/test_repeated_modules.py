@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 from compiler.frontend import MemoryModel
-from compiler.frontend.torch.layers import repeated
+from compiler.frontend.torch import layers
 from compiler.frontend.torch.walk import Importer
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
@@ -223,7 +223,7 @@ def test_a_few_layers_stand_for_all(
     monkeypatch.setattr(Importer, "_try", counted)
     some = Compiler(models[-1], options).lower("graph")
     fewer = len(set(nodes))
-    monkeypatch.setattr(repeated, "find_repeated", lambda *arguments: None)
+    monkeypatch.setattr(layers, "find_layers", lambda *arguments: None)
     nodes.clear()
     every = Compiler(models[-1], options).lower("graph")
     assert (fewer < len(nodes)) == VARIANTS[make]

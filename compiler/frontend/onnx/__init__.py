@@ -7,10 +7,12 @@
     schema.py          ONNX's own schemas of operators
     inputs.py          the model's inputs, and the sizes of their dims
     importer.py        the walk over the nodes
+    scope.py           what names mean in a graph or a call of a function
+    layers.py          equal layers, of which a few are imported
     declared.py        compares the declared types of values with the inferred ones
     sequences.py       sequences and optionals as tensors
     node.py            the view of a node that an operator's importer gets
-    element_types.py   ONNX's element types and those of Strata
+    element_types.py   ONNX's element types and those of Strata; their elements in files
     coverage.py        the supported operators, for lists and documentation
     functions.py       model-local functions, and operators that ONNX defines by others
     ops/               one small function per operator, a file per family

@@ -11,9 +11,8 @@ from typing import Any
 import onnx
 
 from compiler.frontend.faults import Fault
-from compiler.frontend.onnx.element_types import element_type
+from compiler.frontend.onnx.element_types import element_type, packed_size
 from compiler.frontend.onnx.load import OnnxFile, load_file, parse
-from compiler.frontend.onnx.packed import packed_size
 from compiler.frontend.onnx.validate import subgraphs
 
 DEEPEST = 100

@@ -1,14 +1,21 @@
-"""Converts between the element types of ONNX and of Strata."""
+"""The element types of ONNX, those of Strata, and elements in the bytes of ONNX files.
+
+In files, elements of 2, 4 and 6 bits are packed, the first lowest.
+Source: ONNX, the comments on `raw_data` in onnx.proto; docs/docsgen/source/technical/int4.md.
+"""
 
 from __future__ import annotations
 
+import mmap
 from functools import cache
 
+import numpy as np
 import onnx
 from xdsl.ir import Attribute
 
 from compiler.frontend.faults import Fault
 from dialects.strata import types as t
+from dialects.strata.types import Array
 
 _BY_NAME: dict[str, Attribute] = {
     "FLOAT": t.f32, "DOUBLE": t.f64, "FLOAT16": t.f16, "BFLOAT16": t.bf16, "BOOL": t.i1,
@@ -54,3 +61,36 @@ def onnx_type_names() -> dict[str, str]:
 def _data_type_name(data_type: int) -> str:
     values = onnx.TensorProto.DataType.DESCRIPTOR.values_by_number
     return values[data_type].name if data_type in values else str(data_type)
+
+
+def packed_size(element: Attribute, count: int) -> int:
+    """The number of bytes that `count` elements occupy in a file."""
+    return (count * _stored_bits(element) + 7) // 8
+
+
+def packed_array(
+    data: mmap.mmap | bytes, offset: int, element: Attribute, count: int
+) -> Array:
+    """`count` elements from `offset` on: a view of the data, or a copy with a byte for each."""
+    dtype, bits = t.dtype_of(element), _stored_bits(element)
+    if not count:
+        return np.empty(0, dtype)
+    if bits >= 8:
+        return np.frombuffer(data, dtype, count, offset)
+    packed = np.frombuffer(data, np.uint8, packed_size(element, count), offset)
+    if bits == 6:
+        return _of_six_bits(packed)[:count].view(dtype)
+    places = np.arange(0, 8, bits, dtype=np.uint8)
+    apart = (packed[:, None] >> places) & np.uint8((1 << bits) - 1)
+    return apart.reshape(-1)[:count].view(dtype)
+
+
+def _of_six_bits(packed: Array) -> Array:
+    """Four codes of each three bytes, of which the last ones may be missing."""
+    low, middle, high = np.pad(packed, (0, -len(packed) % 3)).reshape(-1, 3).T
+    codes = (low, low >> 6 | middle << 2, middle >> 4 | high << 4, high >> 2)
+    return np.stack(codes, 1).reshape(-1) & np.uint8(0x3F)
+
+
+def _stored_bits(element: Attribute) -> int:
+    return 8 if element == t.i1 else t.bit_width(element)

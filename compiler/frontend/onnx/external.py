@@ -15,7 +15,7 @@ import onnx
 from xdsl.ir import Attribute
 
 from compiler.frontend.faults import Fault
-from compiler.frontend.onnx.packed import packed_array, packed_size
+from compiler.frontend.onnx.element_types import packed_array, packed_size
 from dialects.records import dataclass
 from dialects.strata.mapped import READ_WHOLE
 from dialects.strata.types import Array
@@ -43,6 +43,8 @@ class ExternalFiles:
     folder: Path
     mapped: dict[Path, mmap.mmap | bytes] = field(
         default_factory=dict[Path, "mmap.mmap | bytes"])
+    _paths: dict[str, Path] = field(default_factory=dict[str, Path])
+    """Location -> the file there."""
 
     def read(self, tensor: onnx.TensorProto, element: Attribute, count: int) -> Array:
         """`count` elements, a view if possible. Raises Fault for every kind of invalid reference.
@@ -61,7 +63,8 @@ class ExternalFiles:
         return packed_array(data, offset, element, count)
 
     def _map(self, location: str) -> mmap.mmap | bytes:
-        path = self._resolve(location)
+        path = self._paths.get(location) or self._resolve(location)
+        self._paths[location] = path
         if path not in self.mapped:
             try:
                 self.mapped[path] = map_file(path)

@@ -13,22 +13,23 @@ function of its own accesses such values through views (compiler/frontend/frames
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import onnx
 from onnx import AttributeProto
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.ir import BlockArgument, Operation
 
+from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, ImportOptions
 from compiler.frontend.builder import Builder
 from compiler.frontend.choices import Choices
 from compiler.frontend.faults import LEVEL, Fault, Faults, Skip, UnknownValue
-from compiler.frontend.frames import Frame
 from compiler.frontend.onnx.declared import check_declared
 from compiler.frontend.onnx.functions import (
     Functions,
@@ -37,12 +38,14 @@ from compiler.frontend.onnx.functions import (
     opsets_of,
     standard_body,
 )
-from compiler.frontend.onnx.inputs import Inputs
+from compiler.frontend.onnx.inputs import Inputs, defaults_of, defaults_replaced
+from compiler.frontend.onnx.layers import find_layers, is_settled
 from compiler.frontend.onnx.load import OnnxFile, load_file, parse
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import find_importer, takes_sequences
 from compiler.frontend.onnx.origin import origin_of
 from compiler.frontend.onnx.schema import find_schema, normalize
+from compiler.frontend.onnx.scope import Missing, Scope, Tensor, name_value, without_spans
 from compiler.frontend.onnx.sequences import (
     VALUES,
     AnyValue,
@@ -54,22 +57,28 @@ from compiler.frontend.onnx.sequences import (
     whole,
 )
 from compiler.frontend.onnx.texts import Table, constant_of, is_text, moved
-from compiler.frontend.onnx.validate import Validation, in_order, node_name, weight_names
+from compiler.frontend.onnx.validate import (
+    NamedNodes,
+    Validation,
+    in_order,
+    node_name,
+    weight_names,
+)
 from compiler.frontend.onnx.wire import Span
 from compiler.frontend.origins import ModelNode, node_of
 from compiler.frontend.values import Value, constant
 from compiler.io import structures
 from compiler.io.defaults import mark_defaults
 from compiler.io.structures import texts_of
+from compiler.layers.expansion import expand
+from compiler.layers.repeated import NotAlike, Repeated
 from dialects.graph.base import ShapeError
-from dialects.records import dataclass
 from dialects.strata.func import FuncOp
-from dialects.strata.types import Array, TensorType
+from dialects.strata.types import Array, TensorType, WeightAttr
 from dialects.strata.weights import WeightStore
 from dialects.text.syntax import identifier
 
-NamedNodes = Iterable[tuple[str, onnx.NodeProto]]
-Tensor = onnx.TensorProto | onnx.SparseTensorProto
+log = logging.getLogger("strata")
 SUBGRAPHS = ("If", "Loop")
 """Operators that pass strings to their subgraphs."""
 
@@ -92,62 +101,33 @@ def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedM
     validation = Validation(file.proto, functions, faults)
     validation.run()
     weights = weight_names(graph)
-    given = _defaults_replaced(file.proto, options)
+    given = defaults_replaced(file.proto, options)
     inputs = Inputs([i for i in graph.input if i.name not in weights or i.name in given], options,
                     faults)
     types, constants = inputs.types(), inputs.constants()
     faults.raise_any()
-    importer = _Importer(file, functions, faults, types, constants, inputs.structured)
-    importer.build.choices = Choices(options.outcomes)
     # declarations are for other sizes, if some are fixed
     fixed = bool(options.shapes or options.dims or options.outcomes)
-    mark_defaults(importer.module, _defaults(file.proto, given))
-    module = importer.run(validation.sorted_nodes,
-                          () if fixed else (*graph.output, *graph.value_info))
-    faults.tell_warnings()
-    return ImportedModel(module, importer.build.weights, file.path.stem,
-                         nodes=tuple(importer.nodes))
+    declared = () if fixed else (*graph.output, *graph.value_info)
+    defaults = defaults_of(file.proto, given)
 
+    def imported(faults: Faults, repeated: Repeated | None) -> ImportedModel:
+        importer = _Importer(file, functions, faults, types, constants, inputs.structured)
+        importer.build.choices = Choices(options.outcomes)
+        mark_defaults(importer.module, defaults)
+        module = importer.run(validation.sorted_nodes, declared, repeated)
+        faults.tell_warnings()
+        return ImportedModel(module, importer.build.weights, file.path.stem,
+                             nodes=tuple(importer.nodes))
 
-def _defaults_replaced(model: onnx.ModelProto, options: ImportOptions) -> set[str]:
-    """The inputs with a default that the options name. They stay inputs, or get other contents.
-
-    An initializer of an input's name is its default from IR version 4 on, and a constant before
-    (ONNX, IR.md). The others stay constants, with which weights can be packed and folded.
-    """
-    return {*options.shapes, *options.constants} if model.ir_version >= 4 else set()
-
-
-def _defaults(model: onnx.ModelProto, given: Container[str]) -> dict[str, Sequence[int]]:
-    """The shapes of the inputs whose default makes them constants."""
-    inputs = {i.name for i in model.graph.input} if model.ir_version >= 4 else set[str]()
-    return {t.name: t.dims for t in model.graph.initializer
-            if t.name in inputs and t.name not in given}
-
-
-class Missing(NamedTuple):
-    """A missing value. Without a reason, its node has a recorded problem."""
-
-    reason: str = ""
-
-
-@dataclass
-class Scope:
-    """The meaning of names inside a graph, or inside one call of a function.
-
-    `weights`: the graph's tensors, with the position of their bytes in the file. `around`: the
-    scope of the enclosing graph, in which names that this one lacks are looked up.
-    """
-
-    opsets: Mapping[str, int]
-    frame: Frame
-    path: str = ""
-    attributes: Mapping[str, AttributeProto] = field(default_factory=dict[str, AttributeProto])
-    weights: Mapping[str, tuple[Tensor, Span | None]] = field(
-        default_factory=dict[str, "tuple[Tensor, Span | None]"])
-    around: Scope | None = None
-    values: dict[str, AnyValue | Missing | None] = field(
-        default_factory=dict[str, "AnyValue | Missing | None"])
+    repeated = find_layers(validation.sorted_nodes, file, functions, given) if (
+        options.layers and not options.plugins) else None
+    try:
+        if repeated is not None:
+            return imported(replace(faults, problems=[], warnings=[*faults.warnings]), repeated)
+    except (NotAlike, StrataError) as why:
+        log.debug("equal parts of the model are imported one by one: %s", why)
+    return imported(faults, None)
 
 
 class _Importer:
@@ -165,7 +145,7 @@ class _Importer:
         graph = file.proto.graph
         tensors = zip(graph.initializer, file.spans, strict=True)
         self.scope = Scope(opsets, self.build.frame, weights={
-            **_without_spans(graph), **{t.name: (t, s) for t, s in tensors}})
+            **without_spans(graph), **{t.name: (t, s) for t, s in tensors}})
         for name, argument in zip(types, self.function.body.block.args, strict=True):
             argument.name_hint = identifier(name)
             self.scope.values[name] = self.build.value(argument)
@@ -175,11 +155,22 @@ class _Importer:
             parts = [self.scope.values[part] for part in form.names(name)]
             self.scope.values[name] = whole(form, iter(p for p in parts if isinstance(p, Value)))
         self.forms, self.table = dict(structured), Table(self.build)
+        self.unknown: Collection[str] = ()
+        """The weights whose contents importers do not get to know."""
         self.nodes: list[ModelNode] = []
 
-    def run(self, nodes: NamedNodes, declared: Iterable[onnx.ValueInfoProto]) -> ModuleOp:
-        """The model's module, whose values must be as `declared`. Raises StrataError."""
-        self._import_nodes(nodes, self.scope)
+    def run(
+        self, nodes: NamedNodes, declared: Iterable[onnx.ValueInfoProto],
+        repeated: Repeated | None,
+    ) -> ModuleOp:
+        """The model's module, whose values must be as `declared`. Raises StrataError.
+
+        Of `repeated` parts a few are imported; NotAlike is raised if they do not stand for all.
+        """
+        if repeated is None:
+            self._import_nodes(nodes, self.scope)
+        else:
+            self._import_some(nodes, repeated)
         check_declared(declared, self.scope.values, self.faults)
         results = {o.name: self._output(o.name) for o in self.file.proto.graph.output}
         self.faults.raise_any()
@@ -196,6 +187,9 @@ class _Importer:
                 name: StringAttr(form.text if form.kind != "texts" else texts_of(self.table.places))
                 for name, form in self.forms.items()})
         self.build.finish()
+        if repeated is not None:
+            self.nodes = expand(self.module, self.build.weights, repeated, self.nodes, {},
+                                self._handle, lambda n: origin_of(n.node, n.name))
         return self.module
 
     def _output(self, name: str) -> AnyValue | None:
@@ -208,6 +202,18 @@ class _Importer:
         return None
 
     # ------------------------------------------------------------------ nodes
+    def _import_some(self, nodes: NamedNodes, repeated: Repeated) -> None:
+        """Import the nodes around those that are left out. Raises NotAlike."""
+        self.unknown, values = repeated.weights, self.scope.values
+        self._import_nodes(nodes[:repeated.gap.start], self.scope)
+        self.faults.raise_any()
+        if not is_settled(repeated, values):
+            raise NotAlike("a part has results of other types or contents than the one before")
+        values |= {name: values[other] for name, other in repeated.stand_ins.items()}
+        self._import_nodes(nodes[repeated.gap.stop:], self.scope)
+        if not repeated.later_names.isdisjoint(self.build.choices.count):
+            raise NotAlike("parts choose by sizes that only a call has")
+
     def _import_nodes(self, nodes: NamedNodes, scope: Scope) -> None:
         for name, node in nodes:
             path = f"{scope.path}/{name}" if scope.path else name
@@ -217,7 +223,7 @@ class _Importer:
                 if output:
                     scope.values[output] = results[k] if k < len(results) else Missing(
                         f"output {k} of {node.op_type} '{path}' is not supported")
-                    _name_value(scope.values[output], output)
+                    name_value(scope.values[output], output)
 
     def _try_node(
         self, path: str, node: onnx.NodeProto, scope: Scope
@@ -281,7 +287,7 @@ class _Importer:
         if len(inputs) != len(graph.input):
             raise Fault(f"its {label} takes {len(graph.input)} inputs, not {len(inputs)}")
         inner = Scope(scope.opsets, self.build.frame, f"{path}/{label}", scope.attributes,
-                      _without_spans(graph), scope)
+                      without_spans(graph), scope)
         inner.values.update(zip([i.name for i in graph.input], inputs, strict=True))
         self._import_nodes(in_order(graph), inner)
         results = [self._subgraph_output(o.name, inner) for o in graph.output]
@@ -359,22 +365,25 @@ class _Importer:
         scope.values[name] = found
         return found
 
+    def _handle(self, name: str) -> WeightAttr:
+        """The handle of a weight. Raises NotAlike for a name that is that of something else."""
+        tensor, span = self.scope.weights.get(name, (None, None))
+        if not isinstance(tensor, onnx.TensorProto):
+            raise NotAlike(f"'{name}' is not the name of a weight")
+        return self.build.weights.add(name, self.file.tensor(tensor, span))
+
     def _weight(self, name: str, tensor: Tensor, span: Span | None) -> AnyValue | Missing:
         try:
             sparse = isinstance(tensor, onnx.SparseTensorProto)
             if not sparse and is_text(tensor):
                 return self.table.tensor(tensor, name)
             array = self.file.dense(tensor) if sparse else self.file.tensor(tensor, span)
+            if name in self.unknown:
+                return self.build.weight(name, array)
             return constant(self.build, array, name, name)
         except Fault as fault:
             self.faults.add(f"initializer '{name}': {fault.what}", hint=fault.hint)
             return Missing()
-
-
-def _without_spans(graph: onnx.GraphProto) -> dict[str, tuple[Tensor, Span | None]]:
-    """A graph's own tensors by name."""
-    sparse = {t.values.name: (t, None) for t in graph.sparse_initializer}
-    return {**sparse, **{t.name: (t, None) for t in graph.initializer}}
 
 
 def _tensors_only(inputs: Sequence[AnyValue | None]) -> list[Value | None]:
@@ -385,13 +394,3 @@ def _tensors_only(inputs: Sequence[AnyValue | None]) -> list[Value | None]:
             raise Fault(f"its input {k} is not a tensor, but a {form_of(value).kind}")
         tensors.append(value)
     return tensors
-
-
-def _name_value(value: AnyValue | Missing | None, name: str) -> None:
-    """Let the IR show the model's name for a value that has none yet."""
-    if not isinstance(value, Value):
-        return
-    if value.ssa is None:
-        value.label = value.label or name
-    elif value.ssa.name_hint is None:
-        value.ssa.name_hint = identifier(name)

@@ -13,7 +13,7 @@ A sequence or an optional becomes several inputs (sequences.py): `x.data`, `x.sh
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import field
 
 import onnx
@@ -240,3 +240,19 @@ def _shape_of(type_: onnx.TypeProto) -> Sequence[onnx.TensorShapeProto.Dimension
     while (kind := type_.WhichOneof("value")) in ("sequence_type", "optional_type"):
         type_ = getattr(type_, kind).elem_type
     return type_.tensor_type.shape.dim
+
+
+def defaults_replaced(model: onnx.ModelProto, options: ImportOptions) -> set[str]:
+    """The inputs with a default that the options name. They stay inputs, or get other contents.
+
+    An initializer of an input's name is its default from IR version 4 on, and a constant before
+    (ONNX, IR.md). The others stay constants, with which weights can be packed and folded.
+    """
+    return {*options.shapes, *options.constants} if model.ir_version >= 4 else set()
+
+
+def defaults_of(model: onnx.ModelProto, given: Container[str]) -> dict[str, Sequence[int]]:
+    """The shapes of the inputs whose default makes them constants."""
+    inputs = {i.name for i in model.graph.input} if model.ir_version >= 4 else set[str]()
+    return {t.name: t.dims for t in model.graph.initializer
+            if t.name in inputs and t.name not in given}

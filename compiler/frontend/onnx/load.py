@@ -19,9 +19,8 @@ from xdsl.ir import Attribute
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.faults import Fault
-from compiler.frontend.onnx.element_types import element_type
+from compiler.frontend.onnx.element_types import element_type, packed_array, packed_size
 from compiler.frontend.onnx.external import ExternalFiles, map_file
-from compiler.frontend.onnx.packed import packed_array, packed_size
 from compiler.frontend.onnx.wire import Span, split_weights
 from dialects.records import dataclass
 from dialects.strata.types import Array, dtype_of

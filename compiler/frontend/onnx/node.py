@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 
 import numpy as np
 import onnx
@@ -204,3 +205,19 @@ class Node(NodeBase):
     def positions(self, x: Value, axis: int) -> Value:
         """The indices 0, 1, ... along an axis of x, as i64, in a shape that broadcasts to x's."""
         return self.range(x.shape[axis]).reshape([x.shape[axis], *[1] * (x.rank - axis - 1)])
+
+
+def rounded_once(function: Callable[..., Value]) -> Callable[..., Value]:
+    """The importer of an operator with one result of its first operand's type.
+
+    Operators that are composed of several compute halves in f32, and round once at the end. A
+    square may exceed the range of f16 although its root does not: the norm of [300, 400] is 500.
+    """
+    @wraps(function)
+    def widened(n: Node, x: Value, *others: Value | None) -> Value:
+        if not t.is_half(x.element):
+            return function(n, x, *others)
+        wide = [v if v is None or not t.is_half(v.element) else v.cast(t.f32) for v in (x, *others)]
+        return function(n, *wide).cast(x.element)
+
+    return widened

@@ -275,11 +275,12 @@ def free_names(graph: onnx.GraphProto) -> set[str]:
     """The names that a graph uses and does not define, which belong to enclosing graphs."""
     used = {o.name for o in graph.output}
     for node in graph.node:
-        used |= _used_names(node)
+        used |= used_names(node)
     return used - defined_names(graph)
 
 
-def _used_names(node: onnx.NodeProto) -> set[str]:
+def used_names(node: onnx.NodeProto) -> set[str]:
+    """The names that a node reads, also in its subgraphs."""
     used = {name for name in node.input if name}
     for graph in subgraphs(node):
         used |= free_names(graph)
@@ -289,7 +290,7 @@ def _used_names(node: onnx.NodeProto) -> set[str]:
 def _waits(named: NamedNodes) -> list[set[int]]:
     """For each node, the indices of the nodes whose results it uses, also in its subgraphs."""
     makers = {o: k for k, (_, n) in enumerate(named) for o in n.output if o}
-    return [{makers[v] for v in _used_names(node) if v in makers} for _, node in named]
+    return [{makers[v] for v in used_names(node) if v in makers} for _, node in named]
 
 
 def in_order(graph: onnx.GraphProto) -> NamedNodes:

@@ -12,7 +12,6 @@
     contents.py   the contents of tensors as arrays
     memory_order.py  arguments and results whose memory has channels last, or another order
     node.py       the view of a node that an operator's importer gets
-    promotion.py  the element type in which an operator computes
     ops/          one small function per operator, a file per family
 
 To support an operator, write its function in `ops/`; nothing else needs to change. The modules that

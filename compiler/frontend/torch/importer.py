@@ -46,7 +46,7 @@ from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 
 if TYPE_CHECKING:
-    from compiler.frontend.torch.layers.repeated import Repeated
+    from compiler.layers.repeated import Repeated
 
 log = logging.getLogger("strata")
 
@@ -109,9 +109,9 @@ def import_captured(
     options = options or ImportOptions()
     model = None
     if options.layers and not options.plugins and not _has_complex(captured.module.graph):
-        from compiler.frontend.torch.layers.repeated import find_repeated
+        from compiler.frontend.torch.layers import find_layers
 
-        repeated = find_repeated(captured.module.graph, captured.parameters)
+        repeated = find_layers(captured.module.graph, captured.parameters)
         model = repeated and _import_some(captured, name, file, options, repeated)
     if model is None:
         signature, sizes = _captured(captured, options)
@@ -142,7 +142,8 @@ def _import_some(
 ) -> ImportedModel | None:
     """Import a few of the equal parts of a graph, and call what they become for all of them; None
     if they have faults, or do not become one function."""
-    from compiler.frontend.torch.layers.expansion import NotAlike, expand
+    from compiler.frontend.torch.layers import expand_layers
+    from compiler.layers.repeated import NotAlike
 
     signature, sizes = _captured(captured, options)
     importer = Importer(captured.module, signature, sizes, Faults(file),
@@ -150,8 +151,8 @@ def _import_some(
     importer.build.choices = Choices(options.outcomes)
     try:
         importer.run({})
-        nodes = expand(importer.result, importer.build.weights, signature, repeated,
-                       importer.nodes)
+        nodes = expand_layers(importer.result, importer.build.weights, signature, repeated,
+                              importer.nodes)
     except (NotAlike, StrataError) as why:
         log.debug("equal parts of the graph are imported one by one: %s", why)
         return None

@@ -51,7 +51,7 @@ from dialects.strata.weights import WeightStore
 from dialects.text.syntax import identifier
 
 if TYPE_CHECKING:
-    from compiler.frontend.torch.layers.repeated import Repeated
+    from compiler.layers.repeated import Repeated
 
 WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 """Operators that only run a graph, which is imported in their place."""
@@ -150,9 +150,8 @@ class Importer:
                 outputs = [(getattr(n, "name", "constant"), _output(n, values)) for n in flat]
             elif node.op == "get_attr":
                 self._attribute(module, node, values)
-            elif self.repeated is not None and node in self.repeated.left_out:
-                if (other := self.repeated.stand_ins.get(node)) is not None:
-                    values[node.name] = values[other.name]
+            elif self.repeated is not None and node.name in self.repeated.stand_ins:
+                values[node.name] = values[self.repeated.stand_ins[node.name]]
             elif node.op == "call_function":
                 found = values[node.name] = self._try(node, values)
                 self.nodes.append(node_of(path_of(node), operator_name(node), [found],

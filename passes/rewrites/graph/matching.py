@@ -68,8 +68,15 @@ def uniform(value: SSAValue, context: StrataContext) -> Any:
     array = constant_array(value, context)
     if array is None:
         return None
+    return number_of(array)
+
+
+def number_of(array: Array) -> Any:
+    """The number that all elements of an array equal, as `uniform`; None for too many elements."""
     flat = array.reshape(-1)
-    return _common(flat) if _common(flat[:PROBED]) is not None else None
+    if not 0 < flat.size <= MAX_COMPARED or _common(flat[:PROBED]) is None:
+        return None
+    return _common(flat)
 
 
 def _common(flat: Array) -> Any:

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 from compiler.frontend.faults import Fault
 from compiler.frontend.node import fixed
-from compiler.frontend.onnx.halves import rounded_once
-from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.node import Node, rounded_once
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.values import Value
 from dialects.graph.base import GraphOp

@@ -5,8 +5,7 @@ from __future__ import annotations
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.group_norm import group_normalized
-from compiler.frontend.onnx.halves import rounded_once
-from compiler.frontend.onnx.node import Node
+from compiler.frontend.onnx.node import Node, rounded_once
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.stretching import one_way
 from compiler.frontend.values import Value

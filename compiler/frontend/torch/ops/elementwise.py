@@ -11,7 +11,7 @@ from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
-from compiler.frontend.torch.promotion import common_element
+from compiler.frontend.torch.ops.promotion import common_element
 from compiler.frontend.torch.reals import Real, Whole
 from compiler.frontend.values import Value
 from dialects.graph.activation import ClipOp

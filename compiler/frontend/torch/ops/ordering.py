@@ -6,7 +6,7 @@ from compiler.frontend import formulas as f
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.elementwise import operand
-from compiler.frontend.torch.promotion import common_element
+from compiler.frontend.torch.ops.promotion import common_element
 from compiler.frontend.values import Value
 from dialects.graph.cumulative import CumulativeProdOp, CumulativeSumOp
 from dialects.graph.gather import GatherElementsOp

@@ -12,22 +12,20 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Block, OpResult, SSAValue
 
 from compiler.frontend.origins import ModelNode
-from compiler.frontend.torch.contents import contents_of
-from compiler.frontend.torch.layers.repeated import KEPT, Names, Repeated, Slot
-from compiler.frontend.torch.provenance import scope_of, source_of
-from compiler.frontend.torch.signature import Signature
+from compiler.layers.repeated import KEPT, LayerNode, Names, NotAlike, Repeated, Slot
 from dialects.graph.constant import ConstantOp, label_of
 from dialects.strata.control import CallOp
 from dialects.strata.types import WeightAttr, WeightsAttr
 from dialects.strata.weights import WeightStore
-from dialects.text.syntax import location, location_names
+from dialects.text.syntax import identifier, location, location_names
 from passes.base import StrataContext
 from passes.graph.call_layers import GraphCallLayers
 from passes.rewrites.calls import called
@@ -35,10 +33,8 @@ from passes.rewriting import erase, functions
 
 Handle: TypeAlias = "Callable[[str], WeightAttr]"
 """The handle of a weight, by its label."""
-
-
-class NotAlike(Exception):
-    """The imported parts did not become calls of one function."""
+Origin: TypeAlias = "Callable[[LayerNode], tuple[str, str]]"
+"""The scope and the source line of a node."""
 
 
 @dataclass
@@ -46,6 +42,7 @@ class Expansion:
     """`kept`: the names of the imported parts. `all`: those of all parts."""
 
     module: ModuleOp
+    repeated: Repeated
     kept: Sequence[Names]
     all: Sequence[Names]
 
@@ -53,8 +50,9 @@ class Expansion:
         self.places: dict[str, tuple[int, int | Slot]] = {}
         for number, names in enumerate(self.kept):
             for place, name in names.items():
-                if self.places.setdefault(name, (number, place))[0] != number:
-                    raise NotAlike(f"two parts have '{name}'")
+                found = self.places.setdefault(name, (number, place))
+                if found[0] != number or type(found[1]) is not type(place):
+                    raise NotAlike(f"two parts have '{name}', or a node and a weight")
 
     def run(self, store: WeightStore, handle: Handle) -> None:
         """Make a function of the imported parts, and call it for all. Raises NotAlike."""
@@ -109,7 +107,7 @@ class Expansion:
         """The value of a constant for all calls; None if it is the same in them."""
         labels = [label_of(weight) for weight in op.weights]
         if not op.varies:
-            if any(label in self.places for label in labels):
+            if any(self.places.get(label, (0, None))[1] in self.repeated.own for label in labels):
                 raise NotAlike("a weight of one part is that of all calls")
             return None
         if labels != [self._later(labels[0], k, self.kept) for k in range(calls)]:
@@ -121,13 +119,15 @@ class Expansion:
         first, last = calls[0], calls[-1]
         block, before = first.parent, first
         assert block is not None
-        types = list(first.result_types)
+        types, hints = list(first.result_types), self._hints(first)
         for number in range(1, total):
             names = [self._later(name, number, self.all) for name in first.node_names]
             inputs = [given if k < 0 else before.results[k]
                       for k, given in zip(pattern, first.inputs, strict=True)]
             call = CallOp.of(first.callee.data, number, names, inputs, types)
             call.location = location(*dict.fromkeys(names))
+            for result, hint in zip(call.results, hints, strict=True):
+                result.name_hint = hint(number)
             block.insert_op_before(call, last)
             before = call
         for old, new in zip(last.results, before.results, strict=True):
@@ -135,6 +135,23 @@ class Expansion:
             new.name_hint = old.name_hint
         for call in reversed(calls[1:]):
             erase(call)
+
+
+    def _hints(self, first: CallOp) -> list[Callable[[int], str | None]]:
+        """For each result of the first call, how that of the call of a number is shown."""
+        kept, every = (self.repeated.results(parts)
+                       for parts in (self.repeated.kept, self.repeated.parts))
+        places: dict[str | None, tuple[int, Slot]] = {}
+        for number, names in enumerate(kept):
+            for place, name in names.items():
+                places.setdefault(SSAValue.extract_valid_name(identifier(name)), (number, place))
+
+        def hint(shown: str | None, count: int) -> str | None:
+            number, place = places.get(shown, (len(every), None))
+            names = every[number + count] if number + count < len(every) else {}
+            return identifier(names[place]) if place in names else None
+
+        return [partial(hint, result.name_hint) for result in first.results]
 
 
 def _pattern(calls: Sequence[CallOp]) -> list[int]:
@@ -161,38 +178,36 @@ def _result_of(value: SSAValue, before: CallOp, given: SSAValue) -> int:
 
 
 def expand(
-    module: ModuleOp, store: WeightStore, signature: Signature, repeated: Repeated,
-    nodes: Sequence[ModelNode],
+    module: ModuleOp, store: WeightStore, repeated: Repeated, nodes: Sequence[ModelNode],
+    labels: Mapping[str, str], handle: Handle, origin: Origin,
 ) -> list[ModelNode]:
     """Call what the imported parts have become for all parts. Returns all nodes of the model.
 
-    Raises NotAlike if the parts have not become calls of one function.
+    `labels`: the labels of weights whose names are others. Raises NotAlike if the parts have not
+    become calls of one function.
     """
-    labels = {name: signature.shown(name) for name in signature.weights}
-    tensors = {label: signature.weights[name] for name, label in labels.items()}
     kept, every = (repeated.names(parts, labels) for parts in (repeated.kept, repeated.parts))
-
-    def handle(label: str) -> WeightAttr:
-        return store.add_parameter(label, contents_of(tensors[label], label))
-
-    Expansion(module, kept, every).run(store, handle)
-    return _all_nodes(nodes, repeated, every)
+    Expansion(module, repeated, kept, every).run(store, handle)
+    return _all_nodes(nodes, repeated, every, origin)
 
 
 def _all_nodes(
-    nodes: Sequence[ModelNode], repeated: Repeated, every: Sequence[Names]
+    nodes: Sequence[ModelNode], repeated: Repeated, every: Sequence[Names], origin: Origin
 ) -> list[ModelNode]:
     """The nodes that were imported, and those of the parts that were left out between them."""
     by_name, old = {node.name: node for node in nodes}, every[KEPT - 1]
     found: list[ModelNode] = []
     for part, new in zip(repeated.parts[KEPT - 1:-1], every[KEPT:-2], strict=True):
         names = {name: new[place] for place, name in old.items()}
-        found += [_own(by_name[old[k]], new[k], names, node) for k, node in part.nodes.items()]
+        found += [_own(by_name[old[k]], names, node.name, origin(node))
+                  for k, node in part.nodes.items()]
     at = next(k for k, node in enumerate(nodes) if node.name == every[-2][0])
     return [*nodes[:at], *found, *nodes[at:]]
 
 
-def _own(like: ModelNode, name: str, names: Mapping[str, str], node: Any) -> ModelNode:
+def _own(
+    like: ModelNode, names: Mapping[str, str], name: str, origin: tuple[str, str]
+) -> ModelNode:
     """A node in the place of another one, in whose part nodes have other names."""
     gone = re.sub(r"'([^']*)'", lambda match: f"'{names.get(match[1], match[1])}'", like.gone)
-    return ModelNode(name, like.op, gone, scope_of(node), source_of(node))
+    return ModelNode(name, like.op, gone, *origin)

@@ -1,1 +1,0 @@
-"""Layers of a graph that repeat: a few are imported, and calls stand for all of them."""
