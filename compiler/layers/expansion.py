@@ -32,7 +32,7 @@ from passes.rewrites.calls import called
 from passes.rewriting import erase, functions
 
 Handle: TypeAlias = "Callable[[str], WeightAttr]"
-"""The handle of a weight, by its label."""
+"""The handle of a weight of a part that was left out, by its label. Raises NotAlike for others."""
 Origin: TypeAlias = "Callable[[LayerNode], tuple[str, str]]"
 """The scope and the source line of a node."""
 
@@ -112,8 +112,9 @@ class Expansion:
             return None
         if labels != [self._later(labels[0], k, self.kept) for k in range(calls)]:
             raise NotAlike("calls read other weights")
-        return WeightsAttr(ArrayAttr([
-            handle(self._later(labels[0], k, self.all)) for k in range(total)]))
+        known, names = dict(zip(labels, op.weights, strict=True)), [
+            self._later(labels[0], k, self.all) for k in range(total)]
+        return WeightsAttr(ArrayAttr([known.get(name) or handle(name) for name in names]))
 
     def _call_all(self, calls: Sequence[CallOp], pattern: Sequence[int], total: int) -> None:
         first, last = calls[0], calls[-1]

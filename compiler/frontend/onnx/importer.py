@@ -188,9 +188,19 @@ class _Importer:
                 for name, form in self.forms.items()})
         self.build.finish()
         if repeated is not None:
-            self.nodes = expand(self.module, self.build.weights, repeated, self.nodes, {},
-                                self._handle, lambda n: origin_of(n.node, n.name))
+            self._expand(repeated)
         return self.module
+
+    def _expand(self, repeated: Repeated) -> None:
+        """Call what the imported parts have become for all parts. Raises NotAlike."""
+        def handle(name: str) -> WeightAttr:
+            tensor, span = self.scope.weights.get(name, (None, None))
+            if not isinstance(tensor, onnx.TensorProto):
+                raise NotAlike(f"'{name}' is not the name of a weight")
+            return self.build.weights.add(name, self.file.tensor(tensor, span))
+
+        self.nodes = expand(self.module, self.build.weights, repeated, self.nodes, {}, handle,
+                            lambda n: origin_of(n.node, n.name))
 
     def _output(self, name: str) -> AnyValue | None:
         try:
@@ -364,13 +374,6 @@ class _Importer:
                 found = view(scope.frame, found)
         scope.values[name] = found
         return found
-
-    def _handle(self, name: str) -> WeightAttr:
-        """The handle of a weight. Raises NotAlike for a name that is that of something else."""
-        tensor, span = self.scope.weights.get(name, (None, None))
-        if not isinstance(tensor, onnx.TensorProto):
-            raise NotAlike(f"'{name}' is not the name of a weight")
-        return self.build.weights.add(name, self.file.tensor(tensor, span))
 
     def _weight(self, name: str, tensor: Tensor, span: Span | None) -> AnyValue | Missing:
         try:
