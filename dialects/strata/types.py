@@ -131,6 +131,7 @@ def _tensor(element: Attribute, shape: tuple[Expr, ...]) -> TensorType:
     return TensorType(element, SizesAttr(shape))
 
 
+@cache
 def buffer_of(type_: TensorType) -> BufferType:
     return BufferType(type_.element, type_.sizes)
 

@@ -44,6 +44,8 @@ from passes.rewriting import functions, replace
 
 _Value: TypeAlias = tuple[SSAValue, CallOp | None]
 """A value of a function, or of a kernel as a call runs it."""
+_Read: TypeAlias = tuple[SSAValue, Operation]
+"""A value that an operation reads, and the operation."""
 
 
 class LoopProveWrites(StrataPass):
@@ -69,22 +71,31 @@ def unproven(
     """Values that are read without a proof that they are written, each once, with the reader."""
     proof = _Proof(kernels, [s for a in func.body.block.args if isinstance(a.type, TensorType)
                              for s in a.type.shape if not is_plain(s)])
+    inside = {name: list(_read_inside(kernel)) for name, kernel in kernels.items()}
     for op in list(func.body.block.ops):
         if isinstance(op, AssumeOp):
             proof.facts.extend(facts_of(op))
-        for value, reader in _reads(op, kernels):
+        for value, reader in _reads(op, inside):
             if not proof.is_written(value):
                 yield value, reader
 
 
-def _reads(op: Operation, kernels: Mapping[str, KernelOp]) -> Iterator[tuple[_Value, Operation]]:
-    """The values that an operation of a function reads, each with the operation that reads it."""
+def _reads(op: Operation, inside: Mapping[str, Sequence[_Read]]) -> Iterator[
+        tuple[_Value, Operation]]:
+    """The values that an operation of a function reads, each with the operation that reads it.
+
+    `inside`: what each kernel reads.
+    """
     if isinstance(op, CallOp):
-        for inner in kernels[op.kernel.data].body.block.ops:
-            if not isinstance(inner, YieldOp):
-                yield from (((v, op), inner) for v in _read_by(inner))
+        yield from (((value, op), reader) for value, reader in inside[op.kernel.data])
     else:
         yield from (((v, None), op) for v in _read_by(op))
+
+
+def _read_inside(kernel: KernelOp) -> Iterator[_Read]:
+    for op in kernel.body.block.ops:
+        if not isinstance(op, YieldOp):
+            yield from ((value, op) for value in _read_by(op))
 
 
 def _read_by(op: Operation) -> Iterator[SSAValue]:
@@ -111,6 +122,8 @@ class _Proof:
     facts: list[Expr]
     known: set[_Value] = field(default_factory=set[_Value])
     """Values that are proven to be written, or that were already reported."""
+    alone: dict[SSAValue, bool] = field(default_factory=dict[SSAValue, bool])
+    """Whether the store of a nest's result needs no proof, whatever the call."""
 
     def is_written(self, value: _Value) -> bool:
         """Whether a value is certainly written everywhere, or was asked about before."""
@@ -121,13 +134,18 @@ class _Proof:
                 if store is at:
                     break
                 at = store
-            elif store.is_everything:
+            elif self._is_everything(at[0], store):
                 break
             else:
                 stores.append(store)
                 at = store.before
         self.known.add(value)
         return at is not None or self._covered(value, stores)
+
+    def _is_everything(self, result: SSAValue, store: _Store) -> bool:
+        if result not in self.alone:
+            self.alone[result] = store.is_everything
+        return self.alone[result]
 
     def _covered(self, value: _Value, stores: Sequence[_Store]) -> bool:
         boxes = [box for s in stores if (box := s.box) is not None]
