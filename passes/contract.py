@@ -247,6 +247,11 @@ class Rules(ABC):
         """
         return None
 
+    def result_order(self, kernel: KernelOp) -> Sequence[int] | None:
+        """The order of dims, slowest first, in which a kernel of one contraction is to store its
+        result, which is then copied; None: as it is."""
+        return None
+
     def row_multiples(self, kernel: KernelOp) -> Mapping[int, int]:
         """Which operands of a kernel to copy, because their rows begin at addresses that allow no
         wide loads: each with the number of elements of which a row of the copy has a multiple.

@@ -113,6 +113,9 @@ class SharedScheduling(Scheduling):
             return self.claimed_panels(kernel, nest, constants)
         return self._others.scheduling.panels(kernel, nest, constants)
 
+    def result_order(self, kernel: LoopKernel) -> Sequence[int] | None:
+        return None if self.claims(kernel) else self._others.scheduling.result_order(kernel)
+
     def claimed_panels(
         self, kernel: LoopKernel, nest: NestOp, constants: Collection[int]
     ) -> Mapping[int, Packing] | None:

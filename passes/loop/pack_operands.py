@@ -1,4 +1,4 @@
-"""`loop-pack-operands`: lay out the operands of contractions in the order the kernel reads them.
+"""`loop-pack-operands`: lay out what contractions read and store in the order in which they do.
 
     contract(%x, %w: f32[768, 3072]) ins(%x[i0, i2], %w[i2, i1])        target: tiles of 64 along i1
     ->  contract(%x, %w': f32[48, 768, 64]) ins(%x[i0, i2], %w'[i1 floordiv 64, i2, i1 mod 64])
@@ -11,10 +11,16 @@ group is padded with zeros:
     %w: i8[768, 3072]  ->  %w': i8[48, 192, 64, 4]  read at [i1 floordiv 64, i2 floordiv 4,
                                                              i1 mod 64, i2 mod 4]
 
+Dims of an operand that are walked together, such as the taps of a filter, are one dim of the copy
+kernel, also where the product reads them backwards: such a dim is long enough to fill vectors.
+
 A padded read of a convolution becomes a read of a tensor with its border written out, so that the
 inner loop has no bounds checks; its dims may be reordered as well. Constants are packed at compile
 time, into the weight store. Other operands are packed by a copy kernel before the call. Where rows
 of another operand begin at addresses that allow no wide loads, they are filled up with zeros.
+
+A result whose lanes would be far apart in memory, such as the gradient of a filter, is stored with
+its dims in the order that the target asks for, and copied.
 """
 
 from __future__ import annotations
@@ -39,7 +45,9 @@ from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.pairs import pair_of
 from passes.base import StrataContext, StrataPass
 from passes.contract import Border, Packing, Panel
+from passes.rewrites.loop.collapsing import collapse
 from passes.rewrites.loop.nests import Read, reads_of, result_types, with_reads
+from passes.rewrites.loop.reordered_results import reorder_result
 from passes.rewriting import erase_unused, functions
 
 
@@ -60,6 +68,10 @@ class LoopPackOperands(StrataPass):
                    if isinstance(op, KernelOp)}
         for call in [op for op in block.ops if isinstance(op, CallOp)]:
             kernel = kernels[call.kernel.data]
+            order = context.rules.result_order(kernel)
+            if order is not None and context.allowance.take(kernel, self.name):
+                call, copier, copy = reorder_result(module, kernel, call, order)
+                collapse(copier, copy)
             multiples = context.rules.row_multiples(kernel)
             if multiples and context.allowance.take(kernel, self.name):
                 copier = _Copier(context, module, kernel, call)
@@ -79,6 +91,8 @@ class _Copier:
 
     def __init__(self, context: StrataContext, module: ModuleOp, kernel: KernelOp, call: CallOp):
         self.context, self.module, self.kernel, self.call = context, module, kernel, call
+        self.copies = list[tuple[KernelOp, CallOp]]()
+        """The copy kernels that were inserted, with their calls."""
 
     def fill_up(self, number: int, multiple: int) -> None:
         """Make all nests read a copy of an operand whose rows are zeros up to a multiple."""
@@ -133,8 +147,9 @@ class _Copier:
         assert self.context.rules is not None and isinstance(type_, TensorType)
         self.context.rules.prepare(kernel)
         copy.erase()
-        return self._before_call(CallOp.of(
-            name, [source], [Expr.symbol(s) for s in sizes], [type_]))
+        call = CallOp.of(name, [source], [Expr.symbol(s) for s in sizes], [type_])
+        self.copies.append((kernel, call))
+        return self._before_call(call)
 
 
 class _Packer(_Copier):
@@ -165,6 +180,14 @@ class _Packer(_Copier):
             keeps = isinstance(packing, Border) and not packing.padded
             if copy is not None:
                 self.replace(position, *copy, self.nest.pad_values[position] if keeps else None)
+            if isinstance(packing, Panel):
+                self.collapse_copies()
+
+    def collapse_copies(self) -> None:
+        """Merge the dims that copy kernels walk together."""
+        for kernel, call in self.copies:
+            collapse(kernel, call)
+        self.copies.clear()
 
     # ------------------------------------------------------------------ what to copy
     def copy(
@@ -180,11 +203,12 @@ class _Packer(_Copier):
                 return None
 
     def panel(self, position: int, panel: Panel) -> tuple[NestOp, tuple[Expr, ...]]:
-        """The copy into panels, and where the kernel reads it. A dim that is read in steps is
-        copied as it is."""
+        """The copy into panels, and where the kernel reads it. A dim that is read in steps, or from
+        its end to its beginning, is copied as it is."""
         axis, tile, group = panel.axis, panel.tile, panel.group
         read = reads_of(self.nest)[position]
-        blocks = {Symbol.axis(f"i{d}d"): d for d in stepped_dims(read.map)
+        kept_dims = {*stepped_dims(read.map), *self.reversed_dims(read)}
+        blocks = {Symbol.axis(f"i{d}d"): d for d in sorted(kept_dims)
                   if axis not in read.map[d].symbols}
         map_ = [*read.map]
         for name, d in blocks.items():
@@ -211,6 +235,16 @@ class _Packer(_Copier):
         copy = _copy(read.value, [e.substitute(parts) for e in map_], 0, axes, kept)
         at |= {name: read.map[d] for name, d in blocks.items()}
         return copy, tuple(e.substitute(at) for e in kept)
+
+    def reversed_dims(self, read: Read) -> list[int]:
+        """The dims that an axis walks alone, as a whole and backwards."""
+        shape, found = shape_of(read.value), list[int]()
+        for d, expr in enumerate(read.map):
+            axis = (shape[d] - 1 - expr).as_symbol
+            alone = axis is not None and sum(axis in e.symbols for e in read.map) == 1
+            if axis is not None and alone and self.extents.get(axis) == shape[d]:
+                found.append(d)
+        return found
 
     def border(
         self, position: int, order: Sequence[int] | None = None, multiple: int = 1

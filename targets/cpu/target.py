@@ -52,6 +52,7 @@ from targets.cpu.scheduling import search
 from targets.cpu.scheduling.options import OPTIONS
 from targets.cpu.scheduling.panels import panels
 from targets.cpu.scheduling.partial_sums import add_partial_levels
+from targets.cpu.scheduling.results import result_order
 from targets.cpu.scheduling.row_blocks import copy_rows, schedule_rows
 from targets.cpu.scheduling.rules import schedule_kernel
 from targets.cpu.scheduling.windows import MAX_LOSS, shorten
@@ -106,6 +107,11 @@ class CpuScheduling(Scheduling):
         if private_values(kernel):  # operands keep their layouts
             return {}
         return panels(nest, constants, self.machine, kernel.schedule)
+
+    def result_order(self, kernel: LoopKernel) -> Sequence[int] | None:
+        if kernel.schedule or private_values(kernel):
+            return None
+        return result_order(kernel, self.machine)
 
     def shorten(self, nest: NestOp, data: int, windows: Sequence[Window]) -> Sequence[Window]:
         """`--precision fast` may lose more digits."""

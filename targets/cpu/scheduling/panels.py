@@ -92,4 +92,6 @@ def _wants_panel(
         return True
     extent = extents_of(nest.axes)[tiling.lanes].constant
     cut = extent is None or extent > tiling.width
+    if any(e.symbols & reduce and e.symbols - reduce for e in map_):
+        return False  # a window, of which a copy for each tap would be larger
     return cut and (packs or evicts(nest, position, tiling.lanes, machine.caches[1]))

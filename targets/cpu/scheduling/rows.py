@@ -7,6 +7,7 @@ lanes and fill the registers. The rules here are for cases where that would be s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from itertools import takewhile
 from math import prod
 
 from xdsl.ir import SSAValue
@@ -138,6 +139,16 @@ def _made_channels(nest: NestOp, order: Sequence[Symbol]) -> Symbol | None:
         for s in e.symbols}
     return next((a for a in reversed(order[:-1]) if a not in data
                  and (extents[a].constant or 0) >= CHANNELS), None)
+
+
+def window_taps(nest: NestOp) -> Set[Symbol]:
+    """The last axes of a filter's gradient, the taps of a window, or those of a small image; empty
+    for another nest."""
+    order, summed = result_order(nest), {a.name for a in nest.reduce_axes}
+    if not order or _beside_taps(nest, order) is None:
+        return set()
+    moving = {s for m in nest.input_maps for e in m if e.symbols & summed for s in e.symbols}
+    return set(takewhile(moving.__contains__, reversed(order)))
 
 
 def _beside_taps(nest: NestOp, order: Sequence[Symbol]) -> list[Symbol] | None:

@@ -261,8 +261,11 @@ def _elementwise(kernel: KernelOp, machine: Machine) -> Schedule:
     lanes = _lanes(kernel)
     rows = common_rows(kernel)
     extents = kernel.axes
-    turned = _turned(kernel, lanes, rows, machine)
-    levels = [Level("grid", a, machine.lanes if a == turned else 1) for a in rows if a != lanes]
+    turned = _turned(kernel, lanes, rows, machine, machine.lanes // 2 + 1)
+    if lanes and turned and _is_ragged(extents[lanes], extents[turned], machine):
+        lanes, turned = turned, lanes
+    square = _square_rows(extents[turned], machine) if turned else 1
+    levels = [Level("grid", a, square if a == turned else 1) for a in rows if a != lanes]
     levels += [Level("loop", a) for a in extents if a != lanes and a not in rows]
     if lanes is None:
         return Schedule(tuple(levels))
@@ -286,16 +289,32 @@ def _lanes(kernel: KernelOp) -> Symbol | None:
     return next(iter(along), None)
 
 
+def _square_rows(extent: Expr, machine: Machine) -> int:
+    """How much of an axis that is read in squares a step reads: one or two vectors if that is the
+    whole axis, such as the taps of a filter, so that no step is mostly beyond its end."""
+    size = extent.constant
+    return machine.lanes if size is None or size > 2 * machine.lanes else size
+
+
+def _is_ragged(extent: Expr, other: Expr, machine: Machine) -> bool:
+    """Whether the lanes of squares are better along the other axis, since this one is about as long
+    as a vector."""
+    size, most = extent.constant, 2 * machine.lanes
+    return size is not None and size < most <= (other.constant or 0) and size % machine.lanes > 0
+
+
 def _turned(
-    kernel: KernelOp, lanes: Symbol | None, axes: Sequence[Symbol], machine: Machine
+    kernel: KernelOp, lanes: Symbol | None, axes: Sequence[Symbol], machine: Machine,
+    least: int | None = None,
 ) -> Symbol | None:
     """One of some axes that is contiguous in an input but strided along the lanes, which are one of
     them, too, as in a transpose.
 
-    A square of both axes is loaded along memory and transposed in registers.
+    A square of both axes is loaded along memory and transposed in registers. `least`: the fewest
+    elements that the axis has; None: those of a vector.
     """
     extents = kernel.axes
-    long = [a for a in axes if (extents[a].constant or 0) >= machine.lanes]
+    long = [a for a in axes if (extents[a].constant or 0) >= (least or machine.lanes)]
     if lanes not in long:
         return None
     for nest in kernel.nests:

@@ -17,6 +17,7 @@ from dialects.strata.types import TensorType, byte_width, is_float
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.runs import LONG, memory_order
 from passes.rewrites.loop.nests import has_calls
 from targets.cpu.machine import Machine
 from targets.cpu.scheduling.groups import BLOCK, grouping_of, has_group_instruction
@@ -209,7 +210,8 @@ def _rows(
 
 
 def _reduce_order(nest: NestOp) -> tuple[Symbol, ...]:
-    """Reduce axes; innermost is one along which an operand lies in memory, or else the longest.
+    """Reduce axes; innermost is one along which an operand lies in memory, or else the nearest in
+    memory of those that are long, so that caches are read in order, or else the longest.
 
     Of the axes that move a window along memory, it is the longest: positions, rather than taps.
     """
@@ -219,7 +221,8 @@ def _reduce_order(nest: NestOp) -> tuple[Symbol, ...]:
              if m and not has_calls(m[-1:]))
     along = {max(axes, key=lambda a: sizes[a]) for axes in lasts if axes}
     inner = [n for n in names if n in along and sizes[n] != 1]
-    last = inner[0] if inner else max(names, key=lambda n: sizes[n])
+    long = memory_order(nest, [n for n in names if sizes[n] >= LONG])
+    last = inner[0] if inner else long[-1] if long else max(names, key=lambda n: sizes[n])
     return (*(n for n in names if n != last), last)
 
 
