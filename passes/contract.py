@@ -189,6 +189,9 @@ class Facts:
     0: it walks rows of any length."""
     row_memory: int = 0
     """How many bytes of a row a program may keep between nests of a kernel; 0: none."""
+    chained_bytes: int = 0
+    """How many bytes of what launches hand on to each other a program may keep, in its core's
+    cache; 0: launches stay apart."""
     exchanged_elements: int = 0
     """Up to how many elements the programs of a kernel exchange with other ranks; 0: none."""
     exchanged_programs: int = 0

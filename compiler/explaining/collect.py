@@ -15,7 +15,15 @@ from xdsl.ir import Operation
 
 from compiler.explaining.memory import plan_json
 from compiler.explaining.pairs import Links, Pair, links_of
-from compiler.explaining.work import KernelWork, buffer_bytes, happens, with_joined, work_of
+from compiler.explaining.work import (
+    KernelWork,
+    Launched,
+    buffer_bytes,
+    happens,
+    launched,
+    with_joined,
+    work_of,
+)
 from compiler.frontend.origins import ModelNode
 from compiler.instrument.provenance import Origins
 from compiler.io.signature import signature_of
@@ -34,6 +42,8 @@ if TYPE_CHECKING:
     from compiler.pipeline.state import State
     from compiler.pipeline.steps import Step
 
+_JOINING = ("block-chain-launches", "block-join-launches")
+"""Passes after which launches are fewer, of kernels under other names."""
 CONSTANT = "Constant"
 """The operator of nodes that only hold a constant, which come last in lists."""
 JOINED = "parts of one kernel, which loop-outline groups or a loop-join pass chains"
@@ -86,8 +96,8 @@ class Explanation(Origins):
     """The functions of the final program."""
     calls: dict[str, list[set[str]]] = field(default_factory=dict[str, list[set[str]]])
     """The nodes of each launch of a kernel."""
-    launched: Sequence[Sequence[str]] = ()
-    """The kernels that each function launched, before launches were joined."""
+    launched: Sequence[Launched] = ()
+    """What each function launched before launches became fewer."""
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -106,8 +116,14 @@ class Explanation(Origins):
         self.step = step.name
         if step.name == "loop-to-block":
             self.work = work_of(state.module)
-        if step.name == "block-join-launches":
-            self.launched = [_launched(f) for f in host_functions(state.module)]
+        if step.name in _JOINING:
+            self.launched = [launched(f) for f in host_functions(state.module)]
+
+    def after(self, step: Step, state: State, seconds: float, changed: bool) -> None:
+        super().after(step, state, seconds, changed)
+        if step.name in _JOINING:
+            for before, function in zip(self.launched, host_functions(state.module), strict=True):
+                self.work = with_joined(self.work, before, function)
 
     def rewritten(self, event: Rewrite) -> None:
         """Keep which rule merged the nodes of a rewrite."""
@@ -121,9 +137,6 @@ class Explanation(Origins):
         super().finish(state)
         self.remarks = state.context.remarks
         functions = self.functions = host_functions(state.module)
-        for before, function in zip(self.launched, functions, strict=False):
-            self.work = with_joined(self.work, before, [
-                op for op in function.walk() if isinstance(op, host.LaunchOp)])
         self.sizes = {**_example_sizes(state.module, functions), **self.sizes}
         kernels = {op.sym_name.data: op for op in state.module.body.block.ops
                    if isinstance(op, KernelOp)}
@@ -222,10 +235,6 @@ class Explanation(Origins):
         return {"name": node.name, "op": node.op, "kernels": kernels,
                 "gone": None if kernels else self.why(node), "scope": node.scope,
                 "source": node.source}
-
-
-def _launched(function: host.FuncOp) -> list[str]:
-    return [op.kernel.data for op in function.walk() if isinstance(op, host.LaunchOp)]
 
 
 def _example_sizes(module: ModuleOp, functions: Sequence[host.FuncOp]) -> dict[Symbol, int]:

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from compiler.measuring.work import accesses_of
-from dialects.host.ops import LaunchOp
+from dialects.host import FuncOp, LaunchOp
 from dialects.loop import KernelOp, NestOp
 from dialects.strata.types import BufferType, byte_width, is_float
 from dialects.symbolic.expr import Expr
@@ -59,26 +59,44 @@ def work_of(module: ModuleOp) -> dict[str, KernelWork]:
         for k in kernels}
 
 
+Launched = Sequence[tuple[str, Sequence[SSAValue]]]
+"""The kernels that a function launches, each with its buffers."""
+
+
+def launched(function: FuncOp) -> Launched:
+    """What a function launches, in order."""
+    return [(op.kernel.data, list(op.buffers)) for op in function.walk()
+            if isinstance(op, LaunchOp)]
+
+
 def with_joined(
-    work: Mapping[str, KernelWork], before: Sequence[str], after: Sequence[LaunchOp]
+    work: Mapping[str, KernelWork], before: Launched, after: FuncOp
 ) -> dict[str, KernelWork]:
     """The work, and that of joined kernels: of the launches that one launch has replaced.
 
-    `before`: the kernels that a function launched; `after`: its launches, of which a joined one has
-    the buffers of its parts, in their order.
+    `before`: what a function launched; `after`: the function now. A joined launch has the buffers
+    of its parts, in their order, but for those that parts hand on to each other.
     """
-    found, left = dict(work), [name for name in before if name in work]
-    for launch in after:
-        if launch.kernel.data in left:
-            left.remove(launch.kernel.data)
-    for launch in after:
-        if launch.kernel.data in work:
+    found, left = dict(work), [(name, buffers) for name, buffers in before if name in work]
+    now = launched(after)
+    for name, buffers in now:
+        kept = next((k for k, (n, own) in enumerate(left) if n == name and own == buffers), None)
+        if kept is not None:
+            del left[kept]
+    for name, buffers in now:
+        if name in work:
             continue
-        parts: list[KernelWork] = []
-        while left and sum(len(p.accesses) for p in parts) < len(launch.buffers):
-            parts.append(work[left.pop(0)])
-        found[launch.kernel.data] = KernelWork(
-            (), sum((p.flops for p in parts), Expr.of(0)), [a for p in parts for a in p.accesses])
+        rest, parts, accesses = [*buffers], list[KernelWork](), list[Expr]()
+        while left and rest:
+            part, own = left.pop(0)
+            parts.append(work[part])
+            for buffer, accessed in zip(own, work[part].accesses, strict=True):
+                if rest and buffer is rest[0]:
+                    accesses.append(accessed)
+                    del rest[0]
+        found[name] = KernelWork(
+            tuple(dict.fromkeys(s for p in parts for s in p.parameters)),
+            sum((p.flops for p in parts), Expr.of(0)), accesses, all(p.narrow for p in parts))
     return found
 
 

@@ -17,7 +17,7 @@ from xdsl.ir import Operation, SSAValue
 
 from compiler.instrument import Instrument
 from dialects.block import KernelOp as BlockKernelOp
-from dialects.host import AllocOp, CopyOp, LaunchOp, host_functions
+from dialects.host import AllocOp, CopyOp, FuncOp, LaunchOp, host_functions
 from dialects.loop import KernelOp, NestOp, scalar_type
 from dialects.strata.types import buffer_type, byte_width, is_float
 from dialects.symbolic.expr import Expr
@@ -85,13 +85,13 @@ class Watch(Instrument):
         ops = [op for function in functions for op in function.body.block.ops]
         self.steps = [_step(op, kernels) for op in ops if isinstance(op, LaunchOp | CopyOp)]
         self.kernels, self.launches = len(kernels), [s.when for s in self.steps]
-        apart = [op.type.byte_size for op in ops if isinstance(op, AllocOp) and op.offset is None]
-        arenas = [f.arena_bytes for f in functions if f.arena_bytes is not None]
-        self.arena = sum([*arenas, *apart], Expr.of(0))
+        self.arena = _arena(functions)
 
     def _count(self, module: ModuleOp) -> None:
-        """Count kernels and launches again, once launches are joined."""
-        ops = [op for function in host_functions(module) for op in function.body.block.ops]
+        """Count kernels, launches and memory again, once launches are joined."""
+        functions = host_functions(module)
+        ops = [op for function in functions for op in function.body.block.ops]
+        self.arena = _arena(functions)
         self.launches = [_when(op) for op in ops if isinstance(op, LaunchOp | CopyOp)]
         self.kernels = sum(isinstance(op, BlockKernelOp) for op in module.body.block.ops)
 
@@ -101,6 +101,14 @@ class Watch(Instrument):
         launches = sum(_happens(when, sizes) for when in self.launches)
         return Work(self.kernels, launches, sum(s.moved(sizes) for s in steps),
                     sum(s.computed(sizes) for s in steps), value_of(self.arena, sizes))
+
+
+def _arena(functions: Sequence[FuncOp]) -> Expr:
+    """The bytes of the arenas of functions, and of buffers outside of them."""
+    apart = [op.type.byte_size for f in functions for op in f.body.block.ops
+             if isinstance(op, AllocOp) and op.offset is None]
+    return sum([*(f.arena_bytes for f in functions if f.arena_bytes is not None), *apart],
+               Expr.of(0))
 
 
 # ---------------------------------------------------------------------- steps of a host function

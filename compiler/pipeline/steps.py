@@ -134,6 +134,8 @@ PIPELINE: tuple[Step, ...] = (
     Step("block", "block-split-tiles",  # at once: all later passes see the tiles that code has
          needed="a target may have tiles of powers of two only"),
     Step("block", "block-prefetch-operands", "schedule"),  # on the final loops and addresses
+    Step("block", "block-chain-launches",  # on planned memory, of kernels that are complete
+         "chain"),
     Step("block", "block-expand-floats"),  # late, so that earlier dumps show plain casts
     Step("block", "block-prove-bounds"),  # on all accesses as they become code
     Step("block", "block-join-launches",  # on proven kernels, once memory and launches are final

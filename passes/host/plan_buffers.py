@@ -19,7 +19,7 @@ replaced.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -57,13 +57,46 @@ class HostPlanBuffers(StrataPass):
             _prolong(func, lives, runs_of(func, kernels, context))
         everything = _total(life.size for life in lives.values())
         _merge_in_place(func, lives, kernels if self.in_place else {})
-        blocks = list(dict.fromkeys(lives.values()))
-        arena = plan(blocks)
-        for op, life in lives.items():
-            op.properties["offset"] = ExprAttr(life.offset)
-        func.properties["arena"] = ExprAttr(arena)
+        arena = _place(func, lives)
         _free_others(func)
         context.remark(self, func, report(arena, everything))
+
+
+def shared_memory(
+    func: FuncOp, apart: Collection[LaunchOp] = ()
+) -> list[tuple[AllocOp, AllocOp]]:
+    """Pairs of buffers in one place of which launches, but for some, compute one over the other."""
+    lives, found = _lives(func), list[tuple[AllocOp, AllocOp]]()
+    for at, op in enumerate(func.body.block.ops):
+        if not isinstance(op, LaunchOp) or op in apart:
+            continue
+        memories = [m for m in map(memory_of, op.buffers) if m is not None and m in lives]
+        found += [(a, b) for a in memories for b in memories
+                  if a is not b and a.offset == b.offset and (
+                      lives[a].last, lives[b].first) == (at, at)]
+    return found
+
+
+def plan_again(func: FuncOp, shared: Iterable[tuple[AllocOp, AllocOp]]) -> None:
+    """Place the buffers of a planned function anew, after launches have become others.
+
+    `shared`: the pairs that `shared_memory` has found before, which keep one place.
+    """
+    lives = _lives(func)
+    sharing = {life: [op] for op, life in lives.items()}
+    for source, target in shared:
+        if source in lives and target in lives:
+            _merge(lives[source], lives[target], lives, sharing)
+    _place(func, lives)
+
+
+def _place(func: FuncOp, lives: dict[AllocOp, Block]) -> Expr:
+    """Give all buffers their places. Returns the size of the arena."""
+    arena = plan(list(dict.fromkeys(lives.values())))
+    for op, life in lives.items():
+        op.properties["offset"] = ExprAttr(life.offset)
+    func.properties["arena"] = ExprAttr(arena)
+    return arena
 
 
 def _lives(func: FuncOp) -> dict[AllocOp, Block]:

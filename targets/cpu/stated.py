@@ -27,6 +27,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         widens=frozenset(t for t in (f16, bf16) if not (
             machine.multiplies_groups(t) or machine.multiplies_matrices(t))),
         row_memory=max(second, third // 4),  # in the L2 cache, or in a share of the L3 cache
+        chained_bytes=second,
         phases=True, channels_last=True, scans=f64,
         sorted_bytes=byte_width(i64) * LONGEST_ROW if options.check is not True else 0,
         sorts_alone=options.check is not True,  # which checks single elements
