@@ -179,7 +179,8 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     for name, content in {
             "short": whole[: 2 * third], "tail": whole[: end - 8],
             "code": whole[:third] + b"\x77" + whole[third + 1:],
-            "facts": whole[:-40] + b"\x77" + whole[-39:]}.items():
+            "facts": whole[:-40] + b"\x77" + whole[-39:], "ended": whole[:-1],
+            "longer": whole + bytes(9), "marked": whole[:-3] + b"\x77" + whole[-2:]}.items():
         (tmp_path / f"{name}.so").write_bytes(content)
     lines = run_alone("""
 import array, sized_numpy
@@ -188,7 +189,7 @@ model = sized_numpy.Model(threads=1, verify=True)
 calls = {"x, k": lambda: model(x, k=k), "other": lambda: model(x, j=k),
          "twice": lambda: model(x, x=x), "more": lambda: model(x, k, k),
          **{name: lambda name=name: sized_numpy.Model(f"./{name}.so", verify=name[0] not in "st")
-            for name in ("short", "tail", "code", "facts")},
+            for name in ("short", "tail", "code", "facts", "ended", "longer", "marked")},
          "close": model.close, "closed": lambda: model(x, k)}
 for name, call in calls.items():
     try:
@@ -203,6 +204,8 @@ for name, call in calls.items():
         "short ./short.so was cut short", "tail ./tail.so was cut short",
         *(f"{name} ./{name}.so is damaged: it is not what was written"
           for name in ("code", "facts")),
+        *(f"{name} ./{name}.so does not end with checksums, so it cannot be verified: it was cut "
+          "short, stripped, or linked again" for name in ("ended", "longer", "marked")),
         "close is right", "closed the model is closed"]
 
 

@@ -10,7 +10,7 @@
 /* What functions return. The text of a status is fixed; a state has a message with details. */
 typedef enum strata_status {
     STRATA_OK = 0,
-    STRATA_BAD_ARGUMENT = 1,   /* a null pointer, a number that is too small or too large */
+    STRATA_BAD_ARGUMENT = 1,   /* null, too small, too large, or memory of another array */
     STRATA_BAD_COUNT = 2,      /* another number of inputs or outputs */
     STRATA_BAD_DTYPE = 3,
     STRATA_BAD_SHAPE = 4,      /* another number of dims, or sizes that contradict each other */
@@ -40,7 +40,8 @@ typedef enum strata_dtype {
 
 /* A C-contiguous array. `data` of an output may be null before a call: the state then provides
    memory, which is valid until its next call. `bytes` is the size of the memory; that of an input
-   may be 0, if its shape is to be trusted. */
+   may be 0, if its shape is to be trusted. Outputs must be apart in memory from inputs and from
+   each other, which is checked except by `run_at`. */
 typedef struct strata_tensor {
     void *data;
     size_t bytes;

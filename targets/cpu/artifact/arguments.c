@@ -31,8 +31,9 @@ static int check_input(STATE *s, const strata_port *port, const strata_tensor *t
     if (t->rank != port->rank) return refuse_rank(s, port, t);
     for (int32_t d = 0; d < t->rank; d++)
         if (t->shape[d] < 0 || t->shape[d] > MOST_SIZE)
-            return refuse(s, STRATA_BAD_SHAPE, "dim %d of input '%s' is %lld", d, port->name,
-                          (long long)t->shape[d]);
+            return refuse(s, STRATA_BAD_SHAPE,
+                          "dim %d of input '%s' is %lld but must be from 0 to %lld", d, port->name,
+                          (long long)t->shape[d], (long long)MOST_SIZE);
     int64_t bytes = bytes_of(t->rank, t->shape, port->dtype);
     if (bytes == INT64_MAX)
         return refuse(s, STRATA_BAD_SHAPE, "no memory holds input '%s'", port->name);
@@ -57,6 +58,32 @@ static int place_output(STATE *s, int32_t k, strata_tensor *t, int64_t bytes) {
     return check_tensor(s, "output", port, t, bytes);
 }
 
+static int overlap(const void *a, int64_t a_bytes, const void *b, int64_t b_bytes) {
+    uintptr_t first = (uintptr_t)a, second = (uintptr_t)b;
+    return first < second + (uintptr_t)b_bytes && second < first + (uintptr_t)a_bytes &&
+           a_bytes > 0 && b_bytes > 0;
+}
+
+/* Refuse an output in the memory of an input or of another output: code may write what it has yet
+   to read. `bytes`: those of the outputs, 0 for those that only the run knows. */
+static int check_apart(STATE *s, const strata_tensor *in, const strata_tensor *out,
+                       const int64_t *bytes) {
+    for (int32_t k = 0; k < OUTPUTS; k++) {
+        for (int32_t j = 0; j < INPUTS; j++)
+            if (overlap(out[k].data, bytes[k], in[j].data,
+                        bytes_of(in[j].rank, in[j].shape, in[j].dtype)))
+                return refuse(s, STRATA_BAD_ARGUMENT,
+                              "the memory of output '%s' overlaps that of input '%s'",
+                              outputs[k].name, inputs[j].name);
+        for (int32_t j = 0; j < k; j++)
+            if (overlap(out[k].data, bytes[k], out[j].data, bytes[j]))
+                return refuse(s, STRATA_BAD_ARGUMENT,
+                              "the memory of output '%s' overlaps that of output '%s'",
+                              outputs[k].name, outputs[j].name);
+    }
+    return 0;
+}
+
 /* Describe the outputs for the sizes that are bound. Returns the bytes of each, 0 for those that
    only the run knows. */
 static int describe_outputs(STATE *s, strata_tensor *given, int64_t *bytes) {
@@ -74,7 +101,7 @@ static int describe_outputs(STATE *s, strata_tensor *given, int64_t *bytes) {
     return 0;
 }
 
-static int bind_outputs(STATE *s, strata_tensor *given) {
+static int bind_outputs(STATE *s, const strata_tensor *in, strata_tensor *given) {
     int64_t results = 0, bytes[OUTPUTS + 1], arena = arena_bytes(s->sizes);
     int status = describe_outputs(s, given, bytes);
     if (status != 0) return status;
@@ -86,7 +113,7 @@ static int bind_outputs(STATE *s, strata_tensor *given) {
         status = place_output(s, k, &given[k], bytes[k]);
         s->table[place++].at = given[k].data == NULL ? (void *)(uintptr_t)nothing : given[k].data;
     }
-    return status;
+    return status == 0 ? check_apart(s, in, given, bytes) : status;
 }
 
 static int check_assumptions(STATE *s) {
@@ -118,7 +145,7 @@ static int bind_inputs(STATE *s, const strata_tensor *in, int32_t in_count,
 static int bind(STATE *s, const strata_tensor *in, int32_t in_count, strata_tensor *out,
                 int32_t out_count) {
     int status = bind_inputs(s, in, in_count, out, out_count, 1);
-    if (status == 0) status = bind_outputs(s, out);
+    if (status == 0) status = bind_outputs(s, in, out);
     if (status != 0) return status;
     for (int32_t k = 0; k < ENTRY_SIZES; k++)
         s->words[k] = entry_sizes[k] < 0 ? 0 : s->sizes[entry_sizes[k]];

@@ -12,7 +12,7 @@ static int refuse(STATE *s, int status, const char *format, ...) {
 
 static const char *const status_texts[] = {
     "there was no error",
-    "an argument is null, too small or too large",
+    "an argument is null, too small, too large, or overlaps another one",
     "the number of inputs or outputs is wrong",
     "a dtype is wrong",
     "a shape is wrong",
@@ -21,7 +21,7 @@ static const char *const status_texts[] = {
     "the sizes need other code; compile the model for them",
     "an index in the data is out of range",
     "an access to memory was out of bounds",
-    "the memory of an output is too small",
+    "the memory of an array is too small",
     "there is not enough memory",
     "the file of weights cannot be opened and mapped",
     "the processor lacks instructions that the model was compiled for",

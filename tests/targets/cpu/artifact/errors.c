@@ -69,6 +69,7 @@ static void check_arguments(mlp_state *state) {
     EXPECT(STRATA_BAD_SHAPE, mlp_call(state, &in, 1, &out, 1));
     in = tensor(x, sizeof x, STRATA_F32, -3, 8);
     EXPECT(STRATA_BAD_SHAPE, mlp_call(state, &in, 1, &out, 1));
+    SAYS("dim 0 of input 'x' is -3 but must be from 0 to 281474976710656");
     in = tensor(x, sizeof x, STRATA_F32, INT64_MAX, 8);
     EXPECT(STRATA_BAD_SHAPE, mlp_call(state, &in, 1, &out, 1));
     in = tensor(x, 0, STRATA_F32, INT64_C(1) << 44, 8);
@@ -86,6 +87,12 @@ static void check_arguments(mlp_state *state) {
     out = tensor(y, sizeof y - 1, 0, 0, 0);
     EXPECT(STRATA_TOO_SMALL, mlp_call(state, &in, 1, &out, 1));
     SAYS("output 'y' has 48 bytes, and its memory 47");
+    out = tensor(x, sizeof x, 0, 0, 0);
+    EXPECT(STRATA_BAD_ARGUMENT, mlp_call(state, &in, 1, &out, 1));
+    SAYS("the memory of output 'y' overlaps that of input 'x'");
+    out = tensor(x + 23, sizeof y, 0, 0, 0);
+    EXPECT(STRATA_BAD_ARGUMENT, mlp_bind(state, &in, 1, &out, 1));
+    EXPECT(STRATA_NOT_BOUND, mlp_run_bound(state));
     out = tensor(y, sizeof y, STRATA_I64, 0, 0);
     EXPECT(STRATA_BAD_DTYPE, mlp_call(state, &in, 1, &out, 1));
     out = tensor((char *)y + 1, sizeof y - 1, 0, 0, 0);
