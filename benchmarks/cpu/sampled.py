@@ -42,7 +42,7 @@ LONGEST = 200
 """So many characters of an error are told."""
 MOST_FLOPS, MOST_BYTES = 3e9, 48e6
 """No row has more: operations of products, and bytes of inputs and results."""
-_BORDER = "taps that fall outside the image are multiplied by zeros here, and left out by oneDNN"
+_BORDER = "taps outside the image are left out for whole tiles here, and for each place by oneDNN"
 REASONS = dict.fromkeys(("dilated", "convolution larger"), _BORDER)
 """Why rows of a class may fall short: without padding, at as many products, these do not."""
 Tensor = torch.Tensor

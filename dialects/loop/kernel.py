@@ -24,7 +24,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from dialects.definition import irdl_op_definition
 from dialects.loop.body_ops import YieldOp
-from dialects.loop.nest import NestOp, short_type
+from dialects.loop.nest import NestOp
+from dialects.loop.nest_text import short_type
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata import types as t
 from dialects.strata.callees import callee_of, check_kernel_call

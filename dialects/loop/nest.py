@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, IntegerType, StringAttr, UnitAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
@@ -20,11 +20,10 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+import dialects.loop.nest_text as text
 from dialects.definition import irdl_op_definition, part_of
 from dialects.loop.axes import AxesAttr, Axis, extents_of
 from dialects.loop.body_ops import IndexOp
-from dialects.loop.nest_text import parse_input, parse_output, print_input
-from dialects.strata import types as t
 from dialects.strata.types import LiteralAttr, SizesAttr, TensorType, signless
 from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.ranges import is_at_most, is_nonnegative, lower_bound, upper_bound
@@ -83,6 +82,8 @@ class NestOp(IRDLOperation):
     about 32 terms each, because later operations amplify its rounding errors. It only affects
     rounding. `unordered` lets a scatter combine its points in any order. `total` says that the
     points of a scatter write every element, so that none of the `into` tensor is kept.
+    `inside([i1 + i3 - 1, 7])` says that a sum has only zeros to add at points where an expression
+    is negative or not less than its size: where a convolution reads the border of a padded image.
 
     Constraints: (C1) there is one expression per dim of every tensor; (C2) result expressions use
     only parallel axes and gathered inputs (those of a scan also its single reduce axis), and
@@ -95,7 +96,7 @@ class NestOp(IRDLOperation):
     `none` or one of COMBINERS; (C10) a recurrence has one reduce axis, one result, which that axis
     does not index, and a first input of the result's element type, whose read uses parallel axes
     only and has no pad; (C11) a nest that sorts is a scan of signed integers; (C12) a total nest is
-    a scatter that stores.
+    a scatter that stores; (C13) a nest with `inside` adds up its only result.
     Source: linalg.generic, extended with padding, gathers, partial results, scans, scatters and
     recurrences.
     """
@@ -110,6 +111,7 @@ class NestOp(IRDLOperation):
     part = opt_prop_def(IntAttr)
     unordered = opt_prop_def(UnitAttr)
     total = opt_prop_def(UnitAttr)
+    inside = opt_prop_def(ArrayAttr[SizesAttr])
     results_ = var_result_def(TensorType)
     body = region_def("single_block")
     traits = traits_def(Pure())
@@ -181,6 +183,11 @@ class NestOp(IRDLOperation):
         """For each input, the value read outside its tensor, or None if reads are in bounds."""
         return [p.data[0] if isinstance(p, LiteralAttr) and p.data else None
                 for p in self.pads.data]
+
+    @property
+    def insides(self) -> list[tuple[Expr, ...]]:
+        """Expressions with their sizes: a sum has terms other than 0 inside of these only."""
+        return [] if self.inside is None else [pair.data for pair in self.inside.data]
 
     @property
     def combiner_names(self) -> list[str]:
@@ -258,7 +265,8 @@ class NestOp(IRDLOperation):
 
     def _verify_symbols(self) -> None:
         axes = {axis.name for axis in self.axes}
-        own = [expr for map_ in (*self.input_maps, *self.output_maps) for expr in map_]
+        own = [expr for map_ in (*self.input_maps, *self.output_maps, *self.insides)
+               for expr in map_]
         inner = [op.expr.data for op in self.body.block.ops if isinstance(op, IndexOp)]
         for symbol in sorted({s for expr in (*own, *inner) for s in expr.symbols}):
             if symbol.kind is Kind.GATHERED:
@@ -278,21 +286,15 @@ class NestOp(IRDLOperation):
         """
         if not all(a.extent.constant for a in self.axes):
             return
+        extents = extents_of(self.axes)
         rows = [(v, m, "reads") for v, m, pad in zip(
             self.inputs, self.input_maps, self.pad_values, strict=True) if pad is None]
         rows += [(v, m, "writes") for v, m in zip(self.results, self.output_maps, strict=True)]
         for value, map_, does in rows:
             assert isinstance(value.type, TensorType)
             for expr, size in zip(map_, value.type.shape, strict=True):
-                if expr.symbols <= names and self._is_outside(expr, size):
+                if expr.symbols <= names and _is_outside(expr, size, extents):
                     raise VerifyException(f"C4: loop.nest {does} {expr} of {value.type.short}")
-
-    def _is_outside(self, expr: Expr, size: Expr) -> bool:
-        """Whether an index over the axes certainly violates 0 <= index < size somewhere."""
-        extents = extents_of(self.axes)
-        low, high = lower_bound(expr, extents), upper_bound(expr, extents)
-        return (low is not None and is_nonnegative(-low - 1)) or (
-            high is not None and is_at_most(size, high))
 
     def _verify_kinds(self) -> None:
         for kind in self.combiner_names:
@@ -309,23 +311,14 @@ class NestOp(IRDLOperation):
             raise VerifyException("C7: a loop.nest that scatters must write into a tensor")
         if self.total is not None and not (self.is_scatter and self.combiner_names == ["none"]):
             raise VerifyException("C12: a total loop.nest must be a scatter that stores")
+        if any(len(pair) != 2 for pair in self.insides) or (
+                self.inside is not None and self.combiner_names != ["add"]):
+            raise VerifyException("C13: a loop.nest with `inside` must add up one result")
         if self.is_recurrence:
-            self._verify_recurrence()
+            _verify_recurrence(self)
         if "sort" in self.combiner_names and not (
                 self.is_scan and isinstance(scalar_type(self.results[0]), IntegerType)):
             raise VerifyException("C11: a loop.nest that sorts must be a scan of integers")
-
-    def _verify_recurrence(self) -> None:
-        if len(self.reduce_axes) != 1 or len(self.results) != 1 or self.is_scan or self.into:
-            raise VerifyException("C10: a recurrence of loop.nest must have one reduce axis and "
-                                  "one result, which holds its last state")
-        parallel = {a.name for a in self.parallel_axes}
-        plain = bool(self.inputs) and self.pad_values[0] is None and all(
-            s in parallel or s.kind in (Kind.SIZE, Kind.COMPUTED)
-            for e in self.input_maps[0] for s in e.symbols)
-        if not plain or scalar_type(self.inputs[0]) != scalar_type(self.results[0]):
-            raise VerifyException("C10: the first input of a recurrence of loop.nest must be its "
-                                  "state before the first point")
 
     def _verify_body(self) -> None:
         expected = [scalar_type(v) for v in self.inputs]
@@ -338,12 +331,10 @@ class NestOp(IRDLOperation):
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.axes_attr.text} ins(")
         rows = zip(self.inputs, self.input_maps, self.pad_values, strict=True)
-        printer.print_list(list(rows), lambda row: print_input(printer, *row))
+        printer.print_list(list(rows), lambda row: text.print_input(printer, *row))
         printer.print_string(") outs(")
-        printer.print_string(", ".join(
-            f"{'' if kind == 'none' else kind + ' '}{short_type(r)}{t.format_sizes(map_)}"
-            for kind, r, map_ in zip(self.combiner_names, self.results, self.output_maps,
-                                     strict=True)))
+        outs = zip(self.combiner_names, self.results, self.output_maps, strict=True)
+        printer.print_list(list(outs), lambda row: text.print_output(printer, *row))
         printer.print_string(") ")
         if self.into:
             printer.print_string("into(")
@@ -351,6 +342,7 @@ class NestOp(IRDLOperation):
             printer.print_string(") ")
         if self.part is not None:
             printer.print_string(f"parts {self.part.data} ")
+        text.print_insides(printer, self.insides)
         for word, flag in (("unordered ", self.unordered), ("total ", self.total)):
             printer.print_string(word if flag is not None else "")
         printer.print_region(self.body)
@@ -360,14 +352,16 @@ class NestOp(IRDLOperation):
         axes = AxesAttr.parse_parameter(parser)
         parser.parse_keyword("ins")
         paren = parser.Delimiter.PAREN
-        inputs = parser.parse_comma_separated_list(paren, lambda: parse_input(parser))
+        inputs = parser.parse_comma_separated_list(paren, lambda: text.parse_input(parser))
         parser.parse_keyword("outs")
-        outs = parser.parse_comma_separated_list(paren, lambda: parse_output(parser, COMBINERS))
+        outs = parser.parse_comma_separated_list(
+            paren, lambda: text.parse_output(parser, COMBINERS))
         into: list[SSAValue] = []
         if parser.parse_optional_keyword("into"):
             with parser.in_parens():
                 into = parse_values(parser)
         part = parser.parse_integer() if parser.parse_optional_keyword("parts") else None
+        insides = text.parse_insides(parser)
         flags = [parser.parse_optional_keyword(word) for word in ("unordered", "total")]
         nest = NestOp.of(
             axes, [v for v, _, _ in inputs], [m for _, m, _ in inputs],
@@ -375,6 +369,7 @@ class NestOp(IRDLOperation):
             combiners=[k for k, _, _ in outs], pads=[p for _, _, p in inputs], into=into,
             body=parser.parse_region())
         nest.part = None if part is None else IntAttr(part)
+        nest.inside = ArrayAttr(map(SizesAttr.of, insides)) if insides else None
         nest.unordered, nest.total = (UnitAttr() if flag else None for flag in flags)
         return nest
 
@@ -385,7 +380,21 @@ def scalar_type(value: SSAValue) -> Attribute:
     return signless(value.type.element)
 
 
-def short_type(value: SSAValue) -> str:
-    """The type of a tensor value, in short form."""
-    assert isinstance(value.type, TensorType)
-    return value.type.short
+def _is_outside(expr: Expr, size: Expr, extents: Mapping[Symbol, Expr]) -> bool:
+    """Whether an index over axes certainly violates 0 <= index < size somewhere."""
+    low, high = lower_bound(expr, extents), upper_bound(expr, extents)
+    return (low is not None and is_nonnegative(-low - 1)) or (
+        high is not None and is_at_most(size, high))
+
+
+def _verify_recurrence(nest: NestOp) -> None:
+    if len(nest.reduce_axes) != 1 or len(nest.results) != 1 or nest.is_scan or nest.into:
+        raise VerifyException("C10: a recurrence of loop.nest must have one reduce axis and "
+                              "one result, which holds its last state")
+    parallel = {a.name for a in nest.parallel_axes}
+    plain = bool(nest.inputs) and nest.pad_values[0] is None and all(
+        s in parallel or s.kind in (Kind.SIZE, Kind.COMPUTED)
+        for e in nest.input_maps[0] for s in e.symbols)
+    if not plain or scalar_type(nest.inputs[0]) != scalar_type(nest.results[0]):
+        raise VerifyException("C10: the first input of a recurrence of loop.nest must be its "
+                              "state before the first point")

@@ -1,4 +1,4 @@
-"""The text of the inputs and results of a nest."""
+"""The text of the inputs and results of a nest, and of what a sum says of its terms."""
 
 from __future__ import annotations
 
@@ -35,3 +35,28 @@ def parse_output(
 ) -> tuple[str, TensorType, tuple[Expr, ...]]:
     kind = parser.parse_optional_keyword_in(combiners[1:]) or "none"
     return kind, t.parse_tensor_type(parser), t.parse_sizes(parser)
+
+
+def print_output(
+    printer: Printer, kind: str, result: SSAValue, map_: Sequence[Expr]
+) -> None:
+    combiner = "" if kind == "none" else f"{kind} "
+    printer.print_string(f"{combiner}{short_type(result)}{t.format_sizes(map_)}")
+
+
+def print_insides(printer: Printer, pairs: Sequence[tuple[Expr, ...]]) -> None:
+    if pairs:
+        printer.print_string(f"inside({', '.join(map(t.format_sizes, pairs))}) ")
+
+
+def parse_insides(parser: Parser) -> list[tuple[Expr, ...]]:
+    if not parser.parse_optional_keyword("inside"):
+        return []
+    return parser.parse_comma_separated_list(
+        parser.Delimiter.PAREN, lambda: t.parse_sizes(parser))
+
+
+def short_type(value: SSAValue) -> str:
+    """The type of a tensor value, in short form."""
+    assert isinstance(value.type, TensorType)
+    return value.type.short

@@ -27,14 +27,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Block, BlockArgument, SSAValue
 from xdsl.rewriter import Rewriter
 
 from dialects.graph import ConstantOp
 from dialects.loop import Axis, CallOp, KernelOp, NestOp, YieldOp, extents_of
 from dialects.semantics.relayout import Relayout
-from dialects.strata.types import TensorType, shape_of, tensor
+from dialects.strata.types import SizesAttr, TensorType, shape_of, tensor
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import lower_bound, upper_bound
 from dialects.symbolic.symbol import Symbol
@@ -179,7 +179,9 @@ class _Packer(_Copier):
             packing = panels.get(position)
             keeps = isinstance(packing, Border) and not packing.padded
             if copy is not None:
+                inside = self.inside(position)
                 self.replace(position, *copy, self.nest.pad_values[position] if keeps else None)
+                self.nest.inside = inside or self.nest.inside
             if isinstance(packing, Panel):
                 self.collapse_copies()
 
@@ -284,6 +286,16 @@ class _Packer(_Copier):
         pad = None if multiple == 1 else read.pad or 0
         copy = _copy(read.value, point, pad, filled, [point[d] for d in order])
         return copy, tuple(read.map[d] for d in order)
+
+    def inside(self, position: int) -> ArrayAttr[SizesAttr] | None:
+        """Where a factor that is padded with zeros is read inside its tensor, as far as summed axes
+        decide; None if it is not padded so, or nothing but one sum is computed."""
+        read, summed = reads_of(self.nest)[position], {a.name for a in self.nest.reduce_axes}
+        pairs = [SizesAttr.of((expr, size)) for expr, size in zip(
+            read.map, shape_of(read.value), strict=True)
+            if expr.symbols & summed and expr.as_symbol is None]
+        is_sum = self.nest.combiner_names == ["add"]
+        return ArrayAttr(pairs) if pairs and read.pad == 0 and is_sum else None
 
     # ------------------------------------------------------------------ doing it
     def replace(

@@ -43,7 +43,14 @@ from passes.loop_to_block.place import Scope
 from passes.loop_to_block.private import Plan
 from passes.loop_to_block.seen import SeenPlaces, is_counted, skipping
 from passes.loop_to_block.shared_loops import SharedLoops, reduces_over, serial_axes
-from passes.loop_to_block.state import AxisState, Segment, Tile, segments
+from passes.loop_to_block.state import (
+    AxisState,
+    Segment,
+    Tile,
+    segments,
+    skips_border,
+    without_border,
+)
 from passes.loop_to_block.words import Parts, parts
 from passes.rewrites.loop.seen_places import AXIS
 
@@ -186,6 +193,8 @@ class _Lowering:
         before = self.states[axis]
         self.states[axis] = start = self.seen.again(self.tiles, axis, run, self.private)
         summed = [n for n in run if axis in reduces_over(n)]
+        if len(summed) == len(run) and skips_border(self.schedule, depth):
+            self.states[axis] = start = without_border(run, axis, self.states, self.tiles.symbols)
         whole = any(not self.schedule.lanes or axis not in self.tiles.folded(n) for n in summed)
         limit = self._limit(axis, run, summed)
         words = self._words(level, run, summed)

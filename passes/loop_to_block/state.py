@@ -8,18 +8,20 @@ operand list and the `%k` symbols that block operations expect.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import NamedTuple, TypeAlias
 
 from xdsl.ir import Attribute, SSAValue
 
+from dialects.loop import NestOp
 from dialects.records import dataclass
 from dialects.strata import types as t
-from dialects.strata.schedule import Level
+from dialects.strata.schedule import Level, Schedule
 from dialects.strata.types import TileType
-from dialects.symbolic.expr import Call, Expr
+from dialects.symbolic.expr import Call, Expr, maximum, minimum
 from dialects.symbolic.ranges import is_at_most, is_nonnegative, lower_bound, simplify, upper_bound
 from dialects.symbolic.symbol import Kind, Symbol
+from passes.analyses.loop.borders import bounds_inside
 from passes.rewrites.loop.nests import Read, has_calls
 
 
@@ -138,6 +140,11 @@ class Symbols:
             numbers[name] = Expr.operand(values.index(value))
         return [e.substitute(numbers) for e in exprs], values, places
 
+    def is_at_most(self, expr: Expr, bound: Expr) -> bool:
+        """Whether an expression certainly exceeds another one for no values of index symbols."""
+        low = lower_bound(bound - expr, self.extents)
+        return low is not None and is_nonnegative(low)
+
     def stays_inside(self, expr: Expr, size: Expr, tiles: Mapping[Symbol, int]) -> bool:
         """Whether 0 <= expr < size for all values of index symbols and tile positions."""
         if any(s in self.tiles for s in expr.symbols):
@@ -218,3 +225,24 @@ def segments(
     rest = length.constant % tile
     tail = (whole, upper, tile, True) if whole_tiles else (whole, upper, rest, False)
     return [(lower, whole, tile, False), tail] if length.constant >= tile else [tail]
+
+def skips_border(schedule: Schedule, depth: int) -> bool:
+    """Whether a level is the first loop over single positions of its axis, not unrolled, whose
+    tiles are vectors: there a trip saves more than a comparison costs."""
+    level = schedule.levels[depth]
+    before = {x.axis for x in schedule.levels[:depth]}
+    return bool(schedule.lanes) and level.tile == level.unroll == 1 and level.axis not in before
+
+
+def without_border(
+    nests: Sequence[NestOp], axis: Symbol, states: Mapping[Symbol, AxisState], symbols: Symbols
+) -> AxisState:
+    """What is left to walk of an axis over which nests sum, without the positions at which the
+    tile at hand adds nothing but zeros."""
+    state = states[axis]
+    tiles = {a: (s.origin, s.tile) for a, s in states.items() if s.origin is not None}
+    lower, upper = state.lower, state.upper
+    for first, end in bounds_inside(nests[0], axis, tiles) if len(nests) == 1 else ():
+        lower = lower if symbols.is_at_most(first, lower) else maximum(first, lower)
+        upper = upper if symbols.is_at_most(upper, end) else minimum(end, upper)
+    return replace(state, lower=lower, upper=upper)

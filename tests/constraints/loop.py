@@ -85,6 +85,8 @@ _LINES = [
            "{ ^bb0(%p: i64, %q: f32): loop.yield %q }")),
     ("loop.nest", "C11: a loop.nest that sorts must be a scan of integers",
      _nest("reduce i0: 4", "%d[i0]", "sort f32[4][i0]")),
+    ("loop.nest", "C13: a loop.nest with `inside` must add up one result",
+     _nest("reduce i0: 4", "%d[i0]", "max f32[][]", "inside([i0 - 1, 2]) " + _BODY)),
     ("loop.nest", "C8: loop.nest must write into one tensor of its result's type",
      _nest("i0: 4", "%d[i0]", "f32[4][i0]", "into(%x) " + _BODY)),
     ("loop.nest", "C7: a loop.nest that scatters must have one result",

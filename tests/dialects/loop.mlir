@@ -46,4 +46,12 @@ builtin.module {
     }
     loop.yield %top, %all, %one
   }
+  loop.kernel @taps(%x: f32[rows + 4], %f: f32[3]) -> (f32[rows]) sizes(rows) {
+    %y = loop.nest (i0: rows, reduce i1: 3) ins(%x[i0 + 2*i1], %f[i1]) outs(add f32[rows][i0]) parts 2 inside([i0 + 2*i1 - 2, rows]) {
+    ^bb0(%p: f32, %q: f32):
+      %r = arith.mulf %p, %q : f32
+      loop.yield %r
+    }
+    loop.yield %y
+  }
 }

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from dialects.loop import Axis, IndexOp, NestOp, YieldOp, extents_of, scalar_type
 from dialects.records import dataclass
-from dialects.strata.types import TensorType, tensor
+from dialects.strata.types import SizesAttr, TensorType, tensor
 from dialects.symbolic.expr import Call, Expr, Size
 from dialects.symbolic.ranges import simplify
 from dialects.symbolic.size_products import product
@@ -132,6 +133,8 @@ def substitute_axes(
         [move(m) for m in nest.input_maps], result_types(nest),
         [move(m) for m in nest.output_maps], combiners=nest.combiner_names,
         pads=nest.pad_values, into=list(nest.into), body=body)
+    new.inside = None if nest.inside is None else ArrayAttr(
+        [SizesAttr.of(move(pair)) for pair in nest.insides])
     return carry(nest, new)
 
 
@@ -161,6 +164,7 @@ def with_reads(
         maps if maps is not None else nest.output_maps,
         combiners=nest.combiner_names, pads=[r.pad for r in reads], into=list(nest.into),
         body=nest.body.clone())
+    new.inside = nest.inside
     return carry(nest, new)
 
 

@@ -99,6 +99,10 @@ CONVOLUTIONS = {
     "shortened columns": Convolution(64, 64, (12, 20), (3, 1), pads=(1, 0, 1, 0)),
     "prime": Convolution(7, 11, (13, 5)),
     "stride": Convolution(16, 72, (15, 14), strides=2),
+    "far taps": Convolution(16, 40, (7, 7), pads=6, dilations=6, samples=2),
+    "taps in the border alone": Convolution(9, 24, (5, 4), pads=9, dilations=9),
+    "results of the border alone": Convolution(8, 33, (4, 3), pads=7, strides=2),
+    "uneven border": Convolution(12, 32, (9, 6), (5, 3), pads=(0, 3, 4, 1), strides=3),
     "image": Convolution(3, 24, (23, 21), (7, 7), pads=3, strides=2),
     "one channel": Convolution(1, 40, (11, 17)),
     "pointwise": Convolution(1024, 70, (5, 3), (1, 1), pads=0),
@@ -137,8 +141,9 @@ def test_fixed_sizes(name: str, features: str | None, tmp_path: Path) -> None:
     check(case, tmp_path / "conv.mlir", [case.size], False, features)
 
 
-@pytest.mark.parametrize("name", ["shortened odd", "shortened dilated", "shortened line", "stride",
-                                  "depthwise", "depthwise stride", "depthwise line", "groups 3x3"])
+@pytest.mark.parametrize("name", ["far taps", "results of the border alone", "shortened odd",
+                                  "shortened dilated", "shortened line", "stride", "depthwise",
+                                  "depthwise stride", "depthwise line", "groups 3x3"])
 def test_open_sizes(name: str, tmp_path: Path) -> None:
     """One code for all sizes."""
     case = CONVOLUTIONS[name]
