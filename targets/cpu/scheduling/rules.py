@@ -24,7 +24,7 @@ from targets.cpu.machine import Machine
 from targets.cpu.scheduling.groups import grouped_copy, is_grouped
 from targets.cpu.scheduling.matrices import matrix_levels
 from targets.cpu.scheduling.recurrences import schedule_recurrence
-from targets.cpu.scheduling.rows import summed_lanes, vector_lanes
+from targets.cpu.scheduling.rows import even, summed_lanes, vector_lanes
 from targets.cpu.scheduling.tilings import Tiling, is_row, lane_tile, tiling_of
 from targets.cpu.scheduling.traffic import walks_rows_first
 
@@ -266,6 +266,8 @@ def _elementwise(kernel: KernelOp, machine: Machine) -> Schedule:
         lanes, turned = turned, lanes
     square = _square_rows(extents[turned], machine) if turned else 1
     levels = [Level("grid", a, square if a == turned else 1) for a in rows if a != lanes]
+    if lanes is not None and turned is None:
+        levels = _several_rows(kernel, levels, lanes, machine)
     levels += [Level("loop", a) for a in extents if a != lanes and a not in rows]
     if lanes is None:
         return Schedule(tuple(levels))
@@ -275,6 +277,28 @@ def _elementwise(kernel: KernelOp, machine: Machine) -> Schedule:
         levels.append(Level("grid", lanes, CHUNK_ELEMENTS))
     levels.append(Level("loop", lanes, width, lanes=True))
     return Schedule(tuple(levels), _stream(kernel, machine))
+
+
+def _several_rows(
+    kernel: KernelOp, levels: list[Level], lanes: Symbol, machine: Machine
+) -> list[Level]:
+    """Programs that each write several short rows which follow each other in memory. To find its
+    place takes a program, by divisions, as long as many vectors of a row."""
+    length, row = kernel.axes[lanes].constant, levels[-1].axis if len(levels) > 1 else None
+    count = None if row is None else kernel.axes[row].constant
+    if not length or length > LONG_ROW * machine.lanes or row is None or not count:
+        return levels
+    stored = [m for n in kernel.nests for v, m in zip(n.results, n.output_maps, strict=True)
+              if v in kernel.yielded]
+    if any([e.as_symbol for e in m[-2:]] != [row, lanes] for m in stored):
+        return levels
+    others = product(kernel.axes[x.axis] for x in levels[:-1]).constant
+    tile = even(count, CHUNK_ELEMENTS // length)
+    while tile > 1 and others is not None and others * -(-count // tile) < LEAST_PROGRAMS:
+        tile = even(count, tile // 2)
+    if tile == count:
+        return [*levels[:-1], Level("loop", row)]
+    return [*levels[:-1], Level("grid", row, tile), *([Level("loop", row)] if tile > 1 else [])]
 
 
 def _lanes(kernel: KernelOp) -> Symbol | None:

@@ -142,6 +142,31 @@ f32[{shape}]
         exe(x.transpose(0, 2, 3, 1).copy() if last else x, y)[0], expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("features", ["avx2", "avx512"])
+@pytest.mark.parametrize(("shape", "factor", "walked"), [
+    ((2, 34, 34, 19), 2, "grid i0 tile 1, grid i1 tile 1, loop i2 tile 1"),
+    ((64, 1, 700, 7), 3, "grid i0 tile 1, grid i1 tile 1, grid i2 tile 525, loop i2 tile 1"),
+    ((2, 4, 5, 19), 2, "grid i0 tile 1, grid i1 tile 1, grid i2 tile 2, loop i2 tile 1"),
+    ((2, 3, 5, 19), 2, "grid i0 tile 1, grid i1 tile 1, grid i2 tile 1"),
+    ((2, 34, 34, 999), 2, "grid i0 tile 1, grid i1 tile 1, grid i2 tile 1")])
+def test_a_program_writes_several_short_rows(
+    tmp_path: Path, features: str, shape: tuple[int, ...], factor: int, walked: str
+) -> None:
+    """As many as leave programs for threads; long rows are programs of their own."""
+    made = [shape[0], shape[1] * factor, shape[2] * factor, shape[3]]
+    path = tmp_path / "resize.mlir"
+    path.write_text(f"""{HEADER}(%x: f32{list(shape)}) -> (f32{made}) inputs ["x"] outputs ["y"] {{
+    %y = graph.resize %x {{shape = {made}, scales = literal[], mode = "nearest", \
+coordinates = "asymmetric"}} : f32{made}
+    strata.return %y
+  }}
+}}
+""")
+    options = CompileOptions(target="cpu", features=features, cache="off")
+    text = lower_to_text(Compiler(model_of(str(path)), options), "loop")
+    assert f"schedule<{walked}, loop i3" in text
+
+
 @pytest.mark.parametrize("features", ["baseline", "avx2", "avx512", "amx"])
 @pytest.mark.parametrize(("made", "group", "element", "kept"), [
     (32, 1, "f32", True), (32, 2, "f32", True), (24, 2, "f32", False), (8, 1, "f32", False),
