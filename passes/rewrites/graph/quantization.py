@@ -9,11 +9,13 @@ With q(x) = round(x / t) + y and d(a) = (a - z) * s, all sums in i32:
     transpose(d(a)) ...      == d(transpose(a)), and likewise for all that only moves elements
     q(d(a))                  == a if scale and zero point are the same
                              == q(a * (s / t)) at the scale 1: one multiplication
-    q(x)                     == q(x * (1 / t)) at the scale 1, which avoids a division per element
+    q(x)                     == q(x * (1 / t)) at the scale 1 if x depends on a sum of products:
+                                that avoids a division per element
     d(q(x))                  == round(limited(x * (1 / t))) * s in floats, if nothing else reads q
 
 Sums of integers are exact, whereas the definition rounds each product. Results can therefore differ
-by a rounding before they are quantized again: by one step at most. Moving elements is exact.
+by a rounding before they are quantized again: by one step at most. Moving elements is exact. What
+depends on no sum of products is quantized as defined, also at ties.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.graph import (
     AddOp,
@@ -49,6 +51,7 @@ from dialects.graph.base import int_of, ints_of
 from dialects.graph.composite import cast, reshaped
 from dialects.graph.inference import is_computed
 from dialects.graph.quantization import LinearOp, integer_limits
+from dialects.strata.func import MAIN, FuncOp
 from dialects.strata.types import Array, TensorType, bit_width, f32, i32, is_float, wide_element
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
@@ -56,6 +59,7 @@ from dialects.text.syntax import location_name
 from passes.rewrites.graph.matching import constant_array, type_of
 from passes.rewriting import Rewriter, Rule
 
+PRODUCTS = (MatmulOp, ConvOp, MatmulIntegerOp, ConvIntegerOp)
 LONGEST_SUM = 2**31 // (255 * 255)
 """The number of products of bytes that always fit in an i32 sum."""
 
@@ -280,15 +284,35 @@ def quantize_of_sum(op: QuantizeLinearOp, at: Rewriter) -> SSAValue | None:
 
 
 def quantize_by_reciprocal(op: QuantizeLinearOp, at: Rewriter) -> SSAValue | None:
-    # round(x / t) + y == q(x * (1 / t)) at the scale 1
+    # round(x / t) + y == q(x * (1 / t)) at the scale 1, but for a rounding
     scale = constant_array(op.scale, at.context)
     x = type_of(op.x)
     if scale is None or scale.ndim or op.computed != f32 or x.element != f32 or scale == 1:
+        return None
+    if not _depends_on_sums(op.x):
         return None
     factor = at.insert(ConstantOp.scalar(float(np.float32(1) / scale.astype(np.float32)), f32))
     one = at.insert(ConstantOp.scalar(1.0, f32))
     scaled = at(MulOp, op.x, factor)
     return at(QuantizeLinearOp, scaled, one, *op.operands[2:], to=op.to, saturate=op.saturate)
+
+
+def _depends_on_sums(value: SSAValue) -> bool:
+    """Whether a number depends on a sum of products; so may do those that a layer is given."""
+    todo, seen = [value], {value}
+    while todo:
+        owner = todo.pop().owner
+        if isinstance(owner, PRODUCTS):
+            return True
+        if isinstance(owner, Block):
+            func = owner.parent_op()
+            if not (isinstance(func, FuncOp) and func.sym_name.data == MAIN):
+                return True
+            continue
+        more = set(owner.operands) - seen
+        seen |= more
+        todo += more
+    return False
 
 
 def dequantize_of_quantized(op: DequantizeLinearOp, at: Rewriter) -> SSAValue | None:

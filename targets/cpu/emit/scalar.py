@@ -56,13 +56,15 @@ class _Instruction(NamedTuple):
 
 
 def _becomes_whole(value: SSAValue) -> bool:
-    """Whether a value, or a sum with it, is rounded to a whole number or converted to one."""
+    """Whether a value, or what sums, scales and limits make of it, is rounded to a whole number or
+    converted to one.
+    """
     todo, seen = [value], {value}
     while todo:
         for reader in {use.operation for use in todo.pop().uses}:
             if type(reader) in _WHOLE:
                 return True
-            if type(reader) in _SUMS and reader.results[0] not in seen:
+            if type(reader) in _SHIFTS and reader.results[0] not in seen:
                 seen.add(reader.results[0])
                 todo.append(reader.results[0])
     return False
@@ -321,7 +323,10 @@ SCALAR_ROWS: Mapping[type[Operation], Row] = {**_ARITH, **_MATH}
 
 _WHOLE = frozenset[type]({arith.FPToSIOp, arith.FPToUIOp, math.FloorOp, math.CeilOp, math.TruncOp,
                           math.RoundEvenOp, math.RoundOp})
-_SUMS = frozenset[type]({arith.AddfOp, arith.SubfOp, arith.SelectOp})
+_SHIFTS = frozenset[type]({
+    arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp, arith.SelectOp, arith.MaximumfOp,
+    arith.MinimumfOp, arith.MaxnumfOp, arith.MinnumfOp})
+"""What turns a number beside a tie of the rounding into another one beside a tie."""
 
 _BITWISE = (arith.ConstantOp, arith.SelectOp, arith.BitcastOp, arith.ExtFOp, arith.TruncFOp)
 """Rows that accept 16-bit floats without widening."""

@@ -138,13 +138,13 @@ def quantize_of_sum(d: Draw) -> Instance:
 
 
 def quantize_by_reciprocal(d: Draw) -> Instance:
-    """By powers of two, whose reciprocals are exact."""
-    dims, element = d.dims(), d.of("i8", "ui8")
-    t = type_(element, dims)
-    return Instance(function({"x": type_("f32", dims)}, [
-        scalar("t", d.of("0.5", "0.125", "4.0"), "f32"),
+    """By powers of two, whose reciprocals are exact, of what depends on a product."""
+    (m, k, n), element = d.long(3), d.of("i8", "ui8")
+    t, wide = type_(element, [m, n]), type_("f32", [m, n])
+    return Instance(function({"x": type_("f32", [m, k]), "w": type_("f32", [k, n])}, [
+        f"%p = graph.matmul %x, %w : {wide}", scalar("t", d.of("0.5", "0.125", "4.0"), "f32"),
         scalar("z", str(d.integer(0, 3)), element),
-        f"%y = graph.quantize_linear %x, %t, %z {{to = {element}}} : {t}"], "y", t), PASSES)
+        f"%y = graph.quantize_linear %p, %t, %z {{to = {element}}} : {t}"], "y", t), PASSES)
 
 
 def reshape_of_cast_of_reshape(d: Draw) -> Instance:

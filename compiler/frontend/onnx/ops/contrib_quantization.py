@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from xdsl.ir import Attribute
 
@@ -103,9 +105,10 @@ def qlinear_average_pool(
     n: Node, x: Value, x_scale: Value, x_zero: Value | None, scale: Value,
     zero: Value | None = None,
 ) -> Value:
-    last, real = n.flag("channels_last"), dequantize_linear(n, x, x_scale, x_zero)
-    y = average_pool(n, channels_first(real) if last else real)
-    return _quantized(n, channels_last(y) if last else y, (scale, zero), x.element)
+    last, whole = n.flag("channels_last"), _centered(x, x_zero).cast(x_scale.element)
+    y = average_pool(n, channels_first(whole) if last else whole)
+    real = (channels_last(y) if last else y) * x_scale.reshape(())
+    return _quantized(n, real, (scale, zero), x.element)
 
 
 @contrib_op("QLinearGlobalAveragePool")
@@ -114,8 +117,7 @@ def qlinear_global_average_pool(
 ) -> Value:
     first = 1 if n.flag("channels_last") else 2
     axes = list(range(first, first + x.rank - 2))
-    y = f.reduce_mean(dequantize_linear(n, x, x_scale, x_zero), axes=axes, keepdims=True)
-    return _quantized(n, y, (scale, zero), x.element)
+    return _quantized(n, _mean(n, x, (x_scale, x_zero), axes, True), (scale, zero), x.element)
 
 
 @contrib_op("QLinearReduceMean")
@@ -123,9 +125,24 @@ def qlinear_reduce_mean(
     n: Node, x: Value, x_scale: Value, x_zero: Value | None, scale: Value,
     zero: Value | None = None,
 ) -> Value:
-    y = f.reduce_mean(dequantize_linear(n, x, x_scale, x_zero), axes=_axes(n, x),
-                      keepdims=n.flag("keepdims", True))
+    y = _mean(n, x, (x_scale, x_zero), _axes(n, x), n.flag("keepdims", True))
     return _quantized(n, y, (scale, zero), x.element)
+
+
+def _mean(
+    n: Node, x: Value, parameters: _Parameters, axes: Sequence[int], keepdims: bool
+) -> Value:
+    """The mean of the numbers that x stands for. The sum of integers is exact in any order."""
+    scale, zero = parameters
+    whole = f.reduce_sum(_centered(x, zero), axes=axes, keepdims=keepdims)
+    count = n.of_size(product([x.shape[a] for a in axes]))
+    return whole.cast(scale.element) / count.cast(scale.element) * scale.reshape(())
+
+
+def _centered(x: Value, zero: Value | None) -> Value:
+    """x minus its zero point, in i32."""
+    wide = x.cast(t.i32)
+    return wide if zero is None else wide - zero.cast(t.i32).reshape(())
 
 
 @contrib_op("ReduceSumInteger")
