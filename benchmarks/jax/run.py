@@ -151,7 +151,9 @@ def page(machine: Cpu, rows: list[dict[str, Any]], scale: int) -> str:
         "seconds of compilation. `speed` is XLA's time over ours: above 1, Strata is faster. "
         "`error`: see the script. XLA is given arrays that lie on its device, Strata is given "
         f"{'NumPy' if machine.name == 'cpu' else 'torch'}'s; `{FLOOR}` adds 1 to one number, which "
-        "shows what a call costs itself.", "",
+        "shows what a call costs itself. On a GPU, the error of `formats` is the rounding of two "
+        "conversions to floats of a byte and back, 0.112 of the largest element, which XLA may leave "
+        "out there (`xla_allow_excess_precision`).", "",
         "| program | XLA | Strata | speed | XLA compiles | Strata compiles | error |",
         "|---|---:|---:|---:|---:|---:|---:|"]
     lines += [

@@ -21,6 +21,7 @@ from compiler.frontend.origins import ModelNode, node_of
 from compiler.frontend.torch.arguments import Arguments, Missing, Skip
 from compiler.frontend.torch.complex import complex_importers
 from compiler.frontend.torch.complex.values import Complex, as_given, is_complex, is_complex_tensor
+from compiler.frontend.torch.conversion import as_element
 from compiler.frontend.torch.core.conditions import condition_on
 from compiler.frontend.torch.core.control import CONTROL
 from compiler.frontend.torch.core.decompose import NO_EFFECT
@@ -329,7 +330,7 @@ def _as_promised(n: Node, values: Sequence[Any]) -> list[Any]:
     for value, type_ in zip(values, n.results, strict=False):
         if type_ is not None and value.rank != type_.rank:
             raise AssertionError(f"{n.op} gives {value.rank} dims instead of {type_.short}")
-        found.append(value if type_ is None else value.cast(type_.element))
+        found.append(value if type_ is None else as_element(value, type_.element))
     return found
 
 

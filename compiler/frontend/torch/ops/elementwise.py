@@ -9,6 +9,7 @@ from xdsl.ir import Attribute
 
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
+from compiler.frontend.torch.conversion import as_element
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
 from compiler.frontend.torch.ops.promotion import common_element
@@ -52,7 +53,11 @@ _ON_TRUTH_VALUES: dict[type[GraphOp], type[GraphOp]] = {
 # ---------------------------------------------------------------------- operands
 def operand(n: Node, value: Operand, element: Attribute) -> Value:
     """A tensor, size or number as a tensor of an element type."""
-    return value.cast(element) if isinstance(value, Value) else n.scalar(value, element)
+    if isinstance(value, Value):
+        return as_element(value, element)
+    if t.is_narrow_float(element):
+        return as_element(n.scalar(value, t.f32), element)
+    return n.scalar(value, element)
 
 
 def arithmetic(n: Node, op: type[GraphOp], a: Operand, b: Operand) -> Value:

@@ -10,6 +10,7 @@ from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.node import fixed
 from compiler.frontend.slices import FARTHEST, slice_bounds
+from compiler.frontend.torch.conversion import as_element
 from compiler.frontend.torch.drawing.operators import kept_by_dropout
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import Operand, aten_op
@@ -66,13 +67,13 @@ def converted(n: Node, x: Operand) -> Value:
 
 @aten_op("prims.convert_element_type.default")
 def convert_element_type(n: Node, x: Value, to: Attribute) -> Value:
-    return x.cast(to)
+    return as_element(x, to)
 
 
 @aten_op("aten.copy.default")
 def copy(n: Node, target: Value, source: Value) -> Value:
     """The source, cast and broadcast to the type of the target."""
-    return source.cast(n.element).broadcast(n.shape)
+    return as_element(source, n.element).broadcast(n.shape)
 
 
 # ---------------------------------------------------------------------- order
