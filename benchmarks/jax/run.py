@@ -152,8 +152,8 @@ def page(machine: Cpu, rows: list[dict[str, Any]], scale: int) -> str:
         "`error`: see the script. XLA is given arrays that lie on its device, Strata is given "
         f"{'NumPy' if machine.name == 'cpu' else 'torch'}'s; `{FLOOR}` adds 1 to one number, which "
         "shows what a call costs itself. On a GPU, the error of `formats` is the rounding of two "
-        "conversions to floats of a byte and back, 0.112 of the largest element, which XLA may leave "
-        "out there (`xla_allow_excess_precision`).", "",
+        "conversions to floats of a byte and back, 0.112 of the largest element, which XLA may "
+        "leave out there (`xla_allow_excess_precision`).", "",
         "| program | XLA | Strata | speed | XLA compiles | Strata compiles | error |",
         "|---|---:|---:|---:|---:|---:|---:|"]
     lines += [

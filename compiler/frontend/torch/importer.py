@@ -23,6 +23,7 @@ from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, ImportOptions
 from compiler.frontend.choices import Choices
 from compiler.frontend.faults import Faults
+from compiler.frontend.torch import strided_places
 from compiler.frontend.torch.captured_graph import CapturedGraph
 from compiler.frontend.torch.core.decompose import decompose
 from compiler.frontend.torch.core.flex import expand_flex_attention
@@ -34,7 +35,7 @@ from compiler.frontend.torch.inputs import (
     read_options,
 )
 from compiler.frontend.torch.memory_order import Ordered, in_memory_order
-from compiler.frontend.torch.ops import importers
+from compiler.frontend.torch.ops import OpImporter, importers, marked
 from compiler.frontend.torch.provenance import path_of, source_of
 from compiler.frontend.torch.signature import Signature, signature_of
 from compiler.frontend.torch.sizes import Sizes, dim_names
@@ -59,7 +60,7 @@ def import_program(
     their results holds the dims, which the module states (`compiler/io/structures.py`).
     """
     names, guards = _dim_names(program), guards_of(program.graph)
-    known = {**drawing_importers(), **importers(options.plugins)}
+    known = importers_alone(options)
     plain, faults = decompose(program, known), Faults(file)
     expand_flex_attention(plain.graph_module)
     sizes = Sizes(names, read_options(plain.graph, names, options, faults),
@@ -177,6 +178,11 @@ def _in_brackets(place: str) -> str:
     return f" ({place})" if place else ""
 
 
+def importers_alone(options: ImportOptions) -> dict[str, OpImporter]:
+    """Operator name -> its importer, for programs that PyTorch does not run."""
+    return {**drawing_importers(), **marked(strided_places), **importers(options.plugins)}
+
+
 def import_graph(
     module: Any, signature: Signature, sizes: Sizes, faults: Faults, name: str,
     ranges: Mapping[Any, Any], guards: Sequence[Relation] = (),
@@ -185,7 +191,7 @@ def import_graph(
     """Import a graph of ATen operators. Raises StrataError with every problem found. `alone`:
     whether nothing runs what is refused."""
     options = options or ImportOptions()
-    known = {**(drawing_importers() if alone else {}), **importers(options.plugins)}
+    known = importers_alone(options) if alone else importers(options.plugins)
     importer = Importer(module, signature, sizes, faults, alone=alone, operators=known)
     importer.build.choices = Choices(options.outcomes)
     importer.run(ranges, guards)
