@@ -99,9 +99,10 @@ def _of_program(fn: Any, args: Sequence[Any], options: dict[str, Any]) -> Explai
             return compile_graph(self.graph, weights, options)
 
     def backend(graph: Any, inputs: Sequence[Any]) -> Any:  # a new one, so that PyTorch asks it
-        found.captured += 1
+        made = compiled_by(Anew, graph, inputs, options)
+        found.captured += 1  # if it raises, PyTorch may capture the graph again, otherwise
         found.breaks += filter(None, [break_of(graph)])
-        return compiled_by(Anew, graph, inputs, options)
+        return made
 
     torch = sys.modules["torch"]
     plain = getattr(fn, "_orig_mod", getattr(fn, "_torchdynamo_orig_callable", fn))

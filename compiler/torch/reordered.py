@@ -57,5 +57,16 @@ class Reordered:
         made = self.inner(*given)
         results = [made] if self.single else list(made)
         for number, order in self.back:
-            results[number] = results[number].permute(order)
+            results[number] = _permuted(results[number], order)
         return results[0] if self.single else results
+
+
+def _permuted(tensor: Any, order: Order) -> Any:
+    """A result with permuted dims. It is no view, of which PyTorch refuses `detach_` and others.
+
+    It shares the memory, which nothing else holds.
+    """
+    shape, strides = tensor.shape, tensor.stride()
+    return tensor.new_empty(0).set_(
+        tensor.untyped_storage(), tensor.storage_offset(),
+        [shape[dim] for dim in order], [strides[dim] for dim in order])

@@ -255,13 +255,21 @@ def _as_tensor(value: Any, like: Any, strides: Sequence[Size] | None, known: Kno
     """An array of compiled code as a tensor with these strides."""
     torch = torch_module()
     tensor = value if isinstance(value, torch.Tensor) else to_torch(value, like.device)
-    tensor = torch.view_as_complex(tensor) if is_complex(like) else tensor
+    tensor = _complex(tensor, like.dtype) if is_complex(like) else tensor
     if strides is not None:
         return _laid_out(tensor, tuple([
             s if isinstance(s, int) else s.evaluate(known) for s in strides]))
     if tensor.numel():
         return tensor
     return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+
+
+def _complex(parts: Any, dtype: Any) -> Any:
+    """Real and imaginary parts [..., 2] as complex numbers in the same memory, but no view of them.
+    """
+    shown = torch_module().view_as_complex(parts)
+    return parts.new_empty(0, dtype=dtype).set_(
+        parts.untyped_storage(), shown.storage_offset(), shown.shape, shown.stride())
 
 
 def _laid_out(tensor: Any, strides: tuple[int, ...]) -> Any:

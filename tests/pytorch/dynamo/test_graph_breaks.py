@@ -97,6 +97,21 @@ def test_every_break_of_a_whole_model() -> None:
         *lines_that_end(Deep.forward), *lines_that_end(breaking.Inner.forward)}
 
 
+@torch.no_grad()
+def test_graphs_that_pytorch_captures_again_count_once() -> None:
+    """A float that one graph gives another: AOTAutograd asks to capture that one anew."""
+    def counted(x: torch.Tensor) -> Any:
+        count = int((x > 0).sum())
+        return x.sum().item(), torch.nonzero(x), x[x > 0], count, x[:count]
+
+    x = torch.randn(9)
+    theirs = torch._dynamo.explain(counted)(x)
+    torch._dynamo.reset()
+    ours = compiler.explain(counted, x, **OPTIONS)
+    assert theirs.break_reasons
+    assert (ours.captured, len(ours.breaks)) == (theirs.graph_count, len(theirs.break_reasons))
+
+
 def test_a_program_without_breaks() -> None:
     found = compiler.explain(breaking.plain, torch.randn(3), **OPTIONS)
     assert found.captured == 1 and not found.breaks and not found.eager
