@@ -124,8 +124,8 @@ def page(figures: Mapping[str, Figures]) -> str:
         "# Strategies compared on a GPU", "", "```", "python benchmarks/contrast/cuda.py", "```",
         "", fill(f"[{len(figures)} models](gpu_models.py) are in fp16 and have random weights. "
                  f"Measured on one {first['machine']}, with {versions}. Times are medians of "
-                 "rounds in turns, with 95% intervals; each call waits for its result. [The same on "
-                 f"a CPU](RESULTS.md).{_unmeasured(figures)}", 120),
+                 "rounds in turns, with 95% intervals; each call waits for its result. [The same "
+                 f"on a CPU](RESULTS.md).{_unmeasured(figures)}", 120),
         "", "![Speed relative to per-op](cuda.svg)", "", "## Against eager PyTorch", "",
         fill("Busy: the time of a CUDA graph of eager's own kernels, as a share of eager's time. "
              f"A model that keeps the GPU busy ({IS_BUSY:.0%}) should be {BARS[True]}x as fast as "
