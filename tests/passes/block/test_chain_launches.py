@@ -17,6 +17,7 @@ from passes.base import StrataContext
 from passes.block.chain_launches import LEAST_BLOCKS
 from targets.base import TargetOptions, find_target
 from targets.cpu import TARGET
+from tests.lowering import lower
 from tests.passes.harness import Run, assert_same, check_locations, parse, run_passes
 
 PASSES = "host-bufferize,host-plan-buffers,loop-to-block"
@@ -147,14 +148,10 @@ def test_what_is_read_at_other_rows_is_never_computed_over() -> None:
     assert "chain_0" in launches(module) and len({*places}) == len(places) == 2
 
 
-@pytest.mark.parametrize(("batch", "height", "width", "channels"), [
-    ("n", 258, 37, 24), ("1", 261, 31, 33), ("2", 263, 23, 16)])
-def test_convolutions_with_fewer_products_are_chained(
-    batch: str, height: int, width: int, channels: int
-) -> None:
-    """Machine code computes, bit by bit, what it computes in launches apart."""
+def convolution(batch: str, height: int, width: int, channels: int) -> str:
+    """A program that adds its input to its convolution, with a constant filter."""
     count = channels * channels * 9
-    text = f"""builtin.module {{
+    return f"""builtin.module {{
   strata.func @main(%x: f32[{batch}, {channels}, {height}, {width}]) -> \
 (f32[{batch}, {channels}, {height}, {width}]) inputs ["x"] outputs ["y"] {{
     %r = graph.range {{start = 0, step = 1, count = {count}, to = f32}} : f32[{count}]
@@ -166,6 +163,15 @@ def test_convolutions_with_fewer_products_are_chained(
     strata.return %y
   }}
 }}"""
+
+
+@pytest.mark.parametrize(("batch", "height", "width", "channels"), [
+    ("n", 258, 37, 24), ("1", 261, 31, 33), ("2", 263, 23, 16)])
+def test_convolutions_with_fewer_products_are_chained(
+    batch: str, height: int, width: int, channels: int
+) -> None:
+    """Machine code computes, bit by bit, what it computes in launches apart."""
+    text = convolution(batch, height, width, channels)
     x = np.random.default_rng(0).standard_normal(
         (int(batch) if batch.isdigit() else 3, channels, height, width)).astype(np.float32)
     one, other = (run_on_cpu(text, room, x) for room in (1 << 18, 0))
@@ -175,8 +181,6 @@ def test_convolutions_with_fewer_products_are_chained(
 
 def run_on_cpu(text: str, room: int, x: np.ndarray) -> tuple[np.ndarray, int]:
     """What machine code computes, and how many launches it has."""
-    from tests.lowering import lower
-
     here = TARGET.bind(TargetOptions(threads=2))
     context = here.context()
     context.facts = replace(context.facts, chained_bytes=room)
@@ -184,3 +188,13 @@ def run_on_cpu(text: str, room: int, x: np.ndarray) -> tuple[np.ndarray, int]:
     for _ in lower(module, context):
         pass
     return here.running.load(module, context.weights).run([x])[0], len(launches(module))
+
+
+@pytest.mark.parametrize(("triple", "features"), [
+    ("aarch64-linux-gnu", "i8mm"), ("riscv64-linux-gnu", "v"), ("wasm32", "simd128")])
+def test_other_machines_chain_as_well(triple: str, features: str) -> None:
+    context = TARGET.bind(TargetOptions(triple=triple, features=features)).context()
+    module = parse(convolution("n", 517, 75, 24), context)
+    for _ in lower(module, context):
+        pass
+    assert "chain_0" in launches(module)
