@@ -346,8 +346,8 @@ class Loads:
 def contiguous_dim(access: Access, lanes: int) -> int | None:
     """A tile dim that is contiguous in memory, if neighbouring lanes are far apart.
 
-    Its chunks must match those of the lanes, so that squares can be transposed; only the last one
-    may be shorter, which is moved lane by lane.
+    Its chunks must match those of the lanes, so that squares can be transposed; a single element
+    that is left is moved by itself.
     """
     type_ = access.type
     if type_.lanes is None or type_.group is not None or access.tiles:
@@ -356,7 +356,7 @@ def contiguous_dim(access: Access, lanes: int) -> int | None:
         return None
     widths = {c.width for c in tile_chunks(type_, lanes)}
     for d, extent in enumerate(type_.shape):
-        matches = {chunks(extent, lanes)[0].width} == widths
+        matches = {c.width for c in chunks(extent, lanes)} - {1} == widths
         if d != type_.lanes and extent > 1 and matches and access.step_along(d) == 1:
             return d
     return None

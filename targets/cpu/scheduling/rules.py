@@ -19,7 +19,7 @@ from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction, is_sort
 from passes.analyses.loop.reuse import repeated_values
 from passes.analyses.loop.runs import LONG, common_rows, contiguous_axes, running_axis
-from passes.rewrites.loop.nests import gathered_inputs
+from passes.rewrites.loop.nests import gathered_inputs, is_copy
 from targets.cpu.machine import Machine
 from targets.cpu.scheduling.groups import grouped_copy, is_grouped
 from targets.cpu.scheduling.matrices import matrix_levels
@@ -261,7 +261,8 @@ def _elementwise(kernel: KernelOp, machine: Machine) -> Schedule:
     lanes = _lanes(kernel)
     rows = common_rows(kernel)
     extents = kernel.axes
-    turned = _turned(kernel, lanes, rows, machine, machine.lanes // 2 + 1)
+    copies = all(map(is_copy, kernel.nests))  # which have registers for squares that are not full
+    turned = _turned(kernel, lanes, rows, machine, machine.lanes // 2 + 1 if copies else None)
     if lanes and turned and _is_ragged(extents[lanes], extents[turned], machine):
         lanes, turned = turned, lanes
     square = _square_rows(extents[turned], machine) if turned else 1
@@ -314,10 +315,13 @@ def _lanes(kernel: KernelOp) -> Symbol | None:
 
 
 def _square_rows(extent: Expr, machine: Machine) -> int:
-    """How much of an axis that is read in squares a step reads: one or two vectors if that is the
-    whole axis, such as the taps of a filter, so that no step is mostly beyond its end."""
+    """How much of an axis that is read in squares a step reads: a vector, or all of a short axis,
+    such as the taps of a filter, of which a second step would read but one, or a first one most."""
     size = extent.constant
-    return machine.lanes if size is None or size > 2 * machine.lanes else size
+    if size is None or size > 2 * machine.lanes:
+        return machine.lanes
+    rest = size % machine.lanes
+    return size if rest == 1 or 2 * rest > machine.lanes else machine.lanes
 
 
 def _is_ragged(extent: Expr, other: Expr, machine: Machine) -> bool:
