@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from dialects.loop import CallOp, KernelOp, NestOp, YieldOp
 from passes.base import StrataContext, StrataPass
-from passes.rewrites.loop.collapsing import collapse
+from passes.rewrites.kernels.collapsing import collapse
 from passes.rewriting import functions
 
 

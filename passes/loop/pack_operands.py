@@ -45,9 +45,9 @@ from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.pairs import pair_of
 from passes.base import StrataContext, StrataPass
 from passes.contract import Border, Packing, Panel
-from passes.rewrites.loop.collapsing import collapse
+from passes.rewrites.kernels.collapsing import collapse
+from passes.rewrites.kernels.reordered_results import reorder_result
 from passes.rewrites.loop.nests import Read, reads_of, result_types, with_reads
-from passes.rewrites.loop.reordered_results import reorder_result
 from passes.rewriting import erase_unused, functions
 
 

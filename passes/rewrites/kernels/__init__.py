@@ -1,0 +1,1 @@
+"""Rewrites of nests that several passes share."""
