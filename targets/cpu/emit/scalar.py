@@ -325,7 +325,7 @@ _WHOLE = frozenset[type]({arith.FPToSIOp, arith.FPToUIOp, math.FloorOp, math.Cei
                           math.RoundEvenOp, math.RoundOp})
 _SHIFTS = frozenset[type]({
     arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp, arith.SelectOp, arith.MaximumfOp,
-    arith.MinimumfOp, arith.MaxnumfOp, arith.MinnumfOp})
+    arith.MinimumfOp, arith.MaxnumfOp, arith.MinnumfOp, arith.ExtFOp})
 """What turns a number beside a tie of the rounding into another one beside a tie."""
 
 _BITWISE = (arith.ConstantOp, arith.SelectOp, arith.BitcastOp, arith.ExtFOp, arith.TruncFOp)

@@ -143,7 +143,7 @@ def _with_regions(n: Node, axes: Sequence[int], lines: Sequence[Line], roi: Valu
     count = len(axes)
     if roi.type.count.constant not in (2 * count, None):
         raise Fault(f"{roi.type.count} regions are given for {count} axes; there must be two each")
-    bounds = roi.reshape([2 * count]).cast(t.f64)
+    bounds = roi.reshape([2 * count]).cast(t.wide_element(roi.element))
     ends = [bounds.part(0, k, 1).reshape([]) for k in range(2 * count)]
     return [replace(line, region=_part_of(ends[k], ends[k + count]))
             for k, line in enumerate(lines)]

@@ -25,7 +25,7 @@ class Line:
     """A dim: its sizes in x and in the result, its factor, and the region that is taken.
 
     The factor is None where it is that of the sizes. The region is None for all of the dim; its
-    start and end are f64[], in parts of the distance between the first and the last element.
+    start and end are floats, in parts of the distance between the first and the last element.
     """
 
     axis: int
@@ -57,14 +57,14 @@ def coordinates(
     `whole`: align_corners takes the last result to the last element, even if a factor gives the
     line a width that is no whole number.
     """
+    if rule == "tf_crop_and_resize":
+        return _cropped(n, line, element)
     p = n.range(line.wanted, element)
     size, count = (n.of_size(e).cast(element) for e in (line.size, line.wanted))
     match rule:
         case "align_corners":
             width = count if whole or line.scale is None else size * line.factor(n, element)
             return p * (size - 1) / f.where(f.equal(width, 1), 1, width - 1)
-        case "tf_crop_and_resize":
-            return _cropped(n, line, p, size, count)
         case "asymmetric":
             return _inverse(n, line, p, size, count)
         case _:
@@ -90,10 +90,17 @@ def _half_pixel(n: Node, line: Line, rule: str, p: Value, size: Value, count: Va
     return f.where(f.equal(count, 1), 0, where) if rule == "pytorch_half_pixel" else where
 
 
-def _cropped(n: Node, line: Line, p: Value, size: Value, count: Value) -> Value:
-    """From `start` to `end` of the region; a single result is in the middle of both."""
-    whole = n.scalar(0, p), n.scalar(1, p)
-    start, end = (v.cast(p.element) for v in (line.region or whole))
-    steps = p * (end - start) * (size - 1) / f.maximum(count - 1, 1)
-    middle = (end + start) * (size - 1) * 0.5
-    return f.where(f.equal(count, 1), middle, start * (size - 1) + steps)
+def _cropped(n: Node, line: Line, element: Attribute) -> Value:
+    """From `start` to `end` of the region; a single result is in the middle of both.
+
+    As in ONNX's reference implementation, what is computed of the region alone is rounded to its
+    type, so that coordinates beside a tie or beside the border are the same there.
+    """
+    p = n.range(line.wanted, element)
+    one = n.scalar(1, p)
+    start, end = line.region or (one - one, one)
+    first, length = start * line.last(n, start.element), end - start
+    last, count = line.last(n, element), n.of_size(line.wanted).cast(element)
+    steps = p * length.cast(element) * last / f.maximum(count - 1, 1)
+    middle = (length * line.last(n, start.element) / 2).cast(element)
+    return f.where(f.equal(count, 1), middle, steps) + first.cast(element)
