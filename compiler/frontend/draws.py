@@ -12,7 +12,7 @@ A loop draws in each iteration by another seed, which is drawn by the number of 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from compiler.frontend.builder import Builder
 
 SEED = "seed"
-DIGITS = {t.f64: 53, t.f32: 24, t.f16: 11, t.bf16: 8}
+DIGITS: Mapping[Attribute, int] = {t.f64: 53, t.f32: 24, t.f16: 11, t.bf16: 8}
 """The significant bits of a float."""
 _HALF = 32
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 from xdsl.ir import Attribute
-from xdsl.irdl import operand_def, prop_def, result_def
+from xdsl.irdl import operand_def, opt_prop_def, prop_def, result_def
 
 from dialects.definition import irdl_op_definition
 from dialects.graph.base import Attributes, GraphOp, ShapeError, int_of
@@ -113,7 +113,7 @@ class PhiloxOp(BinaryOp):
     """64 random bits for each place x, seed y and number `draw`, which depend on nothing else.
 
     They are the first two words of Philox4x32-10, the first one in the low half. The counter is
-    (x mod 2**32, x / 2**32, draw, 0), and the key (y mod 2**32, y / 2**32).
+    (x mod 2**32, x / 2**32, draw, 0), and the key (y mod 2**32, y / 2**32). Without it, draw is 0.
     Constraints: (C1) equal element types; (C2) i64; (C3) the shapes broadcast; (C4) draw is from 0
     to 2**32 - 1.
     Source: dialects/semantics/philox.py.
@@ -122,7 +122,7 @@ class PhiloxOp(BinaryOp):
 
     name = "graph.philox"
     ELEMENTS: ClassVar[Kind] = Kind("i64", lambda element: element == i64)
-    draw = prop_def(ExprAttr)
+    draw = opt_prop_def(ExprAttr)
 
     @classmethod
     def infer(cls, types: Sequence[TensorType], attributes: Attributes) -> list[TensorType]:

@@ -75,7 +75,7 @@ NARROW_FLOATS: dict[ReducedPrecisionFloatType, np.dtype[Any]] = {
 }
 """Floats of at most one byte. They are converted to f32 before any computation."""
 
-_DTYPES: dict[Attribute, np.dtype[Any]] = {
+_STORED: dict[Attribute, np.dtype[Any]] = {
     f16: np.dtype(np.float16), bf16: np.dtype(ml_dtypes.bfloat16), f32: np.dtype(np.float32),
     f64: np.dtype(np.float64), i1: np.dtype(np.bool_), i2: np.dtype(ml_dtypes.int2),
     i4: np.dtype(ml_dtypes.int4), i8: np.dtype(np.int8), i16: np.dtype(np.int16),
@@ -83,10 +83,10 @@ _DTYPES: dict[Attribute, np.dtype[Any]] = {
     ui4: np.dtype(ml_dtypes.uint4), ui8: np.dtype(np.uint8), ui16: np.dtype(np.uint16),
     ui32: np.dtype(np.uint32), ui64: np.dtype(np.uint64), **NARROW_FLOATS,
 }
-_ELEMENTS = {dtype: element for element, dtype in _DTYPES.items()}
-ELEMENTS = tuple(_DTYPES)
+_ELEMENTS = {dtype: element for element, dtype in _STORED.items()}
+ELEMENTS = tuple(_STORED)
 """All element types of tensors."""
-_DTYPES |= {index: np.dtype(np.int64), i6: np.dtype(np.int8), ui6: np.dtype(np.uint8)}
+_DTYPES = {**_STORED, index: np.dtype(np.int64), i6: np.dtype(np.int8), ui6: np.dtype(np.uint8)}
 _SIGNLESS: dict[Attribute, Attribute] = {
     ui2: i2, ui4: i4, ui6: i6, ui8: i8, ui16: i16, ui32: i32, ui64: i64}
 _UNSIGNED = frozenset((i1, *_SIGNLESS))

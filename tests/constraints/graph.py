@@ -89,6 +89,8 @@ CASES = [
      'graph.cast %x {to = f16, round = "up"} : f16[3] given %x: f32[3]'),
     ("graph.bitcast", "C1: elements of f32 cannot be read as i64",
      "graph.bitcast %x {to = i64} : i64[3] given %x: f32[3]"),
+    ("graph.philox", "C4: draw is -1",
+     "graph.philox %x, %y {draw = -1} : i64[3] given %x: i64[3], %y: i64[]"),
     ("graph.gelu", "C2: unknown approximation",
      'graph.gelu %x {approximate = "erf"} : f32[3] given %x: f32[3]'),
     ("graph.clip", "C1: elements must be",

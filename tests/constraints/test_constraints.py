@@ -76,7 +76,8 @@ def written(op: type[Operation], text: str) -> str | None:
     if "BAD" in text and bad is None:
         return None
     text = re.sub(r"\bOP\b", op.name, text).replace("ATTRIBUTES", attributes_of(op))
-    return text.replace("BAD", bad or "").replace("GOOD", good[0]).replace("OTHER", good[-1])
+    other = good[-1] if len(good) > 1 else bad or ""
+    return text.replace("BAD", bad or "").replace("GOOD", good[0]).replace("OTHER", other)
 
 
 def in_function(text: str) -> str:

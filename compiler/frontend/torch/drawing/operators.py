@@ -20,7 +20,7 @@ from compiler.frontend.values import Value
 from dialects.graph.ordering import ArgMaxOp
 from dialects.semantics.numerics import highest
 from dialects.strata import types as t
-from dialects.symbolic.expr import Size
+from dialects.symbolic.expr import Expr, Size
 
 
 def draws_of(n: Node) -> Draws:
@@ -114,9 +114,10 @@ def bernoulli_of_tensor(n: Node, x: Value, p: Value) -> Value:
 def multinomial(n: Node, x: Value, count: int, replacement: bool) -> Value:
     """Indices of the largest quotients of weights and exponential numbers, which are drawn anew for
     each index of those with replacement."""
-    axis, shape = x.rank - 1, list(x.shape)
+    axis, before, last = x.rank - 1, x.shape[:-1], x.shape[-1]
+    shape = x.shape
     if replacement:
-        x, shape = x.reshape([*shape[:-1], 1, shape[-1]]), [*shape[:-1], count, shape[-1]]
+        x, shape = x.reshape([*before, 1, last]), (*before, Expr.of(count), last)
     drawn = -f.log1p(-draws_of(n).uniform(shape, _wide(x.element)))
     quotients = x.cast(_wide(x.element)) / drawn
     if replacement:
