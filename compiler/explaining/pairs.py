@@ -131,6 +131,17 @@ def _used(
 
 
 # ---------------------------------------------------------------------- reasons
+@dataclass(frozen=True, eq=False)
+class _Said:
+    """What a pass said of two operations, by their nodes. `order`: joins decide after the grouping
+    of nests."""
+
+    makers: frozenset[str]
+    readers: frozenset[str]
+    order: tuple[bool, int]
+    reason: Reason
+
+
 @dataclass
 class Links:
     """All links of a program, and what is said of each.
@@ -145,8 +156,7 @@ class Links:
     known: Mapping[str, KernelOp] = field(default_factory=dict[str, KernelOp])
     launches: Mapping[str, int] = field(default_factory=dict[str, int])
     first_call: Mapping[str, str] = field(default_factory=dict[str, str])
-    by_reader: dict[str, list[tuple[frozenset[str], tuple[Reason, ...]]]] = field(
-        default_factory=dict[str, list[tuple[frozenset[str], tuple[Reason, ...]]]])
+    by_reader: dict[str, list[_Said]] = field(default_factory=dict[str, "list[_Said]"])
     readers: dict[Launched, list[Launched]] = field(
         default_factory=dict[Launched, list[Launched]])
     by_ends: dict[tuple[str, str], list[Link]] = field(
@@ -154,11 +164,12 @@ class Links:
     """The links between two kernels."""
 
     def __post_init__(self) -> None:
-        for (makers, readers), said in self.apart.items():
-            reasons = tuple(r._replace(text=f"{what}: {r.text}" if what else r.text)
-                            for what, r in said.items())
-            for name in readers:
-                self.by_reader.setdefault(name, []).append((frozenset(makers), reasons))
+        for number, ((makers, readers), said) in enumerate(self.apart.items()):
+            for what, reason in said.items():
+                told = reason._replace(text=f"{what}: {reason.text}") if what else reason
+                found = _Said(frozenset(makers), frozenset(readers), (what != "", number), told)
+                for name in readers:
+                    self.by_reader.setdefault(name, []).append(found)
         for link in self.links:
             self.readers.setdefault(link.first, []).append(link.second)
             self.by_ends.setdefault((link.first.kernel, link.second.kernel), []).append(link)
@@ -177,7 +188,7 @@ class Links:
         for link in (x for a in makers for b in readers for x in self.by_ends.get((a, b), ())):
             if not {*first}.isdisjoint(link.first.nodes) and not {*second}.isdisjoint(
                     link.second.nodes):
-                own = [] if link.between else self._said(first, second)
+                own = [] if link.between else self._said(link, first, second)
                 yield Pair.apart(link.first.kernel, link.second.kernel, own or self.why(link))
 
     def why(self, link: Link) -> list[Reason]:
@@ -187,20 +198,25 @@ class Links:
             return [link.between]
         if not {link.first.kernel, link.second.kernel} <= self.known.keys():
             return [rule("a pass after the grouping of nests made one of them")]
-        return self._said(link.first.nodes, link.second.nodes) or [self._from_places(link)]
+        return self._said(link, link.first.nodes, link.second.nodes) or [
+            self._from_places(link)]
 
-    def _said(self, makers: Sequence[str], readers: Sequence[str]) -> list[Reason]:
-        """What passes said of these nodes, or of those that stand for them in a first call."""
-        found, later = self._said_of(makers, readers), self.first_call.keys()
-        if found or later.isdisjoint(makers) or later.isdisjoint(readers):
-            return found
-        return self._said_of([self.first_call.get(n, n) for n in makers],
-                             [self.first_call.get(n, n) for n in readers])
+    def _said(self, link: Link, makers: Sequence[str], readers: Sequence[str]) -> list[Reason]:
+        """What passes said of these nodes of a link, or of those that stand for them in a first
+        call; what they said of its launches alone, if they did."""
+        found, later = self._about(makers, readers), self.first_call.keys()
+        firsts, seconds = link.first.nodes, link.second.nodes
+        if not found and not later.isdisjoint(makers) and not later.isdisjoint(readers):
+            makers, readers, firsts, seconds = (
+                [self.first_call.get(n, n) for n in names]
+                for names in (makers, readers, firsts, seconds))
+            found = self._about(makers, readers)
+        own = [s for s in found if s.makers.issubset(firsts) and s.readers.issubset(seconds)]
+        return list(dict.fromkeys(s.reason for s in sorted(own or found, key=lambda s: s.order)))
 
-    def _said_of(self, makers: Sequence[str], readers: Sequence[str]) -> list[Reason]:
-        return list(dict.fromkeys(
-            reason for name in readers for names, reasons in self.by_reader.get(name, ())
-            if not names.isdisjoint(makers) for reason in reasons))
+    def _about(self, makers: Sequence[str], readers: Sequence[str]) -> list[_Said]:
+        return list(dict.fromkeys(said for name in readers for said in self.by_reader.get(name, ())
+                                  if not said.makers.isdisjoint(makers)))
 
     def _from_places(self, link: Link) -> Reason:
         """Why two launches are two, from where they are."""

@@ -125,7 +125,9 @@ def misfit(kernel: KernelOp, room: int, apart_memory: int = 0) -> Reason | None:
     largest = max((BLOCK_ROWS * _bytes(kernel, v, axes) for v, axes in kept.items()), default=0)
     if largest > room:
         return price(f"a block of {BLOCK_ROWS} rows is too large for {room} bytes")
-    if max((_bytes(kernel, v, _axes_of(v)) for v in kept), default=0) <= apart_memory:
+    if not kept:
+        return price("no intermediate would stay inside the joined kernel")
+    if max(_bytes(kernel, v, _axes_of(v)) for v in kept) <= apart_memory:
         return price("separate kernels are faster, because the intermediate is small: "
                      f"at most {apart_memory} bytes")
     if _stream(kernel, axis) > MAX_STREAM * largest:

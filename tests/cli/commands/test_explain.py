@@ -10,16 +10,18 @@ from typing import Any, get_args
 import numpy as np
 import onnx
 import pytest
+from xdsl.ir import Block, Region
 
 from compiler.explaining import report
 from compiler.explaining.collect import JOINED, Explanation
 from compiler.explaining.neighbours import pairs_around
-from compiler.explaining.pairs import PARTS, waits_between
+from compiler.explaining.pairs import PARTS, Launched, Link, Links, waits_between
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
+from dialects.block import KernelOp
 from passes.analyses.loop.grouping import APART
 from passes.analyses.loop.refusals import MIN_ROWS
-from passes.reasons import Kind
+from passes.reasons import Kind, legality, price
 from tests.cli.conftest import Run
 from tests.counts import models
 from tests.filecheck import filecheck
@@ -374,3 +376,22 @@ def test_what_lies_between_is_named() -> None:
     assert operations == {"loop.view", "strata.call"}
     assert any(re.search(r" x legality: a strata.call lies between them: \w+ -> \w+ \(", line)
                for line in report.whole(found))
+
+
+def test_reasons_are_of_the_launches_alone() -> None:
+    """What passes said of operations whose nodes two launches have, if they did; not of others that
+    share only some node with them. Joins decide last."""
+    first, second = Launched("a", ("p", "q")), Launched("b", ("r", "s"))
+    other, joined = legality("of others"), price("slower")
+    link = Link(first, second, None)
+    apart = {(("p", "x"), ("r",)): {"": other},
+             (("q",), ("r", "s")): {"not joined": joined, "": legality("own")}}
+    known = dict.fromkeys("ab", KernelOp.create(regions=[Region(Block())]))
+    links = Links([link], apart, known)
+    [pair] = links.pairs()
+    assert (pair.kind, pair.reason) == ("price", "own; not joined: slower")
+    [edge] = links.on_edge(["p"], ["a"], ["r"], ["b"])
+    assert (edge.kind, edge.reason) == ("legality", "of others")
+    [edge] = links.on_edge(["q"], ["a"], ["s"], ["b"])
+    assert edge.reason == pair.reason
+    assert not [*links.on_edge(["x"], ["a"], ["r"], ["b"])]
