@@ -170,8 +170,16 @@ def _exported(fn: Any, args: Sequence[Any]) -> Any:
     if torch is None or not callable(fn) or in_memory(fn) is not None:
         return fn
     module: Any = fn if isinstance(fn, torch.nn.Module) else _as_module(torch, fn)
-    with torch.no_grad():
-        return torch.export.export(module.eval(), tuple(args))
+    try:
+        with torch.no_grad():
+            return torch.export.export(module.eval(), tuple(args))
+    except (RuntimeError, TypeError, ValueError) as error:  # as PyTorch raises for all of these
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        shapes = ", ".join(str(list(a.shape)) if hasattr(a, "shape") else repr(a) for a in args)
+        raise StrataError(
+            f"cannot profile {type(fn).__name__}: PyTorch does not export it for inputs ({shapes})",
+            [Problem(f"{first} Check that the program runs on these inputs, and use torch.cond "
+                     "for branches that depend on data")]) from error
 
 
 def _as_module(torch: Any, function: Callable[..., Any]) -> Any:
