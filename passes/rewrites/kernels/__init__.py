@@ -1,1 +1,1 @@
-"""Rewrites of nests that several passes share."""
+"""Rewrites of kernels together with their calls that several passes share."""
