@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from dialects.loop import NestOp, extents_of
 from dialects.strata.schedule import ScheduleAttr
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.coded import stepped_dims
 from passes.analyses.loop.runs import running_axis
-from passes.contract import Panel
+from passes.contract import Border, Packing, Panel
 from passes.rewrites.loop.nests import gathered_inputs, has_calls
 from targets.cpu.machine import Machine
 from targets.cpu.scheduling.options import PACK
@@ -19,7 +21,7 @@ from targets.cpu.scheduling.tilings import Tiling, is_read_by, lane_tile, schedu
 def panels(
     nest: NestOp, constants: Collection[int], machine: Machine,
     schedule: ScheduleAttr | None = None,
-) -> Mapping[int, Panel | None]:
+) -> Mapping[int, Packing]:
     """Which inputs of a contraction to pack, and how; None: leave it, even if it is padded.
 
     `constants`: the inputs known at compile time. `schedule`: the kernel's tuned schedule, if any.
@@ -29,17 +31,28 @@ def panels(
     if tiling is None:
         return _summed_panels(nest, constants, machine)
     packs = schedule is not None and schedule.data.option(PACK)
-    found: dict[int, Panel | None] = {}
+    found: dict[int, Packing] = {}
     for position, map_ in enumerate(nest.input_maps):
         if nest.pad_values[position] is not None:
             if is_short(nest) and any(tiling.lanes in e.symbols for e in map_):
                 found[position] = None  # read too rarely for a copy with a border to pay
+            elif tiling.group == 1 and (order := _lanes_last(map_, tiling.lanes)) is not None:
+                found[position] = Border(order)
         elif position in constants or (vector_lanes(nest) is None and not has_calls(map_)):
             packed = _packed(nest, tiling, machine) if position in constants else tiling
             if _wants_panel(nest, position, packed, packs or position in constants, machine):
                 found[position] = Panel(
                     tiling.lanes, packed.width, tuple(tiling.reduce), tiling.group)
     return found
+
+
+def _lanes_last(map_: Sequence[Expr], lanes: Symbol) -> tuple[int, ...] | None:
+    """The order of dims in which those of the lanes are contiguous; None if they are, or are no dim
+    of their own."""
+    dims = [d for d, e in enumerate(map_) if lanes in e.symbols]
+    if len(dims) != 1 or map_[dims[0]].as_symbol != lanes or dims[0] == len(map_) - 1:
+        return None
+    return (*(d for d in range(len(map_)) if d != dims[0]), dims[0])
 
 
 def _packed(nest: NestOp, tiling: Tiling, machine: Machine) -> Tiling:

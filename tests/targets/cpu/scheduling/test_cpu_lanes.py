@@ -143,6 +143,29 @@ f32[{shape}]
 
 
 @pytest.mark.parametrize("features", ["avx2", "avx512"])
+def test_lanes_are_contiguous_in_copies_with_a_border(tmp_path: Path, features: str) -> None:
+    """An image whose channels are far apart is copied with channels last where they fill lanes."""
+    path = tmp_path / "filter.mlir"
+    path.write_text(f"""{HEADER}(%y: f32[2, 6, 6, 24]) -> (f32[24, 3, 3, 40]) \
+inputs ["y"] outputs ["w"] {{
+    %r = graph.range {{start = 0, step = 1, count = 2880, to = f32}} : f32[2880]
+    %x = graph.reshape %r {{shape = [2, 40, 6, 6]}} : f32[2, 40, 6, 6]
+    %t = graph.transpose %y {{perm = [0, 3, 1, 2]}} : f32[2, 24, 6, 6]
+    %g = graph.conv_filter_gradient %x, %t {{kernel = [3, 3], pads = [1, 1, 1, 1], group = 1}} \
+: f32[24, 40, 3, 3]
+    %w = graph.transpose %g {{perm = [0, 2, 3, 1]}} : f32[24, 3, 3, 40]
+    strata.return %w
+  }}
+}}
+""")
+    options = CompileOptions(target="cpu", features=features, cache="off")
+    text = lower_to_text(Compiler(model_of(str(path)), options), "loop")
+    [wide] = re.findall(r"(i\d+) tile \d+ lanes", text)
+    read = re.search(r"ins\(%\w+\[([^\]]*)\]", text.split("loop.kernel @contract")[1])
+    assert read is not None and "+" in read[1] and read[1].endswith(f", {wide}")
+
+
+@pytest.mark.parametrize("features", ["avx2", "avx512"])
 @pytest.mark.parametrize(("shape", "factor", "walked"), [
     ((2, 34, 34, 19), 2, "grid i0 tile 1, grid i1 tile 1, loop i2 tile 1"),
     ((64, 1, 700, 7), 3, "grid i0 tile 1, grid i1 tile 1, grid i2 tile 525, loop i2 tile 1"),
