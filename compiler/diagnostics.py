@@ -54,9 +54,10 @@ class Problem(NamedTuple):
 
     def without_controls(self) -> Problem:
         """The problem as it may be printed, whoever wrote its texts."""
-        *texts, nodes, excerpt = self
-        return Problem(*map(without_controls, texts), tuple(map(without_controls, nodes)),
-                       without_controls(excerpt))
+        what, node, level, file, hint, nodes, excerpt = self
+        return Problem(
+            without_controls(what), without_controls(node), level, without_controls(file),
+            without_controls(hint), tuple(map(without_controls, nodes)), without_controls(excerpt))
 
     def __str__(self) -> str:
         where = f"\n  where: {self.where}" if self.where else ""
