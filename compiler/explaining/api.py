@@ -59,7 +59,8 @@ def explain(fn: Any, *args: Any, target: str | None = None, **options: Any) -> E
 
     `fn`: an executable of `compile`, a model as `compile` takes it, or a PyTorch module or
     function, also one that `torch.compile` returned. `args`: the inputs of a PyTorch program, which
-    is called once; others are not run. `options`: those of `compile`. Raises StrataError.
+    is called once; others are not run. `options`: those of `compile`; by default
+    those that `torch.compile` was given. Raises StrataError.
     """
     from compiler.executable import Executable
 
@@ -87,10 +88,11 @@ def _is_program(fn: Any) -> bool:
 
 def _of_program(fn: Any, args: Sequence[Any], options: dict[str, Any]) -> Explained:
     from compiler.torch.backend import Program, compiled_by
+    from compiler.torch.chosen import chosen_of
     from compiler.torch.graphs import compile_graph
     from compiler.torch.messages.breaks import break_of
 
-    found = Explained()
+    found, options = Explained(), {**chosen_of(fn), **options}
 
     class Anew(Program):
         """A program whose graph is compiled even if the process has code of an equal one."""
