@@ -174,7 +174,8 @@ def _ports_text(ports: Ports, about: str) -> list[str]:
             "static const char *const dtype_names[] = {"
             f"{', '.join(quoted(name) for name, _ in dtypes)}}};", "",
             "static const char *dtype_name(int32_t dtype) {",
-            f'    return dtype < 0 || dtype >= {most} ? "an unknown dtype" : dtype_names[dtype];', "}"]
+            f'    return dtype < 0 || dtype >= {most} ? "an unknown dtype" : dtype_names[dtype];',
+            "}"]
 
 
 def _rows(what: str, names: Sequence[str], types: Sequence[ArrayType]) -> list[str]:

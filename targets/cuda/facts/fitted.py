@@ -94,6 +94,8 @@ class CopiedTimes:
     """As in `ProductTimes`."""
     waiting: int
     """As in `ProductTimes`."""
+    empty: float
+    """Seconds that a bulk copy takes for a cache line of a row behind the end of a matrix."""
     reach: int
     """The shortest causal rows, in elements, for which attention uses warp specialization."""
 

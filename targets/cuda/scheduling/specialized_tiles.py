@@ -77,6 +77,7 @@ def specialized_seconds(product: Product, tile: ProductTile, machine: Machine) -
     across, down = (s.longer(times.skewed) for s in product.skew[:2])
     loaded = (rows * across + tile.columns * down) * tile.depth * product.width / (
         times.loads * machine.cache_rate * 1e9)
+    loaded += _empty_rows(product, tile) * tile.depth * product.width / LINE * times.empty
     step = together(together(multiplied, loaded, times.hiding), times.latency / (tile.stages - 1),
                     times.waiting)
     steps = -(-product.depth // tile.depth)
@@ -85,3 +86,9 @@ def specialized_seconds(product: Product, tile: ProductTile, machine: Machine) -
     computed = times.start + each * (steps * step + end)
     moved = product.bytes / (memory.memory * machine.bandwidth * 1e9)
     return max(computed, moved) + memory.beside_memory * min(computed, moved)
+
+
+def _empty_rows(product: Product, tile: ProductTile) -> float:
+    """How many rows behind the ends of both factors a step copies on average, as zeros."""
+    return sum(-extent % size / -(-extent // size) for extent, size in (
+        (product.rows, tile.groups * tile.rows), (product.columns, tile.columns)))
