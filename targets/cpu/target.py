@@ -29,7 +29,7 @@ from dialects.walking import walked
 from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.private import private_values
 from passes.analyses.loop.windows import Window
-from passes.contract import Facts, Panel
+from passes.contract import Facts, Packing
 from targets.base import Target
 from targets.cpu.architectures import ARCHITECTURES, platform_of
 from targets.cpu.build import worker
@@ -103,7 +103,7 @@ class CpuScheduling(Scheduling):
 
     def panels(
         self, kernel: LoopKernel, nest: NestOp, constants: Collection[int]
-    ) -> Mapping[int, Panel | None]:
+    ) -> Mapping[int, Packing]:
         if private_values(kernel):  # operands keep their layouts
             return {}
         return panels(nest, constants, self.machine, kernel.schedule)

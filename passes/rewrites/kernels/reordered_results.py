@@ -31,7 +31,8 @@ def reorder_result(
                         [_permuted(call.results[0], order)])
     sizes = [size for name, size in zip(kernel.size_names, call.sizes.data, strict=True)
              if name in copier.size_names]
-    copy = CallOp.of(copier.sym_name.data, product.results, sizes, [*call.result_types])
+    copy = CallOp.of(copier.sym_name.data, product.results, sizes,
+                     [_type(r) for r in call.results])
     block = call.parent_block()
     assert block is not None
     block.insert_ops_before([product, copy], call)
@@ -45,9 +46,14 @@ def reorder_result(
     return product, copier, copy
 
 
-def _permuted(value: SSAValue, order: Sequence[int]) -> TensorType:
+def _type(value: SSAValue) -> TensorType:
     assert isinstance(value.type, TensorType)
-    return tensor(value.type.element, [value.type.shape[d] for d in order])
+    return value.type
+
+
+def _permuted(value: SSAValue, order: Sequence[int]) -> TensorType:
+    type_ = _type(value)
+    return tensor(type_.element, [type_.shape[d] for d in order])
 
 
 def _copier(kernel: KernelOp, order: Sequence[int]) -> KernelOp:
@@ -59,7 +65,7 @@ def _copier(kernel: KernelOp, order: Sequence[int]) -> KernelOp:
                          [s for s in kernel.size_names if s in used])
     axes = [Axis(Symbol.axis(f"i{d}"), size) for d, size in enumerate(shape)]
     at = [Expr.symbol(a.name) for a in axes]
-    nest = NestOp.of(axes, [copier.body.block.args[0]], [[at[d] for d in order]], [result.type],
+    nest = NestOp.of(axes, [copier.body.block.args[0]], [[at[d] for d in order]], [_type(result)],
                      [at], body=None)
     nest.body.block.add_op(YieldOp.of(nest.body.block.args[0]))
     copier.body.block.add_ops([nest, YieldOp.of(nest.results[0])])
