@@ -88,17 +88,16 @@ def test_largest_rows_of_bags(caplog: Any) -> None:
     check(call, [X], caplog)
 
 
-CHUNKED = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2, allow_retain_graph=True)
-
-
+@pytest.mark.skipif(not hasattr(torch.nn, "LinearCrossEntropyOptions"), reason="a younger PyTorch")
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 def test_linear_layers_with_a_loss(reduction: str, caplog: Any) -> None:
     """In inference, and with gradients; some rows do not count, and classes have weights. Two rows
     at a time, so that PyTorch has an operator for it."""
     target = torch.tensor([1, 3, -100, 0, 3])
+    chunked = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2, allow_retain_graph=True)
 
     def call(x: Any, w: Any, bias: Any, weight: Any) -> Any:
-        loss = partial(torch.nn.functional.linear_cross_entropy, options=CHUNKED)
+        loss = partial(torch.nn.functional.linear_cross_entropy, options=chunked)
         return (loss(x, w, target, reduction=reduction),
                 loss(x, w, target, linear_bias=bias, weight=weight, reduction=reduction))
 
