@@ -114,7 +114,7 @@ def taps_apart(nest: NestOp, options: TargetOptions) -> bool:
     if not rows_run(nest) or not is_narrow(nest, options):
         return False
     data, roles = windowed(nest)
-    channels = _extent(nest, data, roles.rows)
+    channels = _extent(nest, data, roles, roles.rows)
     return channels >= APART and channels % word_of(nest, data) != 0
 
 
@@ -126,15 +126,15 @@ def rows_run(nest: NestOp) -> bool:
     if all(found and found <= {*own} for found, own in zip(
             last, (roles.rows, roles.columns), strict=True)):
         return True
-    rows, summed = (_extent(nest, data, axes) for axes in (roles.rows, roles.reduce))
-    is_gradient = places_of(nest) < _taps_of(nest) and rows >= min(summed, SIZES[0])
-    return is_gradient and bool(last[0] & {*roles.rows}) and not _are_patches(nest)
+    rows, summed = (_extent(nest, data, roles, axes) for axes in (roles.rows, roles.reduce))
+    places, taps = (_beside(nest, data, roles, axes) for axes in (roles.rows, roles.reduce))
+    is_gradient = places < taps and rows >= min(summed, SIZES[0])
+    return is_gradient and bool(last[0] & {*roles.rows}) and not _are_patches(nest, data, roles)
 
 
-def _are_patches(nest: NestOp) -> bool:
+def _are_patches(nest: NestOp, data: int, roles: Roles) -> bool:
     """Whether the windows of rows do not overlap, as those of 16*i + p with p < 16: such rows are
     positions, though they may be fewer than the taps."""
-    data, roles = windowed(nest)
     extents = extents_of(nest.axes)
     for expr in nest.input_maps[data]:
         terms = [(Expr((term,)), term[1]) for term in expr.terms if term[0]]
@@ -149,31 +149,26 @@ def _are_patches(nest: NestOp) -> bool:
 def places_of(nest: NestOp) -> int:
     """How many rows there are for each index of the dims that only rows index."""
     data, roles = windowed(nest)
-    return _beside(nest, data, roles.rows)
+    return _beside(nest, data, roles, roles.rows)
 
 
 def channels_of(nest: NestOp) -> int:
     """How many indices there are of the data's dims that only summed axes index."""
     data, roles = windowed(nest)
-    return _extent(nest, data, roles.reduce)
+    return _extent(nest, data, roles, roles.reduce)
 
 
-def _taps_of(nest: NestOp) -> int:
-    data, roles = windowed(nest)
-    return _beside(nest, data, roles.reduce)
-
-
-def _beside(nest: NestOp, data: int, axes: Sequence[Symbol]) -> int:
+def _beside(nest: NestOp, data: int, roles: Roles, axes: Sequence[Symbol]) -> int:
+    """How many indices the axes have for each index of the data's dims that only they index."""
     sizes = sizes_of(nest)
-    return max(1, prod(sizes[a] for a in axes) // _extent(nest, data, axes))
+    return max(1, prod(sizes[a] for a in axes) // _extent(nest, data, roles, axes))
 
 
-def _extent(nest: NestOp, data: int, axes: Sequence[Symbol]) -> int:
+def _extent(nest: NestOp, data: int, roles: Roles, axes: Sequence[Symbol]) -> int:
     """How many indices there are of the data's dims that only these axes index."""
-    _, roles = windowed(nest)
     extents = {a: Expr.of(n) for a, n in sizes_of(nest).items()}
     last = [upper_bound(nest.input_maps[data][d].substitute(dict.fromkeys(roles.batch, 0)), extents)
-            for d in dims_of(nest, data, axes)]
+            for d in _dims(nest, data, roles, axes)]
     return prod(max(1, (e.constant or 0) + 1) for e in last if e is not None)
 
 
@@ -197,6 +192,10 @@ def dims_of(nest: NestOp, position: int, axes: Sequence[Symbol]) -> list[int]:
     """The dims of an input that only these axes index, besides groups of channels, and besides the
     number of a part of a sum."""
     _, roles = windowed(nest)
+    return _dims(nest, position, roles, axes)
+
+
+def _dims(nest: NestOp, position: int, roles: Roles, axes: Sequence[Symbol]) -> list[int]:
     others = {*roles.batch} if {*axes} <= {*roles.reduce} else groups_of(nest, roles)
     own = [e.symbols - others for e in nest.input_maps[position]]
     return [d for d, symbols in enumerate(own) if symbols and symbols <= {*axes}]
