@@ -11,9 +11,9 @@ of their own (frames.py); values that they capture from enclosing functions beco
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -46,8 +46,13 @@ from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import identifier, location
 from passes.rewriting import erase_unused
 
-if TYPE_CHECKING:
-    from compiler.frontend.draws import Draws
+
+class Drawing(Protocol):
+    """What draws a program's random numbers (`draws.py`), as far as building depends on it."""
+
+    count: int
+
+    def within(self, step: Expr) -> AbstractContextManager[None]: ...
 
 
 @dataclass(eq=False)
@@ -65,7 +70,7 @@ class Builder:
     computed: dict[Symbol, Value] = field(default_factory=dict[Symbol, Value])
     """The tensors from which sizes were bound."""
     choices: Choices = field(default_factory=Choices)
-    draws: Draws | None = None
+    draws: Drawing | None = None
     """Random numbers; None if the module may draw none, because something else runs operators that
     do."""
     frame: Frame = field(init=False)

@@ -24,7 +24,7 @@ from compiler.frontend import MemoryModel
 from compiler.frontend.torch.captured_graph import CapturedGraph, output_nodes
 from compiler.frontend.torch.contents import Contents, real_view
 from compiler.frontend.torch.library import torch_module
-from compiler.frontend.torch.memory_order import in_memory_order
+from compiler.frontend.torch.memory.memory_order import in_memory_order
 from compiler.torch.identity import identity_of
 from compiler.torch.messages.eager import COMPILED, name_eager
 from compiler.torch.messages.logs import show_code

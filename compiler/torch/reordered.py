@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from compiler.frontend.torch.memory_order import Order
+from compiler.frontend.torch.memory.memory_order import Order
 from compiler.io.structures import inverse
 
 

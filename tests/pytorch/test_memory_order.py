@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import compiler  # noqa: E402
-from compiler.frontend.torch.memory_order import order_of  # noqa: E402
+from compiler.frontend.torch.memory.memory_order import order_of  # noqa: E402
 from compiler.torch.backend import strata  # noqa: E402
 
 functional, LAST = torch.nn.functional, torch.channels_last

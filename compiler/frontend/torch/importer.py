@@ -23,7 +23,6 @@ from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, ImportOptions
 from compiler.frontend.choices import Choices
 from compiler.frontend.faults import Faults
-from compiler.frontend.torch import strided_places
 from compiler.frontend.torch.captured_graph import CapturedGraph
 from compiler.frontend.torch.core.decompose import decompose
 from compiler.frontend.torch.core.flex import expand_flex_attention
@@ -34,7 +33,8 @@ from compiler.frontend.torch.inputs import (
     is_integer,
     read_options,
 )
-from compiler.frontend.torch.memory_order import Ordered, in_memory_order
+from compiler.frontend.torch.memory import strided_places
+from compiler.frontend.torch.memory.memory_order import Ordered, in_memory_order
 from compiler.frontend.torch.ops import OpImporter, importers, marked
 from compiler.frontend.torch.provenance import path_of, source_of
 from compiler.frontend.torch.signature import Signature, signature_of

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute
 
 from compiler.frontend.faults import Fault
 from compiler.frontend.node import NodeBase, fixed
-from compiler.frontend.torch.memory_order import order_of
+from compiler.frontend.torch.memory.memory_order import order_of
 from compiler.frontend.values import Number, Value, scalar
 from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr, Size

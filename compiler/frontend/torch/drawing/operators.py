@@ -25,9 +25,10 @@ from dialects.symbolic.expr import Expr, Size
 
 def draws_of(n: Node) -> Draws:
     """The draws of the program. Raises Fault if PyTorch draws for it."""
-    if n.build.draws is None:
+    draws = n.build.draws
+    if not isinstance(draws, Draws):
         raise Fault("it is in training mode, and PyTorch draws what it drops")
-    return n.build.draws
+    return draws
 
 
 def _wide(element: Attribute) -> Attribute:
