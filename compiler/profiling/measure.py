@@ -7,6 +7,7 @@ one after another. `profile` is the Python interface.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,11 +19,11 @@ from compiler.explaining.collect import CONSTANT, Explanation
 from compiler.explaining.memory import timeline
 from compiler.explaining.work import buffer_bytes, value_of
 from compiler.frontend import model_of
-from compiler.frontend.torch import in_memory
 from compiler.io.arrays import contiguous
 from compiler.io.signature import Signature, signature_of
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
+from compiler.profiling.program import ProgramProfile, profile_parts
 from compiler.profiling.result import Launch, ProfileResult
 from compiler.profiling.roofline import measured
 from dialects.host import CollectiveOp, host_function
@@ -137,49 +138,62 @@ def _sizes(module: Any, inputs: Sequence[Array]) -> dict[Symbol, int]:
 
 def profile(
     fn: Any, *args: Any, target: str | None = None, threads: int | None = None, **options: Any
-) -> ProfileResult:
+) -> ProfileResult | ProgramProfile:
     """How long each kernel of a program takes, and how far from this machine's limit it is.
 
     `fn`: an executable of `compile`, a model as `compile` takes it, or a PyTorch module or
-    function, also one that `torch.compile` returned. `args`: its inputs, NumPy arrays or tensors.
-    A PyTorch program is exported, so it is timed as one graph, without guards. `target`: by default
-    where the inputs lie. `options`: those of `compile`. `result.lines()`, `result.json` and
-    `result.trace` show the figures. Raises StrataError.
+    function, also one that `torch.compile(backend="strata")` returned. `args`: its inputs, NumPy
+    arrays or tensors. `target`: by default where the inputs lie. `options`: those of `compile`.
+    `result.lines()`, `result.json` and `result.trace` show the figures.
+
+    A program of `torch.compile` is called once as it would run, compiled with the options that it
+    was given; arguments override them. The result is a `ProgramProfile` of all its parts, forward
+    and backward where PyTorch records gradients, but not for a module in evaluation mode whose
+    inputs require none. The backward changes no `.grad`. Every part is timed with the inputs of its
+    first call. Other PyTorch programs are exported and timed as one graph of inference. Raises
+    StrataError.
     """
     from compiler.api import options_of
     from compiler.executable import Executable
     from compiler.io.arrays import is_on_gpu, to_numpy
+    from compiler.torch.inspected.chosen import chosen_of
 
+    given = {**options, **({} if target is None else {"target": target}),
+             **({} if threads is None else {"threads": threads})}
     if isinstance(fn, Executable):
         model, chosen = fn.model, replace(fn.options, specialize=None)
+    elif chosen_of(fn) is not None:
+        return _of_parts(fn, args, given)
     else:
         model = model_of(_exported(fn, args))
         there = "cuda" if any(map(is_on_gpu, args)) else "cpu"
-        chosen = options_of({"target": there if target is None else target, "threads": threads,
-                             **options})
+        chosen = options_of({"target": there, **given})
     arrays = [to_numpy(a) for a in args]
     return profile_model(model, chosen, lambda _: arrays)
 
 
+def _of_parts(fn: Any, args: Sequence[Any], given: dict[str, Any]) -> ProgramProfile:
+    from compiler.torch.inspected.recorded import RecordedPart, recorded
+
+    def measure(part: RecordedPart) -> ProfileResult:
+        options = replace(part.executable.options, specialize=None)
+        return profile_model(part.executable.model, options, lambda _: part.inputs)
+
+    return profile_parts(recorded(fn, args, given), measure)
+
+
 def _exported(fn: Any, args: Sequence[Any]) -> Any:
     """A module or a function of PyTorch as a program; other models as they are."""
-    import sys
+    from compiler.torch.inspected.chosen import is_program, plain_of
+    from compiler.torch.inspected.failures import refused
 
-    torch = sys.modules.get("torch")
-    fn = getattr(fn, "_orig_mod", getattr(fn, "_torchdynamo_orig_callable", fn))
-    if torch is None or not callable(fn) or in_memory(fn) is not None:
+    fn = plain_of(fn)
+    if not is_program(fn):
         return fn
+    torch = sys.modules["torch"]
     module: Any = fn if isinstance(fn, torch.nn.Module) else _as_module(torch, fn)
-    try:
-        with torch.no_grad():
-            return torch.export.export(module.eval(), tuple(args))
-    except (RuntimeError, TypeError, ValueError) as error:  # as PyTorch raises for all of these
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        shapes = ", ".join(str(list(a.shape)) if hasattr(a, "shape") else repr(a) for a in args)
-        raise StrataError(
-            f"cannot profile {type(fn).__name__}: PyTorch does not export it for inputs ({shapes})",
-            [Problem(f"{first} Check that the program runs on these inputs, and use torch.cond "
-                     "for branches that depend on data")]) from error
+    with refused("export", fn, args), torch.no_grad():
+        return torch.export.export(module.eval(), tuple(args))
 
 
 def _as_module(torch: Any, function: Callable[..., Any]) -> Any:

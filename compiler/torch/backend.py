@@ -68,6 +68,8 @@ from compiler.torch.writes import (
 log = logging.getLogger("strata")
 
 OWN_PACKAGES = ("compiler", "dialects", "passes", "targets")
+INFERENCE = "inference"
+"""The stage of graphs without gradients."""
 
 
 def strata(
@@ -120,13 +122,13 @@ def compiled_by(
         if not checks.each:  # whose results AOTAutograd does not count
             save_channels_last(graph, saved, len(output_nodes(graph)) - len(written))
         return with_checks(compiled_step(graph, lambda inner: _boxed_program(
-            _program(kind, inner, chosen, written, aliases, holds_weights=False))), checks)
+            _program(kind, inner, chosen, written, aliases, "forward"))), checks)
 
     def backward(graph: Any, inputs: Sequence[Any]) -> Run:
         take_strides(graph, inputs)
         written = take_writes(graph)
         return compiled_step(graph, lambda inner: _boxed_program(
-            _program(kind, inner, chosen, written, {}, holds_weights=False)))
+            _program(kind, inner, chosen, written, {}, "backward")))
 
     table = decompositions(known)
     compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
@@ -150,13 +152,13 @@ def _tracing(replays: bool) -> dict[str, Any]:
 
 def _program(
     kind: type[Program], graph: Any, options: Mapping[str, Any], written: Sequence[int],
-    aliases: Mapping[int, int], holds_weights: bool = True,
+    aliases: Mapping[int, int], stage: str = INFERENCE,
 ) -> Program:
     """A graph, from whose results views are taken apart."""
     views = split_views(graph, written, aliases)
     if views is None:
-        return kind(graph, options, written, holds_weights=holds_weights)
-    return kind(views.inner, options, written, outer=views.outer, holds_weights=holds_weights)
+        return kind(graph, options, written, stage=stage)
+    return kind(views.inner, options, written, outer=views.outer, stage=stage)
 
 
 def _operator_names(options: Mapping[str, Any]) -> list[str]:
@@ -268,8 +270,9 @@ class Program:
     outer: Run | None = None
     direct: Callable[[Sequence[Any]], list[Any] | None] | None = None
     """The whole call, where it is nothing but `Part.direct`."""
-    holds_weights: bool = True
-    """Whether code holds parameters and buffers; in training they are arguments."""
+    stage: str = INFERENCE
+    """In which code holds parameters and buffers; "forward" and "backward" take them as arguments.
+    """
     sets: OrderedDict[tuple[int, ...], tuple[Weights, Run]] = field(
         default_factory=OrderedDict[tuple[int, ...], tuple[Weights, Run]])
 
@@ -284,7 +287,7 @@ class Program:
 
     def _made_for(self, inputs: Sequence[Any]) -> tuple[Weights, Run]:
         """The code with these weights: kept from before, given these weights, or compiled."""
-        numbers = [k for k, v in enumerate(inputs) if self.holds_weights
+        numbers = [k for k, v in enumerate(inputs) if self.stage == INFERENCE
                    and k not in self.written and is_weight(v)]
         key = tuple(id(inputs[k]) for k in numbers)
         known = self.sets.pop(key, None)

@@ -123,9 +123,10 @@ def _compiled(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]
         name for name, tensor in weights.items() if may_change(tensor)),
         identity_of(graph, weights))
     executable = compile_model(MemoryModel(MODEL, captured), **_own_dump(options))
-    log.debug("strata: a part of a graph is compiled", extra={COMPILED: executable})
+    part = Part.of(captured, executable)
+    log.debug("strata: a part of a graph is compiled", extra={COMPILED: part})
     show_code(executable)
-    return Part.of(captured, executable)
+    return part
 
 
 def _own_dump(options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -158,7 +159,7 @@ class Part:
     `given`: the numbers of the arguments of the compiled code; the others are weights and sizes.
     `has_integers`: whether some of these are integers, not tensors. `on_gpu`: whether all tensors
     among them are on the GPU. For sizes that the compiled code does not fit, the captured graph
-    itself runs.
+    itself runs. `watch`: is told the arguments of the compiled code at each call, if there is one.
     """
 
     captured: CapturedGraph
@@ -168,6 +169,7 @@ class Part:
     single: bool
     on_gpu: bool
     has_integers: bool = False
+    watch: Callable[[Sequence[Any]], None] | None = None
 
     @staticmethod
     def of(captured: CapturedGraph, executable: Executable) -> Part:
@@ -217,6 +219,18 @@ class Part:
         A graph without named sizes is always called with arguments of the same kinds, which Dynamo
         guards.
         """
+        run, watch = self._run, self.watch
+        if watch is None:
+            return run
+
+        def watched(values: Sequence[Any]) -> Sequence[Any]:
+            watch(values)
+            return run(values)
+
+        return watched
+
+    @property
+    def _run(self) -> Callable[[Sequence[Any]], Sequence[Any]]:
         loaded = self.executable.loaded
         if not (loaded.takes_gpu_tensors and self.on_gpu):
             return lambda values: self.executable(*values)
@@ -241,7 +255,7 @@ class Part:
         """
         loaded, maker = self.executable.loaded, self.results.maker
         if not loaded.takes_addresses or maker is None or self.executable.structures or (
-                self.has_integers):
+                self.has_integers or self.watch):
             return None
         nodes = [n for n in self.captured.module.graph.nodes if n.op == "placeholder"]
         if not all(is_plain(_meta(nodes[k])) for k in self.given):

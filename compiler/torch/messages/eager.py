@@ -11,7 +11,7 @@ from compiler.diagnostics import count_of
 log = logging.getLogger("strata")
 
 EAGER, COMPILED = "strata_eager", "strata_compiled"
-"""Attributes of log records: nodes that run eagerly and why, and the executable of a part."""
+"""Attributes of log records: nodes that run eagerly and why, and a compiled part."""
 
 OF_OWN = 'an importer of your own operator makes it compiled: options={"plugins": ["importer.py"]}'
 """What users can do about operators that are not PyTorch's."""

@@ -1,4 +1,5 @@
-"""`compiler.profile` of a PyTorch program that cannot be exported says what to do."""
+"""`compiler.profile` and `compiler.explain` of a PyTorch program that does not run, or cannot be
+exported, say what to do."""
 
 from __future__ import annotations
 
@@ -10,16 +11,48 @@ import compiler
 
 torch: Any = pytest.importorskip("torch")
 
+DOORS = [compiler.profile, compiler.explain]
 
-def test_inputs_of_a_wrong_shape_are_named() -> None:
+
+def branching(x: Any) -> Any:
+    return x.sin() if x.sum() > 0 else x.cos()
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("door", DOORS)
+def test_inputs_of_a_wrong_shape_are_named(door: Any, compiled: bool) -> None:
+    net = torch.nn.Linear(7, 3)
     with pytest.raises(compiler.StrataError, match=r"Linear.*\[2, 5\]") as raised:
-        compiler.profile(torch.nn.Linear(7, 3), torch.randn(2, 5))
+        door(torch.compile(net, backend="strata") if compiled else net, torch.randn(2, 5))
     assert "runs on these inputs" in str(raised.value)
 
 
-def test_a_branch_that_depends_on_data_is_an_error_with_advice() -> None:
-    def program(x: Any) -> Any:
-        return x.sin() if x.sum() > 0 else x.cos()
+@pytest.mark.parametrize("door", DOORS)
+def test_a_missing_input_is_an_error_with_advice(door: Any) -> None:
+    with pytest.raises(compiler.StrataError, match="runs on these inputs"):
+        door(torch.compile(torch.nn.Linear(7, 3), backend="strata"))
 
+
+def test_a_branch_that_depends_on_data_is_an_error_with_advice() -> None:
     with pytest.raises(compiler.StrataError, match=r"torch\.cond"):
-        compiler.profile(program, torch.randn(5))
+        compiler.profile(branching, torch.randn(5))
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_branch_where_a_whole_graph_is_asked_for(door: Any) -> None:
+    program = torch.compile(branching, backend="strata", fullgraph=True)
+    with pytest.raises(compiler.StrataError, match=r"torch\.cond"):
+        door(program, torch.randn(5))
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_branch_that_depends_on_data_ends_a_graph(door: Any) -> None:
+    [found] = door(torch.compile(branching, backend="strata"), torch.randn(5)).breaks
+    assert "torch.cond" in found.rewrite
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_wrong_values_of_options_are_told_before_anything_is_compiled(door: Any) -> None:
+    program = torch.compile(branching, backend="strata", options={"strategy": "fastest"})
+    with pytest.raises(compiler.StrataError, match="fastest"):
+        door(program, torch.randn(5))

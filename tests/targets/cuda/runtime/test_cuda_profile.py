@@ -202,7 +202,7 @@ def test_a_compiled_module_is_profiled_where_it_is() -> None:
     with torch.no_grad():
         fast(x)
     found = compiler.profile(fast, x)
-    assert found.launches and found.wall_ms > 0 and "NVIDIA" in found.times.where
+    assert found.launches and found.wall_ms > 0 and "NVIDIA" in found.parts[0].result.times.where
     assert {n for x in found.launches for n in x.nodes}
 
 
