@@ -107,6 +107,19 @@ def options_of(given: Mapping[str, Any]) -> CompileOptions:
     return CompileOptions(**read, rank=own_rank(given.get("mesh", "")))
 
 
+def prepared_options(model: str | MemoryModel, given: Mapping[str, Any]) -> CompileOptions:
+    """The same for arguments with a `mode`, for which the model may be tuned first."""
+    rest = {name: value for name, value in given.items() if name != "mode"}
+    mode = given.get("mode", "default")
+    check_mode(mode)
+    if mode == "default":
+        return options_of(rest)
+    from compiler.modes import prepared
+
+    return prepared(mode, model, options_of({**rest, "tuned": "off"}),
+                    setting_of("tuned", rest.get("tuned", "auto")))
+
+
 def _given(values: object) -> object:
     """An argument by names; none of them for None. An empty text or list is no mapping."""
     return {} if values is None else values

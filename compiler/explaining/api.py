@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from compiler.api import model_of_argument, options_of
+from compiler.api import model_of_argument, prepared_options
 from compiler.explaining import report
 from compiler.explaining.collect import Explanation
 from compiler.options import CompileOptions
@@ -47,13 +47,17 @@ class Explained:
                 "eager": [{"nodes": list(nodes), "reason": why} for nodes, why in self.eager]}
 
     def lines(self) -> list[str]:
-        stages = [f"{stage} graph:" for stage in self.stages if stage != "inference"]
-        heads = [[stage] for stage in stages] if stages else [[]] * len(self.graphs)
-        texts = [line for head, found in zip(heads, self.graphs, strict=True)
-                 for line in (*head, *report.whole(found), "")]
+        stages = self.stages or ["inference"] * len(self.graphs)
+        texts = [line for stage, found in zip(stages, self.graphs, strict=True)
+                 for line in (*_heading(stage), *report.whole(found), "")]
         breaks = [f"a graph ends at {found}" for found in self.breaks]
         return [*texts, *breaks,
                 *(f"runs eagerly: {', '.join(nodes)}: {why}" for nodes, why in self.eager)]
+
+
+def _heading(stage: str) -> list[str]:
+    """What tells graphs of training apart; nothing for inference."""
+    return [] if stage == "inference" else [f"{stage} graph:"]
 
 
 def explain(fn: Any, *args: Any, target: str | None = None, **options: Any) -> Explained:
@@ -73,7 +77,8 @@ def explain(fn: Any, *args: Any, target: str | None = None, **options: Any) -> E
     given = options if target is None else {"target": target, **options}
     if is_program(fn):
         return _of_program(fn, args, given)
-    return Explained([_explained(model_of_argument(fn), options_of({"target": "cpu", **given}))])
+    model = model_of_argument(fn)
+    return Explained([_explained(model, prepared_options(model, {"target": "cpu", **given}))])
 
 
 def _explained(model: str | MemoryModel, options: CompileOptions) -> Explanation:

@@ -153,7 +153,7 @@ def profile(
     first call. Other PyTorch programs are exported and timed as one graph of inference. Raises
     StrataError.
     """
-    from compiler.api import options_of
+    from compiler.api import prepared_options
     from compiler.executable import Executable
     from compiler.io.arrays import is_on_gpu, to_numpy
     from compiler.torch.inspected.chosen import chosen_of
@@ -167,7 +167,7 @@ def profile(
     else:
         model = model_of(_exported(fn, args))
         there = "cuda" if any(map(is_on_gpu, args)) else "cpu"
-        chosen = options_of({"target": there, **given})
+        chosen = prepared_options(model, {"target": there, **given})
     arrays = [to_numpy(a) for a in args]
     return profile_model(model, chosen, lambda _: arrays)
 

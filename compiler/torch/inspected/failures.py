@@ -5,7 +5,7 @@ The module can be imported without torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ from compiler.faults import CompilerFault
 
 
 @contextmanager
-def refused(task: str, fn: Any, args: Sequence[Any]) -> Iterator[None]:
+def refused(task: str, fn: Any, args: Sequence[Any]) -> Generator[None]:
     """Raise StrataError for what PyTorch raises meanwhile. `task`: as in "export"; `fn`, `args`:
     the program and its inputs, which the message names."""
     try:

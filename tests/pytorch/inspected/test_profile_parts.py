@@ -75,6 +75,19 @@ def test_the_mode_of_the_program_is_used(monkeypatch: pytest.MonkeyPatch) -> Non
         compiler.profile(program, torch.randn(7, 5), mode="fastest")
 
 
+@pytest.mark.parametrize("door", [compiler.profile, compiler.explain])
+def test_exported_programs_take_a_mode(door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned: list[str] = []
+    monkeypatch.setattr("compiler.modes._tune", lambda model, options, named: tuned.append(named))
+    x = torch.randn(7, 5)
+    exported = torch.export.export(Net().eval(), (torch.randn(4, 7),))
+    for mode in ("default", "reduce-overhead", "max-autotune"):
+        assert door(exported, torch.randn(4, 7), mode=mode).lines()
+    assert tuned == ["auto"]
+    with pytest.raises(compiler.StrataError, match="no mode"):
+        door(exported, x, mode="fastest")
+
+
 def test_all_graphs_of_a_program_are_profiled() -> None:
     found = compiler.profile(fast(broken), torch.randn(7, 5))
     assert stages(found) == ["inference"] * 2 and found.captured == 2 == len(found.parts)
@@ -132,6 +145,15 @@ def test_training_is_profiled_forward_and_backward(kind: str) -> None:
     assert x.grad is None and all(p.grad is None for p in net.parameters())
     if kind == "no leaf":
         given.sum().backward()  # the caller's graph is not freed
+
+
+def test_explanations_tell_forward_from_backward() -> None:
+    net, x = Net(), torch.randn(4, 7)
+    found = compiler.explain(fast(net), x)
+    assert found.stages == found.json["stages"] == ["forward", "backward"]
+    assert {"forward graph:", "backward graph:"} <= {*found.lines()}
+    assert all(p.grad is None for p in net.parameters())
+    assert compiler.explain(net.eval(), x).stages == ["inference"]
 
 
 def test_inference_is_profiled_without_gradients() -> None:
