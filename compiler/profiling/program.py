@@ -93,7 +93,9 @@ def profile_parts(
     if not called:
         raise StrataError("there is nothing to profile: no part of the program is compiled", [
             Problem(f"{', '.join(nodes)}: {why}") for nodes, why in recording.eager] or [
-            Problem("PyTorch captured no graph with tensors; TORCH_LOGS=graph_breaks says why")])
+            Problem("PyTorch captured no graph with tensors", hint=(
+                "TORCH_LOGS=graph_breaks says why; profile compiled programs that it calls by "
+                "themselves"))])
     parts = [PartProfile(part.stage, part.calls, replace(
         measure(part), model=f"part {number}, {part.stage}"))
         for number, part in enumerate(called, 1)]

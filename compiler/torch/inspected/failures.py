@@ -19,7 +19,7 @@ def refused(task: str, fn: Any, args: Sequence[Any]) -> Generator[None]:
     the program and its inputs, which the message names."""
     try:
         yield
-    except (RuntimeError, TypeError, ValueError) as error:  # as PyTorch raises for all of these
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:  # as PyTorch raises them
         own = _own(error)
         if own is not None:
             raise own from None

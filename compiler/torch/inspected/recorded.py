@@ -4,6 +4,8 @@
 
 The program is compiled anew with the options that it has, so that a program which runs has nothing
 of this in it. Where gradients are recorded, its backward graphs run, too, and no `.grad` changes.
+Programs of `torch.compile` that it calls outside of its own graphs keep their code, and are not
+recorded.
 """
 
 from __future__ import annotations
@@ -87,8 +89,8 @@ def recorded(fn: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Record
             """A program whose graph is compiled even if the process has code of an equal one."""
 
             def compiled(self, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
-                records.stage = self.stage
-                return compile_graph(self.graph, weights, options)
+                with records.of(self.stage):
+                    return compile_graph(self.graph, weights, options)
 
         with torch.set_grad_enabled(_needs_gradients(fn, args)):
             results = torch.compile(plain, backend=backend, dynamic=chosen.dynamic,
@@ -146,7 +148,10 @@ def _leaves(tree: Any) -> list[Any]:
 
 # ---------------------------------------------------------------------- log records
 class _Records(logging.Filter):
-    """Collects what records of the backend carry; lets through what was to be shown before."""
+    """Collects what records of the backend carry; lets through what was to be shown before.
+
+    `stage`: that of the recorded program which is being compiled; empty while there is none.
+    """
 
     def __init__(self, found: Recording, level: int):
         super().__init__()
@@ -154,8 +159,17 @@ class _Records(logging.Filter):
         self.level = level
         self.stage = ""
 
+    @contextmanager
+    def of(self, stage: str) -> Generator[None]:
+        """While a program of this stage is compiled."""
+        self.stage = stage
+        try:
+            yield
+        finally:
+            self.stage = ""
+
     def filter(self, record: logging.LogRecord) -> bool:
-        if (part := getattr(record, COMPILED, None)) is not None:
+        if (part := getattr(record, COMPILED, None)) is not None and self.stage:
             self.found.parts.append(RecordedPart(self.stage, part.executable))
             part.watch = self.found.parts[-1].see
         if (eager := getattr(record, EAGER, None)) is not None:

@@ -28,6 +28,13 @@ def test_inputs_of_a_wrong_shape_are_named(door: Any, compiled: bool) -> None:
 
 
 @pytest.mark.parametrize("door", DOORS)
+def test_an_index_out_of_range_is_an_error_with_advice(door: Any) -> None:
+    program = torch.compile(lambda x, at: x[at] * 2, backend="strata")
+    with pytest.raises(compiler.StrataError, match=r"(?s)\[2, 5\], \[1\].*runs on these inputs"):
+        door(program, torch.randn(2, 5), torch.tensor([7]))
+
+
+@pytest.mark.parametrize("door", DOORS)
 def test_a_missing_input_is_an_error_with_advice(door: Any) -> None:
     with pytest.raises(compiler.StrataError, match="runs on these inputs"):
         door(torch.compile(torch.nn.Linear(7, 3), backend="strata"))

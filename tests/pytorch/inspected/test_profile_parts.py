@@ -230,6 +230,21 @@ def test_open_sizes_stay_open(dynamic: bool | None) -> None:
     assert launches(compiler.profile(compiled, torch.randn(7, 5))) == [1]
 
 
+def test_compiled_programs_outside_of_the_graphs_are_never_parts() -> None:
+    layer = fast(torch.nn.Linear(5, 5))
+
+    def program(x: Any) -> Any:
+        for _ in range(2):
+            torch._dynamo.graph_break()
+            x = layer(x)
+        return x
+
+    with torch.no_grad():
+        for _ in range(2):  # whether the layer has been compiled before or not
+            with pytest.raises(compiler.StrataError, match="by themselves"):
+                compiler.profile(fast(program), torch.randn(2, 5))
+
+
 def test_nothing_to_profile_says_why() -> None:
     def program(x: Any) -> Any:
         return torch.poisson(x)
