@@ -226,6 +226,7 @@ def segments(
     tail = (whole, upper, tile, True) if whole_tiles else (whole, upper, rest, False)
     return [(lower, whole, tile, False), tail] if length.constant >= tile else [tail]
 
+
 def skips_border(schedule: Schedule, depth: int) -> bool:
     """Whether a level is the first loop over single positions of its axis, not unrolled, whose
     tiles are vectors: there a trip saves more than a comparison costs."""
@@ -245,4 +246,6 @@ def without_border(
     for first, end in bounds_inside(nests[0], axis, tiles) if len(nests) == 1 else ():
         lower = lower if symbols.is_at_most(first, lower) else maximum(first, lower)
         upper = upper if symbols.is_at_most(upper, end) else minimum(end, upper)
+    if symbols.is_at_most(upper, lower):  # all of them: loops never have negative lengths
+        lower = upper = state.upper
     return replace(state, lower=lower, upper=upper)

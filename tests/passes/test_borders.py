@@ -62,6 +62,43 @@ def test_a_tap_that_all_rows_read_needs_no_comparison() -> None:
     assert without_border([nest], TAP, {ROW: state, TAP: tap_state(3)}, Symbols()) == tap_state(3)
 
 
+@pytest.mark.parametrize("first", range(0, 11, 3))
+def test_rows_whose_place_is_known_walk_nothing_in_the_border(first: int) -> None:
+    """Of 11 rows, the first and the last ones read none of 3 rows with their 2 taps."""
+    at = Expr.symbol(ROW) + Expr.symbol(TAP) - 8
+    nest = NestOp.of([Axis(ROW, Expr.of(11)), Axis(TAP, Expr.of(2), True)], [], [],
+                     [tensor(f32, [Expr.of(11)])], [[Expr.symbol(ROW)]], combiners=["add"])
+    nest.inside = ArrayAttr([SizesAttr.of((at, Expr.of(3)))])
+    state = AxisState(Expr.of(0), Expr.of(11), Expr.of(11), Expr.of(first), 3)
+    found = without_border([nest], TAP, {ROW: state, TAP: tap_state(2)}, Symbols())
+    walked = [t for t in range(2) if any(0 <= first + k + t - 8 < 3 for k in range(3))]
+    assert (found.upper - found.lower).constant == len(walked)
+    assert [*range(found.lower.constant or 0, found.upper.constant or 0)] == walked
+
+
+@pytest.mark.parametrize("features", ["baseline", "avx2", "avx512"])
+@pytest.mark.parametrize("low", [5, 8, 40])
+def test_tiles_in_the_border_are_compiled(low: int, features: str, tmp_path: Path) -> None:
+    """Some tiles of rows read nothing but the border, of which none is a tap."""
+    path = tmp_path / "apart.mlir"
+    path.write_text(f'''builtin.module {{
+      strata.func @main(%x: f32[1, 16, 3, 3], %w: f32[15, 16, 2, 2]) -> (f32[1, 15, {low + 3}, 3])
+          inputs ["x", "w"] outputs ["y"] {{
+        %y = graph.conv %x, %w {{pads = [{low}, 2, 1, 1], dilations = [1, 3]}} \
+: f32[1, 15, {low + 3}, 3]
+        %z = graph.abs %y : f32[1, 15, {low + 3}, 3]
+        strata.return %z
+      }}
+    }}''')
+    options = CompileOptions(target="cpu", features=features, cache="off")
+    module = Compiler(str(path), options).lower("block").module
+    module.verify()
+    bounds = [(op.lower.data, op.upper.data) for kernel in kernels_of(module)
+              for op in kernel.walk() if isinstance(op, ForOp)]
+    assert all((upper - lower).constant is None or (upper - lower).constant > 0
+               for lower, upper in bounds)
+
+
 def test_rows_of_a_convolution_walk_their_own_taps(tmp_path: Path) -> None:
     """Of a filter that reaches beyond the image, a row needs one row of taps, and a column one."""
     path = tmp_path / "far.mlir"
@@ -75,7 +112,7 @@ def test_rows_of_a_convolution_walk_their_own_taps(tmp_path: Path) -> None:
     options = CompileOptions(target="cpu", features="avx2", cache="off")
     module = Compiler(str(path), options).lower("block").module
     bounds = [(op.lower.data, op.upper.data) for kernel in kernels_of(module)
-              for op in kernel.walk() if isinstance(op, ForOp)]
+              for op in kernel.walk() if isinstance(op, ForOp) and op.results]
     rows, columns = [both for both in bounds if all(e.symbols for e in both)]
     for taps, places in (rows, range(5)), (columns, range(4)):
         [place] = taps[0].symbols | taps[1].symbols
