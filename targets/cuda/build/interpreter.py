@@ -64,13 +64,15 @@ class Interpreter:
             return
         path, name = self._source(kernel)
         elements = [_element(b.type) for b in kernel.buffers]
-        content = [(b.tobytes(), e) for b, e in zip(buffers, elements, strict=True)]
+        places = [(b.ctypes.data, b.nbytes) for b in buffers]  # joined kernels have some twice
+        memories = list(dict.fromkeys(places))
+        content = [buffers[places.index(place)].tobytes() for place in memories]
+        pointers = [(memories.index(p), e) for p, e in zip(places, elements, strict=True)]
         values = [sizes[name] for name in _size_names(kernel)]
-        done = self._ask(kernel, (path, name, programs, content, values))
-        written = _written(kernel)
-        for k, (buffer, result) in enumerate(zip(buffers, done, strict=True)):
-            if k in written:
-                buffer[...] = np.frombuffer(result, buffer.dtype).reshape(buffer.shape)
+        done = self._ask(kernel, (path, name, programs, content, pointers, values))
+        for k in _written(kernel):
+            buffer, result = buffers[k], done[pointers[k][0]]
+            buffer[...] = np.frombuffer(result, buffer.dtype).reshape(buffer.shape)
 
     def _source(self, kernel: KernelOp | ForeignLaunchOp) -> tuple[str, str]:
         """The file of a kernel's source, and the name of its function."""

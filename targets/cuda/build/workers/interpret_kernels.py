@@ -64,18 +64,18 @@ def load(path: str, name: str) -> Any:
 
 
 def launch(
-    path: str, name: str, programs: tuple[int, ...], buffers: list[tuple[bytes, str]],
-    sizes: list[int],
+    path: str, name: str, programs: tuple[int, ...], contents: list[bytes],
+    buffers: list[tuple[int, str]], sizes: list[int],
 ) -> list[bytes]:
-    """Run a kernel on buffers, each given as bytes and element type. Returns their new contents."""
-    memory = [np.frombuffer(bytearray(content) or bytearray(1), np.uint8) for content, _ in buffers]
-    pointers = [Pointer(array.ctypes.data, dtype)
-                for array, (_, dtype) in zip(memory, buffers, strict=True)]
+    """Run a kernel on buffers, each given as the number of its memory and its element type.
+    Returns the new contents of the memories."""
+    memory = [np.frombuffer(bytearray(content) or bytearray(1), np.uint8) for content in contents]
+    pointers = [Pointer(memory[number].ctypes.data, dtype) for number, dtype in buffers]
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         load(path, name)[programs](*pointers, *sizes)
     return [array.tobytes()[: len(content)]
-            for array, (content, _) in zip(memory, buffers, strict=True)]
+            for array, content in zip(memory, contents, strict=True)]
 
 
 def keep_truth_values() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from xdsl.parser import Parser
 
@@ -60,3 +61,29 @@ def test_rows_that_are_looked_up_move_along_memory() -> None:
     assert len(tiles) == 3
     for tile in tiles:
         assert isinstance(tile, TileType) and tile.shape[-1] == 64
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), (1, 130, 7), (65, 1, 31, 2)])
+def test_parts_in_one_launch_are_all_stored(sizes: tuple[int, ...]) -> None:
+    """Triton's interpreter has one memory for a buffer that several parts of a kernel write."""
+    pytest.importorskip("triton")
+    names = [f"x{k}" for k in range(len(sizes))]
+    takes = ", ".join(f"%{name}: f32[{n}]" for name, n in zip(names, sizes, strict=True))
+    parts = "".join(f"%n{name} = graph.neg %{name} : f32[{n}] "
+                    for name, n in zip(names, sizes, strict=True))
+    whole = f"f32[{sum(sizes)}]"
+    text = f"""builtin.module {{
+      strata.func @main({takes}) -> ({whole}) inputs {names} outputs ["y"] {{
+        {parts}
+        %y = graph.concat {", ".join(f"%n{name}" for name in names)} {{axis = 0}} : {whole}
+        strata.return %y
+      }}
+    }}""".replace("'", '"')
+    inputs = [np.random.default_rng(n).standard_normal(n).astype(np.float32) for n in sizes]
+    here = TARGET.bind(TargetOptions(features="sm_90", interpret=True))
+    context = here.context(WeightStore())
+    module = Parser(make_context(), text).parse_module()
+    for _ in lower(module, context):
+        pass
+    [y] = here.running.load(module, context.weights).run(inputs)
+    np.testing.assert_array_equal(y, -np.concatenate(inputs))
