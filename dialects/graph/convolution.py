@@ -43,7 +43,8 @@ class ConvOp(GraphOp):
     y[n, o, p] = b[o] + sum over c', k of x[n, g*(c/group) + c', p*stride + k*dilation - low] *
     w[o, c', k], where g is o's group and x is 0 outside. `pads` holds all lows, then all highs.
     f16 and bf16 are accumulated in f32 and rounded once, or with `to` = f32 not at all. With `to`,
-    integers are multiplied and summed in that type.
+    integers are multiplied and summed in that type. Taps outside x add 0 * w or nothing, so that
+    results at a border may be NaN or not where w is not finite.
     Constraints: (C1) elements are numbers of equal types; with an integer `to` they may be any
     integers, with `to` = f32 they are equal half-precision floats; (C2) x has at least one spatial
     dim, w the same rank; (C3) w's spatial sizes are constants, strides and dilations are positive,

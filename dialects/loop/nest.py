@@ -84,6 +84,7 @@ class NestOp(IRDLOperation):
     points of a scatter write every element, so that none of the `into` tensor is kept.
     `inside([i1 + i3 - 1, 7])` says that a sum has only zeros to add at points where an expression
     is negative or not less than its size: where a convolution reads the border of a padded image.
+    Such points may be left out, also where 0 times a factor that is not finite would be NaN.
 
     Constraints: (C1) there is one expression per dim of every tensor; (C2) result expressions use
     only parallel axes and gathered inputs (those of a scan also its single reduce axis), and
