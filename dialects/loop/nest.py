@@ -82,9 +82,8 @@ class NestOp(IRDLOperation):
     about 32 terms each, because later operations amplify its rounding errors. It only affects
     rounding. `unordered` lets a scatter combine its points in any order. `total` says that the
     points of a scatter write every element, so that none of the `into` tensor is kept.
-    `inside([i1 + i3 - 1, 7])` says that a sum has only zeros to add at points where an expression
-    is negative or not less than its size: where a convolution reads the border of a padded image.
-    Such points may be left out, also where 0 times a factor that is not finite would be NaN.
+    `inside([i1 + i3 - 1, 7])`: where an expression is negative or not less than its size, as in the
+    border of an image, points of a sum may be left out, though 0 times infinity would be NaN there.
 
     Constraints: (C1) there is one expression per dim of every tensor; (C2) result expressions use
     only parallel axes and gathered inputs (those of a scan also its single reduce axis), and

@@ -17,12 +17,12 @@ from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.torch.core.backward import backward_decompositions
 from compiler.frontend.torch.core.encoder_layers import encoder_decompositions
 from compiler.frontend.torch.core.foreach import foreach_decompositions
-from compiler.frontend.torch.core.foreign import readable_kernels
 from compiler.frontend.torch.core.gradients import gradient_decompositions
 from compiler.frontend.torch.core.in_place import without_mutation
 from compiler.frontend.torch.core.linear_algebra import linear_algebra_decompositions
 from compiler.frontend.torch.core.orders import order_decompositions
 from compiler.frontend.torch.core.places import place_decompositions
+from compiler.frontend.torch.core.readable_kernels import readable_kernels
 from compiler.frontend.torch.core.sampling import sampling_decompositions
 from compiler.frontend.torch.core.strided import strided_decompositions
 from compiler.frontend.torch.drawing.decompositions import drawing_decompositions

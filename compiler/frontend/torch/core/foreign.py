@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import ast
 import inspect
-import sys
 import textwrap
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -29,37 +27,6 @@ UNDEFINED = ("aten.empty.memory_format", "aten.empty_like.default", "aten.new_em
              "aten.new_empty_strided.default")
 """Operators whose results hold anything."""
 KNOWN_MODULES = ("triton", "math")
-
-
-# ---------------------------------------------------------------------- what kernels write
-class _Named:
-    """In the place of Triton's driver: the GPU whose instructions Triton's IR would become."""
-
-    def get_current_target(self) -> Any:
-        return torch_module("triton.backends.compiler").GPUTarget("cuda", 90, 32)
-
-
-@contextmanager
-def readable_kernels() -> Generator[None]:
-    """While PyTorch finds what users' kernels write, from their IR in Triton, which does not depend
-    on the GPU. Triton makes it only if it knows one; without, all operands would count as written.
-    """
-    driver = torch_module("triton.runtime").driver if "triton" in sys.modules else None
-    if driver is None or _has_gpu(driver):
-        yield
-        return
-    driver.set_active(_Named())
-    try:
-        yield
-    finally:
-        driver.set_active(None)
-
-
-def _has_gpu(driver: Any) -> bool:
-    try:
-        return driver.active is not None
-    except RuntimeError:  # there are no drivers, or several
-        return False
 
 
 # ---------------------------------------------------------------------- the operator
