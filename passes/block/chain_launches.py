@@ -49,6 +49,7 @@ from dialects.symbolic.size_products import product
 from dialects.text.syntax import merge_locations
 from dialects.walking import walked
 from passes.analyses.block.chains import Chain
+from passes.analyses.block.tile_operations import tile_operations
 from passes.base import StrataContext, StrataPass
 from passes.host.plan_buffers import memory_of, plan_again, seen_memory, shared_memory
 from passes.rewrites.block.chained import chained_kernel, kept_shape
@@ -119,12 +120,7 @@ def _is_plain(op: LaunchOp, kernels: Mapping[str, KernelOp]) -> bool:
     kernel = kernels.get(op.kernel.data)
     return kernel is not None and op.when is None and (
         [e.as_symbol for e in op.sizes.data] == kernel.size_names) and all(
-        isinstance(x, _PLAIN) or x.parent_op() not in _owners(kernel) for x in kernel.body.walk())
-
-
-def _owners(kernel: KernelOp) -> set[object]:
-    """The kernel and its loops, whose bodies hold operations on tiles."""
-    return {kernel, *(op for op in kernel.body.walk() if isinstance(op, ForOp))}
+        isinstance(x, _PLAIN) for x in tile_operations(kernel))
 
 
 def _longest(run: list[LaunchOp], kernels: Mapping[str, KernelOp]) -> Chain:

@@ -48,6 +48,7 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import merge_locations, set_location
 from passes.analyses.block.boxes import Boxes, are_apart
+from passes.analyses.block.tile_operations import tile_operations
 from passes.analyses.host.neighbours import SOON, WARPS, Kind, kind_of
 from passes.base import StrataContext, StrataPass
 
@@ -93,17 +94,11 @@ class BlockJoinLaunches(StrataPass):
 
 def _is_joinable(kernel: KernelOp, most: int) -> bool:
     grid = [e.constant for e in kernel.grid.data]
-    others = [op for op in kernel.body.walk() if op.parent_op() in _owners(kernel)
-              and not isinstance(op, _PLAIN)]
+    others = [op for op in tile_operations(kernel) if not isinstance(op, _PLAIN)]
     dots = sum(isinstance(op, DotOp) for op in kernel.walk())
     if others or dots > MOST_DOTS or kernel.size_names or None in grid:
         return False
     return 0 < prod(n or 0 for n in grid) <= most
-
-
-def _owners(kernel: KernelOp) -> set[Operation]:
-    """The kernel and its loops, whose bodies hold operations on tiles."""
-    return {kernel, *(op for op in kernel.body.walk() if isinstance(op, ForOp))}
 
 
 def _kind(kernel: KernelOp, context: StrataContext) -> Kind | None:

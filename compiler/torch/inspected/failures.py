@@ -23,7 +23,7 @@ def refused(task: str, fn: Any, args: Sequence[Any]) -> Generator[None]:
         own = _own(error)
         if own is not None:
             raise own from None
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        first = _first_line(error)
         shapes = ", ".join(str(list(a.shape)) if hasattr(a, "shape") else repr(a) for a in args)
         raise StrataError(
             f"PyTorch does not {task} {_name(fn)} for inputs ({shapes})",
@@ -36,6 +36,13 @@ def _own(error: BaseException | None) -> StrataError | CompilerFault | None:
     while error is not None and not isinstance(error, (StrataError, CompilerFault)):
         error = error.__cause__ or getattr(error, "inner_exception", None)
     return error
+
+
+def _first_line(error: BaseException) -> str:
+    """What was raised at first, of which PyTorch's own errors only say where."""
+    while (before := error.__cause__ or error.__context__) is not None and str(before).strip():
+        error = before
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def _name(fn: Any) -> str:
