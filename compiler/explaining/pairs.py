@@ -18,6 +18,7 @@ from dialects import host
 from dialects.block import KernelOp, StoreOp
 from dialects.text.syntax import location_names
 from passes.analyses.loop.grouping import WAITS
+from passes.host.plan_buffers import seen_memory
 from passes.reasons import Kind, Reason, legality, price, rule
 
 PARTS = rule("each writes its part of one tensor")
@@ -90,33 +91,27 @@ def links_of(function: host.FuncOp, kernels: Mapping[str, KernelOp]) -> Iterator
     seen = set[Link]()
     for op in function.body.block.ops:
         if isinstance(op, host.CopyOp | host.CollectiveOp):
-            source = writers.get(_source(op.source), (None, None))[0]
-            writers[_source(op.target)] = source, _copied(op)
+            source = writers.get(seen_memory(op.source), (None, None))[0]
+            writers[seen_memory(op.target)] = source, _copied(op)
         if isinstance(op, host.ForeignLaunchOp):
-            writers |= {_source(b): (None, None) for b in op.targets}
+            writers |= {seen_memory(b): (None, None) for b in op.targets}
         if not isinstance(op, host.LaunchOp):
             continue
         launched = Launched(op.kernel.data, location_names(op))
-        read = {*map(_source, _used(op, kernels, reading=True))}
-        for buffer in map(_source, op.buffers):
+        read = {*map(seen_memory, _used(op, kernels, reading=True))}
+        for buffer in map(seen_memory, op.buffers):
             first, between = writers.get(buffer, (None, None))
             if first is not None:
                 link = Link(first, launched, between if buffer in read else PARTS)
                 if link not in seen:
                     seen.add(link)
                     yield link
-        writers |= {_source(b): (launched, None) for b in _used(op, kernels, reading=False)}
+        writers |= {seen_memory(b): (launched, None) for b in _used(op, kernels, reading=False)}
 
 
 def _copied(op: host.CopyOp | host.CollectiveOp) -> Reason:
     what = "a copy" if isinstance(op, host.CopyOp) else "an exchange with other ranks"
     return legality(f"{what} lies between them").about(location_names(op))
-
-
-def _source(value: SSAValue) -> SSAValue:
-    while isinstance(value.owner, host.ViewOp):
-        value = value.owner.source
-    return value
 
 
 def _used(
