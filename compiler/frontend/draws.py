@@ -16,7 +16,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, BlockArgument
 
 from compiler.frontend import formulas as f
 from compiler.frontend.values import Value, combined, of_size
@@ -72,6 +72,14 @@ class Draws:
         if self._seed is None:
             self._seed = self.build.value(self.function.add_input(SEED, t.tensor(t.i64, [])))
         return self._seed
+
+    def finish(self) -> None:
+        """After dead operations are removed: a program whose results depend on no draw, as that of
+        a model in evaluation which draws for its training, takes no seed."""
+        seed = self._seed and self._seed.ssa
+        if isinstance(seed, BlockArgument) and not seed.uses:
+            self.function.remove_input(seed)
+            self._seed = None
 
     # ------------------------------------------------------------------ distributions
     def uniform(self, shape: Sequence[Expr], element: Attribute) -> Value:

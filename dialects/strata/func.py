@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def, region_def, traits_def, var_operand_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -77,6 +77,13 @@ class FuncOp(IRDLOperation):
         argument = self.body.block.insert_arg(type_, len(known))
         argument.name_hint = identifier(unique)
         return argument
+
+    def remove_input(self, argument: BlockArgument) -> None:
+        """Remove an argument that nothing uses."""
+        names = self.input_names
+        del names[argument.index]
+        self.properties["inputs"] = strings(names)
+        self.body.block.erase_arg(argument)
 
     def finish(self, outputs: Sequence[str], values: Sequence[SSAValue]) -> None:
         """Append the return of `values`, which comes from their nodes, and declare the results."""

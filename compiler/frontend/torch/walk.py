@@ -87,7 +87,8 @@ class Importer:
                                   list(types.values()))
         self.result = ModuleOp([self.function])
         self.build = Builder(self.function.body.block, WeightStore())
-        self.build.draws = Draws(self.build, self.function) if self.alone else None
+        self.draws = Draws(self.build, self.function) if self.alone else None
+        self.build.draws = self.draws
         self.values: dict[str, Any] = dict(inputs.constants(self.build))
         for name, argument in zip(types, self.function.body.block.args, strict=True):
             argument.name_hint = identifier(name)
@@ -115,6 +116,8 @@ class Importer:
         self.faults.raise_any()
         self.function.finish(list(named), [self.build.ssa(v) for v in named.values()])
         self.build.finish()
+        if self.draws is not None:
+            self.draws.finish()
         self._assume(ranges, relied_on)
         return self.function
 

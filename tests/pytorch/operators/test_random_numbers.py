@@ -226,6 +226,23 @@ def test_a_program_with_draws_runs_in_pytorch_again() -> None:
         np.testing.assert_array_equal(found.numpy(), same)
 
 
+def test_a_program_whose_results_depend_on_no_draw_takes_no_seed() -> None:
+    """As that of a speech encoder in evaluation, which draws which layers to skip in training."""
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            if torch.rand([]) is None:
+                return x
+            x = 2 * x
+        return x
+
+    program = _exported(forward, X)
+    assert sum("rand" in str(n.target) for n in program.graph.nodes) == 2
+    np.testing.assert_array_equal(_compiled(program)(X.numpy() + 3), 12 + 0 * X.numpy())
+    dropped = _exported(lambda x: (torch.rand(x.shape) + x, torch.rand([]))[0], X)
+    assert compiler.compile(dropped).signature.input_names[-1] == "seed"
+
+
 def test_limits_without_integers_are_refused() -> None:
     with pytest.raises(StrataError, match=r"poisson.*depends on its elements"):
         compiler.compile(_exported(torch.poisson, X), target="cpu")
