@@ -75,6 +75,10 @@ class Grouping:
 
     def place(self, nest: NestOp) -> None:
         sources = self.sources(nest)
+        if nest.is_scatter:  # whose group takes nothing any more
+            for group in latest(sources):
+                self.take_sources(group)
+            sources = self.sources(nest)
         for group in [*latest(sources), *latest(self.siblings(nest) - sources)]:
             aligned, others = in_digits(group, nest), sources - {group}
             names = self.fit(group, aligned)
@@ -104,6 +108,7 @@ class Grouping:
                     refusal(group, nest, names, self.facts) for nest in source.renamed):
                 for nest in group.nests:
                     self.keep_together(source, nest, "computed where it is read")
+                self.group_of |= dict.fromkeys(source.nests, group)
                 group.take(source, names)
 
     def inverse(self, group: Group, source: Group) -> dict[Symbol, Symbol] | None:

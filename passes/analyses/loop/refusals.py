@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from dialects.loop import NestOp
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import is_at_most
@@ -118,21 +120,22 @@ def _refusal_of_states(
 
 def _says_only_where(group: Group, nest: NestOp) -> bool:
     """Whether a group only computes positions for a scatter whose updates never collide."""
-    names = gathered_inputs(nest.output_maps[0])
-    places = [nest.inputs[k] for k in names]
-    made = [r for n in group.nests for r in n.results]
     in_order = nest.reduce_axes and not nest.unordered
-    return not in_order and all(n.is_elementwise for n in group.nests) and all(
-        r in places and r.has_one_use() for r in made)
+    return not in_order and _computes_only(group, nest, gathered_inputs(nest.output_maps[0]))
 
 
 def _says_only_where_to_read(group: Group, nest: NestOp) -> bool:
     """Whether a group only computes, for each row, places from which nobody but the nest reads."""
-    places = gathered_inputs([e for m in nest.input_maps for e in m])
+    return _computes_only(group, nest, gathered_inputs([e for m in nest.input_maps for e in m]))
+
+
+def _computes_only(group: Group, nest: NestOp, inputs: Collection[int]) -> bool:
+    """Whether a group of elementwise nests computes these inputs of a nest, and nothing else that
+    is read outside of it."""
     made = {r for n in group.nests for r in n.results}
     readers = {(use.operation, use.index) for r in made for use in r.uses}
     return all(n.is_elementwise for n in group.nests) and all(
-        op in group.nests or op in group.renamed or (op is nest and k in places)
+        op in group.nests or op in group.renamed or (op is nest and k in inputs)
         for op, k in readers) and any(op is nest for op, _ in readers)
 
 
