@@ -175,6 +175,7 @@ def strata_context(context: Context) -> StrataContext:
 def _extended(context: Context, extra: StrataContext) -> StrataContext:
     result = StrataContext(weights=extra.weights, facts=extra.facts, rules=extra.rules,
                            exact=extra.exact, choices=extra.choices, limits=extra.limits,
+                           mesh=extra.mesh, rank=extra.rank,
                            noted=dict(extra.noted), plugins=extra.plugins,
                            provenance=Provenance(dict(extra.provenance.gone)),
                            observers=extra.observers, allowance=extra.allowance,

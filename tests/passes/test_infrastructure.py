@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import pytest
 from xdsl.context import Context
@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import PassPipeline
 
 from dialects.graph import AddOp, ExpOp, MulOp, NegOp
+from dialects.ranks.mesh import Mesh
 from dialects.registry import register_dialects
 from dialects.text.syntax import location_name
 from passes.base import PassError, StrataContext, StrataPass, strata_context
@@ -80,7 +81,10 @@ def test_a_plain_context_has_an_empty_store() -> None:
 
 def test_clone_shares_weights_and_target() -> None:
     context = StrataContext.with_dialects()
+    context.mesh, context.rank, context.exact = Mesh.parse("tp=2"), 1, True
     clone = context.clone()
+    for name in {f.name for f in fields(context)} - {"noted", "provenance", "apart", "together"}:
+        assert getattr(clone, name) == getattr(context, name), name
     assert clone.weights is context.weights
     assert clone.remarks is not context.remarks
     parse(TEXT, clone)
