@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 RIGHT, OPTIONS, IMPORT = "right", "options", "import"
+PHASE = "phase"
+"""The key of what a process of trials does now, in words, beside an outcome."""
 CODE = -1
 """The step in which the target makes code."""
 EFFECTS = {"wrong": "wrong numbers", "fault": "a fault of the compiler", "invalid": "invalid IR",
@@ -80,3 +82,9 @@ class Finding:
                  *([("kernel", self.kernel)] if self.kernel else []),
                  ("node", ", ".join(self.nodes))]
         return [f"{name + ':':11}{text or 'unknown'}" for name, text in shown]
+
+
+NOTHING: Mapping[str, Any] = {
+    "pass": None, "rewrite": None, "operation": None, "node": None, "nodes": [], "rewrites": None,
+    "rule": None, "kind": RIGHT, "kernel": None, "seed": None, "text": "nothing differs"}
+"""What is written of a model that is right: the keys of `Finding.json`."""

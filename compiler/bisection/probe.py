@@ -3,7 +3,7 @@
 It reads a question per line, as JSON, and answers each with an outcome on a line. It may die of
 one; the file of phases then says what it did.
 
-    {"do": "whole", "seed": 0}                   all passes, the ends of all levels, the code
+    {"do": "whole", "seed": 0, "quick": false}   all passes, the ends of all levels, the code
     {"do": "judge", "seed": 0, "step": 7}        the numbers after seven passes
     {"do": "rewrites", "seed": 0, "step": 7, "most": 3}   ... with three rewrites of the seventh
     {"do": "values", "seed": 0, "step": 7}       the first operation that the seventh changes
@@ -55,10 +55,11 @@ def _answer(
     if asked["do"] == "prefix":
         return imports.of_first_nodes(given, asked["most"], phases.path.parent)
     seed = asked["seed"]
-    trials = known[seed] = known.get(seed) or Trials(given, seed, phases)
+    earlier = next(iter(known.values()), None)
+    trials = known[seed] = known.get(seed) or Trials(given, seed, phases, earlier)
     match asked["do"]:
         case "whole":
-            return trials.whole()
+            return trials.whole(asked["quick"])
         case "judge":
             return trials.judge(asked["step"])
         case "rewrites":

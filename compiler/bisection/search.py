@@ -12,13 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from compiler.bisection.outcome import CODE, OPTIONS, RIGHT, Finding, Outcome
+from compiler.bisection.outcome import CODE, OPTIONS, PHASE, RIGHT, Finding, Outcome
 from compiler.reduction.process import Gone, Process
 
 
 @dataclass
 class Search:
-    """`process` answers questions; `report` is told what is done."""
+    """`process` answers questions; `report` is told what is done.
+
+    Passes see no inputs, so for seeds after the first only the code runs, unless it is wrong.
+    """
 
     process: Process
     report: Callable[[str], None]
@@ -27,10 +30,12 @@ class Search:
 
     def run(self, seeds: range) -> Finding | None:
         """What fails with the first seed with which anything does; None if nothing does."""
+        self.process.on_phase = self._tell
         for seed in seeds:
-            self.seed = seed
-            self.report(f"trying seed {seed}")
-            failure = self.ask("whole")
+            self.seed, first = seed, seed == seeds[0]
+            failure = self.ask("whole", quick=not first)
+            if failure.step == CODE and failure.kind != RIGHT and not first:
+                failure = self.ask("whole", quick=False)
             if failure.kind != RIGHT:
                 return self._found(failure)
         return None
@@ -45,10 +50,21 @@ class Search:
 
     def _told(self) -> Outcome:
         """What the process did last."""
+        facts = self._facts(self.process.phase)
+        facts.pop(PHASE, None)
+        return Outcome.of(facts)
+
+    def _tell(self, phase: str) -> None:
+        """Report what the process does now."""
+        if words := self._facts(phase).get(PHASE):
+            self.report(f"seed {self.seed}, trial {self.asked}: {words}")
+
+    @staticmethod
+    def _facts(phase: str) -> dict[str, Any]:
         try:
-            return Outcome.of(json.loads(self.process.phase))
-        except ValueError:
-            return Outcome()
+            return json.loads(phase)
+        except ValueError:  # it is being written
+            return {}
 
     # ------------------------------------------------------------------ where
     def _found(self, failure: Outcome) -> Finding:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from xdsl.utils.exceptions import VerifyException
 
 from compiler.bisection.imports import differs_from_peer
-from compiler.bisection.outcome import CODE, OPTIONS, RIGHT, Outcome
+from compiler.bisection.outcome import CODE, OPTIONS, PHASE, RIGHT, Outcome
 from compiler.bisection.quiet import QuietCompiler
 from compiler.cli import arguments as shared
 from compiler.cli.execution import WantedInputs
@@ -42,12 +42,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Phases:
-    """The file that says what is done now, as an outcome, in case the process dies of it."""
+    """The file that says what is done now, as an outcome, in case the process dies of it, and in
+    words, for whoever waits.
+    """
 
     path: Path
 
-    def tell(self, outcome: Outcome) -> None:
-        self.path.write_text(json.dumps(outcome.facts()), encoding="utf-8")
+    def tell(self, outcome: Outcome, words: str = "") -> None:
+        facts = {**outcome.facts(), PHASE: words or outcome.name}
+        self.path.write_text(json.dumps(facts), encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,16 @@ class Snapshot:
 
 
 class Trials:
-    """All trials with one seed. Raises StrataError if the model cannot be read."""
+    """All trials with one seed. Raises StrataError if the model cannot be read.
 
-    def __init__(self, arguments: argparse.Namespace, seed: int, phases: Phases):
-        self.arguments, self.phases = arguments, phases
+    `earlier`: those with another seed, of which this one needs no pass again: passes see no inputs.
+    """
+
+    def __init__(
+        self, arguments: argparse.Namespace, seed: int, phases: Phases,
+        earlier: Trials | None = None,
+    ):
+        self.arguments, self.phases, self.earlier = arguments, phases, earlier
         given = copy.copy(arguments)
         given.seed = seed
         wanted = WantedInputs(given)
@@ -91,6 +100,14 @@ class Trials:
         self.planned: list[PlannedStep] = self.compilation.plan(self.state, None) if lowers else []
         self.compilation.planned = self.planned
         self.snapshots = [self._kept(self.state)]
+        if self.earlier is not None and self.repeats(self.earlier):
+            self.snapshots, self.faults = self.earlier.snapshots, self.earlier.faults
+            self.rounding = self.earlier.rounding
+
+    def repeats(self, earlier: Trials) -> bool:
+        """Whether the passes of other trials started with the same module, and end."""
+        return earlier.begun.kind == RIGHT and len(earlier.snapshots) > len(self.planned) and (
+            self.at(0).body_text() == earlier.at(0).body_text())
 
     @cached_property
     def begun(self) -> Outcome:
@@ -166,19 +183,23 @@ class Trials:
             self.planned[step].step.level != self.planned[step - 1].step.level)
 
     # ------------------------------------------------------------------ questions
-    def whole(self) -> Outcome:
-        """All passes, then the numbers at the ends of levels and of the target's code."""
+    def whole(self, quick: bool = False) -> Outcome:
+        """All passes, then the numbers at the ends of levels and of the target's code; if `quick`,
+        only of the code, if there is any.
+        """
         outcome = self.lowered(len(self.planned) if self.begun.kind == RIGHT else 0)
         if outcome.kind != RIGHT:
             return outcome
-        for step in range(1, len(self.planned) + 1):
+        for step in [] if quick and self._has_code else range(1, len(self.planned) + 1):
             if self._ends_level(step) or self._rounds(step + 1):
                 outcome = self.judge(step)
                 if outcome.kind != RIGHT:
                     return outcome
         outcome = self._code()
-        return outcome if outcome.kind != RIGHT else differs_from_peer(
-            self.model, self.verify)
+        if outcome.kind != RIGHT:
+            return outcome
+        self.phases.tell(self._named(CODE), "onnxruntime")
+        return differs_from_peer(self.model, self.verify)
 
     def judge(self, step: int) -> Outcome:
         """The numbers after some steps."""
@@ -200,7 +221,7 @@ class Trials:
 
     def _judged(self, state: State, step: int) -> Outcome:
         named = self._named(step)
-        self.phases.tell(named)
+        self.phases.tell(named, f"numbers after {named.name}")
         verify = self.reference(step)
         verify.check_outputs("", lambda inputs: interpret(
             state.module, state.context.weights, inputs))
@@ -229,12 +250,18 @@ class Trials:
             self.rounding[step] = texts[0] != texts[1]
         return self.rounding[step]
 
+    @property
+    def _has_code(self) -> bool:
+        """Whether the passes lead to a module of which the target makes code."""
+        last = len(self.planned)
+        return last > 0 and self.compilation.is_final(self.at(last))
+
     def _code(self) -> Outcome:
         """The numbers of the target's code."""
         last, code = len(self.planned), self._named(CODE)
-        if not last or not self.compilation.is_final(self.at(last)):
+        if not self._has_code:
             return Outcome()
-        self.phases.tell(code)
+        self.phases.tell(code, "the target's code")
         verify = self.reference(last)
         try:
             loaded = self.compilation.load(self.at(last))

@@ -66,8 +66,8 @@ def explain(rounding: Rounding) -> Explained | None:
             inputs = widen_inputs(rounding.inputs)
             exact = interpret(*found, inputs)
             step = F32_UNIT if _has_f32(rounding.module) else None
-            runs = [altered_run(*found, inputs, np.random.default_rng(seed), step)
-                    for seed in range(TRIALS)]
+            runs = [altered_run(*found, inputs, np.random.default_rng(seed), step,
+                                rounding.bounded) for seed in range(TRIALS)]
     except (EvaluationError, IndexRangeError, SizeError):
         return None
     limits = [_limits(e, o, [run[k] for run in runs])

@@ -2,6 +2,7 @@
 
     candidate.py   a model with the inputs on which it fails
     verdict.py     the outcome of a model: right, refused, fault, wrong, crash, timeout
+    peer.py        onnxruntime's results, and whether they differ
     options.py     how candidates are compiled and compared
     reading.py     reads a model for editing
     recording.py   records every value of a model

@@ -10,11 +10,14 @@ import json
 import selectors
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+LOOK = 0.25
+"""Seconds between two looks at what a process does."""
 START = 60.0
 """The additional seconds that a new process may take."""
 
@@ -30,7 +33,7 @@ class Gone(Exception):
 @dataclass
 class Process:
     """`module` runs with `words` and `--phases FILE`. `limit`: seconds for an answer; `by_phase`:
-    for each phase that it tells on the way.
+    for each phase that it tells on the way. `on_phase` is called with each phase that is seen.
     """
 
     module: str
@@ -38,6 +41,7 @@ class Process:
     phases: Path
     limit: float
     by_phase: bool = False
+    on_phase: Callable[[str], None] | None = field(default=None, repr=False)
     running: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     @property
@@ -65,12 +69,17 @@ class Process:
 
     def _wait(self, selector: selectors.BaseSelector, seconds: float) -> None:
         """Wait for an answer. Raises Gone."""
-        told = self._last_told()
-        while not selector.select(seconds):
-            if not self.by_phase or self._last_told() == told:
+        seen, until = self._last_told(), time.monotonic() + seconds
+        while not selector.select(LOOK):
+            if (told := self._last_told()) != seen:
+                seen = told
+                if self.on_phase is not None:
+                    self.on_phase(self.phase)
+                if self.by_phase:
+                    until = time.monotonic() + self.limit
+            if time.monotonic() > until:
                 self.end()
                 raise Gone("timeout", f"no answer within {self.limit:g} s")
-            told, seconds = self._last_told(), self.limit
 
     def _last_told(self) -> int:
         return self.phases.stat().st_mtime_ns if self.phases.exists() else 0

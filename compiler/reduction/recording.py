@@ -11,7 +11,8 @@ import onnx
 from onnx import helper
 
 from compiler.io.output import npz_bytes, write_bytes
-from compiler.reduction.verdict import Question, arrange, run_onnxruntime
+from compiler.reduction.peer import run_onnxruntime
+from compiler.reduction.verdict import Question, arrange
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array

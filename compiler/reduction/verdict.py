@@ -6,14 +6,13 @@ if it is installed and supports the model.
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from compiler.diagnostics import StrataError
 from compiler.instrument import Instrument
@@ -167,38 +166,15 @@ def arrange(
 
 def _against_peer(model: Path, verify: Verify, question: Question) -> Verdict:
     """The reference against onnxruntime."""
-    from compiler.measuring.comparison import worst
+    from compiler.reduction.peer import difference, run_onnxruntime
 
     theirs = None
     if question.peer:
         question.report("onnxruntime")
         theirs = run_onnxruntime(model, verify.named_inputs)
-    if theirs is None:
-        return Verdict(RIGHT)
-    if [a.shape for a in theirs] != [a.shape for a in verify.expected]:
-        return Verdict("peer", "shape", "shapes of outputs differ from onnxruntime's")
-    error, output = worst(verify.expected, theirs, question.tolerance)
-    if output is None:
-        return Verdict(RIGHT)
-    return Verdict("peer", "", f"output {output} of the reference differs from onnxruntime's by "
-                               f"{error:.1e} of the largest magnitude")
-
-
-def run_onnxruntime(model: Path, named: Mapping[str, Array]) -> list[Any] | None:
-    """The outputs of onnxruntime; None if it is not installed or does not support the model."""
-    try:
-        onnxruntime: Any = importlib.import_module("onnxruntime")
-    except ImportError:
-        return None
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    try:
-        session = onnxruntime.InferenceSession(
-            str(model), options, providers=["CPUExecutionProvider"])
-        return list(session.run(None, dict(named)))
-    except Exception:  # any error: onnxruntime only counts where it works
-        return None
+    text = "" if theirs is None else difference(verify, theirs)
+    kind = "shape" if text.startswith("shapes") else ""
+    return Verdict("peer", kind, text) if text else Verdict(RIGHT)
 
 
 def shape_of(text: str) -> str:

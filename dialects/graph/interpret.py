@@ -25,16 +25,16 @@ from dialects.text.syntax import location_name
 
 def evaluate_func(
     func: FuncOp, inputs: Sequence[Array], context: EvaluationContext,
-    alter: Callable[[Array], Array] | None = None,
+    alter: Callable[[Operation, Array], Array] | None = None,
 ) -> list[Array]:
     """The function's results. The inputs' shapes bind sizes, in addition to those in `context`.
 
     `alter` is applied to every result of every operation, to observe how sensitive outputs are to
-    it. Scalar constants are not altered: an exponent of 2, for example, must stay exact, because
-    powers of negative numbers are undefined for exponents nearby. Raises EvaluationError, naming
-    the input, or the operation and its model node, DataError for an index out of range or a
-    division by zero (`strata.require`), and SizeError for sizes that the model must be compiled
-    again for.
+    it, and is told the operation. Scalar constants are not altered: an exponent of 2, for example,
+    must stay exact, because powers of negative numbers are undefined for exponents nearby. Raises
+    EvaluationError, naming the input, or the operation and its model node, DataError for an index
+    out of range or a division by zero (`strata.require`), and SizeError for sizes that the model
+    must be compiled again for.
     """
     arguments = func.body.block.args
     _check_inputs(func, inputs)
@@ -49,7 +49,7 @@ def evaluate_func(
             break
         results = context.carried(_evaluate(op, [values[o] for o in op.operands], context))
         if alter is not None and not _is_exact(op, results):
-            results = [alter(r) for r in results]
+            results = [alter(op, r) for r in results]
         _store(op, results, values, uses)
     return [values[o] for o in func.return_op.operands]
 

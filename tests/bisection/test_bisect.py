@@ -6,16 +6,21 @@ minute of processor time.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import onnx
 import pytest
 
 from compiler.__main__ import main
+from compiler.bisection.arguments import add_arguments
+from compiler.bisection.outcome import NOTHING, Finding
+from compiler.bisection.trials import Phases, Trials
 from tests import processes
 from tests.bisection.conftest import PLANTED, Done
 
@@ -104,8 +109,52 @@ def test_a_fault_that_only_some_inputs_show(bisect: Bisect, model: Path) -> None
 
 def test_nothing_differs(bisect: Bisect, model: Path) -> None:
     done = bisect(model, "--seed", "3", "--seeds", "1", fault="seeds")
-    assert done.status == 1 and not done.found
-    assert "nothing differs with seed 3" in done.err
+    assert done.status == 1 and "nothing differs with seed 3" in done.err
+    assert {done.found[key] for key in ("pass", "rewrite", "operation", "node")} == {None}
+    assert done.found["kind"] == "right"
+
+
+def test_json_has_the_same_keys_whatever_is_found() -> None:
+    assert NOTHING.keys() == Finding("", "", "", 0).json.keys()
+
+
+def test_later_seeds_run_only_the_code(model: Path, tmp_path: Path) -> None:
+    """Passes see no inputs, so those of the first seed stand for all."""
+    phases = Phases(tmp_path / "phase")
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    given = parser.parse_args([str(model)])
+    first = Trials(given, 0, phases)
+    assert first.whole().kind == "right"
+    told = list[str]()
+    later = Trials(given, 1, phases, first)
+    later.phases = SimpleNamespace(tell=lambda outcome, words="": told.append(words))
+    assert later.whole(quick=True).kind == "right"
+    assert later.snapshots is first.snapshots and told[1:] == ["the target's code", "onnxruntime"]
+    assert not any(a is b for a, b in zip(first.verify.inputs, later.verify.inputs, strict=True))
+
+
+def test_progress_is_shown(
+    bisect: Bisect, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compiler.instrument.progress.PATIENCE", 0.0)
+    monkeypatch.setattr("compiler.reduction.process.LOOK", 0.001)
+    done = bisect(model, "--seeds", "2", "--progress")
+    assert "seed 0, trial 1: loop-fuse (" in done.err
+    assert "seed 1, trial 2: the target's code (" in done.err
+
+
+def test_a_peer_may_round_bounded_functions_coarsely(bisect: Bisect, tmp_path: Path) -> None:
+    """onnxruntime computes sigmoids to a unit in the last place of 1, which is all of small ones;
+    that is no fault of the import."""
+    pytest.importorskip("onnxruntime")
+    path = tmp_path / "small.onnx"
+    proto = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 17]> g (float[97] x) => (float[97] z) '
+        "<float low = {-19}> { y = Add(x, low)  s = Sigmoid(y)  z = Neg(s) }")
+    onnx.save(proto, path)
+    done = bisect(path, "--seeds", "1")
+    assert (done.status, done.found["kind"]) == (1, "right"), done.out
 
 
 @pytest.mark.slow

@@ -6,8 +6,8 @@ target's code or of its import (compared with onnxruntime, if that is installed)
 rewrite from which on its numbers are wrong: a pass may be limited to its first rewrites. If only
 compiled code is wrong, the kernel is found by running each one alone.
 
-Several seeds of random inputs are tried. The exit status is 0 if something was found, and 1 if
-nothing differs. `reduce` makes the model smaller.
+Several seeds of random inputs are tried. The exit status is 0 if something was found. If nothing
+differs, it is 1, and --json writes null for what was looked for. `reduce` makes the model smaller.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from compiler.bisection.imports import is_onnx
-    from compiler.bisection.outcome import IMPORT, OPTIONS
+    from compiler.bisection.outcome import IMPORT, NOTHING, OPTIONS
     from compiler.bisection.search import Search
     from compiler.cli.arguments import options_from
     from compiler.cli.execution import WantedInputs
@@ -57,14 +57,16 @@ def run(arguments: argparse.Namespace) -> int:
             found = search.run(seeds)
         finally:
             process.end()
+    if found is not None and found.kind == "refused" and not found.nodes and (
+            found.pass_ in (IMPORT, OPTIONS)):
+        raise StrataError(found.text)
+    if arguments.json is not None:
+        facts = NOTHING if found is None else found.json
+        write_text(json.dumps(facts, indent=1) + "\n", arguments.json)
     if found is None:
         raise StrataError(f"{model}: nothing differs with {_named(seeds)}", [Problem(
             "all passes run, and all levels and the code compute what the model means",
             hint="--seeds N tries more inputs, --inputs FILE.npz gives them, --dim NAME=N sizes")])
-    if found.kind == "refused" and not found.nodes and found.pass_ in (IMPORT, OPTIONS):
-        raise StrataError(found.text)
-    if arguments.json is not None:
-        write_text(json.dumps(found.json, indent=1) + "\n", arguments.json)
     if arguments.json is None or not is_standard_output(arguments.json):
         _print(model, found, search.asked, time.monotonic() - started)
     return 0
