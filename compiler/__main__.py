@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 from compiler.cli.commands import commands
 from compiler.cli.interrupt import STATUS, Interrupt
 from compiler.cli.parser import make_parser
+from compiler.io.printing import show_text
 from compiler.options import DEBUG_VARIABLE
 from compiler.plugins.own_packages import check_packages, hidden_package
 from compiler.version import __version__
@@ -113,7 +114,7 @@ def _report(error: Exception, words: Sequence[str], plugins: Sequence[Path]) -> 
 def _print_error(error: Exception, status: int) -> int:
     from compiler.ranks import rank_text, tell_launcher
 
-    print(f"error{rank_text()}: {error}", file=sys.stderr)
+    show_text(f"error{rank_text()}: {error}", file=sys.stderr)
     tell_launcher(f"error{rank_text()}: {error}")
     return status
 

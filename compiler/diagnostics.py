@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from dialects.text.visible import visible, visible_lines
+
 if TYPE_CHECKING:
     from logging import Logger
 
@@ -52,34 +54,29 @@ class Problem(NamedTuple):
         file = f"in {self.file}" if self.file else ""
         return ", ".join(part for part in (node, level, file) if part)
 
-    def without_controls(self) -> Problem:
-        """The problem as it may be printed, whoever wrote its texts."""
-        what, node, level, file, hint, nodes, excerpt = self
-        return Problem(
-            without_controls(what), without_controls(node), level, without_controls(file),
-            without_controls(hint), tuple(map(without_controls, nodes)), without_controls(excerpt))
-
     def __str__(self) -> str:
-        where = f"\n  where: {self.where}" if self.where else ""
+        """The problem as it may be printed, whoever wrote its texts."""
+        where = f"\n  where: {visible(self.where)}" if self.where else ""
         hint = f"\n  hint:  {cut(self.hint, LONGEST)}" if self.hint else ""
         shown = "".join(f"\n    {cut(line, LONGEST_NAME)}" for line in self.excerpt.splitlines())
-        return f"{cut(self.what, LONGEST)}{where}{shown}{hint}"
+        return visible_lines(f"{cut(self.what, LONGEST)}{where}{shown}{hint}")
 
 
 class StrataError(Exception):
-    """An error in the model or the options. `str()` is the complete message for a terminal.
+    """An error in the model or the options. `str()` is the complete message for a terminal, with
+    names as `visible` shows them; `message` and `problems` hold them as they are.
 
     `exit_status` is what the command line exits with: 1 for a bad model, 2 for bad usage.
     """
 
     def __init__(self, message: str, problems: Sequence[Problem] = (), exit_status: int = 1):
-        self.message = without_controls(message)
-        super().__init__(self.message)
-        self.problems = tuple(problem.without_controls() for problem in problems)
+        self.message = message
+        super().__init__(message)
+        self.problems = tuple(problems)
         self.exit_status = exit_status
 
     def __str__(self) -> str:
-        message = cut(self.message, LONGEST)
+        message = visible_lines(cut(self.message, LONGEST))
         if not self.problems:
             return message
         grouped = _grouped([self._briefly(problem) for problem in self.problems])
@@ -142,7 +139,7 @@ def cut(text: str, limit: int = 60) -> str:
 
 def some_of(names: Sequence[str], limit: int = 5) -> str:
     """`'a', 'b' and 7 more`."""
-    shown = ", ".join(f"'{cut(n, LONGEST_NAME)}'" for n in names[:limit])
+    shown = ", ".join(f"'{visible(cut(n, LONGEST_NAME))}'" for n in names[:limit])
     more = len(names) - limit
     return f"{shown} and {more} more" if more > 0 else shown
 

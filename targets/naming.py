@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from dialects.text.visible import visible
+
 
 class Names:
     """The names of one scope, none of them `reserved`; `clean` makes any text a legal name."""
@@ -25,4 +27,4 @@ class Names:
 
 def one_line(names: Iterable[str]) -> str:
     """Distinct names for a comment, which may hold any characters, on one line."""
-    return " ".join(", ".join(dict.fromkeys(names)).split())
+    return visible(", ".join(dict.fromkeys(names)))

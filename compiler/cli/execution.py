@@ -16,6 +16,7 @@ from compiler.diagnostics import Problem, StrataError
 from compiler.instrument import Instrument
 from compiler.io.array_files import read_npy, read_npz
 from compiler.io.arrays import contiguous, is_foreign
+from compiler.io.printing import show
 from compiler.io.signature import Signature, signature_of
 from compiler.ranks import speaks
 from dialects.strata.assumptions import DataError
@@ -134,7 +135,7 @@ def run_loaded(exe: Executable, inputs: Sequence[Array]) -> list[Array]:
 def tell_notes(notes: Sequence[str]) -> None:
     """Print a target's notes about how a model runs."""
     for note in notes if speaks() else ():
-        print(f"note: {note}", file=sys.stderr)
+        show(f"note: {note}", file=sys.stderr)
 
 
 def tell_oddities(exe: Executable, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
@@ -146,7 +147,7 @@ def tell_oddities(exe: Executable, inputs: Sequence[Array], outputs: Sequence[Ar
 
 def tell_warnings(texts: Sequence[str]) -> None:
     for text in texts if speaks() else ():
-        print(f"warning: {text}", file=sys.stderr)
+        show(f"warning: {text}", file=sys.stderr)
 
 
 def tell_precision_error(exe: Executable, inputs: Sequence[Array]) -> None:

@@ -13,6 +13,7 @@ from compiler.cli.session import Session, session
 from compiler.instrument.doubles import in_doubles, widen_inputs
 from compiler.instrument.dump_folder import folder_of_graph
 from compiler.instrument.verify import Check, Verify
+from compiler.io.printing import show
 from targets.reference.interpret import interpret
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def verify_gradients(arguments: argparse.Namespace) -> int:
         for number, graph in enumerate(graphs):
             started.progress.print(f"graph {number}, {graph.kind}:")
             count += _verify(arguments, _with_dump(started), graph)
-    print(f"{count} executions of {len(graphs)} graphs agree")
+    show(f"{count} executions of {len(graphs)} graphs agree")
     return 0
 
 

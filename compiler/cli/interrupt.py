@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
+from compiler.io.printing import show
+
 STATUS = 128 + signal.SIGINT
 GRACE = 0.4
 """Seconds that the command has to end on its own."""
@@ -43,8 +45,9 @@ class Interrupt:
         """Print the line, once."""
         if self._told.acquire(blocking=False):
             with contextlib.suppress(OSError, ValueError):
-                line = "\n" if sys.stderr.isatty() else ""  # after the terminal's own ^C
-                print(f"{line}interrupted: {self.kept()}", file=sys.stderr, flush=True)
+                after = [""] if sys.stderr.isatty() else []  # the terminal's own ^C
+                show(*after, f"interrupted: {self.kept()}", file=sys.stderr)
+                sys.stderr.flush()
 
     def leave(self) -> NoReturn:
         """End this process and its children at once.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from compiler.suggestions import nearest
+from dialects.text.visible import visible_lines
 
 if TYPE_CHECKING:
     from compiler.cli.commands import Command
@@ -40,7 +41,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         said = message.removeprefix("argument ")
-        self.exit(2, f"error: {said}{_choice_hint(said)}\n  help:  {self.prog} --help\n")
+        text = visible_lines(f"error: {said}{_choice_hint(said)}")
+        self.exit(2, f"{text}\n  help:  {self.prog} --help\n")
 
     def option_names(self) -> list[str]:
         return [text for action in self._actions for text in action.option_strings]

@@ -16,6 +16,7 @@ from compiler.instrument import Instrument
 from compiler.instrument.kept import KeptCode
 from compiler.instrument.progress import Progress
 from compiler.instrument.timing import Timing
+from compiler.io.printing import show_text
 from compiler.options import CompileOptions, cache_root
 
 if TYPE_CHECKING:
@@ -77,4 +78,4 @@ def session(arguments: argparse.Namespace, threads: int | None = None) -> Genera
         watching += [timing] if arguments.timing else []
         yield Session(options, shared.shell_command(arguments.command_words), progress, watching)
     if arguments.timing:
-        print(timing.table(), file=sys.stderr)
+        show_text(timing.table(), file=sys.stderr)

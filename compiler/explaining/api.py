@@ -16,6 +16,7 @@ from compiler.explaining import report
 from compiler.explaining.collect import Explanation
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
+from dialects.text.visible import visible
 
 if TYPE_CHECKING:
     from compiler.frontend import MemoryModel
@@ -47,12 +48,13 @@ class Explained:
                 "eager": [{"nodes": list(nodes), "reason": why} for nodes, why in self.eager]}
 
     def lines(self) -> list[str]:
+        """What people read."""
         stages = self.stages or ["inference"] * len(self.graphs)
         texts = [line for stage, found in zip(stages, self.graphs, strict=True)
                  for line in (*_heading(stage), *report.whole(found), "")]
         breaks = [f"a graph ends at {found}" for found in self.breaks]
-        return [*texts, *breaks,
-                *(f"runs eagerly: {', '.join(nodes)}: {why}" for nodes, why in self.eager)]
+        eager = [f"runs eagerly: {', '.join(nodes)}: {why}" for nodes, why in self.eager]
+        return [visible(line) for line in (*texts, *breaks, *eager)]
 
 
 def _heading(stage: str) -> list[str]:

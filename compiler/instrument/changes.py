@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from compiler.instrument import Instrument
+from compiler.io.printing import Painted, show
 
 if TYPE_CHECKING:
     from compiler.pipeline.state import State
@@ -167,24 +168,24 @@ def _common(one: Sequence[str], other: Sequence[str]) -> tuple[int, int]:
     return start, end
 
 
-def shown(title: str, changes: Changes, colour: bool, most: int | None = MOST) -> Iterator[str]:
-    """The changes of a pass as lines of text."""
+def shown(title: str, changes: Changes, most: int | None = MOST) -> Iterator[str]:
+    """The changes of a pass as lines of text, some of them `Painted`."""
     kinds = changes.kinds()
-    yield _painted(f"{title}: {changes.counts}", "1", colour) + (f" ({kinds})" if kinds else "")
+    yield Painted(f"{title}: {changes.counts}" + (f" ({kinds})" if kinds else ""), "1")
     rows: dict[str, list[str]] = {}
     for sign, paint, lines in (("-", "31", changes.removed), ("+", "32", changes.added)):
         for line in lines:
             rows.setdefault(line.symbol, []).append(
-                _painted(_row(sign, line.text, line), paint, colour))
+                Painted(f"    {_row(sign, line.text, line)}", paint))
     for old, line in changes.changed:
         rows.setdefault(line.symbol, []).append(
-            _painted(_row("~", _difference(old, line), line), "33", colour))
+            Painted(f"    {_row('~', _difference(old, line), line)}", "33"))
     for line, source in changes.moved:
         text = f"{_row('>', line.text, line)}  from @{source}"
-        rows.setdefault(line.symbol, []).append(_painted(text, "36", colour))
+        rows.setdefault(line.symbol, []).append(Painted(f"    {text}", "36"))
     for symbol, texts in [*rows.items()][:most]:
         yield f"  @{symbol}" if symbol else "  module"
-        yield from (f"    {text}" for text in texts[:most])
+        yield from texts[:most]
         if most is not None and len(texts) > most:
             yield f"    ... {len(texts) - most} more"
     if most is not None and len(rows) > most:
@@ -196,7 +197,6 @@ class PrintChanges(Instrument):
 
     def __init__(self, stream: TextIO):
         self.stream = stream
-        self.colour = wants_colour(self.stream)
         self.lines: list[Line] = []
 
     def start(self, state: State) -> None:
@@ -206,14 +206,7 @@ class PrintChanges(Instrument):
         before, self.lines = self.lines, lines_of(state.text)
         changes = compare(before, self.lines)
         if changes:
-            print("\n".join(shown(step.name, changes, self.colour)), file=self.stream)
-
-
-def wants_colour(stream: TextIO) -> bool:
-    """Whether a stream is a terminal whose user does not refuse colours ($NO_COLOR)."""
-    import os
-
-    return stream.isatty() and not os.environ.get("NO_COLOR")
+            show(*shown(step.name, changes), file=self.stream)
 
 
 def _unmatched(
@@ -249,10 +242,6 @@ def _difference(old: Line, new: Line) -> str:
 
 def _short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most - 3]}..."
-
-
-def _painted(text: str, code: str, colour: bool) -> str:
-    return f"\x1b[{code}m{text}\x1b[0m" if colour else text
 
 
 def _places(text: str) -> dict[str, str]:

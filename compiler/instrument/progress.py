@@ -14,6 +14,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from compiler.instrument import Instrument
+from compiler.io.printing import show
+from dialects.text.visible import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -90,7 +92,8 @@ class Progress(Instrument):
         with self.lock:
             if self.bar is not None:
                 self.bar.stop()
-            print(text, flush=True)
+            show(text)
+            sys.stdout.flush()
             if self.bar is not None and self.active:
                 self.bar.start()
 
@@ -109,7 +112,7 @@ class Progress(Instrument):
             if not self.active or not self.phase:
                 return
             if not self.on_terminal:
-                self.stream.write(f"{self.phase} ({self._facts()})\n")
+                show(f"{self.phase} ({self._facts()})", file=self.stream)
                 self.stream.flush()
             elif self.bar is None:
                 self.bar = self._new_bar()
@@ -124,7 +127,7 @@ class Progress(Instrument):
         return ", ".join(filter(None, (counted, taken, self.left())))
 
     def _update(self, bar: Bar) -> None:
-        bar.update(bar.task_ids[0], description=self.phase, completed=self.done,
+        bar.update(bar.task_ids[0], description=visible(self.phase), completed=self.done,
                    total=self.total or None)
 
     def _new_bar(self) -> Bar:
@@ -144,7 +147,7 @@ class Progress(Instrument):
         bar = Bar(TextColumn("{task.description}", markup=False), BarColumn(20), Facts(),
                   console=Console(file=self.stream), transient=True, redirect_stdout=False,
                   redirect_stderr=False, refresh_per_second=PER_SECOND)
-        bar.add_task(self.phase, total=None)
+        bar.add_task(visible(self.phase), total=None)
         return bar
 
 

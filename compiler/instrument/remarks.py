@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from compiler.instrument import Instrument
+from compiler.io.printing import show
 
 if TYPE_CHECKING:
     from compiler.pipeline.state import State
@@ -33,7 +34,7 @@ class Remarks(Instrument):
         lines = [str(remark) for remark in self.found] if each else counted(
             remark.text for remark in self.found)
         for line in lines:
-            print(f"note: {line}", file=sys.stderr)
+            show(f"note: {line}", file=sys.stderr)
 
 
 def counted(texts: Iterable[str]) -> list[str]:

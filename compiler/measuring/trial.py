@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from compiler.diagnostics import Problem, StrataError, cut, without_controls
+from compiler.diagnostics import Problem, StrataError, cut, kind_and_text, without_controls
 
 Load = Callable[[], Callable[[], Sequence[Any]]]
 SECONDS = 1800.0
@@ -74,7 +74,7 @@ def _run(name: str, load: Load, writing: int, output: int) -> None:
     except StrataError as error:
         report = error.message, [problem._asdict() for problem in error.problems]
     except BaseException as error:  # a runtime of others has many kinds, of no common class
-        problem = Problem(f"{type(error).__name__}: {error}")
+        problem = Problem(kind_and_text(error))
         report = f"{name} cannot run the model", [problem._asdict()]
     text = json.dumps(report).encode()
     os.write(writing, len(text).to_bytes(_HEADER, "big") + text)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.profiling.result import Launch, ProfileResult
+from dialects.text.visible import visible
 
 if TYPE_CHECKING:
     from compiler.torch.inspected.recorded import RecordedPart, Recording
@@ -74,9 +75,10 @@ class ProgramProfile:
     def lines(self) -> list[str]:
         texts = [line for part in self.parts for line in (*_lines(part), "")]
         count = f"{len(self.parts)} compiled part" + ("s" if len(self.parts) > 1 else "")
-        return [*texts, f"{self.wall_ms:.4g} ms in {count}; what runs eagerly is not timed",
-                *(f"a graph ends at {found}" for found in self.breaks),
-                *(f"runs eagerly: {', '.join(nodes)}: {why}" for nodes, why in self.eager)]
+        lines = [*texts, f"{self.wall_ms:.4g} ms in {count}; what runs eagerly is not timed",
+                 *(f"a graph ends at {found}" for found in self.breaks),
+                 *(f"runs eagerly: {', '.join(nodes)}: {why}" for nodes, why in self.eager)]
+        return [visible(line) for line in lines]
 
 
 def _lines(part: PartProfile) -> list[str]:

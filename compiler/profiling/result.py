@@ -9,6 +9,7 @@ from typing import Any
 
 from compiler.explaining.report import figure
 from compiler.profiling.roofline import Roofline
+from dialects.text.visible import visible
 from targets.profiles import Timings
 
 SHOWN = 3
@@ -175,6 +176,7 @@ class ProfileResult:
 
     # ------------------------------------------------------------------ text
     def lines(self) -> list[str]:
+        """What people read."""
         times, roof = self.times, self.roofline
         rows = self._kernels()
         coded = any("registers" in row for row in rows)
@@ -192,7 +194,7 @@ class ProfileResult:
         table = [*(self._line(row, coded) for row in rows[:listed]), *_together(rows[listed:])]
         rest = [f"{_whole(row['ms'], 4):9.4f} {_whole(row['share'], 3):6.1%}  {row['name']}: "
                 f"{row['what']}" for row in self.gaps]
-        return [*head, *table, *rest, self._memory_line()]
+        return [visible(line) for line in (*head, *table, *rest, self._memory_line())]
 
     def _line(self, row: dict[str, Any], coded: bool) -> str:
         code = (f" {row.get('registers', '?'):>4} {figure(row['spills']) + 'B':>6}"

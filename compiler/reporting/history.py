@@ -33,7 +33,7 @@ class Ran:
         if self.changes is None:
             return row
         found = self.changes
-        lines = list(shown(self.name, found, False, SHOWN))[1:] if found else []
+        lines = list(shown(self.name, found, SHOWN))[1:] if found else []
         return {**row, **found.counted, "kinds": found.kinds(), "lines": lines}
 
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from targets.naming import one_line
 from targets.origins import line_nodes
 
 _ALIAS = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
@@ -106,7 +107,8 @@ def code_listing(
     What follows a kernel up to the next one belongs to it, except for the functions of the host,
     which have no kernel's name. Lines that only say where code comes from are left out.
     """
-    lines = _with_nodes(text, {} if index is None else index)
+    told = {one_line([name]): number for name, number in (index or {}).items()}
+    lines = _with_nodes(text, told)
     if not kernels:
         return [Part("", [line for line, _ in lines], [nodes for _, nodes in lines])]
     names = "|".join(sorted(map(re.escape, kernels), key=len, reverse=True))

@@ -33,7 +33,7 @@ def _head(facts: Facts) -> Iterator[str]:
 
 def _failure(facts: Facts) -> Iterator[str]:
     if failure := facts["failure"]:
-        yield from ("", f"failed in {failure['where']}", failure["message"])
+        yield from ("", f"failed in {failure['where']}", *failure["message"].split("\n"))
 
 
 def _kernels(facts: Facts) -> Iterator[str]:

@@ -25,6 +25,7 @@ from urllib.parse import quote
 from xdsl.utils.exceptions import ParseError
 
 from compiler.diagnostics import Problem, StrataError
+from compiler.io.printing import show
 from compiler.options import AUTO
 from compiler.tuning.files import named_file, tuned_files
 from dialects.strata.schedule import Schedule, parse_schedule
@@ -252,7 +253,7 @@ def _read(path: str, machine: str, named: bool) -> Choices:
     except Unreadable as error:
         if named:
             raise unreadable(path, error) from None
-        print(f"note: {path} cannot be read ({error}), and is ignored; `tune` makes a new one when "
+        show(f"note: {path} cannot be read ({error}), and is ignored; `tune` makes a new one when "
               "it is gone", file=sys.stderr)
         return {}
 

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compiler.cli import arguments as shared
+from compiler.io.printing import show
 
 if TYPE_CHECKING:
     from compiler.diagnostics import StrataError
@@ -78,8 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not is_first:
         return 0
     for row in results:
-        print(_line(row, results[0]),
-              file=sys.stderr if is_standard_output(arguments.json) else sys.stdout)
+        show(_line(row, results[0]),
+             file=sys.stderr if is_standard_output(arguments.json) else sys.stdout)
     return _report(arguments, results, problems)
 
 
@@ -93,7 +94,7 @@ def _run_sizes(arguments: argparse.Namespace) -> int:
     refuse_mesh(arguments.mesh, "--sizes")
     rows, problems = measure_sizes(arguments)
     for line in table(rows):
-        print(line, file=sys.stderr if is_standard_output(arguments.json) else sys.stdout)
+        show(line, file=sys.stderr if is_standard_output(arguments.json) else sys.stdout)
     if arguments.plot is not None and rows:
         write_text(plot(rows), arguments.plot)
     return _report(arguments, rows, problems)

@@ -16,6 +16,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from compiler.bisection.arguments import add_arguments
+from compiler.io.printing import show
 
 if TYPE_CHECKING:
     from compiler.bisection.outcome import Finding
@@ -97,6 +98,6 @@ def _print(model: str, found: Finding, asked: int, seconds: float) -> None:
     from compiler.bisection.outcome import EFFECTS
 
     text = " ".join(found.text.split())[:300]
-    print(f"{model}: {EFFECTS[found.kind]} with seed {found.seed}: {text}")
-    print("\n".join(found.lines()))
-    print(f"found in {seconds:.0f} s, {asked} trials")
+    show(f"{model}: {EFFECTS[found.kind]} with seed {found.seed}: {text}")
+    show(*found.lines())
+    show(f"found in {seconds:.0f} s, {asked} trials")

@@ -18,6 +18,7 @@ import argparse
 from pathlib import Path
 
 from compiler.cli import arguments as shared
+from compiler.io.printing import show
 
 SUMMARY = "compare strategies, passes and other runtimes on a model"
 TOPIC = "Compile and run"
@@ -58,8 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = contrast_of(arguments)
     report = {"model": arguments.model, "target": arguments.target,
               "threads": arguments.threads, "versions": versions(), **figures(found)}
-    print("\n".join(lines_of(report)),
-          file=sys.stderr if is_standard_output(arguments.json) else sys.stdout)
+    show(*lines_of(report), file=sys.stderr if is_standard_output(arguments.json) else sys.stdout)
     if arguments.json is not None:
         write_text(json.dumps(report, indent=2) + "\n", arguments.json)
     if found.problems:

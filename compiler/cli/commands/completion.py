@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    print(script(arguments.shell))
+    from compiler.io.output import write_text
+
+    write_text(script(arguments.shell), None)
     return 0
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.cli import arguments as shared
+from compiler.io.printing import show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,18 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    import sys
-
-    from compiler.instrument.changes import MOST, compare, lines_of, shown, wants_colour
+    from compiler.instrument.changes import MOST, compare, lines_of, shown
 
     files, wanted = _files(arguments.dumps), arguments.pass_name
     chosen = _chosen(files, wanted, arguments.dumps)
-    colour = wants_colour(sys.stdout)
     most = None if arguments.all else MOST if wanted is not None else 0
     for before, after in chosen:
         changes = compare(lines_of(_text(before)), lines_of(_text(after)))
-        lines = list(shown(after.stem, changes, colour, most))
-        print("\n".join(lines if wanted is not None or arguments.all else lines[:1]))
+        lines = list(shown(after.stem, changes, most))
+        show(*(lines if wanted is not None or arguments.all else lines[:1]))
     return 0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 
 from compiler.cli import arguments as shared
+from compiler.io.printing import show, show_text
 
 SUMMARY = "report what this machine can run, and what to install"
 TOPIC = "About Strata"
@@ -32,16 +33,16 @@ def run(arguments: argparse.Namespace) -> int:
     from compiler.programs.cache_state import cache_state
 
     plugins = load_plugins(arguments.plugin)
-    print("\n".join(versions()))
+    show(*versions())
     for name in plugins.target_names():
         target = plugins.find_target(name)
-        print(f"target {name}: {target.description}")
+        show(f"target {name}: {target.description}")
         for line in target.report():
-            print(f"  {line}")
+            show(f"  {line}")
     for name, frontend in frontends().items():
-        print(f"frontend {name}: {frontend.DESCRIPTION}")
-    print(cache_state())
+        show(f"frontend {name}: {frontend.DESCRIPTION}")
+    show_text(cache_state())
     for package, (use, command) in OPTIONAL.items():
         if package_version(package) is None:
-            print(f"missing {package}, for {use}: {command}")
+            show(f"missing {package}, for {use}: {command}")
     return 0

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.cli import arguments as shared
+from compiler.io.printing import show
 
 if TYPE_CHECKING:
     from compiler.cli.session import Session
@@ -77,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json is not None:
         write_text(json.dumps(found.json, indent=1), arguments.json)
     if arguments.json is None or not is_standard_output(arguments.json):
-        print("\n".join(lines))
+        show(*lines)
     return 0
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 
 from compiler.cli import arguments as shared
+from compiler.io.printing import show, show_text
 
 SUMMARY = "describe a model, and list what is not supported"
 TOPIC = "Look inside"
@@ -25,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     from compiler.cli.described_library import describe_library, is_written_library
 
     if is_written_library(arguments.model):
-        print("\n".join(describe_library(arguments.model, arguments.json)))
+        show(*describe_library(arguments.model, arguments.json))
         return 0
     return _inspect(arguments)
 
@@ -34,6 +35,7 @@ def _inspect(arguments: argparse.Namespace) -> int:
     from compiler.cli.inspection import inspect_model, report
     from compiler.cli.standard_streams import is_standard, standard_model
     from compiler.diagnostics import Problem, StrataError
+    from compiler.io.output import write_text
     from compiler.plugins.plugin_files import load_plugins
 
     model = standard_model() if is_standard(arguments.model) else arguments.model
@@ -42,9 +44,9 @@ def _inspect(arguments: argparse.Namespace) -> int:
     if arguments.json:
         import json
 
-        print(json.dumps(facts, indent=2))
+        write_text(json.dumps(facts, indent=2), None)
         return 0
-    print("\n".join(report(facts)))
+    show(*report(facts))
     found = [Problem(**problem) for problem in facts["unsupported"]]
-    print(StrataError("not supported", found) if found else "all of it is supported")
+    show_text(str(StrataError("not supported", found)) if found else "all of it is supported")
     return 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 
 from compiler.cli import arguments as shared
+from compiler.io.printing import show_text
 
 SUMMARY = "list operations, passes, targets, levels, frontends or options"
 TOPIC = "About Strata"
@@ -22,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from compiler.io.output import write_text
     from compiler.plugins import inventory
     from compiler.plugins.plugin_files import load_plugins
 
@@ -29,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         import json
 
-        print(json.dumps(rows, indent=2))
+        write_text(json.dumps(rows, indent=2), None)
         return 0
-    print(inventory.table(rows))
+    show_text(inventory.table(rows))
     return 0

@@ -17,6 +17,7 @@ import argparse
 from pathlib import Path
 
 from compiler.cli import arguments as shared
+from compiler.io.printing import show
 
 SUMMARY = "time each kernel of a running model"
 TOPIC = "Look inside"
@@ -61,5 +62,5 @@ def run(arguments: argparse.Namespace) -> int:
         if path is not None:
             write_text(json.dumps(content, indent=1), path)
     if not any(is_standard_output(p) for p in (arguments.json, arguments.trace) if p is not None):
-        print("\n".join(merged.lines))
+        show(*merged.lines)
     return 0

@@ -17,6 +17,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compiler.io.printing import show, show_text
+
 if TYPE_CHECKING:
     from compiler.reduction.candidate import Candidate
     from compiler.reduction.prober import Prober
@@ -70,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         inputs_path = small.save(path)
         report(small, first, prober, time.monotonic() - started)
         report_cause(small, verdict, prober)
-    print(f"written: {path}, and its inputs: {inputs_path}")
+    show(f"written: {path}, and its inputs: {inputs_path}")
     sys.stdout.flush()
     return 0
 
@@ -111,12 +113,12 @@ def report(small: Candidate, first: Candidate, prober: Prober, seconds: float) -
     """Print the reduced model."""
     from onnx import printer
 
-    print(f"reduced from {first.nodes} nodes to {small.nodes} in {seconds:.0f} s, "
+    show(f"reduced from {first.nodes} nodes to {small.nodes} in {seconds:.0f} s, "
           f"{prober.asked} trials")
     if small.elements < 200:
-        print(printer.to_text(small.model))
+        show_text(printer.to_text(small.model))
     else:
-        print("nodes: " + " ".join(node.op_type for node in small.model.graph.node))
+        show("nodes: " + " ".join(node.op_type for node in small.model.graph.node))
 
 
 def report_cause(small: Candidate, verdict: Verdict, prober: Prober) -> None:
@@ -124,15 +126,15 @@ def report_cause(small: Candidate, verdict: Verdict, prober: Prober) -> None:
     if prober.check:
         return
     now = prober.judge(small)
-    print(f"it fails still: {brief(now)}")
+    show(f"it fails still: {brief(now)}")
     if verdict.kind == "wrong":
         wrong = prober.blame(small)
-        print(f"first wrong pass: {wrong}" if wrong else
+        show(f"first wrong pass: {wrong}" if wrong else
               "first wrong pass: none alone; the executions of all levels agree here")
     elif verdict.kind in ("crash", "timeout"):
-        print(f"it ended in: {prober.phase}")
+        show(f"it ended in: {prober.phase}")
     elif verdict.kind == "fault":
-        print(f"pass at fault: {now.key.partition(':')[0]}")
+        show(f"pass at fault: {now.key.partition(':')[0]}")
     elif verdict.kind == "peer":
-        print("first wrong pass: import, or onnxruntime: all that is made of the imported model "
+        show("first wrong pass: import, or onnxruntime: all that is made of the imported model "
               "agrees with it")

@@ -16,6 +16,7 @@ import argparse
 from pathlib import Path
 
 from compiler.cli import arguments as shared
+from compiler.io.printing import show
 
 SUMMARY = "write a page that shows a model at every level, with its costs"
 TOPIC = "Look inside"
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     if output is not None:
         write_text(page(facts), output)
     if arguments.terminal:
-        print("\n".join(lines_of(facts)))
+        show(*lines_of(facts))
     if failure is not None:
         raise failure
     return 0

@@ -18,6 +18,7 @@ import argparse
 import sys
 
 from compiler.cli import arguments as shared
+from compiler.io.printing import show
 
 SUMMARY = "run a model on given or random inputs"
 TOPIC = "Compile and run"
@@ -64,8 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     tell_oddities(exe, inputs, outputs)
     for name, array in zip(exe.output_names, outputs, strict=True):
-        print(describe(name, array),
-              file=sys.stderr if is_standard_output(arguments.output) else sys.stdout)
+        show(describe(name, array),
+             file=sys.stderr if is_standard_output(arguments.output) else sys.stdout)
     if arguments.output is not None:
         write_arrays(arguments.output, dict(zip(exe.output_names, outputs, strict=True)))
     return 0

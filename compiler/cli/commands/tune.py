@@ -16,6 +16,7 @@ import argparse
 from pathlib import Path
 
 from compiler.cli import arguments as shared
+from compiler.io.printing import show
 
 SUMMARY = "find faster schedules by measuring, and store them"
 TOPIC = "Make it faster"
@@ -60,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         report = tuner.run()
         if arguments.script is not None:
             write_text(report.script, arguments.script)
-        print("\n".join(report.lines()))
+        show(*report.lines())
     return 0
 
 

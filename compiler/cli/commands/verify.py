@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from compiler.cli import arguments as shared
+from compiler.io.printing import show
 
 if TYPE_CHECKING:
     from compiler.instrument.verify import Verify
@@ -134,7 +135,7 @@ def _in_ring(arguments: argparse.Namespace) -> int:
                                         verify.named_inputs, "--ring")
     blurred = f", but for {', '.join(verify.blurred)}" if verify.blurred else ""
     p, q = verify.ring.primes
-    print(f"{len(verify.rows)} executions agree bit for bit modulo {p}*{q}{blurred}")
+    show(f"{len(verify.rows)} executions agree bit for bit modulo {p}*{q}{blurred}")
     return 0
 
 
@@ -145,7 +146,7 @@ def _conclusion(verify: Verify) -> int:
 
     tell_warnings(verify.incomparable)
     if not has_numbers(verify.expected):
-        print("nothing was compared: all outputs are NaN; --inputs FILE.npz gives other inputs")
+        show("nothing was compared: all outputs are NaN; --inputs FILE.npz gives other inputs")
         return 1
-    print(f"{len(verify.rows)} executions agree")
+    show(f"{len(verify.rows)} executions agree")
     return 0

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from dialects.symbolic.expr import Atom, Call, Expr
 from dialects.symbolic.symbol import Symbol
+from dialects.text.visible import visible
 from targets.expressions import Expressions
 from targets.naming import Names
 
@@ -71,7 +72,7 @@ def number(value: int) -> str:
 
 def comment(text: str) -> str:
     """A text inside a comment, on one line."""
-    return " ".join(text.replace("*/", "* /").replace("/*", "/ *").split())
+    return visible(" ".join(text.replace("*/", "* /").replace("/*", "/ *").split()))
 
 
 class CExpressions(Expressions[str]):

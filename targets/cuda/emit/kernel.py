@@ -71,6 +71,7 @@ from targets.cuda.scheduling.options import (
     STRIP,
     WARPS,
 )
+from targets.naming import one_line
 from targets.origins import comment, once
 from targets.walking import operations
 
@@ -195,10 +196,10 @@ def _feeds_products(buffer: SSAValue) -> bool:
 
 def _comment(kernel: KernelOp) -> list[str]:
     """A comment for readers: the kernel's model nodes, grid and schedule."""
-    named = dict.fromkeys(name for op in kernel.walk() for name in location_names(op))
+    named = one_line(name for op in kernel.walk() for name in location_names(op))
     grid = ", ".join(map(str, kernel.grid.data))
     lines = [f"# kernel @{kernel.sym_name.data}, grid({grid})"]
-    lines += [f"# from {', '.join(named)}"] if named else []
+    lines += [f"# from {named}"] if named else []
     lines += [f"# schedule{kernel.schedule.text}"] if kernel.schedule is not None else []
     return [" ".join(line.split()) for line in lines]
 

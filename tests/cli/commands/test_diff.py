@@ -94,15 +94,15 @@ def test_a_changed_operation_shows_what_differs() -> None:
     filecheck("""// CHECK: @a
                  // CHECK: ~ loop.kernel @a(%input0: f32[n...: + schedule<grid i0 tile 1 | keep
                  // CHECK: ~ %4 = loop.nest (i0: n): ins(%0[i0, 0]) -> ins(%3[i0])""",
-              "\n".join(shown("p", changes, False)))
+              "\n".join(shown("p", changes)))
 
 
 def test_many_kernels_are_counted() -> None:
     kernels = "".join(f"loop.kernel @k{k}() {{\n  loop.nest x\n}}\n" for k in range(50))
     changes = compare([], lines_of(kernels))
-    lines = [*shown("p", changes, False)]
+    lines = [*shown("p", changes)]
     assert len(lines) < 50 and lines[-1] == f"  ... {50 - MOST} more functions and kernels"
-    assert len([*shown("p", changes, False, None)]) == 1 + 3 * 50
+    assert len([*shown("p", changes, None)]) == 1 + 3 * 50
 
 
 def test_operations_move_between_functions() -> None:
