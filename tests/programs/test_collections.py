@@ -11,6 +11,7 @@ import pytest
 
 from compiler.programs import collection
 from compiler.programs.collection import (
+    FIRST,
     LEAVES,
     MOST_LEAVES,
     PAUSE,
@@ -19,7 +20,9 @@ from compiler.programs.collection import (
 )
 
 MOST_GARBAGE = 100_000
-"""Objects of a compilation that nothing refers to may wait for a collection: some 10 MB."""
+"""Objects of a compilation that nothing refers to may wait for a collection: some 10 MB. Those of
+its first `FIRST` objects wait for the first one.
+"""
 
 
 @pytest.fixture
@@ -114,9 +117,50 @@ def test_garbage_inside_one_compilation_is_collected_soon() -> None:
             Cycle.living -= 1
 
     with rare_collections():
+        for _ in range(FIRST + MOST_GARBAGE):
+            Cycle()
+        assert Cycle.most <= FIRST + MOST_GARBAGE // 10
+        Cycle.most = Cycle.living
         for _ in range(4 * MOST_GARBAGE):
             Cycle()
     assert Cycle.most <= MOST_GARBAGE
+
+
+def test_what_a_small_compilation_makes_is_not_visited() -> None:
+    """As most objects are in use, a collection would cost much and free little."""
+    found: list[str] = []
+
+    def note(phase: str, _: object) -> None:
+        found.append(phase)
+
+    gc.collect()
+    gc.callbacks.append(note)
+    try:
+        with rare_collections():
+            kept = [[number] for number in range(FIRST // 2)]
+            del kept
+            assert not found
+    finally:
+        gc.callbacks.remove(note)
+
+
+def test_collections_that_the_program_turned_off_stay_off() -> None:
+    before = gc.get_threshold()
+    gc.set_threshold(0)
+    try:
+        with rare_collections():
+            assert gc.get_threshold()[0] == 0
+        assert gc.get_threshold()[0] == 0
+    finally:
+        gc.set_threshold(*before)
+
+
+def test_nothing_of_a_compilation_stays_with_the_collector() -> None:
+    before = list(gc.callbacks)
+    with rare_collections(), rare_collections():
+        gc.collect()
+        assert gc.get_threshold() >= THRESHOLDS
+    assert gc.callbacks == before
 
 
 def _left_behind(make: Callable[[], object]) -> weakref.ref[object]:
