@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
-from xdsl.irdl import IRDLOperation, operand_def, prop_def, result_def, traits_def
+from xdsl.irdl import operand_def, prop_def, result_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from dialects.classes import StrataOperation
 from dialects.definition import irdl_op_definition
 from dialects.strata import types as t
 from dialects.strata.types import SizesAttr, TileType
@@ -20,7 +21,7 @@ from dialects.text.syntax import parse_values, print_values
 
 
 @irdl_op_definition
-class DotOp(IRDLOperation):
+class DotOp(StrataOperation):
     """Matrix product with accumulation: `%d = block.dot %a, %b, %c ieee : tile<128x128xf32>`.
 
     a is m x k and b is k x n; c and the result are m x n tiles of the accumulation type, in which

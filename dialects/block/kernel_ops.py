@@ -8,7 +8,6 @@ from xdsl.dialects.builtin import DenseArrayBase, StringAttr, i32
 from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
-    IRDLOperation,
     opt_prop_def,
     prop_def,
     region_def,
@@ -25,6 +24,7 @@ from dialects.block.syntax import (
     IndexReader,
     print_index,
 )
+from dialects.classes import StrataOperation
 from dialects.definition import irdl_op_definition
 from dialects.strata import types as t
 from dialects.strata.schedule import (
@@ -56,7 +56,7 @@ class YieldOp(ValuesOp):
 
 
 @irdl_op_definition
-class KernelOp(IRDLOperation):
+class KernelOp(StrataOperation):
     """A kernel: its body runs once per program of the grid, in any order or in parallel.
 
         block.kernel @copy(%x: f32[n], %y: f32[n]) grid(%p: n ceildiv 64) sizes(n) { ... }
@@ -153,7 +153,7 @@ def _parse_program_id(parser: Parser) -> tuple[Parser.Argument, Expr]:
 
 
 @irdl_op_definition
-class ForOp(IRDLOperation):
+class ForOp(StrataOperation):
     """A loop with carried tiles.
 
         %acc = block.for %k = 0 to 768 step 4 unroll 4 (%a = %zero) { ... block.yield %next }

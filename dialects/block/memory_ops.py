@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
-    IRDLOperation,
     operand_def,
     opt_prop_def,
     prop_def,
@@ -25,6 +24,7 @@ from dialects.block.syntax import (
     print_indices,
     print_mapped_values,
 )
+from dialects.classes import StrataOperation
 from dialects.definition import irdl_op_definition
 from dialects.strata import types as t
 from dialects.strata.types import BufferType, ExprAttr, LiteralAttr, SizesAttr, TileType
@@ -35,7 +35,7 @@ from dialects.text.directives import Buffer
 from dialects.text.syntax import parse_value
 
 
-class _AccessOp(IRDLOperation):
+class _AccessOp(StrataOperation):
     """The common part of load and store: a buffer, one index expression per dim, and checks."""
 
     @staticmethod
@@ -273,7 +273,7 @@ def _parse_dims(parser: Parser, word: str) -> list[int]:
 
 
 @irdl_op_definition
-class PrefetchOp(IRDLOperation):
+class PrefetchOp(StrataOperation):
     """Prefetch the cache line of an element that is needed soon: `block.prefetch %w[%p + 1, 0]`.
 
     It has no result. Indices may be out of range of their dims and of the buffer: the address is
@@ -311,7 +311,7 @@ class PrefetchOp(IRDLOperation):
 
 
 @irdl_op_definition
-class ScratchOp(IRDLOperation):
+class ScratchOp(StrataOperation):
     """Uninitialized memory private to one program: `%s = block.scratch : f32[8, 1024]`.
 
     Its sizes are integers or expressions over the kernel's sizes.

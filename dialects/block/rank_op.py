@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import IRDLOperation, operand_def, prop_def, result_def
+from xdsl.irdl import operand_def, prop_def, result_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from dialects.classes import StrataOperation
 from dialects.definition import irdl_op_definition
 from dialects.ranks.attributes import GroupAttr, collective_of
 from dialects.ranks.collectives import ALL_REDUCE, Collective
@@ -20,7 +21,7 @@ SUMMED = (f16, bf16, f32)
 
 
 @irdl_op_definition
-class AllReduceOp(IRDLOperation):
+class AllReduceOp(StrataOperation):
     """The sum of the tiles that the same program has on all ranks of a group.
 
         %s = block.all_reduce %x {group = #strata.group<"tp", [[0, 1]]>} : tile<16xbf16>

@@ -8,7 +8,6 @@ from typing import Self
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
-    IRDLOperation,
     operand_def,
     prop_def,
     region_def,
@@ -28,6 +27,7 @@ from dialects.block.syntax import (
     print_index,
     print_mapped_values,
 )
+from dialects.classes import StrataOperation
 from dialects.definition import irdl_op_definition
 from dialects.strata import types as t
 from dialects.strata.types import ExprAttr, LiteralAttr, SizesAttr, TileType
@@ -45,7 +45,7 @@ def element_type(value: SSAValue) -> Attribute:
 
 
 @irdl_op_definition
-class FullOp(IRDLOperation):
+class FullOp(StrataOperation):
     """A tile filled with one number: `%z = block.full 0.0 : tile<6x[64]xf32>`."""
 
     name = "block.full"
@@ -73,7 +73,7 @@ class FullOp(IRDLOperation):
 
 
 @irdl_op_definition
-class MapOp(IRDLOperation):
+class MapOp(StrataOperation):
     """Apply a scalar body to every position of tiles.
 
         %y = block.map (%acc[0, 1], %bias[1]) : tile<6x[64]xf32> {
@@ -157,7 +157,7 @@ class MapOp(IRDLOperation):
         return MapOp.of([v for v, _ in mapped], [d for _, d in mapped], types, body)
 
 
-class AlongDimOp(IRDLOperation):
+class AlongDimOp(StrataOperation):
     """The base of operations that combine values along a dim: `NAME add %x dim 1 : TYPE`."""
 
     value = operand_def(TileType)
@@ -229,7 +229,7 @@ class ReduceOp(AlongDimOp):
 
 
 @irdl_op_definition
-class IndexOp(IRDLOperation):
+class IndexOp(StrataOperation):
     """A tile of index values: `%m = block.index %p*128 + t0 : tile<128xindex>`.
 
     Without dims, it is a scalar tile. Symbols are as in `block.load`.
@@ -278,7 +278,7 @@ class IndexOp(IRDLOperation):
 
 
 @irdl_op_definition
-class ValidOp(IRDLOperation):
+class ValidOp(StrataOperation):
     """A mask of the positions below a bound: `%v = block.valid %c + t0 < 1000 : tile<[64]xi1>`."""
 
     name = "block.valid"
@@ -317,7 +317,7 @@ class ValidOp(IRDLOperation):
 
 
 @irdl_op_definition
-class ConvertOp(IRDLOperation):
+class ConvertOp(StrataOperation):
     """The same values in another register layout: `block.convert %x : tile<[8]x{4}xi8>`.
 
     Constraint (C1): the dims and the element type are unchanged.

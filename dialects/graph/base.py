@@ -26,12 +26,13 @@ from typing import Any, ClassVar, Self
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import IRDLOperation, traits_def
+from xdsl.irdl import traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from dialects.classes import StrataOperation
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata.types import (
     Array,
@@ -57,7 +58,7 @@ class ShapeError(Exception):
     """An operation's operand types or attributes contradict its constraints."""
 
 
-class GraphOp(IRDLOperation):
+class GraphOp(StrataOperation):
     """One tensor operator. Operands and results are tensors; attributes are constants or sizes."""
 
     traits = traits_def(Pure())

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import IRDLOperation, operand_def, opt_prop_def, prop_def
+from xdsl.irdl import operand_def, opt_prop_def, prop_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from dialects.classes import StrataOperation
 from dialects.definition import irdl_op_definition
 from dialects.ranks.attributes import GroupAttr, collective_of
 from dialects.ranks.collectives import (
@@ -31,7 +32,7 @@ from dialects.text.syntax import parse_attributes, parse_value, print_attributes
 
 
 @irdl_op_definition
-class CollectiveOp(IRDLOperation):
+class CollectiveOp(StrataOperation):
     """A collective operation of the ranks of a group: reads `source`, writes `target`.
 
     The kinds and their attributes are those of the operations of the graph level.

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def, var_operand_def
+from xdsl.irdl import opt_prop_def, prop_def, var_operand_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from dialects.classes import StrataOperation
 from dialects.definition import irdl_op_definition
 from dialects.strata.types import BufferType, ExprAttr, SizesAttr
 from dialects.symbolic.expr import Expr
@@ -31,7 +32,7 @@ SHARED = ("kernel", "source", "call", "sizes", "grid", "warps", "stages")
 
 
 @irdl_op_definition
-class ForeignLaunchOp(IRDLOperation):
+class ForeignLaunchOp(StrataOperation):
     """Launch a kernel that is not ours on buffers, of which it writes the last `written` ones, and
     may read any.
 

@@ -30,12 +30,13 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region
-from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def, region_def, traits_def, var_operand_def
+from xdsl.irdl import opt_prop_def, prop_def, region_def, traits_def, var_operand_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from dialects.classes import StrataOperation
 from dialects.definition import irdl_op_definition
 from dialects.strata import types as t
 from dialects.strata.types import BufferType, ExprAttr, SymbolsAttr
@@ -52,7 +53,7 @@ from dialects.text.syntax import parse_names, print_names, strings
 
 
 @irdl_op_definition
-class FuncOp(IRDLOperation):
+class FuncOp(StrataOperation):
     """A driver: a straight-line sequence of allocations, launches, and calls of other drivers.
 
     `sizes` are the size symbols that have values at the start.

@@ -16,7 +16,6 @@ from typing import Protocol
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
-    IRDLOperation,
     operand_def,
     opt_prop_def,
     prop_def,
@@ -28,6 +27,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
+from dialects.classes import StrataOperation
 from dialects.definition import irdl_op_definition
 from dialects.strata import types as t
 from dialects.strata.callees import check_kernel_call
@@ -45,7 +45,7 @@ from dialects.text.syntax import (
 )
 
 
-class _BufferOp(IRDLOperation):
+class _BufferOp(StrataOperation):
     """An op whose single result is a buffer, printed as ` : f32[...]`."""
 
     result = result_def(BufferType)
@@ -147,7 +147,7 @@ class ViewOp(_BufferOp):
         check_same_elements(self, self.source, self.result)
 
 
-class OtherOp(IRDLOperation):
+class OtherOp(StrataOperation):
     """An operation that another package defines, for a level of its own around `host`.
 
     Targets do not support it, so it must be lowered before the block level. `execute` defines its
@@ -170,7 +170,7 @@ class Launches(Protocol):
 
 
 @irdl_op_definition
-class LaunchOp(IRDLOperation):
+class LaunchOp(StrataOperation):
     """Launch a kernel on the buffers that it reads, then those that it writes. Launches are
     ordered.
 
@@ -221,7 +221,7 @@ class LaunchOp(IRDLOperation):
 
 
 @irdl_op_definition
-class CopyOp(IRDLOperation):
+class CopyOp(StrataOperation):
     """Copy a whole buffer: `host.copy %from, %to`.
 
     Constraint: (C1) both have the same element type and number of elements, as far as sizes are
@@ -244,7 +244,7 @@ class CopyOp(IRDLOperation):
 
 
 @irdl_op_definition
-class FreeOp(IRDLOperation):
+class FreeOp(StrataOperation):
     """Free a buffer that was allocated without an offset or returned by a call."""
 
     name = "host.free"

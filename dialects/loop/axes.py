@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
-from xdsl.ir import Data
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from dialects.classes import StrataData
 from dialects.records import dataclass
 from dialects.strata.types import parse_size, parse_symbol
 from dialects.symbolic.expr import Expr
@@ -34,7 +34,7 @@ class Axis:
 
 
 @irdl_attr_definition
-class AxesAttr(Data[tuple[Axis, ...]]):
+class AxesAttr(StrataData[tuple[Axis, ...]]):
     """The iteration domain of a nest."""
 
     name = "loop.axes"

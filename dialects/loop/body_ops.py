@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from xdsl.irdl import (
-    IRDLOperation,
     prop_def,
     result_def,
     traits_def,
@@ -13,6 +12,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, Pure
 
+from dialects.classes import StrataOperation
 from dialects.definition import irdl_op_definition
 from dialects.strata import types as t
 from dialects.strata.types import ExprAttr
@@ -30,7 +30,7 @@ class YieldOp(ValuesOp):
 
 
 @irdl_op_definition
-class IndexOp(IRDLOperation):
+class IndexOp(StrataOperation):
     """The value of an index expression at this point, in a nest: `loop.index i0 - i1 : index`."""
 
     name = "loop.index"

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
-    IRDLOperation,
     operand_def,
     opt_prop_def,
     prop_def,
@@ -22,6 +21,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from dialects.classes import StrataOperation
 from dialects.definition import irdl_op_definition
 from dialects.loop.body_ops import YieldOp
 from dialects.loop.nest import NestOp
@@ -51,7 +51,7 @@ from dialects.text.syntax import parse_value
 
 
 @irdl_op_definition
-class EmptyOp(IRDLOperation):
+class EmptyOp(StrataOperation):
     """A tensor with undefined elements, which nests write `into`: `loop.empty : f32[8]`."""
 
     name = "loop.empty"
@@ -78,7 +78,7 @@ class EmptyOp(IRDLOperation):
 
 
 @irdl_op_definition
-class ViewOp(IRDLOperation):
+class ViewOp(StrataOperation):
     """The same elements in row-major order under another shape: `loop.view %x : f32[b, 768]`.
 
     Fusion folds views into index expressions. A view that remains costs nothing at run time.
@@ -117,7 +117,7 @@ class ViewOp(IRDLOperation):
 
 
 @irdl_op_definition
-class KernelOp(IRDLOperation):
+class KernelOp(StrataOperation):
     """A kernel: nests that a single launch computes, over axes shared by name.
 
         loop.kernel @softmax(%x: f32[rows, 1000]) -> (f32[rows, 1000]) sizes(rows)
@@ -207,7 +207,7 @@ class KernelOp(IRDLOperation):
 
 
 @irdl_op_definition
-class CallOp(IRDLOperation):
+class CallOp(StrataOperation):
     """Call a kernel: `%y = loop.call @k0(%x) sizes(batch) : f32[batch, 8]`.
 
     `sizes` passes the kernel's size parameters, as expressions over the function's sizes.

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, IntegerType, StringAttr, UnitAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
-    IRDLOperation,
     opt_prop_def,
     prop_def,
     region_def,
@@ -21,6 +20,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 import dialects.loop.nest_text as text
+from dialects.classes import StrataOperation
 from dialects.definition import irdl_op_definition, part_of
 from dialects.loop.axes import AxesAttr, Axis, extents_of
 from dialects.loop.body_ops import IndexOp
@@ -36,7 +36,7 @@ in which a recurrence reaches the next point, and `sort` orders the values of al
 
 
 @irdl_op_definition
-class NestOp(IRDLOperation):
+class NestOp(StrataOperation):
     """Compute tensors point by point over a domain.
 
         %y = loop.nest (i0: batch, i1: 64, reduce i2: 768) ins(%a[i0, i2], %b[i2, i1] pad 0.0)

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Attribute, Data, Operation
+from xdsl.ir import Attribute, Operation
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from dialects.classes import StrataData
 from dialects.ranks.collectives import Collective, Group
 from dialects.strata.expr_attributes import ExprAttr, SizesAttr
 from dialects.symbolic.symbol import quoted
 
 
 @irdl_attr_definition
-class GroupAttr(Data[Group]):
+class GroupAttr(StrataData[Group]):
     """Ranks that take part together: `#strata.group<"tp", [[0, 1], [2, 3]]>`.
 
     Each list is a group; a rank takes part in the one that it is in. The name is that of a process

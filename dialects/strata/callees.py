@@ -14,11 +14,12 @@ from weakref import WeakKeyDictionary
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.irdl import IRDLOperation, prop_def
+from xdsl.irdl import prop_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from dialects.classes import StrataOperation
 from dialects.strata import types as t
 from dialects.strata.func import FuncOp
 from dialects.strata.sizes import defined_sizes
@@ -117,7 +118,7 @@ def function_of(op: Operation, name: str) -> FuncOp:
     raise KeyError(f"the module has no strata.func @{name}")
 
 
-class ControlOp(IRDLOperation):
+class ControlOp(StrataOperation):
     """An operation that calls functions. Its result types may use sizes that it defines.
 
     Constraints: (C1) the functions' arguments match the operands in element type and rank; (C2)

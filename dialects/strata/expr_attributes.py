@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from xdsl.ir import Data
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from dialects.classes import StrataData
 from dialects.symbolic import expr_syntax
 from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.remembered import computed_once, remembered
@@ -60,7 +60,7 @@ def format_sizes(sizes: Sequence[Expr]) -> str:
 
 
 @irdl_attr_definition
-class ExprAttr(Data[Expr]):
+class ExprAttr(StrataData[Expr]):
     """One symbolic integer expression: `#strata.expr<2*h + 1>`."""
 
     name = "strata.expr"
@@ -75,7 +75,7 @@ class ExprAttr(Data[Expr]):
 
 
 @irdl_attr_definition
-class SizesAttr(Data[tuple[Expr, ...]]):
+class SizesAttr(StrataData[tuple[Expr, ...]]):
     """A list of expressions: `#strata.sizes<[batch, 2*h]>`."""
 
     name = "strata.sizes"
@@ -123,7 +123,7 @@ def format_symbols(symbols: Iterable[Symbol]) -> str:
 
 
 @irdl_attr_definition
-class SymbolsAttr(Data[tuple[Symbol, ...]]):
+class SymbolsAttr(StrataData[tuple[Symbol, ...]]):
     """A list of symbols: `#strata.symbols<(batch, "in0")>`."""
 
     name = "strata.symbols"

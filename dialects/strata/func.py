@@ -17,12 +17,13 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
-from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def, region_def, traits_def, var_operand_def
+from xdsl.irdl import opt_prop_def, prop_def, region_def, traits_def, var_operand_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from dialects.classes import StrataOperation
 from dialects.definition import irdl_op_definition
 from dialects.strata import types as t
 from dialects.strata.sizes import defined_sizes
@@ -41,7 +42,7 @@ MAIN = "main"
 
 
 @irdl_op_definition
-class FuncOp(IRDLOperation):
+class FuncOp(StrataOperation):
     """A function from tensors to tensors.
 
     Constraints: (C1) one name per argument and per result; (C2) the terminator is

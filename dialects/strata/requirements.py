@@ -23,11 +23,12 @@ from typing import Any
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import IRDLOperation, operand_def, opt_prop_def, prop_def
+from xdsl.irdl import operand_def, opt_prop_def, prop_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from dialects.classes import StrataOperation
 from dialects.definition import irdl_op_definition
 from dialects.strata import types as t
 from dialects.strata.assumptions import IndexRange, check_fault
@@ -38,7 +39,7 @@ from dialects.text.syntax import location_name, parse_value, strings
 
 
 @irdl_op_definition
-class RequireOp(IRDLOperation):
+class RequireOp(StrataOperation):
     """Require all elements of an integer tensor to be in range: `strata.require -n <= %i < n`.
 
     An empty tensor satisfies every requirement. `of "ids"` gives the values a name for messages. A
@@ -143,7 +144,7 @@ class RequireOp(IRDLOperation):
 
 
 @irdl_op_definition
-class TrapOp(IRDLOperation):
+class TrapOp(StrataOperation):
     """End the run if a kernel recorded a fault: `strata.trap %fault ["load of %x", ...]`.
 
     The operand is a buffer of one number: 0 for no fault, otherwise the 1-based number of one of

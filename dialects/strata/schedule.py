@@ -35,11 +35,11 @@ from collections.abc import Iterator
 from dataclasses import field, replace
 from typing import TypeVar
 
-from xdsl.ir import Data
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 
+from dialects.classes import StrataData
 from dialects.records import dataclass
 from dialects.strata.schedule_options import (
     KnownOptions,
@@ -131,7 +131,7 @@ class Schedule:
 
 
 @irdl_attr_definition
-class ScheduleAttr(Data[Schedule]):
+class ScheduleAttr(StrataData[Schedule]):
     """A schedule on a kernel."""
 
     name = "strata.schedule"

@@ -18,11 +18,12 @@ from typing import Any
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import IRDLOperation, operand_def, opt_prop_def, prop_def
+from xdsl.irdl import operand_def, opt_prop_def, prop_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from dialects.classes import StrataOperation
 from dialects.definition import irdl_op_definition
 from dialects.strata import types as t
 from dialects.strata.assumptions import (
@@ -46,7 +47,7 @@ def defined_sizes(op: Operation) -> list[Symbol]:
 
 
 @irdl_op_definition
-class SizeOp(IRDLOperation):
+class SizeOp(StrataOperation):
     """Elements of a tensor become sizes: `strata.size h, w = %shape`, with %shape: i64[2].
 
     The elements are read when the operation runs, so every use of the sizes must follow it. Each
@@ -94,7 +95,7 @@ class SizeOp(IRDLOperation):
 
 
 @irdl_op_definition
-class AssumeOp(IRDLOperation):
+class AssumeOp(StrataOperation):
     """An assumption about sizes on which the code relies: `strata.assume 2*h - 1 <= w`, or `... ==
     w`.
 

@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Literal
 
-from xdsl.ir import Attribute, Data, ParametrizedAttribute, TypeAttribute
+from xdsl.ir import Attribute, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
+
+from dialects.classes import StrataAttribute, StrataData
 
 __all__ = ["ShapeAttr", "TileType", "parse_tile_body", "parse_tile_type", "tile"]
 
 
 @irdl_attr_definition
-class ShapeAttr(Data[tuple[tuple[int, ...], int, int, bool]]):
+class ShapeAttr(StrataData[tuple[tuple[int, ...], int, int, bool]]):
     """The dims of a tile and their register layout: `<{4}x[64]>` or `<(32x32)>`.
 
     The data are the dims, the dim that lies in vector lanes, the dim that is grouped inside each
@@ -40,7 +42,7 @@ def _format_dims(dims: tuple[int, ...], lanes: int, group: int, matrix: bool) ->
 
 
 @irdl_attr_definition
-class TileType(ParametrizedAttribute, TypeAttribute):
+class TileType(StrataAttribute, TypeAttribute):
     """A tile of values in one program: `!strata.tile<6x[64]xf32>`.
 
     Dims are constants. The dim in brackets lies in the lanes of vector registers; the others are

@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import (
     Attribute,
-    Data,
-    ParametrizedAttribute,
     SSAValue,
     TypeAttribute,
 )
@@ -31,6 +29,7 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from dialects.classes import StrataAttribute, StrataData
 from dialects.strata.elements import *  # noqa: F403 (users of types find the element types here)
 from dialects.strata.elements import byte_width, dtype_of
 from dialects.strata.expr_attributes import *  # noqa: F403 (expressions as attributes)
@@ -47,7 +46,7 @@ Array = NDArray[Any]
 
 
 # ---------------------------------------------------------------------- tensors and buffers
-class _Shaped(ParametrizedAttribute, TypeAttribute):
+class _Shaped(StrataAttribute, TypeAttribute):
     """What tensors and buffers share: an element type and sizes, row-major and contiguous."""
 
     element: Attribute
@@ -169,7 +168,7 @@ def parse_buffer_type(parser: AttrParser) -> BufferType:
 
 # --------------------------------------------------------------------- values outside and inside IR
 @irdl_attr_definition
-class WeightAttr(ParametrizedAttribute):
+class WeightAttr(StrataAttribute):
     """A handle to an array in the weight store: `#strata.weight<"conv1.w", "3f2a...">`.
 
     `label` is the name for readers; `key` identifies the array: a hash of its contents
@@ -182,7 +181,7 @@ class WeightAttr(ParametrizedAttribute):
 
 
 @irdl_attr_definition
-class WeightsAttr(ParametrizedAttribute):
+class WeightsAttr(StrataAttribute):
     """Handles to the arrays of a constant that is another one in each call of its function:
     `#strata.weights<[#strata.weight<"a.w", "3f2a...">, #strata.weight<"b.w", "91c0...">]>`.
     """
@@ -196,7 +195,7 @@ class WeightsAttr(ParametrizedAttribute):
 
 
 @irdl_attr_definition
-class LiteralAttr(Data[tuple[Any, ...]]):
+class LiteralAttr(StrataData[tuple[Any, ...]]):
     """A small constant written out, flat and row-major: `#strata.literal<[1.0, nan, -inf]>`."""
 
     name = "strata.literal"

@@ -7,10 +7,10 @@ from typing import Self
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
-from xdsl.irdl import IRDLOperation
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
+from dialects.classes import StrataOperation
 from dialects.strata.types import (
     Shaped,
     SizesAttr,
@@ -84,7 +84,7 @@ def parse_call(parser: Parser) -> tuple[str, list[SSAValue], list[Expr]]:
     return callee, operands, sizes
 
 
-class ValuesOp(IRDLOperation):
+class ValuesOp(StrataOperation):
     """A terminator with any number of operands: `loop.yield %a, %b`, or just `host.return`.
 
     Each one defines `values`, with the types that it may have.
