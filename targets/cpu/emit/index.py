@@ -38,7 +38,7 @@ class Indices:
         self.upper: dict[Symbol, Expr] = {}
         self.steps: dict[Symbol, int] = {}
         """The numbers of which symbols are known to be multiples, if not 1."""
-        self._natural: dict[Expr, bool] = {}
+        self._least: dict[Expr, int | None] = {}
         self._scalars = _Scalars(self)
 
     def product(self, sizes: Sequence[Expr]) -> Expr:
@@ -89,19 +89,26 @@ class Indices:
     # ------------------------------------------------------------------ facts
     def is_nonnegative(self, expr: Expr) -> bool:
         """Whether expr >= 0 is certain, from the bounds of its symbols."""
-        if expr not in self._natural:
-            self._natural[expr] = self._has_natural_terms(expr)
-        return self._natural[expr]
+        terms = expr.without_constant  # copies of an unrolled loop differ in their constants
+        if terms not in self._least:
+            self._least[terms] = self._least_of(terms)
+        least = self._least[terms]
+        return least is not None and least + expr.offset >= 0
 
-    def _has_natural_terms(self, expr: Expr) -> bool:
-        """Whether all terms are >= 0 when every symbol is written as a bound and a natural number.
+    def _least_of(self, expr: Expr) -> int | None:
+        """A number that the expression never falls below; None if none is found.
+
+        It is what remains when every symbol is written as a bound and a natural number, and all
+        other terms are natural numbers.
         """
         for _ in range(8):
             bounds = {s: self._bound(s, expr) for s in expr.symbols if s in self.lower}
             if not bounds:
                 break
             expr = expr.substitute(bounds)
-        return all(c >= 0 and all(map(self._is_natural, m)) for m, c in expr.terms)
+        natural = all(c >= 0 and all(map(self._is_natural, m))
+                      for m, c in expr.without_constant.terms)
+        return expr.offset if natural else None
 
     def multiple(self, expr: Expr) -> int:
         """A number of which expr is certainly a multiple; 0 if expr is 0."""
