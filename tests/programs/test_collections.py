@@ -77,6 +77,22 @@ def test_frozen_objects_are_counted_once_and_stay_so(
     assert calls == ["count"]
 
 
+def test_what_was_made_before_a_phase_counts_as_old(
+    collector: collection._Collector,  # pyright: ignore[reportPrivateUsage]
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)
+    monkeypatch.setattr(gc, "freeze", lambda: calls.append("freeze"))
+    monkeypatch.setattr(gc, "unfreeze", lambda: calls.append("unfreeze"))
+    collector.enter()
+    collector.enter()
+    assert calls == ["freeze", "unfreeze"] * 2
+    collector.leave()
+    collector.leave()
+    assert calls == ["freeze", "unfreeze"] * 3
+
+
 def test_the_collector_is_set_back_whoever_is_last() -> None:
     before = gc.get_threshold()
     first, second = rare_collections(), rare_collections()
@@ -126,7 +142,7 @@ def test_garbage_inside_one_compilation_is_collected_soon() -> None:
     assert Cycle.most <= MOST_GARBAGE
 
 
-def test_what_a_small_compilation_makes_is_not_visited() -> None:
+def test_what_a_phase_of_a_small_compilation_makes_is_not_visited() -> None:
     """As most objects are in use, a collection would cost much and free little."""
     found: list[str] = []
 
@@ -137,8 +153,8 @@ def test_what_a_small_compilation_makes_is_not_visited() -> None:
     gc.callbacks.append(note)
     try:
         with rare_collections():
-            kept = [[number] for number in range(FIRST // 2)]
-            del kept
+            kept = [[number] for number in range(FIRST * 3 // 4)]
+            assert len(kept) == FIRST * 3 // 4
             assert not found
     finally:
         gc.callbacks.remove(note)
