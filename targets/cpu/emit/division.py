@@ -8,6 +8,7 @@ the remainder is 0; adding that would take the sign from a negative zero. For x 
 remainder may itself be subnormal; the result is then q, which can be off by one ulp.
 
 A divisor computed from a sum has as many roundings as the sum has terms. Then q is accurate enough.
+Most divisors known at compile time need less (`known_divisors.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from xdsl.ir import Block, Operation, SSAValue
 from dialects.block import MapOp, ReduceOp
 from dialects.strata import types as t
 from targets.cpu.emit.build import Builder
+from targets.cpu.emit.known_divisors import reciprocal_of
 from targets.cpu.emit.values import Reg
+from targets.cpu.llvm.operands import number_of
 
 _HUGE, _SMALLER = 2.0 ** 120, 2.0 ** -8
 
@@ -30,6 +33,10 @@ def divide(b: Builder, x: Reg, y: Reg, summed: bool = False) -> Reg:
     """
     if not x.width or y.width or x.element != t.f32 or not (b.contracts and b.flushes):
         return b.div(x, y)
+    number = number_of(y.name)
+    known = None if number is None or not b.rounds_once else reciprocal_of(number)
+    if known is not None:
+        return _by_parts(b, x, *known)
     if summed:
         return _times_reciprocal(b, x, y)[0]
     return _by_reciprocal(b, x, y)
@@ -49,6 +56,14 @@ def is_summed(value: SSAValue) -> bool:
 def _is_scalar(op: Operation) -> bool:
     """Whether an operation computes a number from others, in a body or by a body per element."""
     return isinstance(op, MapOp) or op.dialect_name() in ("arith", "math")
+
+
+def _by_parts(b: Builder, x: Reg, high: float, low: float) -> Reg:
+    """The correctly rounded quotient, by the two parts of a reciprocal."""
+    first = b.constant(high, x)
+    if not low:
+        return b.binary("fmul", x, first)
+    return b.intrinsic("fma", x, first, b.binary("fmul", x, b.constant(low, x)))
 
 
 def _times_reciprocal(b: Builder, x: Reg, y: Reg) -> tuple[Reg, Reg, Reg, Reg]:
