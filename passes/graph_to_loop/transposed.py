@@ -221,7 +221,7 @@ def _by_phase(
     parts = list(product(*(d.apart() for d in dims)))
     joined = [d.joined() for d in dims]
     whole = list(product(*(j for j in joined if j is not None)))
-    if None not in joined and _are_faster_joined(op, at, whole[0], parts):
+    if whole and None not in joined and _are_faster_joined(op, at, whole[0], parts):
         return finish(at, _of_phases(op, at, channels, whole[0], result), op.b, result)
     summing = [phases for phases in parts if all(p.taps for p in phases)]
     inside = _inside(summing) if _may_be_infinite(op.w, at) else None

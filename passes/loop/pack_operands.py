@@ -47,7 +47,7 @@ from passes.base import StrataContext, StrataPass
 from passes.contract import Border, Packing, Panel
 from passes.rewrites.kernels.collapsing import collapse
 from passes.rewrites.kernels.reordered_results import reorder_result
-from passes.rewrites.loop.nests import Read, reads_of, result_types, with_reads
+from passes.rewrites.loop.nests import Read, gathered_inputs, reads_of, result_types, with_reads
 from passes.rewriting import erase_unused, functions
 
 
@@ -251,8 +251,11 @@ class _Packer(_Copier):
     def border(
         self, position: int, order: Sequence[int] | None = None, multiple: int = 1
     ) -> tuple[NestOp, tuple[Expr, ...]] | None:
-        """The copy with its border, and where the kernel reads it; None if its range is unknown."""
+        """The copy with its border, and where the kernel reads it; None if its range is unknown, or
+        known to another input alone."""
         read = reads_of(self.nest)[position]
+        if gathered_inputs(read.map):
+            return None
         ranges = [_range(e, self.extents) for e in read.map]
         if None in ranges:
             return None

@@ -344,3 +344,17 @@ def test_no_updates_for_slices_of_open_size() -> None:
     assert program(np.ones((3, 0), np.float32))[0].shape == (3, 0)
     with pytest.raises(ValueError, match="c"):
         program(np.ones((3, 4), np.float32))
+
+
+@pytest.mark.parametrize("picked", [0, 3])
+def test_ranks_of_numbers_that_were_searched_for(picked: int) -> None:
+    """A padded read at an index from another input was to be copied with a border."""
+    model = make_model([node("NonZero", "x", "places"),
+                        node("GatherElements", "places i", "found", axis=0),
+                        node("TopK", "found k", "y z", axis=-1)],
+                       [value_info("x", np.int64, [5])], ["y", "z"],
+                       {"i": np.zeros((1, picked), np.int64), "k": np.array([min(2, picked)])})
+    program = compiler.compile(memory_model(model), cache="off", threads=1)
+    values, places = program(np.array([3, 0, 5, 0, 6]))
+    np.testing.assert_array_equal(values, np.array([[4, 2]])[:, :picked])
+    np.testing.assert_array_equal(places, np.array([[2, 1]])[:, :picked])

@@ -83,6 +83,9 @@ _TRANSPOSED = [
     _transposed((2, 3, 5, 4), (3, 2, 2, 2), "n 3 h w", strides=[2, 2]),
     _transposed((2, 3, 5), (3, 1, 3), "n 3 h", group=3, strides=[1], pads=[1, 1]),
     _transposed((0, 3, 5), (3, 2, 2), "n 3 h", known=False),
+    _transposed((2, 3, 2), (3, 4, 1), "n 3 2", bias=4, pads=[1, 1], known=False),
+    _transposed((2, 3, 2, 4), (3, 4, 2, 2), "n 3 2 4", strides=[2, 1], pads=[2, 2, 0, 0],
+                known=False),
     _transposed((2, 3, 5), (3, 2, 2), "n 3 h", make=F16, known=False),
     _transposed((1, 2, 3, 4, 2), (2, 3, 2, 1, 3), "n 2 d h w", strides=[2, 1, 2]),
 ]
