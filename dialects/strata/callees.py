@@ -8,9 +8,9 @@ writes. Kernels of all levels are called in the same way, by values (`loop.call`
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -26,9 +26,10 @@ from dialects.strata.sizes import defined_sizes
 from dialects.strata.types import Array, BufferType, Shaped, SymbolsAttr
 from dialects.symbolic.symbol import Symbol
 
-_TABLES: WeakKeyDictionary[Block, dict[str, Operation]] = WeakKeyDictionary()
+_TABLES: WeakKeyDictionary[Block, dict[str, ref[Operation]]] = WeakKeyDictionary()
 """For each module's block the operations with names, as last seen. An entry counts only while its
-operation is still in the block and still has the name."""
+operation is still in the block and still has the name. An operation refers to its block, which a
+table of operations themselves would therefore keep for as long as the process lives."""
 
 
 class Kernel(Protocol):
@@ -47,12 +48,17 @@ def callee_of(op: Operation, name: str) -> Operation | None:
     if module is None:
         return None
     block = module.body.block
-    found = _TABLES.get(block, {}).get(name)
+    found = _found(_TABLES.get(block, {}), name)
     if found is None or found.parent is not block or _name_of(found) != name:
-        table = {_name_of(other): other for other in reversed(list(block.ops))}
+        table = {_name_of(other): ref(other) for other in reversed(list(block.ops))}
         _TABLES[block] = table
-        found = table.get(name)
+        found = _found(table, name)
     return found
+
+
+def _found(table: Mapping[str, ref[Operation]], name: str) -> Operation | None:
+    known = table.get(name)
+    return known and known()
 
 
 def _module_of(op: Operation) -> ModuleOp | None:
