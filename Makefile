@@ -5,8 +5,9 @@
 #   make test                    the test suite, without the slow tests and those that need a GPU
 #   make test TORCH=1            ... with the PyTorch frontend; CONTRIBUTING.md says how to keep it small
 #   make test FEATURES=avx2      ... as on a processor with these features: baseline, avx2, avx512, amx
-#   make test-all                every test, once for each feature set that this processor has; a GPU
-#                                test skips where there is no GPU
+#   make test-all                every test, once for each feature set that this processor has, and
+#                                all operators on emulated processors; a GPU test skips where there is
+#                                no GPU
 #   make lint                    ruff and pyright
 #   make docs                    write what is generated in docs/
 #   make clean                   remove the environment and what was built
@@ -55,6 +56,7 @@ test: $(TESTS)
 
 test-all: $(TESTS)
 	$(ASSUMED) $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+	$(ASSUMED) $(VENV)/bin/python -m tests.abroad
 	$(if $(FEATURES),,for set in $(SETS); do echo "as on a processor with: $$set"; \
 	    STRATA_CPU_FEATURES=$$set $(VENV)/bin/python -m pytest -m "not gpu" $(PYTEST_ARGS) || exit; \
 	done)

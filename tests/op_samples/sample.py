@@ -10,12 +10,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from dialects.graph import ConstantOp
 from dialects.graph.base import GraphOp
@@ -114,15 +114,50 @@ def build_module(
     arrays, context = sample.arrays(), EvaluationContext()
     types, sizes = _types(sample, arrays)
     if not symbolic:
-        types = [tensor(t.element, a.shape) for t, a in zip(types, arrays, strict=True)]
-    names = [f"x{k}" for k in range(len(arrays))]
-    func = FuncOp.of("main", names, types)
-    for argument, name in zip(func.body.block.args, names, strict=True):
-        argument.name_hint = name
-    op = _make_op(sample, func, {} if symbolic else sizes, context)
+        types = _settled_types(types, arrays)
+    func = _empty_function(types)
+    op = _make_op(sample, func.body.block.args, {} if symbolic else sizes, context)
     func.body.block.add_op(op)
     func.finish([f"y{k}" for k in range(len(op.results))], op.results)
     return ModuleOp([func]), arrays, context
+
+
+class Joined(NamedTuple):
+    """One module of several samples, whose sizes are constant, each with inputs of its own.
+
+    `counts`: how many of the outputs are each sample's.
+    """
+
+    module: ModuleOp
+    arrays: list[Array]
+    context: EvaluationContext
+    counts: list[int]
+
+
+def join_samples(samples: Sequence[Sample]) -> Joined:
+    """A module whose `strata.func @main` holds the ops of all samples, one after another."""
+    context, given = EvaluationContext(), [sample.arrays() for sample in samples]
+    typed = [_types(sample, arrays) for sample, arrays in zip(samples, given, strict=True)]
+    func = _empty_function([t for (types, _), arrays in zip(typed, given, strict=True)
+                            for t in _settled_types(types, arrays)])
+    arguments, results = iter(func.body.block.args), list[SSAValue]()
+    counts: list[int] = []
+    for sample, arrays, (_, sizes) in zip(samples, given, typed, strict=True):
+        op = _make_op(sample, [next(arguments) for _ in arrays], sizes, context)
+        func.body.block.add_op(op)
+        results += op.results
+        counts.append(len(op.results))
+    func.finish([f"y{k}" for k in range(len(results))], results)
+    return Joined(ModuleOp([func]), [a for arrays in given for a in arrays], context, counts)
+
+
+def _empty_function(types: Sequence[TensorType]) -> FuncOp:
+    """A `strata.func @main` with named arguments, and nothing in it."""
+    names = [f"x{k}" for k in range(len(types))]
+    func = FuncOp.of("main", names, types)
+    for argument, name in zip(func.body.block.args, names, strict=True):
+        argument.name_hint = name
+    return func
 
 
 def _types(sample: Sample, arrays: list[Array]) -> tuple[list[TensorType], dict[Symbol, int]]:
@@ -134,13 +169,19 @@ def _types(sample: Sample, arrays: list[Array]) -> tuple[list[TensorType], dict[
     return types, bind_sizes(types, arrays)
 
 
+def _settled_types(types: Sequence[TensorType], arrays: Sequence[Array]) -> list[TensorType]:
+    """The types with the sizes of arrays."""
+    return [tensor(t.element, a.shape) for t, a in zip(types, arrays, strict=True)]
+
+
 def _make_op(
-    sample: Sample, func: FuncOp, sizes: Mapping[Symbol, int], context: EvaluationContext
+    sample: Sample, operands: Sequence[SSAValue], sizes: Mapping[Symbol, int],
+    context: EvaluationContext,
 ) -> Operation:
     if sample.op is ConstantOp:
         return ConstantOp.of_array(sample.attributes["array"], context.weights, "weight")
     attributes = {k: _settled(v, sizes) for k, v in sample.attributes.items()}
-    return sample.op.of(*func.body.block.args[:sample.used], **attributes)
+    return sample.op.of(*operands[:sample.used], **attributes)
 
 
 def _settled(value: Any, sizes: Mapping[Symbol, int]) -> Any:

@@ -31,6 +31,11 @@ class Abroad(NamedTuple):
     runner: tuple[str, ...]
 
     @property
+    def name(self) -> str:
+        """Triple, features, and what the emulator is told."""
+        return " ".join((f"{self.triple}-{self.features}", *self.runner[2:]))
+
+    @property
     def is_there(self) -> bool:
         """Whether this machine can compile and run programs of that one."""
         return bool(zig_command()) and shutil.which(self.runner[0]) is not None
@@ -67,27 +72,44 @@ each_machine = pytest.mark.parametrize(
         not m.is_there, reason=f"there is no Zig or no {m.runner[0]}")) for m in MACHINES])
 
 
+class EmulatorFault(Exception):
+    """QEMU failed an assertion of its own."""
+
+
 def run_abroad(
     machine: Abroad, folder: Path, name: str, inputs: Sequence[Array], limit: float = 300
 ) -> list[Array]:
     """The outputs of a library in a folder: name.a and name.h, or name.wasm and name.mjs.
 
-    `limit`: the seconds after which it is stopped.
+    `limit`: the seconds after which it is stopped. Skips the test if QEMU fails.
     """
-    if machine.is_wasm:
-        words = [*machine.runner, str(HERE / "feed.mjs"), str(folder / f"{name}.mjs"),
-                 str(folder / f"{name}.wasm")]
-    else:
-        words = [*machine.runner, str(_program(machine, folder, name))]
-    done = processes.run(words, input=pack(inputs), capture_output=True, limit=limit)
+    try:
+        return outputs_of(machine, program_of(machine, folder, name), inputs, limit)
+    except EmulatorFault as fault:
+        pytest.skip(str(fault))
+
+
+def outputs_of(
+    machine: Abroad, program: Sequence[str], inputs: Sequence[Array], limit: float = 300
+) -> list[Array]:
+    """The outputs of a program. Raises EmulatorFault, and AssertionError if it fails itself."""
+    done = processes.run([*machine.runner, *program], input=pack(inputs), capture_output=True,
+                         limit=limit)
     text = done.stderr.decode(errors="replace")
     if "translate.c" in text and "Assertion" in text:
-        pytest.skip(f"QEMU failed an assertion of its own: {text.splitlines()[-1]}")
+        raise EmulatorFault(f"QEMU failed an assertion of its own: {text.splitlines()[-1]}")
     assert done.returncode == 0, text
     return unpack(done.stdout)
 
 
-def _program(machine: Abroad, folder: Path, name: str) -> Path:
+def program_of(machine: Abroad, folder: Path, name: str) -> list[str]:
+    """The words that start a library on a machine, after those of its emulator."""
+    if machine.is_wasm:
+        return [str(HERE / "feed.mjs"), str(folder / f"{name}.mjs"), str(folder / f"{name}.wasm")]
+    return [str(_linked(machine, folder, name))]
+
+
+def _linked(machine: Abroad, folder: Path, name: str) -> Path:
     write_headers(folder, name)
     program = folder / f"{name}_program"
     done = processes.run(
@@ -109,9 +131,10 @@ def write_headers(folder: Path, name: str) -> None:
 def name_of(element: str) -> str:
     """NumPy's name of an element type."""
     special = {"bf16": "bfloat16", "i1": "bool", "index": ""}
-    if element in special or element[:2] in ("f8", "f4"):
-        return special.get(element) or element.lower().replace("f8", "float8_").replace(
-            "f4", "float4_")
+    if element in special:
+        return special[element]
+    if "E" in element:  # f8E4M3FN is float8_e4m3fn
+        return f"float{element[1]}_{element[2:].lower()}"
     kind = {"f": "float", "i": "int", "u": "uint"}[element[0]]
     return kind + element.removeprefix("ui").removeprefix("i").removeprefix("f")
 

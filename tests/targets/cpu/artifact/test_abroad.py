@@ -1,6 +1,7 @@
-"""Samples of all operations on other machines: they compute what this process computes.
+"""Samples of a few operations on other machines: they compute what this process computes.
 
-They run in QEMU and in Node. Roundings differ where one processor fuses a product with a sum.
+They run in QEMU and in Node. Roundings differ where one processor fuses a product with a sum. Their
+sizes are open; `python -m tests.abroad` runs the samples of all operations, with constant sizes.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from compiler.io.signature import signature_of
 from targets.base import TargetOptions, find_target
 from targets.cpu.artifact.cross import zig_command
 from targets.shipping import Shipment
+from tests.abroad.batches import assert_close
 from tests.lowering import lower, without_subnormals
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
-from tests.op_samples.pipeline_samples import PIPELINE_SAMPLES
 from tests.targets.cpu.artifact.abroad import (
     LONGER,
     MACHINES,
@@ -54,18 +55,6 @@ def check(sample: Sample, symbolic: bool, machine: Abroad, folder: Path) -> None
         assert_close(one, wanted)
 
 
-def assert_close(found: np.ndarray, wanted: np.ndarray) -> None:
-    """Equal for integers but for one step of rounding, close for floats."""
-    if found.dtype.kind in "iub":
-        difference = np.abs(found.astype(np.float64) - wanted.astype(np.float64))
-        assert np.max(difference, initial=0) <= 1
-        assert np.mean(difference > 0) <= 0.05 if difference.size else True
-        return
-    wide, reference = found.astype(np.float64), wanted.astype(np.float64)
-    tolerance = {8: 1e-12, 4: 3e-5, 2: 1e-2, 1: 0.15}[found.dtype.itemsize]
-    np.testing.assert_allclose(wide, reference, rtol=tolerance, atol=tolerance)
-
-
 @each_machine
 @pytest.mark.parametrize("name", [name for name in FEW if name in FIRST])
 def test_a_few_samples_abroad(name: str, machine: Abroad, tmp_path: Path) -> None:
@@ -80,15 +69,6 @@ def test_longer_vectors_compute_the_same(name: str, machine: Abroad, tmp_path: P
     check(FIRST[name], True, machine, tmp_path)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("machine", [pytest.param(m, id=m.runner[-1]) for m in LONGER])
-@pytest.mark.parametrize("name", FIRST)
-def test_longer_vectors_compute_every_operation(
-    name: str, machine: Abroad, tmp_path: Path
-) -> None:
-    test_longer_vectors_compute_the_same(name, machine, tmp_path)
-
-
 def test_scalable_vectors_that_are_too_short_are_refused(tmp_path: Path) -> None:
     [machine] = [m for m in MACHINES if m.features == "sve256"]
     if not machine.is_there:
@@ -96,14 +76,6 @@ def test_scalable_vectors_that_are_too_short_are_refused(tmp_path: Path) -> None
     short = machine._replace(runner=emulator("aarch64", "-cpu", "max,sve-max-vq=1"))
     with pytest.raises(AssertionError, match="the processor lacks instructions"):
         check(FIRST["graph.softmax"], True, short, tmp_path)
-
-
-@pytest.mark.slow
-@each_machine
-@pytest.mark.parametrize("sample", [*SAMPLES, *PIPELINE_SAMPLES],
-                         ids=lambda s: s.label)
-def test_every_sample_abroad(sample: Sample, machine: Abroad, tmp_path: Path) -> None:
-    check(sample, False, machine, tmp_path)
 
 
 @pytest.mark.slow
