@@ -12,7 +12,6 @@ import pytest
 import torch
 
 import compiler
-from compiler.diagnostics import StrataError
 from compiler.frontend.torch.core.decompose import decompose
 from compiler.frontend.torch.core.in_place import without_mutation
 from compiler.frontend.torch.drawing import drawing_importers
@@ -94,6 +93,20 @@ DRAWN: dict[str, tuple[Callable[[Any], Any], float, float, float, float]] = {
                  2.25 ** 0.5, 0, 5),
     "chosen": (lambda x: torch.multinomial(torch.tensor([[1., 0., 3.]]).expand(N, 3), 2)[:, 0],
                1.5, 0.75 ** 0.5, 0, 3),
+    "gamma": (lambda x: torch._standard_gamma(x + 4), 4, 2, 0, 30),
+    "gamma_small": (lambda x: torch._standard_gamma(x + 0.5), 0.5, 0.5 ** 0.5, 0, 20),
+    "dirichlet": (lambda x: torch._sample_dirichlet((x + 2).reshape(-1, 1).repeat(1, 3))[:, 0],
+                  1 / 3, (2 / 63) ** 0.5, 0, 1),
+    "poisson": (lambda x: torch.poisson(x + 3), 3, 3 ** 0.5, 0, 20),
+    "poisson_large": (lambda x: torch.poisson(x + 500), 500, 500 ** 0.5, 350, 650),
+    "binomial": (lambda x: torch.binomial(x + 20, x + 0.25), 5, 3.75 ** 0.5, 0, 20),
+    "binomial_often": (lambda x: torch.binomial(x + 20, x + 0.75), 15, 3.75 ** 0.5, 0, 21),
+    "binomial_large": (lambda x: torch.binomial(x + 1000, x + 0.5), 500, 250 ** 0.5, 400, 600),
+    "rand_complex": (lambda x: torch.view_as_real(torch.rand(x.shape, dtype=torch.complex64)),
+                     0.5, 12 ** -0.5, 0, 1),
+    "randn_complex": (lambda x: torch.view_as_real(torch.randn_like(torch.complex(x, x))),
+                      0, 0.5 ** 0.5, -5, 5),
+    "normal_complex": (lambda x: torch.complex(x, x).normal_(7, 0.5).real, 7, 0.125 ** 0.5, 5, 9),
     "randperm": (lambda x: torch.randperm(N), (N - 1) / 2, N * 12 ** -0.5, 0, N),
 }
 """Of each operator a function, and the mean, the deviation and the limits of its numbers."""
@@ -132,6 +145,31 @@ def test_each_importer_has_a_distribution() -> None:
 
 def _others(x: Any) -> Any:
     return x.clone().bernoulli_(x + 0.5), torch.randint_like(x, 5), torch.randint(1, 9, (3,))
+
+
+def test_parameters_at_and_beyond_their_limits() -> None:
+    """Chances of 0 and 1, rates and shapes of 0, infinite and NaN ones; those outside give NaN."""
+    def function(rates: Any, chances: Any) -> Any:
+        return (torch.poisson(rates), torch._standard_gamma(rates),
+                torch.binomial(torch.full_like(chances, 9), chances))
+
+    rates = torch.tensor([0.0, -1.0, np.nan, 5.0, 1e8])
+    chances = torch.tensor([0.0, 1.0, -0.5, 1.5, np.nan])
+    program = _exported(function, rates, chances)
+    events, shapes, successes = _compiled(program)(rates.numpy(), chances.numpy(), np.int64(1))
+    np.testing.assert_array_equal(np.isnan(events), [False, True, True, False, False])
+    np.testing.assert_array_equal(np.isnan(shapes), [False, True, True, False, False])
+    assert events[0] == shapes[0] == 0 and abs(events[4] / 1e8 - 1) < 1e-3
+    np.testing.assert_array_equal(successes, [0, 9, np.nan, np.nan, np.nan])
+
+
+def test_numbers_are_drawn_until_they_are_accepted_at_any_size() -> None:
+    batch = torch.export.Dim("batch", min=0)
+    program = _exported(torch.poisson, X[:, 0] + 20, dynamic_shapes=(({0: batch},),))
+    executable = _compiled(program)
+    for rows in (0, 1, 300):
+        found = executable(np.full(rows, 20, np.float32), np.int64(3))
+        assert found.shape == (rows,) and ((found > 0) & (found < 60)).all()
 
 
 def test_indices_without_replacement_differ() -> None:
@@ -246,3 +284,4 @@ def test_a_program_whose_results_depend_on_no_draw_takes_no_seed() -> None:
 def test_limits_without_integers_are_refused() -> None:
     with pytest.raises(StrataError, match=r"poisson.*depends on its elements"):
         compiler.compile(_exported(torch.poisson, X), target="cpu")
+

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @cache
 def drawing_importers() -> dict[str, OpImporter]:
     """Operator name -> its importer."""
-    from compiler.frontend.torch.drawing import operators
+    from compiler.frontend.torch.drawing import operators, rejection
     from compiler.frontend.torch.ops import marked
 
-    return marked(operators)
+    return {**marked(operators), **marked(rejection)}
