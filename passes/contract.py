@@ -138,6 +138,9 @@ class Facts:
     unrolled_launches: int = 0
     """Up to how many launches of a loop whose trip count is known are launched one after another as
     a part of the program; 0: loops stay loops."""
+    enclosed_programs: int = 0
+    """Up to how many programs of small kernels one program computes, one after another, in less
+    time than the host waits for the condition of a loop or a branch; 0: the host decides those."""
     launches_foreign: bool = False
     """Whether kernels that users write in a language of their own (Triton) are launched."""
     checks_indices: bool = True

@@ -138,6 +138,8 @@ PIPELINE: tuple[Step, ...] = (
          "chain"),
     Step("block", "block-expand-floats"),  # late, so that earlier dumps show plain casts
     Step("block", "block-prove-bounds"),  # on all accesses as they become code
+    Step("block", "block-enclose-loops",  # likewise, while each kernel is one part
+         "one-launch"),
     Step("block", "block-join-launches",  # on proven kernels, once memory and launches are final
          "one-launch"),
     Step("block", "block-join-collectives",  # likewise, before tails are programs of their own

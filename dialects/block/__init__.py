@@ -13,7 +13,7 @@ outside read 0.0. Since checks apply to buffer dims, they also cover the padding
 
 from dialects.block.dot_op import DotOp
 from dialects.block.kernel_ops import ForOp, KernelOp, YieldOp
-from dialects.block.memory_ops import LoadOp, PrefetchOp, ScratchOp, StoreOp
+from dialects.block.memory_ops import BarrierOp, LoadOp, PrefetchOp, ScratchOp, StoreOp
 from dialects.block.rank_op import AllReduceOp
 from dialects.block.scan_op import ScanOp
 from dialects.block.tile_ops import (
@@ -30,6 +30,7 @@ from dialects.block.tile_ops import (
 __all__ = [
     "COMBINERS",
     "AllReduceOp",
+    "BarrierOp",
     "ConvertOp",
     "DotOp",
     "ForOp",

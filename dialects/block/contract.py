@@ -115,7 +115,7 @@ _MERGERS: dict[type[Operation], np.ufunc] = {
 
 def find_contraction(loop: ops.ForOp) -> Contraction | None:
     """How to evaluate a serial loop at once; None if it does not just merge values."""
-    if len(loop.carried) != 1:
+    if len(loop.carried) != 1 or loop.is_conditional:
         return None
     carried, update = loop.body.block.args[1], loop.yielded[0].owner
     if not isinstance(update, (ops.MapOp, ops.DotOp, ops.ForOp)) or len(update.results) != 1:

@@ -227,6 +227,10 @@ def _run_serial(
         inner = programs
         if not isinstance(trips, int):
             inner = replace(programs, active=_both(programs.active, trips > trip))
+        if op.is_conditional:
+            inner = replace(inner, active=_both(inner.active, _spread(programs, carried[0])))
+            if not np.any(inner.active):
+                break
         values[op.counter] = _advance(lower, trip * step)
         values.update(zip(arguments, carried, strict=True))
         _execute(inner, op.body.block.ops)
@@ -234,6 +238,11 @@ def _run_serial(
         carried = after if inner is programs else [
             _choose(inner.active, new, old) for new, old in zip(after, carried, strict=True)]
     values.update(zip(op.results, carried, strict=True))
+
+
+def _spread(programs: Programs, flag: Array) -> Array:
+    """A truth value of each program."""
+    return np.broadcast_to(flag, programs.extents).astype(bool)
 
 
 def _choose(active: Array | None, new: Array, old: Array) -> Array:
@@ -324,5 +333,6 @@ _OPERATIONS: dict[type[Operation], Callable[[Programs, Any], None]] = {
     ops.ScratchOp: _scratch,
     ops.ForOp: _for,
     ops.PrefetchOp: lambda programs, op: None,
+    ops.BarrierOp: lambda programs, op: None,
     ops.YieldOp: lambda programs, op: None,
 }

@@ -152,6 +152,10 @@ def _parse_program_id(parser: Parser) -> tuple[Parser.Argument, Expr]:
     return argument.resolve(t.index), t.parse_size(parser)
 
 
+PARALLEL, SERIAL, WHILE = "parallel", "serial", "while"
+"""The kinds of loops."""
+
+
 @irdl_op_definition
 class ForOp(StrataOperation):
     """A loop with carried tiles.
@@ -160,9 +164,14 @@ class ForOp(StrataOperation):
 
     `lower` and `upper` are expressions over `%` index values and sizes. The counter takes the
     values lower, lower + step, ... below upper. `unroll` is a hint: the number of bodies per trip.
-    A loop marked `parallel` carries nothing, and its trips are independent.
+    A loop marked `parallel` carries nothing, and its trips are independent. A loop marked `while`
+    carries a truth value first, and ends before the first trip for which it is false:
+
+        %last = block.for %k = 0 to 50 step 1 while (%goes_on = %flag) { ... block.yield %next }
+
     Constraints: (C1) carried values, region arguments after the counter, yields and results have
-    equal types; (C2) step >= 1; (C3) a parallel loop carries nothing.
+    equal types; (C2) step >= 1; (C3) a parallel loop carries nothing; (C4) the first value that a
+    loop marked `while` carries is a tile<i1>.
     """
 
     name = "block.for"
@@ -180,7 +189,7 @@ class ForOp(StrataOperation):
     @staticmethod
     def of(
         lower: Size, upper: Size, step: int, indices: Sequence[SSAValue] = (),
-        carried: Sequence[SSAValue] = (), *, unroll: int = 1, parallel: bool = False,
+        carried: Sequence[SSAValue] = (), *, unroll: int = 1, kind: str = SERIAL,
         body: Region | None = None,
     ) -> ForOp:
         """A loop whose body is empty unless given; `%0`, `%1` in the bounds denote `indices`."""
@@ -188,7 +197,7 @@ class ForOp(StrataOperation):
         properties: dict[str, Attribute] = {
             "lower": ExprAttr(Expr.of(lower)), "upper": ExprAttr(Expr.of(upper)),
             "step": ExprAttr(Expr.of(step)), "unroll": ExprAttr(Expr.of(unroll)),
-            "kind": StringAttr("parallel" if parallel else "serial"),
+            "kind": StringAttr(kind),
             "operandSegmentSizes": DenseArrayBase.from_list(i32, [len(indices), len(carried)]),
         }
         return ForOp.create(
@@ -202,7 +211,12 @@ class ForOp(StrataOperation):
 
     @property
     def is_parallel(self) -> bool:
-        return self.kind.data == "parallel"
+        return self.kind.data == PARALLEL
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether the first carried value tells if there is another trip."""
+        return self.kind.data == WHILE
 
     @property
     def yielded(self) -> Sequence[SSAValue]:
@@ -220,6 +234,8 @@ class ForOp(StrataOperation):
             raise VerifyException("C2: the step of block.for must be at least 1")
         if self.is_parallel and types:
             raise VerifyException("C3: a parallel block.for must not carry values")
+        if self.is_conditional and types[:1] != [t.tile(t.i1, [])]:
+            raise VerifyException("C4: block.for with `while` must carry a tile<i1> first")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -231,8 +247,8 @@ class ForOp(StrataOperation):
         printer.print_string(f" step {self.step.data}")
         if self.unroll.data.constant != 1:
             printer.print_string(f" unroll {self.unroll.data}")
-        if self.is_parallel:
-            printer.print_string(" parallel")
+        if self.kind.data != SERIAL:
+            printer.print_string(f" {self.kind.data}")
         if self.carried:
             printer.print_string(" (")
             pairs = zip(self.body.block.args[1:], self.carried, strict=True)
@@ -252,12 +268,12 @@ class ForOp(StrataOperation):
         parser.parse_keyword("step")
         step = parser.parse_integer()
         unroll = parser.parse_integer() if parser.parse_optional_keyword("unroll") else 1
-        parallel = parser.parse_optional_keyword("parallel") is not None
+        kind = next(filter(parser.parse_optional_keyword, (PARALLEL, WHILE)), SERIAL)
         carried = parser.parse_optional_comma_separated_list(
             parser.Delimiter.PAREN, lambda: _parse_carried(parser)) or []
         body = parser.parse_region([counter, *(a for a, _ in carried)])
         return ForOp.of(lower, upper, step, reader.values, [v for _, v in carried],
-                        unroll=unroll, parallel=parallel, body=body)
+                        unroll=unroll, kind=kind, body=body)
 
 
 def _print_carried(printer: Printer, argument: SSAValue, value: SSAValue) -> None:

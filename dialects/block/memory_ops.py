@@ -311,6 +311,19 @@ class PrefetchOp(StrataOperation):
 
 
 @irdl_op_definition
+class BarrierOp(StrataOperation):
+    """What the program has stored is what it loads from here on: `block.barrier`.
+
+    Without it, a load may come before a store that stands above it, unless both name the same
+    buffer. It orders nothing between programs.
+    Source: gpu.barrier, tl.debug_barrier.
+    """
+
+    name = "block.barrier"
+    assembly_format = "attr-dict"
+
+
+@irdl_op_definition
 class ScratchOp(StrataOperation):
     """Uninitialized memory private to one program: `%s = block.scratch : f32[8, 1024]`.
 

@@ -23,7 +23,7 @@ from dataclasses import field
 from math import prod
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from dialects.block import (
     ConvertOp,
@@ -46,11 +46,12 @@ from dialects.strata.schedule import Schedule, ScheduleAttr
 from dialects.strata.types import BufferType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
-from dialects.text.syntax import merge_locations, set_location
+from dialects.text.syntax import merge_locations
 from passes.analyses.block.boxes import Boxes, are_apart
 from passes.analyses.block.tile_operations import tile_operations
 from passes.analyses.host.neighbours import SOON, WARPS, Kind, kind_of
 from passes.base import StrataContext, StrataPass
+from passes.rewrites.block.programs import add_programs
 
 MOST_BUFFERS = 256
 """The most buffers of a joined kernel; their addresses are its arguments, of at most 4 KiB."""
@@ -259,38 +260,11 @@ def _fill(joined: KernelOp, parts: Sequence[KernelOp], counts: Sequence[int]) ->
         index = Expr.symbol(Symbol.operand(0)) - first
         branch = ForOp.of(*Branch(index, 0, count).bounds, 1, joined.program_ids)
         body.add_op(branch)
-        _copy(part, branch, dict(zip(part.buffers, own, strict=True)))
+        add_programs(part, branch, dict(zip(part.buffers, own, strict=True)))
         first += count
     end = YieldOp.create()
     body.add_op(end)
     merge_locations(end, [op for op in body.ops if isinstance(op, ForOp)])
-
-
-def _copy(part: KernelOp, branch: ForOp, values: dict[SSAValue, SSAValue]) -> None:
-    """The body of a kernel in a branch whose counter is its program."""
-    inside = _bind_ids(part, branch, values)
-    for op in part.body.block.ops:
-        inside.add_op(op.clone(values))
-        set_location(branch, op)
-
-
-def _bind_ids(part: KernelOp, branch: ForOp, values: dict[SSAValue, SSAValue]) -> Block:
-    """The block for the body; loops of one trip name the ids of a grid of several axes."""
-    block = branch.body.block
-    live = [k for k, e in enumerate(part.grid.data) if e.constant != 1]
-    rest = 1
-    for k in reversed(range(len(part.grid.data))):
-        extent = part.grid.data[k].constant or 1
-        if live == [k]:
-            values[part.program_ids[k]] = branch.counter
-            continue
-        place = Expr.symbol(Symbol.operand(0)) // rest if k in live else Expr.of(0)
-        place = place % extent if k in live[1:] else place
-        loop = ForOp.of(place, place + 1, 1, [branch.counter] if place.symbols else [])
-        block.add_ops([loop, YieldOp.create()])
-        values[part.program_ids[k]] = loop.counter
-        block, rest = loop.body.block, rest * extent
-    return block
 
 
 def _erase_unused(module: ModuleOp, kernels: Mapping[str, KernelOp]) -> None:

@@ -128,7 +128,7 @@ class _Split:
         body = op.detach_region(op.body)
         new = ForOp.of(op.lower.data, op.upper.data, op.step.data.constant or 1, op.indices,
                        self.all_of(op.carried), unroll=op.unroll.data.constant or 1,
-                       parallel=op.is_parallel, body=body)
+                       kind=op.kind.data, body=body)
         arguments, results = [*body.block.args[1:]], iter(new.results)
         for argument, result in zip(arguments, op.results, strict=True):
             for place in _places(tile_type(result)):

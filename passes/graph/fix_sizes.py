@@ -86,7 +86,7 @@ def replace_sizes(func: FuncOp, sizes: Sizes) -> None:
         _retype(argument, sizes)
     for op in [func, *func.body.block.ops]:
         for name, attribute in op.properties.items():
-            op.properties[name] = _fixed(attribute, sizes)
+            op.properties[name] = with_sizes(attribute, sizes)
         for result in op.results:
             _retype(result, sizes)
         if isinstance(op, AssumeOp) and _holds(op):
@@ -96,12 +96,12 @@ def replace_sizes(func: FuncOp, sizes: Sizes) -> None:
 
 
 def _retype(value: SSAValue, sizes: Sizes) -> None:
-    type_ = _fixed(value.type, sizes)
+    type_ = with_sizes(value.type, sizes)
     if type_ is not value.type:
         Rewriter.replace_value_with_new_type(value, type_)
 
 
-def _fixed(attribute: Attribute, sizes: Sizes) -> Attribute:
+def with_sizes(attribute: Attribute, sizes: Sizes) -> Attribute:
     """An attribute with sizes replaced by their values; the attribute itself if it uses none."""
     match attribute:
         case ExprAttr() if attribute.data.symbols & sizes.keys():
@@ -111,7 +111,7 @@ def _fixed(attribute: Attribute, sizes: Sizes) -> Attribute:
         case TensorType() if any(e.symbols & sizes.keys() for e in attribute.shape):
             return tensor(attribute.element, [e.substitute(sizes) for e in attribute.shape])
         case ArrayAttr():
-            return ArrayAttr([_fixed(a, sizes) for a in attribute.data])
+            return ArrayAttr([with_sizes(a, sizes) for a in attribute.data])
         case _:
             return attribute
 

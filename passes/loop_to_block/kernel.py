@@ -22,6 +22,7 @@ from dataclasses import replace
 from xdsl.ir import SSAValue
 
 from dialects.block import ForOp, KernelOp, ScratchOp, YieldOp
+from dialects.block.kernel_ops import PARALLEL, SERIAL
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
 from dialects.strata.schedule import Level, Schedule
@@ -345,8 +346,8 @@ class _Lowering:
         exprs, indices, _ = self.tiles.symbols.refer([lower // unit, upper // unit], [])
         loop = ForOp.of(exprs[0], exprs[1], tile // unit, indices,
                         [self.tiles.open[n].value for n in carried],
-                        unroll=1 if self.rare else level.unroll, parallel=not carried and not any(
-                            n.is_scatter and level.axis in serial_axes(n) for n in run))
+                        unroll=1 if self.rare else level.unroll,
+                        kind=SERIAL if carried or _is_serial(level.axis, run) else PARALLEL)
         loop.counter.name_hint = level.axis.name
         step = 1 if unit > 1 or self.tiles.symbols.rest(lower, tile).terms else tile
         extent = _counter_extent(bounds, self.tiles.symbols.extents).ceildiv(unit)
@@ -363,6 +364,11 @@ class _Lowering:
         for nest, result in zip(carried, loop.results, strict=True):
             self.tiles.open[nest] = Tile(result, self.tiles.open[nest].axes)
         self.states[level.axis] = state
+
+
+def _is_serial(axis: Symbol, run: Sequence[NestOp]) -> bool:
+    """Whether trips along an axis write one after another."""
+    return any(n.is_scatter and axis in serial_axes(n) for n in run)
 
 
 def _counter_extent(bounds: Segment, extents: Mapping[Symbol, Expr]) -> Expr:

@@ -75,6 +75,11 @@ UNROLLED = 2048
 """The most launches of one loop in a graph: making its nodes takes about as long as compiling a
 kernel, once for each set of sizes."""
 
+ENCLOSED = 32
+"""The most programs that one program computes before the host would have read a condition: one of
+them takes about a microsecond, while it loads, computes and stores a tile, and the host some tens.
+"""
+
 
 # ---------------------------------------------------------------------- what passes ask
 def facts_of(options: TargetOptions, default: Facts) -> Facts:
@@ -86,6 +91,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         default,
         launches_foreign=True,
         unrolled_launches=UNROLLED,
+        enclosed_programs=ENCLOSED,
         claims=(ConvFilterGradientOp.name,),  # one product, which reads its windows in place
         checks_indices=options.check is True,  # otherwise the host would wait for the device
         narrow_factors={"bf16": bf16, "fp16": f16, "fast": bf16, "fp8": bf16}.get(precision),

@@ -335,6 +335,8 @@ class _KernelWriter:
         self.line(f"{element} {name}[{max(1, math.prod(shape))}];")
 
     def _for(self, op: ForOp) -> None:
+        if op.is_conditional:
+            raise TargetError("the target opencl has no loops that data end")
         counter, *arguments = op.body.block.args
         lower, upper = (self.index(e.data, op.indices) for e in (op.lower, op.upper))
         for argument, value in zip(arguments, op.carried, strict=True):

@@ -21,6 +21,8 @@ _LINES = [
      "block.for %q = 0 to 4 step 0 { block.yield }"),
     ("block.for", "C3: a parallel block.for must not carry values",
      "%r = block.for %q = 0 to 4 step 1 parallel (%c = %a) { block.yield %c }"),
+    ("block.for", "C4: block.for with `while` must carry a tile<i1> first",
+     "%r = block.for %q = 0 to 4 step 1 while (%c = %a) { block.yield %c }"),
     ("block.load", "C1: block.load needs 2 index expressions",
      "%r = block.load %x[t0] : tile<4xf32>"),
     ("block.load", "C2: block.load at t0 is outside dim 1 of f32[4, 64], and not checked",

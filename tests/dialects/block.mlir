@@ -52,6 +52,17 @@ builtin.module {
     block.store %d, %m[t0, t1, t2]
     block.yield
   }
+  block.kernel @conditional(%x: f32[8], %goes: i1[]) grid() sizes() {
+    %first = block.load %goes[] : tile<i1>
+    %last = block.for %k = 0 to 50 step 1 while (%flag = %first) {
+      %v = block.load %x[t0] : tile<8xf32>
+      block.store %v, %x[t0]
+      block.barrier
+      %next = block.load %goes[] : tile<i1>
+      block.yield %next
+    }
+    block.yield
+  }
   block.kernel @nothing() grid() sizes() {
     %t = block.full true : tile<i1>
     %n = block.full nan : tile<2x[16]x4xbf16>

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from xdsl.ir import Block, SSAValue
 
 from dialects.block import ForOp, KernelOp, LoadOp, PrefetchOp, ScratchOp, StoreOp, YieldOp
+from dialects.block.kernel_ops import PARALLEL
 from dialects.strata.schedule import Schedule, ScheduleAttr
 from dialects.strata.types import BufferType, SizesAttr, buffer_type
 from dialects.symbolic.expr import Expr, minimum
@@ -122,12 +123,12 @@ def _bind_ids(
     kernel, block = chain.kernels[number], chained.body.block
     joint = {a: k for k, j in enumerate(chain.joints) for a in j.axes[number]}
     for axis, extent in enumerate(kernel.grid.data):
-        loop = ForOp.of(0, extent, 1, parallel=True)
+        loop = ForOp.of(0, extent, 1, kind=PARALLEL)
         if axis in joint:
             first, count = _places_of(chain, number, joint[axis], axis, steps)
             end = first + count
             end = end if (extent % count).constant == 0 else minimum(end, extent)
-            loop = ForOp.of(first, end, 1, [chained.program_ids[joint[axis]]], parallel=True)
+            loop = ForOp.of(first, end, 1, [chained.program_ids[joint[axis]]], kind=PARALLEL)
         set_location(loop, kernel)
         loop.counter.name_hint = kernel.program_ids[axis].name_hint
         block.add_op(loop)

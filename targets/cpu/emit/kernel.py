@@ -46,6 +46,7 @@ from targets.cpu.llvm.places import Places
 from targets.cpu.llvm.writer import Writer, size_arguments
 from targets.cpu.machine import Machine
 from targets.cpu.runtime.results import LARGE
+from targets.interface import TargetError
 from targets.walking import operations
 
 STACK_BYTES = 1 << 18
@@ -475,6 +476,15 @@ def _is_matrix(value: SSAValue) -> bool:
     return isinstance(value.type, TileType) and value.type.matrix
 
 
+def _loop(emitter: _KernelEmitter, op: bl.ForOp) -> None:
+    """Raises TargetError for a loop that data end."""
+    if op.is_conditional:
+        raise TargetError(
+            f"kernel @{emitter.kernel.sym_name.data} has a loop that data end; on the CPU, host "
+            "functions have such loops: compile for this target from an earlier level")
+    emitter.loop(op)
+
+
 _EMITTERS: Mapping[type[Operation], Callable[[_KernelEmitter, Any], None]] = {
     bl.LoadOp: _KernelEmitter.load,
     bl.StoreOp: _KernelEmitter.store,
@@ -488,5 +498,6 @@ _EMITTERS: Mapping[type[Operation], Callable[[_KernelEmitter, Any], None]] = {
     bl.ConvertOp: _KernelEmitter.convert,
     bl.ScratchOp: _KernelEmitter.scratch,
     bl.PrefetchOp: _KernelEmitter.prefetch,
-    bl.ForOp: _KernelEmitter.loop,
+    bl.BarrierOp: lambda emitter, op: None,  # instructions of one thread are in order
+    bl.ForOp: _loop,
 }

@@ -10,6 +10,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.block import (
     AllReduceOp,
+    BarrierOp,
     ConvertOp,
     DotOp,
     ForOp,
@@ -43,6 +44,7 @@ from targets.cuda.emit.compute import (
     emit_scan,
     exchanges_tiles,
 )
+from targets.cuda.emit.conditional import emit_barrier, emit_while
 from targets.cuda.emit.context import Context, EmitOptions
 from targets.cuda.emit.helpers import helper_texts
 from targets.cuda.emit.memory import emit_index, emit_load, emit_store, emit_valid, stores_last
@@ -239,6 +241,10 @@ def _emit_for(op: ForOp, context: Context) -> None:
         return
     carried = [_carry(argument, value, context)
                for argument, value in zip(op.body.block.args[1:], op.carried, strict=True)]
+    if op.is_conditional:
+        emit_while(op, carried, emit_block, _assign, context)
+        _end(op, carried, context)
+        return
     sums = begin_partial_sums(op, carried, context)
     names = [next((s.part for s in sums if s.total == name), name) for name in carried]
     lower, upper = context.indices([op.lower.data, op.upper.data], (), op.indices)
@@ -262,6 +268,11 @@ def _emit_for(op: ForOp, context: Context) -> None:
         if len(context.writer.lines) == before:
             context.writer.line("pass")
     end_partial_sums(sums, context)
+    _end(op, carried, context)
+
+
+def _end(op: ForOp, carried: Sequence[str], context: Context) -> None:
+    """Bind the results of a loop to the variables that it carries."""
     for argument, result, name in zip(op.body.block.args[1:], op.results, carried, strict=True):
         context.values[result] = Value(name, context.values[argument].shape)
 
@@ -360,7 +371,8 @@ def _emitters() -> dict[type[Operation], Callable[[Any, Context], None]]:
         LoadOp: emit_load, StoreOp: emit_store, IndexOp: emit_index, ValidOp: emit_valid,
         FullOp: emit_full, MapOp: emit_map, ReduceOp: emit_reduce, DotOp: emit_dot,
         ConvertOp: emit_convert, ForOp: _emit_for, ScratchOp: _refuse_scratch,
-        PrefetchOp: _ignore, ScanOp: emit_scan, AllReduceOp: emit_all_reduce,
+        PrefetchOp: _ignore, BarrierOp: emit_barrier, ScanOp: emit_scan,
+        AllReduceOp: emit_all_reduce,
     }
 
 

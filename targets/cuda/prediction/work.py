@@ -172,6 +172,8 @@ class Work:
             return self.block(op.body.block, times * share) * share
         ends = [evaluate(e.data, op.indices, self.values, self.sizes)
                 for e in (op.lower, op.upper)]
+        if op.is_conditional:  # as often as data say: at least once, where it matters
+            return self.block(op.body.block, times)
         if None in ends:  # as often as data say: mostly never
             return Cost()
         lower, upper = (end or 0 for end in ends)

@@ -279,9 +279,3 @@ def test_a_program_whose_results_depend_on_no_draw_takes_no_seed() -> None:
     np.testing.assert_array_equal(_compiled(program)(X.numpy() + 3), 12 + 0 * X.numpy())
     dropped = _exported(lambda x: (torch.rand(x.shape) + x, torch.rand([]))[0], X)
     assert compiler.compile(dropped).signature.input_names[-1] == "seed"
-
-
-def test_limits_without_integers_are_refused() -> None:
-    with pytest.raises(StrataError, match=r"poisson.*depends on its elements"):
-        compiler.compile(_exported(torch.poisson, X), target="cpu")
-

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from targets.cuda.emit.functions import LARGE, NEAR, POLYNOMIALS, TYPED, UNTYPED
-from targets.cuda.emit.quick import COMPOSED, QUICK
-from targets.cuda.emit.rank_functions import RANK_FUNCTIONS
-from targets.cuda.emit.single import PARTS, SINGLE
+from targets.cuda.emit.helpers.functions import LARGE, NEAR, POLYNOMIALS, TYPED, UNTYPED
+from targets.cuda.emit.helpers.quick import COMPOSED, QUICK
+from targets.cuda.emit.helpers.rank_functions import RANK_FUNCTIONS
+from targets.cuda.emit.helpers.single import PARTS, SINGLE
 
 Helper = tuple[str, str]
 """A function and its float type ("" for functions of any type)."""
