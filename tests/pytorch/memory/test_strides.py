@@ -40,7 +40,8 @@ def of_image(x: Tensor) -> list[Any]:
     return [
         conv(x), deconv(x), conv(x).relu(), F.max_pool2d(conv(x), 2), conv(x).flatten(2).mT,
         F.avg_pool2d(x, 2), F.adaptive_avg_pool2d(x, 1), F.interpolate(x, scale_factor=2.0),
-        F.group_norm(x, 3), x.softmax(1), x.sum(1, keepdim=True), x.mean((2, 3)), x + plain,
+        F.interpolate(x, (5, 9), mode="bilinear", antialias=True),
+        F.interpolate(x, (9, 5), mode="bicubic", antialias=True), F.group_norm(x, 3), x.softmax(1), x.sum(1, keepdim=True), x.mean((2, 3)), x + plain,
         plain + x, x * torch.ones(3, 1, 1), torch.cat([x, plain], 1), F.pad(x, (1, 1)), x.clone(),
         torch.zeros_like(x), x.permute(0, 2, 3, 1).exp(), x.permute(0, 2, 3, 1).contiguous(),
         x.contiguous(memory_format=LAST), x > 0, x.half(), x.max(1), x[:, [0, 2]], x.flip(2),

@@ -14,6 +14,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from compiler.frontend.torch.core.strided import in_order_of
 from compiler.frontend.torch.library import torch_module
 
 ZEROS, BORDER, REFLECTION = 0, 1, 2
@@ -23,11 +24,12 @@ NEAREST, CUBIC = 1, 2
 def sampling_decompositions() -> dict[Any, Any]:
     """Operator -> function."""
     aten = torch_module().ops.aten
-    return {aten._upsample_bilinear2d_aa.default: partial(antialiased, _linear, 2),
-            aten._upsample_bicubic2d_aa.default: partial(antialiased, _cubic, 4),
-            aten.grid_sampler_3d.default: grid_sampler_3d,
-            aten.grid_sampler_2d_backward.default: grid_sampler_gradient,
-            aten.grid_sampler_3d_backward.default: grid_sampler_gradient}
+    found = {aten._upsample_bilinear2d_aa.default: partial(antialiased, _linear, 2),
+             aten._upsample_bicubic2d_aa.default: partial(antialiased, _cubic, 4),
+             aten.grid_sampler_3d.default: grid_sampler_3d,
+             aten.grid_sampler_2d_backward.default: grid_sampler_gradient,
+             aten.grid_sampler_3d_backward.default: grid_sampler_gradient}
+    return {op: in_order_of(op, function) for op, function in found.items()}
 
 
 def _linear(x: Any) -> Any:
