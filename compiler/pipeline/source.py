@@ -145,7 +145,7 @@ def _of_stablehlo(name: str, text: str | bytes) -> MemoryModel:
     from compiler.frontend import MemoryModel
     from compiler.frontend.stablehlo import SUFFIX
 
-    return MemoryModel(f"{name.removesuffix(TEXT_SUFFIX)}{SUFFIX}", text)
+    return MemoryModel(f"{name}{SUFFIX}", text)
 
 
 def _read_text(

@@ -51,7 +51,9 @@ def load_model(model: str, options: ImportOptions) -> ImportedModel:
 
 
 def load_bytes(name: str, data: Any, options: ImportOptions) -> ImportedModel:
-    """Import a text, or a portable artifact."""
+    """Import a text, or a portable artifact. A file of MLIR is known by its name and `SUFFIX`."""
+    if name.endswith(f".mlir{SUFFIX}"):
+        name = name.removesuffix(SUFFIX)
     from compiler.frontend.stablehlo.bytecode import is_bytecode
     from compiler.frontend.stablehlo.importer import import_bytecode, import_text
 

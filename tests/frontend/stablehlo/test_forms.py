@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -256,3 +257,13 @@ func.func @main(%x: tensor<9xf32>) -> (tensor<9x{element}>, tensor<{len(every)}x
     for got, want in zip(found, (x.astype(dtype), every.astype(np.float32),
                                  np.ones(len(every), dtype)), strict=True):
         np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32))
+
+
+def test_errors_name_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.mlir"
+    path.write_text("""func.func @main(%a: tensor<3xf32>, %b: tensor<4xf32>) -> tensor<3xf32> {
+  %0 = stablehlo.add %a, %b : tensor<3xf32>
+  return %0 : tensor<3xf32>
+}""")
+    with pytest.raises(StrataError, match=rf"cannot import {re.escape(str(path))} \(1 problem"):
+        compiler.compile(path, target="reference")
