@@ -6,6 +6,7 @@ would add nothing to a comparison of sizes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -162,6 +163,136 @@ class Prefill(nn.Module):
         return self.norm(x[:, -1]) @ self.tokens.weight.T
 
 
+# ---------------------------------------------------------------------- encoders and decoders
+class Mixing(nn.Module):
+    """Attention from one sequence to another."""
+
+    def __init__(self, width: int, heads: int, *, bias: bool, scale: float | None = None) -> None:
+        super().__init__()
+        self.heads, self.scale = heads, scale
+        self.query, self.key, self.value, self.out = (
+            nn.Linear(width, width, bias=bias) for _ in range(4))
+
+    def forward(
+        self, x: Tensor, seen: Tensor, mask: Tensor | None = None, *, causal: bool = False
+    ) -> Tensor:
+        q, k, v = (f(y).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+                   for f, y in ((self.query, x), (self.key, seen), (self.value, seen)))
+        mixed = F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=self.scale)
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+class Listener(nn.Module):
+    """A layer of Whisper's decoder, which sees earlier tokens and all that was heard."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.own, self.cross = (Mixing(width, heads, bias=True) for _ in range(2))
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
+
+    def forward(self, x: Tensor, heard: Tensor) -> Tensor:
+        one, two, three = self.norms
+        y = one(x)
+        x = x + self.own(y, y, causal=True)
+        x = x + self.cross(two(x), heard)
+        return x + self.down(F.gelu(self.up(three(x))))
+
+
+class Whisper(nn.Module):
+    """Spectra of a sound and the tokens so far; the scores of the last token."""
+
+    def __init__(self, width: int, heads: int, layers: int, vocabulary: int) -> None:
+        super().__init__()
+        self.one = nn.Conv1d(80, width, 3, padding=1)
+        self.two = nn.Conv1d(width, width, 3, stride=2, padding=1)
+        self.times, self.places = nn.Embedding(1500, width), nn.Embedding(448, width)
+        self.tokens = nn.Embedding(vocabulary, width)
+        self.encoder = nn.ModuleList(Encoder(width, heads, first=True) for _ in range(layers))
+        self.decoder = nn.ModuleList(Listener(width, heads) for _ in range(layers))
+        self.heard, self.norm = nn.LayerNorm(width), nn.LayerNorm(width)
+
+    def forward(self, spectra: Tensor, ids: Tensor) -> Tensor:
+        y = F.gelu(self.two(F.gelu(self.one(spectra)))).transpose(1, 2)
+        y = y + self.times(torch.arange(y.shape[1], device=y.device))
+        for layer in self.encoder:
+            y = layer(y)
+        y = self.heard(y)
+        x = self.tokens(ids) + self.places(torch.arange(ids.shape[1], device=ids.device))
+        for layer in self.decoder:
+            x = layer(x, y)
+        return self.norm(x[:, -1]) @ self.tokens.weight.T
+
+
+class Distances(nn.Module):
+    """T5's bias of attention: a number per head and bucket of distances."""
+
+    def __init__(self, heads: int, *, both: bool, buckets: int = 32, most: int = 128) -> None:
+        super().__init__()
+        self.bias = nn.Embedding(buckets, heads)
+        self.both, self.most = both, most
+        self.buckets = buckets // 2 if both else buckets
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        apart = keys[None, :] - queries[:, None]
+        later = (apart > 0).long() * self.buckets if self.both else 0
+        apart = apart.abs() if self.both else (-apart).clamp(min=0)
+        near = self.buckets // 2
+        far = torch.log(apart.clamp(min=1).float() / near) / math.log(self.most / near)
+        far = (near + (far * (self.buckets - near)).long()).clamp(max=self.buckets - 1)
+        found = later + torch.where(apart < near, apart, far)
+        return self.bias(found).permute(2, 0, 1)[None]
+
+
+class T5Layer(nn.Module):
+    """A layer of the encoder, or of the decoder where it has something to read."""
+
+    def __init__(self, width: int, heads: int, inner: int, *, reads: bool) -> None:
+        super().__init__()
+        self.own = Mixing(width, heads, bias=False, scale=1.0)
+        self.cross = Mixing(width, heads, bias=False, scale=1.0) if reads else None
+        self.up = nn.Linear(width, inner, bias=False)
+        self.down = nn.Linear(inner, width, bias=False)
+        self.norms = nn.ModuleList(nn.RMSNorm(width, 1e-6) for _ in range(3))
+
+    def forward(self, x: Tensor, bias: Tensor, read: Tensor | None = None) -> Tensor:
+        one, two, three = self.norms
+        y = one(x)
+        x = x + self.own(y, y, bias)
+        if self.cross is not None and read is not None:
+            x = x + self.cross(two(x), read)
+        return x + self.down(F.relu(self.up(three(x))))
+
+
+class T5(nn.Module):
+    """A text and the tokens that were written so far; the scores of the last token."""
+
+    def __init__(
+        self, width: int, heads: int, inner: int, layers: int, vocabulary: int
+    ) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, width)
+        self.around, self.before = Distances(heads, both=True), Distances(heads, both=False)
+        self.encoder, self.decoder = (nn.ModuleList(
+            T5Layer(width, heads, inner, reads=reads) for _ in range(layers))
+            for reads in (False, True))
+        self.read, self.norm = nn.RMSNorm(width, 1e-6), nn.RMSNorm(width, 1e-6)
+
+    def forward(self, text: Tensor, written: Tensor) -> Tensor:
+        y, x = self.tokens(text), self.tokens(written)
+        places = torch.arange(text.shape[1], device=text.device)
+        bias = self.around(places, places)
+        for layer in self.encoder:
+            y = layer(y, bias)
+        y = self.read(y)
+        places = torch.arange(written.shape[1], device=text.device)
+        later = places[None, :] > places[:, None]
+        bias = self.before(places, places).masked_fill(later, torch.finfo(x.dtype).min)
+        for layer in self.decoder:
+            x = layer(x, bias, y)
+        return self.norm(x[:, -1]) @ self.tokens.weight.T
+
+
 # ---------------------------------------------------------------------- images
 class Bottleneck(nn.Module):
     def __init__(self, inner: int, width: int, stride: int) -> None:
@@ -215,5 +346,25 @@ def resnet() -> Case:
                 ({0: "b", 2: "h", 3: "w"},), {"b": 256, "h": 1024, "w": 1024}, 64)
 
 
+def whisper(
+    width: int = 512, heads: int = 8, layers: int = 2, vocabulary: int = 51865
+) -> Case:
+    def inputs(sizes: Mapping[str, int]) -> tuple[Tensor, ...]:
+        return (torch.randn(sizes["b"], 80, sizes["n"]),
+                torch.randint(0, 1000, (sizes["b"], sizes["t"])))
+    return Case(Whisper(width, heads, layers, vocabulary), inputs,
+                ({0: "b", 2: "n"}, {0: "b", 1: "t"}), {"b": 1024, "n": 3000, "t": 448})
+
+
+def t5(
+    width: int = 768, heads: int = 12, inner: int = 3072, layers: int = 2,
+    vocabulary: int = 32128,
+) -> Case:
+    def inputs(sizes: Mapping[str, int]) -> tuple[Tensor, ...]:
+        return tuple(torch.randint(0, 1000, (sizes["b"], sizes[n])) for n in ("n", "t"))
+    return Case(T5(width, heads, inner, layers, vocabulary), inputs,
+                ({0: "b", 1: "n"}, {0: "b", 1: "t"}), {"b": 1024, "n": 1024, "t": 1024})
+
+
 CASES: Mapping[str, Callable[..., Case]] = {
-    "bert": bert, "llama": llama, "vit": vit, "resnet": resnet}
+    "bert": bert, "llama": llama, "vit": vit, "resnet": resnet, "whisper": whisper, "t5": t5}

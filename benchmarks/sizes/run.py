@@ -37,7 +37,7 @@ sys.path.append(str(HERE.parent / "shared"))
 
 from suites.contests import chosen, contest, parser_of  # noqa: E402
 
-MODELS = ("bert", "llama", "vit", "resnet")
+MODELS = ("bert", "llama", "vit", "resnet", "whisper", "t5")
 EAGER, OPEN, STATIC, DOOR = "eager", "open", "static", "door"
 SIZES: Mapping[str, Sequence[tuple[int, ...]]] = {
     "bert": [(16, 384), (3, 511), (1, 128), (8, 256), (32, 128), (2, 77), (1, 17), (5, 333),
@@ -51,11 +51,21 @@ SIZES: Mapping[str, Sequence[tuple[int, ...]]] = {
     "resnet": [(1, 224, 224), (8, 224, 224), (3, 256, 320), (32, 224, 224), (1, 480, 640),
                (5, 199, 211), (16, 160, 160), (2, 384, 384), (1, 97, 131), (12, 192, 192),
                (4, 288, 288), (24, 128, 128), (1, 512, 512), (7, 224, 176), (2, 320, 480),
-               (9, 211, 223), (20, 96, 96), (1, 64, 64), (6, 300, 200), (3, 224, 224)]}
+               (9, 211, 223), (20, 96, 96), (1, 64, 64), (6, 300, 200), (3, 224, 224)],
+    "whisper": [(1, 3000, 1), (1, 3000, 4), (1, 3000, 64), (8, 3000, 1), (2, 1500, 17),
+                (1, 501, 9), (4, 2048, 32), (1, 999, 200), (16, 400, 5), (3, 777, 13),
+                (1, 100, 448), (2, 3000, 100), (5, 640, 21), (1, 2, 1), (8, 200, 8), (6, 1111, 3),
+                (1, 1998, 50), (12, 300, 30), (2, 63, 127), (1, 1250, 2)],
+    "t5": [(1, 128, 1), (1, 512, 16), (8, 64, 64), (4, 300, 40), (16, 128, 8), (2, 511, 100),
+           (1, 17, 5), (1, 1000, 1), (3, 77, 77), (32, 32, 32), (1, 1, 1), (6, 200, 128),
+           (2, 384, 256), (5, 45, 211), (1, 640, 333), (12, 96, 12), (7, 131, 3), (1, 256, 512),
+           (24, 50, 20), (9, 190, 90)]}
 SMALL: Mapping[str, Mapping[str, int]] = {
     "bert": {"width": 64, "heads": 4, "layers": 1},
     "llama": {"width": 64, "heads": 4, "shared": 2, "inner": 96, "layers": 1, "vocabulary": 1000},
-    "vit": {"width": 64, "heads": 4, "layers": 1}, "resnet": {}}
+    "vit": {"width": 64, "heads": 4, "layers": 1}, "resnet": {},
+    "whisper": {"width": 64, "heads": 4, "layers": 1, "vocabulary": 1000},
+    "t5": {"width": 64, "heads": 4, "inner": 96, "layers": 1, "vocabulary": 1000}}
 ROUNDS, LEAST = 7, 0.01
 """Rounds, and the least seconds of calls in each."""
 Row = dict[str, Any]
