@@ -7,7 +7,7 @@ operand list and the `%k` symbols that block operations expect.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import NamedTuple, TypeAlias
 
@@ -193,7 +193,10 @@ Segment: TypeAlias = "tuple[Expr, Expr, int, bool]"
 """A part of an axis that one loop walks: lower and upper bound, tile, whether it is masked."""
 SMALL_TILE, PAIR = 4, 2
 """The tile sizes that first walk what full tiles leave of an axis of unknown length: SMALL_TILE for
-a reduction, and PAIR for rows that share what they read."""
+a reduction, and PAIR for rows that share what they read, where the tile has more than FEW."""
+FEW = 8
+"""The longest tile of rows of which each remainder has a tile of its own: rows that share what they
+read take hardly longer together than the first of them alone."""
 
 
 def segments(
@@ -218,6 +221,8 @@ def segments(
         small = SMALL_TILE if reduces else PAIR
         if tile <= small or (rare and not reduces):
             return [full, (whole, upper, 1, False)]
+        if not reduces and tile <= FEW:
+            return [full, *_remainders(whole, upper, length % tile, tile)]
         some = (whole, upper - (small - 1), small, False)
         last = whole + (length % tile) // small * small if tile % small else (
             lower + length // small * small)
@@ -225,6 +230,15 @@ def segments(
     rest = length.constant % tile
     tail = (whole, upper, tile, True) if whole_tiles else (whole, upper, rest, False)
     return [(lower, whole, tile, False), tail] if length.constant >= tile else [tail]
+
+
+def _remainders(whole: Expr, upper: Expr, rest: Expr, tile: int) -> Iterator[Segment]:
+    """A segment for each number of rows that full tiles may leave. At most one of them is walked,
+    in one tile: those of more rows end too early, and those of fewer start where it ends."""
+    for rows in range(tile - 1, 0, -1):
+        done = maximum(0, rest - rows)  # 0: no segment of more rows was walked
+        lower = whole if rows == tile - 1 else minimum(upper, whole + tile * done)
+        yield lower, upper - (rows - 1), rows, False
 
 
 def skips_border(schedule: Schedule, depth: int) -> bool:

@@ -37,8 +37,9 @@ from targets.cpu.scheduling.rows import (
 WIDENING_REGISTERS = 8
 """Vector registers for operands of short integers besides the sums: each needs one for its widened
 form."""
-DYNAMIC_ROWS = 6
-"""Rows of a register tile if their number is known only at run time; few, to keep tails short."""
+DYNAMIC_ROWS = 8
+"""Rows of a register tile if their number is known only at run time; few, since each number of rows
+that tiles leave has code of its own (`passes/loop_to_block/state.py`)."""
 SUMS = 8
 """Registers of sums that keep the multipliers busy; a tile of few rows is made wide."""
 WIDEST = 5
