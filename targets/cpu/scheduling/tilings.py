@@ -37,9 +37,9 @@ from targets.cpu.scheduling.rows import (
 WIDENING_REGISTERS = 8
 """Vector registers for operands of short integers besides the sums: each needs one for its widened
 form."""
-DYNAMIC_ROWS = 8
-"""Rows of a register tile if their number is known only at run time; few, since each number of rows
-that tiles leave has code of its own (`passes/loop_to_block/state.py`)."""
+DYNAMIC_ROWS, DYNAMIC_COLUMNS = 8, 6
+"""Rows of a register tile if their number is known only at run time, and columns of an image; few,
+since each number that tiles leave has code of its own (`passes/loop_to_block/state.py`)."""
 SUMS = 8
 """Registers of sums that keep the multipliers busy; a tile of few rows is made wide."""
 WIDEST = 5
@@ -198,11 +198,12 @@ def _rows(
 ) -> tuple[tuple[Symbol, int], ...]:
     """Fill the register budget from the innermost axis outwards, in even tiles."""
     rows: list[tuple[Symbol, int]] = []
+    few = DYNAMIC_ROWS if len(names) == 1 else DYNAMIC_COLUMNS
     for name in reversed(names):
         if budget < 2:
             break
         size = extents[name].constant
-        tile = min(budget, DYNAMIC_ROWS) if size is None else even(size, budget)
+        tile = min(budget, few) if size is None else even(size, budget)
         rows.insert(0, (name, tile))
         budget //= tile
         if size is None or tile < size:
