@@ -190,7 +190,8 @@ class Trials:
         outcome = self.lowered(len(self.planned) if self.begun.kind == RIGHT else 0)
         if outcome.kind != RIGHT:
             return outcome
-        for step in [] if quick and self._has_code else range(1, len(self.planned) + 1):
+        last = 0 if quick and self._has_code else len(self.planned)
+        for step in range(1, last + 1):
             if self._ends_level(step) or self._rounds(step + 1):
                 outcome = self.judge(step)
                 if outcome.kind != RIGHT:

@@ -30,8 +30,9 @@ def show(*lines: str, file: TextIO | None = None) -> None:
     colour = any(isinstance(line, Painted) for line in lines) and wants_colour(stream)
     for line in lines:
         text = visible(line)
-        painted = colour and isinstance(line, Painted)
-        stream.write(f"\x1b[{line.code}m{text}\x1b[0m\n" if painted else f"{text}\n")
+        if colour and isinstance(line, Painted):
+            text = f"\x1b[{line.code}m{text}\x1b[0m"
+        stream.write(f"{text}\n")
 
 
 def show_text(text: str, file: TextIO | None = None) -> None:

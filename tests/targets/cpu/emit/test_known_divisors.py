@@ -14,7 +14,8 @@ from targets.cpu import TARGET
 from targets.cpu.emit.known_divisors import reciprocal_of
 from tests.targets.cpu.cpu_kernels import each_machine, parse_module
 
-DIVISORS = (0.1, 3.0, 10.0, 255.0, 1 / 255, -0.3, 1 / 3, 0.7, 2.0 ** -9, -1.5, 7e-6, 3e17, 1.9999999)
+DIVISORS = (
+    0.1, 3.0, 10.0, 255.0, 1 / 255, -0.3, 1 / 3, 0.7, 2.0 ** -9, -1.5, 7e-6, 3e17, 1.9999999)
 """Among them numbers of few bits and of many, powers of two, and numbers without exact parts."""
 AT_THE_ENDS = (0.0, -0.0, float("inf"), float("nan"), 1e-45, 2.0 ** -126, 2.0 ** 127, 3e38)
 
