@@ -18,7 +18,7 @@ from dialects.semantics.remainder import RemFOp
 from dialects.strata import types as t
 from targets.cpu.emit import math as approximations
 from targets.cpu.emit.build import Builder
-from targets.cpu.emit.division import divide, is_summed
+from targets.cpu.emit.division.shared import divide, is_summed
 from targets.cpu.emit.halves import narrow, widen
 from targets.cpu.emit.values import Reg, literal
 from targets.cpu.llvm.operands import is_literal, number_of

@@ -11,7 +11,7 @@ from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from targets.base import Executable, TargetOptions
 from targets.cpu import TARGET
-from targets.cpu.emit.known_divisors import reciprocal_of
+from targets.cpu.emit.division.known import reciprocal_of
 from tests.targets.cpu.cpu_kernels import each_machine, parse_module
 
 DIVISORS = (

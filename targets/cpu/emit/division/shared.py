@@ -8,7 +8,7 @@ the remainder is 0; adding that would take the sign from a negative zero. For x 
 remainder may itself be subnormal; the result is then q, which can be off by one ulp.
 
 A divisor computed from a sum has as many roundings as the sum has terms. Then q is accurate enough.
-Most divisors known at compile time need less (`known_divisors.py`).
+Most divisors known at compile time need less (`known.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from dialects.block import MapOp, ReduceOp
 from dialects.strata import types as t
 from targets.cpu.emit.build import Builder
-from targets.cpu.emit.known_divisors import reciprocal_of
+from targets.cpu.emit.division.known import reciprocal_of
 from targets.cpu.emit.values import Reg
 from targets.cpu.llvm.operands import number_of
 
