@@ -15,7 +15,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -92,12 +92,14 @@ class Building(Part):
         """
         return ()
 
-    def build_together(
-        self, programs: Sequence[tuple[ModuleOp, Mapping[Symbol, int]]]
-    ) -> None:
-        """Compile what several modules need, each for given sizes of its inputs, in less time than
-        one after another takes. A later `Running.load` finds the code in the cache; what cannot be
-        compiled is left to it."""
+    def jobs(self, module: ModuleOp, sizes: Mapping[Symbol, int]) -> Sequence[Any]:
+        """What `Running.load` would have to compile for given sizes of a module's inputs, as
+        `compile_ahead` takes it; empty where nothing can be compiled before."""
+        return ()
+
+    def compile_ahead(self, jobs: Sequence[Any]) -> None:
+        """Compile the jobs of any number of modules at a time, perhaps in a thread beside passes. A
+        later `Running.load` finds the code in the cache; what cannot be compiled is left to it."""
 
     def ship(
         self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress

@@ -6,12 +6,15 @@ Programs that are equal, because a group changes nothing in them, are compiled a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.faults import CompilerFault
+from compiler.measuring.branches import Failure
 from compiler.measuring.contest import (
     Contest,
     Interval,
@@ -43,8 +46,8 @@ Made = Program | StrataError | CompilerFault
 SECONDS = 60.0
 """About how long all calls may take together, unless the number of rounds is given."""
 LEAST_ROUNDS, MOST_ROUNDS = 7, 40
-TOGETHER = 3
-"""The groups of passes whose programs, two for each, are in memory at a time before they load."""
+HELD = 6
+"""The programs that are in memory at a time while their code is compiled, before they load."""
 
 
 def parse_groups(text: str) -> tuple[str, ...]:
@@ -113,6 +116,15 @@ def calls_to_pay(seconds: float, ms_saved: float) -> int | None:
     return math.ceil(1e3 * seconds / ms_saved) if ms_saved > 0 and seconds > 0 else None
 
 
+class _Waiting(NamedTuple):
+    """A program that is to be loaded, and where it is to be entered."""
+
+    name: str
+    prepared: Prepared
+    into: dict[str, Made]
+    group: str
+
+
 @dataclass
 class Contrasting:
     """The measurement. `report`: called with what is done now; `count`: with how many rounds are
@@ -124,6 +136,7 @@ class Contrasting:
     report: Callable[[str], None]
     count: Callable[[int, int], None]
     found: Contrast = field(default_factory=Contrast)
+    _waiting: deque[_Waiting] = field(default_factory=deque["_Waiting"])
 
     def compile(self, groups: Sequence[str]) -> None:
         """The three strategies, without any cache, and the programs of the ablation.
@@ -138,38 +151,54 @@ class Contrasting:
             found.strategies[strategy] = self._made(strategy, with_groups(cold, strategy))
         if not any(isinstance(made, Program) for made in found.strategies.values()):
             raise next(iter(found.problems.values()))
-        for k in range(0, len(groups), TOGETHER):
-            self._vary(groups[k:k + TOGETHER])
+        self._vary(WHOLE_GRAPH, "without", {
+            g: with_groups(self.options, WHOLE_GRAPH, (), (g,)) for g in groups}, found.without)
+        self._vary(PER_OP, "with", {
+            g: with_groups(self.options, PER_OP, (g,), ()) for g in groups
+            if g not in STRATEGIES[PER_OP]}, found.alone)
+        self._finish(0)
+        found.without = {g: found.without[g] for g in groups}
+        found.alone = {g: found.alone.get(g, found.strategies[PER_OP]) for g in groups}
 
-    def _vary(self, groups: Sequence[str]) -> None:
-        """The programs of groups left out and added. None of their compile times is told, so their
-        kernels are compiled together."""
-        found = self.found
-        without = {g: self._prepared(WHOLE_GRAPH, (), (g,)) for g in groups}
-        alone = {g: self._prepared(PER_OP, (g,), ()) for g in groups
-                 if g not in STRATEGIES[PER_OP]}
-        if self.options.cache != "off":
-            self.builder.build_together([made for made in (*without.values(), *alone.values())
-                                         if isinstance(made, Prepared)])
-        for group in groups:
-            found.without[group] = self._finished(
-                f"{WHOLE_GRAPH} without {group}", without[group])
-            found.alone[group] = found.strategies[PER_OP] if group not in alone else (
-                self._finished(f"{PER_OP} with {group}", alone[group]))
+    def _vary(
+        self, strategy: str, how: str, variants: Mapping[str, CompileOptions],
+        into: dict[str, Made],
+    ) -> None:
+        """Add the program of each variant of a strategy. None of their compile times is told, so
+        they are lowered together, and code is compiled while others are lowered."""
+        self.report(f"lowering variants of {strategy}")
+        for group, prepared in self._lowered(strategy, variants):
+            name = f"{strategy} {how} {group}"
+            if isinstance(prepared, Prepared):
+                self._waiting.append(_Waiting(name, prepared, into, group))
+                self._finish(HELD)
+                self.report(f"lowering variants of {strategy}")
+            else:
+                into[group] = self.found.strategies[strategy] if prepared is None else (
+                    self._entered(name, prepared))
 
-    def _prepared(
-        self, strategy: str, added: Sequence[str], left_out: Sequence[str]
-    ) -> Prepared | StrataError | CompilerFault:
-        self.report(f"lowering {strategy} {'with' if added else 'without'} "
-                    f"{(*added, *left_out)[0]}")
-        return attempted(lambda: self.builder.prepared(
-            with_groups(self.options, strategy, added, left_out)))
+    def _finish(self, most: int) -> None:
+        """Load what was lowered first: all beyond so many, and what waits for no code."""
+        waiting = self._waiting
+        while len(waiting) > most or (waiting and waiting[0].prepared.ready is None):
+            first = waiting.popleft()
+            self.report(f"compiling {first.name}")
+            first.into[first.group] = self._entered(first.name, attempted(
+                lambda made=first.prepared: self.builder.finished(made)))
 
-    def _finished(self, name: str, prepared: Prepared | StrataError | CompilerFault) -> Made:
-        if not isinstance(prepared, Prepared):
-            return self._entered(name, prepared)
-        self.report(f"compiling {name}")
-        return self._entered(name, attempted(lambda: self.builder.finished(prepared)))
+    def _lowered(
+        self, strategy: str, variants: Mapping[str, CompileOptions]
+    ) -> Iterator[tuple[str, Prepared | Failure | None]]:
+        """What the passes make of each variant; with those of the strategy, unless these fail."""
+        left = dict(variants)
+        if isinstance(self.found.strategies[strategy], Program):
+            with suppress(StrataError, CompilerFault):
+                for group, prepared in self.builder.varied(
+                        with_groups(self.options, strategy), variants):
+                    del left[group]
+                    yield group, prepared
+        for group, options in left.items():
+            yield group, attempted(lambda own=options: self.builder.prepared(own))
 
     def _made(self, name: str, options: CompileOptions) -> Made:
         self.report(f"compiling {name}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,17 +16,21 @@ from compiler.diagnostics import StrataError
 from compiler.faults import CompilerFault
 from compiler.io.arrays import kind_of
 from compiler.io.signature import Signature, signature_of
+from compiler.measuring.ahead import Ahead
+from compiler.measuring.branches import Failure, Lowering, Trunk
 from compiler.measuring.work import Watch, Work
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
+from compiler.pipeline.state import State
 from dialects.strata.binding import bind_sizes
 from targets.base import TargetError
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from compiler.cli.execution import WantedInputs
     from compiler.frontend import MemoryModel
     from compiler.instrument import Instrument
-    from compiler.pipeline.state import State
     from dialects.strata.types import Array
     from dialects.symbolic.symbol import Symbol
     from targets.base import Executable
@@ -61,8 +65,10 @@ class Prepared:
     state: State
     watch: Watch
     sizes: Mapping[Symbol, int]
-    seconds: float
-    """What the passes have taken."""
+    seconds: float = 0.0
+    """What the passes have taken; 0 if some of them ran for several programs."""
+    ready: Future[None] | None = None
+    """Is there once code that is compiled ahead is in the cache; None if none is."""
 
     @property
     def code(self) -> str:
@@ -85,6 +91,7 @@ class Builder:
     signature: Signature | None = None
     inputs: Sequence[Array] = ()
     first: Executable | None = None
+    ahead: Ahead | None = None
 
     def prepare(self, options: CompileOptions) -> None:
         """Load what every compilation needs, which would count for the first, and find out whether
@@ -111,28 +118,65 @@ class Builder:
         return self.finished(self.prepared(options, at_once=True))
 
     def prepared(self, options: CompileOptions, *, at_once: bool = False) -> Prepared:
-        """What the passes make with these options. `at_once`: whether it is loaded right after.
+        """What the passes make with these options. `at_once`: whether it is loaded right after;
+        otherwise its code is compiled in the meantime.
 
         Raises StrataError or CompilerFault.
         """
+        lowering = self._lowering(options)
+        started = time.perf_counter()
+        if at_once and not self.cannot_run:
+            lowering.compilation.begin()
+        state = lowering.compilation.prepare()
+        made = self._prepared(lowering, state)
+        seconds = time.perf_counter() - started - lowering.watch.seconds
+        return replace(made if at_once else self._begun(made), seconds=seconds)
+
+    def varied(
+        self, options: CompileOptions, variants: Mapping[str, CompileOptions]
+    ) -> Iterator[tuple[str, Prepared | Failure | None]]:
+        """What the passes make with the options of each variant, in any order, or why they fail;
+        None: the program of `options`, whose passes do not fail.
+
+        Variants are lowered together as long as their modules are one (`branches.py`).
+        """
+        apart = [v for v in variants if variants[v].shares_layers != options.shares_layers]
+        trunk = self._trunk(options, {v: o for v, o in variants.items() if v not in apart})
+        for branch, state in trunk.lowered():
+            yield branch.name, self._begun(self._prepared(branch, state)) if (
+                isinstance(state, State)) else state
+        for name in apart:  # they are imported in another way
+            yield name, attempted(lambda own=variants[name]: self.prepared(own))
+
+    def _trunk(
+        self, options: CompileOptions, variants: Mapping[str, CompileOptions]
+    ) -> Trunk:
+        own = self._lowering(options)
+        state = own.compilation.read()
+        own.compilation.parts.building.expect(state.module)
+        return Trunk(own, state, [self._lowering(o, name) for name, o in variants.items()])
+
+    def _lowering(self, options: CompileOptions, name: str = "") -> Lowering:
         watch = Watch()
         compilation = Compiler(self.model, options, [*self.instruments, self.wanted, watch],
                                self.command)
-        started = time.perf_counter()
-        if at_once and not self.cannot_run:
-            compilation.begin()
-        state = compilation.prepare()
-        sizes = self._sizes(state)
-        return Prepared(compilation, state, watch, sizes,
-                        time.perf_counter() - started - watch.seconds)
+        return Lowering(name, compilation, watch)
 
-    def build_together(self, programs: Sequence[Prepared]) -> None:
-        """Compile what is new in several programs, which then load from the cache."""
-        new = {p.code: p for p in programs if p.code not in self.known}
-        if new:
-            first = next(iter(new.values()))
-            first.compilation.parts.building.build_together(
-                [(p.state.module, p.sizes) for p in new.values()])
+    def _prepared(self, lowering: Lowering, state: State) -> Prepared:
+        return Prepared(lowering.compilation, state, lowering.watch, self._sizes(state))
+
+    def _begun(self, prepared: Prepared) -> Prepared:
+        """The same, while its code is compiled, if it is new. Raises StrataError or CompilerFault.
+        """
+        if prepared.code in self.known:
+            return prepared
+        building = prepared.compilation.parts.building
+        with prepared.compilation.guard("load", state=prepared.state):
+            jobs = building.jobs(prepared.state.module, prepared.sizes)
+        if not jobs:
+            return prepared
+        self.ahead = self.ahead or Ahead(building)
+        return replace(prepared, ready=self.ahead.begin(jobs))
 
     def finished(self, prepared: Prepared) -> Program:
         """The program; the same as an earlier one if their code is equal.
@@ -142,6 +186,8 @@ class Builder:
         code = prepared.code
         if code not in self.known:
             started = time.perf_counter()
+            if prepared.ready is not None:
+                prepared.ready.result()
             run = self._run(prepared.compilation, prepared.state, prepared.sizes)
             seconds = prepared.seconds + time.perf_counter() - started
             self.known[code] = Program(prepared.watch.work(prepared.sizes), seconds, code, run)

@@ -67,6 +67,10 @@ class Watch(Instrument):
         self.seconds = 0.0
         """The seconds that all of this takes."""
 
+    def resume(self, other: Watch) -> None:
+        """Know what another one has seen of the same module."""
+        vars(self).update(vars(other))
+
     def after(self, step: Step, state: State, seconds: float, changed: bool) -> None:
         started = time.perf_counter()
         if step.level == "host":

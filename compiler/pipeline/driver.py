@@ -201,18 +201,22 @@ class Compiler:
     @rare_collections()
     def run(self, state: State, planned: Sequence[PlannedStep]) -> None:
         """Run steps, verify at the end of each level, and notify the instruments."""
-        watch = any(i.wants_changes for i in self.instruments)
         for instrument in self.instruments:
             instrument.start(state)
-        for k, item in enumerate(planned):
-            before = state.body_text() if watch else ""
-            self.count(k, len(planned))
-            seconds = self.run_step(state, planned, k)
-            changed = not watch or state.body_text() != before
-            for instrument in self.instruments:
-                instrument.after(item.step, state, seconds, changed)
+        for k in range(len(planned)):
+            self.observed_step(state, planned, k)
         for instrument in self.instruments:
             instrument.finish(state)
+
+    def observed_step(self, state: State, planned: Sequence[PlannedStep], k: int) -> None:
+        """Run one step, and notify the instruments."""
+        watch = any(i.wants_changes for i in self.instruments)
+        before = state.body_text() if watch else ""
+        self.count(k, len(planned))
+        seconds = self.run_step(state, planned, k)
+        changed = not watch or state.body_text() != before
+        for instrument in self.instruments:
+            instrument.after(planned[k].step, state, seconds, changed)
 
     def run_step(self, state: State, planned: Sequence[PlannedStep], k: int) -> float:
         """Run one step, and return the seconds that its pass took."""

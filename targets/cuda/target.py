@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
@@ -21,7 +22,7 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from passes.contract import Facts, Packing, Parts, Rates
 from targets.base import Target
-from targets.cuda.build.ahead import Builder
+from targets.cuda.build.ahead import Builder, jobs_of
 from targets.cuda.build.compile import (
     Binary,
     CompileOptions,
@@ -216,18 +217,19 @@ class CudaBuilding(Building):
 
     @cached_property
     def builder(self) -> Builder:
-        return Builder(compile_options(self.options))
+        return Builder(compile_options(self.options), self.options.one_launch)
 
     def build(
         self, module: ModuleOp, weights: WeightStore, sizes: Mapping[Symbol, int]
     ) -> Sequence[str]:
         return self.builder.build(module, sizes)
 
-    def build_together(
-        self, programs: Sequence[tuple[ModuleOp, Mapping[Symbol, int]]]
-    ) -> None:
-        if not self.options.interpret:
-            self.builder.build_together(programs)
+    def jobs(self, module: ModuleOp, sizes: Mapping[Symbol, int]) -> Sequence[Job]:
+        return () if self.options.interpret or self.options.cache is None else jobs_of(
+            module, sizes, compile_options(self.options), self.options.one_launch)
+
+    def compile_ahead(self, jobs: Sequence[Any]) -> None:
+        self.builder.keep(jobs)
 
     def ship(
         self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress

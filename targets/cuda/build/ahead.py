@@ -1,5 +1,5 @@
 """Compiles modules before they are loaded, in a process that needs no device: the tuner's, and
-several at a time for a comparison.
+those of a comparison while further ones are lowered.
 
 The results go to the cache of compiled kernels, where `load` finds them.
 """
@@ -17,17 +17,27 @@ from targets.cuda.build.compile import Binary, CompileOptions, Job, compile_kern
 from targets.cuda.build.worker import Worker
 from targets.cuda.errors import CudaError
 from targets.cuda.machine import machine_of
-from targets.cuda.planning.plan import is_straight, plan_host
-from targets.cuda.planning.sources import job_of, overlapping
-from targets.cuda.runtime.planned import Launch
-from targets.cuda.runtime.variants.variant import variant_of
+from targets.cuda.planning.plan import is_straight
+from targets.cuda.planning.program import program_of
+from targets.cuda.runtime.variants.variant import job_of_source
+
+
+def jobs_of(
+    module: ModuleOp, sizes: Mapping[Symbol, int], options: CompileOptions, one_launch: bool = True
+) -> list[Job]:
+    """The launches of a model for these sizes as a later `load_module` compiles them."""
+    program = program_of(module, options, one_launch)
+    return [job_of_source(v, program.sources.source(v[0], v[2]))
+            for v in dict.fromkeys(program.variants(sizes))]
 
 
 class Builder:
-    """Compiles one module after another, all with the same Triton process."""
+    """Compiles one module after another, all with the same Triton process. `one_launch`: as in
+    `program_of`."""
 
-    def __init__(self, options: CompileOptions) -> None:
+    def __init__(self, options: CompileOptions, one_launch: bool = True) -> None:
         self.options, self.machine = options, machine_of(options.arch)
+        self.one_launch = one_launch
         self.worker = Worker()
 
     def build(self, module: ModuleOp, sizes: Mapping[Symbol, int]) -> list[str]:
@@ -37,25 +47,15 @@ class Builder:
         """
         if not is_straight(host_function(module)):
             raise CudaError("a model with control flow on the host cannot be compiled ahead")
-        binaries = self._compiled(self._jobs(module, sizes))
+        binaries = self._compiled(jobs_of(module, sizes, self.options, self.one_launch))
         for binary in binaries:
             self._check(binary)
         return [why for binary in binaries for why in _objections(binary)]
 
-    def build_together(self, programs: Sequence[tuple[ModuleOp, Mapping[Symbol, int]]]) -> None:
-        """Compile the launches of several models at a time: the slowest kernels of each share the
-        processors. Whoever loads a model learns what Triton rejects of it."""
-        jobs = [job for module, sizes in programs if is_straight(host_function(module))
-                for job in self._jobs(module, sizes)]
+    def keep(self, jobs: Sequence[Job]) -> None:
+        """Compile jobs into the cache. Whoever loads a model learns what Triton rejects of it."""
         with suppress(CudaError):
             self._compiled(jobs)
-
-    def _jobs(self, module: ModuleOp, sizes: Mapping[Symbol, int]) -> list[Job]:
-        plan = plan_host(module)
-        constants = overlapping(plan, self.options)
-        return [job_of(variant_of(s, s.size_values(sizes)), self.options, constants.get(s.kernel))
-                for s in plan.steps if isinstance(s, Launch) and not s.kernel.library
-                and s.happens(sizes)]
 
     def _compiled(self, jobs: Sequence[Job]) -> list[Binary]:
         if self.worker.is_lost:

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dialects.host import ForeignLaunchOp
-from targets.cuda.build.compile import CompileOptions, Job
+from targets.cuda.build.compile import CompileOptions
 from targets.cuda.build.source import KernelSource
 from targets.cuda.emit import EmitOptions, emit_kernel
 from targets.cuda.machine import machine_of
 from targets.cuda.planning.foreign import foreign_source
 from targets.cuda.runtime.planned import HostPlan, PlannedKernel, constant_buffers
-from targets.cuda.runtime.variants.variant import Variant, job_of_source
 
 
 @dataclass
@@ -49,11 +48,3 @@ def overlapping(plan: HostPlan, options: CompileOptions) -> dict[PlannedKernel, 
     """For each kernel with programmatic dependent launch, the positions of its constant buffers;
     empty for machines without that feature."""
     return constant_buffers(plan) if machine_of(options.arch).has_early_launches else {}
-
-
-def job_of(
-    variant: Variant, options: CompileOptions, constants: frozenset[int] | None = None
-) -> Job:
-    """The compile job of a variant. `constants`: see `EmitOptions`."""
-    kernel, _, wide = variant
-    return job_of_source(variant, emitted(kernel, wide, options, constants))

@@ -243,9 +243,13 @@ class HostPlan:
     arena: Expr = field(default_factory=lambda: Expr.of(0))
 
     @property
+    def launches(self) -> list[Launch]:
+        return [s for s in self.steps if isinstance(s, Launch)]
+
+    @property
     def kernels(self) -> list[PlannedKernel]:
         """The launched kernels, each once."""
-        return list(dict.fromkeys(s.kernel for s in self.steps if isinstance(s, Launch)))
+        return list(dict.fromkeys(s.kernel for s in self.launches))
 
     @property
     def exchanges(self) -> list[Exchange]:

@@ -6,17 +6,18 @@ reads it back. `CudaExecutable` runs it. Nothing here imports xDSL.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dialects.strata.array_type import ArrayType
 from dialects.strata.assumptions import Assumption
+from dialects.symbolic.symbol import Symbol
 from targets.cuda.build.source import KernelSource
 from targets.cuda.errors import CudaError
 from targets.cuda.runtime.control import ControlPlan
-from targets.cuda.runtime.planned import HostPlan, PlannedKernel
-from targets.cuda.runtime.variants.variant import Compiled, Sources, Variant
+from targets.cuda.runtime.planned import HostPlan, KernelCall, PlannedKernel
+from targets.cuda.runtime.variants.variant import Compiled, Sources, Variant, variant_of
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,21 @@ class CudaProgram:
     host: HostPlan | ControlPlan
     sources: Sources
     compiled: Mapping[Variant, Compiled] = field(default_factory=dict[Variant, Compiled])
+
+    def variants(self, sizes: Mapping[Symbol, int]) -> list[Variant]:
+        """The variants that a run with these sizes of the inputs compiles, unless it launches them
+        at sizes that only the run knows. Raises CudaError for sizes that 32 bits do not hold."""
+        return [variant_of(call, call.size_values(sizes)) for call in self._calls
+                if not call.kernel.library and call.symbols <= sizes.keys()
+                and call.happens(sizes)]
+
+    @property
+    def _calls(self) -> Sequence[KernelCall]:
+        """The launches that are over the sizes of the inputs."""
+        if isinstance(self.host, HostPlan):
+            return self.host.launches
+        main = next(f for f in self.host.functions if f.name == self.host.main)
+        return [step.call for step in main.launches]
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,9 @@ from targets.cuda.build.interpreter import Interpreter
 from targets.cuda.emit import EmitError, EmitOptions, emit_kernel
 from targets.cuda.planning.plan import planned_kernel
 from targets.cuda.planning.program import load_module
-from targets.cuda.planning.sources import job_of
+from targets.cuda.planning.sources import EmittedSources
 from targets.cuda.runtime import driver
+from targets.cuda.runtime.variants.variant import job_of_source
 from targets.cuda.scheduling.attention import candidates
 from tests.lowering import STEPS, lower
 from tests.targets.cuda.attention.attention_models import Model
@@ -187,7 +188,9 @@ def test_maps_follow_the_callers_memory(monkeypatch: pytest.MonkeyPatch) -> None
 def test_code_keeps_sums_in_registers(model: Model) -> None:
     """As rules have it."""
     kernel = kernel_of(model.lowered(SM_90)[0])
-    job = job_of((planned_kernel(kernel), frozenset(), False), CompileOptions())
+    planned = planned_kernel(kernel)
+    source = EmittedSources(CompileOptions()).source(planned, False)
+    job = job_of_source((planned, frozenset(), False), source)
     [binary] = compile_kernels([job], CompileOptions())
     assert binary.warps == 12 and binary.shared <= 227 << 10
     assert [d.place for d in binary.descriptors] == [0, 1, 2, 3]

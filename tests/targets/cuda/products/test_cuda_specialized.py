@@ -28,8 +28,9 @@ from targets.cuda.emit import EmitError, EmitOptions, emit_kernel
 from targets.cuda.machine import machine_of
 from targets.cuda.planning.plan import planned_kernel
 from targets.cuda.planning.program import load_module
-from targets.cuda.planning.sources import job_of
+from targets.cuda.planning.sources import EmittedSources
 from targets.cuda.runtime import driver
+from targets.cuda.runtime.variants.variant import job_of_source
 from targets.cuda.scheduling.products.rules import candidates
 from targets.cuda.scheduling.products.time import Product, ProductTile
 from targets.cuda.scheduling.specialized_tiles import specialized_seconds
@@ -213,7 +214,9 @@ def test_what_is_read_twice_is_no_factor() -> None:
 ], ids=["two", "open", "left", "halves", "three", "one", "promoted"])
 def test_code_keeps_sums_in_registers(text: str, options: str, tile: tuple[int, int, int]) -> None:
     kernel = kernel_of(scheduled(text, options, tile))
-    job = job_of((planned_kernel(kernel), frozenset(), False), CompileOptions())
+    planned = planned_kernel(kernel)
+    source = EmittedSources(CompileOptions()).source(planned, False)
+    job = job_of_source((planned, frozenset(), False), source)
     [binary] = compile_kernels([job], CompileOptions())
     groups = int(options.split()[2].rstrip(",")) // 4
     assert binary.warps == 4 * (groups + 1) and binary.shared <= 227 << 10

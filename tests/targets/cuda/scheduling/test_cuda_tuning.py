@@ -16,7 +16,7 @@ from dialects.strata.weights import WeightStore
 from targets.base import TargetOptions
 from targets.cuda import TARGET
 from targets.cuda.build import ahead
-from targets.cuda.build.ahead import Builder
+from targets.cuda.build.ahead import Builder, jobs_of
 from targets.cuda.build.compile import CompileOptions, Resources
 from targets.cuda.build.worker import Worker
 from targets.cuda.errors import CudaError
@@ -86,20 +86,34 @@ def test_the_timer_spoils_the_cache_for_models_that_need_much_of_it(
 
 # ---------------------------------------------------------------------- code compiled ahead
 @needs_triton
+@pytest.mark.parametrize("one_launch", [True, False], ids=["graph", "step by step"])
+@pytest.mark.parametrize("how", ["build", "jobs"])
 def test_what_is_compiled_ahead_is_found_in_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, one_launch: bool
 ) -> None:
+    """A kernel in a graph waits for the one before it, so its code is another one."""
     weights = WeightStore()
     module = model(weights, np.zeros(80, np.float32))
-    options = TargetOptions(features="sm_90", cache=tmp_path)
+    options = TargetOptions(features="sm_90", cache=tmp_path, one_launch=one_launch)
     building = TARGET.bind(options).building
-    assert not building.build(module, weights, by_symbol({"batch": 5}))
+    sizes = by_symbol({"batch": 5})
+    if how == "build":
+        assert not building.build(module, weights, sizes)
+    else:
+        building.compile_ahead(building.jobs(module, sizes))
     assert len(list(tmp_path.rglob("*.kernel"))) == 1  # both launches are of one kernel and variant
     device = FakeDriver.of(module)
     device.install(monkeypatch)
     monkeypatch.setattr(Worker, "compile", None)  # nothing is left to be compiled
-    executable = load_module(module, weights, CompileOptions(cache=tmp_path / "cuda"))
+    executable = load_module(module, weights, CompileOptions(cache=tmp_path / "cuda"), one_launch)
     assert executable.run([X])[0].shape == (5, 80)
+
+
+def test_where_no_cache_keeps_code_nothing_is_compiled_ahead() -> None:
+    weights = WeightStore()
+    module, sizes = model(weights, np.zeros(80, np.float32)), by_symbol({"batch": 5})
+    for options in (TargetOptions(features="sm_90"), TargetOptions(interpret=True)):
+        assert not TARGET.bind(options).building.jobs(module, sizes)
 
 
 @needs_triton
@@ -128,6 +142,7 @@ def test_what_decides_while_it_runs_is_not_compiled_ahead() -> None:
     }""")
     with pytest.raises(CudaError, match="cannot be compiled ahead"):
         Builder(CompileOptions()).build(module, {})
+    assert jobs_of(module, {}, CompileOptions()) == []
 
 
 @needs_triton
@@ -137,7 +152,8 @@ def test_models_that_are_compiled_together_are_in_the_cache(
     builder = Builder(CompileOptions(cache=tmp_path))
     swap, transpose = (as_model(kernel_of(text)) for text in (samples.SWAP, samples.TRANSPOSE))
     programs = [(swap, {}), (transpose, by_symbol({"m": 64, "n": 64}))]
-    builder.build_together(programs)
+    builder.keep([job for module, sizes in programs
+                  for job in jobs_of(module, sizes, builder.options)])
     monkeypatch.setattr(builder.worker, "compile", lambda *_: pytest.fail("compiled again"))
     for module, sizes in programs:
         assert builder.build(module, sizes) == []
