@@ -153,7 +153,9 @@ class Builder:
     ) -> Trunk:
         own = self._lowering(options)
         state = own.compilation.read()
-        own.compilation.parts.building.expect(state.module)
+        building = own.compilation.parts.building
+        building.begin()
+        building.expect(state.module)
         return Trunk(own, state, [self._lowering(o, name) for name, o in variants.items()])
 
     def _lowering(self, options: CompileOptions, name: str = "") -> Lowering:

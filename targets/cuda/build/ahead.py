@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dialects.host import host_function
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.build.compile import Binary, CompileOptions, Job, compile_kernels, resources
-from targets.cuda.build.worker import Worker
+from targets.cuda.build.worker import Worker, worker
 from targets.cuda.errors import CudaError
 from targets.cuda.machine import machine_of
 from targets.cuda.planning.plan import is_straight
@@ -38,7 +38,7 @@ class Builder:
     def __init__(self, options: CompileOptions, one_launch: bool = True) -> None:
         self.options, self.machine = options, machine_of(options.arch)
         self.one_launch = one_launch
-        self.worker = Worker()
+        self.worker = worker()
 
     def build(self, module: ModuleOp, sizes: Mapping[Symbol, int]) -> list[str]:
         """Compile the launches of a model for these sizes. Returns reasons not to time it, if any.
