@@ -158,7 +158,7 @@ class StrataContext(OptionContext):
         for call in calls:
             for maker in {v.owner for v in call.operands}.intersection(calls):
                 if isinstance(maker, Operation):
-                    self.keep_apart(maker, call, reason, what)
+                    self.keep_apart(maker, call, reason._replace(by=pass_.name), what)
 
     def clone(self) -> StrataContext:
         """A separate context that shares weights, facts and rules."""

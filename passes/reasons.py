@@ -17,11 +17,13 @@ NAMED = 2
 
 class Reason(NamedTuple):
     """A reason, and its kind. Texts name limits, but no sizes and no nodes of the model, so that
-    equal reasons can be counted. `of`: the nodes that it speaks of, beside the two."""
+    equal reasons can be counted. `of`: the nodes that it speaks of, beside the two. `by`: the pass
+    that gave it."""
 
     kind: Kind
     text: str
     of: str = ""
+    by: str = ""
 
     def about(self, nodes: Sequence[str]) -> Reason:
         """The reason with the nodes that it speaks of, of which the first ones are named."""

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from compiler.explaining.edges import edges_of
 from compiler.explaining.memory import plan_json
-from compiler.explaining.pairs import Links, Pair, links_of
+from compiler.explaining.pairs import DIVIDED, Links, Pair, links_of
 from compiler.explaining.work import (
     KernelWork,
     Launched,
@@ -30,6 +32,8 @@ from compiler.io.signature import signature_of
 from dialects import host
 from dialects.block import KernelOp
 from dialects.host import host_functions
+from dialects.loop import KernelOp as LoopKernel
+from dialects.loop import NestOp
 from dialects.strata.control import ControlOp
 from dialects.strata.sizes import SizeOp
 from dialects.strata.types import buffer_type
@@ -46,7 +50,7 @@ _JOINING = ("block-chain-launches", "block-join-launches")
 """Passes after which launches are fewer, of kernels under other names."""
 CONSTANT = "Constant"
 """The operator of nodes that only hold a constant, which come last in lists."""
-JOINED = "parts of one kernel, which loop-outline groups or a loop-join pass chains"
+JOINED = "parts of one kernel"
 """Why nodes are fused of which no rule says more."""
 _TUNED = "has a tuned schedule, "
 
@@ -92,6 +96,12 @@ class Explanation(Origins):
     rules: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """The rule that merged two nodes, or as what the second joined the kernel of the first."""
     step: str = ""
+    made_by: dict[str, str] = field(default_factory=dict[str, str])
+    """The pass that made a kernel of this name."""
+    divided: dict[str, str] = field(default_factory=dict[str, str])
+    """The pass that made several nests or kernels of a node."""
+    pieces: Counter[str] = field(default_factory=Counter[str])
+    """The nests and kernels of each node before a pass that may divide them."""
     functions: Sequence[host.FuncOp] = ()
     """The functions of the final program."""
     calls: dict[str, list[set[str]]] = field(default_factory=dict[str, list[set[str]]])
@@ -106,7 +116,7 @@ class Explanation(Origins):
     def start(self, state: State) -> None:
         super().start(state)
         self.model = state.name
-        self.edges = list(dict.fromkeys(_edges(state.module)))
+        self.edges = edges_of(state.module)
         for first, second in self.edges:
             self.readers.setdefault(first, {})[second] = None
         state.context.observers = (*state.context.observers, self.rewritten)
@@ -114,6 +124,8 @@ class Explanation(Origins):
     def before(self, step: Step, state: State) -> None:
         super().before(step, state)
         self.step = step.name
+        if step.name in DIVIDED:
+            self.pieces = _pieces(state.module)
         if step.name == "loop-to-block":
             self.work = work_of(state.module)
         if step.name in _JOINING:
@@ -121,6 +133,12 @@ class Explanation(Origins):
 
     def after(self, step: Step, state: State, seconds: float, changed: bool) -> None:
         super().after(step, state, seconds, changed)
+        if changed:
+            for op in state.module.body.block.ops:
+                if isinstance(op, KernelOp | LoopKernel):
+                    self.made_by.setdefault(op.sym_name.data, step.name)
+        if changed and step.name in DIVIDED:
+            self.divided |= dict.fromkeys((_pieces(state.module) - self.pieces).keys(), step.name)
         if step.name in _JOINING:
             for before, function in zip(self.launched, host_functions(state.module), strict=True):
                 self.work = with_joined(self.work, before, function)
@@ -156,7 +174,8 @@ class Explanation(Origins):
                            for a in makers for b in readers if a != b}
         self.links = Links([x for f in functions for x in links_of(f, kernels)],
                            state.context.apart, kernels, {
-                               k.name: k.launches for k in self.found.values()}, self.first_call)
+                               k.name: k.launches for k in self.found.values()}, self.first_call,
+                           self.made_by, self.divided)
         self.pairs += [*self.links.pairs(), *self._fused()]
 
     def _kernel(self, op: KernelOp) -> Kernel:
@@ -204,8 +223,9 @@ class Explanation(Origins):
             if shared and {first, second} <= known:
                 rule = self._rule(first, second) or self._rule(
                     *(self.first_call.get(name, name) for name in (first, second)))
-                yield Pair(first, second, True, f"{rule or JOINED}; both are "
-                                                f"computed by {', '.join(shared)}")
+                rule = rule or f"{JOINED}, which {self.made_by.get(shared[0], 'no pass')} formed"
+                yield Pair(first, second, True, f"{rule}; both are computed by "
+                                                f"{', '.join(shared)}")
 
     def are_calls(self, kernel: str, first: str, second: str) -> bool:
         """Whether two nodes of a kernel are computed by different launches of it, never by one:
@@ -244,12 +264,10 @@ def _example_sizes(module: ModuleOp, functions: Sequence[host.FuncOp]) -> dict[S
     return {s: known.get(s, 1) for f in functions for s in f.size_names}
 
 
-def _edges(module: Operation) -> Iterator[tuple[str, str]]:
-    for op in module.walk():
-        for value in op.operands:
-            if isinstance(value.owner, Operation):
-                yield from ((a, b) for a in location_names(value.owner)
-                            for b in location_names(op) if a != b)
+def _pieces(module: Operation) -> Counter[str]:
+    """How many nests, in functions or kernels, each node of the model has."""
+    return Counter(name for op in module.walk() if isinstance(op, NestOp)
+                   for name in {*location_names(op)})
 
 
 def _told(op: Operation) -> str:

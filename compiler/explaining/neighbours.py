@@ -36,7 +36,7 @@ def pairs_around(found: Explanation, name: str) -> Iterator[Pair]:
             pairs = found.links.on_edge(found.names_of(first), makers,
                                         found.names_of(second), readers)
             yield from dict.fromkeys(Pair(first, second, False, f"{p.reason} ({p.first} -> "
-                                          f"{p.second})", p.kind) for p in pairs)
+                                          f"{p.second})", p.kind, by=p.by) for p in pairs)
 
 
 def _nearest(

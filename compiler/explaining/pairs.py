@@ -21,7 +21,21 @@ from passes.analyses.loop.grouping import WAITS
 from passes.host.plan_buffers import seen_memory
 from passes.reasons import Kind, Reason, legality, price, rule
 
-PARTS = rule("each writes its part of one tensor")
+PARTS = rule("each writes its part of one tensor")._replace(by="host-bufferize")
+LAYERS = "graph-call-layers, graph-share-layers"
+ONE_NODE = rule("one node of the model, of which graph-to-loop makes several nests")._replace(
+    by="graph-to-loop")
+DIVIDED = {
+    "loop-winograd": price("a convolution with fewer products is three computations: its input at "
+                           "points, their products, and the sums of these"),
+    "loop-split-reductions": price("a reduction to few values is two computations, of its parts by "
+                                   "many programs and of their results"),
+    "loop-split-products": price("a long sum of products for few results is two computations, of "
+                                 "its parts by many programs and of their sum"),
+    "loop-split-online": price("a long walk over keys for few rows is two computations, of its "
+                               "parts by many programs and of their sums"),
+}
+"""The passes that make several nests or kernels of one, and what for."""
 T = TypeVar("T")
 Apart = Mapping[tuple[tuple[str, ...], tuple[str, ...]], Mapping[str, Reason]]
 """What passes said of two operations (`StrataContext.apart`)."""
@@ -41,22 +55,28 @@ class Pair:
     """The reason without the nodes that it speaks of, if it names any."""
     of: str = ""
     """These nodes."""
+    by: str = ""
+    """The pass that kept them apart, and those that did so before it; empty if none decided."""
 
     @property
     def json(self) -> dict[str, str | bool | None]:
         return {"from": self.first, "to": self.second, "fused": self.fused, "reason": self.reason,
-                "kind": self.kind, "group": self.counted}
+                "kind": self.kind, "group": self.counted, "pass": self.by or None}
 
     @property
     def told(self) -> str:
         """The reason, and of two kernels its kind."""
-        return self.reason if self.fused else f"{self.kind}: {self.reason}"
+        return self.reason if self.fused else f"{self.kind}: {self.reason}{self._by}"
+
+    @property
+    def _by(self) -> str:
+        return f" [{self.by}]" if self.by else ""
 
     @property
     def counted(self) -> str:
         """What equal reasons have in common, to count them by."""
         return self.reason.partition(";")[0] if self.fused else (
-            f"{self.kind}: {self.group or self.reason}")
+            f"{self.kind}: {self.group or self.reason}{self._by}")
 
     @staticmethod
     def apart(first: str, second: str, reasons: Sequence[Reason]) -> Pair:
@@ -64,7 +84,8 @@ class Pair:
         told, counted = ("; ".join(dict.fromkeys(texts)) for texts in (
             [r.told for r in reasons], [r.text for r in reasons]))
         of = "; ".join(dict.fromkeys(r.of for r in reasons if r.of))
-        return Pair(first, second, False, told, reasons[-1].kind, counted, of)
+        by = ", ".join(dict.fromkeys(r.by for r in reasons if r.by))
+        return Pair(first, second, False, told, reasons[-1].kind, counted, of, by)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,27 +107,31 @@ class Link:
 
 def links_of(function: host.FuncOp, kernels: Mapping[str, KernelOp]) -> Iterator[Link]:
     """Launches of which the second reads a buffer that the first wrote, or writes another part of
-    it. Each is found once."""
-    writers: dict[SSAValue, tuple[Launched | None, Reason | None]] = {}
+    it. Each is found once. Launches of which only one happens, by the sizes, are not linked, and
+    whoever reads what they write is linked with each."""
+    writers: dict[SSAValue, tuple[Sequence[Launched], Reason | None]] = {}
+    choices: dict[tuple[SSAValue, ...], list[Launched]] = {}
     seen = set[Link]()
     for op in function.body.block.ops:
         if isinstance(op, host.CopyOp | host.CollectiveOp):
-            source = writers.get(seen_memory(op.source), (None, None))[0]
+            source = writers.get(seen_memory(op.source), ((), None))[0]
             writers[seen_memory(op.target)] = source, _copied(op)
         if isinstance(op, host.ForeignLaunchOp):
-            writers |= {seen_memory(b): (None, None) for b in op.targets}
+            writers |= {seen_memory(b): ((), None) for b in op.targets}
         if not isinstance(op, host.LaunchOp):
             continue
         launched = Launched(op.kernel.data, location_names(op))
+        same = [launched] if op.when is None else choices.setdefault(tuple(op.buffers), [])
+        same += [launched] if op.when is not None else []
         read = {*map(seen_memory, _used(op, kernels, reading=True))}
         for buffer in map(seen_memory, op.buffers):
-            first, between = writers.get(buffer, (None, None))
-            if first is not None:
+            makers, between = writers.get(buffer, ((), None))
+            for first in makers if makers is not same else ():
                 link = Link(first, launched, between if buffer in read else PARTS)
                 if link not in seen:
                     seen.add(link)
                     yield link
-        writers |= {seen_memory(b): (launched, None) for b in _used(op, kernels, reading=False)}
+        writers |= {seen_memory(b): (same, None) for b in _used(op, kernels, reading=False)}
 
 
 def _copied(op: host.CopyOp | host.CollectiveOp) -> Reason:
@@ -142,7 +167,8 @@ class Links:
     """All links of a program, and what is said of each.
 
     `first_call`: what stands in the first call of a shared function for a node of a later one.
-    `launches`: how often each kernel is launched.
+    `launches`: how often each kernel is launched. `made_by`: the pass that made each kernel.
+    `divided`: the pass of DIVIDED that made several nests or kernels of a node.
     """
 
     links: Sequence[Link] = ()
@@ -151,6 +177,8 @@ class Links:
     known: Mapping[str, KernelOp] = field(default_factory=dict[str, KernelOp])
     launches: Mapping[str, int] = field(default_factory=dict[str, int])
     first_call: Mapping[str, str] = field(default_factory=dict[str, str])
+    made_by: Mapping[str, str] = field(default_factory=dict[str, str])
+    divided: Mapping[str, str] = field(default_factory=dict[str, str])
     by_reader: dict[str, list[_Said]] = field(default_factory=dict[str, "list[_Said]"])
     readers: dict[Launched, list[Launched]] = field(
         default_factory=dict[Launched, list[Launched]])
@@ -192,9 +220,11 @@ class Links:
         if link.between is not None:
             return [link.between]
         if not {link.first.kernel, link.second.kernel} <= self.known.keys():
-            return [rule("a pass after the grouping of nests made one of them")]
-        return self._said(link, link.first.nodes, link.second.nodes) or [
-            self._from_places(link)]
+            return [rule("the passes end before kernels work on tiles, and tell no more")]
+        said = self._said(link, link.first.nodes, link.second.nodes)
+        shared = {*link.first.nodes} & {*link.second.nodes} & self.divided.keys()
+        divided = dict.fromkeys(self.divided[name] for name in sorted(shared))
+        return [*(DIVIDED[p]._replace(by=p) for p in divided), *said] or [self._from_places(link)]
 
     def _said(self, link: Link, makers: Sequence[str], readers: Sequence[str]) -> list[Reason]:
         """What passes said of these nodes of a link, or of those that stand for them in a first
@@ -217,18 +247,22 @@ class Links:
         """Why two launches are two, from where they are."""
         first, second = link.first, link.second
         if "_pack" in first.kernel:
-            return price("it puts an operand into the order that the kernel reads")
+            return self._made(price("it puts an operand into the order that the kernel reads"),
+                              first)
         if (third := waits_between(first, second, self.readers)) is not None:
-            return WAITS.about(third.nodes)
+            return WAITS.about(third.nodes)._replace(by="loop-outline")
         layered = self.first_call.keys() | {*self.first_call.values()}
         if self.launches.get(first.kernel) != self.launches.get(second.kernel) or (
                 not layered.isdisjoint([*first.nodes, *second.nodes])):
             return rule("they are formed apart: equal layers are functions, which share kernels "
-                        "(--without share)")
+                        "(--without share)")._replace(by=LAYERS)
         if first.kernel != second.kernel and {*first.nodes} & {*second.nodes}:
-            return price("one computation, divided into kernels by a pass (loop-split-*, "
-                         "loop-winograd)")
-        return legality("neither reads what the other computes point by point")
+            return ONE_NODE
+        return self._made(legality("neither reads what the other computes point by point"), second)
+
+    def _made(self, reason: Reason, launched: Launched) -> Reason:
+        """The reason, with the pass that made a kernel."""
+        return reason._replace(by=self.made_by.get(launched.kernel, ""))
 
 
 def waits_between(first: T, second: T, readers: Mapping[T, Sequence[T]]) -> T | None:

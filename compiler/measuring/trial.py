@@ -72,7 +72,9 @@ def _run(name: str, load: Load, writing: int, output: int) -> None:
         os.dup2(output, 2)
         load()()
     except StrataError as error:
-        report = error.message, [problem._asdict() for problem in error.problems]
+        report = without_controls(error.message), [
+            {key: without_controls(text) if isinstance(text, str) else text
+             for key, text in problem._asdict().items()} for problem in error.problems]
     except BaseException as error:  # a runtime of others has many kinds, of no common class
         problem = Problem(kind_and_text(error))
         report = f"{name} cannot run the model", [problem._asdict()]

@@ -227,7 +227,7 @@ class Grouping:
     def keep_apart(self, group: Group, nest: NestOp, reason: Reason) -> None:
         """Record the reason for each pair of the nest and what the group computes."""
         for maker in self.makers(group):
-            self.context.keep_apart(maker, nest, reason)
+            self.context.keep_apart(maker, nest, reason._replace(by=self.pass_.name))
 
     def makers(self, group: Group) -> Iterator[Operation]:
         """What computes a group's values: nests, also those behind views, or a call."""

@@ -75,7 +75,8 @@ def test_json_has_the_fixed_keys(strata: Run, network: Path, target: str) -> Non
         assert kernel.keys() >= {"name", "nodes", "bytes", "flops", "schedule"}
         assert kernel["bytes"] > 0 and kernel["flops"] >= 0
     for pair in found["pairs"]:
-        assert pair.keys() == {"from", "to", "fused", "reason", "kind", "group"} and pair["reason"]
+        assert pair.keys() == {"from", "to", "fused", "reason", "kind", "group",
+                               "pass"} and pair["reason"]
         assert (pair["kind"] is None) if pair["fused"] else (pair["kind"] in get_args(Kind))
         assert pair["fused"] or {pair["from"], pair["to"]} <= kernels.keys()
 
@@ -135,7 +136,7 @@ def test_a_node_has_a_reason_for_each_neighbour(strata: Run, network: Path) -> N
         for node in (first, second):
             done = strata("explain", network, "--features", "avx2", "--node", node)
             assert re.search(rf"^  {first} -> {second}: not fused: (legality|price|rule): .+ "
-                             r"\(\w+ -> \w+\)$", done.out, re.MULTILINE), done.out
+                             r"\(\w+ -> \w+\) \[\S+\]$", done.out, re.MULTILINE), done.out
 
 
 def test_views_are_passed_over(strata: Run, tmp_path: Path) -> None:
@@ -185,8 +186,8 @@ def test_reasons_have_kinds(strata: Run, network: Path) -> None:
              if p["reason"] == APART.text]
     assert apart and all(p["kind"] == "rule" and not p["fused"] for p in apart)
     done = strata("explain", network, "--features", "avx2")
-    assert re.search(r"^  \d+ x legality: it reads the producer's result at other points: ",
-                     done.out, re.MULTILINE)
+    assert re.search(r"^  \d+ x legality: it reads the producer's result at other points "
+                     r"\[loop-outline\]: ", done.out, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("rows", "told"), [
@@ -371,11 +372,11 @@ def test_what_lies_between_is_named() -> None:
     for pair in (p for p in found.pairs if "lies between" in p.reason):
         told = re.fullmatch(r"a (\w+\.\w+) lies between them \((.+)\)", pair.reason)
         assert told and {*re.sub(r" and \d+ more$", "", told[2]).split(", ")} <= names, pair
-        assert pair.counted == f"legality: a {told[1]} lies between them"
+        assert pair.counted == f"legality: a {told[1]} lies between them [{pair.by}]"
         operations.add(told[1])
     assert operations == {"loop.view", "strata.call"}
-    assert any(re.search(r" x legality: a strata.call lies between them: \w+ -> \w+ \(", line)
-               for line in report.whole(found))
+    assert any(re.search(r" x legality: a strata.call lies between them \[\S+\]: \w+ -> \w+ \(",
+                         line) for line in report.whole(found))
 
 
 def test_reasons_are_of_the_launches_alone() -> None:
