@@ -11,8 +11,6 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from dialects.text.visible import visible, visible_lines
-
 if TYPE_CHECKING:
     from logging import Logger
 
@@ -115,6 +113,21 @@ def _grouped(problems: Sequence[Problem]) -> list[Problem]:
 def count_of(items: Sequence[object], noun: str) -> str:
     """`1 problem`, `3 problems`."""
     return f"{len(items)} {noun}{'' if len(items) == 1 else 's'}"
+
+
+def visible(line: str) -> str:
+    """A line as it may be printed, with escapes for all that terminals obey instead of showing it:
+    control characters, ends of lines, and marks that turn the direction of what follows."""
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+
+
+def visible_lines(text: str) -> str:
+    """The same of a text, whose lines stay."""
+    if text.isprintable():
+        return text
+    return "\n".join(map(visible, text.expandtabs().split("\n")))
 
 
 def without_controls(text: str) -> str:

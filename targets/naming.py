@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from dialects.text.visible import visible
+from dialects.symbolic.symbol import quoted
 
 
 class Names:
@@ -26,5 +26,5 @@ class Names:
 
 
 def one_line(names: Iterable[str]) -> str:
-    """Distinct names for a comment, which may hold any characters, on one line."""
-    return visible(", ".join(dict.fromkeys(names)))
+    """Distinct names for a comment, on one line, with the escapes of the text of levels."""
+    return quoted(", ".join(dict.fromkeys(names)))[1:-1]

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from compiler.diagnostics import visible_lines
 from compiler.suggestions import nearest
-from dialects.text.visible import visible_lines
 
 if TYPE_CHECKING:
     from compiler.cli.commands import Command

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from compiler.api import model_of_argument, prepared_options
+from compiler.diagnostics import visible
 from compiler.explaining import report
 from compiler.explaining.collect import Explanation
 from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
-from dialects.text.visible import visible
 
 if TYPE_CHECKING:
     from compiler.frontend import MemoryModel

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from compiler.diagnostics import visible
 from compiler.instrument import Instrument
 from compiler.io.printing import show
-from dialects.text.visible import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

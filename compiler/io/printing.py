@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from dialects.text.visible import visible
+from compiler.diagnostics import visible
 
 
 class Painted(str):

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from compiler.diagnostics import Problem, StrataError
+from compiler.diagnostics import Problem, StrataError, visible
 from compiler.profiling.result import Launch, ProfileResult
-from dialects.text.visible import visible
 
 if TYPE_CHECKING:
     from compiler.torch.inspected.recorded import RecordedPart, Recording

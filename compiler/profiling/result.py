@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
+from compiler.diagnostics import visible
 from compiler.explaining.report import figure
 from compiler.profiling.roofline import Roofline
-from dialects.text.visible import visible
 from targets.profiles import Timings
 
 SHOWN = 3

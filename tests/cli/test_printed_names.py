@@ -17,9 +17,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import compiler
-from compiler.diagnostics import Problem, StrataError
+from compiler.diagnostics import Problem, StrataError, visible
 from compiler.io.printing import Painted, show
-from dialects.text.visible import visible
 from tests.cli.conftest import Run
 
 ROOT = Path(compiler.__file__).parent
@@ -171,7 +170,7 @@ def _prints(call: ast.Call) -> bool:
 def test_code_for_other_machines_has_comments_without_controls(strata: Run, model: Path) -> None:
     pytest.importorskip("triton")
     done = strata("lower", model, "--target", "cuda", "--to", "triton")
-    assert done.status == 0 and "# from project\\x1b" in done.out
+    assert done.status == 0 and "# from project\\1B" in done.out
     check(done.out + done.err)
     lines = strata("explain", model, "--target", "cuda", "--node", hostile("project"), "--lines",
                    "triton").out

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 
 from dialects.symbolic.expr import Atom, Call, Expr
 from dialects.symbolic.symbol import Symbol
-from dialects.text.visible import visible
 from targets.expressions import Expressions
-from targets.naming import Names
+from targets.naming import Names, one_line
 
 _RESERVED = frozenset((
     "sum", "alignas", "alignof", "auto", "bool", "break", "case", "char", "const", "constexpr",
@@ -72,7 +71,7 @@ def number(value: int) -> str:
 
 def comment(text: str) -> str:
     """A text inside a comment, on one line."""
-    return visible(" ".join(text.replace("*/", "* /").replace("/*", "/ *").split()))
+    return one_line([" ".join(text.replace("*/", "* /").replace("/*", "/ *").split())])
 
 
 class CExpressions(Expressions[str]):
