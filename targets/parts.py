@@ -15,14 +15,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.block import KernelOp as BlockKernel
-from dialects.host.interpret import RunKernel
 from dialects.loop import KernelOp
-from dialects.semantics.ring import Ring
 from dialects.strata.schedule import Schedule
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
@@ -32,6 +30,10 @@ from targets.interface import Executable, TargetError, Timer, cpu_seconds
 from targets.options import TargetOptions
 from targets.profiles import MOST_RUNS, Probe, Profile, mean_seconds
 from targets.shipping import Cargo
+
+if TYPE_CHECKING:
+    from dialects.host.interpret import RunKernel
+    from dialects.semantics.ring import Ring
 
 SETTLED = 0.25
 """For how many seconds a program runs at least before its quickest run counts."""

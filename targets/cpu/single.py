@@ -5,12 +5,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation
 
 from dialects.block import KernelOp
-from dialects.host.interpret import RunKernel
 from dialects.strata.types import Array
 from dialects.symbolic.symbol import Symbol
 from targets.cpu.build.address import address_of
@@ -20,6 +19,9 @@ from targets.cpu.emit import emit_kernel
 from targets.cpu.emit.kernel import private_bytes
 from targets.cpu.machine import Machine
 from targets.memory import aligned_bytes
+
+if TYPE_CHECKING:
+    from dialects.host.interpret import RunKernel
 
 _NAME = "strata_kernel"
 

@@ -15,10 +15,8 @@ from xdsl.ir import Attribute, Operation
 
 from dialects.block import KernelOp
 from dialects.host import contents_of, host_function, host_functions
-from dialects.host.interpret import RunKernel
 from dialects.loop import KernelOp as LoopKernel
 from dialects.loop import NestOp, scalar_type
-from dialects.semantics.ring import Ring
 from dialects.strata.mapped import MappedFiles
 from dialects.strata.schedule import Schedule
 from dialects.strata.types import Array, WeightAttr, bf16
@@ -76,6 +74,8 @@ from targets.profiles import CounterProfile
 from targets.walking import kernels_by_name, kernels_of
 
 if TYPE_CHECKING:
+    from dialects.host.interpret import RunKernel
+    from dialects.semantics.ring import Ring
     from targets.cpu.artifact.pieces import Parts
 
 MOST_APART = 64 << 20

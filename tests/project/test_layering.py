@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import onnx
+import onnx.parser
 import pytest
 
 from tests import processes
@@ -54,3 +56,23 @@ def test_help_loads_no_library(statement: str) -> None:
 def test_the_graph_level_needs_no_code_generator() -> None:
     loaded = loaded_by("import compiler.pipeline.driver, compiler.api, compiler.frontend")
     assert not loaded & {"torch", "triton", "llvmlite", "onnxruntime"}
+
+
+def test_compiling_for_the_processor_loads_no_interpreter_and_no_other_frontend(
+    tmp_path: Path
+) -> None:
+    model = tmp_path / "relu.onnx"
+    onnx.save(onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[n, 8] x) => (y) { y = Relu(x) }"""), model)
+    code = f"""import sys, compiler
+compiler.compile({str(model)!r}, target="cpu", threads=1, cache="off")
+print(*sys.modules)"""
+    done = processes.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True,
+                         text=True)
+    loaded = set(done.stdout.split())
+    assert "targets.cpu.target" in loaded
+    unneeded = {f"dialects.{level}.interpret" for level in ("loop", "host", "block")} | {
+        "targets.cuda.target", "targets.reference.interpret",
+        "compiler.frontend.stablehlo.importer", "compiler.frontend.torch.captured_graph",
+        "compiler.frontend.torch.importer"}
+    assert sorted(loaded & unneeded) == []

@@ -26,7 +26,6 @@ import re
 from typing import Any
 
 from compiler.frontend import ImportedModel, ImportOptions, MemoryModel
-from compiler.frontend.torch.captured_graph import CapturedGraph
 from compiler.frontend.torch.files.script import SUFFIXES
 
 DESCRIPTION = ("a torch.export program: in memory, as .pt2, or made by file.py:function, which is "
@@ -54,6 +53,7 @@ def load_model(model: str, options: ImportOptions) -> ImportedModel:
 
 def load_bytes(name: str, data: Any, options: ImportOptions) -> ImportedModel:
     """Import a program in memory, the bytes of a `.pt2` file, or a graph of `torch.compile`."""
+    from compiler.frontend.torch.captured_graph import CapturedGraph
     from compiler.frontend.torch.importer import import_captured, import_program
     from compiler.frontend.torch.load import load_bytes
 

@@ -15,7 +15,6 @@ from xdsl.ir import SSAValue
 
 from dialects.graph import ConstantOp
 from dialects.loop import NestOp
-from dialects.loop.interpret import evaluate_nest
 from dialects.semantics.evaluation import EvaluationContext
 from passes.rewrites.loop.nests import body_size, index_exprs
 from passes.rewriting import Rewriter
@@ -32,6 +31,8 @@ def fold_table(nest: NestOp, at: Rewriter) -> Sequence[SSAValue] | None:
     if nest.inputs or not nest.is_elementwise or len(extents) != 1 or (
             not 0 < (extents[0] or 0) <= MOST or body_size(nest) < LEAST):
         return None
+    from dialects.loop.interpret import evaluate_nest
+
     found = evaluate_nest(nest, EvaluationContext(weights=at.context.weights))
     return [at.insert(ConstantOp.of_array(array, at.context.weights, "table")).results[0]
             for array in found]
