@@ -11,6 +11,7 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from targets.cpu.artifact.c_text import CExpressions, quoted
 from targets.cpu.artifact.tables import Runtime
+from targets.cuda.build.source import NARROW_ELEMENTS
 from targets.cuda.machine import WARP, machine_of
 from targets.cuda.runtime.planned import (
     ARENA,
@@ -27,7 +28,6 @@ from targets.cuda.runtime.variants.variant import Compiled, Variant
 _HERE = Path(__file__).parent
 ALIGNMENT = 256
 """Of constants, as kernels rely on it."""
-_MOST = 2**31 - 1
 
 DECLARATIONS = """
 /* Of models on a GPU. The data of inputs and outputs are addresses on the device. A call returns
@@ -212,6 +212,6 @@ def _array(name: str, type_: str, values: Iterable[str]) -> str:
 def _limits(counts: Sequence[Expr], own: CExpressions, kernel: str) -> list[str]:
     """Buffers of more elements need code with wider offsets, which a library does not have."""
     return [line for count in counts for line in (
-        f"if (status == 0 && {own.value(count)} > {_MOST})",
-        "    status = refuse(s, STRATA_OTHER_CODE, \"a buffer of kernel %s has more than 2^31 "
-        f'elements", {quoted(kernel)});')]
+        f"if (status == 0 && {own.value(count)} > {NARROW_ELEMENTS})",
+        "    status = refuse(s, STRATA_OTHER_CODE, \"a buffer of kernel %s has almost 2^31 "
+        f'elements or more", {quoted(kernel)});')]

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from dialects.strata.types import Array, BufferType
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.build.compile import triton_version
+from targets.cuda.build.source import NARROW_ELEMENTS
 from targets.cuda.emit import EmitOptions, emit_kernel
 from targets.cuda.errors import CudaError
 from targets.cuda.planning.foreign import foreign_source, planned_foreign, sizes_of
@@ -48,7 +50,7 @@ class Interpreter:
         triton_version()
         self._options = EmitOptions(interpreted=True, exact=exact)
         self._folder = tempfile.TemporaryDirectory(prefix="strata-triton-")
-        self._sources: dict[Operation, tuple[str, str]] = {}
+        self._sources: dict[tuple[Operation, bool], tuple[str, str]] = {}
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(_WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL)
@@ -62,7 +64,8 @@ class Interpreter:
         programs = _programs(kernel, sizes)
         if 0 in programs:
             return
-        path, name = self._source(kernel)
+        wide = any(b.size > NARROW_ELEMENTS for b in buffers)
+        path, name = self._source(kernel, wide)
         elements = [_element(b.type) for b in kernel.buffers]
         places = [(b.ctypes.data, b.nbytes) for b in buffers]  # joined kernels have some twice
         memories = list(dict.fromkeys(places))
@@ -74,15 +77,17 @@ class Interpreter:
             buffer, result = buffers[k], done[pointers[k][0]]
             buffer[...] = np.frombuffer(result, buffer.dtype).reshape(buffer.shape)
 
-    def _source(self, kernel: KernelOp | ForeignLaunchOp) -> tuple[str, str]:
-        """The file of a kernel's source, and the name of its function."""
-        if kernel not in self._sources:
+    def _source(self, kernel: KernelOp | ForeignLaunchOp, wide: bool) -> tuple[str, str]:
+        """The file of a kernel's source, and the name of its function; `wide`: with offsets of 64
+        bits."""
+        if (kernel, wide) not in self._sources:
             source = foreign_source(kernel) if isinstance(
-                kernel, ForeignLaunchOp) else emit_kernel(kernel, self._options)
+                kernel, ForeignLaunchOp) else emit_kernel(
+                    kernel, replace(self._options, wide=wide))
             path = Path(self._folder.name) / f"{len(self._sources)}_{source.name}.py"
             path.write_text(source.text)
-            self._sources[kernel] = str(path), source.name
-        return self._sources[kernel]
+            self._sources[kernel, wide] = str(path), source.name
+        return self._sources[kernel, wide]
 
     def _ask(self, kernel: KernelOp | ForeignLaunchOp, request: Any) -> list[bytes]:
         assert self._process.stdin is not None and self._process.stdout is not None

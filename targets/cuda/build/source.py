@@ -10,6 +10,10 @@ from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any
 
+NARROW_ELEMENTS = 2**31 - 2**24
+"""The most elements of a buffer whose offsets are computed with 32 bits. Ends of tiles and sizes
+rounded up to whole tiles, which lie a little beyond the last element, have 32 bits, too."""
+
 HEADER = "import triton\nimport triton.language as tl\n"
 GLUON_HEADER = """\
 from triton.experimental import gluon

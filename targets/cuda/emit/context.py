@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import SSAValue
 
 from dialects.block import KernelOp, LoadOp
-from dialects.strata.types import BufferType, SizesAttr
+from dialects.strata.types import BufferType, SizesAttr, buffer_type
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import short_product
 from dialects.symbolic.symbol import Symbol
+from targets.cuda.build.source import NARROW_ELEMENTS
 from targets.cuda.emit.helpers import HELPER_NAMES, Helper
 from targets.cuda.emit.index import index_value, scaled, size_value
 from targets.cuda.emit.specialized.early_loads import Early
@@ -21,17 +23,16 @@ from targets.cuda.emit.values import Shape, Value, broadcast, place
 from targets.cuda.emit.writer import Writer
 from targets.cuda.facts.fitted import EarlyLaunches
 
-_INT32_ELEMENTS = 2**31 - 1
-
 
 @dataclass(frozen=True)
 class EmitOptions:
     """How a kernel is emitted.
 
     `interpreted`: for Triton's interpreter, which multiplies bfloat16 tiles wrongly and is slow at
-    reductions with custom combiners. `wide`: buffers of symbolic size may hold more than 2^31 - 1
-    elements, so their indices have 64 bits. `exact`: every operation rounds as it is defined, even
-    if its result is soon rounded to f16 or bf16. `ptx`: the source may contain NVIDIA instructions.
+    reductions with custom combiners. `wide`: buffers of symbolic size may hold more than
+    `NARROW_ELEMENTS`, so their indices have 64 bits. `exact`: every operation rounds as it is
+    defined, even if its result is soon rounded to f16 or bf16. `ptx`: the source may contain NVIDIA
+    instructions.
     `constants`: the positions of buffers that nothing writes while the CUDA graph runs, for kernels
     with programmatic dependent launch (`specialized/early.py`); None: no such launch. `early`: how
     much such kernels load; needed with `constants`.
@@ -141,7 +142,13 @@ class Context:
     def is_wide(self, buffer: BufferType) -> bool:
         """Whether offsets into the buffer need 64 bits."""
         static = buffer.static_shape
-        return self.options.wide if static is None else prod(static) > _INT32_ELEMENTS
+        return self.options.wide if static is None else prod(static) > NARROW_ELEMENTS
+
+    @cached_property
+    def is_far(self) -> bool:
+        """Whether the kernel has a buffer whose offsets need 64 bits. Then positions along a single
+        dim may, too, and so do program ids, sizes and what is computed from them."""
+        return any(self.is_wide(buffer_type(b)) for b in self.kernel.buffers)
 
     def offset(self, buffer: BufferType, indices: Sequence[Value]) -> Value:
         """The row-major position of an element: the sum of index times stride over the dims."""

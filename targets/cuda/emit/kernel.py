@@ -134,7 +134,7 @@ def _specialized(name: str, context: Context) -> KernelSource:
 
 
 def _code(name: str, signature: Sequence[tuple[str, str]], context: Context) -> str:
-    """The comment, signature, ranges, products of sizes, and body."""
+    """The comment, signature, ranges, sizes and their products, and body."""
     writer = Writer()
     writer.lines += _comment(context.kernel)
     writer.line("@triton.jit")
@@ -145,6 +145,9 @@ def _code(name: str, signature: Sequence[tuple[str, str]], context: Context) -> 
     with writer.indented():
         for extent, range_name in sorted(context.ranges.items()):
             writer.line(f"{range_name} = tl.arange(0, {extent})")
+        if context.is_far and not context.options.interpreted:  # whose sizes are Python's numbers
+            for size in context.sizes.values():
+                writer.line(f"{size.text} = {size.text}.to(tl.int64)")
         for product, product_name in context.products.items():
             writer.line(f"{product_name} = {product}")
     writer.lines += context.writer.lines
@@ -208,11 +211,16 @@ def _comment(kernel: KernelOp) -> list[str]:
 
 def _emit_body(context: Context) -> None:
     with context.writer.indented():
-        bind_program_ids(context, schedule_option(context.kernel, STRIP))
+        bind_program_ids(context, schedule_option(context.kernel, STRIP), _flat_id(context))
         emit_early(context, context.kernel.body.block, emit_load)
         emit_block(context.kernel.body.block, context)
         if not context.writer.lines:
             context.writer.line("pass")
+
+
+def _flat_id(context: Context) -> str:
+    """The program's number in the grid."""
+    return "tl.program_id(0)" + (".to(tl.int64)" if context.is_far else "")
 
 
 # ---------------------------------------------------------------------- operations

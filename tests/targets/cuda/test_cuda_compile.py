@@ -163,7 +163,7 @@ def test_parameter_widths_of_ptx() -> None:
 @pytest.mark.slow
 def test_every_sample_and_operation_compiles() -> None:
     wide = EmitOptions(wide=True)
-    jobs = [*(job(s.text) for s in SAMPLES), job(samples.TRANSPOSE, wide), job(samples.GELU, wide),
+    jobs = [*(job(s.text) for s in SAMPLES), *(job(s.text, wide) for s in SAMPLES),
             *(job(float_kernel(e)) for e in ("f32", "f64", "f16", "bf16")),
             *(job(integer_kernel(e)) for e in ("i8", "i16", "i32", "i64"))]
     binaries = compile_kernels(jobs, CompileOptions())

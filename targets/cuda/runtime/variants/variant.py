@@ -10,10 +10,8 @@ from typing import NamedTuple, Protocol
 
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.build.compile import Binary, Job
-from targets.cuda.build.source import KernelSource
+from targets.cuda.build.source import NARROW_ELEMENTS, KernelSource
 from targets.cuda.runtime.planned import KernelCall, PlannedKernel
-
-_INT32 = 2**31 - 1
 
 Variant = tuple[PlannedKernel, frozenset[Symbol], bool]
 """A kernel, its sizes that are multiples of 16, and whether offsets need 64 bits."""
@@ -38,7 +36,7 @@ class Compiled(NamedTuple):
 def variant_of(call: KernelCall, values: Mapping[Symbol, int]) -> Variant:
     """The variant for given values of the kernel's sizes."""
     divisible = frozenset([s for s in call.kernel.strides if values[s] % 16 == 0])
-    wide = any(int(count.evaluate(values)) > _INT32 for count in call.kernel.counts)
+    wide = any(int(count.evaluate(values)) > NARROW_ELEMENTS for count in call.kernel.counts)
     return call.kernel, divisible, wide
 
 
