@@ -21,7 +21,7 @@ from targets.interface import TargetError
 def shipped(
     module: ModuleOp, weights: WeightStore, options: CompileOptions, target: str
 ) -> CudaParts:
-    """Compile all variants that calls may need, but for buffers of more than 2^31 elements.
+    """Compile all variants that calls may need, but for buffers of about 2^31 elements and more.
 
     Raises TargetError for models whose host decides at run time, and for library calls.
     """
