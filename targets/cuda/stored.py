@@ -1,8 +1,8 @@
 """Executables of the CUDA target in parts, to be stored in a file and loaded again.
 
 The code is cubins. Kernels of models with open sizes have a variant for sizes that 16 divides, and
-for buffers of about 2^31 elements and more. Those that were compiled by then are in the file, and the
-source of all others: it is compiled when it is first needed, or found in the cache of kernels.
+for buffers of about 2^31 elements and more. Those that were compiled by then are in the file, and
+the source of all others: it is compiled when it is first needed, or found in the cache of kernels.
 Loading imports neither xDSL, nor passes, nor Triton.
 """
 
