@@ -256,7 +256,7 @@ def test_each_call_has_its_own_weights(block: Block) -> None:
         ("graph", lowered(given, SHARED, "graph")),
         ("loop", lowered(given, f"{SHARED},without(loop-inline-layers)", "loop")),
         ("host", lowered(given, SHARED)))}
-    exe = compiler.compile(given, passes=SHARED, features="avx2", cache="off", threads=1)
+    exe = compiler.compile(given, passes=SHARED, cache="off", threads=1)
     found["code"] = exe.run(inputs)[0]
     for level, array in found.items():
         np.testing.assert_allclose(array, expected, atol=3e-5 * np.abs(expected).max(),

@@ -163,7 +163,7 @@ def test_each_layer_has_its_own_filters(layer: Layer, stem: bool) -> None:
         ("graph", lowered(given, SHARED, "graph")),
         ("loop", lowered(given, f"{SHARED},without(loop-inline-layers)", "loop")),
         ("host", lowered(given, SHARED)))}
-    exe = compiler.compile(given, passes=SHARED, features="avx2", cache="off", threads=1)
+    exe = compiler.compile(given, passes=SHARED, cache="off", threads=1)
     found["code"] = exe.run([x])[0]
     for level, array in found.items():
         np.testing.assert_allclose(array, expected, atol=1e-4 * np.abs(expected).max(),
