@@ -57,7 +57,8 @@ def holes(folder: Path, dtype: type) -> Array:
     size = ROWS * COLUMNS * np.dtype(dtype).itemsize
     with (folder / "matrix").open("w+b") as file:
         file.truncate(size)
-        matrix = np.frombuffer(mmap.mmap(file.fileno(), size), dtype).reshape(ROWS, COLUMNS)
+        matrix: Array = np.frombuffer(mmap.mmap(file.fileno(), size), dtype)
+    matrix = matrix.reshape(ROWS, COLUMNS)
     matrix[-LAST:] = np.random.default_rng(0).integers(-9, 9, (LAST, COLUMNS))
     return matrix
 

@@ -20,6 +20,7 @@ from targets.cpu.build.cache import ObjectCache
 from targets.cpu.build.jit import compile_texts, link
 from targets.cpu.driver.sorting import sort_definition
 from targets.cpu.machine import machine_of
+from tests.targets.cpu.cpu_kernels import feature_set
 
 _ENTRY = """
 define void @sort(ptr %a, ptr %b, ptr %c, i64 %n, i64 %low, i64 %digit) {
@@ -79,7 +80,7 @@ def model(m: int, n: int, largest: int) -> onnx.ModelProto:
         }}""")
 
 
-@pytest.mark.parametrize("features", [None, "avx2"])
+@pytest.mark.parametrize("features", [None, feature_set("avx2")])
 @pytest.mark.parametrize(("m", "n"), [(3, 129), (2, 451), (1, 40_000)])
 @pytest.mark.parametrize("largest", [0, 1])
 def test_rows_of_a_model(m: int, n: int, largest: int, features: str | None) -> None:

@@ -17,11 +17,12 @@ from compiler.pipeline.driver import Compiler, lower_to_text
 HEADER = "// strata: level=graph\nbuiltin.module {\n  strata.func @main"
 
 
-def lanes(model: Any, word: str = "") -> list[str]:
+def lanes(model: Any, word: str = "", features: str | None = None) -> list[str]:
     """Of each kernel in lanes, or of those whose text has a word: the axis as its first nest lists
     it, as `reduce i2: 7`."""
     source = model_of(str(model) if isinstance(model, Path) else model)
-    text = lower_to_text(Compiler(source, CompileOptions(target="cpu", cache="off")), "loop")
+    options = CompileOptions(target="cpu", cache="off", features=features)
+    text = lower_to_text(Compiler(source, options), "loop")
     found: list[str] = []
     for kernel in text.split("loop.kernel @")[1:]:
         if word not in kernel:
@@ -233,7 +234,8 @@ def test_channels_last_fill_vectors(tmp_path: Path, transposed: bool, stride: in
   }}
 }}
 """)
-    assert {axis.split(": ")[1] for axis in lanes(path)} <= {"40", "16", "24"}
+    found = lanes(path, features="avx512")
+    assert {axis.split(": ")[1] for axis in found} <= {"40", "16", "24"}
     exe = compiler.compile(path, target="cpu", cache="off")
     x, w = (draw.standard_normal(s).astype(np.float32) for s in (
         (2, 9, 9, 24), (*map(int, filters.split(", ")), size, size)))

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -114,18 +113,40 @@ class Access:
         return np.full(self.offsets.shape, self.memory.content, np.int32)
 
 
+@dataclass
+class Language:
+    """What the kernels here call of Triton's language."""
+
+    program: Argument
+    int64, int32 = np.int64, np.int32
+    minimum, maximum = np.minimum, np.maximum
+
+    def program_id(self, _axis: int) -> Argument:
+        return self.program
+
+    def arange(self, start: int, end: int) -> Array:
+        return np.arange(start, end, dtype=np.int32)
+
+    def cast(self, value: Any, dtype: Any) -> Array:
+        return np.asarray(value).astype(dtype)
+
+    def full(self, _shape: list[int], value: Any, dtype: Any) -> Any:
+        return dtype(value)
+
+    def load(self, at: Access, mask: Any = True, other: Any = 0) -> Array:
+        return at.note(mask)
+
+    def store(self, at: Access, _value: Array, mask: Any = True) -> None:
+        at.note(mask)
+
+
 def last_program(text: str, options: EmitOptions, values: Mapping[str, int],
                  content: Mapping[str, int] | None = None) -> dict[str, Memory]:
     """What the last program of a kernel accesses, by buffer."""
     kernel = kernel_of(text)
     source = emit_kernel(kernel, options)
     programs = prod(int(e.evaluate(by_symbol(values))) for e in kernel.grid.data)
-    language = SimpleNamespace(
-        int64=np.int64, int32=np.int32, arange=lambda a, b: np.arange(a, b, dtype=np.int32),
-        program_id=lambda axis: Argument(programs - 1), minimum=np.minimum, maximum=np.maximum,
-        cast=lambda x, dtype: np.asarray(x).astype(dtype), full=lambda shape, x, dtype: dtype(x),
-        load=lambda at, mask=True, other=0: at.note(mask),
-        store=lambda at, value, mask=True: at.note(mask))
+    language = Language(Argument(programs - 1))
     names: dict[str, Any] = {}
     exec(source.text.split("@triton.jit")[-1], {"tl": language, "range": numbers}, names)
     buffers = {b.name_hint or "": Memory((content or {}).get(b.name_hint or "", 0))
