@@ -52,7 +52,7 @@ FAMILIES: dict[str, list[NodeProto]] = {
 ON_BYTES = ("elementwise", "transpose", "concat", "reduce", "gather", "elements", "sort")
 
 
-def holes(folder: Path, dtype: type) -> Array:
+def holes(folder: Path, dtype: type[np.generic]) -> Array:
     """A matrix of zeros, in a file without blocks, whose last rows have numbers."""
     size = ROWS * COLUMNS * np.dtype(dtype).itemsize
     with (folder / "matrix").open("w+b") as file:
@@ -63,7 +63,7 @@ def holes(folder: Path, dtype: type) -> Array:
     return matrix
 
 
-def program(family: str, dtype: type) -> compiler.Executable:
+def program(family: str, dtype: type[np.generic]) -> compiler.Executable:
     nodes = [node("Slice", "x start end axis", "s"), *FAMILIES[family]]
     used = {name for n in nodes for name in n.input}
     model = make_model(nodes, [
@@ -76,7 +76,9 @@ def program(family: str, dtype: type) -> compiler.Executable:
 
 @pytest.mark.parametrize(("family", "dtype"), [
     *((family, np.float32) for family in FAMILIES), *((family, np.int8) for family in ON_BYTES)])
-def test_the_last_rows_of_a_large_matrix(family: str, dtype: type, tmp_path: Path) -> None:
+def test_the_last_rows_of_a_large_matrix(
+    family: str, dtype: type[np.generic], tmp_path: Path
+) -> None:
     matrix = holes(tmp_path, dtype)
     rows, places = np.array([-1, -3, -6]), np.full((2, COLUMNS), -2)
     run = program(family, dtype)
