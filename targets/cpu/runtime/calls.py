@@ -11,6 +11,7 @@ import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from targets.cpu.runtime.arenas import ARENAS, Arena, Need
 from targets.cpu.runtime.exchanges import Exchanger
 from targets.cpu.runtime.heap import Heap
 from targets.cpu.runtime.processors import usable_cores
@@ -33,7 +34,8 @@ class Binding(NamedTuple):
     inputs: list[Kind]
     sizes: Any
     outputs: tuple[Result, ...]
-    arena: Array
+    arena: Arena | Need
+    """A small arena, or how much of a shared one calls need."""
 
     def fits(self, arrays: Sequence[Array]) -> bool:
         """Whether these arrays have the kinds that the binding was made for."""
@@ -70,12 +72,34 @@ class CallState:
         self.pool, self.owner, self.threads = pool, 0, 1
         self.binding: Binding | None = None
         self.bound: Bound | None = None
+        self.need: Need | None = None
+        self.borrowed: Arena | None = None
 
     def bind(self, binding: Binding) -> None:
         """Use these sizes and this arena from now on."""
-        self.binding, self.bound = binding, None
-        self.call[0] = binding.arena.ctypes.data
+        self.binding, self.bound, arena = binding, None, binding.arena
+        self.need = arena if isinstance(arena, Need) else None
+        self.call[0] = 0 if isinstance(arena, Need) else arena.address
         self.call[2] = ctypes.addressof(binding.sizes)
+
+    def borrow(self, need: Need) -> None:
+        """Use a shared arena until `give_back`."""
+        self.borrowed = arena = need.take()
+        self.call[0] = arena.address
+
+    def give_back(self, arena: Arena) -> None:
+        """Let other calls use what was borrowed."""
+        self.borrowed = None
+        ARENAS.give(arena)
+
+    @property
+    def arena(self) -> Array:
+        """The memory for intermediate values of the call in progress."""
+        assert self.binding is not None
+        own = self.binding.arena
+        found = self.borrowed if isinstance(own, Need) else own
+        assert found is not None
+        return found.memory
 
     def share(self, pool: ThreadPool, threads: int) -> None:
         """Use this many threads of a pool."""

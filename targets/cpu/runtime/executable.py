@@ -20,6 +20,7 @@ from dialects.strata.parallel import in_threads
 from dialects.symbolic.symbol import Symbol
 from targets.call_states import CallStates
 from targets.cpu.build.address import address_of
+from targets.cpu.runtime.arenas import LARGE, Arena, Need
 from targets.cpu.runtime.calls import Binding, Bound, CallState, Kind, kinds, most_states
 from targets.cpu.runtime.checks import EXCHANGE, SIGNAL
 from targets.cpu.runtime.results import Result
@@ -90,9 +91,11 @@ class CpuExecutable(Executable):
             binding = state.binding
             if binding is None or not binding.fits(inputs):
                 inputs, binding = self._bind(state, inputs)
+            if state.need is not None:
+                state.borrow(state.need)
             outputs = [result.array() for result in binding.outputs]
             if self._poisons:
-                _poison([*outputs, binding.arena])
+                _poison([*outputs, state.arena])
             table, place = state.table, FIRST_ARGUMENT
             for array in inputs:
                 table[place] = address_of(array)
@@ -106,6 +109,8 @@ class CpuExecutable(Executable):
                 raise self._failure(state)
             return self._with_returned(state, outputs) if self._returns else outputs
         finally:
+            if state.borrowed is not None:
+                state.give_back(state.borrowed)
             self.calls.give(state)
 
     def caller(
@@ -134,6 +139,8 @@ class CpuExecutable(Executable):
                 bound = state.bound
                 if bound is None or bound.sizes != sizes or bound.by is not make:
                     bound = bind(state, sizes, inputs)
+                if state.need is not None:
+                    state.borrow(state.need)
                 outputs = [*bound.make()]
                 state.table[places] = [*map(address, inputs), *map(address, outputs)]
                 if threads > 1 and (state.threads != threads or calls.have_overlapped
@@ -143,6 +150,8 @@ class CpuExecutable(Executable):
                     raise self._failure(state)
                 return outputs
             finally:
+                if state.borrowed is not None:
+                    state.give_back(state.borrowed)
                 give(state)
 
         return call
@@ -172,6 +181,8 @@ class CpuExecutable(Executable):
         kept = [self, inputs, self.run(inputs)]
         entry, state = self._entry, self.calls.take()
         address = state.address
+        if state.need is not None:  # never given back, as the state
+            state.borrow(state.need)
 
         def call() -> object:
             if self._in_steps(state) if self._steps else entry(address):
@@ -252,7 +263,8 @@ class CpuExecutable(Executable):
         arena_bytes = int(self.plan.arena_bytes.evaluate(values))
         _check_memory(arena_bytes, outputs, values)
         words = (ctypes.c_int64 * (1 + len(sizes)))(*sizes)  # the last one: which step runs
-        return Binding(inputs, words, outputs, aligned_bytes(arena_bytes))
+        arena = Arena(arena_bytes) if arena_bytes < LARGE else Need(arena_bytes)
+        return Binding(inputs, words, outputs, arena)
 
 
 def _entry_function(address: int) -> Callable[..., int]:
