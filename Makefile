@@ -57,6 +57,7 @@ test: $(TESTS)
 test-all: $(TESTS)
 	$(ASSUMED) $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 	$(ASSUMED) $(VENV)/bin/python -m tests.abroad
+	$(ASSUMED) $(VENV)/bin/python -m tests.abroad --open
 	$(if $(FEATURES),,for set in $(SETS); do echo "as on a processor with: $$set"; \
 	    STRATA_CPU_FEATURES=$$set $(VENV)/bin/python -m pytest -m "not gpu" $(PYTEST_ARGS) || exit; \
 	done)

@@ -11,7 +11,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -30,8 +30,9 @@ def main() -> int:
         return 0
     batches = options.batch or range(len(BATCHES))
     record, end = Record(options.record, sources_digest()), time.monotonic() + options.seconds
-    wrong = sum(_check(number, machines, record, end) for number in batches)
-    left = sum(not record.has(m.name, n) for n in batches for m in machines)
+    names = {m: f"{m.name}{', open sizes' if options.open else ''}" for m in machines}
+    wrong = sum(_check(number, names, record, end, options.open) for number in batches)
+    left = sum(not record.has(name, n) for n in batches for name in names.values())
     print(*record.skipped(), sep="\n")
     print(f"{len(machines)} machines, {len(batches)} batches of samples: "
           f"{len(machines) * len(batches) - left} pairs are right, {left} are left, "
@@ -47,30 +48,34 @@ def _options() -> argparse.Namespace:
                         help="only machines with this word in their name, such as aarch64 or sve")
     parser.add_argument("--batch", type=int, action="append", metavar="N",
                         choices=range(len(BATCHES)), help=f"only this one of {len(BATCHES)}")
+    parser.add_argument("--open", action="store_true", help="with open sizes instead of constants")
     parser.add_argument("--record", type=Path, default=RECORD, metavar="FILE",
                         help=f"what was right before; {RECORD.relative_to(ROOT)} by default")
     return parser.parse_args()
 
 
-def _check(number: int, machines: Sequence[Abroad], record: Record, end: float) -> int:
+def _check(
+    number: int, machines: Mapping[Abroad, str], record: Record, end: float, symbolic: bool
+) -> int:
     """Run a batch on the machines of which it is not recorded. Returns how many samples are wrong.
 
-    `end`: the time on the clock after which no machine is begun.
+    `machines`: with their names in the record. `end`: the time on the clock after which no machine
+    is begun.
     """
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="strata-abroad-") as folder:
-        workshop, batch = Workshop(Path(folder)), BATCHES[number]
-        for machine in machines:
+        workshop, batch = Workshop(Path(folder), symbolic), BATCHES[number]
+        for machine, name in machines.items():
             began = time.monotonic()
-            if record.has(machine.name, number) or began > end:
+            if record.has(name, number) or began > end:
                 continue
             verdict = examine(batch, partial(workshop.differences, machine))
-            print(f"{machine.name}, batch {number}: {verdict.right} right, "
-                  f"{len(verdict.wrong)} wrong, {len(verdict.skipped)} skipped, "
-                  f"{time.monotonic() - began:.1f} s", *verdict.wrong, sep="\n  ", flush=True)
+            print(f"{name}, batch {number}: {verdict.right} right, {len(verdict.wrong)} wrong, "
+                  f"{len(verdict.skipped)} skipped, {time.monotonic() - began:.1f} s",
+                  *verdict.wrong, sep="\n  ", flush=True)
             wrong += len(verdict.wrong)
             if not verdict.wrong:
-                record.add(machine.name, number, verdict.skipped)
+                record.add(name, number, verdict.skipped)
     return wrong
 
 

@@ -22,7 +22,7 @@ from targets.shipping import Shipment
 from tests.lowering import lower, without_subnormals
 from tests.op_samples.graph_samples import SAMPLES, Sample
 from tests.op_samples.pipeline_samples import PIPELINE_SAMPLES
-from tests.op_samples.sample import join_samples
+from tests.op_samples.sample import Joined, join_samples
 from tests.targets.cpu.artifact.abroad import (
     LONGER,
     MACHINES,
@@ -89,8 +89,9 @@ class Workshop:
     """Programs of batches in a folder, and what they must compute. Each is made once, for all
     machines that run the same code."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, symbolic: bool = False):
+        """`symbolic`: whether the sizes that samples name are open."""
+        self.folder, self.symbolic = folder, symbolic
         self._programs: dict[tuple[str, ...], list[str]] = {}
         self._computed: dict[tuple[str, ...], Computed] = {}
 
@@ -103,7 +104,8 @@ class Workshop:
     def _here(self, batch: Sequence[Named]) -> Computed:
         key = tuple(named.name for named in batch)
         if key not in self._computed:
-            self._computed[key] = compute_here([named.sample for named in batch])
+            self._computed[key] = compute_here(
+                [named.sample for named in batch], self.symbolic)
         return self._computed[key]
 
     def _program(self, batch: Sequence[Named], machine: Abroad) -> list[str]:
@@ -111,7 +113,8 @@ class Workshop:
         if key not in self._programs:
             folder = self.folder / str(len(self._programs))
             folder.mkdir()
-            self._programs[key] = _made_program([n.sample for n in batch], machine, folder)
+            joined = join_samples([named.sample for named in batch], self.symbolic)
+            self._programs[key] = _made_program(joined, machine, folder)
         return self._programs[key]
 
 
@@ -123,18 +126,18 @@ class Computed(NamedTuple):
     counts: list[int]
 
 
-def compute_here(samples: Sequence[Sample]) -> Computed:
+def compute_here(samples: Sequence[Sample], symbolic: bool) -> Computed:
     """Compile a batch for this machine, and run it."""
-    module, arrays, context, counts = join_samples(samples)
+    module, arrays, context, counts = join_samples(samples, symbolic)
     inputs, parts = without_subnormals(arrays), find_target("cpu").bind(TargetOptions(threads=1))
     list(lower(module, parts.context(context.weights)))
     outputs = parts.running.load(module, context.weights).run(inputs)
     return Computed(inputs, [np.asarray(o) for o in outputs], counts)
 
 
-def _made_program(samples: Sequence[Sample], machine: Abroad, folder: Path) -> list[str]:
+def _made_program(joined: Joined, machine: Abroad, folder: Path) -> list[str]:
     """Compile a batch for another machine."""
-    module, _, context, _ = join_samples(samples)
+    module, _, context, _ = joined
     parts = find_target("cpu").bind(TargetOptions(
         triple=machine.triple, features=machine.features))
     list(lower(module, parts.context(context.weights)))

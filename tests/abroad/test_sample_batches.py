@@ -38,11 +38,12 @@ def test_every_sample_is_in_one_batch() -> None:
     assert len({named.name for named in EVERY}) == len(EVERY)
 
 
-def test_a_batch_computes_what_its_samples_compute_alone() -> None:
-    joined = compute_here([named.sample for named in SOME])
+@pytest.mark.parametrize("symbolic", [False, True], ids=["constant", "open"])
+def test_a_batch_computes_what_its_samples_compute_alone(symbolic: bool) -> None:
+    joined = compute_here([named.sample for named in SOME], symbolic)
     found = iter(joined.outputs)
     for named, count in zip(SOME, joined.counts, strict=True):
-        module, arrays, context = build_module(named.sample, False)
+        module, arrays, context = build_module(named.sample, symbolic)
         parts = find_target("cpu").bind(TargetOptions(threads=1))
         list(lower(module, parts.context(context.weights)))
         alone = parts.running.load(module, context.weights).run(without_subnormals(arrays))
@@ -53,7 +54,7 @@ def test_a_batch_computes_what_its_samples_compute_alone() -> None:
 
 def test_a_sample_with_other_outputs_is_named() -> None:
     batch = [EVERY[0], EVERY[100], EVERY[200]]
-    here = compute_here([named.sample for named in batch])
+    here = compute_here([named.sample for named in batch], False)
     found = [np.array(o) for o in here.outputs]
     assert not differing(batch, here, found)
     changed = here.counts[0]  # the first output of the second sample

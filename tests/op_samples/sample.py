@@ -23,7 +23,7 @@ from dialects.graph.interpret import bind_sizes
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata.func import FuncOp
 from dialects.strata.types import Array, TensorType, element_of, tensor
-from dialects.symbolic.expr import Expr
+from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.expr_syntax import expr_of
 from dialects.symbolic.symbol import Symbol
 from tests.byte_products import OPERATORS
@@ -114,7 +114,7 @@ def build_module(
     arrays, context = sample.arrays(), EvaluationContext()
     types, sizes = _types(sample, arrays)
     if not symbolic:
-        types = _settled_types(types, arrays)
+        types = [_with_sizes(type_, sizes) for type_ in types]
     func = _empty_function(types)
     op = _make_op(sample, func.body.block.args, {} if symbolic else sizes, context)
     func.body.block.add_op(op)
@@ -123,7 +123,7 @@ def build_module(
 
 
 class Joined(NamedTuple):
-    """One module of several samples, whose sizes are constant, each with inputs of its own.
+    """One module of several samples, each with inputs of its own.
 
     `counts`: how many of the outputs are each sample's.
     """
@@ -134,21 +134,29 @@ class Joined(NamedTuple):
     counts: list[int]
 
 
-def join_samples(samples: Sequence[Sample]) -> Joined:
-    """A module whose `strata.func @main` holds the ops of all samples, one after another."""
-    context, given = EvaluationContext(), [sample.arrays() for sample in samples]
-    typed = [_types(sample, arrays) for sample, arrays in zip(samples, given, strict=True)]
-    func = _empty_function([t for (types, _), arrays in zip(typed, given, strict=True)
-                            for t in _settled_types(types, arrays)])
+def join_samples(samples: Sequence[Sample], symbolic: bool = False) -> Joined:
+    """A module whose `strata.func @main` holds the ops of all samples, one after another.
+
+    With `symbolic`, the sizes that samples name are symbols, of which each sample has its own.
+    """
+    context, arrays, types = EvaluationContext(), list[Array](), list[TensorType]()
+    valued: list[Mapping[Symbol, Size]] = []
+    for number, sample in enumerate(samples):
+        given = sample.arrays()
+        named, sizes = _types(sample, given)
+        valued.append({s: expr_of(f"{s}_{number}") for s in sizes} if symbolic else sizes)
+        arrays += given
+        types += [_with_sizes(type_, valued[-1]) for type_ in named]
+    func = _empty_function(types)
     arguments, results = iter(func.body.block.args), list[SSAValue]()
     counts: list[int] = []
-    for sample, arrays, (_, sizes) in zip(samples, given, typed, strict=True):
-        op = _make_op(sample, [next(arguments) for _ in arrays], sizes, context)
+    for sample, sizes in zip(samples, valued, strict=True):
+        op = _make_op(sample, [next(arguments) for _ in sample.operands], sizes, context)
         func.body.block.add_op(op)
         results += op.results
         counts.append(len(op.results))
     func.finish([f"y{k}" for k in range(len(results))], results)
-    return Joined(ModuleOp([func]), [a for arrays in given for a in arrays], context, counts)
+    return Joined(ModuleOp([func]), arrays, context, counts)
 
 
 def _empty_function(types: Sequence[TensorType]) -> FuncOp:
@@ -169,13 +177,13 @@ def _types(sample: Sample, arrays: list[Array]) -> tuple[list[TensorType], dict[
     return types, bind_sizes(types, arrays)
 
 
-def _settled_types(types: Sequence[TensorType], arrays: Sequence[Array]) -> list[TensorType]:
-    """The types with the sizes of arrays."""
-    return [tensor(t.element, a.shape) for t, a in zip(types, arrays, strict=True)]
+def _with_sizes(type_: TensorType, sizes: Mapping[Symbol, Size]) -> TensorType:
+    """The type with values of its symbols put in."""
+    return tensor(type_.element, [size.substitute(sizes) for size in type_.shape])
 
 
 def _make_op(
-    sample: Sample, operands: Sequence[SSAValue], sizes: Mapping[Symbol, int],
+    sample: Sample, operands: Sequence[SSAValue], sizes: Mapping[Symbol, Size],
     context: EvaluationContext,
 ) -> Operation:
     if sample.op is ConstantOp:
@@ -184,7 +192,7 @@ def _make_op(
     return sample.op.of(*operands[:sample.used], **attributes)
 
 
-def _settled(value: Any, sizes: Mapping[Symbol, int]) -> Any:
+def _settled(value: Any, sizes: Mapping[Symbol, Size]) -> Any:
     """An attribute's value with known sizes put in."""
     if isinstance(value, list):
         return [_settled(v, sizes) for v in value]

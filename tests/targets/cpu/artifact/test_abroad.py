@@ -1,7 +1,7 @@
 """Samples of a few operations on other machines: they compute what this process computes.
 
 They run in QEMU and in Node. Roundings differ where one processor fuses a product with a sum. Their
-sizes are open; `python -m tests.abroad` runs the samples of all operations, with constant sizes.
+sizes are open. `python -m tests.abroad` runs the samples of all operations.
 """
 
 from __future__ import annotations
