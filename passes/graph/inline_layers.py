@@ -52,18 +52,22 @@ class GraphInlineLayers(StrataPass):
                 return
             inlining = Inlining(by_name[name], calls)
             explain_gone(context.provenance, calls[1:], inlining.names_of_first)
-            caller = calls[0].parent_op()
+            callers = dict.fromkeys(call.parent_op() for call in calls)
             for call in calls:
                 inlining.inline(call)
             module.body.block.erase_op(by_name[name])
-            assert isinstance(caller, FuncOp)
-            simplify(caller, context)
+            for caller in callers:
+                assert isinstance(caller, FuncOp)
+                simplify(caller, context)
 
 
 def _is_worth_calling(
     function: FuncOp, calls: Sequence[CallOp], context: StrataContext
 ) -> bool:
-    """Whether the calls of a function cost nothing but their borders' names."""
+    """Whether the calls of a function cost nothing but their borders' names. Calls in several
+    functions, which only texts have, are no equal layers."""
+    if len({call.parent_op() for call in calls}) > 1:
+        return False
     module, caller = function.parent_op(), calls[0].parent_op()
     assert isinstance(module, ModuleOp) and isinstance(caller, FuncOp)
     trial = module.clone()
