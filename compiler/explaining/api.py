@@ -40,6 +40,9 @@ class Explained:
     breaks: list[Break] = field(default_factory=list["Break"])
     stages: list[str] = field(default_factory=list[str])
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
     @property
     def json(self) -> dict[str, Any]:
         return {"graphs": [found.json for found in self.graphs], "stages": self.stages,

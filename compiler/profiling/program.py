@@ -71,6 +71,9 @@ class ProgramProfile:
             at += part.result.wall_ms * 1e3
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
     def lines(self) -> list[str]:
         texts = [line for part in self.parts for line in (*_lines(part), "")]
         count = f"{len(self.parts)} compiled part" + ("s" if len(self.parts) > 1 else "")

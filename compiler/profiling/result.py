@@ -175,6 +175,9 @@ class ProfileResult:
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
     # ------------------------------------------------------------------ text
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
     def lines(self) -> list[str]:
         """What people read."""
         times, roof = self.times, self.roofline

@@ -93,7 +93,7 @@ def test_all_graphs_of_a_program_are_profiled() -> None:
     assert stages(found) == ["inference"] * 2 and found.captured == 2 == len(found.parts)
     [end] = found.breaks
     assert "graph_break" in end.place
-    text = "\n".join(found.lines())
+    text = str(found)
     assert "part 1, inference" in text and "part 2, inference" in text and str(end) in text
     assert [part["called"] for part in found.json["parts"]] == [1, 1]
     assert found.wall_ms == pytest.approx(sum(p.result.wall_ms for p in found.parts))
@@ -151,7 +151,7 @@ def test_explanations_tell_forward_from_backward() -> None:
     net, x = Net(), torch.randn(4, 7)
     found = compiler.explain(fast(net), x)
     assert found.stages == found.json["stages"] == ["forward", "backward"]
-    assert {"forward graph:", "backward graph:"} <= {*found.lines()}
+    assert {"forward graph:", "backward graph:"} <= {*str(found).splitlines()}
     assert all(p.grad is None for p in net.parameters())
     assert compiler.explain(net.eval(), x).stages == ["inference"]
 
