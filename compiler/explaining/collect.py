@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from compiler.explaining.edges import edges_of
+from compiler.explaining.enclosed import work_of_enclosed
 from compiler.explaining.memory import plan_json
 from compiler.explaining.pairs import DIVIDED, Links, Pair, links_of
 from compiler.explaining.work import (
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 
 _JOINING = ("block-chain-launches", "block-join-launches")
 """Passes after which launches are fewer, of kernels under other names."""
+_ENCLOSING = "block-enclose-loops"
+"""The pass after which functions are fewer, since kernels have taken them in."""
 CONSTANT = "Constant"
 """The operator of nodes that only hold a constant, which come last in lists."""
 JOINED = "parts of one kernel"
@@ -139,6 +142,8 @@ class Explanation(Origins):
                     self.made_by.setdefault(op.sym_name.data, step.name)
         if changed and step.name in DIVIDED:
             self.divided |= dict.fromkeys((_pieces(state.module) - self.pieces).keys(), step.name)
+        if step.name == _ENCLOSING:
+            self.work = {**self.work, **work_of_enclosed(state.module)}
         if step.name in _JOINING:
             for before, function in zip(self.launched, host_functions(state.module), strict=True):
                 self.work = with_joined(self.work, before, function)

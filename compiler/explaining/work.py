@@ -114,11 +114,12 @@ def _read_floats(nest: NestOp) -> list[int]:
 
 def _of_nest(nest: NestOp) -> Expr:
     combined = sum(name in _COMBINED for name in nest.combiner_names) if nest.reduce_axes else 0
-    body = sum(_counts(op) for op in nest.body.walk())
+    body = sum(is_counted(op) for op in nest.body.walk())
     return product(a.extent for a in nest.axes) * (body + combined)
 
 
-def _counts(op: Operation) -> bool:
+def is_counted(op: Operation) -> bool:
+    """Whether an operation of a body is a FLOP at each point."""
     dialect, _, name = op.name.partition(".")
     return dialect in ("arith", "math") and name not in _FREE and any(
         is_float(r.type) for r in op.results)

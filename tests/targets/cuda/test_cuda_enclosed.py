@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -197,6 +198,20 @@ def test_control_flow_is_in_kernels(name: str, tmp_path: Path) -> None:
     assert [k.partition("(")[0] for k in kernels] == [f"@{n}" for n in program.kernels]
     ptx = _lowered(_file(program, tmp_path), "ptx")
     assert ptx.count("bar.sync") >= sum(k.count("block.barrier") for k in kernels)
+
+
+@each_program
+def test_their_work_is_explained(name: str, tmp_path: Path) -> None:
+    """That of one iteration, or of both branches."""
+    program = PROGRAMS[name]
+    path = str(_file(program, tmp_path))
+    facts = tmp_path / "facts.json"
+    assert main(["explain", path, "--target", "cuda", "--features", "sm_90", "--json",
+                 str(facts)]) == 0
+    found = {k["name"]: k for k in json.loads(facts.read_text())["kernels"]}
+    for kernel in program.kernels:
+        assert found[kernel]["launches"] == 1
+        assert found[kernel]["bytes"] > 0 and found[kernel]["flops"] > 0
 
 
 def test_large_loops_stay_with_the_host(tmp_path: Path) -> None:
