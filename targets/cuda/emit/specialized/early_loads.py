@@ -9,6 +9,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.block import DotOp, ForOp, KernelOp, LoadOp, YieldOp
 from dialects.block.branches import branch_of
+from dialects.block.kernel_ops import SERIAL
 from dialects.strata.types import TileType, byte_width
 from targets.cuda.emit.values import Value
 from targets.cuda.facts.fitted import EarlyLaunches
@@ -81,11 +82,11 @@ def loads_of(op: Operation) -> list[LoadOp]:
 
 def _trips(op: Operation, most: int) -> Sequence[int]:
     """The values of a loop's counter, or one value for any other operation. Empty if they
-    are many or unknown, or if the body has more than vector operations."""
+    are many, unknown or up to data, or if the body has more than vector operations."""
     if not isinstance(op, ForOp):
         return (0,)
     lower, upper, step = (e.data.constant for e in (op.lower, op.upper, op.step))
-    if lower is None or upper is None or step is None or op.is_parallel or any(
+    if lower is None or upper is None or step is None or op.kind.data != SERIAL or any(
             isinstance(inner, (ForOp, DotOp)) for inner in op.body.block.ops):
         return ()
     trips = range(lower, upper, step)
