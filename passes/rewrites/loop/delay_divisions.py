@@ -8,6 +8,8 @@
 
 The sum over j of e[i, j] / l[i] * v[j, d] equals the sum of e[i, j] * v[j, d], divided by l[i]
 once. The rounding differs. Half precision is left alone, because an undivided sum could overflow.
+A sum over nothing is 0 whatever l is, and l of nothing is 0 itself, so where only a run knows the
+length of j, such a sum is divided by 1.
 """
 
 from __future__ import annotations
@@ -15,13 +17,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import i64
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from dialects.loop import KernelOp, NestOp, YieldOp, scalar_type
+from dialects.loop import IndexOp, KernelOp, NestOp, YieldOp, scalar_type
 from dialects.strata import types as t
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.ranges import is_nonnegative
+from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
 from passes.analyses.loop.kinds import is_contraction
+from passes.analyses.loop.numbers import constant
 from passes.rewrites.loop.nests import (
     Read,
     plain_axes,
@@ -90,7 +97,8 @@ def divide_result(total: NestOp, divisor: Read) -> NestOp:
     value, stored = total.results[0], total.output_maps[0]
     quotient = NestOp.of(
         total.parallel_axes, [value, divisor.value], [stored, divisor.map], result_types(total),
-        [stored], body=_division([value, divisor.value]))
+        [stored], body=_division([value, divisor.value], product(
+            a.extent for a in total.reduce_axes)))
     set_location(quotient, total)
     value.replace_uses_with_if(quotient.results[0], lambda use: use.operation is not quotient)
     quotient.results[0].name_hint = value.name_hint
@@ -100,8 +108,17 @@ def divide_result(total: NestOp, divisor: Read) -> NestOp:
     return quotient
 
 
-def _division(values: Sequence[SSAValue]) -> Region:
+def _division(values: Sequence[SSAValue], terms: Expr) -> Region:
+    """A division of sums of so many terms."""
     block = Block(arg_types=[scalar_type(v) for v in values])
-    divide = arith.DivfOp(block.args[0], block.args[1])
+    total, divisor = block.args
+    if not is_nonnegative(terms - 1, frozenset()):  # sizes may be 0
+        count, one = IndexOp.of(terms), constant(1, divisor.type)
+        number, zero = arith.IndexCastOp(count.result, i64), constant(0, i64)
+        some = arith.CmpiOp(number.result, zero.result, "sgt")
+        chosen = arith.SelectOp(some.result, divisor, one.result)
+        block.add_ops([count, one, number, zero, some, chosen])
+        divisor = chosen.result
+    divide = arith.DivfOp(total, divisor)
     block.add_ops([divide, YieldOp.of(divide.result)])
     return Region(block)

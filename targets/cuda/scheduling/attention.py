@@ -48,7 +48,8 @@ def joins(kernel: KernelOp, options: TargetOptions) -> bool:
     their factors fit.
 
     On FMA units, products of many rows take the same number of operations either way. Separate
-    kernels have larger tiles there, and recompute nothing.
+    kernels have larger tiles there, and recompute nothing. One row keeps a device busy in parts of
+    its keys alone (`attention_parts.py`), and how many rows there are tells into which.
     """
     products = _products(kernel)
     inner = [kernel.axes[a].constant for a in _held(kernel)]
@@ -56,7 +57,8 @@ def joins(kernel: KernelOp, options: TargetOptions) -> bool:
             size is not None and size <= MAX_WIDTH for size in inner):
         return False
     if block_axis(kernel) is None:
-        return all(size.constant is not None for size in kernel.axes.values())
+        return all(size.constant is not None for a, size in kernel.axes.items()
+                   if a != walked_axis(kernel))
     narrow = all(_is_narrow(n) or options.precision != "f32" for n in products)
     return narrow or _is_split(kernel, options)
 

@@ -1,6 +1,8 @@
 """Into which parts attention with few rows splits its keys (split-KV), by a model of time.
 
-Equal parts need no comparison with the end, so others must promise a gain.
+Equal parts need no comparison with the end, so others must promise a gain. Where only a run knows
+how many keys there are, their parts are those of OPEN_KEYS, and a run has as many of them as its
+keys need.
 
 A program reads at the rate of its share of a multiprocessor, or at the rate that latency allows if
 it has no software pipelining. All programs together read at most at the bandwidth of the device's
@@ -9,7 +11,7 @@ memory. Another kernel combines the parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
@@ -18,6 +20,7 @@ from dialects.loop import KernelOp, NestOp
 from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
+from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.private import block_axis
 from passes.rewrites.loop.nests import reads_of
 from targets.cuda.machine import Machine, machine_of
@@ -29,14 +32,18 @@ LEAST = 64
 """The fewest keys of one part."""
 MOST = 128
 """The most parts: with more, combining them costs as much as they save."""
+OPEN_KEYS = 4096
+"""The number of keys for which parts are chosen if it is known only at run time."""
 
 
 def online_part(kernel: KernelOp, options: TargetOptions) -> int:
     """The number of keys of a part, of which the last may have fewer; 0: do not split."""
     machine = machine_of(options.features)
     facts = machine.fitted.parts
-    length = kernel.axes[walked_axis(kernel)].constant
-    programs, walked = program_count(kernel, options), _walked_bytes(kernel)
+    extent = kernel.axes[walked_axis(kernel)]
+    assumed = dict.fromkeys(extent.symbols, OPEN_KEYS)
+    length = extent.substitute(assumed).constant
+    programs, walked = program_count(kernel, options), _walked_bytes(kernel, assumed)
     alone = block_axis(kernel) is None
     enough = machine.multiprocessors * (facts.sharing if alone else 1)
     if not length or not programs or walked is None or programs >= enough:
@@ -49,7 +56,8 @@ def online_part(kernel: KernelOp, options: TargetOptions) -> int:
         return _seconds(walked_all, programs * count, rate, machine) + (
             facts.adding_online if count > 1 else 0)
 
-    even = [length // n for n in range(1, min(length // LEAST, MOST) + 1) if length % n == 0]
+    counts = range(1, min(length // LEAST, MOST) + 1) if not assumed else (1,)
+    even = [length // n for n in counts if length % n == 0]
     best = _longest(even or [length], seconds, facts.alike)
     multiples = [n for n in range(LEAST, length, LEAST) if -(-length // n) <= MOST]
     if multiples:
@@ -81,8 +89,8 @@ def _seconds(walked: _Walked, programs: int, rate: float, machine: Machine) -> f
     return max(walked.stored / machine.bandwidth, all_read) * idle / 1e9
 
 
-def _walked_bytes(kernel: KernelOp) -> _Walked | None:
-    """The bytes of the kernel; None if they are known only at run time."""
+def _walked_bytes(kernel: KernelOp, assumed: Mapping[Symbol, int]) -> _Walked | None:
+    """The bytes of the kernel at some sizes; None if they depend on others."""
     axis, stored, read = walked_axis(kernel), dict[SSAValue, Expr](), Expr.of(0)
     for nest in kernel.nests:
         for one in reads_of(nest):
@@ -92,5 +100,6 @@ def _walked_bytes(kernel: KernelOp) -> _Walked | None:
                 stored[one.value] = one.value.type.byte_size
                 places = product(e for a, e in kernel.axes.items() if a in names)
                 read = read + places * width_of(one.value)
-    total = sum(stored.values(), Expr.of(0)).constant
-    return None if total is None or read.constant is None else _Walked(total, read.constant)
+    total = sum(stored.values(), Expr.of(0)).substitute(assumed).constant
+    count = read.substitute(assumed).constant
+    return None if total is None or count is None else _Walked(total, count)

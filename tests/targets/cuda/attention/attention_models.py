@@ -42,6 +42,7 @@ class Model:
     triangle of truth values and "lower" one of numbers; the rows in `nothing` are masked entirely,
     and NaN, or 0 if the weights are `guarded`.
     No row sees the first `unseen` columns. `open_sizes`: b, s and t are known to a run only.
+    `open_keys`: t alone is.
     """
 
     b: int
@@ -57,6 +58,7 @@ class Model:
     guarded: bool = False
     open_sizes: bool = False
     unseen: int = 0
+    open_keys: bool = False
 
     @property
     def name(self) -> str:
@@ -141,6 +143,8 @@ class Model:
             shape[:2] = Expr.size("b"), Expr.size("s" if number == 0 else "t")
         elif self.open_sizes:
             shape[:] = [Expr.size("s"), Expr.size("t")][-array.ndim:]
+        elif self.open_keys and number > 0:
+            shape[1 if number < 3 else -1] = Expr.size("t")
         return tensor(element_of(array.dtype), shape)
 
     def lowered(self, options: TargetOptions) -> tuple[ModuleOp, WeightStore]:

@@ -170,6 +170,33 @@ def test_the_last_part_is_shorter(
     assert parts is not None and parts > 3 and keys % parts, "equal parts would be few"
 
 
+@needs_triton
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize(("keys", "mask"), [(1, ""), (64, "add"), (333, "keep"), (1009, "")])
+def test_keys_that_only_a_run_counts_are_parts(
+    rows: int, keys: int, mask: str, interpreter: Interpreter
+) -> None:
+    """A cache that grows has as many parts as its keys need; one part, if it is short."""
+    model = Model(2, rows, keys, 16, 24, mask, "f16", open_keys=True)
+    found, kernels = interpreted(model, interpreter)
+    assert_close(model, found)
+    assert [k.sym_name.data.partition("_")[0] for k in kernels] == ["online", "parts"]
+    fixed = replace(model, t=4096, open_keys=False).lowered(TargetOptions("sm_90"))[0]
+    parts = buffer_type(kernels[1].buffers[0]).shape[0]
+    assert parts.substitute({Symbol.size("t"): 4096}) == (
+        buffer_type(kernels_of(fixed)[1].buffers[0]).shape[0])
+
+
+@needs_triton
+@pytest.mark.parametrize("model", [
+    Model(2, 1, 0, 16, 24, open_keys=True), Model(2, 3, 0, 16, 24, "keep", open_keys=True),
+    Model(2, 3, 0, 16, 24, open_sizes=True)], ids=lambda m: m.name)
+def test_without_keys_sums_are_zero(model: Model, interpreter: Interpreter) -> None:
+    """Weights are divided by their sum, of which there are none; their number is 0, not 0 / 0."""
+    found = interpreted(model, interpreter)[0]
+    assert found.shape == (model.b, model.s, model.e) and not found.any()
+
+
 def test_rows_are_walked_as_far_as_they_reach() -> None:
     module, _ = Model(1, 256, 256, 64, 64, "causal").lowered(TargetOptions("sm_90"))
     [kernel] = kernels_of(module)
