@@ -94,6 +94,25 @@ def test_codes_in_blocks_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not _holds_codes(module)
 
 
+@pytest.mark.parametrize(("rows", "stay"), [(1, True), (2, False)])
+def test_one_row_reads_codes_in_blocks(
+    rows: int, stay: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scales are repeated, so that codes stay as they lie. Reading halves is faster for more."""
+    monkeypatch.setattr(fold_constants, "SMALL", 4)
+    context = find_target("cuda").bind(TargetOptions(features="sm_90")).context()
+    module = parse(BLOCKS.replace("f32[1, ", f"f32[{rows}, "), context)
+    function = main_function(module)
+    run = Run.of(function)
+    expected = run.results(function, context)
+    run_passes(module, "graph-delay-scales,graph-fold-constants", context)
+    assert _holds_codes(module) == stay
+    run_passes(module, PASSES, context)
+    for a, b in zip(interpret_host(module, run.inputs, context.weights), expected, strict=True):
+        assert_same(a, b, 1e-4)
+    assert sum(isinstance(op, LaunchOp) for op in module.walk()) == 1
+
+
 BLOCKS = """builtin.module {
   strata.func @main(%x: f32[1, 4]) -> (f32[1, 2]) inputs ["x"] outputs ["y"] {
     %w = graph.constant {value = literal[1, -2, 3, 4, 5, -6, 7, 8]} : i8[2, 2, 2]
