@@ -16,7 +16,6 @@ in the same process. On a CPU, one thread and its processor time. `--layers N` s
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +27,7 @@ from typing import Any
 
 import torch
 from models import SHAPES, Step, inputs
+from turns import in_turns, rate_of
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "shared"))
@@ -36,7 +36,7 @@ from suites.contests import chosen, contest, parser_of, slowest_kernels  # noqa:
 
 KINDS = {"bf16": torch.bfloat16, "f32": torch.float32}
 EAGER, STRATA = "eager", "strata"
-ROUNDS, LEAST, SHOWN = 7, 0.02, 14
+SHOWN = 14
 Row = dict[str, Any]
 
 
@@ -97,8 +97,8 @@ class Contest:
             self.calls[name] = partial(call, *self.given)
 
     def measure(self) -> None:
-        self.record["ms"] = _in_turns(self.calls, self.device)
-        self.record["rate"] = rate = _rate(self.device)
+        self.record["ms"] = in_turns(self.calls, self.device)
+        self.record["rate"] = rate = rate_of(self.device)
         self.record["share"] = {name: self.record["bytes"] / (ms / 1e3) / rate
                                 for name, ms in self.record["ms"].items()}
         if self.options.kernels and self.device == "cuda":
@@ -121,49 +121,6 @@ def _function(step: Any, caches: Sequence[Any]) -> Any:
         return scores
 
     return decode
-
-
-def _in_turns(runs: Mapping[str, Callable[[], Any]], device: str) -> Row:
-    counts = {}
-    for name, run in runs.items():
-        for _ in range(3):
-            run()
-        counts[name] = max(1, min(200, int(LEAST / max(_seconds(run, 1, device), 1e-6))))
-    times: dict[str, list[float]] = {n: [] for n in runs}
-    for _ in range(ROUNDS):
-        for name, run in runs.items():
-            times[name].append(_seconds(run, counts[name], device))
-    return {n: statistics.median(found) * 1e3 for n, found in times.items()}
-
-
-def _seconds(run: Callable[[], Any], count: int, device: str) -> float:
-    """Seconds of a call: of the clock on a GPU, of the processor on a CPU."""
-    def wait() -> None:
-        if device == "cuda":
-            torch.cuda.synchronize()
-
-    clock = time.perf_counter if device == "cuda" else time.process_time
-    wait()
-    started = clock()
-    for _ in range(count):
-        run()
-    wait()
-    return (clock() - started) / count
-
-
-def _rate(device: str) -> float:
-    """Bytes per second: of a copy, both ways, on a GPU; of a sum on a CPU."""
-    if device == "cuda":
-        one = torch.empty(1 << 29, dtype=torch.int8, device=device)
-        other = torch.empty_like(one)
-        run = lambda: other.copy_(one)  # noqa: E731
-        run()
-        return 2 * one.numel() / min(_seconds(run, 10, device) for _ in range(5))
-    import numpy as np
-
-    data = np.ones(1 << 26, np.float32)  # 256 MiB
-    data.sum()
-    return data.nbytes / min(_seconds(data.sum, 2, device) for _ in range(7))
 
 
 # ---------------------------------------------------------------------- the page
