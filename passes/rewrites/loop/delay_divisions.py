@@ -112,7 +112,7 @@ def _division(values: Sequence[SSAValue], terms: Expr) -> Region:
     """A division of sums of so many terms."""
     block = Block(arg_types=[scalar_type(v) for v in values])
     total, divisor = block.args
-    if not is_nonnegative(terms - 1, frozenset()):  # sizes may be 0
+    if not is_nonnegative(terms - 1, frozenset[Symbol]()):  # sizes may be 0
         count, one = IndexOp.of(terms), constant(1, divisor.type)
         number, zero = arith.IndexCastOp(count.result, i64), constant(0, i64)
         some = arith.CmpiOp(number.result, zero.result, "sgt")
