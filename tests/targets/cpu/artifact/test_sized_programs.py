@@ -13,6 +13,7 @@ import pytest
 
 import compiler
 from compiler.__main__ import main
+from targets.cpu.machine import lacking
 from targets.library_file import read_facts
 from tests import processes
 from tests.programs.test_libraries import AT, CHOSEN, X, model_of, outcome
@@ -95,9 +96,10 @@ def test_each_set_of_features_has_its_own(tmp_path: Path) -> None:
     assert again.read_bytes() == path.read_bytes()
     facts = read_facts(str(path))
     assert (facts["sizes"], len(facts["variants"])) == ([{"n": 2}], 2)
-    exe, loaded = compiler.compile(model_of(MLP), features="avx2"), compiler.load(path)
+    best = "baseline" if lacking("avx2") else "avx2"
+    exe, loaded = compiler.compile(model_of(MLP), features=best), compiler.load(path)
     for rows in (1, 2, 3):
-        np.testing.assert_allclose(loaded(X[:rows])[0], exe(X[:rows])[0], rtol=1e-6)
+        np.testing.assert_allclose(loaded(X[:rows])[0], exe(X[:rows])[0], rtol=1e-5, atol=1e-6)
 
 
 def test_a_folder_makes_them_again(tmp_path: Path) -> None:
