@@ -24,15 +24,19 @@ def describe_library(path: str, as_json: bool) -> list[str]:
     try:
         if weights := read_weights(path):
             size, digest = weights
-            return [json.dumps({"bytes": size, "sha256": digest}, indent=2) if as_json else
-                    f"{path}: the constants of a library, {size} bytes, sha256 {digest}"]
+            return _json({"bytes": size, "sha256": digest}) if as_json else [
+                f"{path}: the constants of a library, {size} bytes, sha256 {digest}"]
         facts = read_facts(path)
-        return [json.dumps(facts, indent=2)] if as_json else [
+        return _json(facts) if as_json else [
             cut(line, _LONGEST) for line in _report(path, facts)]
     except OSError as error:
         raise StrataError(f"cannot read {path}: {error.strerror}") from error
     except (NoLibrary, LookupError, TypeError, ValueError, AttributeError) as error:
         raise StrataError(f"cannot describe {path}", [Problem(str(error))]) from error
+
+
+def _json(facts: Mapping[str, Any]) -> list[str]:
+    return json.dumps(facts, indent=2).splitlines()
 
 
 def _report(path: str, facts: Mapping[str, Any]) -> Iterator[str]:

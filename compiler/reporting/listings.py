@@ -107,7 +107,7 @@ def code_listing(
     What follows a kernel up to the next one belongs to it, except for the functions of the host,
     which have no kernel's name. Lines that only say where code comes from are left out.
     """
-    given = {} if index is None else index
+    given: Mapping[str, int] = {} if index is None else index
     told = {**{one_line([name]): number for name, number in given.items()}, **given}
     lines = _with_nodes(text, told)
     if not kernels:
