@@ -94,14 +94,15 @@ class Building(Part):
         """
         return ()
 
-    def jobs(self, module: ModuleOp, sizes: Mapping[Symbol, int]) -> Sequence[Any]:
+    def jobs(self, module: ModuleOp, sizes: Mapping[Symbol, int]) -> Mapping[str, Any]:
         """What `Running.load` would have to compile for given sizes of a module's inputs, as
-        `compile_ahead` takes it; empty where nothing can be compiled before."""
-        return ()
+        `compile_ahead` takes it, by names that equal code shares; empty where nothing can be
+        compiled before."""
+        return {}
 
     def compile_ahead(self, jobs: Sequence[Any]) -> None:
-        """Compile the jobs of any number of modules at a time, perhaps in a thread beside passes. A
-        later `Running.load` finds the code in the cache; what cannot be compiled is left to it."""
+        """Compile jobs, in any number of threads at a time, beside passes. A later `Running.load`
+        finds the code in the cache; what cannot be compiled is left to it."""
 
     def ship(
         self, module: ModuleOp, weights: WeightStore, report: ReportProgress = ignore_progress

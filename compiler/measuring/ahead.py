@@ -1,43 +1,36 @@
-"""Compiles code of programs in a thread while further programs are lowered.
+"""Compiles code of programs while further programs are lowered.
 
-What is begun while the thread is busy is compiled together when it has finished: the slowest
-kernels of several programs then share the processors.
+No program waits for the code of another one, except for code that they share, which is compiled
+once: one slow kernel keeps no processor idle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from targets.parts import Building
 
 
+AT_ONCE = 8
+"""The programs whose code is compiled at a time."""
+
+
 class Ahead:
-    """One thread that compiles. `building`: that of any program, as their options are alike."""
+    """Threads that compile. `building`: that of any program, as their options are alike."""
 
     def __init__(self, building: Building) -> None:
         self.building = building
-        self._thread = ThreadPoolExecutor(1)
-        self._waiting: SimpleQueue[Any] = SimpleQueue()
+        self._threads = ThreadPoolExecutor(AT_ONCE)
+        self._begun: dict[str, Future[None]] = {}
 
-    def begin(self, jobs: Sequence[Any]) -> Future[None]:
-        """Compile jobs soon. The result is there once they are compiled, or have failed to be."""
-        for job in jobs:
-            self._waiting.put(job)
-        return self._thread.submit(self._compile)
-
-    def _compile(self) -> None:
-        """Compile all that waits. For jobs that an earlier call took, nothing is left to do."""
-        if jobs := self._taken():
-            self.building.compile_ahead(jobs)
-
-    def _taken(self) -> list[Any]:
-        found: list[Any] = []
-        while True:
-            try:
-                found.append(self._waiting.get_nowait())
-            except Empty:
-                return found
+    def begin(self, jobs: Mapping[str, Any]) -> set[Future[None]]:
+        """Compile jobs soon, of which equal ones have one name. All results are there once the jobs
+        are compiled, or have failed to be."""
+        new = {name: job for name, job in jobs.items() if name not in self._begun}
+        if new:
+            self._begun |= dict.fromkeys(new, self._threads.submit(
+                self.building.compile_ahead, [*new.values()]))
+        return {self._begun[name] for name in jobs}

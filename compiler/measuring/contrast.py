@@ -180,7 +180,7 @@ class Contrasting:
     def _finish(self, most: int) -> None:
         """Load what was lowered first: all beyond so many, and what waits for no code."""
         waiting = self._waiting
-        while len(waiting) > most or (waiting and waiting[0].prepared.ready is None):
+        while len(waiting) > most or (waiting and not waiting[0].prepared.ready):
             first = waiting.popleft()
             self.report(f"compiling {first.name}")
             first.into[first.group] = self._entered(first.name, attempted(

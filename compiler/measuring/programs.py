@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -67,8 +67,8 @@ class Prepared:
     sizes: Mapping[Symbol, int]
     seconds: float = 0.0
     """What the passes have taken; 0 if some of them ran for several programs."""
-    ready: Future[None] | None = None
-    """Is there once code that is compiled ahead is in the cache; None if none is."""
+    ready: Collection[Future[None]] = ()
+    """Are there once code that is compiled ahead is in the cache; none if none is."""
 
     @property
     def code(self) -> str:
@@ -188,8 +188,8 @@ class Builder:
         code = prepared.code
         if code not in self.known:
             started = time.perf_counter()
-            if prepared.ready is not None:
-                prepared.ready.result()
+            for code_is_kept in prepared.ready:
+                code_is_kept.result()
             run = self._run(prepared.compilation, prepared.state, prepared.sizes)
             seconds = prepared.seconds + time.perf_counter() - started
             self.known[code] = Program(prepared.watch.work(prepared.sizes), seconds, code, run)

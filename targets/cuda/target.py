@@ -28,6 +28,7 @@ from targets.cuda.build.compile import (
     CompileOptions,
     Job,
     compile_kernels,
+    name_of,
     triton_version,
 )
 from targets.cuda.build.interpreter import InterpretedExecutable
@@ -225,9 +226,12 @@ class CudaBuilding(Building):
     ) -> Sequence[str]:
         return self.builder.build(module, sizes)
 
-    def jobs(self, module: ModuleOp, sizes: Mapping[Symbol, int]) -> Sequence[Job]:
-        return () if self.options.interpret or self.options.cache is None else jobs_of(
-            module, sizes, compile_options(self.options), self.options.one_launch)
+    def jobs(self, module: ModuleOp, sizes: Mapping[Symbol, int]) -> Mapping[str, Job]:
+        if self.options.interpret or self.options.cache is None:
+            return {}
+        options = self.builder.options  # which starts Triton's process before threads ask for it
+        return {name_of(job, options): job
+                for job in jobs_of(module, sizes, options, self.options.one_launch)}
 
     def compile_ahead(self, jobs: Sequence[Any]) -> None:
         self.builder.keep(jobs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from threading import Lock
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -32,13 +33,13 @@ def jobs_of(
 
 
 class Builder:
-    """Compiles one module after another, all with the same Triton process. `one_launch`: as in
-    `program_of`."""
+    """Compiles modules, all with the same Triton process, also in several threads. `one_launch`: as
+    in `program_of`."""
 
     def __init__(self, options: CompileOptions, one_launch: bool = True) -> None:
         self.options, self.machine = options, machine_of(options.arch)
         self.one_launch = one_launch
-        self.worker = worker()
+        self.worker, self._replacing = worker(), Lock()
 
     def build(self, module: ModuleOp, sizes: Mapping[Symbol, int]) -> list[str]:
         """Compile the launches of a model for these sizes. Returns reasons not to time it, if any.
@@ -58,8 +59,9 @@ class Builder:
             self._compiled(jobs)
 
     def _compiled(self, jobs: Sequence[Job]) -> list[Binary]:
-        if self.worker.is_lost:
-            self.worker = Worker()
+        with self._replacing:
+            if self.worker.is_lost:
+                self.worker = Worker()
         return compile_kernels(jobs, self.options, self.worker)
 
     def _check(self, binary: Binary) -> None:

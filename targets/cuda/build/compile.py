@@ -136,9 +136,9 @@ def compile_kernels(
     Raises CudaError if Triton or its back end is missing, or, naming the kernel, if Triton rejects
     one.
     """
-    triton = triton_version()
+    triton_version()
     check_toolchain(options.toolchain)
-    keys = [_key(job, options, triton) for job in jobs]
+    keys = [name_of(job, options) for job in jobs]
     distinct = dict(zip(keys, jobs, strict=True))
     kept = KeptFiles(None if options.cache is None else str(options.cache), ".kernel")
     packed = {key: kept.get(key) for key in distinct}
@@ -159,12 +159,13 @@ def _compiled(
         return _run_jobs(jobs, options, own, kept)
 
 
-def _key(job: Job, options: CompileOptions, triton: str) -> str:
+def name_of(job: Job, options: CompileOptions) -> str:
+    """The name of a kernel's code, which equal kernels share. Raises CudaError without Triton."""
     source = job.source
     code = without_comments(source.text)
     code = re.sub(rf"^def {re.escape(source.name)}\(", "def kernel(", code, flags=re.MULTILINE)
-    facts = [_FORMAT, triton, code, source.signature, job.divisible, source.warps, source.stages,
-             source.registers, options.arch, options.fp_fusion]
+    facts = [_FORMAT, triton_version(), code, source.signature, job.divisible, source.warps,
+             source.stages, source.registers, options.arch, options.fp_fusion]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 

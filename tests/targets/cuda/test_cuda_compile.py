@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -118,6 +120,22 @@ def test_a_process_that_ends_is_an_error_that_says_how() -> None:
     with pytest.raises(CudaError, match="kernel @ends: its process ended with status 7") as error:
         compile_kernels([ends, good], CompileOptions(processes=1))
     assert "fibonacci" not in str(error.value)
+
+
+def test_requests_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """One worker compiles a kernel while another one, of an earlier request, takes its time."""
+    good, options = job(samples.SWAP), CompileOptions(processes=2)
+    done = tmp_path / "done"
+    text = ("import time\nfrom pathlib import Path\n"
+            f"while not Path({str(done)!r}).exists(): time.sleep(0.01)\nraise ValueError('late')\n")
+    slow = Job(type(good.source)("slow", (), text, (("x", "*fp32"),), 1, 1), (0,))
+    with closing(worker()) as one, ThreadPoolExecutor(1) as thread:
+        refused = thread.submit(compile_kernels, [slow], options, one)
+        assert compile_kernels([good], options, one)[0].entry == "fibonacci"
+        assert not refused.done()
+        done.touch()
+        with pytest.raises(CudaError, match="kernel @slow: ValueError: late"):
+            refused.result(60)
 
 
 def test_a_worker_that_was_foreseen_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

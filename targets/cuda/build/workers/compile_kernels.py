@@ -2,10 +2,12 @@
 
 Before there is work, the process imports Triton once, and does what every fork would otherwise
 repeat: Triton hashes its own files for its cache, which is not used here. A request is one line of
-JSON on stdin: the jobs, and how many `processes` may run at a time. A job names the file with the
-kernel's source, its signature and options, the GPU, the back end's names for its results, and a
-path without suffix for them. The results appear together, because `.json` is renamed last. The
-reply to each job is one line of JSON: its number as `job`, and the `error`, empty if all is well.
+JSON on stdin: its number as `request`, the jobs, and how many `processes` may run at a time. It may
+come while others are worked on: their jobs come first, and no processor waits for the slowest. A
+job names the file with the kernel's source, its signature and options, the GPU, the back end's
+names for its results, and a path without suffix for them. The results appear together, because
+`.json` is renamed last. The reply to each job is one line of JSON: the `request`, the job's number
+in it as `job`, and the `error`, empty if all is well.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ import json
 import os
 import selectors
 import sys
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import triton
 from triton.backends.compiler import GPUTarget
@@ -70,18 +73,53 @@ def _write(path: Path, content: bytes) -> None:
     partial.replace(path)
 
 
-def compile_all(jobs: Sequence[dict[str, Any]], processes: int) -> Iterator[tuple[int, str]]:
-    """The number and the error of each job, in the order in which they finish."""
-    waiting, running = list(range(len(jobs)))[::-1], 0
+class Place(NamedTuple):
+    """Which job it is: the number of its request, and its own in it."""
+
+    request: int
+    job: int
+
+
+class Requests:
+    """What arrives on stdin, and is not begun yet."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[Place, dict[str, Any]]] = deque()
+        self.processes, self.is_open = 1, True
+        self._text = b""
+
+    def read(self) -> None:
+        """Take what has arrived. If nobody asks any more, nobody waits for an answer either."""
+        part = os.read(0, 1 << 16)
+        if not part:
+            self.is_open = False
+            self.waiting.clear()
+        *lines, self._text = (self._text + part).split(b"\n")
+        for line in lines:
+            request = json.loads(line)
+            self.processes = request["processes"]
+            self.waiting += [(Place(request["request"], number), job)
+                             for number, job in enumerate(request["jobs"])]
+
+
+def compile_all(requests: Requests) -> Iterator[tuple[Place, str]]:
+    """The place and the error of each job, in the order in which they finish."""
+    running = 0
     with selectors.DefaultSelector() as selector:
-        while waiting or running:
-            while waiting and running < processes:
-                number = waiting.pop()
-                process, end = _fork(jobs[number])
-                selector.register(end, selectors.EVENT_READ, (number, process, bytearray()))
+        selector.register(0, selectors.EVENT_READ)
+        while requests.is_open or running:
+            while requests.waiting and running < requests.processes:
+                place, job = requests.waiting.popleft()
+                process, end = _fork(job)
+                selector.register(end, selectors.EVENT_READ, (place, process, bytearray()))
                 running += 1
             for key, _ in selector.select():
-                number, process, text = key.data
+                if key.fd == 0:
+                    requests.read()
+                    if not requests.is_open:
+                        selector.unregister(0)
+                    continue
+                place, process, text = key.data
                 part = os.read(key.fd, 1 << 16)
                 text += part
                 if not part:
@@ -89,7 +127,7 @@ def compile_all(jobs: Sequence[dict[str, Any]], processes: int) -> Iterator[tupl
                     os.close(key.fd)
                     running -= 1
                     failure = _failure(process)
-                    yield number, text.decode() or failure
+                    yield place, text.decode() or failure
 
 
 def _fork(job: dict[str, Any]) -> tuple[int, int]:
@@ -125,10 +163,8 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Triton's own output must not mix with replies
     warm()
-    for line in sys.stdin:
-        request = json.loads(line)
-        for number, error in compile_all(request["jobs"], request["processes"]):
-            print(json.dumps({"job": number, "error": error}), file=replies, flush=True)
+    for place, error in compile_all(Requests()):
+        print(json.dumps({**place._asdict(), "error": error}), file=replies, flush=True)
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ def test_what_is_compiled_ahead_is_found_in_the_cache(
     if how == "build":
         assert not building.build(module, weights, sizes)
     else:
-        building.compile_ahead(building.jobs(module, sizes))
+        building.compile_ahead([*building.jobs(module, sizes).values()])
     assert len(list(tmp_path.rglob("*.kernel"))) == 1  # both launches are of one kernel and variant
     device = FakeDriver.of(module)
     device.install(monkeypatch)
