@@ -68,7 +68,7 @@ def lower_kernel(kernel: LoopKernelOp) -> KernelOp:
 class _Lowering:
     def __init__(self, kernel: LoopKernelOp, schedule: Schedule, seen: SeenPlaces):
         self.kernel, self.schedule, self.seen = kernel, schedule, seen
-        self.peel = schedule.option(TAILS, "peel" if schedule.lanes else "mask") == "peel"
+        self.tails = schedule.option(TAILS, "peel" if schedule.lanes else "mask")
         self.tiles = Computation(kernel, schedule)
         self.states = self.tiles.states
         self.private = kept_values(kernel, schedule)
@@ -205,9 +205,9 @@ class _Lowering:
             self._walk_words(words, depth, level, run)
         else:
             rare, rest = self.rare, self._walk_first_part(depth, level, run)
-            peel = self.peel and (rest is start or (rest.upper - rest.lower).constant is not None)
-            parts = self.seen.parts(
-                axis, rest, segments(level, rest, whole, bool(summed), peel, rare))
+            known = rest is start or (rest.upper - rest.lower).constant is not None
+            parts = self.seen.parts(axis, rest, segments(
+                level, rest, whole, bool(summed), self.tails if known else "mask", rare))
             for bounds in parts:
                 self.rare = rare or (not summed and bounds[2] < level.tile and len(parts) > 1)
                 self.segment(depth, level, run, bounds)
@@ -255,7 +255,7 @@ class _Lowering:
         begin = first_step(self.tiles, limit, state, level.tile)
         sure, end = reach(self.tiles, limit, state, begin, level.tile)
         masked = bool(((state.upper - state.lower) % level.tile).terms)
-        if self.schedule.option(BRANCH) and not (masked and self.peel):
+        if self.schedule.option(BRANCH) and not (masked and self.tails != "mask"):
             sure = begin
         if sure != begin:
             self.tiles.decided = limit.chosen

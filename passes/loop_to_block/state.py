@@ -193,14 +193,11 @@ Segment: TypeAlias = "tuple[Expr, Expr, int, bool]"
 """A part of an axis that one loop walks: lower and upper bound, tile, whether it is masked."""
 SMALL_TILE, PAIR = 4, 2
 """The tile sizes that first walk what full tiles leave of an axis of unknown length: SMALL_TILE for
-a reduction, and PAIR for rows that share what they read, where the tile has more than FEW."""
-FEW = 8
-"""The longest tile of rows of which each remainder has a tile of its own: rows that share what they
-read take hardly longer together than the first of them alone."""
+a reduction, and PAIR for rows that share what they read."""
 
 
 def segments(
-    level: Level, state: AxisState, whole_tiles: bool, reduces: bool, peel: bool, rare: bool
+    level: Level, state: AxisState, whole_tiles: bool, reduces: bool, tails: str, rare: bool
 ) -> list[Segment]:
     """The segments of an axis: full tiles, then the tail. The tail is one masked tile if
     accumulators have whole tiles, and smaller tiles otherwise; of one element, if the axis is
@@ -209,7 +206,7 @@ def segments(
     length = upper - lower
     if not (length % tile).terms:
         return [(lower, upper, tile, False)] if length.terms else []
-    if not peel or level.partial:
+    if tails == "mask" or level.partial:
         return [(lower, upper, tile, True)]
     whole = lower + (length // tile) * tile
     if length.constant is None:
@@ -221,7 +218,7 @@ def segments(
         small = SMALL_TILE if reduces else PAIR
         if tile <= small or (rare and not reduces):
             return [full, (whole, upper, 1, False)]
-        if not reduces and tile <= FEW:
+        if not reduces and tails == "each":
             return [full, *_remainders(whole, upper, length % tile, tile)]
         some = (whole, upper - (small - 1), small, False)
         last = whole + (length % tile) // small * small if tile % small else (

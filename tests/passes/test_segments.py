@@ -18,7 +18,7 @@ from dialects.block.programs import tile_type
 from dialects.strata.schedule import Level
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
-from passes.loop_to_block.state import FEW, AxisState, segments
+from passes.loop_to_block.state import AxisState, segments
 from targets.walking import kernels_of
 
 AXIS, N = Symbol.axis("i0"), Symbol.size("n")
@@ -28,10 +28,13 @@ AXIS, N = Symbol.axis("i0"), Symbol.size("n")
 @pytest.mark.parametrize("reduces", [False, True])
 @pytest.mark.parametrize("rare", [False, True])
 @pytest.mark.parametrize("lower", [0, 3])
-def test_each_position_is_in_one_segment(tile: int, reduces: bool, rare: bool, lower: int) -> None:
+@pytest.mark.parametrize("tails", ["peel", "each"])
+def test_each_position_is_in_one_segment(
+    tile: int, reduces: bool, rare: bool, lower: int, tails: str
+) -> None:
     end = Expr.symbol(N) + lower
     state = AxisState(Expr.of(lower), end, end)
-    found = segments(Level("loop", AXIS, tile), state, False, reduces, True, rare)
+    found = segments(Level("loop", AXIS, tile), state, False, reduces, tails, rare)
     for n in range(3 * tile + 2):
         places = Counter(
             at + k for start, end, width, masked in found
@@ -43,16 +46,18 @@ def test_each_position_is_in_one_segment(tile: int, reduces: bool, rare: bool, l
 @pytest.mark.parametrize("tile", range(2, 12))
 def test_the_tail_of_a_tail_walks_single_rows(tile: int) -> None:
     state = AxisState(Expr.of(0), Expr.symbol(N), Expr.symbol(N))
-    widths = [[s[2] for s in segments(Level("loop", AXIS, tile), state, False, False, True, rare)]
-              for rare in (False, True)]
-    assert widths == [[*range(tile, 0, -1)] if tile <= FEW else [tile, 2, 1], [tile, 1]]
+    widths = [[s[2] for s in segments(Level("loop", AXIS, tile), state, False, False, tails, rare)]
+              for tails in ("each", "peel") for rare in (False, True)]
+    short = [tile, 1]
+    assert widths == [
+        [*range(tile, 0, -1)], short, [tile, 2, 1] if tile > 2 else short, short]
 
 
-@pytest.mark.parametrize("tile", range(3, FEW + 1))
+@pytest.mark.parametrize("tile", range(3, 12))
 def test_few_rows_that_are_left_are_one_tile(tile: int) -> None:
     """Each tile reads the whole panel of the other factor again."""
     state = AxisState(Expr.of(0), Expr.symbol(N), Expr.symbol(N))
-    found = segments(Level("loop", AXIS, tile), state, False, False, True, False)
+    found = segments(Level("loop", AXIS, tile), state, False, False, "each", False)
     for n in range(3 * tile):
         walks = [range(int(low.evaluate({N: n})), int(high.evaluate({N: n})), width)
                  for low, high, width, _ in found]

@@ -79,7 +79,7 @@ def _contraction(
     else:
         levels += matrix_levels(
             nest, tiling.lanes, tiling.matrices, tiling.reduce, others, machine)
-    return _complete(kernel, levels)
+    return _complete(kernel, levels, (("tails", "each"),) if tiling.each else ())
 
 
 def _vector_levels(
@@ -124,10 +124,13 @@ def _sums(nest: NestOp, tiling: Tiling, machine: Machine) -> list[Level]:
     return levels
 
 
-def _complete(kernel: KernelOp, levels: Sequence[Level]) -> Schedule:
+def _complete(
+    kernel: KernelOp, levels: Sequence[Level], options: tuple[tuple[str, int | str], ...] = ()
+) -> Schedule:
     """The levels, and a loop over each axis that they do not name."""
     placed = {x.axis for x in levels}
-    return Schedule((*levels, *(Level("loop", a) for a in kernel.axes if a not in placed)))
+    others = (Level("loop", a) for a in kernel.axes if a not in placed)
+    return Schedule((*levels, *others), options)
 
 
 def _chunk(size: int | None, tile: int) -> int | None:

@@ -37,9 +37,11 @@ from targets.cpu.scheduling.rows import (
 WIDENING_REGISTERS = 8
 """Vector registers for operands of short integers besides the sums: each needs one for its widened
 form."""
-DYNAMIC_ROWS, DYNAMIC_COLUMNS = 8, 6
-"""Rows of a register tile if their number is known only at run time, and columns of an image; few,
-since each number that tiles leave has code of its own (`passes/loop_to_block/state.py`)."""
+DYNAMIC_ROWS, DYNAMIC_ROWS_EACH = 6, 8
+"""Rows of a register tile if their number is known only at run time; few, to keep tails short. More
+where each number of rows that tiles leave has code of its own."""
+MANY_ROWS = 32
+"""Of so many rows, few are what full tiles leave."""
 SUMS = 8
 """Registers of sums that keep the multipliers busy; a tile of few rows is made wide."""
 WIDEST = 5
@@ -65,6 +67,8 @@ class Tiling(NamedTuple):
     """Whether the sums are short enough to be fully unrolled."""
     matrices: MatrixTiles | None = None
     """The tiles of matrix registers, if these hold the sums."""
+    each: bool = False
+    """Whether each number of rows that tiles leave has code of its own."""
 
 
 def scheduled(schedule: Schedule, nest: NestOp, machine: Machine) -> Tiling | None:
@@ -91,7 +95,7 @@ def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
     lanes, extents = order[-1], extents_of(nest.axes)
     names = [a for a in order[:-1] if is_row(nest, a, lanes)]
     reduce, group = grouping_of(nest, lanes, machine) or (_reduce_order(nest), 1)
-    matrices = None
+    matrices, each = None, False
     if group > 1:
         matrices = matrix_tiles(nest, lanes, names, reduce[-1], group, machine)
     if matrices is not None:
@@ -109,10 +113,31 @@ def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
         spare = _spare(nest, vectors, group, machine)
         most = CACHE_WAYS if competes(nest, lanes, names[-1:]) else machine.vector_registers
         budget = min(most, _most_rows(machine.vector_registers - spare, vectors, group))
-        rows = _rows(names, extents, budget) or tiled_rows(nest, order[-2:-1], budget)
+        each = _is_read_again(nest, names, width, machine)
+        few = DYNAMIC_ROWS_EACH if each else DYNAMIC_ROWS
+        rows = _rows(names, extents, budget, few) or tiled_rows(nest, order[-2:-1], budget)
     chosen = {a for a, _ in rows}
     outer = tuple(a.name for a in nest.parallel_axes if a.name not in chosen | {lanes})
-    return Tiling(lanes, width, rows, outer, reduce, group, window, matrices)
+    return Tiling(lanes, width, rows, outer, reduce, group, window, matrices, each)
+
+
+def _is_read_again(
+    nest: NestOp, names: Sequence[Symbol], width: int, machine: Machine
+) -> bool:
+    """Whether an open number of rows, of which there may be few, reads panels that the first cache
+    does not hold: each tile of what full tiles leave would fetch the whole panel again. Images have
+    tiles in two axes, whose tails multiply, so theirs stay short."""
+    rows = extents_of(nest.axes)[names[0]] if len(names) == 1 else Expr.of(1)
+    least = rows.evaluate(dict.fromkeys(rows.symbols, 1))
+    if rows.constant is not None or least > MANY_ROWS:
+        return False
+    terms = product(a.extent for a in nest.reduce_axes).constant or 0
+    return terms * width * _bytes_of_element(nest) > machine.caches[0]
+
+
+def _bytes_of_element(nest: NestOp) -> int:
+    """The bytes of an element of the factors."""
+    return min(byte_width(v.type.element) for v in nest.inputs if isinstance(v.type, TensorType))
 
 
 def _most_rows(registers: int, vectors: int, group: int) -> int:
@@ -194,11 +219,10 @@ def is_read_by(panel: int, width: int, extent: Expr) -> bool:
 
 
 def _rows(
-    names: Sequence[Symbol], extents: Mapping[Symbol, Expr], budget: int
+    names: Sequence[Symbol], extents: Mapping[Symbol, Expr], budget: int, few: int
 ) -> tuple[tuple[Symbol, int], ...]:
     """Fill the register budget from the innermost axis outwards, in even tiles."""
     rows: list[tuple[Symbol, int]] = []
-    few = DYNAMIC_ROWS if len(names) == 1 else DYNAMIC_COLUMNS
     for name in reversed(names):
         if budget < 2:
             break

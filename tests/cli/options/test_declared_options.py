@@ -42,7 +42,7 @@ def test_each_option_reads_what_it_declares(option: IntegerOption) -> None:
 @pytest.mark.parametrize(("text", "message"), [
     ("<| tial = peel>", "no option 'tial'; did you mean 'tails'"),
     ("<| stagse = 4>", "no option 'stagse'; did you mean 'stages'"),
-    ("<| tails = 3>", "tails of a schedule is one of mask, peel, not 3"),
+    ("<| tails = 3>", "tails of a schedule is one of mask, peel, each, not 3"),
     ("<| stages = many>", "stages of a schedule is an integer from 0 to 64, not many"),
     ("<| warps = 0>", "warps of a schedule is an integer from 1 to 64, not 0"),
     ("<| keep = -1>", "keep of a schedule is an integer from 0 on, not -1"),

@@ -65,20 +65,21 @@ def _near_middles(divisor: int, low: Fraction) -> Iterator[int]:
     """The mantissas x for which x/y may be too near to a middle m / 2^s, with an odd m.
 
     |x/y - m/2^s| is a fraction |x*2^s - m*y| / (y*2^s), whose numerator is a small integer t.
-    Each t belongs to the few m with m*y = -t modulo 2^s.
+    Each t belongs to the few m with m*y = -t modulo 2^s. Of y = odd * 2^z, only multiples of 2^z
+    have any, and odd multiples odd ones.
     """
     zeros = (divisor & -divisor).bit_length() - 1
     odd = divisor >> zeros
     for shift in (_BITS, _BITS + 1):  # quotients above and below 1
         most = int(_END * (low / _FIRST) * divisor * (1 << shift))
         for t in range(-most, most + 1):
-            if t % (1 << zeros):
+            if t % (2 << zeros) != 1 << zeros:
                 continue
             modulus = 1 << shift - zeros
             first = -(t >> zeros) * pow(odd, -1, modulus) % modulus
             for m in range(_END + (first - _END) % modulus, 2 * _END, modulus):
                 x = (t + m * divisor) >> shift
-                if m % 2 and _FIRST <= x < _END:
+                if _FIRST <= x < _END:
                     yield x
 
 
