@@ -123,9 +123,9 @@ AnyOption = ScheduleOption[int] | ScheduleOption[bool] | ScheduleOption[str]
 
 LOWERING = "loop-to-block"
 TAILS = ChoiceOption(
-    "tails", "", "computes the last, partial tile with masked lanes, or with smaller bodies: a few, "
-    "or one for each number of rows that an open size leaves; by default peel where an axis lies in "
-    "lanes, else mask", LOWERING, ("mask", "peel", "each"))
+    "tails", "", "computes the last, partial tile with masked lanes, or with smaller bodies: a "
+    "few, or one for each number of rows that an open size leaves; by default peel where an axis "
+    "lies in lanes, else mask", LOWERING, ("mask", "peel", "each"))
 KEEP = IntegerOption(
     "keep", 0, "stores a value that takes at least this many operations, and that several loops "
     "need one after another, in memory of the program; 0: none", LOWERING)
