@@ -41,7 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         interrupt.watch()
     try:
-        return _run(words, interrupt)
+        status = _run(words, interrupt)
+        if arguments is None:
+            gc.freeze()  # the process ends: to look for garbage first takes 0.4 s after compiling
+        return status
     except BrokenPipeError:  # the reader, for instance `head`, closed the pipe
         _drop_output(sys.stdout, sys.stderr)
         return 0
@@ -53,9 +56,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if arguments is None:
             interrupt.leave()
         return STATUS
-    finally:
-        if arguments is None:
-            gc.freeze()  # the process ends: to look for garbage first takes 0.4 s after compiling
 
 
 def _run(words: Sequence[str], interrupt: Interrupt) -> int:

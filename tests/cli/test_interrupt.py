@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from compiler.io.uninterrupted import uninterrupted
 from tests import processes
 from tests.frontend.onnx_models import make_model, value_info
 
@@ -249,3 +250,24 @@ def test_a_call_that_takes_for_ever(tmp_path: Path) -> None:
     assert process.returncode == 130, told
     assert told.splitlines()[-1] == "interrupted: nothing was written"
     assert seconds < 10
+
+
+def test_an_import_is_not_cut_short() -> None:
+    """The signal is delivered at the end, to the handler of before; a handler that ignores it does
+    so then."""
+    order: list[str] = []
+    before = signal.signal(signal.SIGINT, lambda *_: order.append("handled"))
+    try:
+        with uninterrupted():
+            signal.raise_signal(signal.SIGINT)
+            order.append("imported")
+        assert order == ["imported", "handled"]
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with uninterrupted():
+            signal.raise_signal(signal.SIGINT)
+        assert order == ["imported", "handled"]
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with pytest.raises(KeyboardInterrupt), uninterrupted():
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)

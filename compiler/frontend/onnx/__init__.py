@@ -27,6 +27,7 @@ from typing import Any, cast
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend import ImportedModel, ImportOptions, MemoryModel
+from compiler.io.uninterrupted import uninterrupted
 
 DESCRIPTION = ("an .onnx file, of any opset that the installed onnx knows (`list ops` tells the "
                "opsets of each operator)")
@@ -39,7 +40,8 @@ def accepts(model: str) -> bool:
 
 def load_model(model: str, options: ImportOptions) -> ImportedModel:
     """Import a file. Raises StrataError with every problem that was found."""
-    from compiler.frontend.onnx.importer import import_file
+    with uninterrupted():
+        from compiler.frontend.onnx.importer import import_file
 
     return import_file(model, options)
 
@@ -52,7 +54,8 @@ def load_bytes(name: str, data: bytes, options: ImportOptions) -> ImportedModel:
     if not isinstance(cast(object, data), bytes | bytearray | memoryview):
         raise StrataError(f"the contents of {name} must be the bytes of an ONNX file, not "
                           f"{type(data).__name__}")
-    from compiler.frontend.onnx.importer import import_bytes
+    with uninterrupted():
+        from compiler.frontend.onnx.importer import import_bytes
 
     return import_bytes(name, data, options)
 
