@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -50,7 +51,7 @@ def rate_of(device: str) -> float:
     if device == "cuda":
         one = torch.empty(1 << 29, dtype=torch.int8, device=device)
         other = torch.empty_like(one)
-        run = lambda: other.copy_(one)  # noqa: E731
+        run = partial(other.copy_, one)
         run()
         return 2 * one.numel() / min(seconds_of(run, 10, device) for _ in range(5))
     import numpy as np
