@@ -8,22 +8,36 @@ needed. The target chooses how many groups to join (`Rules.joined_groups`). Each
 terms as before, plus zeros. The only difference is that an infinity or NaN in x now reaches all
 results of the joined groups.
 
-Enters: filters as constants. Assumes nothing.
+A filter that is no constant is filled with zeros when the model runs; to fill it costs little
+beside a convolution, which reads each of its numbers at many positions.
+
+    %s = graph.reshape %w {shape = [128, 1, 4, 3, 3]}
+    %f = graph.where %own, %s, %zero      %own: i1[128, 8, 1, 1, 1], which place is a filter's own
+    %w' = graph.reshape %f {shape = [128, 32, 3, 3]}
+
+Enters: filters as constants where they are known. Assumes nothing.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from dialects.graph import ConstantOp, ConvOp
+from dialects.graph import ConstantOp, ConvOp, ReshapeOp, WhereOp
 from dialects.graph.base import int_of
 from dialects.semantics.filters import JoinedGroups
-from dialects.strata.types import ExprAttr
+from dialects.strata.elements import dtype_of
+from dialects.strata.types import ExprAttr, SizesAttr, TensorType
 from dialects.symbolic.expr import Expr
 from passes.base import StrataContext, StrataPass
 from passes.rewrites.graph.matching import known_constant, type_of
 from passes.rewriting import Rewriter, functions, rewrite
+
+if TYPE_CHECKING:
+    from dialects.strata.types import Array
 
 
 class GraphJoinGroups(StrataPass):
@@ -44,15 +58,43 @@ def join_groups(op: ConvOp, at: Rewriter) -> SSAValue | None:
     type_ = type_of(op.w)
     outputs, inputs = type_.shape[0].constant, type_.shape[1].constant
     assert rules is not None
-    if group == 1 or not outputs or not inputs or not isinstance(op.w.owner, ConstantOp):
+    if group == 1 or not outputs or not inputs:
         return None
     joined = rules.joined_groups(inputs, outputs // group, group, type_.element)
-    filter_ = known_constant(op.w, at.context)
-    if joined <= 1 or filter_ is None:
+    if joined <= 1:
         return None
-    filters = at.insert(filter_.derived(
-        at.context.weights, ".joined", f"joined {group} {joined}",
-        JoinedGroups(group, joined)))
+    filters = _constant_joined(op, at, group, joined) if isinstance(op.w.owner, ConstantOp) else (
+        _joined(op.w, at, group, joined))
     others = [] if op.b is None else [op.b]
-    return at(ConvOp, op.x, filters.results[0], *others,
-              **{**op.properties, "group": ExprAttr(Expr.of(group // joined))})
+    return None if filters is None else at(
+        ConvOp, op.x, filters, *others,
+        **{**op.properties, "group": ExprAttr(Expr.of(group // joined))})
+
+
+def _constant_joined(op: ConvOp, at: Rewriter, group: int, joined: int) -> SSAValue | None:
+    filter_ = known_constant(op.w, at.context)
+    return None if filter_ is None else at.insert(filter_.derived(
+        at.context.weights, ".joined", f"joined {group} {joined}",
+        JoinedGroups(group, joined))).results[0]
+
+
+def _joined(filters: SSAValue, at: Rewriter, group: int, joined: int) -> SSAValue:
+    """Filters [co, c, k...] as [co, joined*c, k...], computed when the model runs."""
+    type_, store = type_of(filters), at.context.weights
+    outputs, *rest = type_.shape
+    own = at.insert(ConstantOp.of_array(_own_places(group, joined, type_), store, "own places"))
+    zero = at.insert(ConstantOp.of_array(
+        np.zeros((), dtype_of(type_.element)), store, "zero")).results[0]
+    chosen = at(WhereOp, own.results[0],
+                at(ReshapeOp, filters, shape=SizesAttr((outputs, Expr.of(1), *rest))), zero)
+    return at(ReshapeOp, chosen, shape=SizesAttr((outputs, rest[0] * joined, *rest[1:])))
+
+
+def _own_places(group: int, joined: int, filters: TensorType) -> Array:
+    """Which of the places of joined groups is that of a filter's own group: bool[co, joined, 1...].
+    """
+    outputs = filters.shape[0].constant
+    assert outputs is not None
+    own = np.arange(outputs) // (outputs // group) % joined
+    return (own[:, None] == np.arange(joined)).reshape(outputs, joined, *(
+        1 for _ in filters.shape[1:]))

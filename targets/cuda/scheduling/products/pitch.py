@@ -99,8 +99,16 @@ def _is_copied(nest: NestOp, position: int, roles: Roles) -> bool:
 def _is_read_again(nest: NestOp, position: int, roles: Roles) -> bool:
     own = symbols_of(nest.input_maps[position])
     others = [a for a in (*roles.rows, *roles.columns) if a not in own]
-    other, terms = _size(nest, others), _size(nest, roles.reduce)
+    other, terms = _size(nest, others), _terms(nest, position, roles)
     return other >= AGAIN or (other >= SOME and terms >= LONG)
+
+
+def _terms(nest: NestOp, position: int, roles: Roles) -> int:
+    """The terms of a sum, of all its parts if it is split; 0 where they are open."""
+    type_ = nest.inputs[position].type
+    assert isinstance(type_, TensorType)
+    return next((size.constant or 0 for at, size in zip(
+        nest.input_maps[position], type_.shape, strict=True) if at.symbols & {*roles.reduce}), 0)
 
 
 def _size(nest: NestOp, names: Sequence[Symbol]) -> int:

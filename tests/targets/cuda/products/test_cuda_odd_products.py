@@ -69,3 +69,24 @@ def test_sums_of_any_length_are_split(m: int, k: int, n: int) -> None:
     assert programs[0] > 1 and prod(programs) > 100, programs
     loads = [op for op in kernel.walk() if isinstance(op, LoadOp)]
     assert any((buffer_type(op.buffer).shape[-1].constant or 0) % 2 for op in loads)  # in place
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(300, 2863, 376), (2128, 2865, 376)])
+def test_sums_in_parts_count_whole(m: int, k: int, n: int) -> None:
+    """How long a program waits is that of the whole sum, also if a part of it is short."""
+    text = f"""
+strata.func @main(%a: f16[{m}, {k}], %b: f16[{n}, {k}]) -> (f16[{m}, {n}])
+    inputs ["a", "b"] outputs ["y"] {{
+  %c = graph.transpose %b {{perm = [1, 0]}} : f16[{k}, {n}]
+  %y = graph.matmul %a, %c : f16[{m}, {n}]
+  strata.return %y
+}}"""
+    module = Parser(make_context(), text).parse_module()
+    for _ in lower(module, TARGET.bind(TargetOptions(features="sm_90")).context(WeightStore())):
+        pass
+    [kernel] = [op for op in module.walk() if isinstance(op, KernelOp)
+                and op.sym_name.data == "contract_0"]
+    assert int(kernel.grid.data[0].evaluate({})) > 1, "not split"
+    pitches = {buffer_type(op.buffer).shape[-1].constant for op in kernel.walk()
+               if isinstance(op, LoadOp)}
+    assert pitches == {-(-k // 8) * 8}
