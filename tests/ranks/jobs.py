@@ -1,13 +1,13 @@
 """What each rank does in tests of several processes.
 
-    python -m tests.ranks.jobs STORE DEVICE NAME ...
+    python -m tests.ranks.jobs FOLDER DEVICE SECONDS NAME ...
 
-Every job returns what the test compares. The results go to the standard output as one JSON line.
+Every job returns what the test compares. The results of rank 0 go to `FOLDER/rank-0.json`, after
+each job. Jobs consist of steps of at most SECONDS (`steps.py`); `running.py` starts the processes.
 """
 
 from __future__ import annotations
 
-import faulthandler
 import gc
 import json
 import logging
@@ -24,8 +24,10 @@ from typing import Any
 import numpy as np
 
 from tests.ranks.programs import Case, cases, summing_cases
+from tests.ranks.steps import last_step, limit_steps, step
 
-PATIENCE = timedelta(seconds=60)
+PATIENCE = 0.75
+"""After which part of a step's time torch.distributed gives up waiting for a rank."""
 
 
 # ---------------------------------------------------------------------- collectives
@@ -45,12 +47,14 @@ def collectives() -> list[str]:
         chosen = [c for c in chosen if c.kind != "reduce_scatter" or '"sum"' in c.attributes]
     with tempfile.TemporaryDirectory() as folder:
         for case in chosen:
+            step(f"compile {case}")
             path = Path(folder) / "case.mlir"
             path.write_text(case.text)
             exe = compile_model(path, target=device(), cache="off", threads=2)
             how = next(op.collective for op in case.module().walk()
                        if isinstance(op, CollectiveOp))
             for rows in (5, 1):
+                step(f"run it with {rows} rows")
                 found += _differences(case, exe, how, dist.get_rank(), rows)
     return found
 
@@ -79,17 +83,11 @@ class Compiled(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         made = getattr(record, "strata_compiled", None)
         if made is not None:
-            self.made.append(made.loaded)
-            self.kinds.append([e.how.kind for e in exchanges_of(made.loaded)])
+            loaded = made.executable.loaded.general
+            self.made.append(loaded)
+            self.kinds.append([e.how.kind for e in loaded.exchanges])
         if hasattr(record, "strata_eager"):
             self.eager.append(record.getMessage())
-
-
-def exchanges_of(loaded: Any) -> list[Any]:
-    """The collective operations of a loaded program."""
-    if device() == "cpu":
-        return list(loaded.plan.exchanges)
-    return [s.exchange for s in loaded.program.host.steps if hasattr(s, "exchange")]
 
 
 def device() -> str:
@@ -112,8 +110,11 @@ def tensor_parallel() -> dict[str, Any]:
     x = torch.randn(2, 7, models.WIDTH, generator=torch.Generator().manual_seed(1)).to(device())
     torch._dynamo.utils.counters.clear()
     with torch.no_grad():
-        step = torch.compile(divided, backend="strata", fullgraph=True)
-        errors = [models.error(step(given), one(given)) for given in (x, x[:, :3], 2 * x)]
+        compiled = torch.compile(divided, backend="strata", fullgraph=True)
+        errors = list[float]()
+        for given in (x, x[:, :3], 2 * x):
+            step(f"a call with {list(given.shape)}")
+            errors.append(models.error(compiled(given), one(given)))
     return {"errors": errors, "kinds": seen.kinds, "eager": seen.eager,
             "breaks": sum(torch._dynamo.utils.counters["graph_break"].values())}
 
@@ -125,9 +126,11 @@ def tensor_parallel_training() -> dict[str, Any]:
     models, seen = _models(), Compiled()
     one, divided = models.divided_block()
     x = torch.randn(2, 5, models.WIDTH, generator=torch.Generator().manual_seed(1)).to(device())
-    step = torch.compile(divided, backend="strata", fullgraph=True)
-    for model in (one, step):
+    compiled = torch.compile(divided, backend="strata", fullgraph=True)
+    for model in (one, compiled):
+        step("the divided model" if model is compiled else "the undivided model")
         model(x).square().mean().backward()
+    step("gather the gradients")
     wanted, got = dict(one.named_parameters()), dict(divided.named_parameters())
     errors = [models.error(models.whole(got[name].grad), p.grad) for name, p in wanted.items()]
     return {"errors": errors, "kinds": seen.kinds, "eager": seen.eager}
@@ -141,10 +144,10 @@ def ddp() -> dict[str, Any]:
     models, seen = _models(), Compiled()
     torch._dynamo.config.optimize_ddp = "python_reducer"
     inner = models.network()
-    step = torch.compile(DistributedDataParallel(inner), backend="strata", fullgraph=True)
-    compiled = torch.compile(backend="strata", fullgraph=True)
-    with torch._dynamo.compiled_autograd._enable(compiled):
-        models.train(step, list(inner.parameters()))
+    forward = torch.compile(DistributedDataParallel(inner), backend="strata", fullgraph=True)
+    backward = torch.compile(backend="strata", fullgraph=True)
+    with torch._dynamo.compiled_autograd._enable(backward):
+        models.train(forward, list(inner.parameters()))
     wanted = models.trained()
     errors = [models.error(a, b) for a, b in zip(inner.parameters(), wanted, strict=True)]
     return {"errors": errors, "kinds": seen.kinds, "eager": seen.eager}
@@ -192,12 +195,18 @@ def one_graph() -> dict[str, Any]:
     generator = torch.Generator().manual_seed(1)
     xs = [torch.randn(2, 7, models.WIDTH, generator=generator).to(device()) for _ in range(3)]
     with torch.no_grad():
-        step = torch.compile(divided, backend="strata", fullgraph=True)
-        errors = [models.error(step(x), one(x)) for x in xs]
+        compiled = torch.compile(divided, backend="strata", fullgraph=True)
+        errors = list[float]()
+        for x in xs:
+            step(f"call {len(errors)}")
+            errors.append(models.error(compiled(x), one(x)))
         for k in range(1000):
+            if k % 100 == 0:
+                step(f"calls from {k} on")
             if k % 100 == torch.distributed.get_rank():
                 torch.cuda._sleep(10_000_000)  # a rank that is late
-            got = step(xs[k % 3])
+            got = compiled(xs[k % 3])
+        step("wait for the last call")
         errors.append(models.error(got, one(xs[999 % 3])))
     [loaded] = seen.made
     graphs = [r.graph is not None for r in loaded._states.take().runner._ready.values()]
@@ -214,9 +223,11 @@ def exchanges() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "case.mlir"
         for case in summing_cases(count):
+            step(f"compile {case}")
             path.write_text(case.text)
             exe = compile_model(path, target=device(), cache="off", threads=2)
-            programs += [e.programs for e in exchanges_of(exe.loaded.general)]
+            programs += [e.programs for e in exe.loaded.general.exchanges]
+            step("run it 20 times")
             for turn in range(20):
                 if turn % 5 == rank:
                     time.sleep(0.01)  # a rank that is late
@@ -226,41 +237,53 @@ def exchanges() -> dict[str, Any]:
     return {"wrong": wrong, "programs": programs}
 
 
+def stuck() -> None:
+    """Rank 1 never comes, to test what is said then."""
+    import torch.distributed as dist
+
+    step("wait for rank 1")
+    if dist.get_rank() == 1:
+        time.sleep(1000)
+    dist.barrier()
+
+
 JOBS: dict[str, Callable[[], Any]] = {
     f.__name__: f for f in (collectives, tensor_parallel, tensor_parallel_training, ddp, fsdp,
-                            wrong_group, one_graph, exchanges)}
+                            wrong_group, one_graph, exchanges, stuck)}
 
 
-def main(store: str, kind: str, names: Sequence[str]) -> None:
+def main(folder: Path, kind: str, seconds: float, names: Sequence[str]) -> None:
+    os.environ["DEVICE"] = kind
+    step("import PyTorch")
     import torch
     import torch.distributed as dist
 
+    limit_steps(seconds)
     torch.set_num_threads(1)
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    os.environ["DEVICE"] = kind
     if kind == "cuda":
         torch.cuda.set_device(rank)
+    step("meet the other ranks")
     backend = {"cpu": "gloo", "cuda": "nccl"}[kind]
-    dist.init_process_group(backend, init_method=f"file://{store}", rank=rank, world_size=count,
-                            timeout=PATIENCE)
+    dist.init_process_group(backend, init_method=f"file://{folder / 'store'}", rank=rank,
+                            world_size=count, timeout=timedelta(seconds=PATIENCE * seconds))
     results: dict[str, Any] = {}
     for name in names:
         torch._dynamo.reset()  # no job makes sizes dynamic for the next one
-        faulthandler.dump_traceback_later(PATIENCE.total_seconds())  # where a rank hangs
-        started = time.perf_counter()
+        step(f"job {name}")
         try:
             results[name] = JOBS[name]()
         except Exception:
             results[name] = {"failed": traceback.format_exc()}
-        print(f"{name}: {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
+        (folder / f"rank-{rank}.json").write_text(json.dumps(results))
         logging.getLogger("strata").handlers = []  # which hold programs
-    print(json.dumps(results))
+    step("let go of graphs, for which NCCL would wait")
     torch._dynamo.reset()
-    gc.collect()  # NCCL waits for graphs that hold its kernels
-    faulthandler.dump_traceback_later(20)
+    gc.collect()
+    step("leave the other ranks")
     dist.destroy_process_group()
-    faulthandler.cancel_dump_traceback_later()
+    last_step()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3:])
+    main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), sys.argv[4:])
