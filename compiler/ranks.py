@@ -43,7 +43,7 @@ def among_ranks(mesh: str, target: str) -> Generator[bool]:
     """Join the other processes of `torchrun`; without a mesh, do nothing. Tells whether this is the
     first rank, which speaks for all.
 
-    Raises StrataError if there are not as many ranks as the mesh has.
+    Raises StrataError if there are not as many ranks as the mesh has, or if some do not come.
     """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if mesh:
@@ -51,16 +51,14 @@ def among_ranks(mesh: str, target: str) -> Generator[bool]:
     if not mesh or world == 1:
         yield True
         return
-    from datetime import timedelta
-
     from targets.communication import forget_groups
 
     _end_with_launcher()
     dist, torch = distributed()
     on_gpu = target == "cuda"
     if on_gpu:
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=timedelta(seconds=PATIENCE))
+        _choose_device(torch)
+    _meet(dist, "nccl" if on_gpu else "gloo", world)
     try:
         yield dist.get_rank() == 0
     finally:
@@ -68,6 +66,29 @@ def among_ranks(mesh: str, target: str) -> Generator[bool]:
             forget_groups()
             dist.destroy_process_group()
             gc.collect()  # gloo's threads must end before the interpreter does
+
+
+def _choose_device(torch: Any) -> None:
+    """Take the device of this rank's place on its host. Raises StrataError if there is none."""
+    place, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if place >= count:
+        raise StrataError(f"rank {os.environ.get('RANK', place)} has no device", [Problem(
+            f"it is number {place + 1} on this host, which has {count} GPUs",
+            hint="start as many ranks as there are GPUs, or --target cpu")])
+    torch.cuda.set_device(place)
+
+
+def _meet(dist: Any, backend: str, world: int) -> None:
+    """Connect with the other ranks. Raises StrataError if they do not come."""
+    from datetime import timedelta
+
+    try:
+        dist.init_process_group(backend, timeout=timedelta(seconds=PATIENCE))
+    except (RuntimeError, ValueError) as error:  # ValueError: a variable of torchrun is missing
+        raise StrataError("the other ranks did not come", [Problem(
+            f"{world} processes were to meet at {os.environ.get('MASTER_ADDR', '?')}:"
+            f"{os.environ.get('MASTER_PORT', '?')}: {str(error).strip().splitlines()[0]}",
+            hint="the message of the rank that failed says why")]) from error
 
 
 def distributed() -> tuple[Any, Any]:

@@ -172,6 +172,13 @@ def process_group(group: Group) -> Any:
     return found
 
 
+def patience_of(connected: Any) -> Any:
+    """For how long a process group waits for a rank, as a timedelta. That of new groups would be
+    half an hour, whatever the user has chosen for all ranks."""
+    device = connected._device_types[0]
+    return connected._get_backend(device).options._timeout
+
+
 def forget_groups() -> None:
     """Let go of groups, before the process ends its part in them."""
     _made.cache_clear()
@@ -181,6 +188,7 @@ def forget_groups() -> None:
 def _made(group: Group, world: Any) -> Any:
     """Process groups for all parts of a group; the one of this rank. `world`: the group of all
     ranks, so that a process that initializes anew makes new ones."""
-    d = _torch("torch.distributed")
-    own, made = d.get_rank(), [d.new_group(list(part)) for part in group.parts]
+    d, limit = _torch("torch.distributed"), patience_of(world)
+    own = d.get_rank()
+    made = [d.new_group(list(part), timeout=limit) for part in group.parts]
     return next(g for g, part in zip(made, group.parts, strict=True) if own in part)

@@ -28,7 +28,7 @@ from importlib import import_module
 from typing import Any
 
 from dialects.ranks.collectives import Group
-from targets.communication import Exchange, process_group
+from targets.communication import Exchange, patience_of, process_group
 from targets.cuda.errors import CudaError
 from targets.cuda.libraries.collectives import torch_module
 from targets.cuda.runtime import driver
@@ -86,19 +86,14 @@ def _shared(group: Group, connected: Any) -> Shared:
     inbox.zero_()
     numbers = torch.zeros(PROGRAMS, dtype=torch.int32, device="cuda")
     fault = torch.zeros(1, dtype=torch.int32, pin_memory=True)
+    nanoseconds = int(patience_of(connected).total_seconds() * 1e9)
     table = torch.tensor(
-        [meeting.rank, numbers.data_ptr(), fault.data_ptr(), _patience(connected),
+        [meeting.rank, numbers.data_ptr(), fault.data_ptr(), nanoseconds,
          *(box.data_ptr() for box in inboxes)], dtype=torch.int64, device="cuda")
     torch.cuda.synchronize()
     meeting.barrier()  # no rank sends before all inboxes are empty
     torch.cuda.synchronize()
     return Shared(table, fault, (meeting, inbox, *inboxes, numbers))
-
-
-def _patience(connected: Any) -> int:
-    """For how many nanoseconds the group waits for a rank."""
-    backend = connected._get_backend(torch_module().device("cuda"))
-    return int(backend.options._timeout.total_seconds() * 1e9)
 
 
 def given_up(exchanges: Sequence[Exchange]) -> str:
