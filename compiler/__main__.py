@@ -116,7 +116,7 @@ def _report(error: Exception, words: Sequence[str], plugins: Sequence[Path]) -> 
 
 
 def _print_error(error: Exception, status: int) -> int:
-    from compiler.ranks import rank_text, tell_launcher
+    from dialects.ranks.launcher import rank_text, tell_launcher
 
     show_text(f"error{rank_text()}: {error}", file=sys.stderr)
     tell_launcher(f"error{rank_text()}: {error}")

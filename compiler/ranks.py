@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -123,21 +121,6 @@ def refuse_mesh(mesh: str, what: str) -> None:
 
 
 # ---------------------------------------------------------------------- faults
-def rank_text() -> str:
-    """` on rank 1` in a process of torchrun; otherwise empty."""
-    return f" on rank {os.environ['RANK']}" if int(os.environ.get("WORLD_SIZE", "1")) > 1 and (
-        "RANK" in os.environ) else ""
-
-
-def tell_launcher(message: str) -> None:
-    """Leave a fault where torchrun looks for it, so that its own report ends with it."""
-    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
-    if path:
-        told = {"message": message, "extraInfo": {"timestamp": str(int(time.time()))}}
-        with suppress(OSError), open(path, "w", encoding="utf-8") as file:
-            json.dump({"message": told}, file)
-
-
 def _end_with_launcher() -> None:
     """Let the system end this process when torchrun dies, which cannot end it any more then."""
     if "TORCHELASTIC_RUN_ID" in os.environ and sys.platform == "linux":

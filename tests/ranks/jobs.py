@@ -12,6 +12,7 @@ import gc
 import json
 import logging
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -213,6 +214,24 @@ def one_graph() -> dict[str, Any]:
     return {"errors": errors, "eager": seen.eager, "kinds": seen.kinds, "graphs": graphs}
 
 
+def lost() -> dict[str, Any]:
+    """A step of whose ranks one is gone. The others end with the name of an exchange."""
+    import torch
+
+    models, seen = _models(), Compiled()
+    _, divided = models.divided_block()
+    x = torch.randn(2, 7, models.WIDTH).to(device())
+    with torch.no_grad():
+        compiled = torch.compile(divided, backend="strata", fullgraph=True)
+        step("a call of all ranks")
+        compiled(x).sum().item()
+        if torch.distributed.get_rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        step("a call without rank 1")
+        compiled(x).sum().item()
+    return {"failed": "the call ended as if rank 1 were there", "kinds": seen.kinds}
+
+
 def exchanges() -> dict[str, Any]:
     """Sums over ranks inside kernels: what differs, and which kernels exchange tiles."""
     import torch.distributed as dist
@@ -249,7 +268,7 @@ def stuck() -> None:
 
 JOBS: dict[str, Callable[[], Any]] = {
     f.__name__: f for f in (collectives, tensor_parallel, tensor_parallel_training, ddp, fsdp,
-                            wrong_group, one_graph, exchanges, stuck)}
+                            wrong_group, one_graph, lost, exchanges, stuck)}
 
 
 def main(folder: Path, kind: str, seconds: float, names: Sequence[str]) -> None:

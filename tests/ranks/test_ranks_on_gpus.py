@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import cuda_devices
+from tests.ranks.running import run_jobs
 from tests.ranks.test_processes_of_ranks import check, check_numbers, on_ranks
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(
@@ -54,6 +55,13 @@ def test_a_step_is_one_graph_with_nccl_inside(two: Job) -> None:
     for result in check(two("one_graph"), "one_graph"):
         assert result["kinds"] == [["all_reduce", "all_reduce"]]
         assert result["graphs"] == [True]
+
+
+def test_a_lost_rank_ends_the_others(tmp_path: Path) -> None:
+    """Inside of a graph, where torch.distributed does not look."""
+    ended = run_jobs(2, ["lost"], tmp_path, "cuda", LIMIT, of_step=60.0)
+    assert ended.results[0].get("lost") is None
+    assert "all_reduce in group" in ended.report, ended.report
 
 
 @pytest.mark.skipif(cuda_devices() < 4, reason="needs four NVIDIA GPUs")

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from dialects.ranks.collectives import Group
 from targets.communication import Exchange, patience_of, process_group
@@ -58,8 +58,19 @@ class Shared:
     """The memory of a group on this rank. `held`: tensors that keep it."""
 
     table: Any
-    fault: Any
     held: Sequence[Any]
+
+
+class Fault(NamedTuple):
+    """Where a program that waits in vain writes: a word of the host's memory. `rank`: the position
+    of this rank in the group."""
+
+    rank: int
+    word: Any
+
+
+_FAULTS: dict[Group, Fault] = {}
+"""Those of the groups that share memory."""
 
 
 def table_of(group: Group) -> int:
@@ -86,20 +97,22 @@ def _shared(group: Group, connected: Any) -> Shared:
     inbox.zero_()
     numbers = torch.zeros(PROGRAMS, dtype=torch.int32, device="cuda")
     fault = torch.zeros(1, dtype=torch.int32, pin_memory=True)
-    nanoseconds = int(patience_of(connected).total_seconds() * 1e9)
+    patience = patience_of(connected).total_seconds()
     table = torch.tensor(
-        [meeting.rank, numbers.data_ptr(), fault.data_ptr(), nanoseconds,
+        [meeting.rank, numbers.data_ptr(), fault.data_ptr(), int(1e9 * patience),
          *(box.data_ptr() for box in inboxes)], dtype=torch.int64, device="cuda")
     torch.cuda.synchronize()
-    meeting.barrier()  # no rank sends before all inboxes are empty
+    meeting.barrier(timeout_ms=int(1e3 * patience))  # no rank sends before all inboxes are empty
     torch.cuda.synchronize()
-    return Shared(table, fault, (meeting, inbox, *inboxes, numbers))
+    _FAULTS[group] = Fault(meeting.rank, fault)
+    return Shared(table, (meeting, inbox, *inboxes, numbers))
 
 
 def given_up(exchanges: Sequence[Exchange]) -> str:
     """Which exchange a program has given up, waiting for other ranks, which ends its run; or empty.
-    """
+
+    Asks no other rank: groups that share no memory yet have exchanged nothing."""
     groups = {e.how.group: e for e in exchanges if e.programs}
-    return next((f"{e.how}: rank {process_group(group).rank()} waited in vain for the others"
+    return next((f"{e.how}: rank {_FAULTS[group].rank} waited in vain for the others"
                  for group, e in groups.items()
-                 if _shared(group, process_group(group)).fault[0]), "")
+                 if group in _FAULTS and _FAULTS[group].word[0]), "")

@@ -40,6 +40,7 @@ _PINNED, _ON_DEVICE = 1, 1  # CUmemAllocationType, CUmemLocationType
 _RELEASE_THRESHOLD = 4  # CUmemPool_attribute
 _NON_BLOCKING = 1
 _WITHOUT_TIMING = 2
+_NOT_READY = 600
 
 
 _SIGNATURES = {
@@ -297,6 +298,14 @@ class Event:
     def wait(self, stream: int) -> None:
         """Make later work of the stream wait for the event."""
         call("cuStreamWaitEvent", stream, self.handle, 0)
+
+    def is_done(self) -> bool:
+        """Whether all work before the event is done; for any thread."""
+        use_device()
+        status = library().cuEventQuery(self.handle)
+        if status != _NOT_READY:
+            check(status, "cuEventQuery")
+        return status != _NOT_READY
 
     def milliseconds_since(self, earlier: Event) -> float:
         """Time between two recorded events; waits for this one."""

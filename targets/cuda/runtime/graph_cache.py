@@ -16,6 +16,7 @@ from dialects.strata.array_type import dtype_named
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.errors import CudaError
 from targets.cuda.libraries.collectives import CollectiveLaunch
+from targets.cuda.libraries.lost_ranks import Watch, watch
 from targets.cuda.libraries.symmetric import given_up, table_of
 from targets.cuda.runtime import driver, driver_graph
 from targets.cuda.runtime.constants import ALIGNMENT
@@ -96,6 +97,7 @@ class GraphRunner:
         self.program, self._order = program, order
         self._ready: OrderedDict[Sizes, Ready] = OrderedDict()
         self._call: Call | None = None
+        self._watch: Watch | None = None
         self._current: Ready | None = None
         """The state of the last call's sizes, so that an equal call need not look it up."""
 
@@ -109,16 +111,16 @@ class GraphRunner:
             self._call = None
             ready = self._current = self._prepare(call.sizes)
             self._call = call
-        if not call.on_device:
-            try:
+        try:
+            if not call.on_device:
                 return self._on_arrays(ready, values, stream)
-            except CudaError as error:
-                if why := given_up(self.program.plan.exchanges):
-                    raise CudaError(f"{why} ({error})") from error
-                raise
-        if call.is_mixed:
-            values = [v if is_on_device(v) else tensor_of(v, stream) for v in values]
-        return self._on_tensors(ready, values, stream)
+            if call.is_mixed:
+                values = [v if is_on_device(v) else tensor_of(v, stream) for v in values]
+            return self._on_tensors(ready, values, stream)
+        except CudaError as error:
+            if why := given_up(self.program.plan.exchanges):
+                raise CudaError(f"{why} ({error})") from error
+            raise
 
     def _on_tensors(self, ready: Ready, tensors: Sequence[Any], stream: int) -> list[Any]:
         addresses = [v.data_ptr() for v in tensors]
@@ -247,9 +249,12 @@ class GraphRunner:
         if ready.graph is None:
             ready.addresses = addresses
             ready.graph = self._make_graph(ready)
+            self._watch = self._watch or watch(self.program.plan.exchanges, driver.Event())
         elif addresses != ready.addresses:
             ready.point_at(addresses)
         ready.graph.launch(stream)
+        if self._watch is not None:
+            self._watch.enqueued(stream)
 
     # ------------------------------------------------------------------ the graph
     def _make_graph(self, ready: Ready) -> driver_graph.Graph:
