@@ -264,9 +264,12 @@ class Rules(ABC):
         Nests read the copy where they read the operand."""
         return {}
 
-    def joined_groups(self, inputs: int, outputs: int, count: int, element: Attribute) -> int:
+    def joined_groups(
+        self, inputs: int, outputs: int, count: int, element: Attribute, is_constant: bool
+    ) -> int:
         """How many of a convolution's `count` groups to multiply as one, with zeros between them.
-        The number divides `count`. `inputs`, `outputs`: the channels of one group."""
+        The number divides `count`. `inputs`, `outputs`: the channels of one group. `is_constant`:
+        whether the filter has its zeros before the program runs."""
         return 1
 
     def joins_phases(self, zeros: int | None, kernels: int, element: Attribute) -> bool:

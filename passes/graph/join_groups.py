@@ -60,10 +60,11 @@ def join_groups(op: ConvOp, at: Rewriter) -> SSAValue | None:
     assert rules is not None
     if group == 1 or not outputs or not inputs:
         return None
-    joined = rules.joined_groups(inputs, outputs // group, group, type_.element)
+    is_constant = isinstance(op.w.owner, ConstantOp)
+    joined = rules.joined_groups(inputs, outputs // group, group, type_.element, is_constant)
     if joined <= 1:
         return None
-    filters = _constant_joined(op, at, group, joined) if isinstance(op.w.owner, ConstantOp) else (
+    filters = _constant_joined(op, at, group, joined) if is_constant else (
         _joined(op.w, at, group, joined))
     others = [] if op.b is None else [op.b]
     return None if filters is None else at(

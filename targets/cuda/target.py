@@ -160,8 +160,11 @@ class CudaScheduling(Scheduling):
     def row_multiples(self, kernel: LoopKernelOp) -> Mapping[int, int]:
         return attention.row_multiples(kernel) if attention.is_attention(kernel) else {}
 
-    def joined_groups(self, inputs: int, outputs: int, count: int, element: Attribute) -> int:
-        return convolutions.joined_groups(inputs, outputs, count, element, self.options)
+    def joined_groups(
+        self, inputs: int, outputs: int, count: int, element: Attribute, is_constant: bool
+    ) -> int:
+        return convolutions.joined_groups(
+            inputs, outputs, count, element, is_constant, self.options)
 
     def joins_phases(self, zeros: int | None, kernels: int, element: Attribute) -> bool:
         return convolutions.joins_phases(zeros, kernels, element, self.options)

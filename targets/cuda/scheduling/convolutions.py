@@ -45,7 +45,7 @@ from targets.cuda.scheduling.convolution_roles import (
 from targets.cuda.scheduling.products.parts import divisors, fastest_parts, parts_of
 from targets.cuda.scheduling.products.rules import schedule_product
 from targets.cuda.scheduling.products.tiles import SIZES, tile_seconds, tiles
-from targets.cuda.scheduling.products.time import Product, ProductTile
+from targets.cuda.scheduling.products.time import Product, ProductTile, Skew
 from targets.cuda.scheduling.roles import Roles, epilogue_bytes, reads_vectors
 from targets.cuda.scheduling.tiles import finish, tails_of, width_of
 from targets.options import TargetOptions
@@ -65,11 +65,15 @@ one more, at least."""
 
 # ---------------------------------------------------------------------- what is multiplied together
 def joined_groups(
-    inputs: int, outputs: int, count: int, element: Attribute, options: TargetOptions
+    inputs: int, outputs: int, count: int, element: Attribute, is_constant: bool,
+    options: TargetOptions,
 ) -> int:
     """How many groups make a tile's channels whole: products with zeros among them cost nothing.
+    A launch that fills a filter with zeros does. It pays where a group's channels at a position are
+    less than what memory moves at a time.
     """
-    if not is_float(element) or byte_width(element) > 4 or inputs == outputs == 1:
+    if not is_float(element) or byte_width(element) > 4 or inputs == outputs == 1 or (
+            not is_constant and inputs * byte_width(element) >= Skew.SECTORS):
         return 1
     narrow = byte_width(element) <= 2 or options.precision == "tf32"
     least = machine_of(options.features).fitted.joined_channels if narrow else SIZES[0]

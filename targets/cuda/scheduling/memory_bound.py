@@ -75,7 +75,8 @@ def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
     if not all(x.kind == "whole" for x in tiles):
         walked = _masked(kernel, [*(Level("grid", a) for a in rows), *placed], options,
                          _walking_warps(kernel, width, options))
-        return _in_words(kernel, _online(kernel, walked, options)) if unaligned else walked
+        walked = _online(kernel, walked, options)
+        return _in_words(kernel, walked) if unaligned else walked
     least = 1 if unaligned else 4  # a warp that has a whole row waits for no other
     sharing = not unaligned and facts.shared[0] <= _shared_bytes(kernel) <= facts.shared[1]
     most = facts.held_sharing * facts.sharing_warps if sharing else facts.held * least
@@ -130,10 +131,7 @@ def _held(kernel: KernelOp, options: TargetOptions) -> int:
 
 
 def _online(kernel: KernelOp, walked: Schedule, options: TargetOptions) -> Schedule:
-    """The schedule, with a maximum and the sums that follow it in one pass (online), if it pays.
-
-    That saves loads, which matter if each loads a single element.
-    """
+    """The schedule, with a maximum and the sums that follow it in one pass (online), if it pays."""
     if not _is_online(kernel, options):
         return walked
     return replace(walked, options=(*walked.options, ("online", 1)))
@@ -141,8 +139,16 @@ def _online(kernel: KernelOp, walked: Schedule, options: TargetOptions) -> Sched
 
 def _is_online(kernel: KernelOp, options: TargetOptions) -> bool:
     """Whether sums follow a running maximum in the same pass."""
-    unaligned = _is_unaligned(kernel) and not options.exact
-    return unaligned and any(running_maximum(n) for n in kernel.nests)
+    return not options.exact and any(running_maximum(n) for n in kernel.nests) and (
+        _is_unaligned(kernel) or _is_walked_once(kernel))
+
+
+def _is_walked_once(kernel: KernelOp) -> bool:
+    """Whether rows are aligned, and read a single time if their sums are online. Any number of them
+    may then be in turn: none has to stay in the cache. Rows that are walked again, to be written,
+    are faster in steps of a program that has most of a multiprocessor, unless each load has a
+    single element."""
+    return not _is_unaligned(kernel) and all(n.is_reduction for n in kernel.nests)
 
 
 def _in_words(kernel: KernelOp, walked: Schedule) -> Schedule:
@@ -215,7 +221,8 @@ def _step(kernel: KernelOp, axis: Symbol, options: TargetOptions) -> int:
     if any(n.is_scan for n in kernel.nests):
         return facts.step_scan
     if _is_online(kernel, options):
-        return facts.step_online
+        many = _is_walked_once(kernel) and not _has_few_rows(kernel, options)
+        return facts.step_online // (2 if many else 1)  # rows hide each other's latency
     if _is_read_once(kernel, axis):
         return facts.step_once * _depth_along(kernel, options)
     if _is_unaligned(kernel):
@@ -233,9 +240,12 @@ def _is_read_once(kernel: KernelOp, axis: Symbol) -> bool:
 def _depth_along(kernel: KernelOp, options: TargetOptions) -> int:
     """How many times as much a step along memory loads: more where each multiprocessor has few
     rows."""
+    return DEEPER if _has_few_rows(kernel, options) else 1
+
+
+def _has_few_rows(kernel: KernelOp, options: TargetOptions) -> bool:
     count = product(kernel.axes[a] for a in common_rows(kernel)).constant
-    few = FEW * machine_of(options.features).multiprocessors
-    return DEEPER if count is not None and count <= few else 1
+    return count is not None and count <= FEW * machine_of(options.features).multiprocessors
 
 
 def _walking_warps(kernel: KernelOp, width: int, options: TargetOptions) -> int:
@@ -243,7 +253,7 @@ def _walking_warps(kernel: KernelOp, width: int, options: TargetOptions) -> int:
     if any(n.is_scan for n in kernel.nests):
         return facts.scan_warps
     if _is_online(kernel, options):
-        return facts.online_warps
+        return width // (facts.held * WARP) if _is_walked_once(kernel) else facts.online_warps
     if width == DEEPER * facts.step_once and _depth_along(kernel, options) == DEEPER:
         return MOST_WARPS
     warps = {facts.step_apart: facts.step_apart_warps, facts.step: facts.step_warps}

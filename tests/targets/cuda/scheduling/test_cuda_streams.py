@@ -228,6 +228,19 @@ def test_a_long_row_of_parts_of_words_is_walked_once_for_a_maximum_and_its_sums(
     assert sources(softmax(600, 20000)).count("for ") == 3
 
 
+def test_a_long_row_that_is_only_reduced_is_walked_once() -> None:
+    text = """
+strata.func @main(%x: f32[600, 20000]) -> (f32[600]) inputs ["x"] outputs ["y"] {
+  %m = graph.reduce_max %x {axes = [1], keepdims = true} : f32[600, 1]
+  %d = graph.sub %x, %m : f32[600, 20000]
+  %e = graph.exp %d : f32[600, 20000]
+  %y = graph.reduce_sum %e {axes = [1], keepdims = false} : f32[600]
+  strata.return %y
+}"""
+    assert sources(text).count("for ") == 1
+    assert sources(text, TargetOptions(features="sm_90", exact=True)).count("for ") == 2
+
+
 @pytest.mark.parametrize("columns", [16411, 16385, 16391, 20001])
 def test_long_rows_of_parts_of_words_in_whole_words(columns: int) -> None:
     """At block level: rows that begin at each place of a word, and end behind or before a tile."""
