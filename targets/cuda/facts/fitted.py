@@ -168,8 +168,8 @@ class RowTiles:
     other_step_warps: int
     """Warps for the other steps."""
     step_online: int
-    """Elements per iteration of an online softmax; half as many where there are many rows, which are
-    aligned to words and walked once."""
+    """Elements per iteration of an online softmax; half as many where there are many rows, which
+    are aligned to words and walked once."""
     online_warps: int
     """Warps for `step_online` in other rows."""
     step_scan: int
