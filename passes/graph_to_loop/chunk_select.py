@@ -47,7 +47,7 @@ def first_by_chunks(
 
     The axis becomes the last one. Equal elements keep their order. NaN is greater than all numbers.
     """
-    keys = row_keys(at, x, axis, descending=not largest, signed=True)
+    keys = row_keys(at, x, axis, descending=not largest)
     best = _best_of_chunks(at, keys, chunk)
     chunks = _in_order(at, _first(at, best, count, largest=True)[1])
     found = _first(at, _candidates(at, keys, chunks, chunk), count, largest=True)[1]

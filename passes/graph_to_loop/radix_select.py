@@ -1,16 +1,17 @@
 """The first elements of long rows in sorted order, by a radix select (MSD, four bits per round).
 
-Elements become integer keys whose unsigned order is the order of the elements. Each round decides
-one more digit of the last key that is selected:
+Elements become integer keys in the order of the elements. Each round decides one more digit of the
+last key that is selected, from the highest digit on:
 
-    counts[d] = the number of elements whose key begins with the digits so far, followed by d
-    digit     = the first d with counts[0] + ... + counts[d] > rank
-    rank      = rank - (counts[0] + ... + counts[digit - 1])
+    candidates[d] = the digits so far, followed by d, then zeros
+    smaller[d]    = the number of keys below candidates[d]
+    digit         = the last d with smaller[d] <= rank
 
 Running counts of the smaller keys, and of those equal to the last key, tell where the selected
 elements are: a binary search finds each of them. Only these are sorted then. A round reads every
 key once, so the time is linear in the size of a row, and hardly depends on the number of results.
-Rounds consist of reductions, which many programs share even if there is one row.
+Rounds consist of reductions, which many programs share even if there is one row. The kernels of all
+rounds are equal, since what differs is in tables, so they are compiled once.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from xdsl.ir import Attribute, SSAValue
+import numpy as np
+from xdsl.ir import SSAValue
 
+from dialects.graph.constant import ConstantOp
 from dialects.graph.cumulative import CumulativeSumOp
 from dialects.strata import types as t
-from dialects.strata.types import tensor
+from dialects.strata.types import TensorType, tensor
 from dialects.symbolic.expr import Expr
-from passes.graph_to_loop.nests import Domain, Formula, Read, make_nest, type_of
+from passes.graph_to_loop.nests import Domain, Read, make_nest, type_of
 from passes.graph_to_loop.scalars import Body, Scalar
 from passes.graph_to_loop.sorting import BASE, DIGIT, key_digits, order_key
 from passes.rewriting import Rewriter
@@ -47,13 +50,8 @@ def first_elements(
     shape = type_of(x).shape
     rows = _Rows(at, [s for dim, s in enumerate(shape) if dim != axis], shape[axis])
     keys = row_keys(at, x, axis, descending)
-    last, rank = rows.constant(0, type_of(keys).element), rows.constant(count - 1, t.i64)
-    for number in reversed(range(key_digits(type_of(x).element))):
-        shift = DIGIT * number
-        counts = [_matches(rows, keys, last, digit, shift) for digit in range(BASE - 1)]
-        last, rank = (_next_key(rows, last, rank, counts, shift),
-                      _next_rank(rows, rank, counts))
-    return _found(rows, _running_counts(rows, keys, last), rank, count)
+    last, smaller = _last_key(rows, keys, count - 1, type_of(x))
+    return _found(rows, _running_counts(rows, keys, last), smaller, count)
 
 
 class _Rows(NamedTuple):
@@ -63,21 +61,11 @@ class _Rows(NamedTuple):
     batch: Sequence[Expr]
     size: Expr
 
-    def constant(self, number: int, element: Attribute) -> SSAValue:
-        """The same number for each row."""
-        domain = Domain()
-        domain.parallel(*self.batch)
-        return make_nest(self.at, domain, [], tensor(element, self.batch),
-                         lambda body, read: body.constant(number, element))
 
+def row_keys(at: Rewriter, x: SSAValue, axis: int, descending: bool) -> SSAValue:
+    """The keys of the elements, with the axis as the last one; see `_least_key`.
 
-def row_keys(
-    at: Rewriter, x: SSAValue, axis: int, descending: bool, signed: bool = False
-) -> SSAValue:
-    """The keys of the elements, with the axis as the last one; bits above their digits are 0.
-
-    Their unsigned order is that of the elements, `signed`: their signed order; `descending`: the
-    opposite of it.
+    Their signed order is that of the elements, `descending`: the opposite of it.
     """
     type_, domain = type_of(x), Domain()
     shape = [s for dim, s in enumerate(type_.shape) if dim != axis]
@@ -90,63 +78,86 @@ def row_keys(
         found = found ^ -1 if descending else found
         if bits < found.bits:
             return found & ((1 << bits) - 1)
-        return found ^ (1 << (bits - 1)) if signed else found
+        return found ^ (1 << (bits - 1))
 
     read = Read(x, [*batch[:axis], i, *batch[axis:]])
     return make_nest(at, domain, [read], tensor(element, [*shape, type_.shape[axis]]), key)
 
 
-# ---------------------------------------------------------------------- one round
-def _matches(rows: _Rows, keys: SSAValue, last: SSAValue, digit: int, shift: int) -> SSAValue:
-    """How many keys begin with the digits of `last` above `shift`, followed by `digit`."""
+def _least_key(x: TensorType) -> int:
+    """The least key that elements of a type may have: 0 if keys are wider than their digits."""
+    bits = DIGIT * key_digits(x.element)
+    return 0 if bits < (64 if x.dtype.itemsize == 8 else 32) else -(1 << (bits - 1))
+
+
+# ---------------------------------------------------------------------- the last key
+def _last_key(
+    rows: _Rows, keys: SSAValue, rank: int, x: TensorType
+) -> tuple[SSAValue, SSAValue]:
+    """The key of that rank in each row of `x`, and how many keys are smaller."""
+    digits = key_digits(x.element)
+    candidates = _table(rows, keys, _least_key(x), DIGIT * (digits - 1))
+    smaller = _smaller(rows, keys, candidates)
+    for number in reversed(range(digits - 1)):
+        last = _last_not_after(rows, candidates, smaller, rank)
+        candidates = _candidates(rows, last, _table(rows, keys, 0, DIGIT * number))
+        smaller = _smaller(rows, keys, candidates)
+    return (_last_not_after(rows, candidates, smaller, rank),
+            _last_not_after(rows, smaller, smaller, rank))
+
+
+def _table(rows: _Rows, keys: SSAValue, start: int, shift: int) -> SSAValue:
+    """start + (d << shift) for each digit d. Tables make the kernels of all rounds equal."""
+    numbers = np.array([start + (d << shift) for d in range(BASE)], type_of(keys).dtype)
+    table = ConstantOp.of_array(numbers, rows.at.context.weights, "digits")
+    return rows.at.insert(table).results[0]
+
+
+def _candidates(rows: _Rows, last: SSAValue, table: SSAValue) -> SSAValue:
+    """`last` with each value of the next digit."""
     domain = Domain()
-    batch = domain.parallel(*rows.batch)
+    *batch, d = domain.parallel(*rows.batch, BASE)
+    return make_nest(rows.at, domain, [Read(last, batch), Read(table, [d])],
+                     tensor(type_of(last).element, [*rows.batch, Expr.of(BASE)]),
+                     lambda body, read: read[0] + read[1])
+
+
+def _smaller(rows: _Rows, keys: SSAValue, candidates: SSAValue) -> SSAValue:
+    """How many keys of each row are smaller than each candidate."""
+    domain = Domain()
+    *batch, d = domain.parallel(*rows.batch, BASE)
     [i] = domain.reduce(rows.size)
 
-    def counted(body: Body, read: Sequence[Scalar]) -> Scalar:
-        key, begin = read
-        return (((key ^ begin) >> shift).compare("eq", digit)).to(t.i32)
+    def is_smaller(body: Body, read: Sequence[Scalar]) -> Scalar:
+        key, candidate = read
+        return key.compare("lt", candidate).to(t.i32)
 
-    return make_nest(rows.at, domain, [Read(keys, [*batch, i]), Read(last, batch)],
-                     tensor(t.i32, rows.batch), counted, combiner="add")
-
-
-def _next_key(
-    rows: _Rows, last: SSAValue, rank: SSAValue, counts: Sequence[SSAValue], shift: int
-) -> SSAValue:
-    """`last`, with the digit at `shift` of the key of that rank."""
-    def key(body: Body, read: Sequence[Scalar]) -> Scalar:
-        digit, _ = _digit_and_before(read[1], read[2:])
-        return read[0] | (digit.to(read[0].element) << shift)
-
-    return _by_row(rows, [last, rank, *counts], key)
+    return make_nest(
+        rows.at, domain, [Read(keys, [*batch, i]), _candidate(candidates, batch, d)],
+        tensor(t.i32, [*rows.batch, Expr.of(BASE)]), is_smaller, combiner="add")
 
 
-def _next_rank(rows: _Rows, rank: SSAValue, counts: Sequence[SSAValue]) -> SSAValue:
-    """The rank among the keys that begin with one more digit."""
-    def left(body: Body, read: Sequence[Scalar]) -> Scalar:
-        _, before = _digit_and_before(read[0], read[1:])
-        return read[0] - before
+def _last_not_after(rows: _Rows, of: SSAValue, smaller: SSAValue, rank: int) -> SSAValue:
+    """What belongs to the last candidate of each row with at most `rank` smaller keys.
 
-    return _by_row(rows, [rank, *counts], left)
-
-
-def _digit_and_before(rank: Scalar, counts: Sequence[Scalar]) -> tuple[Scalar, Scalar]:
-    """The digit of the key of that rank, and the number of keys with smaller digits."""
-    digit = before = total = rank.like(0)
-    for count in counts:
-        total = total + count.to(t.i64)
-        smaller = total.compare("le", rank)
-        digit, before = digit + smaller.to(t.i64), smaller.where(total, before)
-    return digit, before
-
-
-def _by_row(rows: _Rows, values: Sequence[SSAValue], formula: Formula) -> SSAValue:
-    """The formula of values of each row, in the type of the first one."""
-    domain = Domain()
+    `of`: the candidates, or the numbers of smaller keys; both ascend.
+    """
+    type_, domain = type_of(of), Domain()
     batch = domain.parallel(*rows.batch)
-    return make_nest(rows.at, domain, [Read(v, batch) for v in values], type_of(values[0]),
-                     formula)
+    [d] = domain.reduce(BASE)
+    least = -(1 << 8 * type_.dtype.itemsize - 1)
+
+    def found(body: Body, read: Sequence[Scalar]) -> Scalar:
+        own, number = read
+        return number.compare("le", rank).where(own, least)
+
+    return make_nest(rows.at, domain, [_candidate(of, batch, d), Read(smaller, [*batch, d])],
+                     tensor(type_.element, rows.batch), found, combiner="max")
+
+
+def _candidate(candidates: SSAValue, batch: Sequence[Expr], d: Expr) -> Read:
+    """A candidate of a row; those of the first round are the same for all rows."""
+    return Read(candidates, [*batch, d][-type_of(candidates).rank:])
 
 
 # ---------------------------------------------------------------------- where they are
@@ -156,10 +167,9 @@ def _running_counts(rows: _Rows, keys: SSAValue, last: SSAValue) -> SSAValue:
     point = domain.parallel(*rows.batch, rows.size)
     batch = point[:-1]
     shape = tensor(t.i64, [*rows.batch, rows.size])
-    sign = 1 << (8 * type_of(keys).dtype.itemsize - 1)
 
     def marked(body: Body, read: Sequence[Scalar]) -> Scalar:
-        key, end = (r ^ sign for r in read)
+        key, end = read
         equal = key.compare("eq", end).to(t.i64)
         return key.compare("lt", end).where(equal.like(1 << _HALF), equal)
 
@@ -168,17 +178,15 @@ def _running_counts(rows: _Rows, keys: SSAValue, last: SSAValue) -> SSAValue:
     return rows.at.insert(sums).results[0]
 
 
-def _found(rows: _Rows, counts: SSAValue, rank: SSAValue, count: int) -> SSAValue:
+def _found(rows: _Rows, counts: SSAValue, smaller: SSAValue, count: int) -> SSAValue:
     """The position of each result: of the smaller keys, and then of the first equal ones.
-
-    `rank` + 1 results are equal to the last one.
     """
     size, domain = rows.size.constant, Domain()
     domain.parallel(*rows.batch, count)
     place = make_nest(rows.at, domain, [], tensor(t.i64, [*rows.batch, Expr.of(count)]),
                       lambda body, read: body.index(0))
     for bit in reversed(range(MOST_BITS if size is None else size.bit_length())):
-        place = _with_bit(rows, counts, rank, place, 1 << bit, count)
+        place = _with_bit(rows, counts, smaller, place, 1 << bit, count)
     domain = Domain()
     point = domain.parallel(*rows.batch, count)
     return make_nest(
@@ -187,18 +195,18 @@ def _found(rows: _Rows, counts: SSAValue, rank: SSAValue, count: int) -> SSAValu
 
 
 def _with_bit(
-    rows: _Rows, counts: SSAValue, rank: SSAValue, place: SSAValue, step: int, count: int
+    rows: _Rows, counts: SSAValue, smaller: SSAValue, place: SSAValue, step: int, count: int
 ) -> SSAValue:
     """`place` + `step` if the elements before that hold fewer keys than wanted, else `place`."""
     domain = Domain()
     *batch, p = point = domain.parallel(*rows.batch, count)
-    reads = [Read(place, point), Read(rank, batch),
+    reads = [Read(place, point), Read(smaller, batch),
              Read(counts, [*batch, Expr.gathered(0) + (step - 1)], 0)]
 
     def compute(body: Body, read: Sequence[Scalar]) -> Scalar:
-        start, rank, sums = read
+        start, smaller, sums = read
         number = body.index(p)
-        smaller = rank.like(count - 1) - rank
+        smaller = smaller.to(t.i64)
         is_smaller = number.compare("lt", smaller)
         held = is_smaller.where(sums >> _HALF, sums & _LOW)
         wanted = is_smaller.where(number, number - smaller)

@@ -70,7 +70,7 @@ def selected_wide_indices(
     at: Rewriter, x: SSAValue, axis: int, result: TensorType, descending: bool
 ) -> SSAValue:
     """As `selected_indices`, for elements of 64 bits."""
-    keys = row_keys(at, x, axis, descending=not descending, signed=True)
+    keys = row_keys(at, x, axis, descending=not descending)
     found: list[SSAValue] = []
     last: tuple[SSAValue, ...] = ()
     for _ in range(result.shape[axis].constant or 0):
@@ -85,7 +85,7 @@ def first_index(
     at: Rewriter, x: SSAValue, axis: int, result: TensorType, descending: bool
 ) -> SSAValue:
     """Likewise of the first element alone, for keys and indices of 32 bits."""
-    keys = row_keys(at, x, axis, not descending, signed=True)
+    keys = row_keys(at, x, axis, not descending)
     domain, row, i = _rows(keys)
     best = make_nest(at, domain, [Read(keys, [*row, i])], tensor(t.i32, type_of(keys).shape[:-1]),
                      lambda body, read: read[0], combiner="max")

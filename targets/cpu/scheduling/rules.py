@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import gcd
 from operator import mul
 
 from dialects.loop import KernelOp, NestOp, extents_of
@@ -204,12 +205,14 @@ def _row_tile(kernel: KernelOp, row: Symbol, lanes: Symbol, machine: Machine) ->
     """Rows that a program reduces at once, to overlap the latency at the end of each reduction.
 
     Short rows allow more. The number is a power of two that divides the rows and leaves enough
-    programs.
+    programs. Rows that read the same elements are always reduced together.
     """
     count, length = kernel.axes[row].constant, kernel.axes[lanes].constant
+    vectors = -(-lane_tile(kernel.axes[lanes], machine) // machine.lanes)
+    if count and _read_the_same(kernel, row, lanes):
+        return gcd(count, max(1, machine.vector_registers // 2 // vectors))
     if count is None or length is None:
         return 1
-    vectors = -(-lane_tile(kernel.axes[lanes], machine) // machine.lanes)
     is_short = length <= SHORT_ROW * machine.lanes
     budget = machine.vector_registers // (2 if is_short else 4) // vectors
     if _stream(kernel, machine) and (length > LONG_ROW * machine.lanes or length % machine.lanes):
@@ -218,6 +221,13 @@ def _row_tile(kernel: KernelOp, row: Symbol, lanes: Symbol, machine: Machine) ->
     while 2 * tile <= budget and count % (2 * tile) == 0 and count >= 2 * tile * LEAST_PROGRAMS:
         tile *= 2
     return tile
+
+
+def _read_the_same(kernel: KernelOp, row: Symbol, lanes: Symbol) -> bool:
+    """Whether nothing that lies along the lanes depends on the row."""
+    walked = [m for n in kernel.nests if n.reduce_axes for m in n.input_maps
+              if any(lanes in e.symbols for e in m)]
+    return bool(walked) and not any(row in e.symbols for m in walked for e in m)
 
 
 def _keep(

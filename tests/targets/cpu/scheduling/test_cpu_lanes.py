@@ -255,3 +255,26 @@ def test_places_of_a_table_are_read_once_for_many_elements() -> None:
     assert [axis.split(": ")[1] for axis in lanes(program)] == ["66", "66"]
     exe = compiler.compile(program, target="cpu", cache="off")
     np.testing.assert_allclose(exe(x)[0].numpy(), model(x).numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize(("features", "rows"), [("avx2", 2), ("avx512", 4)])
+@pytest.mark.parametrize("bounds", [16, 17])
+def test_rows_that_read_the_same_are_reduced_together(
+    tmp_path: Path, bounds: int, features: str, rows: int
+) -> None:
+    """Numbers below many bounds are counted for as many of these as registers hold, in one walk."""
+    path = tmp_path / "counts.mlir"
+    path.write_text(f"""{HEADER}(%x: f32[n, 1], %b: f32[{bounds}]) -> (i32[{bounds}]) \
+inputs ["x", "b"] outputs ["y"] {{
+    %l = graph.less %x, %b : i1[n, {bounds}]
+    %c = graph.cast %l {{to = i32}} : i32[n, {bounds}]
+    %y = graph.reduce_sum %c {{axes = [0], keepdims = false}} : i32[{bounds}]
+    strata.return %y
+  }}
+}}
+""")
+    options = CompileOptions(target="cpu", cache="off", features=features)
+    text = lower_to_text(Compiler(model_of(str(path)), options), "loop")
+    [schedule] = re.findall("schedule<(.*)>", text)
+    found = re.match(r"grid i0(?: tile (\d+))?, loop i1 tile \d+ lanes", schedule)
+    assert found and int(found[1] or 1) == (rows if bounds % rows == 0 else 1)
