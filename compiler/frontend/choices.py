@@ -8,17 +8,22 @@ that names the other outcomes, so that a call with other sizes is recognized, an
 compiled again for it (`compiler/variants.py`). A choice belongs to a site, the node and a number,
 which is the same in each import. If a run has met several outcomes at a site, so that no single one
 fits, the node must be built for all of them.
+
+A model may be valid for other outcomes than the first ones only: what follows a Squeeze may need
+the rank that it leaves where n is 1. So if a model cannot be imported, other outcomes of choices
+that no run has decided are tried, fewest first.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from xdsl.ir import Operation
 
+from compiler.diagnostics import StrataError
 from compiler.frontend.frames import Frame
 from compiler.frontend.values import Builds, Value
 from dialects.records import dataclass
@@ -26,6 +31,10 @@ from dialects.strata.assumptions import Choice, Outcome
 from dialects.strata.sizes import AssumeOp
 from dialects.strata.types import Array
 from dialects.symbolic.expr import Expr, Size
+
+MOST_TRIED = 16
+"""How many combinations of outcomes are tried for a model that cannot be imported otherwise."""
+Made = TypeVar("Made")
 
 
 @dataclass
@@ -35,11 +44,34 @@ class Choices:
     decided: Mapping[str, Sequence[str]] = field(default_factory=dict[str, "Sequence[str]"])
     count: Counter[str] = field(default_factory=Counter[str])
     """The number of sites so far, by node."""
+    free: dict[str, Sequence[str]] = field(default_factory=dict[str, "Sequence[str]"])
+    """The outcomes that were not chosen, of sites that are not decided."""
 
     def site(self, node: str) -> str:
         """The next site of a node."""
         self.count[node] += 1
         return f"{node}:{self.count[node] - 1}"
+
+
+def first_possible(
+    make: Callable[[Choices], Made], decided: Mapping[str, Sequence[str]]
+) -> Made:
+    """What `make` returns for the first outcomes under which it raises no StrataError.
+
+    Raises the error under the outcomes that it chose itself if there are none.
+    """
+    tried: list[Mapping[str, Sequence[str]]] = [decided]
+    errors: list[StrataError] = []
+    while len(errors) < min(len(tried), MOST_TRIED):
+        choices = Choices(tried[len(errors)])
+        try:
+            return make(choices)
+        except StrataError as error:
+            errors.append(error)
+        others = ({**choices.decided, site: (name,)}
+                  for site, names in choices.free.items() for name in names)
+        tried += [other for other in others if other not in tried]
+    raise errors[0]
 
 
 class Chooses(Builds, Protocol):
@@ -81,5 +113,7 @@ def choose(build: Chooses, outcomes: Sequence[Outcome]) -> str:
     build.frame.choices[tuple(outcomes)] = name = wanted[0].name if len(wanted) == 1 else ""
     if name:
         others = tuple(o for o in outcomes if o.name != name)
+        if others and not met:
+            build.choices.free[site] = [o.name for o in others]
         build.add(AssumeOp.of(*wanted[0][1:], Choice(site, name, others) if others else None))
     return name

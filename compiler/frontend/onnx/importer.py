@@ -28,7 +28,7 @@ from xdsl.ir import BlockArgument, Operation
 from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, ImportOptions
 from compiler.frontend.builder import Builder
-from compiler.frontend.choices import Choices
+from compiler.frontend.choices import Choices, first_possible
 from compiler.frontend.faults import LEVEL, Fault, Faults, Skip, UnknownValue
 from compiler.frontend.onnx.declared import check_declared
 from compiler.frontend.onnx.functions import (
@@ -111,12 +111,13 @@ def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedM
     declared = () if fixed else (*graph.output, *graph.value_info)
     defaults = defaults_of(file.proto, given)
 
-    def imported(faults: Faults, repeated: Repeated | None) -> ImportedModel:
-        importer = _Importer(file, functions, faults, types, constants, inputs.structured)
-        importer.build.choices = Choices(options.outcomes)
+    def imported(choices: Choices, repeated: Repeated | None) -> ImportedModel:
+        own = replace(faults, problems=[], warnings=[*faults.warnings], unknown=set())
+        importer = _Importer(file, functions, own, types, constants, inputs.structured)
+        importer.build.choices = choices
         mark_defaults(importer.module, defaults)
         module = importer.run(validation.sorted_nodes, declared, repeated)
-        faults.tell_warnings()
+        own.tell_warnings()
         return ImportedModel(module, importer.build.weights, file.path.stem,
                              nodes=tuple(importer.nodes))
 
@@ -124,10 +125,10 @@ def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedM
         options.layers and not options.plugins) else None
     try:
         if repeated is not None:
-            return imported(replace(faults, problems=[], warnings=[*faults.warnings]), repeated)
+            return imported(Choices(options.outcomes), repeated)
     except (NotAlike, StrataError) as why:
         log.debug("equal parts of the model are imported one by one: %s", why)
-    return imported(faults, None)
+    return first_possible(lambda choices: imported(choices, None), options.outcomes)
 
 
 class _Importer:
