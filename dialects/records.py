@@ -28,11 +28,12 @@ def dataclass(
 ) -> type[T] | Callable[[type[T]], type[T]]:
     """A class of records with the annotated fields. Methods that it defines itself stay.
 
-    Its base classes must not be frozen dataclasses of the standard library.
+    A class whose base is a frozen dataclass of the standard library refuses changes, as its base.
     """
     def define(cls: type[T]) -> type[T]:
         cls.__doc__ = cls.__doc__ or cls.__name__  # the standard decorator would look for arguments
-        made = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
+        made = dataclasses.dataclass(
+            init=False, repr=False, eq=False, frozen=_refuses_changes(cls))(cls)
         shared = {"__init__": _first_init(made), "__repr__": _text,
                   **(_comparison(made, frozen) if eq else {})}
         for name, method in shared.items():
@@ -41,6 +42,12 @@ def dataclass(
         return made
 
     return define if cls is None else define(cls)
+
+
+def _refuses_changes(cls: type[Any]) -> bool:
+    """Whether a base of a class is a frozen dataclass of the standard library."""
+    return any(vars(base)["__dataclass_params__"].frozen
+               for base in cls.__mro__ if "__dataclass_params__" in vars(base))
 
 
 def _first_init(made: type[Any]) -> Callable[..., None]:
@@ -54,7 +61,8 @@ def _first_init(made: type[Any]) -> Callable[..., None]:
 
 def _init_of(made: type[Any]) -> Callable[..., None]:
     """The `__init__` for the fields of a class and of its bases, as the standard library's."""
-    known: dict[str, Any] = {"_missing": dataclasses.MISSING}
+    known: dict[str, Any] = {"_missing": dataclasses.MISSING, "_put": object.__setattr__}
+    put = "_put(self, '{}', {})" if _refuses_changes(made) else "self.{} = {}"
     taken: dict[bool, list[str]] = {False: ["self"], True: []}
     lines: list[str] = []
     for k, field in enumerate(dataclasses.fields(made)):
@@ -71,7 +79,7 @@ def _init_of(made: type[Any]) -> Callable[..., None]:
         if field.init:
             taken[field.kw_only is True].append(f"{name}{default}")
         if field.init or "(" in given:
-            lines.append(f"  self.{name} = {given}")
+            lines.append(f"  {put.format(name, given)}")
     if hasattr(made, "__post_init__"):
         lines.append("  self.__post_init__()")
     arguments = [*taken[False], *(["*", *taken[True]] if taken[True] else [])]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import ModuleType
 
 from xdsl.context import Context
@@ -26,7 +26,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from dialects.ranks.mesh import Mesh
-from dialects.records import dataclass as record
+from dialects.records import dataclass
 from dialects.strata.schedule_options import OptionContext
 from dialects.strata.weights import WeightStore
 from dialects.text.syntax import location_name, location_names
@@ -36,7 +36,7 @@ from passes.events import Listener, Provenance
 from passes.reasons import Kind, Reason
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Remark:
     """Why a pass did not do something, or what it achieved, for a node of the model."""
 
@@ -63,7 +63,7 @@ class PassError(Exception):
         self.faults = tuple(faults)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Limits:
     """Limits on the resources that passes may use."""
 
@@ -71,7 +71,7 @@ class Limits:
     """The total size of the results of constant folding, in bytes."""
 
 
-@record
+@dataclass
 class StrataContext(OptionContext):
     """xDSL's context, plus what our passes need: weights, the target's facts and rules, remarks."""
 

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache
 from pathlib import Path
@@ -144,14 +144,21 @@ def frontends(plugins: Sequence[ModuleType] = ()) -> dict[str, Frontend]:
     """All frontends by name: the folders here, those of installed packages, and plugins that are
     frontends.
     """
-    found = {name: cast(Frontend, importlib.import_module(f"{__name__}.{name}"))
-             for name in _own_frontends()}
+    found: dict[str, Frontend] = {}
+    for name, frontend in _found(plugins):
+        found.setdefault(name, frontend)
+    return found
+
+
+def _found(plugins: Sequence[ModuleType]) -> Iterator[tuple[str, Frontend]]:
+    """Frontends with their names, ours first. Each is imported when it is asked for."""
+    for name in _own_frontends():
+        yield name, cast(Frontend, importlib.import_module(f"{__name__}.{name}"))
     for entry in entry_points(ENTRY_POINTS):
-        found.setdefault(entry.name, _checked(entry.name, entry.load()))
+        yield entry.name, _checked(entry.name, entry.load())
     for plugin in plugins:
         if all(hasattr(plugin, part) for part in _PARTS):
-            found.setdefault(Path(str(plugin.__file__)).stem, cast(Frontend, plugin))
-    return found
+            yield Path(str(plugin.__file__)).stem, cast(Frontend, plugin)
 
 
 @cache
@@ -215,10 +222,9 @@ def describe(model: str | MemoryModel) -> dict[str, Any]:
 
 
 def _frontend_of(name: str, plugins: Sequence[ModuleType] = ()) -> Frontend:
-    known = frontends(plugins)
-    for frontend in known.values():
+    for _, frontend in _found(plugins):
         if frontend.accepts(name):
             return frontend
-    hint = "; ".join(f"{name}: {f.DESCRIPTION}" for name, f in known.items())
+    hint = "; ".join(f"{name}: {f.DESCRIPTION}" for name, f in frontends(plugins).items())
     raise StrataError(f"cannot tell what kind of model '{name}' is",
                       [Problem("no frontend accepts this name", hint=f"frontends: {hint}")])

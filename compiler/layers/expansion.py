@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TypeAlias
@@ -22,6 +21,7 @@ from xdsl.ir import Block, OpResult, SSAValue
 from compiler.frontend.origins import ModelNode
 from compiler.layers.repeated import KEPT, LayerNode, Names, NotAlike, Repeated, Slot
 from dialects.graph.constant import ConstantOp, label_of
+from dialects.records import dataclass
 from dialects.strata.control import CallOp
 from dialects.strata.types import WeightAttr, WeightsAttr
 from dialects.strata.weights import WeightStore

@@ -15,10 +15,10 @@ differ.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias, cast
 
+from dialects.records import dataclass
 from passes.analyses.graph.repetition import Repetition, Steps
 
 KEPT = 6

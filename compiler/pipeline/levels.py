@@ -46,7 +46,8 @@ class Level:
     """For a plugin's level: the passes that lead out of it, before those of the next level."""
 
     def allows(self, op: Operation) -> bool:
-        if any(fnmatchcase(op.name, pattern) for pattern in self.operations):
+        if op.name in self.operations or any(
+                fnmatchcase(op.name, pattern) for pattern in self.operations if "*" in pattern):
             return True
         return self.tensor_operators and _is_tensor_operator(op)
 

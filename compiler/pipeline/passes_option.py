@@ -21,8 +21,6 @@ from pathlib import Path
 from compiler.diagnostics import Problem, StrataError, cut
 from compiler.pipeline.steps import Step
 from compiler.suggestions import hint_for
-from passes.rewrites.handing_over import PLACE, PREFIX
-from passes.scripts.steps import HANDED
 
 DEFAULT = "default"
 SCHEDULE_PASS = "loop-apply-schedules"
@@ -57,6 +55,8 @@ def with_schedule(text: str, file: Path | None) -> str:
     hand over to the user's own are replaced where those passes run."""
     if file is None or is_explicit(text):
         return text
+    from passes.rewrites.handing_over import PLACE, PREFIX
+
     early = f'before({TUNED_SCHEDULES})={SCHEDULE_PASS}{{file="{file}" early=true}}'
     found = [f'before({TARGET_SCHEDULES})={SCHEDULE_PASS}{{file="{file}"}}',
              *(f"{PLACE}={PREFIX}{name}{{scheduled=true}}" for name in handed_over_in(file))]
@@ -65,6 +65,8 @@ def with_schedule(text: str, file: Path | None) -> str:
 
 def handed_over_in(file: Path) -> list[str]:
     """The users' kernels that a file of schedules names. What cannot be read is told later."""
+    from passes.scripts.steps import HANDED
+
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from xdsl.utils.exceptions import VerifyException
 
 from compiler.diagnostics import Problem, StrataError
-from compiler.io.array_files import FILE_ERRORS
 from compiler.options import TEXT_SUFFIX, CompileOptions
 from compiler.plugins.loading import Plugins
 from dialects.records import dataclass
@@ -218,6 +217,8 @@ def _find_weights(
 def _load_weights(place: Path, options: CompileOptions, weights_of: WeightsOf) -> WeightStore:
     if place.suffix != ".npz":
         return weights_of(place, options)
+    from compiler.io.array_files import FILE_ERRORS
+
     try:
         return WeightStore.load(place)
     except (*FILE_ERRORS, AttributeError) as error:

@@ -19,7 +19,7 @@ Annotations that are already there stay, and no others are added. Does nothing w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 
 from xdsl.dialects.builtin import ModuleOp
@@ -29,7 +29,7 @@ from dialects.graph import CastOp, ConstantOp, MatmulOp, ReshapeOp, TransposeOp
 from dialects.graph.base import Build, GraphOp
 from dialects.graph.collective import ShardAsOp
 from dialects.ranks.mesh import Mesh
-from dialects.records import dataclass as record
+from dialects.records import dataclass
 from dialects.strata.func import FuncOp, main_function
 from dialects.strata.sizes import defined_sizes
 from dialects.strata.types import TensorType, is_float, tensor_type
@@ -161,7 +161,7 @@ def _annotate(value: SSAValue, axes: Sequence[str], before: Operation) -> SSAVal
 
 
 # ---------------------------------------------------------------------- columns of weights
-@record(frozen=True)
+@dataclass(frozen=True)
 class Choice:
     """Products whose columns are divided; a rank's predicted seconds for the products and exchanges
     of a step without and with that."""
@@ -250,7 +250,7 @@ def _seconds(
     return sum(_Trial(dict(mesh.axes), columns, rates).seconds(func) for func in funcs)
 
 
-@record
+@dataclass
 class _Trial:
     """Propagation without any change of the program."""
 

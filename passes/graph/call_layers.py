@@ -24,7 +24,6 @@ Assumes nothing; a few layers are not worth a function.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -32,6 +31,7 @@ from xdsl.ir import Operation, SSAValue
 from dialects.graph.constant import ConstantOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.integer_contraction import MatmulIntegerOp
+from dialects.records import dataclass
 from dialects.strata.control import ControlOp
 from dialects.strata.func import FuncOp
 from passes.analyses.graph.repetition import (

@@ -15,12 +15,12 @@ Specialization begins with it when it compiles a model again for frequent sizes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, SSAValue
 from xdsl.rewriter import Rewriter
 
+from dialects.records import dataclass
 from dialects.strata.control import LoopOp
 from dialects.strata.func import FuncOp, main_function
 from dialects.strata.sizes import AssumeOp, defined_sizes

@@ -16,7 +16,7 @@ on all. Does nothing without a mesh.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -33,6 +33,7 @@ from dialects.graph.collective import (
 )
 from dialects.ranks.attributes import GroupAttr
 from dialects.ranks.mesh import Mesh
+from dialects.records import dataclass
 from dialects.strata.func import FuncOp
 from dialects.strata.types import TensorType
 from passes.analyses.graph.shardings import (

@@ -27,7 +27,6 @@ few or short parts are not worth a function.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -40,6 +39,7 @@ from dialects.graph.logic import CompareOp, WhereOp
 from dialects.graph.pooling import AvgPoolOp, MaxPoolOp
 from dialects.graph.reduce import ReduceMeanOp, ReduceOp
 from dialects.graph.shape import PadOp
+from dialects.records import dataclass
 from dialects.strata.func import FuncOp
 from dialects.strata.types import LiteralAttr, TensorType, f32
 from dialects.text.syntax import location, location_names

@@ -20,13 +20,13 @@ replaced.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from dialects.host import AllocOp, FreeOp, FuncOp, LaunchOp, ReturnOp, ViewOp
 from dialects.loop import KernelOp, NestOp
+from dialects.records import dataclass
 from dialects.strata.control import ControlOp
 from dialects.strata.types import BufferType, ExprAttr, format_symbols
 from dialects.symbolic.expr import Expr

@@ -30,12 +30,12 @@ rule knows an operator. Formulas that are left of short tables are computed at c
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue, Use
 
 from dialects.loop import Axis, EmptyOp, NestOp, ViewOp, extents_of
+from dialects.records import dataclass
 from dialects.strata.types import TensorType, shape_of
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import simplify

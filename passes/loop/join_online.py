@@ -21,7 +21,6 @@ the factors of the last contraction are rounded: they get the type of what they 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection
 from typing import ClassVar
 
@@ -54,7 +53,7 @@ from passes.rewrites.loop.shared_heads import share_heads
 NOT_JOINED = "not joined online"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LoopJoinOnline(StrataPass):
     """Fuse chains of kernels into one with online sums."""
 

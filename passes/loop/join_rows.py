@@ -25,8 +25,6 @@ also gives the size of intermediates up to which separate kernels are faster
 
 from __future__ import annotations
 
-import dataclasses
-
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
@@ -58,7 +56,7 @@ MAX_STREAM = 16
 """The most bytes of shared inputs that a block may read, per byte that it keeps to itself."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LoopJoinRows(StrataPass):
     """Fuse chains of kernels along their rows."""
 

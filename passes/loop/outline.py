@@ -23,12 +23,12 @@ a tile of all of them. No cycle arises: a group never depends on anything that d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.loop import CallOp, KernelOp, YieldOp
+from dialects.records import dataclass
 from dialects.strata.func import FuncOp
 from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr

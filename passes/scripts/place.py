@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 
+from dialects.records import dataclass
 from dialects.strata.schedule import Level, Schedule
 from dialects.strata.types import format_symbols
 from dialects.symbolic.symbol import Symbol, quoted

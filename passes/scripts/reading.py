@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import takewhile
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from xdsl.utils.exceptions import ParseError
 
 from dialects.loop import KernelOp, NestOp
+from dialects.records import dataclass
 from dialects.strata.schedule import Level, Schedule, level_starts, parse_schedule
 from dialects.strata.schedule_options import KnownOptions
 from passes.analyses.loop.kinds import is_contraction

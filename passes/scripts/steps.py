@@ -25,9 +25,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
+from dialects.records import dataclass
 from dialects.strata.schedule import LEVEL_ROLES, Level, Schedule
 from passes.scripts.fusion import Fusion
 from passes.scripts.place import PLACE, Place, StepError, parse_place

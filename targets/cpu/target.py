@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from math import inf
 from platform import machine as architecture
@@ -17,6 +17,7 @@ from dialects.block import KernelOp
 from dialects.host import contents_of, host_function, host_functions
 from dialects.loop import KernelOp as LoopKernel
 from dialects.loop import NestOp, scalar_type
+from dialects.records import dataclass
 from dialects.strata.mapped import MappedFiles
 from dialects.strata.schedule import Schedule
 from dialects.strata.types import Array, WeightAttr, bf16
@@ -44,7 +45,6 @@ from targets.cpu.machine import Machine, is_supported, lacking, machine_of
 from targets.cpu.runtime.executable import CpuExecutable, Source, placed
 from targets.cpu.runtime.plan import RunPlan
 from targets.cpu.runtime.processors import FEATURES_VARIABLE, assumed_features, thread_count
-from targets.cpu.runtime.stopwatch import CacheTimer
 from targets.cpu.runtime.threads import thread_pool
 from targets.cpu.scheduling import search
 from targets.cpu.scheduling.options import OPTIONS
@@ -54,13 +54,11 @@ from targets.cpu.scheduling.results import result_order
 from targets.cpu.scheduling.row_blocks import copy_rows, schedule_rows
 from targets.cpu.scheduling.rules import schedule_kernel
 from targets.cpu.scheduling.windows import MAX_LOSS, shorten
-from targets.cpu.single import native_kernel
 from targets.cpu.stated import facts_of, machine_allowed
 from targets.cpu.stored import needs as needed_sets
 from targets.interface import Executable, TargetError, Timer
 from targets.naming import one_line
 from targets.options import TargetOptions
-from targets.origins import annotated_assembly
 from targets.parts import (
     Building,
     Emission,
@@ -142,6 +140,8 @@ class CpuEmission(Emission):
         machine = _machine(self.options)
         text = module_text(module, machine, self.options.one_launch)
         if level == "asm":
+            from targets.origins import annotated_assembly
+
             return annotated_assembly(worker.assembly_text(text, *machine.code_generator))
         return text
 
@@ -274,6 +274,8 @@ class CpuRunning(Running):
                 f"the feature set '{features}' needs: its code can be shown here, but not run")
 
     def single(self, kernel: KernelOp) -> RunKernel:
+        from targets.cpu.single import native_kernel
+
         self.check_machine()
         return native_kernel(kernel, _machine(self.options), ObjectCache(self.options.cache))
 
@@ -317,6 +319,8 @@ class CpuRunning(Running):
                               f"{threads} thread(s)")
 
     def timer(self, executable: Executable, inputs: Sequence[Array], footprint: int) -> Timer:
+        from targets.cpu.runtime.stopwatch import CacheTimer
+
         assert isinstance(executable, CpuExecutable)
         second = machine_of(self.options.features).caches[1]
         return CacheTimer(executable, inputs, 2 * second if footprint > second else 0)

@@ -26,7 +26,6 @@ powers of e become powers of two (`passes.rewrites.loop.known_powers`), except u
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
@@ -57,7 +56,7 @@ MANY = 1 << 20
 """What counts as a size that only a run knows."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LoopJoinRecomputed(StrataPass):
     """Fuse contractions with the contractions that compute their factors."""
 

@@ -17,12 +17,13 @@ for this.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
 from dialects.loop import KernelOp
+from dialects.records import dataclass
 from dialects.strata.schedule import Schedule, ScheduleAttr
 from dialects.strata.types import format_symbols
 from passes.analyses.loop.level_order import with_sums_inside
