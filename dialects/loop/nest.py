@@ -211,9 +211,9 @@ class NestOp(StrataOperation):
     @property
     def is_scan(self) -> bool:
         """Whether the result holds the running value at each position along the reduce axis."""
-        reduce = {a.name for a in self.reduce_axes}
-        return self.is_reduction and any(
-            e.symbols & reduce for m in self.result_maps.data for e in m.data)
+        reduce = {a.name for a in self.axes_attr.reduce}
+        return bool(reduce) and any(
+            m.symbols & reduce for m in self.result_maps.data) and not self.is_scatter
 
     @property
     def is_recurrence(self) -> bool:

@@ -16,7 +16,7 @@ Encoders and decoders use this description and contain no code for individual fo
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import ml_dtypes
 import numpy as np
@@ -102,7 +102,10 @@ def element_of(dtype: np.dtype[Any]) -> Attribute:
     return _ELEMENTS[np.dtype(dtype)]
 
 
-_FLOATS = frozenset[type]({Float16Type, BFloat16Type, Float32Type, Float64Type})
+_FLOATS: dict[type, int] = {Float16Type: 2, BFloat16Type: 2, Float32Type: 4, Float64Type: 8}
+"""The floats that have units in processors, and their bytes."""
+_PLAIN = frozenset[type]((*_FLOATS, IntegerType, IndexType))
+"""The classes of element types that are no narrow floats; xDSL asks in Python code."""
 
 
 def is_float(element: Attribute) -> bool:
@@ -112,11 +115,11 @@ def is_float(element: Attribute) -> bool:
 
 def is_half(element: Attribute) -> bool:
     """True for f16 and bf16."""
-    return isinstance(element, Float16Type | BFloat16Type)
+    return type(element) in (Float16Type, BFloat16Type)
 
 
-def is_narrow_float(element: Attribute) -> bool:
-    return isinstance(element, ReducedPrecisionFloatType)
+def is_narrow_float(element: Attribute) -> TypeGuard[ReducedPrecisionFloatType]:
+    return type(element) not in _PLAIN and isinstance(element, ReducedPrecisionFloatType)
 
 
 @cache
@@ -137,7 +140,7 @@ def is_unsigned(element: Attribute) -> bool:
 
 def is_short_integer(element: Attribute) -> bool:
     """True for integers of less than a byte, except truth values."""
-    return isinstance(element, IntegerType) and 1 < element.bitwidth < 8
+    return type(element) is IntegerType and 1 < element.bitwidth < 8
 
 
 def signless(element: Attribute) -> Attribute:
@@ -147,14 +150,12 @@ def signless(element: Attribute) -> Attribute:
 
 def byte_width(element: Attribute) -> int:
     """Bytes of one stored element, at least 1."""
-    return _DTYPES[element].itemsize
+    return _FLOATS.get(type(element)) or _DTYPES[element].itemsize
 
 
 def bit_width(element: Attribute) -> int:
     """The number of significant bits: 1 for i1, 4 for i4 and f4E2M1FN, 64 for `index`."""
-    if isinstance(element, IntegerType):
-        return element.bitwidth
-    if type(element) not in _FLOATS and isinstance(element, ReducedPrecisionFloatType):
+    if type(element) is IntegerType or is_narrow_float(element):
         return element.bitwidth
     return 8 * byte_width(element)
 

@@ -277,7 +277,7 @@ def merge_locations(op: Operation, sources: Iterable[Operation]) -> None:
 
 def set_location(op: Operation, source: Operation) -> None:
     """Give `op`, and the ops in its regions, the location of `source` unless they have one."""
-    for inner in walked(op):
+    for inner in walked(op) if op.regions else (op,):
         if type(inner.location) is UnknownLoc:
             inner.location = source.location
 

@@ -31,6 +31,7 @@ _INT_COMBINE: dict[str, type[Operation]] = {
     "add": arith.AddiOp, "mul": arith.MuliOp, "max": arith.MaxSIOp, "min": arith.MinSIOp,
     "and": arith.AndIOp, "or": arith.OrIOp,
 }
+_WIDENS = frozenset[type]({arith.ExtFOp, arith.ExtSIOp, arith.ExtUIOp})
 
 
 def combine(kind: str, a: SSAValue, b: SSAValue) -> Operation:
@@ -226,7 +227,8 @@ def unsigned_factors(nest: NestOp) -> list[int]:
 
 
 def _argument_behind(nest: NestOp, value: SSAValue) -> int | None:
-    if isinstance(value.owner, (arith.ExtFOp, arith.ExtSIOp, arith.ExtUIOp)):
-        value = value.owner.operands[0]
+    maker = value.owner
+    if isinstance(maker, Operation) and type(maker) in _WIDENS:
+        value = maker.operands[0]
     arguments = list(nest.body.block.args)
     return arguments.index(value) if value in arguments else None  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from passes.rewrites.loop.nests import is_copy
 
 def is_contraction(nest: NestOp) -> bool:
     """A sum of products that reuses its operands, such as a matrix product or a convolution."""
-    if not nest.is_reduction or nest.combiner_names != ["add"] or nest.is_scan:
+    if nest.combiner_names != ["add"] or not nest.is_reduction or nest.is_scan:
         return False
     reduce = {a.name for a in nest.reduce_axes}
     parallel = {a.name for a in nest.parallel_axes if a.extent.constant != 1}

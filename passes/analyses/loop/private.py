@@ -26,13 +26,17 @@ from passes.rewrites.loop.nests import Read, reads_of
 
 def private_values(kernel: KernelOp) -> list[SSAValue]:
     """Results of nests that some nest reads elsewhere than they are computed, in order."""
-    return [r for nest in kernel.nests for k, r in enumerate(nest.results)
+    nests = kernel.nests
+    if len(nests) < 2:  # no nest reads its own results
+        return []
+    return [r for nest in nests for k, r in enumerate(nest.results)
             if any(is_elsewhere(read, nest.output_maps[k]) for read in reads_in(kernel, r))]
 
 
 def reads_in(kernel: KernelOp, value: SSAValue) -> list[Read]:
     """All reads of a value by the kernel's nests, in order."""
-    return [read for nest in kernel.nests for read in reads_of(nest) if read.value is value]
+    return [read for nest in kernel.nests if any(v is value for v in nest.inputs)
+            for read in reads_of(nest) if read.value is value]
 
 
 def is_elsewhere(read: Read, stored: Sequence[Expr]) -> bool:

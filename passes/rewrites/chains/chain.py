@@ -219,6 +219,7 @@ class Chain:
     def shared_axes(self, call: CallOp, kernel: KernelOp) -> dict[Symbol, Symbol]:
         """A producer's axes, mapped to the axes of the chain at which its results are read."""
         ties: dict[Symbol, set[Symbol | None]] = {}
+        extents = kernel.axes
         for reader, nest, read, k in self._reads_of_results(call):
             maker = kernel.yielded[k].owner
             assert isinstance(maker, NestOp)
@@ -226,7 +227,7 @@ class Chain:
             for at, place in zip(read.map, stored, strict=True):
                 if place.as_symbol is not None:
                     ties.setdefault(place.as_symbol, set()).add(
-                        self._tie(reader, nest, read, at, kernel.axes[place.as_symbol]))
+                        self._tie(reader, nest, read, at, extents[place.as_symbol]))
         shared = {own: joint for own, found in ties.items()
                   if len(found) == 1 and (joint := next(iter(found))) is not None}
         return {own: joint for own, joint in shared.items()

@@ -328,7 +328,8 @@ _SHIFTS = frozenset[type]({
     arith.MinimumfOp, arith.MaxnumfOp, arith.MinnumfOp, arith.ExtFOp})
 """What turns a number beside a tie of the rounding into another one beside a tie."""
 
-_BITWISE = (arith.ConstantOp, arith.SelectOp, arith.BitcastOp, arith.ExtFOp, arith.TruncFOp)
+_BITWISE = frozenset[type]({
+    arith.ConstantOp, arith.SelectOp, arith.BitcastOp, arith.ExtFOp, arith.TruncFOp})
 """Rows that accept 16-bit floats without widening."""
 
 
@@ -339,7 +340,7 @@ def operands_of(op: Operation) -> Sequence[SSAValue]:
 
 def _rounds(op: Operation) -> bool:
     """Whether an operation converts an f32 to i32 right after rounding it to nearest even."""
-    return (isinstance(op, arith.FPToSIOp) and isinstance(op.input.owner, math.RoundEvenOp)
+    return (type(op) is arith.FPToSIOp and isinstance(op.input.owner, math.RoundEvenOp)
             and (op.input.type, op.result.type) == (t.f32, t.i32))
 
 
@@ -378,11 +379,11 @@ def in_floats(op: Operation) -> Callable[[Builder, Sequence[Reg]], Reg]:
     if _rounds(op):
         return lambda b, operands: b.to_nearest(operands[0])
     target = op.results[0].type
-    if isinstance(op, arith.ExtFOp | arith.TruncFOp) and any(
-            map(t.is_narrow_float, (op.input.type, target))):
-        raise ValueError(f"the CPU target does not convert {op.input.type} to {target}: run the "
-                         "pass block-expand-floats")
-    if isinstance(op, _BITWISE) or not _has_halves(op):
+    if type(op) in (arith.ExtFOp, arith.TruncFOp) and any(
+            map(t.is_narrow_float, (op.operands[0].type, target))):
+        raise ValueError(f"the CPU target does not convert {op.operands[0].type} to {target}: run "
+                         "the pass block-expand-floats")
+    if type(op) in _BITWISE or not _has_halves(op):
         return lambda b, operands: row(b, op, operands)
 
     def through_f32(b: Builder, operands: Sequence[Reg]) -> Reg:
