@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, TypeAlias, cast
 
 from xdsl.dialects.builtin import ArrayAttr, ArrayOfConstraint, DenseArrayBase, i32
-from xdsl.ir import Attribute, Block, ErasedSSAValue, Operation, Region
+from xdsl.ir import Attribute, ErasedSSAValue, Operation, Region
 from xdsl.irdl import IRDLOperation, OpDef
 from xdsl.irdl.constraints import (
     AllOf,
@@ -37,7 +37,7 @@ from xdsl.irdl.operations import (
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, OpTrait
 from xdsl.utils.exceptions import VerifyException
 
-from dialects.walking import walked
+from dialects.walking import listed, walked
 
 Bound: TypeAlias = dict[str, Attribute]
 """What the variables of a definition's constraints stand for in an operation."""
@@ -60,21 +60,12 @@ def _verify_region(region: Region) -> None:
             block.first_op is None):
         region.verify()
         return
-    ops = _operations(block)
+    ops = listed(block)
     if not all([op.parent is block for op in ops]):
         region.verify()
         return
     for op in ops:
         verify(op)
-
-
-def _operations(block: Block) -> list[Operation]:
-    found: list[Operation] = []
-    op = block.first_op
-    while op is not None:
-        found.append(op)
-        op = op.next_op
-    return found
 
 
 def _holds(op: Operation) -> bool:
@@ -182,8 +173,10 @@ def _uses_own_values(op: Operation) -> bool:
         if each is not op:
             known.update(map(id, each.results))
         for region in each.regions:
-            for block in region.blocks:
+            block = region.first_block
+            while block is not None:
                 known.update(map(id, block.args))
+                block = block.next_block
     return all([known.issuperset(map(id, each._operands))  # pyright: ignore[reportPrivateUsage]
                 for each in inner])
 

@@ -1,12 +1,12 @@
-"""A walk over an operation and what it contains, in the order of the text.
+"""Walks over blocks and over all that an operation contains, in the order of the text.
 
 xDSL's own walk is a chain of generators, one for each level of nesting, through all of which each
-operation passes.
+operation passes, and its iterators over blocks and operations run Python code at each step.
 """
 
 from __future__ import annotations
 
-from xdsl.ir import Operation
+from xdsl.ir import Block, Operation
 
 
 def walked(root: Operation) -> list[Operation]:
@@ -19,10 +19,22 @@ def walked(root: Operation) -> list[Operation]:
 
 def _add_inner(root: Operation, found: list[Operation]) -> None:
     for region in root.regions:
-        for block in region.blocks:
+        block = region.first_block
+        while block is not None:
             op = block.first_op
             while op is not None:
                 found.append(op)
                 if op.regions:
                     _add_inner(op, found)
                 op = op._next_op  # pyright: ignore[reportPrivateUsage]
+            block = block.next_block
+
+
+def listed(block: Block) -> list[Operation]:
+    """The operations of a block. The list does not change with them."""
+    found: list[Operation] = []
+    op = block.first_op
+    while op is not None:
+        found.append(op)
+        op = op._next_op  # pyright: ignore[reportPrivateUsage]
+    return found

@@ -33,6 +33,7 @@ from dialects.symbolic.expr import Atom, Expr, apply_call
 from dialects.symbolic.inequalities import Span
 from dialects.symbolic.remembered import computed_once
 from dialects.symbolic.symbol import Symbol
+from dialects.walking import listed
 
 Ranges: TypeAlias = Mapping[Symbol, Span]
 """The range of each symbol, the outermost first. A bound of None means unbounded."""
@@ -187,7 +188,7 @@ def accesses_of(kernel: KernelOp, scope: Scope | None = None) -> list[Access]:
 
 
 def _add_accesses(block: Block, scope: Scope, found: list[Access]) -> None:
-    for op in block.ops:
+    for op in listed(block):
         if isinstance(op, LoadOp | StoreOp):
             found += Access.all_of(op, scope)
         elif isinstance(op, ForOp):

@@ -48,6 +48,7 @@ from dialects.text.region_syntax import (
     print_sizes,
 )
 from dialects.text.syntax import parse_value
+from dialects.walking import listed
 
 
 @irdl_op_definition
@@ -150,7 +151,7 @@ class KernelOp(StrataOperation):
 
     @property
     def nests(self) -> list[NestOp]:
-        return [op for op in self.body.block.ops if type(op) is NestOp]
+        return [op for op in listed(self.body.block) if type(op) is NestOp]
 
     @property
     def yielded(self) -> Sequence[SSAValue]:

@@ -18,6 +18,7 @@ from dialects.strata.schedule import Schedule
 from dialects.strata.types import TileType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
+from dialects.walking import listed
 from passes.loop_to_block.state import Tile
 from passes.rewrites.loop.nests import data_inputs
 
@@ -92,7 +93,7 @@ def append_body(
 
 def needed_ops(nest: NestOp, decided: Decided) -> list[Operation]:
     """The operations of a body except its yield and what decided selections make dead."""
-    ops = [op for op in nest.body.block.ops if op is not nest.body.block.last_op]
+    ops = listed(nest.body.block)[:-1]
     if decided.keys().isdisjoint(ops):
         return ops
     needed = set(nest.yielded)
@@ -130,7 +131,7 @@ def product_operands(nest: NestOp) -> tuple[int, int] | None:
     if not isinstance(multiply, (arith.MulfOp, arith.MuliOp)) or len(nest.results) != 1:
         return None
     places = [_argument_behind(nest, operand) for operand in multiply.operands]
-    if None in places or len(list(nest.body.block.ops)) > 4:
+    if None in places or len(listed(nest.body.block)) > 4:
         return None
     return places[0], places[1]  # type: ignore[return-value]
 

@@ -19,6 +19,7 @@ from dialects.symbolic.ranges import simplify
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Kind, Symbol
 from dialects.text.syntax import merge_locations, set_location
+from dialects.walking import listed
 
 
 @dataclass
@@ -73,12 +74,12 @@ def axes_of_input(nest: NestOp, position: int) -> set[Symbol]:
 
 def index_exprs(nest: NestOp) -> list[Expr]:
     """The index expressions whose values the body uses."""
-    return [op.expr.data for op in nest.body.block.ops if type(op) is IndexOp]
+    return [op.expr.data for op in listed(nest.body.block) if type(op) is IndexOp]
 
 
 def body_size(nest: NestOp) -> int:
     """The number of operations of the body."""
-    return sum(1 for _ in nest.body.block.ops)
+    return len(listed(nest.body.block))
 
 
 def is_copy(nest: NestOp) -> bool:
@@ -102,7 +103,7 @@ def clone_body(
     """Append a body's operations to `target`, with arguments replaced and axes substituted in
     `loop.index`. Returns the values that the body yields."""
     mapping: dict[SSAValue, SSAValue] = dict(zip(block.args, arguments, strict=True))
-    for op in block.ops:
+    for op in listed(block):
         if type(op) is YieldOp:
             return [mapping.get(v, v) for v in op.operands]
         if type(op) is IndexOp and axes:

@@ -13,6 +13,7 @@ from xdsl.ir import Operation
 
 from dialects import block as bl
 from dialects.strata.types import TileType, byte_width
+from dialects.walking import listed
 from targets.cpu.emit.values import tile_chunks, unrolled_dims
 from targets.cpu.machine import MatrixUnit
 
@@ -40,7 +41,7 @@ def _op_cost(op: Operation, lanes: int) -> int:
             trips = _UNKNOWN_TRIPS if span is None else max(0, -(-span // step))
             return trips * (1 + _cost(op.body.block.ops, lanes))
         case bl.MapOp():
-            return _registers(op.result_type, lanes) * len(op.body.block.ops)
+            return _registers(op.result_type, lanes) * len(listed(op.body.block))
         case bl.DotOp():
             assert isinstance(op.a.type, TileType) and isinstance(op.result.type, TileType)
             whole = op.a.type.matrix or op.a.type.group is not None
