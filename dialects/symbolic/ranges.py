@@ -84,9 +84,21 @@ def upper_bound(expr: Expr, extents: Mapping[Symbol, Expr]) -> Expr | None:
 
     Divisions by positive integers and remainders are bounded independently of each other.
     """
+    return _bound(expr, extents, True)
+
+
+def lower_bound(expr: Expr, extents: Mapping[Symbol, Expr]) -> Expr | None:
+    """The smallest value of expr with each axis in 0 <= axis < extent; None if unknown."""
+    return _bound(expr, extents, False)
+
+
+def _bound(expr: Expr, extents: Mapping[Symbol, Expr], upper: bool) -> Expr | None:
+    axes = extents.keys()
+    if axes.isdisjoint(expr.symbols):
+        return expr
     total = Expr.of(0)
     for monomial, factor in expr.terms:
-        moving = [a for a in monomial if a.symbols & extents.keys()]
+        moving = [a for a in monomial if not axes.isdisjoint(a.symbols)]
         rest = Expr(((tuple(a for a in monomial if a not in moving), factor),))
         if not moving:
             total = total + rest
@@ -94,7 +106,7 @@ def upper_bound(expr: Expr, extents: Mapping[Symbol, Expr]) -> Expr | None:
         rising = is_nonnegative(rest)
         if len(moving) > 1 or not (rising or is_nonnegative(-rest)):
             return None
-        bound = _atom_bound(moving[0], extents, rising)
+        bound = _atom_bound(moving[0], extents, rising == upper)
         if bound is None:
             return None
         total = total + rest * bound
@@ -112,14 +124,8 @@ def _atom_bound(atom: Atom, extents: Mapping[Symbol, Expr], upper: bool) -> Expr
         return right - 1 if upper else Expr.of(0)
     if atom.op != "floordiv" or not is_nonnegative(right - 1):
         return None
-    inner = upper_bound(left, extents) if upper else lower_bound(left, extents)
+    inner = _bound(left, extents, upper)
     return None if inner is None else inner // right
-
-
-def lower_bound(expr: Expr, extents: Mapping[Symbol, Expr]) -> Expr | None:
-    """The smallest value of expr with each axis in 0 <= axis < extent; None if unknown."""
-    bound = upper_bound(-expr, extents)
-    return None if bound is None else -bound
 
 
 def simplify(expr: Expr, extents: Mapping[Symbol, Expr]) -> Expr:

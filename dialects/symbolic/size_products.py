@@ -12,10 +12,10 @@ _FEW_TERMS = 4
 
 def product(sizes: Iterable[Size]) -> Expr:
     """The product of all sizes (1 for none): the number of elements of a shape."""
-    total = Expr.of(1)
+    total: Expr | None = None
     for size in sizes:
-        total = total * size
-    return total
+        total = Expr.of(size) if total is None else total * size
+    return Expr.of(1) if total is None else total
 
 
 def short_product(sizes: Iterable[Size]) -> Expr | None:

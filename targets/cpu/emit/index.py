@@ -276,12 +276,20 @@ def splat(writer: Writer, value: Reg, width: int) -> Reg:
     """A scalar in all lanes; a value that already has lanes is unchanged."""
     if value.width == width:
         return value
+    key = splat, value.name, value.type, width
+    known = writer.computed.get(key)
+    if known is None:
+        known = writer.computed[key] = _splat(writer, value, width)
+    return Reg(known, value.element, width, llvm_type(value.element, width))
+
+
+def _splat(writer: Writer, value: Reg, width: int) -> str:
+    """The name or literal of a scalar in all lanes."""
     scalar = llvm_type(value.element)
     if is_literal(value.name):
-        return Reg.of(splat_literal(scalar, value.name), value.element, width)
+        return splat_literal(scalar, value.name)
     vector = llvm_type(value.element, width)
     first = writer.hoist(
         f"insertelement {vector} poison, {scalar} {value.name}, i64 0", value.name)
     zeros = f"<{width} x i32> zeroinitializer"
-    return Reg.of(writer.hoist(f"shufflevector {vector} {first}, {vector} poison, {zeros}", first),
-               value.element, width)
+    return writer.hoist(f"shufflevector {vector} {first}, {vector} poison, {zeros}", first)
