@@ -98,6 +98,37 @@ def _hash_is_shared(a: object, b: object) -> bool | str:
         return str(error).split()[0]
 
 
+@dataclasses.dataclass(frozen=True)
+class Refusing:
+    """As xDSL's passes are."""
+
+    x: int = 1
+
+
+def _derived(define: Define) -> Any:
+    @define(frozen=True)
+    class Inherited(Refusing):
+        y: str = "b"
+        parts: list[int] = field(default_factory=list[int], compare=False)
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "x", self.x + 1)
+
+    return Inherited
+
+
+def test_records_with_a_frozen_base_refuse_changes() -> None:
+    ours, theirs = _derived(dataclass), _derived(dataclasses.dataclass)
+    assert _texts([ours(), ours(3, y="c")]) == _texts([theirs(), theirs(3, y="c")])
+    assert ours(3) == ours(3, parts=[1]) != ours(4) and hash(ours(3)) == hash(ours(3))
+    assert replace(ours(3), y="d") == ours(4, "d")
+    for record in (ours(), theirs()):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            record.x = 5
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            del record.y
+
+
 def test_records_of_other_classes_are_not_equal() -> None:
     [[empty, *_], [one, *_], [many, *_], [derived, *_], *_] = _families(dataclass)
     assert len({id(r) for r in (empty, one, many, derived)}) == 4
