@@ -169,6 +169,9 @@ class Facts:
     """The narrow float types with a native conversion from f32 that also treats values out of range
     as the type's definition says."""
 
+    bounds_walks: bool = False
+    """Whether a small kernel finds which keys blocks of rows see, where tables hide the others;
+    otherwise programs search for themselves."""
     power_tiles: bool = False
     """Whether the sizes of tiles must be powers of two; others are cut (`block-split-tiles`)."""
     programs: int = 1

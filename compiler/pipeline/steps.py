@@ -116,6 +116,7 @@ PIPELINE: tuple[Step, ...] = (
          needed="a kernel without a schedule has no tiles; --schedule gives it one"),
     Step("loop", "loop-inline-layers",  # last: no later pass transforms kernels for each call
          needed="buffers are planned for a function and all layers that it calls"),
+    Step("loop", "loop-bound-walks"),  # once schedules fix blocks of rows, for all layers at once
     Step("loop", "loop-prove-writes"),  # again, for the writes that passes on kernels changed
     Step("loop", "loop-unroll-loops",  # on final kernels, which all iterations launch
          "one-launch"),

@@ -8,11 +8,11 @@ of an earlier integer input at this point (a gather).
 
 from dialects.loop.axes import AxesAttr, Axis, extents_of, fresh_axes
 from dialects.loop.body_ops import IndexOp, YieldOp
-from dialects.loop.kernel import CallOp, EmptyOp, KernelOp, ViewOp
+from dialects.loop.kernel import CallOp, EmptyOp, KernelOp, SeenOp, ViewOp
 from dialects.loop.nest import COMBINERS, NestOp, scalar_type
 
 __all__ = [
     "COMBINERS", "AxesAttr", "Axis", "CallOp", "EmptyOp", "IndexOp", "KernelOp",
-    "NestOp", "ViewOp", "YieldOp", "extents_of", "fresh_axes",
+    "NestOp", "SeenOp", "ViewOp", "YieldOp", "extents_of", "fresh_axes",
     "scalar_type",
 ]

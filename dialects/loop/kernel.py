@@ -36,7 +36,7 @@ from dialects.strata.schedule import (
     print_kernel_schedule,
 )
 from dialects.strata.symbols_in import unnamed_sizes
-from dialects.strata.types import Array, SizesAttr, SymbolsAttr, TensorType
+from dialects.strata.types import Array, ExprAttr, SizesAttr, SymbolsAttr, TensorType
 from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.symbol import Symbol
 from dialects.text.region_syntax import (
@@ -118,6 +118,58 @@ class ViewOp(StrataOperation):
 
 
 @irdl_op_definition
+class SeenOp(StrataOperation):
+    """What rows see along an axis, in a kernel: `loop.seen i3 from %first to %last [i0, i1]`.
+
+    Nests of the kernel hide every place from the rows at `at` that is before the element of `first`
+    there, or not before that of `last`: such places change no result. Loops over the axis may
+    therefore leave them out; rows that see nothing have none. It computes nothing.
+    Constraints: (C1) both tensors are of i32 and have one dim per expression.
+    """
+
+    name = "loop.seen"
+    axis = prop_def(ExprAttr)
+    at = prop_def(SizesAttr)
+    first = operand_def(TensorType)
+    last = operand_def(TensorType)
+
+    @staticmethod
+    def of(axis: Symbol, first: SSAValue, last: SSAValue, at: Sequence[Expr]) -> SeenOp:
+        return SeenOp.create(operands=[first, last], properties={
+            "axis": ExprAttr(Expr.symbol(axis)), "at": SizesAttr.of(at)})
+
+    @property
+    def axis_name(self) -> Symbol:
+        [name] = self.axis.data.symbols
+        return name
+
+    def verify_(self) -> None:
+        for value in self.operands:
+            assert isinstance(value.type, TensorType)
+            if value.type.element != t.i32 or len(value.type.shape) != len(self.at.data):
+                raise VerifyException("C1: loop.seen takes tensors of i32 with one dim per "
+                                      f"expression, not {short_type(value)}")
+
+    def evaluate(self, context: EvaluationContext, first: Array, last: Array) -> list[Array]:
+        return []
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.axis.data} from ")
+        printer.print_ssa_value(self.first)
+        printer.print_string(" to ")
+        printer.print_ssa_value(self.last)
+        printer.print_string(f" {t.format_sizes(self.at.data)}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> SeenOp:
+        [axis] = t.parse_size(parser).symbols
+        parser.parse_keyword("from")
+        first = parse_value(parser)
+        parser.parse_keyword("to")
+        return SeenOp.of(axis, first, parse_value(parser), t.parse_sizes(parser))
+
+
+@irdl_op_definition
 class KernelOp(StrataOperation):
     """A kernel: nests that a single launch computes, over axes shared by name.
 
@@ -126,8 +178,8 @@ class KernelOp(StrataOperation):
 
     Nests that use an axis of the same name iterate over it together.
     Constraints: (C1) an axis has the same extent in all nests; (C2) the body consists of nests,
-    views and empties, and its terminator is `loop.yield`; (C3) `sizes` lists every size symbol
-    used in the kernel.
+    views, empties and `loop.seen`, and its terminator is `loop.yield`; (C3) `sizes` lists every
+    size symbol used in the kernel.
     """
 
     name = "loop.kernel"
@@ -179,9 +231,9 @@ class KernelOp(StrataOperation):
         if not isinstance(self.body.block.last_op, YieldOp):
             raise VerifyException("C2: loop.kernel must end in loop.yield")
         for op in self.body.block.ops:
-            if not isinstance(op, (NestOp, ViewOp, EmptyOp, YieldOp)):
-                raise VerifyException("C2: loop.kernel must hold only nests, views and empty "
-                                      f"tensors, not {op.name}")
+            if not isinstance(op, (NestOp, ViewOp, EmptyOp, SeenOp, YieldOp)):
+                raise VerifyException("C2: loop.kernel must hold only nests, views, empty "
+                                      f"tensors and loop.seen, not {op.name}")
         extents = [axis.extent for nest in self.nests for axis in nest.axes]
         if unnamed := unnamed_sizes(self.body, self.size_names, extents):
             raise VerifyException(

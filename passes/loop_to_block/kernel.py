@@ -259,10 +259,12 @@ class _Lowering:
             sure = begin
         if sure != begin:
             self.tiles.decided = limit.chosen
-            self.segment(depth, level, run, (begin, sure, level.tile, False))
+            self.segment(depth, level, run, self.seen.within(
+                limit.axis, (begin, sure, level.tile, False)))
             self.tiles.decided = {}
         self.tiles.ended |= {limit.axis} if self._ends_inside(limit) else set[Symbol]()
-        self.segment(depth, level, run, (sure, end, level.tile, masked))
+        self.segment(depth, level, run, self.seen.within(
+            limit.axis, (sure, end, level.tile, masked)))
         self.tiles.ended.discard(limit.axis)
 
     def _ends_inside(self, limit: Limit) -> bool:
@@ -325,8 +327,7 @@ class _Lowering:
                    for v in sources)
 
     def segment(
-        self, depth: int, level: Level, run: Sequence[NestOp],
-        bounds: Segment,
+        self, depth: int, level: Level, run: Sequence[NestOp], bounds: Segment
     ) -> None:
         lower, upper, tile, masked = bounds
         if (trips := (upper - lower).constant) is not None and trips <= tile:
@@ -335,8 +336,7 @@ class _Lowering:
         self._loop(depth, level, run, bounds)
 
     def _loop(
-        self, depth: int, level: Level, run: Sequence[NestOp],
-        bounds: Segment, shift: Size = 0,
+        self, depth: int, level: Level, run: Sequence[NestOp], bounds: Segment, shift: Size = 0
     ) -> None:
         """A loop over tiles, which start at its counter plus `shift`. If data decide its bounds,
         which are whole tiles, it counts tiles, so that the counter tells where they end."""

@@ -4,6 +4,8 @@
     block.for %j = 14*(%f floordiv 14) to min(%l, 1022) step 14 ...   the loop that computes scores
     block.for %k = %f to %l step 2 ...                                 those that read them again
 
+Where another kernel has found both (`loop.seen`), the program loads them instead.
+
 The first loop keeps its whole tiles and walks what is left of the axis behind them in any case, so
 that it needs no other code. Later loops read what it has stored, so they begin at a seen place.
 """
@@ -18,21 +20,26 @@ from xdsl.dialects.builtin import IndexType, IntegerAttr
 from xdsl.ir import Block, SSAValue
 
 from dialects.block import ReduceOp
-from dialects.loop import KernelOp, NestOp
+from dialects.loop import KernelOp, NestOp, SeenOp
 from dialects.strata.schedule import Level, Schedule
 from dialects.strata.types import TileType, i32, tile
 from dialects.symbolic.expr import Expr, maximum, minimum
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.seen import Seen, seen_scores
+from passes.loop_to_block.access import load
 from passes.loop_to_block.compute import map_tiles
 from passes.loop_to_block.state import AxisState, Segment, Symbols, Tile
 from passes.loop_to_block.tiles import Tiles
+from passes.rewrites.loop.nests import Read
 from passes.rewrites.loop.seen_places import AXIS, add_places
 
 
 def skipping(kernel: KernelOp, schedule: Schedule) -> tuple[KernelOp, Schedule, SeenPlaces]:
     """The kernel and its schedule with the search for what rows see; as they are, if no loop can
     leave anything out or the rows lie in more than one tile of a program."""
+    for op in kernel.body.block.ops:
+        if isinstance(op, SeenOp):
+            return kernel, schedule, SeenPlaces({op.axis_name}, (), op)
     seen = seen_scores(kernel) if schedule.lanes is not None and not schedule.matrix else None
     if seen is None or not _is_worth_it(seen, schedule):
         return kernel, schedule, SeenPlaces(frozenset(), ())
@@ -64,8 +71,10 @@ class SeenPlaces:
     `walked`: the axes of loops that leave out the rest; none, if nothing is to be left out.
     """
 
-    def __init__(self, walked: Collection[Symbol], search: Sequence[NestOp]):
-        self.walked, self.search = walked, search
+    def __init__(
+        self, walked: Collection[Symbol], search: Sequence[NestOp], given: SeenOp | None = None
+    ):
+        self.walked, self.search, self.given = walked, search, given
         self.bounds: tuple[Expr, Expr] | None = None
 
     def find(self, tiles: Tiles) -> None:
@@ -87,10 +96,20 @@ class SeenPlaces:
         first, last = (tiles.symbols.gathered(Tile(r, ())) for r in op.results)
         self.bounds = first, last
 
+    def within(self, axis: Symbol, part: Segment) -> Segment:
+        """What rows see of a part of an axis, in whole steps; it begins at a multiple of them."""
+        if axis not in self.walked or self.bounds is None:
+            return part
+        begin, end, step, masked = part
+        first, last = self.bounds
+        return (maximum(first // step, begin // step) * step,
+                minimum(last.ceildiv(step), end.ceildiv(step)) * step, step, masked)
+
     def again(
         self, tiles: Tiles, axis: Symbol, run: Sequence[NestOp], private: Collection[SSAValue]
     ) -> AxisState:
         """What a loop has to walk: of scores that an earlier loop stored, the seen ones."""
+        self._load(tiles, axis)
         state = tiles.states[axis]
         if not self._is_whole(axis, state) or not self._reads_again(run, private):
             return state
@@ -112,6 +131,27 @@ class SeenPlaces:
         count = state.upper.ceildiv(step) if masked else state.upper // step
         end = minimum(end.ceildiv(step), count)
         return [(maximum(begin // step, 0) * step, end * step, step, masked), *rest]
+
+    def _load(self, tiles: Tiles, axis: Symbol) -> None:
+        """Load what another kernel has found, at the first loop over an axis."""
+        if self.given is None or axis not in self.walked or self.bounds is not None:
+            return
+        tiles.source = self.given
+        place = tuple(self.given.at.data)
+        loads = [load(tiles.buffers[value], Read(value, place, None), [], tiles.states,
+                      tiles.symbols, tiles.layout, 0) for value in self.given.operands]
+
+        def begin(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+            indices = [arith.IndexCastOp(v, IndexType()) for v in arguments]
+            block.add_ops(indices)
+            return [op.result for op in indices]
+
+        for op, _ in loads:
+            tiles.add(op)
+        type_ = tile(IndexType(), [])
+        op = tiles.add(map_tiles([found for _, found in loads], (), [type_, type_], begin))
+        first, last = (tiles.symbols.gathered(Tile(r, ())) for r in op.results)
+        self.bounds = first, last
 
     def _is_whole(self, axis: Symbol, state: AxisState) -> bool:
         """Whether a loop over scores still has to walk all of its axis."""

@@ -103,6 +103,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         multiplies=decoded | {f16, bf16},  # on tensor cores
         decodes=decoded,
         encodes=decoded & {f8E4M3FN},  # saturates; the emitter turns what is larger into NaN
+        bounds_walks=True,  # all heads share what each program would wait for
         power_tiles=True,
         rates=_rates(machine),
         programs=4 * machine.multiprocessors,

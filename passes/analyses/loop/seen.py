@@ -29,7 +29,7 @@ from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.numbers import float_of
 from passes.analyses.loop.online import argument_read, elementwise_maker, is_zero
 from passes.analyses.loop.private import reads_in
-from passes.rewrites.loop.nests import Read, reads_of
+from passes.rewrites.loop.nests import Read, gathered_inputs, reads_of
 
 
 class Condition(NamedTuple):
@@ -55,7 +55,7 @@ def seen_scores(kernel: KernelOp) -> Seen | None:
         [axis, *more] = [a.name for a in nest.reduce_axes] or [None]
         if axis is None or more or nest.combiner_names != ["max"] or nest.is_scan:
             continue
-        made = elementwise_maker(reads_of(nest)[0])
+        made = _choosing(reads_of(nest)[0])
         if made is None or nest.yielded[0] is not nest.body.block.args[0]:
             continue
         scores, value = made
@@ -64,6 +64,31 @@ def seen_scores(kernel: KernelOp) -> Seen | None:
             walked = _Flow(kernel, scores, axis).walked()
             return None if walked is None else Seen(scores, axis, conditions, walked)
     return None
+
+
+def _choosing(read: Read) -> tuple[NestOp, SSAValue] | None:
+    """The nest that chooses what a read sees, past those that scale it, and the value it yields."""
+    made = elementwise_maker(read)
+    while made is not None:
+        nest, value = made
+        while (inner := _scaled(value)) is not None:
+            value = inner
+        if not isinstance(value.owner, Block) or (
+                before := elementwise_maker(argument_read(nest, value))) is None:
+            return made
+        made = before
+    return None
+
+
+def _scaled(value: SSAValue) -> SSAValue | None:
+    """What a value is a positive multiple of, or rounds or widens; None for other values."""
+    match value.owner:
+        case arith.ExtFOp() | arith.TruncFOp() as op:
+            return op.operands[0]
+        case arith.MulfOp() as op if (float_of(op.rhs) or 0) > 0:
+            return op.lhs
+        case _:
+            return None
 
 
 def _conditions(value: SSAValue) -> list[Condition]:
@@ -76,12 +101,9 @@ def _conditions(value: SSAValue) -> list[Condition]:
             return []
         case arith.AddfOp() as op:
             return [*_conditions(op.lhs), *_conditions(op.rhs)]
-        case arith.MulfOp() as op if (float_of(op.rhs) or 0) > 0:
-            return _conditions(op.lhs)
-        case arith.ExtFOp() | arith.TruncFOp() as op:
-            return _conditions(op.operands[0])
         case _:
-            return []
+            inner = _scaled(value)
+            return [] if inner is None else _conditions(inner)
 
 
 def _is_lowest(value: SSAValue) -> bool:
@@ -94,9 +116,11 @@ def _is_given(scores: NestOp, condition: SSAValue) -> bool:
     """Whether inputs of the kernel and indices tell a condition, so that no score is needed."""
     ops: list[Operation] = list(operations_for(scores.body.block, [condition]))
     read = {condition, *(o for op in ops for o in op.operands)}
-    return condition.type == i1 and all(
-        isinstance(argument_read(scores, a).value.owner, Block)
-        for a in scores.body.block.args if a in read) and (
+    reads = [argument_read(scores, a) for a in scores.body.block.args if a in read]
+    places = [e for r in reads for e in r.map] + [
+        op.expr.data for op in ops if isinstance(op, IndexOp)]
+    return condition.type == i1 and not gathered_inputs(places) and all(
+        isinstance(r.value.owner, Block) for r in reads) and (
         any(isinstance(op, IndexOp) for op in ops) or bool(read & {*scores.body.block.args}))
 
 
