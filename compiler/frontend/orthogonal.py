@@ -8,7 +8,7 @@
 A round of rotations takes each column once, so that it is a few operations on whole matrices. The
 pairs of the next round are those of a tournament: all columns but the first move on by one place.
 Rounds are computed in f64; the signs of singular vectors and of eigenvectors may differ from those
-of LAPACK. Matrices are the last two dims, with constant sizes.
+of LAPACK. Matrices are the last two dims, with constant sizes but for reflections.
 Source: G. Golub and C. Van Loan, Matrix Computations, 5.1, 5.2, 8.5 and 8.6.3.
 """
 
@@ -26,7 +26,7 @@ from dialects.graph.gather import GatherElementsOp
 from dialects.graph.ordering import TopKOp
 from dialects.records import dataclass
 from dialects.strata import types as t
-from dialects.symbolic.expr import Expr
+from dialects.symbolic.expr import Expr, minimum
 
 SWEEPS = 12
 """How often each pair of columns is rotated: the angles that are left are below f64's digits."""
@@ -60,7 +60,7 @@ def order_of(x: Value) -> tuple[int, int]:
 # ---------------------------------------------------------------------- Householder
 def reflections(n: NodeBase, x: Value) -> tuple[Value, Value]:
     """Householder's vectors below R, each with 1 at its own row, and their factors [..., k]."""
-    height, width = order_of(x)
+    height, width = x.shape[-2:]
     rows, columns = n.range(height).reshape([height, 1]), n.range(width)
     down, across = x.rank - 2, x.rank - 1
     zero, one = (scalar(n.build, number, x.element) for number in (0, 1))
@@ -81,30 +81,36 @@ def reflections(n: NodeBase, x: Value) -> tuple[Value, Value]:
         return Turn(None, [f.where(f.equal(columns, at), changed, rest)],
                     [factor.reshape(x.shape[:-2])])
 
-    steps = Expr.of(min(height, width))
+    steps = minimum(height, width)
     [found], [factors] = repeat(n.build, Loop(f"{n.name}_reflection", steps, None, [x]), step)
     return found, factors.transpose([*range(1, factors.rank), 0])
 
 
 def product_of(n: NodeBase, vectors: Value, factors: Value, width: int) -> Value:
     """The first columns of the product of reflections, as `reflections` returns them."""
-    height, _ = order_of(vectors)
+    height = vectors.shape[-2]
+    eye = f.equal(n.range(height).reshape([height, 1]), n.range(width)).cast(vectors.element)
+    begin = eye.broadcast([*vectors.shape[:-1], width])
+    return reflected(n, vectors, factors, begin, False)
+
+
+def reflected(n: NodeBase, vectors: Value, factors: Value, b: Value, transpose: bool) -> Value:
+    """Q b for the product Q of reflections, as `reflections` returns them, or Q^T b."""
+    height = vectors.shape[-2]
     rows, down, across = n.range(height).reshape([height, 1]), vectors.rank - 2, vectors.rank - 1
     zero, one = (scalar(n.build, number, vectors.element) for number in (0, 1))
-    eye = f.equal(rows, n.range(width)).cast(vectors.element)
-    begin = eye.broadcast([*vectors.shape[:-1], width])
     count = factors.shape[-1]
 
     def step(number: Expr, carried: list[Value]) -> Turn:
-        last = count - 1 - number
-        x, at = carried[0], n.of_size(last)
-        below = f.where(rows > at, vectors.part(across, last, 1), zero)
+        place = number if transpose else count - 1 - number
+        x, at = carried[0], n.of_size(place)
+        below = f.where(rows > at, vectors.part(across, place, 1), zero)
         own = f.where(f.equal(rows, at), one, below)
-        factor = factors.part(factors.rank - 1, last, 1).reshape([*vectors.shape[:-2], 1, 1])
+        factor = factors.part(factors.rank - 1, place, 1).reshape([*vectors.shape[:-2], 1, 1])
         along = f.reduce_sum(own * x, [down], keepdims=True) * factor
         return Turn(None, [x - own * along], [])
 
-    return repeat(n.build, Loop(f"{n.name}_product", count, None, [begin]), step)[0][0]
+    return repeat(n.build, Loop(f"{n.name}_product", count, None, [b]), step)[0][0]
 
 
 # ---------------------------------------------------------------------- Jacobi

@@ -287,7 +287,7 @@ class Importer:
         made = _as_promised(seen, made)
         for value in made:
             _name_value(value, node.name)
-        return made if several else made[0]
+        return made if several or not made else made[0]
 
     def _result_types(self, meta: Any) -> tuple[list[TensorType | None], Fault | None]:
         """The types that PyTorch gives the results, and the fault of one that is not supported."""

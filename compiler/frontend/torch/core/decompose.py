@@ -19,7 +19,6 @@ from compiler.frontend.torch.core.encoder_layers import encoder_decompositions
 from compiler.frontend.torch.core.foreach import foreach_decompositions
 from compiler.frontend.torch.core.gradients import gradient_decompositions
 from compiler.frontend.torch.core.in_place import without_mutation
-from compiler.frontend.torch.core.linear_algebra import linear_algebra_decompositions
 from compiler.frontend.torch.core.orders import order_decompositions
 from compiler.frontend.torch.core.places import place_decompositions
 from compiler.frontend.torch.core.readable_kernels import readable_kernels
@@ -27,6 +26,8 @@ from compiler.frontend.torch.core.sampling import sampling_decompositions
 from compiler.frontend.torch.core.strided import strided_decompositions
 from compiler.frontend.torch.drawing.decompositions import drawing_decompositions
 from compiler.frontend.torch.library import quiet, torch_module
+from compiler.frontend.torch.matrices.checks import without_tokens
+from compiler.frontend.torch.matrices.decompositions import linear_algebra_decompositions
 
 NO_EFFECT = ("aten._assert_scalar.default", "aten._assert_async.msg",
              "aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
@@ -58,7 +59,8 @@ def decompose(program: Any, known: Mapping[str, Any]) -> Any:
         del table[op]
     try:
         with quiet(), readable_kernels():
-            return program.run_decompositions(table, decompose_custom_triton_ops=True)
+            found = program.run_decompositions(table, decompose_custom_triton_ops=True)
+            return without_tokens(found)
     except Exception as error:
         raise StrataError(f"PyTorch {torch.__version__} cannot decompose the program", [Problem(
             f"{type(error).__name__}: {str(error).strip()}")]) from error

@@ -180,13 +180,19 @@ def in_order_of(op: Any, function: Callable[..., Any]) -> Callable[..., Any]:
         tree = torch_module("torch.utils._pytree")
         proxies = torch_module("torch.fx.experimental.proxy_tensor")
         with proxies.disable_proxy_modes_tracing():
-            like = op(*args, **kwargs)
-        return tree.tree_map(_alike, made, like)
+            wanted = tree.tree_leaves(op(*args, **kwargs))
+            flat, form = tree.tree_flatten(made)
+            orders = [_other_order(*pair) for pair in zip(flat, wanted, strict=True)]
+        return tree.tree_unflatten(
+            [x if order is None else in_order(x, order)
+             for x, order in zip(flat, orders, strict=True)], form)
 
     return decomposed
 
 
-def _alike(made: Any, like: Any) -> Any:
+def _other_order(made: Any, like: Any) -> list[int] | None:
+    """The order of a tensor's dims in memory, if another one has other strides. Strides may be open
+    sizes, whose comparisons are no part of a traced graph."""
     if not hasattr(like, "stride") or made.stride() == like.stride():
-        return made
-    return in_order(made, order_of(like))
+        return None
+    return order_of(like)

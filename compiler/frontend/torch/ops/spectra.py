@@ -11,7 +11,7 @@ from compiler.frontend.faults import Fault
 from compiler.frontend.loops import Loop, Turn
 from compiler.frontend.orthogonal import eigen, order_of, singular, singular_values, turned
 from compiler.frontend.peeling import repeat
-from compiler.frontend.torch.core.linear_algebra import MOST
+from compiler.frontend.torch.matrices.decompositions import MOST
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.ops import aten_op
 from compiler.frontend.values import Value, operand, scalar

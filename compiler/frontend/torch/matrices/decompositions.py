@@ -1,8 +1,9 @@
-"""Decompositions of linear algebra of small matrices: one step for each row, without branches.
+"""Decompositions of linear algebra: small matrices in one step for each row, without branches.
 
-A step changes whole matrices under masks, so that it is one kernel or two. Pivots, signs, the forms
-of factors and the order of elements in memory are those of LAPACK. Triangles may be larger: their
-steps are products of blocks. Other larger matrices, and eigenvalues, stay with PyTorch.
+A step changes whole matrices under masks, so that it is one kernel or two. Larger matrices, and
+those of open sizes, take a loop (`operators.py`). Pivots, signs, the forms of factors and the order
+of elements in memory are those of LAPACK. Eigenvalues, and matrices of complex numbers, stay with
+PyTorch.
 Source: G. Golub and C. Van Loan, Matrix Computations, 3.1-3.4, 4.2 and 5.1-5.2.
 """
 
@@ -12,11 +13,10 @@ from typing import Any
 
 from compiler.frontend.torch.core.strided import in_order_of
 from compiler.frontend.torch.library import torch_module
+from compiler.frontend.torch.matrices.operators import operators
 
 MOST = 24
 """The largest number of steps."""
-BLOCK, MOST_BLOCKS = 16, 64
-"""The rows of a block of a larger triangle, and the largest number of its blocks."""
 
 
 def linear_algebra_decompositions() -> dict[Any, Any]:
@@ -36,15 +36,20 @@ def linear_algebra_decompositions() -> dict[Any, Any]:
     return {op: in_order_of(op, function) for op, function in found.items()}
 
 
-def _is_large(x: Any, most: int = MOST) -> bool:
-    """Whether a matrix has too many steps, or sizes or elements that are not known or real."""
-    steps = min(x.shape[-2:], key=lambda size: size if isinstance(size, int) else most + 1)
-    return not isinstance(steps, int) or steps > most or not x.is_floating_point() or any(
-        not isinstance(size, int) for size in x.shape[-2:])
+def _is_foreign(x: Any) -> bool:
+    """Whether elements are not real, so that the operator stays with PyTorch."""
+    return not x.is_floating_point()
 
 
-def _is_large_triangle(x: Any) -> bool:
-    return _is_large(x, BLOCK * MOST_BLOCKS)
+def _is_large(x: Any) -> bool:
+    """Whether a matrix has too many steps to write them out, or sizes that are not known."""
+    sizes = x.shape[-2:]
+    return not all(isinstance(size, int) for size in sizes) or min(sizes) > MOST
+
+
+def _steps(x: Any) -> Any:
+    """The smaller of the sizes of a matrix, which may be open."""
+    return torch_module().sym_min(*x.shape[-2:])
 
 
 def _places(x: Any, dim: int) -> Any:
@@ -55,8 +60,10 @@ def _places(x: Any, dim: int) -> Any:
 def lu_factor(x: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:
     """L and U in one matrix, the row (from 1 on) with which each row was exchanged, and the number
     of the first pivot that is 0."""
-    if _is_large(x):
+    if _is_foreign(x):
         return NotImplemented
+    if _is_large(x):
+        return operators().lu(x, pivot)
     torch = torch_module()
     rows, columns, steps = _places(x, -2), _places(x, -1), min(x.shape[-2:])
     chosen: list[Any] = []
@@ -85,6 +92,9 @@ def lu_factor(x: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:
 def _order(pivots: Any, count: int) -> Any:
     """The row of x that is at each place after all exchanges."""
     torch = torch_module()
+    if not isinstance(count, int) or not isinstance(pivots.shape[-1], int) or (
+            pivots.shape[-1] > MOST):
+        return operators().order(pivots, count)
     places = torch.arange(count, device=pivots.device)
     order = places.expand((*pivots.shape[:-1], count))
     for k in range(pivots.shape[-1]):
@@ -98,9 +108,9 @@ def lu_unpack(
     x: Any, pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> Any:
     """P, L and U of x = P L U."""
-    if _is_large(x):
+    if _is_foreign(x):
         return NotImplemented
-    torch, count, steps = torch_module(), x.shape[-2], min(x.shape[-2:])
+    torch, count, steps = torch_module(), x.shape[-2], _steps(x)
     empty = x.new_empty((0,))
     eye = torch.eye(count, dtype=x.dtype, device=x.device)
     exchanged, lower, upper = empty, empty, empty
@@ -113,7 +123,7 @@ def lu_unpack(
 
 
 def lu(x: Any, *, pivot: bool = True) -> Any:
-    if _is_large(x):
+    if _is_foreign(x):
         return NotImplemented
     factors, pivots, _ = lu_factor(x, pivot=pivot)
     found = lu_unpack(factors, pivots, True, pivot)
@@ -124,7 +134,7 @@ def lu_solve(
     x: Any, pivots: Any, b: Any, *, left: bool = True, adjoint: bool = False
 ) -> Any:
     """The solution of A X = B or X A = B, with the factors of A or of its transpose."""
-    if _is_large(x):
+    if _is_foreign(x):
         return NotImplemented
     torch = torch_module()
     if not left:
@@ -134,17 +144,17 @@ def lu_solve(
     x, b = x.expand((*batch, *x.shape[-2:])), b.expand((*batch, *b.shape[-2:]))
     order = _order(pivots, x.shape[-1]).expand((*batch, x.shape[-1]))
     if adjoint:
-        found = _substituted(x.transpose(-1, -2), b, False, False)
-        found = _substituted(x.transpose(-1, -2), found, True, True)
+        found = _solved(x.transpose(-1, -2), b, False, False)
+        found = _solved(x.transpose(-1, -2), found, True, True)
         back = order.argsort(-1)
         return found.gather(-2, back.unsqueeze(-1).expand(found.shape))
-    found = _substituted(x, b.gather(-2, order.unsqueeze(-1).expand(b.shape)), False, True)
-    return _substituted(x, found, True, False)
+    found = _solved(x, b.gather(-2, order.unsqueeze(-1).expand(b.shape)), False, True)
+    return _solved(x, found, True, False)
 
 
 def solve(x: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Any:
     """The solution for matrices, or for vectors where b has one dim less."""
-    if _is_large(x):
+    if _is_foreign(x):
         return NotImplemented
     factors, pivots, info = lu_factor(x)
     is_vector = b.dim() == 1 or (b.dim() == x.dim() - 1 and b.shape == x.shape[:-1])
@@ -153,7 +163,7 @@ def solve(x: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> A
 
 
 def inverse(x: Any, *, check_errors: bool = False) -> Any:
-    if _is_large(x):
+    if _is_foreign(x):
         return NotImplemented
     factors, pivots, info = lu_factor(x)
     torch = torch_module()
@@ -169,7 +179,7 @@ def _sign_of_order(pivots: Any) -> Any:
 
 
 def determinant(x: Any) -> Any:
-    if _is_large(x):
+    if _is_foreign(x):
         return NotImplemented
     factors, pivots, _ = lu_factor(x)
     found = factors.diagonal(dim1=-2, dim2=-1).prod(-1) * _sign_of_order(pivots)
@@ -178,7 +188,7 @@ def determinant(x: Any) -> Any:
 
 def slogdet(x: Any) -> Any:
     """The sign of the determinant, and the logarithm of its size."""
-    if _is_large(x):
+    if _is_foreign(x):
         return NotImplemented
     factors, pivots, _ = lu_factor(x)
     diagonal = factors.diagonal(dim1=-2, dim2=-1)
@@ -199,40 +209,16 @@ def _substituted(x: Any, b: Any, upper: bool, unit: bool) -> Any:
 
 
 def _solved(x: Any, b: Any, upper: bool, unit: bool) -> Any:
-    """The same for a triangle of any size, a block of rows in each step: the blocks on the diagonal
-    are inverted at once, and all else are products."""
-    if x.shape[-1] <= MOST:
-        return _substituted(x, b, upper, unit)
-    torch, size = torch_module(), x.shape[-1]
-    count = -(-size // BLOCK)
-    x, more = _completed(x, count * BLOCK), count * BLOCK - size
-    b = torch.nn.functional.pad(b, (0, 0, 0, more))
-    blocks = x.unflatten(-2, (count, BLOCK)).unflatten(-1, (count, BLOCK))
-    diagonal = blocks.diagonal(dim1=-4, dim2=-2).movedim(-1, -3)
-    eye = torch.eye(BLOCK, dtype=x.dtype, device=x.device)
-    inverses = _substituted(diagonal, eye.expand(diagonal.shape), upper, unit)
-    known: list[Any] = []
-    for k in range(count)[::-1] if upper else range(count):
-        first, last = k * BLOCK, (k + 1) * BLOCK
-        rest = b[..., first:last, :]
-        if known:
-            row = x[..., first:last, last:] if upper else x[..., first:last, :first]
-            rest = rest - row @ torch.cat(known, -2)
-        known.insert(0 if upper else len(known), inverses[..., k, :, :] @ rest)
-    return torch.cat(known, -2)[..., :size, :]
-
-
-def _completed(x: Any, size: int) -> Any:
-    """A larger square matrix, with 1 on the diagonal where x has ended."""
-    torch, more = torch_module(), size - x.shape[-1]
-    ones = torch.arange(size, device=x.device) >= x.shape[-1]
-    return torch.nn.functional.pad(x, (0, more, 0, more)) + torch.diag(ones.to(x.dtype))
+    """The same for a triangle of any size."""
+    if _is_large(x):
+        return operators().substituted(x, b, upper, unit)
+    return _substituted(x, b, upper, unit)
 
 
 def solve_triangular(
     x: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Any:
-    if _is_large_triangle(x):
+    if _is_foreign(x):
         return NotImplemented
     torch = torch_module()
     batch = torch.broadcast_shapes(x.shape[:-2], b.shape[:-2])
@@ -246,7 +232,7 @@ def solve_triangular(
 def triangular_solve(
     b: Any, x: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:
-    if _is_large_triangle(x):
+    if _is_foreign(x):
         return NotImplemented
     given = x.transpose(-1, -2) if transpose else x
     found = solve_triangular(given, b, upper=upper != transpose, unitriangular=unitriangular)
@@ -256,10 +242,13 @@ def triangular_solve(
 # ---------------------------------------------------------------------- Cholesky
 def cholesky_ex(x: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
     """L of x = L L^T, or its transpose, and the number of the first pivot that is not positive."""
-    if _is_large(x):
+    if _is_foreign(x):
         return NotImplemented
-    torch, rows, columns = torch_module(), _places(x, -2), _places(x, -1)
     x = x.transpose(-1, -2) if upper else x
+    if _is_large(x):
+        found, info = operators().cholesky(x)
+        return found.transpose(-1, -2) if upper else found, info
+    torch, rows, columns = torch_module(), _places(x, -2), _places(x, -1)
     info = torch.zeros(x.shape[:-2], dtype=torch.int32, device=x.device)
     for k in range(x.shape[-1]):
         top = x[..., k, k]
@@ -274,11 +263,11 @@ def cholesky_ex(x: Any, *, upper: bool = False, check_errors: bool = False) -> A
 
 def cholesky(x: Any, upper: bool = False) -> Any:
     """Eager mode raises where a pivot is not positive, which cannot be known here."""
-    return NotImplemented if _is_large(x) else cholesky_ex(x, upper=upper)[0]
+    return NotImplemented if _is_foreign(x) else cholesky_ex(x, upper=upper)[0]
 
 
 def cholesky_solve(b: Any, x: Any, upper: bool = False) -> Any:
-    if _is_large_triangle(x):
+    if _is_foreign(x):
         return NotImplemented
     lower = x.transpose(-1, -2) if upper else x
     found = solve_triangular(lower, b, upper=False)
@@ -294,8 +283,10 @@ def cholesky_inverse(x: Any, upper: bool = False) -> Any:
 # ---------------------------------------------------------------------- QR
 def geqrf(x: Any) -> Any:
     """Householder's vectors below R, each with 1 at its own row, and their factors."""
-    if _is_large(x):
+    if _is_foreign(x):
         return NotImplemented
+    if _is_large(x):
+        return operators().reflections(x)
     torch, rows, columns = torch_module(), _places(x, -2), _places(x, -1)
     factors: list[Any] = []
     for k in range(min(x.shape[-2:])):
@@ -321,10 +312,12 @@ def geqrf(x: Any) -> Any:
 
 def householder_product(x: Any, tau: Any) -> Any:
     """The first columns of the product of the reflections, the last applied first."""
-    if _is_large(x):
+    if _is_foreign(x):
         return NotImplemented
     torch, rows = torch_module(), _places(x, -2)
     found = torch.eye(x.shape[-2], x.shape[-1], dtype=x.dtype, device=x.device).expand(x.shape)
+    if _is_large(x) or tau.shape[-1] > MOST:
+        return operators().reflected(x, tau, found, False)
     for k in reversed(range(tau.shape[-1])):
         vector = torch.where(rows == k, 1.0, torch.where(rows > k, x[..., k], 0.0))
         along = (vector.unsqueeze(-1) * found).sum(-2) * tau[..., k:k + 1]
@@ -336,11 +329,13 @@ def product_with_reflections(
     x: Any, tau: Any, b: Any, left: bool = True, transpose: bool = False
 ) -> Any:
     """Q B, or Q^T B, or with Q from the right, where Q is the whole product of the reflections."""
-    if _is_large(x) or tau.shape[-1] > MOST:
+    if _is_foreign(x):
         return NotImplemented
     if not left:
         found = product_with_reflections(x, tau, b.transpose(-1, -2), True, not transpose)
         return found.transpose(-1, -2)
+    if _is_large(x) or tau.shape[-1] > MOST:
+        return operators().reflected(x, tau, b, transpose)
     torch, rows = torch_module(), _places(x, -2)
     for k in range(tau.shape[-1]) if transpose else reversed(range(tau.shape[-1])):
         vector = torch.where(rows == k, 1.0, torch.where(rows > k, x[..., k], 0.0)).unsqueeze(-1)
@@ -351,15 +346,15 @@ def product_with_reflections(
 
 def qr(x: Any, mode: str = "reduced") -> Any:
     """Q and R of x = Q R."""
-    if _is_large(x):
+    if _is_foreign(x):
         return NotImplemented
     factors, tau = geqrf(x)
-    count, steps = x.shape[-2], min(x.shape[-2:])
+    count, steps = x.shape[-2], _steps(x)
     upper = (factors if mode == "complete" else factors[..., :steps, :]).triu()
     if mode == "r":
         return x.new_empty((0,)), upper
     wide = count if mode == "complete" else steps
-    vectors = factors[..., :min(wide, factors.shape[-1])]
+    vectors = factors[..., :torch_module().sym_min(wide, factors.shape[-1])]
     if vectors.shape[-1] < wide:
         vectors = torch_module().nn.functional.pad(vectors, (0, wide - vectors.shape[-1]))
     return householder_product(vectors, tau), upper
