@@ -50,30 +50,35 @@ class _Collector:
 
     def __init__(self) -> None:
         self._lock = SafeLock()
-        self._inside = 0
+        self._inside = self._sparing = 0
         self._left = 0
         self._last = time.perf_counter()
         self._seconds: float | None = None
         self._before = gc.get_threshold()
         self._frozen = False
 
-    def enter(self) -> None:
+    def enter(self, keeps_little: bool = False) -> None:
         with self._lock:
             if not self._inside:
                 self._before = gc.get_threshold()
                 gc.callbacks.append(self._collected)
-            self._age()
-            self._allow(FIRST)
+            self._sparing += keeps_little
+            if not self._sparing:
+                self._age()
+            self._allow(THRESHOLDS[0] if self._sparing else FIRST)
             self._inside += 1
 
-    def leave(self) -> None:
+    def leave(self, keeps_little: bool = False) -> None:
         with self._lock:
             self._inside -= 1
+            self._sparing -= keeps_little
             if not self._inside:
                 self._left += 1
                 if self._is_due():
                     self._collect()
                 else:
+                    if keeps_little:
+                        gc.collect(1)
                     self._age()
                 gc.callbacks.remove(self._collected)
                 gc.set_threshold(*self._before)
@@ -122,10 +127,15 @@ _COLLECTOR = _Collector()
 
 
 @contextmanager
-def rare_collections() -> Generator[None]:
-    """Let the collector run rarely inside the context."""
-    _COLLECTOR.enter()
+def rare_collections(keeps_little: bool = False) -> Generator[None]:
+    """Let the collector run rarely inside the context.
+
+    `keeps_little`: so often that the process keeps less memory afterwards, in this context and in
+    those inside. It takes some hundredths more time, and is for processes that need their memory
+    for long, as training does.
+    """
+    _COLLECTOR.enter(keeps_little)
     try:
         yield
     finally:
-        _COLLECTOR.leave()
+        _COLLECTOR.leave(keeps_little)

@@ -198,3 +198,37 @@ def test_the_first_collection_waits_for_programs_of_many_objects(
         collector.enter()
         collector.leave()
     assert found == ["collected"]
+
+
+def test_a_context_that_keeps_little_ages_nothing_inside(
+    collector: collection._Collector,  # pyright: ignore[reportPrivateUsage]
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What an old object refers to waits for the rare collections of all."""
+    aged: list[str] = []
+    monkeypatch.setattr(collector, "_age", lambda: aged.append("aged"))
+    before = gc.get_threshold()
+    collector.enter(keeps_little=True)
+    collector.enter()
+    assert gc.get_threshold()[0] == max(before[0], THRESHOLDS[0]) and not aged
+    collector.leave()
+    collector.leave(keeps_little=True)
+    assert aged == ["aged"] and gc.get_threshold() == before
+    collector.enter()
+    assert gc.get_threshold()[0] == max(before[0], FIRST)
+    collector.leave()
+
+
+def test_garbage_of_a_context_that_keeps_little_is_gone_at_its_end(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    monkeypatch.setattr(collection, "_COLLECTOR", collection._Collector())  # pyright: ignore[reportPrivateUsage]
+    with rare_collections(keeps_little=True):
+        left = weakref.ref(Cycle())
+        with rare_collections():
+            inner = weakref.ref(Cycle())
+    assert left() is None and inner() is None
