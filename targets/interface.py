@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from dialects.strata.types import Array
     from dialects.strata.weights import WeightStore
 
-    Lend = Callable[[], Array] | None
-    """Lends memory to one output: an array of its shape and dtype. None for an output that is too
-    small for that."""
+    Lend = Callable[[Sequence[Any]], Array] | None
+    """Lends memory to one output of a call with these inputs: an array of its shape and dtype. None
+    for an output that is too small for that."""
 
 
 class TargetError(Exception):
@@ -67,14 +67,17 @@ class Executable(ABC):
         return self.run(inputs)
 
     def caller(
-        self, make: Callable[[Sequence[Shape], Sequence[Lend]], Callable[[], Iterable[T]]],
-        address: Callable[[T], int], shape: Callable[[T], Shape],
+        self, make: Callable[[Sequence[Shape], Sequence[Lend]],
+                             Callable[[Sequence[T]], Iterable[T]]],
+        address: Callable[[T], int], shape: Callable[[T], Shape], donated: Collection[int] = (),
     ) -> Callable[[Sequence[Any], Sequence[T]], list[T]]:
         """`run` as a function of C-contiguous arrays of another library; types unchecked.
 
         `make`: for the shapes of all outputs, and what lends memory to the large ones, what makes
-        new outputs. `address` and `shape` of an array. The function takes what decides the shapes
-        of the inputs, such as the sizes among them, and the inputs. It raises as `run`.
+        new outputs for inputs. `address` and `shape` of an array. `donated`: the numbers of inputs
+        whose contents nobody needs after a call, and whose memory outputs may have. The function
+        takes what decides the shapes of the inputs, such as the sizes among them, and the inputs.
+        It raises as `run`.
         """
         raise NotImplementedError
 

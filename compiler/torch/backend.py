@@ -44,12 +44,13 @@ from compiler.torch.parts import Part, Run, Viewed
 from compiler.torch.reordered import Reordered
 from compiler.torch.saved import save_channels_last, take_strides
 from compiler.torch.training import (
+    aliases_of_arguments,
     compiled_step,
+    donated_arguments,
     first_result,
     has_transforms,
     is_recorded,
     keep_saved,
-    metadata,
     partition,
 )
 from compiler.torch.views import split_views, with_arguments
@@ -108,14 +109,14 @@ def compiled_by(
     def infer(graph: Any, inputs: Sequence[Any]) -> Run:
         expand_flex_attention(graph)
         checks = take_checks(graph)
-        written, aliases = take_writes(graph), _aliases()
+        written, aliases = take_writes(graph), aliases_of_arguments()
         check_writes(graph, written, aliases, examples, replays)
         return with_checks(compiled_step(graph, lambda inner: _boxed_program(
             _program(kind, inner, chosen, written, aliases))), checks)
 
     def forward(graph: Any, inputs: Sequence[Any]) -> Run:
         checks = take_checks(graph)
-        written, aliases = take_writes(graph), _aliases()
+        written, aliases = take_writes(graph), aliases_of_arguments()
         check_writes(graph, written, aliases, examples, replays, first_result())
         saved = first_result() + len(examples)
         keep_saved(graph, written, saved)
@@ -125,10 +126,11 @@ def compiled_by(
             _program(kind, inner, chosen, written, aliases, "forward"))), checks)
 
     def backward(graph: Any, inputs: Sequence[Any]) -> Run:
+        donated = donated_arguments(graph)
         take_strides(graph, inputs)
         written = take_writes(graph)
         return compiled_step(graph, lambda inner: _boxed_program(
-            _program(kind, inner, chosen, written, {}, "backward")))
+            _program(kind, inner, chosen, written, {}, "backward", donated)))
 
     table = decompositions(known)
     compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
@@ -152,13 +154,13 @@ def _tracing(replays: bool) -> dict[str, Any]:
 
 def _program(
     kind: type[Program], graph: Any, options: Mapping[str, Any], written: Sequence[int],
-    aliases: Mapping[int, int], stage: str = INFERENCE,
+    aliases: Mapping[int, int], stage: str = INFERENCE, donated: Sequence[int] = (),
 ) -> Program:
     """A graph, from whose results views are taken apart."""
     views = split_views(graph, written, aliases)
     if views is None:
-        return kind(graph, options, written, stage=stage)
-    return kind(views.inner, options, written, outer=views.outer, stage=stage)
+        return kind(graph, options, written, stage=stage, donated=donated)
+    return kind(views.inner, options, written, outer=views.outer, stage=stage, donated=donated)
 
 
 def _operator_names(options: Mapping[str, Any]) -> list[str]:
@@ -178,7 +180,8 @@ def _or_eagerly(
     """The compiled graph; the graph as it was captured if AOTAutograd does not trace it."""
     try:
         check_captured(captured)
-        with rare_collections(), kept_checks(), _composites(captured, example_inputs, known):
+        with rare_collections(is_recorded(captured, example_inputs)), kept_checks(), _composites(
+                captured, example_inputs, known):
             made = compiled(captured, example_inputs)
         return with_arguments(made, captured) if share_memory(example_inputs) else made
     except (StrataError, CompilerFault, torch_module("torch._dynamo.exc").TorchDynamoException):
@@ -209,20 +212,6 @@ def _arose_here(error: Exception) -> bool:
     """Whether an exception was raised by the compiler's own code, not by PyTorch's."""
     root, last = Path(__file__).parents[2], traceback.extract_tb(error.__traceback__)[-1].filename
     return any(root / name in Path(last).parents for name in OWN_PACKAGES)
-
-
-def _aliases() -> dict[int, int]:
-    """The numbers of results -> the argument whose memory AOTAutograd lets them share.
-
-    It drops these results and takes the views of the arguments again, to which it only needs their
-    sizes, strides and offsets.
-    """
-    known = metadata()
-    if known is None:
-        return {}
-    first = first_result()
-    return {first + k: info.base_idx for k, info in enumerate(known.output_info)
-            if info.output_type.name == "alias_of_input"}
 
 
 def _boxed_program(program: Program) -> Run:
@@ -273,6 +262,8 @@ class Program:
     stage: str = INFERENCE
     """In which code holds parameters and buffers; "forward" and "backward" take them as arguments.
     """
+    donated: Sequence[int] = ()
+    """The arguments that nobody needs after a call."""
     sets: OrderedDict[tuple[int, ...], tuple[Weights, Run]] = field(
         default_factory=OrderedDict[tuple[int, ...], tuple[Weights, Run]])
 
@@ -292,7 +283,7 @@ class Program:
         key = tuple(id(inputs[k]) for k in numbers)
         known = self.sets.pop(key, None)
         if known is None or not known[0].are_in(inputs):
-            with without_modes():
+            with without_modes(), rare_collections(self.stage != INFERENCE):
                 known = self._prepared(inputs, numbers, known or self.made)
         self.sets[key] = known
         while len(self.sets) > MOST_SETS:
@@ -339,11 +330,13 @@ class Program:
 
     def compiled(self, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Run:
         """The code of an equal graph with these weights, or new code."""
-        key = shared.key_of(self.graph, weights, options)
+        key = shared.key_of(self.graph, weights, options, self.donated)
         found = shared.find(key, weights) if key else None
         if found is not None:
             return found
         made = compile_graph(self.graph, weights, options)
+        if self.donated and isinstance(made, (Part, Reordered, Viewed)):
+            made = made.with_donated(self.donated)
         if key:
             shared.keep(key, made)
         return made

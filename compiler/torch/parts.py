@@ -158,8 +158,9 @@ class Part:
 
     `given`: the numbers of the arguments of the compiled code; the others are weights and sizes.
     `has_integers`: whether some of these are integers, not tensors. `on_gpu`: whether all tensors
-    among them are on the GPU. For sizes that the compiled code does not fit, the captured graph
-    itself runs. `watch`: is told the arguments of the compiled code at each call, if there is one.
+    among them are on the GPU. `donated`: the arguments of the compiled code whose memory its
+    results may have. For sizes that the compiled code does not fit, the captured graph itself runs.
+    `watch`: is told the arguments of the compiled code at each call, if there is one.
     """
 
     captured: CapturedGraph
@@ -169,6 +170,7 @@ class Part:
     single: bool
     on_gpu: bool
     has_integers: bool = False
+    donated: Sequence[int] = ()
     watch: Callable[[Sequence[Any]], None] | None = None
 
     @staticmethod
@@ -211,6 +213,11 @@ class Part:
             n: places[arguments[k - first]] for n, k in enumerate(self.results.tensors)
             if k >= first and arguments[k - first] in places
             and not is_complex(self.results.outputs[k])})
+
+    def with_donated(self, arguments: Collection[int]) -> Part:
+        """The same code for arguments of which these are not used after a call, and share memory
+        with no others."""
+        return replace(self, donated=[n for n, k in enumerate(self.given) if k in arguments])
 
     @cached_property
     def run(self) -> Callable[[Sequence[Any]], Sequence[Any]]:
@@ -261,7 +268,7 @@ class Part:
         if not all(is_plain(_meta(nodes[k])) for k in self.given):
             return None
         count, chosen, sizes = len(self.given), items_at(self.given), self._sizes
-        run = loaded.caller(maker, torch_module().Tensor.data_ptr, _shape)
+        run = loaded.caller(maker, torch_module().Tensor.data_ptr, _shape, self.donated)
         placed = self.results.among_constants
 
         def call(arguments: Sequence[Any]) -> list[Any] | None:
@@ -319,6 +326,10 @@ class Viewed:
         """As for parts."""
         inner = self.inner.with_weights(weights, changed)
         return inner and replace(self, inner=inner)
+
+    def with_donated(self, arguments: Collection[int]) -> Viewed:
+        """As for parts."""
+        return replace(self, inner=self.inner.with_donated(arguments))
 
     def __call__(self, *arguments: Any) -> Any:
         results = self.outer(*arguments, *self.inner(*arguments))

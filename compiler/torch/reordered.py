@@ -22,6 +22,8 @@ class Compiled(Protocol):
 
     def with_weights(self, weights: Mapping[str, Any], changed: Collection[str]) -> Any: ...
 
+    def with_donated(self, arguments: Collection[int]) -> Any: ...
+
 
 @dataclass
 class Reordered:
@@ -49,6 +51,10 @@ class Reordered:
         """As for parts."""
         inner = self.inner.with_weights(weights, changed)
         return inner and replace(self, inner=inner)
+
+    def with_donated(self, arguments: Collection[int]) -> Reordered:
+        """As for parts."""
+        return replace(self, inner=self.inner.with_donated(arguments))
 
     def __call__(self, *arguments: Any) -> Any:
         given = list(arguments)

@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 NUMBERS: Mapping[str, type] = {"SymInt": int, "SymFloat": float, "SymBool": bool}
 """PyTorch's numbers that follow from sizes, and what they are in Python."""
 Known = Mapping[Symbol, int]
-Maker = Callable[[Sequence[tuple[int, ...]], "Sequence[Lend]"], Callable[[], Iterable[Any]]]
-"""For the shapes of results, and what lends memory to large ones, what makes new tensors."""
+Maker = Callable[
+    [Sequence[tuple[int, ...]], "Sequence[Lend]"], Callable[[Sequence[Any]], Iterable[Any]]]
+"""For the shapes of results, and what lends memory to large ones, what makes new tensors in a call
+with these inputs."""
 
 
 @dataclass
@@ -129,13 +131,14 @@ class Results:
         new, types = _empty_strided(), [v.dtype for v in computed]
 
         def maker(shapes: Sequence[tuple[int, ...]], lent: Sequence[Lend]
-                  ) -> Callable[[], Iterable[Any]]:
+                  ) -> Callable[[Sequence[Any]], Iterable[Any]]:
             strides = [*map(_side_by_side, shapes)]
             if not any(lent):
-                return partial(map, new, shapes, strides, types)
-            makers = [partial(new, *given) if lend is None else partial(_on_lent, lend)
-                      for lend, *given in zip(lent, shapes, strides, types, strict=True)]
-            return lambda: [make() for make in makers]
+                return lambda inputs: map(new, shapes, strides, types)
+            made = [*zip(lent, shapes, strides, types, strict=True)]
+            return lambda inputs: [
+                new(*given) if lend is None else to_torch(lend(inputs), "cpu")
+                for lend, *given in made]
 
         return maker
 
@@ -182,11 +185,6 @@ def is_plain(tensor: Any) -> bool:
     real."""
     return tensor.device.type == "cpu" and str(tensor.layout) == "torch.strided" and not (
         tensor.is_conj() or tensor.is_neg() or is_complex(tensor))
-
-
-def _on_lent(lend: Callable[[], Array]) -> Any:
-    """A tensor on the CPU in memory that is lent to it."""
-    return to_torch(lend(), "cpu")
 
 
 def _side_by_side(shape: Sequence[int]) -> tuple[int, ...]:

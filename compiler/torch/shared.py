@@ -7,7 +7,7 @@ graphs are equal but for weights, so that code of the first is given the weights
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compiler.torch.identity import identity_of
@@ -32,7 +32,9 @@ def keep(key: str, code: object) -> None:
         _known[key] = code
 
 
-def key_of(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> str:
+def key_of(
+    graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any], donated: Sequence[int] = ()
+) -> str:
     """What the code of a graph depends on, but for the contents of weights that may change.
 
     Empty for a graph that holds other things.
@@ -40,4 +42,5 @@ def key_of(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -
     identity = identity_of(graph, weights)
     if "dump_dir" in options or not identity:
         return ""
-    return "\n".join([identity, repr(sorted(options.items(), key=lambda o: o[0]))])
+    shown = repr(sorted(options.items(), key=lambda o: o[0]))
+    return "\n".join([identity, shown, repr(list(donated))])

@@ -12,6 +12,7 @@ The module can be imported without torch.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from compiler.frontend.torch.captured_graph import output_nodes
 from compiler.frontend.torch.library import torch_module
 from compiler.torch.draws import split_draws
 from compiler.torch.joint.padded_products import pad_products
+from compiler.torch.joint.saved_bases import save_bases
 from compiler.torch.joint.sums_of_one import fold_sums_of_one
 from compiler.torch.views import base_of
 
@@ -31,9 +33,38 @@ def metadata() -> Any:
     return getattr(context, "fw_metadata", None)
 
 
+def donated_arguments(graph: Any) -> list[int]:
+    """The arguments of a backward graph that nothing else refers to: intermediate values that the
+    forward graph has saved, each in memory of its own.
+
+    PyTorch finds none if the graph may run again (`retain_graph=True`), and later refuses that.
+    """
+    found = getattr(metadata(), "bw_donated_idxs", None) or ()
+    values = [n.meta.get("val") for n in graph.graph.nodes if n.op == "placeholder"]
+    memories = [v.untyped_storage()._cdata for v in values
+                if hasattr(v, "dtype") and str(v.layout) == "torch.strided"]
+    shared = {memory for memory, count in Counter(memories).items() if count > 1}
+    return [k for k in found if hasattr(values[k], "dtype")
+            and values[k].untyped_storage()._cdata not in shared]
+
+
 def first_result() -> int:
     """The number of a forward graph's first result that the captured graph returns."""
     return metadata().num_mutated_inp_runtime_indices
+
+
+def aliases_of_arguments() -> dict[int, int]:
+    """The numbers of results -> the argument whose memory AOTAutograd lets them share.
+
+    It drops these results and takes the views of the arguments again, to which it only needs their
+    sizes, strides and offsets.
+    """
+    known = metadata()
+    if known is None:
+        return {}
+    first = first_result()
+    return {first + k: info.base_idx for k, info in enumerate(known.output_info)
+            if info.output_type.name == "alias_of_input"}
 
 
 def is_recorded(captured: Any, example_inputs: Sequence[Any]) -> bool:
@@ -50,7 +81,9 @@ def partition(joint: Any, inputs: Any, **more: Any) -> tuple[Any, Any]:
     pad_products(joint)
     partitioner = torch_module("functorch.compile").min_cut_rematerialization_partition
     with torch_module("torch._functorch.config").patch(recompute_views=True):  # they cost nothing
-        return partitioner(joint, inputs, **more)
+        forward, backward = partitioner(joint, inputs, **more)
+    save_bases(forward, backward, more["num_fwd_outputs"])
+    return forward, backward
 
 
 def skip_detached(joint: Any) -> None:

@@ -1,1 +1,1 @@
-"""What is changed in a joint graph, before it is parted into a forward and a backward graph."""
+"""What is changed in a joint graph and in the forward and the backward graph that it becomes."""

@@ -48,7 +48,7 @@ class Bound(NamedTuple):
 
     by: Callable[..., Any]
     sizes: Sequence[Any]
-    make: Callable[[], Iterable[Any]]
+    make: Callable[[Sequence[Any]], Iterable[Any]]
 
 
 def kinds(arrays: Sequence[Array]) -> list[Kind]:

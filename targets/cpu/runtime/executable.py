@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +23,7 @@ from targets.cpu.build.address import address_of
 from targets.cpu.runtime.arenas import LARGE, Arena, Need
 from targets.cpu.runtime.calls import Binding, Bound, CallState, Kind, kinds, most_states
 from targets.cpu.runtime.checks import EXCHANGE, SIGNAL
+from targets.cpu.runtime.donation import homes, lender
 from targets.cpu.runtime.results import Result
 from targets.cpu.runtime.threads import FIRST_ARGUMENT, NO_POOL, thread_pool, torch_is_loaded
 from targets.interface import Executable, Shape, T
@@ -114,8 +115,9 @@ class CpuExecutable(Executable):
             self.calls.give(state)
 
     def caller(
-        self, make: Callable[[Sequence[Shape], Sequence[Lend]], Callable[[], Iterable[T]]],
-        address: Callable[[T], int], shape: Callable[[T], Shape],
+        self, make: Callable[[Sequence[Shape], Sequence[Lend]],
+                             Callable[[Sequence[T]], Iterable[T]]],
+        address: Callable[[T], int], shape: Callable[[T], Shape], donated: Collection[int] = (),
     ) -> Callable[[Sequence[Any], Sequence[T]], list[T]]:
         """A call with the sizes of the last one does little more than write addresses."""
         take, give, calls = self.calls.take, self.calls.give, self.calls
@@ -126,11 +128,13 @@ class CpuExecutable(Executable):
         def bind(state: CallState, sizes: Sequence[Any], inputs: Sequence[T]) -> Bound:
             """Bind a state to these inputs."""
             examples = [np.broadcast_to(np.int8(0), shape(v)) for v in inputs]
-            binding = self._binding_of([], self._sizes(examples))
+            values = self._sizes(examples)
+            binding = self._binding_of([], values)
             state.bind(binding)
+            placed = homes(self.plan, donated, values, binding.outputs)
             state.bound = Bound(make, sizes, make(
                 [result.shape for result in binding.outputs],
-                [result.array if result.is_large else None for result in binding.outputs]))
+                [lender(r, placed.get(k), address) for k, r in enumerate(binding.outputs)]))
             return state.bound
 
         def call(sizes: Sequence[Any], inputs: Sequence[T]) -> list[T]:
@@ -141,7 +145,7 @@ class CpuExecutable(Executable):
                     bound = bind(state, sizes, inputs)
                 if state.need is not None:
                     state.borrow(state.need)
-                outputs = [*bound.make()]
+                outputs = [*bound.make(inputs)]
                 state.table[places] = [*map(address, inputs), *map(address, outputs)]
                 if threads > 1 and (state.threads != threads or calls.have_overlapped
                                     or state.pool.lost or not self._beside_torch):

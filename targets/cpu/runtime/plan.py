@@ -15,6 +15,7 @@ from dialects.symbolic.expr_syntax import symbol_of
 from dialects.symbolic.symbol import Symbol
 from targets.communication import Exchange
 from targets.cpu.runtime.checks import Check
+from targets.cpu.runtime.donation import Times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,7 +30,7 @@ class RunPlan(NamedTuple):
 
     `steps`: how many calls of the entry run the model; 0 for a single call without a number.
     `exchanges`: its collective operations. `serial`: whether one thread runs all of it, at any
-    sizes.
+    sizes. `times`: when inputs are read and outputs written.
 
     `outputs`: those that the caller allocates. `returned`: for each output its type if the run
     allocates it, else None. `size_names`: in the order in which the entry expects the sizes.
@@ -47,6 +48,7 @@ class RunPlan(NamedTuple):
     steps: int = 0
     exchanges: tuple[Exchange, ...] = ()
     serial: bool = False
+    times: Times = Times()
 
     @staticmethod
     def of(
@@ -61,7 +63,7 @@ class RunPlan(NamedTuple):
             _types(func.input_arguments), _types(func.output_arguments),
             tuple(r and ArrayType.of(r) for r in func.returned_types), tuple(func.size_names),
             func.arena_bytes or Expr.of(0), tuple(choices_first(assumptions_of(func))),
-            tuple(checks), steps, tuple(exchanges), serial)
+            tuple(checks), steps, tuple(exchanges), serial, Times.of(func))
 
     @property
     def poisons(self) -> bool:
@@ -80,7 +82,8 @@ class RunPlan(NamedTuple):
             "arena_bytes": size_facts(self.arena_bytes),
             "assumptions": [a.facts() for a in self.assumptions],
             "checks": [c.facts() for c in self.checks], "steps": self.steps,
-            "exchanges": [e.facts() for e in self.exchanges], "serial": self.serial}
+            "exchanges": [e.facts() for e in self.exchanges], "serial": self.serial,
+            "times": self.times.facts()}
 
     @staticmethod
     def read(facts: Mapping[str, Any]) -> RunPlan:
@@ -93,7 +96,8 @@ class RunPlan(NamedTuple):
             tuple(map(symbol_of, facts["size_names"])), read_size(facts["arena_bytes"]),
             tuple(map(Assumption.read, facts["assumptions"])),
             tuple(map(Check.read, facts["checks"])), int(facts["steps"]),
-            tuple(map(Exchange.read, facts["exchanges"])), bool(facts["serial"]))
+            tuple(map(Exchange.read, facts["exchanges"])), bool(facts["serial"]),
+            Times.read(facts["times"]))
 
 
 def _types(values: Iterable[SSAValue]) -> tuple[ArrayType, ...]:
