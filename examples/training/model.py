@@ -39,8 +39,14 @@ class Characters(nn.Module):
         return F.cross_entropy(self.scores(ids).flatten(0, 1), wanted.flatten())
 
     def scores(self, ids: Tensor) -> Tensor:
-        x = F.dropout(self.names(ids) + self.places.weight[:ids.shape[1]], 0.1, self.training)
+        x = _dropout(self.names(ids) + self.places.weight[:ids.shape[1]])
         return self.out(self.norm(self.layers(x)))
+
+
+def _dropout(x: Tensor, share: float = 0.1) -> Tensor:
+    """Set a share of the elements to zero: the same ones for a model in f64, as random numbers are
+    drawn in f32."""
+    return torch.where(torch.rand(x.shape) < share, 0, x / (1 - share))
 
 
 def batches(text: Tensor, count: int, size: int) -> list[tuple[Tensor, Tensor]]:
