@@ -46,6 +46,11 @@ class Cargo(ABC):
             raise TargetError("a library of this target has one program for all sizes")
         return self
 
+    @property
+    def contents(self) -> str:
+        """What was compiled for it, as users count it: `104 kernels for sm_80`. Empty: no count."""
+        return ""
+
     @abstractmethod
     def write(self, shipment: Shipment, others: Sequence[Cargo] = ()) -> None:
         """Write a library. `others`: the same model, compiled by the same target for other

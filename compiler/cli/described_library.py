@@ -59,10 +59,17 @@ def _report(path: str, facts: Mapping[str, Any]) -> Iterator[str]:
         f"in the file {weights['file']}, sha256 {weights['sha256']}")
     yield f"constants: {constants['count']}, {constants['bytes']} bytes, {place}"
     yield f"for {facts['system']}, {facts['processor']}; it needs {_joined(facts['needs'])}"
-    yield f"made with LLVM {facts['llvm']} and {facts['c_compiler']}"
+    if counts := facts.get("kernels"):
+        yield ", ".join(f"{count} kernels for {arch}" for arch, count in counts.items())
+    yield f"made with {_code_compiler(facts)} and {facts['c_compiler']}"
     options = (f"{name} {value}" for name, value in facts["options"].items())
     yield f"options: {', '.join(options)}"
     yield from (f"{name}: sha256 {digest}" for name, digest in files.items())
+
+
+def _code_compiler(facts: Mapping[str, Any]) -> str:
+    """What compiled the kernels."""
+    return f"Triton {facts['triton']}" if "triton" in facts else f"LLVM {facts['llvm']}"
 
 
 def _joined(names: Sequence[str]) -> str:

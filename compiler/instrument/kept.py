@@ -26,7 +26,7 @@ class KeptCode(Instrument):
         self.is_code = phase.endswith(MAKING_CODE)
 
     def count(self, done: int, total: int, seconds: float | None = None) -> None:
-        if self.is_code:
+        if self.is_code and total:
             self.done, self.total = done, total
 
     def __str__(self) -> str:

@@ -1,7 +1,8 @@
 """Shows progress on standard error once an operation takes longer than two seconds.
 
 On a terminal, it shows a progress bar with `n of m` and the remaining time, using rich, which is
-only imported when needed. Elsewhere, if requested, it prints one line per phase.
+only imported when needed. Elsewhere, if requested, it prints one line per phase, and one from time
+to time in a phase that counts.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 2.0
 """Seconds before anything is shown."""
+SILENCE = 10.0
+"""The most seconds between the lines of a phase that counts."""
 PER_SECOND = 4
 """The number of redraws per second."""
 TELLING = 0.05
@@ -48,7 +51,7 @@ class Progress(Instrument):
     def __enter__(self) -> Self:
         self.on_terminal = self.stream.isatty()
         self.active = self.on_terminal if self.enabled is None else self.enabled
-        self.began = self.counting_since = time.monotonic()
+        self.began = self.counting_since = self.shown = time.monotonic()
         self.bar: Bar | None = None
         self.lock = threading.RLock()
         self.timer = threading.Timer(PATIENCE, self._show)
@@ -75,7 +78,7 @@ class Progress(Instrument):
             self._show()
 
     def count(self, done: int, total: int, seconds: float | None = None) -> None:
-        """Record progress. `seconds`: the remaining time, if known."""
+        """Record progress; a total of 0 ends counting. `seconds`: the remaining time, if known."""
         now = time.monotonic()
         if total != self.total or done < self.done:
             self.counting_since = now
@@ -83,6 +86,8 @@ class Progress(Instrument):
         self.until = None if seconds is None else now + seconds
         if self.bar is not None:
             self._update(self.bar)
+        elif total and self.active and not self.on_terminal and now - self.shown >= SILENCE:
+            self._show()
 
     def before(self, step: Step, state: State) -> None:
         self.report(f"{state.name}: {step.name}")
@@ -111,6 +116,7 @@ class Progress(Instrument):
         with self.lock:
             if not self.active or not self.phase:
                 return
+            self.shown = time.monotonic()
             if not self.on_terminal:
                 show(f"{self.phase} ({self._facts()})", file=self.stream)
                 self.stream.flush()

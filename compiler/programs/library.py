@@ -52,8 +52,9 @@ def write_library(
     compilations: Sequence[Compiler], path: Path, name: str, weights: Path | None,
     sized: Sequence[Sequence[tuple[Mapping[str, int], Compiler]]] = (),
     labels: Sequence[str] | None = None,
-) -> None:
-    """Compile a model and write it. Raises StrataError, also for a disk that cannot be written.
+) -> list[str]:
+    """Compile a model and write it. Returns what was compiled for each processor, if it is counted.
+    Raises StrataError, also for a disk that cannot be written.
 
     `compilations`: of the same model for different processors; the library chooses when it is used.
     `sized`: for each of them, compilations with some sizes fixed, which answer calls of these.
@@ -65,6 +66,7 @@ def write_library(
                         None if weights is None else os.path.abspath(weights), facts, labels)
     fitting = [[(sizes, _fitting(sizes, one, facts)) for sizes, one in group]
                for group in sized or [()] * len(made)]
+    first.count(0, 0)
     first.report(f"{first.model}: writing {path}")
     with first.guard("load"):
         try:
@@ -74,6 +76,7 @@ def write_library(
         except OSError as error:
             raise disk_error(error) or StrataError(
                 f"cannot write {error.filename or path}: {error.strerror}") from error
+    return [cargo.contents for cargo in cargos if cargo.contents]
 
 
 def _fitting(sizes: Mapping[str, int], one: Compiler, facts: Mapping[str, Any]) -> Cargo:
@@ -105,6 +108,7 @@ def _cargo(compilation: Compiler) -> tuple[Cargo, dict[str, Any]]:
         "structures": dict(structures_of(state.module)), "model": os.path.basename(state.name),
         "model_files": {os.path.basename(f): _hash(f) for f in compilation.files},
         "options": {option: getattr(compilation.options, option) for option in _SAID}}
+    compilation.count(0, 0)
     compilation.report(f"{state.name}: {MAKING_CODE}")
     with compilation.guard("load", state=state):
         return compilation.parts.building.ship(state.module, state.context.weights,

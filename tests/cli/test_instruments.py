@@ -85,6 +85,25 @@ def test_long_work_is_told(impatient: None) -> None:
     assert second.startswith("the end of it (3 of 4, ")
 
 
+def test_a_long_count_is_told_from_time_to_time(
+    impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compiler.instrument.progress.SILENCE", 0.1)
+    stream = io.StringIO()
+    with Progress(True, stream) as progress:
+        progress.report("making code")
+        time.sleep(0.3)
+        for done in range(1, 21):
+            progress.count(done, 20)
+            time.sleep(0.02)
+        progress.count(0, 0)
+        progress.report("writing")
+    first, *counted, last = stream.getvalue().splitlines()
+    assert first.startswith("making code (") and 2 <= len(counted) <= 5
+    assert all(line.startswith("making code (") and " of 20, " in line for line in counted)
+    assert last.startswith("writing (") and " of " not in last
+
+
 def test_a_terminal_gets_one_line(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")

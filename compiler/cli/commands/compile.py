@@ -11,6 +11,7 @@ are used. compiler.load("model.so") reads a shared library in Python. With sever
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from compiler.cli import arguments as shared
@@ -65,6 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     from compiler.cli.session import session
     from compiler.instrument.remarks import Remarks
     from compiler.io.output import check_writable
+    from compiler.io.printing import show
     from compiler.programs.library import form_of, name_of, write_library
 
     path, remarks = arguments.output, Remarks()
@@ -78,6 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
         compilations = [each.compiler(arguments.model, remarks) for each in sessions]
         sized = [[(sizes, each.with_sizes(sizes).compiler(arguments.model, remarks))
                   for sizes in arguments.also] for each in sessions]
-        write_library(compilations, path, name, arguments.weights_file, sized, labels)
+        made = write_library(compilations, path, name, arguments.weights_file, sized, labels)
     remarks.show(arguments.verbose)
+    if made:
+        show(f"note: {path} has {' and '.join(made)}", file=sys.stderr)
     return 0

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
-from targets.cpu.artifact.c_text import CExpressions, quoted
+from targets.cpu.artifact.c_text import CExpressions, SharedExpressions, quoted
 from targets.cpu.artifact.tables import Runtime
 from targets.cuda.build.source import NARROW_ELEMENTS
 from targets.cuda.machine import WARP, machine_of
@@ -152,13 +152,15 @@ def _variant_row(number: int, variant: Variant, compiled: Compiled, code: Code) 
 
 # ---------------------------------------------------------------------- launches
 def _steps_text(plan: HostPlan, code: Code, symbols: Sequence[Symbol]) -> list[str]:
-    """The function that enqueues all steps on a stream, or adds them to a graph."""
+    """The function that enqueues all steps on a stream, or adds them to a graph.
+
+    Steps share sizes, offsets and limits, most of which are long: written out at each step, those
+    of a convolutional network with open sizes would take a C compiler minutes.
+    """
     mapped = {variant[0] for variant, found in code.variants.items() if found.binary.descriptors}
-    c = CExpressions({s: f"n[{k}]" for k, s in enumerate(symbols)})
+    c = SharedExpressions({s: f"n[{k}]" for k, s in enumerate(symbols)})
     numbers = {kernel: k for k, kernel in enumerate(plan.kernels)}
-    lines = ["static int run_steps(STATE *s, void *stream, graph *made) {",
-             "    const int64_t *n = s->sizes;",
-             "    int status = 0;", "    (void)n;"]
+    lines: list[str] = []
     for step in plan.steps:
         assert not isinstance(step, Collect), "a library has no communication"
         when = None if isinstance(step, Copy) else step.when
@@ -166,7 +168,9 @@ def _steps_text(plan: HostPlan, code: Code, symbols: Sequence[Symbol]) -> list[s
         lines += [f"    if (status == 0{chosen}) {{", *(f"        {line}" for line in (
             _copy(step, c) if isinstance(step, Copy) else
             _launch(step, c, numbers[step.kernel], step.kernel in mapped))), "    }"]
-    return [*lines, "    return status;", "}"]
+    return ["static int run_steps(STATE *s, void *stream, graph *made) {",
+            "    const int64_t *n = s->sizes;", "    int status = 0;", "    (void)n;",
+            *c.lines, *lines, "    return status;", "}"]
 
 
 def _address(place: Place, c: CExpressions) -> str:
@@ -192,14 +196,18 @@ def _copy(step: Copy, c: CExpressions) -> list[str]:
 
 def _launch(step: Launch, c: CExpressions, number: int, is_mapped: bool) -> list[str]:
     """`is_mapped`: whether buffers are passed as tensor maps, so that their shapes are needed."""
-    kernel = step.kernel
-    own = CExpressions({name: f"z[{k}]" for k, name in enumerate(kernel.size_names)})
-    shapes = [own.value(size) for buffer in kernel.buffers for size in buffer.shape] if (
+    kernel, given = step.kernel, dict(zip(step.kernel.size_names, step.sizes, strict=True))
+
+    def value(own: Expr) -> str:
+        """An expression of the kernel's own sizes."""
+        return c.value(own.substitute(given))
+
+    shapes = [value(size) for buffer in kernel.buffers for size in buffer.shape] if (
         is_mapped) else []
     return [_array("z", "int64_t", map(c.value, step.sizes)),
-            _array("grid", "int64_t", map(own.value, kernel.grid)),
-            *_accessed(step.buffers, c), _array("shapes", "int64_t", shapes), "(void)z;",
-            *_limits(kernel.counts, own, kernel.name),
+            _array("grid", "int64_t", map(value, kernel.grid)),
+            *_accessed(step.buffers, c), _array("shapes", "int64_t", shapes),
+            *_limits(map(value, kernel.counts), kernel.name),
             f"if (status == 0) status = launch(s, &kernels[{number}], a, b, z, grid, shapes, "
             "stream, made);"]
 
@@ -209,9 +217,9 @@ def _array(name: str, type_: str, values: Iterable[str]) -> str:
     return f"const {type_} {name}[] = {{{texts}}};"
 
 
-def _limits(counts: Sequence[Expr], own: CExpressions, kernel: str) -> list[str]:
+def _limits(counts: Iterable[str], kernel: str) -> list[str]:
     """Buffers of more elements need code with wider offsets, which a library does not have."""
     return [line for count in counts for line in (
-        f"if (status == 0 && {own.value(count)} > {NARROW_ELEMENTS})",
+        f"if (status == 0 && {count} > {NARROW_ELEMENTS})",
         "    status = refuse(s, STRATA_OTHER_CODE, \"a buffer of kernel %s has almost 2^31 "
         f'elements or more", {quoted(kernel)});')]

@@ -50,6 +50,10 @@ class CudaParts(Cargo):
     facts: Mapping[str, Any]
 
     @property
+    def contents(self) -> str:
+        return f"{len(self.code.variants)} kernels for {self.arch}"
+
+    @property
     def run_plan(self) -> RunPlan:
         """Inputs, outputs and assumptions, as libraries for processors describe them."""
         outputs = tuple(self.plan.outputs)
@@ -126,6 +130,7 @@ class _Writer:
         return {MARK: API, "name": self.name, "strata": self.shipment.version,
                 "needs": [v.arch for v in self.variants], "weights": weights,
                 "constants": {"count": len(first.constants), "bytes": constants.size},
+                "kernels": {v.arch: len(v.code.variants) for v in self.variants},
                 "cubins": sum(len(v.code.packed) for v in self.variants),
                 "c_compiler": tools.version(), **first.facts,
                 "variants": [v.arch for v in self.variants], **self.shipment.facts}

@@ -62,6 +62,8 @@ class CompileOptions:
     cache: Path | None = None
     processes: int | None = None
     fp_fusion: bool = True
+    lines: bool = True
+    """Whether code has its assembly and the lines of its source, which profilers show."""
     report: Callable[[int, int], None] | None = field(default=None, compare=False, repr=False)
     """Called with the number of kernels compiled so far, and the number of all."""
 
@@ -165,7 +167,7 @@ def name_of(job: Job, options: CompileOptions) -> str:
     code = without_comments(source.text)
     code = re.sub(rf"^def {re.escape(source.name)}\(", "def kernel(", code, flags=re.MULTILINE)
     facts = [_FORMAT, triton_version(), code, source.signature, job.divisible, source.warps,
-             source.stages, source.registers, options.arch, options.fp_fusion]
+             source.stages, source.registers, options.arch, options.fp_fusion, options.lines]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
@@ -240,7 +242,7 @@ def _request(scratch: Path, results: Path, job: Job, options: CompileOptions) ->
         "divisible": job.divisible, "warps": job.source.warps, "stages": job.source.stages,
         "registers": job.source.registers, "gpu": options.gpu,
         "levels": (options.toolchain.assembly, options.toolchain.code),
-        "fp_fusion": options.fp_fusion, "results": str(results)}
+        "fp_fusion": options.fp_fusion, "lines": options.lines, "results": str(results)}
 
 
 # ---------------------------------------------------------------------- results

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
@@ -23,6 +25,8 @@ def shipped(
 ) -> CudaParts:
     """Compile all variants that calls may need, but for buffers of about 2^31 elements and more.
 
+    Code is without lines of source and assembly, which would be two thirds of it.
+
     Raises TargetError for models whose host decides at run time, and for library calls.
     """
     program = program_of(module, options)
@@ -42,7 +46,8 @@ def shipped(
                           "cannot make; compile with --library never")
     variants = [v for kernel in host.kernels for v in _variants(kernel)]
     sources = [program.sources.source(kernel, wide) for kernel, _, wide in variants]
-    binaries = compile_kernels(list(map(job_of_source, variants, sources)), options)
+    binaries = compile_kernels(list(map(job_of_source, variants, sources)),
+                               replace(options, lines=False))
     code = Code.of({v: Compiled(binary, source.without_code) for v, binary, source in zip(
         variants, binaries, sources, strict=True)})
     arrays = [_array(constant, weights) for constant in host.constants]

@@ -26,6 +26,7 @@ from dialects.symbolic.symbol import Symbol
 from targets.communication import Exchange
 from targets.cuda.errors import CudaError
 from targets.cuda.runtime.constants import ConstantLayout, PlannedConstant
+from targets.cuda.runtime.variants.alignment import aligning_sizes
 
 if TYPE_CHECKING:
     from dialects.block import KernelOp
@@ -87,8 +88,8 @@ class PlannedKernel:
 
     @cached_property
     def strides(self) -> tuple[Symbol, ...]:
-        """Sizes that occur in strides. If 16 divides them, memory accesses can be wider."""
-        used = {s for b in self.buffers for e in b.shape[1:] for s in e.symbols} | {*self.counted}
+        """Sizes in strides. If 16 divides them, memory accesses can be wider."""
+        used = aligning_sizes(self.buffers) | {*self.counted}
         return tuple(name for name in self.size_names if name in used)
 
     @cached_property

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import triton
+from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.cache import triton_key
@@ -31,6 +32,7 @@ from triton.runtime.cache import triton_key
 def compile_job(job: dict[str, Any]) -> None:
     """Write the assembly, the code and the facts of one kernel."""
     function, signature = _load(job["source"], job["name"]), dict(job["signature"])
+    knobs.compilation.disable_line_info = not job["lines"]
     mapped = [k for k, kind in enumerate(signature.values()) if kind.startswith("tensordesc")]
     attributes = {(k,): [["tt.divisibility", 16]] for k in job["divisible"] if k not in mapped}
     source = _source_kind(function)(

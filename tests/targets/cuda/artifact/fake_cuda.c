@@ -115,9 +115,13 @@ int cuStreamSynchronize(void *stream) {
 }
 
 static void say_parameters(const char *entry, void **parameters) {
-    const char *widths = strstr(getenv("FAKE_WIDTHS"), entry);
+    const char *all = getenv("FAKE_WIDTHS"), *widths = all;
+    size_t length = strlen(entry);
+    while ((widths = strstr(widths, entry)) != NULL &&
+           ((widths > all && widths[-1] != ';') || widths[length] != ':'))
+        widths++; /* a part of another name */
     if (widths == NULL) return;
-    widths += strlen(entry) + 1;
+    widths += length + 1;
     for (int k = 0; *widths >= '0' && *widths <= '9'; k++) {
         long width = strtol(widths, (char **)&widths, 10);
         uint64_t value = 0;
