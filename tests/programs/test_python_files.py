@@ -62,6 +62,7 @@ def test_memory_needs_no_numpy(tmp_path: Path) -> None:
     ship(model_of(SIZED), tmp_path / "sized.so", "sized")
     code = """
 import array, ctypes
+sys.modules["numpy"] = None  # an import of it fails
 import sized_numpy
 model = sized_numpy.Model(threads=1)
 for values, k in ([1, 0, 2, 0, 3, 4], 2), ([0, 0], 1):
@@ -83,7 +84,6 @@ try:
     model(array.array("f", [1.0]), bytes(9))
 except ValueError as error:
     print(error)
-print("numpy" in sys.modules)
 """
     first = "[[0, 2, 4, 5]] [[1.0, 0.0, 2.0], [0.0, 3.0, 4.0]] int64 (2, 3) f"
     second = "[[]] [[0.0, 0.0]] int64 (1, 2) f"
@@ -92,7 +92,7 @@ print("numpy" in sys.modules)
         *[first] * 4, *[second] * 4, "[[]] (0, 0) 0",
         "Tensor(shape=(1, 2), dtype='int64') 1 True",
         f"{wrong} B, of 1", f"{wrong} d, of 1", f"{wrong} B, of 1",
-        "input 'k' has 8 bytes, not 9", "False"]
+        "input 'k' has 8 bytes, not 9"]
 
 
 KINDS = '''<ir_version: 8, opset_import: ["" : 17]>
