@@ -22,6 +22,8 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 
 if TYPE_CHECKING:
+    from dialects.block import KernelOp as BlockKernelOp
+    from dialects.host import LaunchOp
     from dialects.loop import KernelOp, NestOp
     from passes.analyses.loop.windows import Window
 
@@ -64,6 +66,11 @@ class Rates:
     waits: float = 0.0
     message: float = math.inf
     """The seconds until what a kernel sends has arrived."""
+    overlaps: bool = False
+    """Whether steps that do not depend on each other, such as an exchange and a launch, run at a
+    time."""
+    occupied: int = 0
+    """The multiprocessors that an exchange occupies, where it is a kernel of a library."""
 
     def all_reduce(self, size: float, ranks: int) -> float:
         """The seconds of an all-reduce of `size` bytes: in a ring, each rank sends all parts but
@@ -335,6 +342,17 @@ class Rules(ABC):
     def exchanges_tiles(self, schedule: Schedule) -> bool:
         """Whether programs of a kernel with this schedule can exchange tiles with other ranks."""
         return False
+
+    def launch_seconds(
+        self, launch: LaunchOp, kernel: BlockKernelOp, occupied: int
+    ) -> float | None:
+        """The predicted seconds of a launch of a final kernel, instead of its own, while something
+        else occupies so many multiprocessors; None if the target predicts none."""
+        return None
+
+    def beside_exchange(self, schedule: Schedule, occupied: int) -> Schedule:
+        """The schedule for a launch while an exchange occupies so many multiprocessors."""
+        return schedule
 
     def online_part(self, kernel: KernelOp) -> int:
         """The length of the parts into which to split the reduction of such a kernel, of which the

@@ -20,7 +20,8 @@ from pathlib import Path
 from tests.ranks.jobs import JOBS
 from tests.ranks.running import faults_of, run_jobs
 
-GPU_JOBS = ("collectives", "exchanges", "one_graph", "tensor_parallel", "tensor_parallel_training")
+GPU_JOBS = ("collectives", "exchanges", "overlapped", "one_graph", "tensor_parallel",
+            "tensor_parallel_training")
 CPU_JOBS = ("collectives", "tensor_parallel", "tensor_parallel_training", "ddp", "fsdp")
 
 

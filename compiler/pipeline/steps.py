@@ -145,6 +145,8 @@ PIPELINE: tuple[Step, ...] = (
          "one-launch"),
     Step("block", "block-join-collectives",  # likewise, before tails are programs of their own
          "one-launch"),
+    Step("block", "block-overlap-collectives",  # on the sums that are left to the library
+         "one-launch"),
     Step("block", "block-peel-tails",  # last: a kernel in two parts is a part of no other
          "schedule"),
     Step("block", "block-check-accesses"),  # last, and only on demand: on the code that runs

@@ -11,12 +11,13 @@ from dialects.host.ops import (
     Launches,
     LaunchOp,
     OtherOp,
+    PartOp,
     ViewOp,
     contents_of,
 )
 
 __all__ = [
     "AllocOp", "CollectiveOp", "ConstantOp", "CopyOp", "ForeignLaunchOp", "FreeOp", "FuncOp",
-    "LaunchOp", "Launches", "OtherOp", "ReturnOp", "ViewOp", "contents_of", "host_function",
-    "host_functions",
+    "LaunchOp", "Launches", "OtherOp", "PartOp", "ReturnOp", "ViewOp", "contents_of",
+    "host_function", "host_functions",
 ]

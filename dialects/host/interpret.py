@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import partial
+from math import prod
 
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
@@ -19,7 +20,7 @@ from dialects.block.interpret import interpret_kernel
 from dialects.host.collective import CollectiveOp
 from dialects.host.foreign import ForeignLaunchOp
 from dialects.host.func import FuncOp, ReturnOp, host_function, host_functions
-from dialects.host.ops import AllocOp, ConstantOp, CopyOp, FreeOp, LaunchOp, OtherOp, ViewOp
+from dialects.host.ops import AllocOp, ConstantOp, CopyOp, FreeOp, LaunchOp, OtherOp, PartOp, ViewOp
 from dialects.loop.interpret import evaluate_kernel
 from dialects.ranks.peers import Peers, sole
 from dialects.records import dataclass
@@ -179,6 +180,10 @@ class _State:
                 self.values[op.result] = self._constant(op)
             case AllocOp():
                 self.values[op.result] = self._alloc(op)
+            case PartOp():
+                first, shape = self.size(op.first.data), self.shape(op.result)
+                flat = self.values[op.source].reshape(-1)[first : first + prod(shape)]
+                self.values[op.result] = flat.reshape(shape)
             case ViewOp():
                 self.values[op.result] = self.values[op.source].reshape(self.shape(op.result))
             case CopyOp():

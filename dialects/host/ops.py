@@ -26,6 +26,7 @@ from xdsl.irdl import (
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
 
 from dialects.classes import StrataOperation
 from dialects.definition import irdl_op_definition
@@ -42,6 +43,7 @@ from dialects.text.syntax import (
     attribute_of,
     format_attribute,
     parse_attribute,
+    parse_value,
 )
 
 
@@ -145,6 +147,57 @@ class ViewOp(_BufferOp):
 
     def verify_(self) -> None:
         check_same_elements(self, self.source, self.result)
+
+
+@irdl_op_definition
+class PartOp(ViewOp):
+    """Some of the memory, as a buffer: `%p = host.part %x[512] : f32[8, 64]`.
+
+    Its elements are those of the source, in row-major order, from element `first` on.
+    Constraints: (C1) the element type is preserved; (C2) the part lies inside the source, as far as
+    sizes are known.
+    """
+
+    name = "host.part"
+    source = operand_def(BufferType)
+    first = prop_def(ExprAttr)
+    result = result_def(BufferType)
+    traits = traits_def(Pure())
+    assembly_format = None
+
+    @staticmethod
+    def from_element(source: SSAValue, first: Size, type_: BufferType) -> PartOp:
+        return PartOp.create(operands=[source], result_types=[type_],
+                             properties={"first": attribute_of(Expr.of(first))})
+
+    @property
+    def offset(self) -> Expr:
+        """The offset in bytes."""
+        return self.first.data * t.byte_width(self.type.element)
+
+    def verify_(self) -> None:
+        source = t.buffer_type(self.source)
+        if source.element != self.type.element:
+            raise VerifyException(f"C1: host.part changes the element type of {source.short} to "
+                                  f"{self.type.element}")
+        left = (source.count - self.first.data - self.type.count).constant
+        first = self.first.data.constant
+        if (left is not None and left < 0) or (first is not None and first < 0):
+            raise VerifyException(f"C2: host.part of {source.short} from element "
+                                  f"{self.first.data} on has no {self.type.short}")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.source)
+        printer.print_string(f"[{self.first.data}] : {self.type.short}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> PartOp:
+        source = parse_value(parser)
+        with parser.in_square_brackets():
+            first = t.parse_size(parser)
+        parser.parse_punctuation(":")
+        return PartOp.from_element(source, first, t.parse_buffer_type(parser))
 
 
 class OtherOp(StrataOperation):

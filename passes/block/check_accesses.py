@@ -32,6 +32,7 @@ from dialects.host import (
     FreeOp,
     FuncOp,
     LaunchOp,
+    PartOp,
     ViewOp,
     host_functions,
 )
@@ -223,6 +224,9 @@ def _needs(op: Operation, func: FuncOp) -> list[tuple[Expr, str, Expr]]:
     match op:
         case CopyOp():
             return [(buffer_type(op.source).byte_size, "==", buffer_type(op.target).byte_size)]
+        case PartOp():
+            end = op.offset + buffer_type(op.result).byte_size
+            return [(end, "<=", buffer_type(op.source).byte_size), (Expr.of(0), "<=", op.offset)]
         case ViewOp():
             return [(buffer_type(op.source).byte_size, "==", buffer_type(op.result).byte_size)]
         case AllocOp() if op.offset is not None and func.arena_bytes is not None:

@@ -15,21 +15,22 @@ so (`Facts.exchanged_elements`, `Rates.message`). In functions without control f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import prod
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from dialects.block import AllReduceOp, KernelOp, StoreOp
 from dialects.block.rank_op import SUMMED
-from dialects.host import CollectiveOp, FuncOp, LaunchOp, ViewOp, host_functions
+from dialects.host import CollectiveOp, LaunchOp, host_functions
 from dialects.ranks.collectives import ALL_REDUCE
 from dialects.records import dataclass
 from dialects.strata.control import ControlOp
 from dialects.strata.sizes import SizeOp
 from dialects.strata.types import TileType, buffer_type, byte_width
 from dialects.text.syntax import merge_locations
+from passes.analyses.host.last_use import erase_unlaunched, last_user, memory_of
 from passes.base import StrataContext, StrataPass
 from passes.contract import Facts, Rules
 
@@ -58,7 +59,7 @@ class BlockJoinCollectives(StrataPass):
                     continue
                 if context.allowance.take(found.collective, self.name):
                     _join(module, kernels, found, made)
-        _erase_unused(module, functions, {name for name, _, _ in made})
+        erase_unlaunched(module, {name for name, _, _ in made})
         if made:
             context.remark(self, module, f"{len(made)} kernels exchange their tiles with other "
                            "ranks instead of leaving an all-reduce to the library")
@@ -88,17 +89,17 @@ class _Sum:
 
 def _operand(op: CollectiveOp, kernels: Mapping[str, KernelOp], rules: Rules) -> _Sum | None:
     """Where the operand of a sum in place is stored, if programs can sum what they store."""
-    how, memory = op.collective, _memory(op.source)
-    if how.kind != ALL_REDUCE or how.reduction != "sum" or _memory(op.target) is not memory or (
+    how, memory = op.collective, memory_of(op.source)
+    if how.kind != ALL_REDUCE or how.reduction != "sum" or memory_of(op.target) is not memory or (
             how.group.size < 2 or buffer_type(op.source).element not in SUMMED):
         return None
-    launch = _last_user(op, memory)
+    launch = last_user(op, memory)
     if not isinstance(launch, LaunchOp) or launch.when is not None:
         return None
     kernel = kernels[launch.kernel.data]
     if kernel.schedule is None or not rules.exchanges_tiles(kernel.schedule.data):
         return None
-    places = [k for k, b in enumerate(launch.buffers) if _memory(b) is memory]
+    places = [k for k, b in enumerate(launch.buffers) if memory_of(b) is memory]
     if len(places) != 1 or None in [e.constant for e in kernel.grid.data] or (
             buffer_type(launch.buffers[places[0]]).count != buffer_type(op.source).count):
         return None
@@ -111,22 +112,6 @@ def _operand(op: CollectiveOp, kernels: Mapping[str, KernelOp], rules: Rules) ->
 
 def _is_tile(value: SSAValue) -> bool:
     return isinstance(value.type, TileType) and value.type.rank > 0 and value.type.lanes is None
-
-
-def _memory(buffer: SSAValue) -> SSAValue:
-    """The buffer whose memory a value is a view of."""
-    while isinstance(buffer.owner, ViewOp):
-        buffer = buffer.owner.source
-    return buffer
-
-
-def _last_user(op: Operation, memory: SSAValue) -> Operation | None:
-    """The last operation before `op` that reads or writes a memory; views do neither."""
-    before = op.prev_op
-    while before is not None and (isinstance(before, ViewOp) or all(
-            _memory(v) is not memory for v in before.operands)):
-        before = before.prev_op
-    return before
 
 
 def _pays(found: _Sum, facts: Facts) -> bool:
@@ -179,13 +164,3 @@ def _fresh(name: str, taken: Mapping[str, KernelOp]) -> str:
     while (found := f"{name}_{number}" if number else name) in taken:
         number += 1
     return found
-
-
-def _erase_unused(module: ModuleOp, functions: Sequence[FuncOp], names: set[str]) -> None:
-    """Erase the kernels with these names that nothing launches any more."""
-    used = {op.kernel.data for f in functions for op in f.body.block.ops
-            if isinstance(op, LaunchOp)}
-    for op in [*module.body.block.ops]:
-        if isinstance(op, KernelOp) and op.sym_name.data in names - used:
-            op.detach()
-            op.erase()

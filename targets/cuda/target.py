@@ -11,8 +11,9 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
+from dialects.block import KernelOp
 from dialects.graph.filter_gradient import ConvFilterGradientOp
-from dialects.host import host_functions
+from dialects.host import LaunchOp, host_functions
 from dialects.loop import KernelOp as LoopKernelOp
 from dialects.loop import NestOp
 from dialects.strata.schedule import Schedule
@@ -46,6 +47,7 @@ from targets.cuda.planning.foreign import foreign_sources
 from targets.cuda.planning.plan import host_notes
 from targets.cuda.planning.program import load_module
 from targets.cuda.planning.shipping import shipped
+from targets.cuda.prediction.beside import schedule_beside, seconds_beside
 from targets.cuda.profiling.profile import profile_module
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.executable import CudaExecutable
@@ -128,7 +130,8 @@ def _rates(machine: Machine) -> Rates:
     return Rates(
         products=machine.tensor_rate * 1e12 * fitted.products.efficiency,
         reads=machine.bandwidth * 1e9 * fitted.products.memory,
-        exchanges=fitted.link.bandwidth, waits=fitted.link.wait, message=fitted.link.message)
+        exchanges=fitted.link.bandwidth, waits=fitted.link.wait, message=fitted.link.message,
+        overlaps=fitted.graph_lanes > 1, occupied=fitted.link.occupied)
 
 
 def _decoded(options: TargetOptions, machine: Machine) -> frozenset[Attribute]:
@@ -190,6 +193,12 @@ class CudaScheduling(Scheduling):
 
     def exchanges_tiles(self, schedule: Schedule) -> bool:
         return not (schedule.option(SPECIALIZE) or schedule.option(LIBRARY))
+
+    def launch_seconds(self, launch: LaunchOp, kernel: KernelOp, occupied: int) -> float | None:
+        return seconds_beside(launch, kernel, occupied, machine_of(self.options.features))
+
+    def beside_exchange(self, schedule: Schedule, occupied: int) -> Schedule:
+        return schedule_beside(schedule, occupied)
 
     def online_part(self, kernel: LoopKernelOp) -> int:
         return online_part(kernel, self.options)

@@ -7,6 +7,7 @@ builtin.module {
     %g = host.alloc offset 256*batch : ui8[512]
     %own = host.alloc : bf16[2*batch + 1]
     %v = host.view %h : f32[64*batch]
+    %part = host.part %h[64*batch - 64] : f32[1, 64]
     host.launch @k0(%x, %mask, %v) sizes(batch)
     host.launch @k1(%h, %w, %c, %y) sizes(batch, 2*batch)
     host.copy %x, %h

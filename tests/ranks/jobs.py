@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.ranks.programs import Case, cases, summing_cases
+from tests.ranks.programs import Case, SummingCase, cases, summing_cases
 from tests.ranks.steps import last_step, limit_steps, step
 
 PATIENCE = 0.75
@@ -256,6 +256,30 @@ def exchanges() -> dict[str, Any]:
     return {"wrong": wrong, "programs": programs}
 
 
+def overlapped() -> dict[str, Any]:
+    """A product that is computed in parts, which are exchanged meanwhile: how many exchanges there
+    are, and what differs in calls of which one rank is late."""
+    import torch.distributed as dist
+
+    from compiler import compile as compile_model
+
+    case, wrong = SummingCase(8192, 2048, 4096, "bf16", dist.get_world_size()), list[str]()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "case.mlir"
+        path.write_text(case.text)
+        step("compile")
+        exe = compile_model(path, target=device(), cache="off", threads=2)
+    step("compute what is expected")
+    given, wanted = case.inputs(dist.get_rank(), 0), case.expected(0)
+    for turn in range(20):
+        step(f"call {turn}")
+        if turn % 5 == dist.get_rank():
+            time.sleep(0.01)
+        if not np.array_equal(exe(*given)[0].astype(np.float64), wanted):
+            wrong.append(f"{case} in turn {turn}")
+    return {"wrong": wrong, "exchanges": len(exe.loaded.general.exchanges)}
+
+
 def stuck() -> None:
     """Rank 1 never comes, to test what is said then."""
     import torch.distributed as dist
@@ -268,7 +292,8 @@ def stuck() -> None:
 
 JOBS: dict[str, Callable[[], Any]] = {
     f.__name__: f for f in (collectives, tensor_parallel, tensor_parallel_training, ddp, fsdp,
-                            wrong_group, one_graph, lost, exchanges, stuck)}
+                            wrong_group, one_graph, lost, exchanges,
+                            overlapped, stuck)}
 
 
 def main(folder: Path, kind: str, seconds: float, names: Sequence[str]) -> None:

@@ -46,6 +46,12 @@ def test_programs_exchange_tiles(two: Job) -> None:
         assert all(result["programs"])
 
 
+def test_products_in_parts_are_those_of_the_whole(two: Job) -> None:
+    for result in check(two("overlapped"), "overlapped"):
+        assert result["wrong"] == []
+        assert result["exchanges"] > 2
+
+
 @pytest.mark.parametrize("job", ["tensor_parallel", "tensor_parallel_training", "one_graph"])
 def test_gpus_compute_what_one_does(job: str, two: Job) -> None:
     check_numbers(two(job), job, "cuda")

@@ -17,10 +17,10 @@ from functools import partial
 from xdsl.ir import Operation, SSAValue
 
 from dialects.block import KernelOp
-from dialects.host import AllocOp, CopyOp, FuncOp, LaunchOp, ViewOp
+from dialects.host import AllocOp, CopyOp, FuncOp, LaunchOp, PartOp, ViewOp
 from dialects.strata.control import ControlOp
 from dialects.strata.sizes import AssumeOp
-from dialects.strata.types import BufferType
+from dialects.strata.types import BufferType, buffer_type
 from dialects.symbolic.expr import Call, Expr
 from dialects.symbolic.facts import is_plain
 from dialects.symbolic.inequalities import Prover
@@ -91,6 +91,9 @@ def _claims(
             end = op.offset.data + op.type.byte_size
             if not _is_in_slot(function.arena_bytes - end):
                 yield Claim(end, "<=", function.arena_bytes, op)
+        case PartOp():
+            end = op.first.data + buffer_type(op.result).count
+            yield Claim(end, "<=", buffer_type(op.source).count, op)
         case ViewOp():
             yield from _same_count(op.source, op.result, op)
         case CopyOp():

@@ -87,6 +87,10 @@ class FunctionText(Statements):
                 self.pointers[op.result] = self._table_entry(self.program.constant_entry(op))
             case host.AllocOp():
                 self.pointers[op.result] = self._placed(op)
+            case host.PartOp():
+                offset = self.scalar(op.offset)
+                self.pointers[op.result] = self.writer.assign(
+                    f"getelementptr i8, ptr {self.pointers[op.source]}, i64 {offset}")
             case host.ViewOp():
                 self.pointers[op.result] = self.pointers[op.source]
             case host.CopyOp():

@@ -55,13 +55,16 @@ class KernelSource:
     """Whether the kernel itself waits for the one before it (programmatic dependent launch)."""
     spread: bool = False
     """Whether the axes of the grid are those of the launch; else its programs are numbered."""
+    spare: int = 0
+    """The multiprocessors that a persistent kernel leaves to others."""
 
     def programs(self, extents: Sequence[int], at_once: int) -> int:
         """How many programs to launch for a grid; a persistent kernel has at most `at_once`."""
         columns = list(extents)
         if self.groups:
             columns[self.row_axis] = -(-columns[self.row_axis] // self.groups)
-        return min(prod(columns), at_once) if self.stays else prod(columns)
+        programs = prod(columns)
+        return min(programs, max(1, at_once - self.spare)) if self.stays else programs
 
     @property
     def pointers(self) -> tuple[int, ...]:
@@ -90,7 +93,7 @@ class KernelSource:
             tuple((str(name), str(type_)) for name, type_ in facts["signature"]),
             *(int(facts[name]) for name in ("warps", "stages", "registers", "groups", "row_axis")),
             stays=bool(facts["stays"]), waits=bool(facts["waits"]),
-            spread=bool(facts["spread"]))
+            spread=bool(facts["spread"]), spare=int(facts["spare"]))
 
 
 def module_text(sources: Sequence[KernelSource]) -> str:

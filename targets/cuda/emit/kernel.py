@@ -68,6 +68,7 @@ from targets.cuda.scheduling.options import (
     POINTERS,
     PROMOTE,
     REGISTERS,
+    SPARE,
     SPECIALIZE,
     STAGES,
     STRIP,
@@ -130,7 +131,7 @@ def _specialized(name: str, context: Context) -> KernelSource:
     return KernelSource(
         name, (*specialized.HELPERS, *helpers), "\n".join([*_comment(kernel), code]), signature,
         specialized.GROUP, 1, groups=groups, row_axis=emission.row_axis,
-        stays=emission.stays)
+        stays=emission.stays, spare=schedule_option(kernel, SPARE))
 
 
 def _code(name: str, signature: Sequence[tuple[str, str]], context: Context) -> str:

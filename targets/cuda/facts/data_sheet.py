@@ -22,6 +22,8 @@ from targets.cuda.facts.fitted import (
 FAR, BARRIER = 800, 32
 """Latency of device memory and cost of a barrier, in cycles. Both are assumptions, not measured on
 any device."""
+CHANNELS = 16
+"""The multiprocessors that a large all-reduce occupies: an assumption, too."""
 BANKS = 128
 """Bytes per cycle from a multiprocessor's shared memory: 32 banks of 4 bytes (CUDA C++ Programming
 Guide, "Shared Memory"; CDNA 3 ISA, "Local Data Share")."""
@@ -116,7 +118,7 @@ def _link(sheet: Sheet) -> LinkTimes:
     """Data sheets of devices do not say how they are connected. A bus moves a small part of what
     memory does, and a message takes some round trips to memory."""
     return LinkTimes(wait=BARRIER * _latency(sheet), bandwidth=sheet.bandwidth * 1e9 / WARP,
-                     message=2 * _latency(sheet))
+                     message=2 * _latency(sheet), occupied=CHANNELS)
 
 
 def _held(sheet: Sheet) -> int:

@@ -236,6 +236,9 @@ class LinkTimes:
     """Bytes per second that a device sends in a large all-reduce while it receives as many."""
     message: float
     """Seconds until a word that a kernel sends has arrived in the memory of another device."""
+    occupied: int
+    """The multiprocessors that a large all-reduce of the library occupies: one for each of its
+    channels, of which `NCCL_DEBUG=INFO` tells the number."""
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ EARLY = EarlyLaunches(held=256, trips=8)
 """Chosen with a decode step of GPT-2. If kernels released their successors earlier, the weights of
 two kernels would compete for memory bandwidth."""
 
-LINK = LinkTimes(wait=13e-6, bandwidth=300e9, message=3e-6)
+LINK = LinkTimes(wait=13e-6, bandwidth=300e9, message=3e-6, occupied=24)
 """Fitted to all-reduces by NCCL on two of them: 15 us for 0.5 MB, 0.14 ms for 32 MB and 0.46 ms for
 128 MB, which it tells within 12%. On two H100 0.5 MB took 14 us, and 32 MB as long."""
 

@@ -64,12 +64,13 @@ class LibraryLaunch(CallNode):
         return captured(self)
 
 
-def captured(run: Callable[[int], None]) -> c_void_p:
+def captured(run: Callable[[int], None], urgent: bool = False) -> c_void_p:
     """What a function enqueues on the stream that it is given, as a graph, which the caller
-    destroys. Raises CudaError."""
+    destroys. `urgent`: the device starts its programs before those of other launches that are
+    ready. Raises CudaError."""
     graph = c_void_p()
     with _turn:
-        stream = _capturing()
+        stream = _capturing(urgent)
         driver.call("cuStreamBeginCapture_v2", c_void_p(stream), c_int(_RELAXED))
         try:
             run(stream)
@@ -83,9 +84,9 @@ _turn = Turns("capturing a launch of a library", CudaError)
 
 
 @cache
-def _capturing() -> int:
-    """A stream that only captures use."""
-    return driver.make_stream()
+def _capturing(urgent: bool) -> int:
+    """A stream that only captures use, whose priority captured launches keep."""
+    return driver.make_stream(urgent=urgent)
 
 
 def library_versions() -> Mapping[str, int]:

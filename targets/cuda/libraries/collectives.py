@@ -55,7 +55,7 @@ class CollectiveLaunch(CallNode):
             with on_stream(stream):
                 perform(self.exchange, source, target)
 
-        own = captured(run)
+        own = captured(run, urgent=True)  # other ranks wait for it
         self._graphs.append(Captured(own))
         copy = c_void_p()
         driver.call("cuGraphClone", byref(copy), own)

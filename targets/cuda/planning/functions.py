@@ -16,6 +16,7 @@ from dialects.host import (
     FreeOp,
     FuncOp,
     LaunchOp,
+    PartOp,
     ReturnOp,
     ViewOp,
     host_functions,
@@ -124,8 +125,9 @@ class _Planner:
                 return AllocStep(self._number(op.result), ArrayType.of(op.type),
                                  None if op.offset is None else op.offset.data, location_name(op))
             case ViewOp():
+                offset = op.offset if isinstance(op, PartOp) else Expr.of(0)
                 return ViewStep(self._number(op.source), self._number(op.result),
-                                buffer_type(op.result).shape)
+                                buffer_type(op.result).shape, offset)
             case CopyOp():
                 return CopyStep(self._number(op.source), self._number(op.target),
                                 buffer_type(op.source).dtype.itemsize)

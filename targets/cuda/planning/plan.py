@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
@@ -21,6 +22,7 @@ from dialects.host import (
     FreeOp,
     FuncOp,
     LaunchOp,
+    PartOp,
     ViewOp,
     host_function,
     host_functions,
@@ -106,6 +108,8 @@ def _plan_operation(
         case AllocOp():
             assert op.offset is not None
             places[op.result] = Place(ARENA, op.offset.data, buffer_type(op.result).byte_size)
+        case PartOp():
+            places[op.result] = _part_of(places[op.source], op)
         case ViewOp():
             places[op.result] = places[op.source]
         case CopyOp():
@@ -118,6 +122,13 @@ def _plan_operation(
             plan.steps.append(_plan_launch(op, places, kernels))
         case _:
             pass
+
+
+def _part_of(place: Place, op: PartOp) -> Place:
+    """Raises ValueError for a part of a constant, whose place is not known yet."""
+    if place.memory == NUMBERED:
+        raise ValueError(f"{op.name} of a constant")
+    return replace(place, offset=place.offset + op.offset, size=op.type.byte_size)
 
 
 def exchange_of(op: CollectiveOp) -> Exchange:

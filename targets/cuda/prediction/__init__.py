@@ -7,11 +7,12 @@ waits for.
 
     accesses.py   what an access touches: sectors and the width of a thread's words, by NumPy
     work.py       the work of one program of a kernel, operation by operation
+    beside.py     launches while an exchange with other ranks occupies multiprocessors
     time.py       the seconds of a kernel and of all launches, from the facts of a machine
 """
 
 from __future__ import annotations
 
-from targets.cuda.prediction.time import Prediction, predict
+from targets.cuda.prediction.time import Prediction, launch_seconds, predict
 
-__all__ = ["Prediction", "predict"]
+__all__ = ["Prediction", "launch_seconds", "predict"]

@@ -54,6 +54,11 @@ def predict(module: ModuleOp, machine: Machine, sizes: Mapping[Symbol, int]) -> 
     return found
 
 
+def launch_seconds(op: LaunchOp, kernel: KernelOp, machine: Machine) -> float:
+    """The seconds of a launch of a kernel of a static grid in the place of the launch's own."""
+    return _launched(op, Work(kernel, {}, machine), machine, {}).seconds
+
+
 def total(steps: list[Prediction], machine: Machine) -> float:
     """Seconds of a graph of launches one after another; each but the first starts early."""
     facts = machine.fitted

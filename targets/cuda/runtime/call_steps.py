@@ -150,19 +150,22 @@ class AllocStep(StepFacts):
 
 @dataclass(frozen=True)
 class ViewStep(StepFacts):
-    """Another shape for the same memory."""
+    """Another shape for the same memory, from an offset in bytes on."""
 
     source: int
     result: int
     shape: tuple[Expr, ...]
+    offset: Expr
 
     forms: ClassVar[Mapping[str, Form]] = {
-        "source": NUMBER, "result": NUMBER, "shape": SIZE.listed}
+        "source": NUMBER, "result": NUMBER, "shape": SIZE.listed, "offset": SIZE}
 
     def run(self, frame: Frame) -> None:
-        source = frame.buffers[self.source]
+        source, offset = frame.buffers[self.source], frame.size(self.offset)
+        shape = frame.shape(self.shape)
+        is_whole = prod(shape) == prod(source.shape)
         frame.buffers[self.result] = Buffer(
-            source.address, frame.shape(self.shape), source.contents)
+            source.address + offset, shape, source.contents if is_whole else None)
 
 
 @dataclass(frozen=True)

@@ -270,10 +270,16 @@ def copy(target: int, source: int, size: int, stream: int) -> None:
              c_void_p(stream))
 
 
-def make_stream(owner: object | None = None) -> int:
-    """A new stream. With an owner, the stream is destroyed when its owner is collected."""
+def make_stream(owner: object | None = None, urgent: bool = False) -> int:
+    """A new stream. With an owner, the stream is destroyed when its owner is collected. `urgent`:
+    with the highest priority that there is."""
     stream = c_void_p()
-    call("cuStreamCreate", byref(stream), c_uint(_NON_BLOCKING))
+    if urgent:
+        lowest, highest = c_int(), c_int()
+        call("cuCtxGetStreamPriorityRange", byref(lowest), byref(highest))
+        call("cuStreamCreateWithPriority", byref(stream), c_uint(_NON_BLOCKING), highest)
+    else:
+        call("cuStreamCreate", byref(stream), c_uint(_NON_BLOCKING))
     if owner is not None:
         free_with(owner, "cuStreamDestroy_v2", stream)
     return stream.value or 0

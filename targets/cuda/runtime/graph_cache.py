@@ -267,7 +267,9 @@ class GraphRunner:
         ready.users.clear()
         for number, (step, _) in enumerate(packed):
             for k, place in enumerate(step.places):
-                ready.users[place.memory].append((number, k))
+                if place.memory >= 0:
+                    offset = int(place.offset.evaluate(ready.sizes))
+                    ready.users[place.memory].append((number, k, offset))
         return driver_graph.Graph(ready.steps, waits, overlap=True)
 
     def _pack(
@@ -290,7 +292,7 @@ class GraphRunner:
 
 def _address_in(place: Place, ready: Ready, constants: Memory) -> int:
     if place.memory >= 0:
-        return ready.addresses[place.memory]
+        return ready.addresses[place.memory] + int(place.offset.evaluate(ready.sizes))
     if place.memory == RESIDENT:
         return int(place.offset.evaluate(ready.sizes))
     memory = constants if place.memory == CONSTANTS else ready.arena

@@ -61,7 +61,7 @@ class Ready:
 
     `addresses`: the addresses of inputs and outputs in the graph. `staging`: device memory for
     those that are arrays on the host. `users`: for each input or output, the nodes that use it,
-    with the position of its address in each.
+    with the position of its address in each, and the offset in the input or output.
     """
 
     sizes: Mapping[Symbol, int]
@@ -70,8 +70,8 @@ class Ready:
     addresses: list[int] = field(default_factory=list[int])
     graph: driver_graph.Graph | None = None
     steps: list[Step] = field(default_factory=list["Step"])
-    users: defaultdict[int, list[tuple[int, int]]] = field(
-        default_factory=lambda: defaultdict[int, "list[tuple[int, int]]"](list))
+    users: defaultdict[int, list[tuple[int, int, int]]] = field(
+        default_factory=lambda: defaultdict[int, "list[tuple[int, int, int]]"](list))
     version: int = 0
     """Of the kernels (`Kernels.version`) when the variants were found to be the best."""
     variants: Sequence[Variant] = ()
@@ -87,8 +87,8 @@ class Ready:
         before, self.addresses = self.addresses, [_NOWHERE] * len(addresses)
         for k, (old, new) in enumerate(zip(before, addresses, strict=True)):
             if old != new:
-                for number, place in self.users[k]:
-                    self.steps[number].point(place, new)
+                for number, place, offset in self.users[k]:
+                    self.steps[number].point(place, new + offset)
                     changed[number] = None
         for number in changed:
             self.graph.update(number)

@@ -27,6 +27,9 @@ PROMOTE = IntegerOption(
 SPECIALIZE = FlagOption(
     "specialize", False, "has a producer warp of each program load the factors of products, while "
     "groups of four warps multiply (warp specialization)", OWNER)
+SPARE = IntegerOption(
+    "spare", 0, "multiprocessors that a persistent kernel leaves to an exchange with other ranks",
+    OWNER, most=1024)
 REGISTERS = IntegerOption(
     "registers", 0, "registers of a thread at most; 0: as the compiler chooses", OWNER, most=255)
 LIBRARY = WordOption(
@@ -37,4 +40,5 @@ WRITTEN = WordOption(
     "the name of its function")
 
 OPTIONS: tuple[AnyOption, ...] = (
-    WARPS, STAGES, STRIP, DESCEND, POINTERS, PROMOTE, SPECIALIZE, REGISTERS, LIBRARY, WRITTEN)
+    WARPS, STAGES, STRIP, DESCEND, POINTERS, PROMOTE, SPECIALIZE, SPARE, REGISTERS, LIBRARY,
+    WRITTEN)
