@@ -55,5 +55,21 @@ class TuneOptions:
         return not self.kernels or any(fnmatchcase(kernel, p) for p in self.kernels)
 
 
+def processes_of(workers: str | None, jobs: int | None) -> int | None:
+    """How many processes compile, from `--workers local:N` or `--jobs N`; None for the default.
+
+    Raises StrataError for another place than this machine, and where both are given.
+    """
+    if workers is None:
+        return jobs
+    if jobs is not None:
+        raise StrataError("workers and jobs both say how many processes compile: leave out one")
+    place, _, count = workers.partition(":")
+    if place != "local" or not count.isdecimal() or threads_of(int(count)) is None:
+        raise StrataError(f"workers is {shown(workers)}; it must be local:N, for N processes of "
+                          f"this machine, from 1 to {MOST_THREADS}")
+    return int(count)
+
+
 def _is_number(value: object) -> bool:
     return truth_of(value) is None and isinstance(value, Real)

@@ -29,6 +29,10 @@ class TooLate(WorkerError):
     """The request was not started."""
 
 
+class Lost(WorkerError):
+    """The process ended, because of the request or for a reason of its own."""
+
+
 class Worker:
     """One process. It starts at the first request, and restarts after it is lost."""
 
@@ -58,7 +62,7 @@ class Worker:
             raise WorkerError(f"it takes more than {seconds:.0f} s") from None
         except (OSError, EOFError, pickle.UnpicklingError):
             self.stop()
-            raise WorkerError("its process ended") from None
+            raise Lost("its process ended") from None
         if not done:
             raise WorkerError(result)
         return result
@@ -99,11 +103,12 @@ class Workers:
     ) -> list[Any]:
         """The result for each job, or its WorkerError; no job starts after `seconds`.
 
-        `patience`: the time limit of one job.
+        `patience`: the time limit of one job. A job whose process ends is given to one more
+        process, since the system may have ended the first: only a job that ends both is at fault.
         """
         until = clock() + seconds
 
-        def one(job: Any) -> Any:
+        def once(job: Any) -> Any:
             worker = self._free.get()
             try:
                 if clock() > until:
@@ -113,6 +118,10 @@ class Workers:
                 return error
             finally:
                 self._free.put(worker)
+
+        def one(job: Any) -> Any:
+            result = once(job)
+            return once(job) if isinstance(result, Lost) else result
 
         with ThreadPoolExecutor(len(self.all)) as threads:
             return list(threads.map(one, jobs))

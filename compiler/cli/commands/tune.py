@@ -34,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                        help="approximate time limit in seconds (default 120)")
     group.add_argument("--jobs", metavar="N", type=shared.positive,
                        help="number of compiling processes (default: all available cores)")
+    group.add_argument("--workers", metavar="local:N",
+                       help="where candidates are compiled: in N processes of this machine, which "
+                            "are replaced if they end (the same as --jobs N)")
     group.add_argument("--kernels", metavar="NAME,...", default="",
                        help="tune only these kernels, by their names in dumps; * is a wildcard")
     group.add_argument("--mode", choices=MODES, default="default",
@@ -48,12 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from compiler.cli.session import session
     from compiler.io.output import write_text
-    from compiler.tuning.options import TuneOptions
+    from compiler.tuning.options import TuneOptions, processes_of
     from compiler.tuning.tuner import Tuner
 
     with session(arguments) as started:
         wanted = TuneOptions.of(
-            seconds=arguments.seconds, jobs=arguments.jobs, mode=arguments.mode,
+            processes_of(arguments.workers, arguments.jobs),
+            seconds=arguments.seconds, mode=arguments.mode,
             kernels=names_of(arguments.kernels), output=arguments.output,
             sizes=dict(arguments.dim), again=arguments.again, whole=True)
         tuner = Tuner([arguments.model], started.options, wanted, started.instruments)

@@ -78,13 +78,14 @@ class Watch:
                       f"{self._seconds:g} s: another rank is lost, or runs another program")
 
 
-def watch(exchanges: Sequence[Exchange], point: Point) -> Watch | None:
-    """A watch over a graph with these exchanges; none if no other rank takes part."""
+def watch(exchanges: Sequence[Exchange], make: Callable[[], Point]) -> Watch | None:
+    """A watch over a graph with these exchanges; none if no other rank takes part. `make`: makes
+    the point at which a run is done."""
     found = [e for e in exchanges if e.how.group.size > 1]
     if not found:
         return None
     patience = patience_of(process_group(found[0].how.group)).total_seconds()
-    return Watch(found, point, patience + _GRACE, end_process)
+    return Watch(found, make(), patience + _GRACE, end_process)
 
 
 def say(message: str) -> None:

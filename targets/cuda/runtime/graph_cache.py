@@ -249,7 +249,7 @@ class GraphRunner:
         if ready.graph is None:
             ready.addresses = addresses
             ready.graph = self._make_graph(ready)
-            self._watch = self._watch or watch(self.program.plan.exchanges, driver.Event())
+            self._watch = self._watch or watch(self.program.plan.exchanges, driver.Event)
         elif addresses != ready.addresses:
             ready.point_at(addresses)
         ready.graph.launch(stream)

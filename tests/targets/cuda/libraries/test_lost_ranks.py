@@ -97,7 +97,7 @@ def test_a_device_that_failed_is_left_to_those_who_wait_for_it(
 
 def test_a_program_of_one_rank_has_no_watch() -> None:
     alone = SUM._replace(how=Collective(ALL_REDUCE, Group("tp", ((0,),)), "sum"))
-    assert lost_ranks.watch([alone], Step()) is None and lost_ranks.watch([], Step()) is None
+    assert lost_ranks.watch([alone], Step) is None and lost_ranks.watch([], Step) is None
 
 
 def test_a_fault_before_memory_is_shared_asks_no_other_rank(
