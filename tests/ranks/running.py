@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -44,6 +45,13 @@ class Ended:
         return f"{self.fault}\n{said}"
 
 
+def free_port() -> int:
+    """A port at which ranks can meet, as those of torchrun do."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
 def run_jobs(
     count: int, jobs: Sequence[str], folder: Path, device: str = "cpu", limit: float = LIMIT,
     of_step: float = 0.0,
@@ -53,6 +61,7 @@ def run_jobs(
     seconds = str(of_step or SECONDS[device])
     words = [sys.executable, "-m", "tests.ranks.jobs", folder, device, seconds, *jobs]
     variables = {**os.environ, "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count),
+                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
                  "OMP_NUM_THREADS": "1", "STRATA_CACHE": str(folder),
                  "NCCL_DEBUG": os.environ.get("NCCL_DEBUG", "WARN")}
     ended = Ended([folder / f"rank-{rank}.log" for rank in range(count)])

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests import processes
-from tests.ranks.test_mesh_runs import ROOT, SOON, free_port, model, start
+from tests.ranks.running import ROOT, free_port
+from tests.ranks.test_mesh_runs import SOON, model, start
 
 _SCRIPT = """
 import os, sys

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -15,8 +14,8 @@ import pytest
 
 from compiler.__main__ import main
 from tests import processes
+from tests.ranks.running import ROOT, free_port
 
-ROOT = Path(__file__).parents[2]
 SOON = 30.0
 """Seconds within which all ranks must end if one fails."""
 
@@ -36,12 +35,6 @@ def model(scale: float, rows: int = 4) -> str:
   }}
 }}
 """
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def start(words: Sequence[Sequence[object]], cache: Path) -> list[processes.Child]:

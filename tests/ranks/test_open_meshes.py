@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from tests import processes
+from tests.ranks.running import ROOT
 from tests.ranks.test_faults_of_ranks import ended
-from tests.ranks.test_mesh_runs import ROOT, SOON, start
+from tests.ranks.test_mesh_runs import SOON, start
 
 
 def _weight(seed: int, rows: int, columns: int) -> str:
