@@ -39,6 +39,7 @@ from dialects.graph.logic import CompareOp, WhereOp
 from dialects.graph.pooling import AvgPoolOp, MaxPoolOp
 from dialects.graph.reduce import ReduceMeanOp, ReduceOp
 from dialects.graph.shape import PadOp
+from dialects.graph.unary import CastOp
 from dialects.records import dataclass
 from dialects.strata.func import FuncOp
 from dialects.strata.types import LiteralAttr, TensorType, f32
@@ -51,7 +52,7 @@ from passes.rewrites.graph.sharing import WINDOWS, Sharing, is_movable, outside_
 from passes.rewriting import functions
 
 PRODUCTS = (MatmulOp, *CONVOLUTIONS)
-ANY_LAYOUT = (ElementwiseOp, PadOp, ConvOp, MaxPoolOp, AvgPoolOp, ReduceOp, ReduceMeanOp)
+ANY_LAYOUT = (ElementwiseOp, CastOp, PadOp, ConvOp, MaxPoolOp, AvgPoolOp, ReduceOp, ReduceMeanOp)
 """Operators that compute and read images in any layout, as one nest each."""
 
 

@@ -228,16 +228,24 @@ class Machine:
             element == t.i8 and bool(self.features & {"dotprod", "i8mm"}))
 
     def widens_groups(self, element: Attribute, wide: Attribute) -> bool:
-        """Whether groups of an element are loaded as groups of a wider one at no cost, so that the
-        factor in lanes may be stored narrow: SIMD128 has such a load, and no product of bytes."""
-        return "simd128" in self.features and (element, wide) == (t.i8, t.i16)
+        """Whether groups of an element are loaded as groups of a wider one at little cost, so that
+        the factor in lanes may be stored narrow. SIMD128, and x86-64 without VNNI, have such loads
+        and no exact product of bytes."""
+        return self.multiplies_shorts and (element, wide) == (t.i8, t.i16)
+
+    @property
+    def multiplies_shorts(self) -> bool:
+        """Whether bytes are multiplied fastest as 16-bit integers, and constants are not packed for
+        a machine that multiplies bytes."""
+        return "simd128" in self.features or (
+            self.is_x86 and not (self.packed_for or self).multiplies_groups(t.i8))
 
     @property
     def byte_factors(self) -> tuple[Attribute, Attribute]:
         """The types as which bytes are multiplied fastest. ARM's first dot products are for factors
-        of equal signs. SIMD128 multiplies 16-bit integers: data is widened once, not for each
+        of equal signs. Where 16-bit integers are multiplied, data is widened once, not for each
         product, and weights as they are loaded."""
-        if "simd128" in self.features:
+        if self.multiplies_shorts:
             return t.i16, t.i8
         has_equal_signs = "dotprod" in self.features and "i8mm" not in self.features
         return (t.i8 if has_equal_signs else t.ui8), t.i8

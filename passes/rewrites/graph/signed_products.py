@@ -68,11 +68,12 @@ def signed_conv(op: ConvIntegerOp, at: Rewriter) -> SSAValue | None:
     if not _are_bytes(op.x, op.w) or (type_.shape[0] // group).constant == 1:
         return None
     left, right = _factors(at)
-    x, y = (_read_as(left, v, at) for v in (op.x, op.zero_x))
+    y = _read_as(left, op.zero_x, at)
     w, z = (_read_as(right, v, at) for v in (op.w, op.zero_w))
     inside = {k: v for k, v in op.properties.items() if k != "pads"}
     ends = [1] * (type_.rank - 2)
-    total = at(ConvOp, surrounded(at, x, y, ints_of(op.properties, "pads")), w, **inside, to=i32)
+    padded = surrounded(at, op.x, op.zero_x, ints_of(op.properties, "pads"))  # still bytes
+    total = at(ConvOp, _read_as(left, padded, at), w, **inside, to=i32)
     if not _is_zero(y, at):
         sums = _sum(at, w, *range(1, type_.rank))
         share = at(MulOp, cast(at, y, i32), reshaped(at, sums, [type_.shape[0], *ends]))
@@ -81,7 +82,7 @@ def signed_conv(op: ConvIntegerOp, at: Rewriter) -> SSAValue | None:
         zeros = cast(at, z, i32)
         if type_of(z).rank:
             zeros = reshaped(at, zeros, [type_.shape[0], *ends])
-        share = at(MulOp, zeros, _window_sums(op, _less(at, x, y), group, at))
+        share = at(MulOp, zeros, _window_sums(op, _less(at, op.x, op.zero_x), group, at))
         total = at(SubOp, total, share)
     return _as_declared(total, op, at)
 

@@ -123,6 +123,12 @@ def has_group_instruction(nest: NestOp, machine: Machine) -> bool:
     return machine.multiplies_groups(element)
 
 
+def adds_after(nest: NestOp, machine: Machine) -> bool:
+    """Whether one instruction multiplies the groups of 16-bit integers, and another one adds."""
+    wide = any(scalar_type(v) == t.i16 for v in nest.inputs)
+    return wide and machine.multiplies_shorts and not has_group_instruction(nest, machine)
+
+
 def grouped_copy(kernel: KernelOp, machine: Machine) -> Schedule | None:
     """The schedule of packing into groups from an operand that is contiguous along its lanes; None
     for any other kernel.

@@ -22,7 +22,7 @@ from passes.analyses.loop.reuse import repeated_values
 from passes.analyses.loop.runs import LONG, common_rows, contiguous_axes, running_axis
 from passes.rewrites.loop.nests import gathered_inputs, is_copy
 from targets.cpu.machine import Machine
-from targets.cpu.scheduling.groups import grouped_copy, is_grouped
+from targets.cpu.scheduling.groups import adds_after, grouped_copy, is_grouped
 from targets.cpu.scheduling.matrices import matrix_levels
 from targets.cpu.scheduling.recurrences import schedule_recurrence
 from targets.cpu.scheduling.rows import even, summed_lanes, vector_lanes
@@ -119,8 +119,10 @@ def _sums(nest: NestOp, tiling: Tiling, machine: Machine) -> list[Level]:
     for name in tiling.reduce:
         last = name == tiling.reduce[-1]
         size = extents_of(nest.axes)[name].constant
-        unroll = _unroll(size, tiling.is_window, last, machine.unrolled)
         group = tiling.group if last and is_grouped(nest, name, tiling.group) else 1
+        # LLVM adds up the products of a body before their sum, and each takes a register
+        steps = min(machine.unrolled, 2) if adds_after(nest, machine) else machine.unrolled
+        unroll = _unroll(size, tiling.is_window, last, steps)
         levels.append(Level("loop", name, group, unroll, group=group > 1))
     return levels
 

@@ -20,7 +20,7 @@ from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.runs import LONG, memory_order
 from passes.rewrites.loop.nests import has_calls
 from targets.cpu.machine import Machine
-from targets.cpu.scheduling.groups import BLOCK, grouping_of, has_group_instruction
+from targets.cpu.scheduling.groups import BLOCK, adds_after, grouping_of, has_group_instruction
 from targets.cpu.scheduling.matrices import MatrixTiles, matrix_tiles
 from targets.cpu.scheduling.rows import (
     CACHE_WAYS,
@@ -148,12 +148,14 @@ def _most_rows(registers: int, vectors: int, group: int) -> int:
 
 
 def _spare(nest: NestOp, vectors: int, group: int, machine: Machine) -> int:
-    """Registers that hold no sums: a row of the panel, and an element of the other operand. A row
-    of blocks is twice as long."""
+    """Registers that hold no sums: a row of the panel, an element of the other operand, and a
+    product that is not yet added. A row of blocks is twice as long."""
     if group == BLOCK:
         return 2 * vectors + 1
     if group > 1 and has_group_instruction(nest, machine):
         return vectors + 1
+    if group > 1 and adds_after(nest, machine):
+        return max(vectors + 2, machine.spare_registers)
     return max(machine.spare_registers, WIDENING_REGISTERS if _widens(nest) else 0)
 
 
