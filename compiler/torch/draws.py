@@ -185,7 +185,7 @@ def _size(size: Any, known: Collection[Symbol]) -> Expr:
     """An integer as an expression of known sizes. Raises Fault for others."""
     if type(size).__name__ not in ("int", "SymInt"):
         raise Fault(f"it draws by {type(size).__name__}, which is not known before")
-    found = Sizes()(size)
+    found = Sizes(given={str(symbol) for symbol in known})(size)
     if not found.symbols <= set(known):
         raise Fault("its shape is not known before")
     return found

@@ -62,16 +62,33 @@ class Bindings:
     def check(self, examples: Sequence[Any]) -> None:
         """Raise StrataError if shapes like those of the examples do not determine all symbols."""
         try:
-            bind_sizes(self.types, [_example(v) for v in examples])
+            bind_sizes(self.types, self._examples([_sizes(v) for v in examples]))
         except EvaluationError as error:
             raise StrataError("sizes are not known where they are needed", [
                 Problem(str(error))]) from error
 
+    def _examples(self, hints: Sequence[Sequence[int | None]]) -> list[Array]:
+        """Arrays with the sizes of traced tensors. Where nothing is known of a size, it follows
+        from symbols that are 2 unless a traced size tells."""
+        dims = [pair for type_, sizes in zip(self.types, hints, strict=True)
+                for pair in zip(type_.shape, sizes, strict=True)]
+        values = {s: 2 for e, _ in dims for s in e.symbols} | {
+            s: hint for e, hint in dims if hint is not None and (s := e.as_symbol) is not None}
+        return [np.broadcast_to(np.int8(0), [
+            e.evaluate(values) if hint is None else hint
+            for e, hint in zip(type_.shape, sizes, strict=True)])
+            for type_, sizes in zip(self.types, hints, strict=True)]
+
     @cached_property
     def symbols(self) -> list[tuple[int, Symbol]]:
-        found = [(k, Sizes().expression(expr).as_symbol) for k, expr in self.numbers
-                 if expr.is_Symbol and not str(expr).startswith(("u", "zuf"))]
-        return [(k, symbol) for k, symbol in found if symbol is not None]
+        """The arguments that are symbols, also of sizes that Dynamo was told to know nothing of."""
+        return [(k, _symbol(expr)) for k, expr in self.numbers if expr.is_Symbol]
+
+    @property
+    def known(self) -> set[str]:
+        """The names of all symbols whose values arguments tell."""
+        sizes = {s for type_ in self.types for e in type_.shape for s in e.symbols}
+        return {str(s) for s in sizes.union(s for _, s in self.symbols)}
 
 
 def _shaped(value: Any) -> Any:
@@ -84,11 +101,10 @@ def is_complex(value: Any) -> bool:
     return hasattr(value, "dtype") and value.dtype.is_complex
 
 
-def _example(value: Any) -> Array:
-    """An array with the sizes that a fake tensor had when it was traced; 2 where none is known."""
-    hints = [s if isinstance(s, int) else s.node.hint for s in getattr(value, "shape", ())]
-    shape = [2 if hint is None else hint for hint in hints] + [2] * is_complex(value)
-    return np.broadcast_to(np.int8(0), shape)
+def _sizes(value: Any) -> list[int | None]:
+    """The sizes that a fake tensor had when it was traced; None where none is known."""
+    return [s if isinstance(s, int) else s.node.hint for s in getattr(value, "shape", ())] + (
+        [2] * is_complex(value))
 
 
 @dataclass
@@ -104,13 +120,14 @@ class Results:
     def __post_init__(self) -> None:
         """Raises StrataError for strides that cannot be computed."""
         self.measured = _measured([self.outputs[k] for k in self.tensors])
+        known = {*self.measured, *self.bindings.known}
         try:
-            self.strides = [_strides(self.outputs[k], self.measured) for k in self.tensors]
+            self.strides = [_strides(self.outputs[k], known) for k in self.tensors]
         except Fault as fault:
             raise StrataError("a result has strides that cannot be computed", [
                 Problem(fault.what, hint=fault.hint)]) from fault
         computed = set(self.tensors)
-        self.others = {k: _other(v, self.measured) for k, v in enumerate(self.outputs)
+        self.others = {k: _other(v, known) for k, v in enumerate(self.outputs)
                        if k not in computed}
 
     @property
@@ -211,9 +228,9 @@ def _measured(tensors: Sequence[Any]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _strides(tensor: Any, measured: Collection[str]) -> list[Size] | None:
+def _strides(tensor: Any, known: Collection[str]) -> list[Size] | None:
     """The strides of a result; None for those of new memory. Raises Fault."""
-    sizes = Sizes(given=measured)
+    sizes = Sizes(given=known)
     found, size = sizes.shape(tensor.stride()), Expr.of(1)
     plain: list[Expr] = []
     for s in reversed(sizes.shape(tensor.shape)):
@@ -229,18 +246,18 @@ def _is_number(value: Any) -> bool:
     return type(value).__name__ in NUMBERS
 
 
-def _other(value: Any, measured: Collection[str]) -> Callable[[Known], Any]:
+def _other(value: Any, known: Collection[str]) -> Callable[[Known], Any]:
     """A result that is not a tensor: a number of sizes, a constant, or nothing."""
     kind = NUMBERS.get(type(value).__name__)
     if kind is None:
         made = None if hasattr(value, "dtype") else value
-        return lambda known: made
+        return lambda sizes: made
     number = value.node.expr
     try:
-        return Sizes(given=measured)(value).evaluate
+        return Sizes(given=known)(value).evaluate
     except Fault:
-        return lambda known: kind(number.subs({
-            s: known[_symbol(s)] for s in number.free_symbols}))
+        return lambda sizes: kind(number.subs({
+            s: sizes[_symbol(s)] for s in number.free_symbols}))
 
 
 def _symbol(symbol: Any) -> Symbol:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -46,6 +47,90 @@ def test_a_compiled_function(function: Callable[[Any], Any], marked: bool) -> No
             torch._dynamo.decorators.mark_unbacked(x, 0)
         with torch.no_grad():
             check_outputs([compiled(x)], function(x))
+
+
+def _equal(x: Any, y: Any) -> Any:
+    torch._check(x.shape[0] == y.shape[0])
+    return torch.softmax(x * y, 0)
+
+
+def _linear(x: Any, y: Any) -> Any:
+    torch._check(y.shape[0] == 2 * x.shape[0] + 1)
+    return torch.cat([x, x, x.new_ones(1, 4)]) * y
+
+
+def _difference(x: Any, y: Any) -> Any:
+    torch._check(y.shape[0] >= x.shape[0])
+    return y.narrow(0, 0, x.shape[0]) + x
+
+
+def _pairs(x: Any) -> Any:
+    torch._check(x.shape[0] % 2 == 0)
+    return x.view(x.shape[0] // 2, 2, 4).sum(1)
+
+
+def _bounded(x: Any) -> Any:
+    torch._check(x.shape[0] <= 64)
+    return torch.arange(x.shape[0]) * 2, x.new_zeros(x.shape[0] + 1), x.shape[0] * 3
+
+
+def _attended(x: Any) -> Any:
+    return torch.nn.functional.scaled_dot_product_attention(ROWS[None], x[None], x[None])
+
+
+def _drawn(x: Any) -> Any:
+    return x + 0 * torch.rand(x.shape[0], 4), 0 * torch.randint(5, (x.shape[0],))
+
+
+@pytest.mark.parametrize(("function", "rows"), [
+    (_equal, [(1, 0), (1, 0)]), (_linear, [(1, 0), (2, 1)]), (_difference, [(1, 0), (1, 3)]),
+    (lambda x, y: torch.cat([x, y]).flip(0), [(1, 0), (1, 2)]), (_pairs, [(2, 0)]),
+    (lambda x, y: x[:, None] + y[None], [(1, 0), (1, 1)]), (_bounded, [(1, 0)]),
+    (_attended, [(1, 1)]), (_drawn, [(1, 0)]), (lambda x: torch.arange(x.shape[0]), [(1, 0)]),
+], ids=["equal", "linear", "narrow", "cat", "pairs", "outer", "bounded", "attention", "drawn",
+        "integer"])
+def test_unbacked_sizes_compile_once(
+    function: Callable[..., Any], rows: Sequence[tuple[int, int]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One compilation holds for all sizes, 0 and 1 included, and no node runs eagerly."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    caplog.set_level(logging.WARNING, "strata")
+    compiled = torch.compile(function, backend="strata")
+    for n in (*SIZES, 2):
+        inputs = [torch.randn(scale * n + more, 4) for scale, more in rows]
+        for x in inputs:
+            torch._dynamo.decorators.mark_unbacked(x, 0)
+        check_outputs(_listed(compiled(*inputs)), _listed(function(*inputs)))
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    assert not torch._dynamo.utils.counters["strata"]["recompilations"]
+    assert not caplog.messages
+
+
+def _listed(results: Any) -> list[Any]:
+    return [torch.as_tensor(r) for r in (results if isinstance(results, tuple) else (results,))]
+
+
+@pytest.mark.parametrize(("function", "good", "bad"), [
+    (_equal, (3, 3), (3, 4)), (_linear, (2, 5), (2, 4)), (_difference, (2, 3), (4, 3)),
+    (_pairs, (4,), (5,)), (_bounded, (64,), (65,))])
+def test_checks_of_unbacked_sizes_fail(
+    function: Callable[..., Any], good: Sequence[int], bad: Sequence[int]
+) -> None:
+    """Dynamo's guards tell of some, and the program of others."""
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="strata")
+    for sizes in (good, bad):
+        inputs = [torch.randn(n, 4) for n in sizes]
+        for x in inputs:
+            torch._dynamo.decorators.mark_unbacked(x, 0)
+        if sizes is bad:
+            with pytest.raises((AssertionError, RuntimeError),
+                               match=r"Guard failed|assertion failed"):
+                compiled(*inputs)
+        else:
+            compiled(*inputs)
 
 
 @pytest.mark.parametrize("shape", [lambda b, n: (b, n), lambda b, n: (1, n)], ids=["own", "1"])

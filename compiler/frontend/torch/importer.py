@@ -29,7 +29,7 @@ from compiler.frontend.torch.core.flex import expand_flex_attention
 from compiler.frontend.torch.drawing import drawing_importers
 from compiler.frontend.torch.guards import Relation, guards_of, relations
 from compiler.frontend.torch.inputs import (
-    free_symbols,
+    given_symbols,
     is_integer,
     read_options,
 )
@@ -64,7 +64,7 @@ def import_program(
     plain, faults = decompose(program, known), Faults(file)
     expand_flex_attention(plain.graph_module)
     sizes = Sizes(names, read_options(plain.graph, names, options, faults),
-                  free_symbols(plain.graph))
+                  given_symbols(plain.graph))
     signature = signature_of(plain, faults)
     faults.raise_any()
     guarded = relations(guards, plain.graph, sizes)
@@ -135,7 +135,7 @@ def _captured(captured: CapturedGraph, options: ImportOptions) -> tuple[Signatur
     fixed = {size: Expr.of(value) for size, value in options.dims.items()}
     unread = [n.name for n in captured.module.graph.nodes if is_integer(n) and not n.users]
     signature = Signature(captured.weights, captured.results, {}, captured.parameters, unread)
-    return signature, Sizes(fixed=fixed, given=free_symbols(captured.module.graph))
+    return signature, Sizes(fixed=fixed, given=given_symbols(captured.module.graph))
 
 
 def _import_some(
@@ -164,7 +164,7 @@ def find_bad(
     module: Any, weights: Mapping[str, Any], plugins: tuple[ModuleType, ...] = ()
 ) -> dict[Any, str]:
     """The nodes of a graph that cannot be imported, each with a description of the problem."""
-    faults, sizes = Faults("the graph"), Sizes(given=free_symbols(module.graph))
+    faults, sizes = Faults("the graph"), Sizes(given=given_symbols(module.graph))
     importer = Importer(module, Signature(weights, []), sizes, faults, lenient=True,
                         operators=importers(plugins))
     importer.walk(module, importer.values)

@@ -180,6 +180,12 @@ def free_symbols(graph: Any) -> set[str]:
             for s in size.node.expr.free_symbols}
 
 
+def given_symbols(graph: Any) -> set[str]:
+    """The SymPy symbols that a graph's inputs tell: those of shapes, and integers."""
+    integers = [n.meta["val"].node.expr for n in graph.nodes if is_integer(n)]
+    return free_symbols(graph) | {str(expr) for expr in integers if expr.is_Symbol}
+
+
 def assumptions(
     ranges: Mapping[Any, Any], guards: Sequence[Relation], sizes: Sizes, bound: set[Symbol]
 ) -> Sequence[AssumeOp]:
