@@ -50,8 +50,8 @@ def measure(model: str, peers: str, groups: str) -> Figures | None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "figures.json"
         command = [sys.executable, "-m", "compiler", "compare",
-                   f"benchmarks/contrast/gpu_models.py:{model}", "--target", "cuda", "--threads",
-                   "1", "--rounds", "15", "--against", peers, "--groups", groups,
+                   f"benchmarks/contrast/gpu_models.py:{model}", "--target", "cuda",
+                   "--rounds", "15", "--against", peers, "--groups", groups,
                    "--json", str(file)]
         print(f"{model} ...", flush=True)
         started = time.perf_counter()
@@ -123,7 +123,7 @@ def page(figures: Mapping[str, Figures]) -> str:
     lines = [
         "# Strategies compared on a GPU", "", "```", "python benchmarks/contrast/cuda.py", "```",
         "", fill(f"[{len(figures)} models](gpu_models.py) are in fp16 and have random weights. "
-                 f"Measured on one {first['machine']}, with {versions}. Times are medians of "
+                 f"Measured on one {_machines(figures)}, with {versions}. Times are medians of "
                  "rounds in turns, with 95% intervals; each call waits for its result. [The same "
                  f"on a CPU](RESULTS.md).{_unmeasured(figures)}", 120),
         "", "![Speed relative to per-op](cuda.svg)", "", "## Against eager PyTorch", "",
@@ -136,6 +136,15 @@ def page(figures: Mapping[str, Figures]) -> str:
                               for row in cpu.rows_of(name, found)]),
         "", *cpu.bought(figures), "An empty cell was not measured.", ""]
     return "\n".join(lines)
+
+
+def _machines(figures: Mapping[str, Figures]) -> str:
+    """The machine of most models, and which models are of others."""
+    models: dict[str, list[str]] = {}
+    for name, found in figures.items():
+        models.setdefault(found["machine"], []).append(name)
+    most, *others = sorted(models, key=lambda machine: -len(models[machine]))
+    return most + "".join(f" ({', '.join(models[m])}: {m})" for m in others)
 
 
 def _unmeasured(figures: Figures) -> str:
