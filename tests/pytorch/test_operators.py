@@ -11,7 +11,7 @@ from compiler.frontend.torch.ops import importers
 from tests.pytorch.op_samples import FIRST_ONLY, UNSAMPLED
 from tests.pytorch.operators.all_samples import SAMPLES as OPERATOR_SAMPLES
 from tests.pytorch.programs import check_outputs, export, run
-from tests.pytorch.training.gradient_samples import GRADIENT_SAMPLES
+from tests.pytorch.training.gradients.gradient_samples import GRADIENT_SAMPLES
 
 SAMPLES = OPERATOR_SAMPLES | GRADIENT_SAMPLES
 CASES = [(name, k) for name, samples in SAMPLES.items() for k in range(len(samples))]

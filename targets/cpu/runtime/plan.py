@@ -15,7 +15,7 @@ from dialects.symbolic.expr_syntax import symbol_of
 from dialects.symbolic.symbol import Symbol
 from targets.communication import Exchange
 from targets.cpu.runtime.checks import Check
-from targets.cpu.runtime.donation import Times
+from targets.cpu.runtime.times import Times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

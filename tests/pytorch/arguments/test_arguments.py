@@ -27,7 +27,7 @@ from tests.pytorch.op_samples import UNSAMPLED
 from tests.pytorch.operators.all_samples import SAMPLES
 from tests.pytorch.operators.special_samples import SPECIAL_SAMPLES
 from tests.pytorch.programs import check_outputs, flat
-from tests.pytorch.training.gradient_samples import GRADIENT_SAMPLES
+from tests.pytorch.training.gradients.gradient_samples import GRADIENT_SAMPLES
 
 MOST = 2
 """How many other values of an argument are tried for each sample."""
