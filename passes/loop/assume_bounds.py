@@ -157,8 +157,9 @@ def _value(expr: Expr, sizes: Mapping[Symbol, int]) -> int | None:
 
 
 def _is_shorter(highest: Expr, size: Expr) -> bool:
-    """Whether an axis certainly ends before the end of the tensor that it walks."""
-    return is_at_most(highest + 2, size)
+    """Whether an axis certainly ends before the end of the tensor that it walks. An empty one walks
+    nothing, or what should be empty, too."""
+    return highest.constant != -1 and is_at_most(highest + 2, size)
 
 
 def _may_be_negative(size: Expr) -> bool:
