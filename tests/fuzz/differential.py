@@ -52,20 +52,37 @@ class Subject:
         self.random = RandomModel(self.number)
         self.proto = self.random.build()
         self.peer = peer_of(self.proto)
-        model = MemoryModel("random.onnx", self.proto.SerializeToString())
+        self.model = MemoryModel("random.onnx", self.proto.SerializeToString())
         dims = self.random.used_sizes() if self.fixed else {}
-        self.imported: ImportedModel = load_model(model, ImportOptions(dims=dims))
-        self.program = compile_with(model, CompileOptions(
+        self.imported: ImportedModel = load_model(self.model, ImportOptions(dims=dims))
+        self.program = compile_with(self.model, CompileOptions(
             target="cpu", threads=1, cache="off", dims=dims,
             check=self.check_accesses or None))
 
     def check(self) -> str:
-        """Compare on the inputs, and on others of other sizes. What differs; empty if nothing."""
+        """Compare on the inputs, on others of other sizes, and where open sizes are 1. What
+        differs; empty if nothing.
+        """
         may_refuse = bool(self.random.open) and not self.fixed
         found = self._compare(self.random.inputs, may_refuse)
         if found or self.fixed:
             return found
-        return self._compare(self.random.other_inputs(), may_refuse=True)
+        found = self._compare(self.random.other_inputs(), may_refuse=True)
+        return found or (self._compare_ones() if self.random.used_sizes() else "")
+
+    def _compare_ones(self) -> str:
+        """Compare with what the model is if its open sizes are fixed, some of them as 1. Where that
+        is valid, the program must run.
+        """
+        sizes = self.random.sizes_of_one()
+        named = self.random.inputs_of(sizes)
+        try:
+            self.imported = load_model(self.model, ImportOptions(dims=sizes))
+            interpret(self.imported.module, self.imported.weights, list(named.values()))
+        except (StrataError, *REFUSALS):  # maybe of a node whose result nobody needs
+            return ""
+        found = self._compare(named, may_refuse=False)
+        return found and f"with {sizes}: {found}"
 
     def _compare(self, named: Mapping[str, Array], may_refuse: bool) -> str:
         """`may_refuse`: sizes are open, and what is computed from them may be 1 or 0 by chance,

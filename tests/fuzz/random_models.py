@@ -1,15 +1,16 @@
 """Random valid ONNX models: model number k, always the same.
 
 `model_steps.py` and `model_products.py` have the operators. Sizes are few and odd (0, 1, primes,
-one more than a power of two), some of them open; those are never 1, for the compiler takes it that
-an open size does not broadcast, and 0 always is, as it means an open size in a model file. Numbers
-are small multiples of 1/8, so that many results are exact; operators that jump (Floor, Cast, Less,
-ArgMax) are only given exact values, for rounding might else decide which way they go.
+one more than a power of two), some of them open. Those are never 1 in the first inputs, so that a
+model is valid for what the compiler takes open sizes for until a call differs, and 0 always is, as
+it means an open size in a model file. Numbers are small multiples of 1/8, so that many results are
+exact; operators that jump (Floor, Cast, Less, ArgMax) are only given exact values, for rounding
+might else decide which way they go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -177,7 +178,16 @@ class RandomModel:
 
     def other_inputs(self) -> dict[str, Array]:
         """Inputs of other sizes, where sizes are open."""
-        sizes = {name: self.choose([s for s in SIZES[name] if s != 1]) for name in SIZES}
+        return self.inputs_of({name: self.choose([s for s in SIZES[name] if s != 1])
+                               for name in SIZES})
+
+    def sizes_of_one(self) -> dict[str, int]:
+        """Other values of the open sizes, of which some are 1, and none is 0."""
+        return {name: 1 if self.chance(0.6) else self.choose([s for s in SIZES[name] if s])
+                for name in sorted(self.used_sizes())}
+
+    def inputs_of(self, sizes: Mapping[str, int]) -> dict[str, Array]:
+        """Inputs for these values of the open sizes."""
         return {name: self.numbers(array.dtype, [
             sizes[d] if d else s for d, s in zip(self.dims[name], array.shape, strict=True)])
             for name, array in self.inputs.items()}
