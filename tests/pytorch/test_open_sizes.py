@@ -153,3 +153,20 @@ def test_sizes_that_tracing_found_to_be_equal_stay_open(
     fixed = compiler.compile(program, cache="off", threads=1, dims={"b": 3, "n": 2})
     x, mask = torch.randn(3, 2), torch.randn(shape(3, 2))
     check_outputs(fixed(x, mask), masked(x, mask))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x.kthvalue(2, 1).values, lambda x: x.kthvalue(2, 0, keepdim=True).values.squeeze(0),
+    lambda x: x[:, 1:2].exp().squeeze(1), lambda x: x[None, :, 3:4].squeeze((0, 2)),
+], ids=["picked", "kept", "cut", "several"])
+def test_dims_that_are_1_although_their_size_is_an_expression_are_removed(
+    function: Callable[[Any], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A part of an open dim is as long as it is cut, where the dim is long enough."""
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="strata", fullgraph=True, dynamic=True)
+    for rows, columns in ((7, 11), (5, 6), (13, 8)):
+        x = torch.randn(rows, columns)
+        with torch.no_grad():
+            check_outputs([compiled(x)], function(x))
+    assert not [r.getMessage() for r in caplog.records if r.name.startswith("strata")]

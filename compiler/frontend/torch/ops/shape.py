@@ -37,10 +37,19 @@ def reshape(n: Node, x: Value) -> Value:
 @aten_op("aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims",
          "aten.squeeze_copy.default", "aten.squeeze_copy.dim", "aten.squeeze_copy.dims")
 def squeeze(n: Node, x: Value, dims: int | Sequence[int] | None = None) -> Value:
-    """A dim that stays must not be 1 in a run: PyTorch would remove it."""
+    """A dim that stays must not be 1 in a run, since PyTorch would remove it; one that PyTorch has
+    removed must be 1."""
     wanted = range(x.rank) if dims is None else [dims] if isinstance(dims, int) else dims
-    for size in [x.shape[d] for d in wanted if x.rank]:
-        if size.constant is None:
+    sizes = [x.shape[d] for d in wanted if x.rank]
+    unknown = [size for size in sizes if size.constant is None]
+    removed = x.rank - len(n.shape) - sum(size == Expr.of(1) for size in sizes)
+    gone = unknown if removed == len(unknown) else [s for s in unknown if s not in n.shape]
+    if len(gone) != removed:
+        raise Fault("which of its dims are 1 depends on sizes")
+    for size in unknown:
+        if size in gone:
+            n.build.assume(size, "==", 1)
+        else:
             n.build.assume(1, "<=", (size - 1) * (size - 1))
     return x.reshape(n.shape)
 
