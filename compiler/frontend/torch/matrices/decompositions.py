@@ -89,7 +89,7 @@ def lu_factor(x: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:
     return x, pivots, info.to(torch.int32)
 
 
-def _order(pivots: Any, count: int) -> Any:
+def _order(pivots: Any, count: Any) -> Any:
     """The row of x that is at each place after all exchanges."""
     torch = torch_module()
     if not isinstance(count, int) or not isinstance(pivots.shape[-1], int) or (

@@ -6,34 +6,11 @@ number of rows and columns.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from compiler.frontend.torch.library import torch_module
-
-_FORMS = {
-    "lu": "(Tensor x, bool pivot) -> (Tensor, Tensor, Tensor)",
-    "cholesky": "(Tensor x) -> (Tensor, Tensor)",
-    "reflections": "(Tensor x) -> (Tensor, Tensor)",
-    "reflected": "(Tensor vectors, Tensor factors, Tensor b, bool transpose) -> Tensor",
-    "order": "(Tensor pivots, SymInt count) -> Tensor",
-    "substituted": "(Tensor x, Tensor b, bool upper, bool unit) -> Tensor",
-}
-
-
-@cache
-def operators() -> Any:
-    """The operators, by their names, known to PyTorch from now on."""
-    torch = torch_module()
-    library = torch_module("torch.library")
-    home = library.Library("strata_matrices", "FRAGMENT")
-    for name, form in _FORMS.items():
-        home.define(name + form)
-        home.impl(name, globals()[f"_{name}"], "CompositeExplicitAutograd")
-        library.register_fake(f"strata_matrices::{name}", globals()[f"_shapes_of_{name}"], lib=home)
-    operators.home = home  # type: ignore[attr-defined]
-    return torch.ops.strata_matrices
-
 
 # ---------------------------------------------------------------------- what eager mode computes
 def _lu(x: Any, pivot: bool) -> Any:
@@ -99,3 +76,30 @@ def _shapes_of_order(pivots: Any, count: Any) -> Any:
 
 def _shapes_of_substituted(x: Any, b: Any, upper: bool, unit: bool) -> Any:
     return b.new_empty(b.shape)
+
+
+# ---------------------------------------------------------------------- the operators
+_FORMS: Mapping[str, tuple[str, Any, Any]] = {
+    "lu": ("(Tensor x, bool pivot) -> (Tensor, Tensor, Tensor)", _lu, _shapes_of_lu),
+    "cholesky": ("(Tensor x) -> (Tensor, Tensor)", _cholesky, _shapes_of_cholesky),
+    "reflections": ("(Tensor x) -> (Tensor, Tensor)", _reflections, _shapes_of_reflections),
+    "reflected": ("(Tensor vectors, Tensor factors, Tensor b, bool transpose) -> Tensor",
+                  _reflected, _shapes_of_reflected),
+    "order": ("(Tensor pivots, SymInt count) -> Tensor", _order, _shapes_of_order),
+    "substituted": ("(Tensor x, Tensor b, bool upper, bool unit) -> Tensor",
+                    _substituted, _shapes_of_substituted),
+}
+"""The name of an operator, its form, what it computes and the shapes of that."""
+
+
+@cache
+def operators() -> Any:
+    """The operators, by their names, known to PyTorch from now on."""
+    library = torch_module("torch.library")
+    home = library.Library("strata_matrices", "FRAGMENT")
+    for name, (form, compute, shapes) in _FORMS.items():
+        home.define(name + form)
+        home.impl(name, compute, "CompositeExplicitAutograd")
+        library.register_fake(f"strata_matrices::{name}", shapes, lib=home)
+    operators.home = home  # type: ignore[attr-defined]
+    return torch_module().ops.strata_matrices
