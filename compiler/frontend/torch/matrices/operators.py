@@ -12,6 +12,7 @@ from typing import Any
 
 from compiler.frontend.torch.library import torch_module
 
+
 # ---------------------------------------------------------------------- what eager mode computes
 def _lu(x: Any, pivot: bool) -> Any:
     """L and U in one matrix, pivots, the number of the first pivot of 0."""
