@@ -6,7 +6,7 @@ sizes follow from the kernel's own sizes and the machine's registers. No rule re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import gcd
 from operator import mul
@@ -43,6 +43,10 @@ LEAST_PROGRAMS = 64
 """The fewest programs that there should be before one program takes several rows."""
 SCANNED_ROWS = 4
 """Rows that are scanned along memory at once: each step waits for the one before, in scalars."""
+TAPS, TAP_VECTORS = 9, 8
+"""The most terms of a sum, or other reduction, that are written out, as those of a window of 3x3:
+loops around so few vectors, and tests of what lies in the image, take as long as they. Their lanes
+are then up to so many vectors of an axis that these hold whole."""
 SCATTER_ELEMENTS = 1024
 """Elements per program of a long row that is scattered whole."""
 
@@ -167,6 +171,9 @@ def _reduction(kernel: KernelOp, machine: Machine, lanes: Symbol | None = None) 
         a for a in extents if a in rows or a == lanes or _sums_whole_tiles(kernel, a, lanes)],
         machine)
     width = machine.lanes if turned else lane_tile(extents[lanes], machine) if lanes else 1
+    taps = {} if scanned or turned or lanes not in rows else _taps(kernel, rows)
+    if taps and lanes and (extents[lanes].constant or 0) <= TAP_VECTORS * machine.lanes:
+        width = extents[lanes].constant or width
     levels = [Level("grid", a) for a in rows if a != lanes]
     if turned in rows:
         levels = [x for x in levels if x.axis != turned]
@@ -181,10 +188,19 @@ def _reduction(kernel: KernelOp, machine: Machine, lanes: Symbol | None = None) 
     inner = [a for a in extents if a not in rows and a != lanes]
     walked = {a.name for n in kernel.nests if n.is_scan for a in n.axes}
     inner.sort(key=lambda a: (a not in walked, a in reduce))  # what reads a scan is inside it
-    levels += [Level("loop", a, machine.lanes if a == turned else 1) for a in inner]
+    levels += [Level("loop", a, machine.lanes if a == turned else 1, taps.get(a, 1))
+               for a in inner]
     if lanes and lanes not in rows:
         levels.append(Level("loop", lanes, width, lanes=True))
     return Schedule(tuple(levels), (*_keep(kernel, levels, machine), *_stream(kernel, machine)))
+
+
+def _taps(kernel: KernelOp, rows: Collection[Symbol]) -> Mapping[Symbol, int]:
+    """How many steps of each axis that is walked in a program are written out: all, if they are
+    few, else none."""
+    walked = {a: size.constant for a, size in kernel.axes.items() if a not in rows}
+    count = product(kernel.axes[a] for a in walked).constant
+    return {a: size for a, size in walked.items() if size} if 1 < (count or 0) <= TAPS else {}
 
 
 def _sort(kernel: KernelOp) -> Schedule:
