@@ -171,7 +171,7 @@ def _reduction(kernel: KernelOp, machine: Machine, lanes: Symbol | None = None) 
         a for a in extents if a in rows or a == lanes or _sums_whole_tiles(kernel, a, lanes)],
         machine)
     width = machine.lanes if turned else lane_tile(extents[lanes], machine) if lanes else 1
-    taps = {} if scanned or turned or lanes not in rows else _taps(kernel, rows)
+    taps = dict[Symbol, int]() if scanned or turned or lanes not in rows else _taps(kernel, rows)
     if taps and lanes and (extents[lanes].constant or 0) <= TAP_VECTORS * machine.lanes:
         width = extents[lanes].constant or width
     levels = [Level("grid", a) for a in rows if a != lanes]

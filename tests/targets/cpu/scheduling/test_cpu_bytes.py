@@ -27,7 +27,7 @@ BYTES = {"signed": np.int8, "unsigned": np.uint8}
 each_sign = pytest.mark.parametrize("data", BYTES)
 
 
-def extremes(dtype: type, *shape: int) -> Array:
+def extremes(dtype: type[np.int8] | type[np.uint8], *shape: int) -> Array:
     """Bytes of which most are the largest or the smallest."""
     limits = np.iinfo(dtype)
     numbers = [limits.min, limits.min, limits.max, limits.max, 1, 0]
