@@ -177,8 +177,8 @@ class Facts:
     as the type's definition says."""
 
     bounds_walks: bool = False
-    """Whether a small kernel finds which keys blocks of rows see, where tables hide the others;
-    otherwise programs search for themselves."""
+    """Whether a small kernel finds which keys blocks of rows may see, where tables hide the others.
+    Otherwise programs search the mask for themselves, as they do if their schedule says so."""
     power_tiles: bool = False
     """Whether the sizes of tiles must be powers of two; others are cut (`block-split-tiles`)."""
     programs: int = 1

@@ -8,11 +8,22 @@ of an earlier integer input at this point (a gather).
 
 from dialects.loop.axes import AxesAttr, Axis, extents_of, fresh_axes
 from dialects.loop.body_ops import IndexOp, YieldOp
-from dialects.loop.kernel import CallOp, EmptyOp, KernelOp, SeenOp, ViewOp
+from dialects.loop.kernel import CallOp, EmptyOp, KernelOp, ViewOp, VisibleOp
 from dialects.loop.nest import COMBINERS, NestOp, scalar_type
 
 __all__ = [
-    "COMBINERS", "AxesAttr", "Axis", "CallOp", "EmptyOp", "IndexOp", "KernelOp",
-    "NestOp", "SeenOp", "ViewOp", "YieldOp", "extents_of", "fresh_axes",
+    "COMBINERS",
+    "AxesAttr",
+    "Axis",
+    "CallOp",
+    "EmptyOp",
+    "IndexOp",
+    "KernelOp",
+    "NestOp",
+    "ViewOp",
+    "VisibleOp",
+    "YieldOp",
+    "extents_of",
+    "fresh_axes",
     "scalar_type",
 ]

@@ -118,8 +118,8 @@ class ViewOp(StrataOperation):
 
 
 @irdl_op_definition
-class SeenOp(StrataOperation):
-    """What rows see along an axis, in a kernel: `loop.seen i3 from %first to %last [i0, i1]`.
+class VisibleOp(StrataOperation):
+    """What rows may see along an axis of a kernel: `loop.visible i3 from %first to %last [i0, i1]`.
 
     Nests of the kernel hide every place from the rows at `at` that is before the element of `first`
     there, or not before that of `last`: such places change no result. Loops over the axis may
@@ -127,15 +127,15 @@ class SeenOp(StrataOperation):
     Constraints: (C1) both tensors are of i32 and have one dim per expression.
     """
 
-    name = "loop.seen"
+    name = "loop.visible"
     axis = prop_def(ExprAttr)
     at = prop_def(SizesAttr)
     first = operand_def(TensorType)
     last = operand_def(TensorType)
 
     @staticmethod
-    def of(axis: Symbol, first: SSAValue, last: SSAValue, at: Sequence[Expr]) -> SeenOp:
-        return SeenOp.create(operands=[first, last], properties={
+    def of(axis: Symbol, first: SSAValue, last: SSAValue, at: Sequence[Expr]) -> VisibleOp:
+        return VisibleOp.create(operands=[first, last], properties={
             "axis": ExprAttr(Expr.symbol(axis)), "at": SizesAttr.of(at)})
 
     @property
@@ -147,7 +147,7 @@ class SeenOp(StrataOperation):
         for value in self.operands:
             assert isinstance(value.type, TensorType)
             if value.type.element != t.i32 or len(value.type.shape) != len(self.at.data):
-                raise VerifyException("C1: loop.seen takes tensors of i32 with one dim per "
+                raise VerifyException("C1: loop.visible takes tensors of i32 with one dim per "
                                       f"expression, not {short_type(value)}")
 
     def evaluate(self, context: EvaluationContext, first: Array, last: Array) -> list[Array]:
@@ -161,12 +161,12 @@ class SeenOp(StrataOperation):
         printer.print_string(f" {t.format_sizes(self.at.data)}")
 
     @classmethod
-    def parse(cls, parser: Parser) -> SeenOp:
+    def parse(cls, parser: Parser) -> VisibleOp:
         [axis] = t.parse_size(parser).symbols
         parser.parse_keyword("from")
         first = parse_value(parser)
         parser.parse_keyword("to")
-        return SeenOp.of(axis, first, parse_value(parser), t.parse_sizes(parser))
+        return VisibleOp.of(axis, first, parse_value(parser), t.parse_sizes(parser))
 
 
 @irdl_op_definition
@@ -178,7 +178,7 @@ class KernelOp(StrataOperation):
 
     Nests that use an axis of the same name iterate over it together.
     Constraints: (C1) an axis has the same extent in all nests; (C2) the body consists of nests,
-    views, empties and `loop.seen`, and its terminator is `loop.yield`; (C3) `sizes` lists every
+    views, empties and `loop.visible`, and its terminator is `loop.yield`; (C3) `sizes` lists every
     size symbol used in the kernel.
     """
 
@@ -231,9 +231,9 @@ class KernelOp(StrataOperation):
         if not isinstance(self.body.block.last_op, YieldOp):
             raise VerifyException("C2: loop.kernel must end in loop.yield")
         for op in self.body.block.ops:
-            if not isinstance(op, (NestOp, ViewOp, EmptyOp, SeenOp, YieldOp)):
+            if not isinstance(op, (NestOp, ViewOp, EmptyOp, VisibleOp, YieldOp)):
                 raise VerifyException("C2: loop.kernel must hold only nests, views, empty "
-                                      f"tensors and loop.seen, not {op.name}")
+                                      f"tensors and loop.visible, not {op.name}")
         extents = [axis.extent for nest in self.nests for axis in nest.axes]
         if unnamed := unnamed_sizes(self.body, self.size_names, extents):
             raise VerifyException(

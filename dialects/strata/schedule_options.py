@@ -138,6 +138,10 @@ WORDS = IntegerOption(
 BRANCH = FlagOption(
     "branch", False, "walks all that rows reach in one loop, in which branches hold selections by "
     "indices that decide few tiles", LOWERING)
+SEARCH = IntegerOption(
+    "search", 0, "walks only from the first to the last column of scores that a row of the program "
+    "sees, by masks of the inputs, and looks for them in this many columns at a time; 0: walks "
+    "all; the CPU always looks where that saves trips", LOWERING)
 DOT = FlagOption(
     "dot", False, "multiplies whole tiles as matrices", LOWERING)
 PRECISION = ChoiceOption(
@@ -150,7 +154,7 @@ STREAM = FlagOption(
     "stream", False, "lets results, or what is read for the last time, bypass the caches, in "
     "kernels that move more than caches hold", "cpu, cuda, hip")
 
-SHARED = (TAILS, KEEP, ONLINE, WORDS, BRANCH, DOT, PRECISION, ATOMIC, STREAM)
+SHARED = (TAILS, KEEP, ONLINE, WORDS, BRANCH, SEARCH, DOT, PRECISION, ATOMIC, STREAM)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from xdsl.ir import SSAValue
@@ -28,9 +28,8 @@ from dialects.loop import NestOp
 from dialects.strata.schedule import Level, Schedule
 from dialects.strata.schedule_options import BRANCH, TAILS, WORDS
 from dialects.strata.types import TensorType, buffer_of
-from dialects.symbolic.expr import Call, Expr, Size, minimum
-from dialects.symbolic.ranges import is_nonnegative, upper_bound
-from dialects.symbolic.symbol import Kind, Symbol
+from dialects.symbolic.expr import Expr, Size, minimum
+from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
 from passes.analyses.loop.limits import Limit, first_part_of, limit_of
 from passes.analyses.loop.reuse import kept_values
@@ -38,7 +37,7 @@ from passes.loop_to_block.computation import Computation
 from passes.loop_to_block.compute import lies_in_matrices
 from passes.loop_to_block.copies import in_copies
 from passes.loop_to_block.dots import load_factors
-from passes.loop_to_block.online import first_part, first_step, reach
+from passes.loop_to_block.online import ends_inside, first_part, first_step, reach
 from passes.loop_to_block.partial import add_parts, begin_parts
 from passes.loop_to_block.place import Scope
 from passes.loop_to_block.private import Plan
@@ -48,12 +47,13 @@ from passes.loop_to_block.state import (
     AxisState,
     Segment,
     Tile,
+    counter_extent,
     segments,
     skips_border,
     without_border,
 )
 from passes.loop_to_block.words import Parts, parts
-from passes.rewrites.loop.seen_places import AXIS
+from passes.rewrites.loop.seen_places import SEARCHED
 
 
 def lower_kernel(kernel: LoopKernelOp) -> KernelOp:
@@ -114,8 +114,8 @@ class _Lowering:
 
     # ------------------------------------------------------------------ levels
     def generate(self, depth: int, nests: Sequence[NestOp]) -> None:
-        if self.private and not self.program_ids and not self.tiles.kept:
-            self.keep()
+        if not self.program_ids:
+            self.begin()
         if depth == len(self.schedule.levels):
             for nest in nests:
                 self.tiles.compute(nest)
@@ -134,8 +134,12 @@ class _Lowering:
         self.generate(depth + 1, nests)
         self.states[level.axis] = before
 
-    def keep(self) -> None:
-        """Allocate private memory, now that the program's part of each private value is known."""
+    def begin(self) -> None:
+        """Allocate private memory and load what the program's rows see, now that its part of each
+        axis is known."""
+        self.seen.load(self.tiles)
+        if not self.private or self.tiles.kept:
+            return
         plan = Plan(self.kernel, self.schedule, self.states)
         for group in plan.groups:
             memory = self.tiles.add(ScratchOp.of(plan.memory(group))).results[0]
@@ -217,7 +221,7 @@ class _Lowering:
         for nest in fresh:
             self.tiles.finish(nest)
         self.states.update(places)
-        if axis == AXIS:
+        if axis == SEARCHED:
             self.seen.find(self.tiles)
         for nest in in_matrices:
             if nest.results[0] in self.tiles.outputs:
@@ -250,8 +254,8 @@ class _Lowering:
 
     def _walk_up_to(self, limit: Limit, depth: int, level: Level, run: Sequence[NestOp]) -> None:
         """Walk the range that all rows of the tile reach, then the rest of the longest row's; or
-        walk both in one loop. Skip what lies before the first row's beginning."""
-        state = self.states[limit.axis]
+        walk both in one loop. Skip what lies before the first row's beginning or is not seen."""
+        axis, state = limit.axis, self.states[limit.axis]
         begin = first_step(self.tiles, limit, state, level.tile)
         sure, end = reach(self.tiles, limit, state, begin, level.tile)
         masked = bool(((state.upper - state.lower) % level.tile).terms)
@@ -260,20 +264,12 @@ class _Lowering:
         if sure != begin:
             self.tiles.decided = limit.chosen
             self.segment(depth, level, run, self.seen.within(
-                limit.axis, (begin, sure, level.tile, False)))
+                axis, state, (begin, sure, level.tile, False)))
             self.tiles.decided = {}
-        self.tiles.ended |= {limit.axis} if self._ends_inside(limit) else set[Symbol]()
+        self.tiles.ended |= {axis} if ends_inside(limit, self.kernel.axes) else set[Symbol]()
         self.segment(depth, level, run, self.seen.within(
-            limit.axis, (sure, end, level.tile, masked)))
-        self.tiles.ended.discard(limit.axis)
-
-    def _ends_inside(self, limit: Limit) -> bool:
-        """Whether no row reaches beyond the end of its axis, so that comparing with the row's end
-        is enough."""
-        extents = self.kernel.axes
-        beyond = None if limit.end is None else upper_bound(
-            limit.end - extents[limit.axis], {a: e for a, e in extents.items() if a != limit.axis})
-        return beyond is not None and is_nonnegative(-beyond)
+            axis, state, (sure, end, level.tile, masked)))
+        self.tiles.ended.discard(axis)
 
     def _words(
         self, level: Level, run: Sequence[NestOp], summed: Sequence[NestOp]
@@ -350,7 +346,7 @@ class _Lowering:
                         kind=SERIAL if carried or _is_serial(level.axis, run) else PARALLEL)
         loop.counter.name_hint = level.axis.name
         step = 1 if unit > 1 or self.tiles.symbols.rest(lower, tile).terms else tile
-        extent = _counter_extent(bounds, self.tiles.symbols.extents).ceildiv(unit)
+        extent = counter_extent(bounds, self.tiles.symbols.extents).ceildiv(unit)
         counter = self.tiles.symbols.index(loop.counter, extent, step) * unit
         state = self.states[level.axis]
         self.states[level.axis] = self._at(depth, level.axis, counter + shift, tile, masked)
@@ -369,27 +365,6 @@ class _Lowering:
 def _is_serial(axis: Symbol, run: Sequence[NestOp]) -> bool:
     """Whether trips along an axis write one after another."""
     return any(n.is_scatter and axis in serial_axes(n) for n in run)
-
-
-def _counter_extent(bounds: Segment, extents: Mapping[Symbol, Expr]) -> Expr:
-    """One more than the largest value of a loop's counter, in terms of size symbols."""
-    lower, upper, tile, _ = bounds
-    length = (upper - lower).constant
-    if length is not None and lower.constant is not None:
-        return lower + ((length - 1) // tile) * tile + 1
-    return _without_counters(upper, extents)
-
-
-def _without_counters(expr: Expr, extents: Mapping[Symbol, Expr]) -> Expr:
-    """An upper bound of an expression, free of loop counters and program ids."""
-    for monomial, _ in expr.terms:
-        for atom in monomial:
-            if isinstance(atom, Call) and atom.op == "min" and len(expr.terms) == 1:
-                return _without_counters(atom.args[1] if any(
-                    s.kind is Kind.COUNTER for s in atom.args[0].symbols) else atom.args[0],
-                    extents)
-    bound = upper_bound(expr, extents)
-    return expr if bound is None else bound
 
 
 def _parts(value: SSAValue) -> list[SSAValue]:

@@ -11,7 +11,7 @@ sums of 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from xdsl.dialects import arith, math
@@ -148,6 +148,14 @@ def reach(
     sure = begin + (_smaller(tiles, first, state.upper) - begin) // step * step
     sure = tiles.symbols.simplify(sure, tiles.symbols.extents)
     return _not_before(tiles, sure, begin), _smaller(tiles, last, state.upper)
+
+
+def ends_inside(limit: Limit, extents: Mapping[Symbol, Expr]) -> bool:
+    """Whether no row reaches beyond the end of its axis, so that comparing with the row's end is
+    enough."""
+    beyond = None if limit.end is None else upper_bound(
+        limit.end - extents[limit.axis], {a: e for a, e in extents.items() if a != limit.axis})
+    return beyond is not None and is_nonnegative(-beyond)
 
 
 def first_part(tiles: Tiles, limit: Limit, state: AxisState, step: int) -> Expr | None:

@@ -4,7 +4,8 @@
     block.for %j = 14*(%f floordiv 14) to min(%l, 1022) step 14 ...   the loop that computes scores
     block.for %k = %f to %l step 2 ...                                 those that read them again
 
-Where another kernel has found both (`loop.seen`), the program loads them instead.
+A program finds both by a search of the mask in a loop of its own (`add_search`), or loads what a
+kernel has found for its block of rows before (`loop.visible`).
 
 The first loop keeps its whole tiles and walks what is left of the axis behind them in any case, so
 that it needs no other code. Later loops read what it has stored, so they begin at a seen place.
@@ -20,75 +21,110 @@ from xdsl.dialects.builtin import IndexType, IntegerAttr
 from xdsl.ir import Block, SSAValue
 
 from dialects.block import ReduceOp
-from dialects.loop import KernelOp, NestOp, SeenOp
+from dialects.loop import KernelOp, NestOp, VisibleOp
 from dialects.strata.schedule import Level, Schedule
+from dialects.strata.schedule_options import ONLINE, SEARCH
 from dialects.strata.types import TileType, i32, tile
 from dialects.symbolic.expr import Expr, maximum, minimum
 from dialects.symbolic.symbol import Symbol
+from passes.analyses.loop.online import running_maximum
 from passes.analyses.loop.seen import Seen, seen_scores
 from passes.loop_to_block.access import load
 from passes.loop_to_block.compute import map_tiles
 from passes.loop_to_block.state import AxisState, Segment, Symbols, Tile
 from passes.loop_to_block.tiles import Tiles
 from passes.rewrites.loop.nests import Read
-from passes.rewrites.loop.seen_places import AXIS, add_places
+from passes.rewrites.loop.seen_places import SEARCHED, add_search
 
 
 def skipping(kernel: KernelOp, schedule: Schedule) -> tuple[KernelOp, Schedule, SeenPlaces]:
-    """The kernel and its schedule with the search for what rows see; as they are, if no loop can
-    leave anything out or the rows lie in more than one tile of a program."""
+    """The kernel and its schedule with the search for what rows see; as they are, if another kernel
+    has searched, no loop can leave anything out or the rows lie in more than one tile of a program.
+    """
     for op in kernel.body.block.ops:
-        if isinstance(op, SeenOp):
-            return kernel, schedule, SeenPlaces({op.axis_name}, (), op)
-    seen = seen_scores(kernel) if schedule.lanes is not None and not schedule.matrix else None
-    if seen is None or not _is_worth_it(seen, schedule):
-        return kernel, schedule, SeenPlaces(frozenset(), ())
+        if isinstance(op, VisibleOp):
+            walked = {op.axis_name}
+            online = _are_online(kernel, schedule, walked)
+            return kernel, schedule, SeenPlaces(walked, (), op, online=online)
+    asked, vectors = schedule.option(SEARCH), schedule.lanes is not None and not schedule.matrix
+    seen = seen_scores(kernel) if asked or vectors else None
+    if seen is None or not (
+            _are_divided(seen, schedule) and (asked or seen.has_trips(schedule))):
+        return kernel, schedule, SeenPlaces()
     kernel = kernel.clone()
     seen = seen_scores(kernel)
     assert seen is not None
     count = sum(x.kind == "grid" for x in schedule.levels)
-    step = next(x.tile for x in schedule.levels if x.axis == seen.axis)
-    levels = (*schedule.levels[:count], Level("loop", AXIS, step), *schedule.levels[count:])
-    places = SeenPlaces(seen.walked, add_places(kernel, seen))
+    step = asked or next(x.tile for x in schedule.levels if x.axis == seen.axis)
+    levels = (*schedule.levels[:count], Level("loop", SEARCHED, step), *schedule.levels[count:])
+    alike = set[Symbol]() if vectors else {
+        x.axis for x in schedule.levels if x.tile > 1} - seen.derivation.axes
+    places = SeenPlaces(seen.walked, add_search(kernel, seen, alike),
+                        online=_are_online(kernel, schedule, seen.walked))
     return kernel, replace(schedule, levels=levels), places
 
 
-def _is_worth_it(seen: Seen, schedule: Schedule) -> bool:
-    """Whether programs divide all rows, and walk the scores in loops of several trips."""
-    walks = [x for x in schedule.levels if x.axis in seen.walked]
-    rows = {a.name: a.extent for a in seen.scores.axes}
-    length = rows.pop(seen.axis).constant
-    first = next((x for x in walks if x.axis == seen.axis), None)
+def _are_divided(seen: Seen, schedule: Schedule) -> bool:
+    """Whether programs divide all rows, and then walk the scores in loops."""
+    rows = {a.name for a in seen.scores.axes} - {seen.axis}
     grid = [x.axis for x in schedule.levels if x.kind == "grid"]
     begin = [x.kind for x in schedule.levels[:len(grid)]]
-    return first is not None and {*begin} == {"grid"} and {*rows} <= {*grid} and all(
-        x.kind == "loop" for x in walks) and (length is None or length > 2 * first.tile)
+    return {*begin} == {"grid"} and rows <= {*grid} and seen.is_walked(schedule)
+
+
+def _are_online(kernel: KernelOp, schedule: Schedule, walked: Collection[Symbol]) -> bool:
+    """Whether all reductions over walked axes are online."""
+    return bool(schedule.option(ONLINE)) and all(
+        running_maximum(n) is not None or n.combiner_names == ["max"] for n in kernel.nests
+        if any(a.name in walked for a in n.reduce_axes))
 
 
 class SeenPlaces:
-    """Where the rows of the current program see something, once `search` has been walked.
+    """Where the rows of the current program see something, once `search` has been walked, or what
+    `visible` names has been loaded.
 
     `walked`: the axes of loops that leave out the rest; none, if nothing is to be left out.
+    `online`: their sums are online, which are right without a trip. Others need a place to walk.
     """
 
     def __init__(
-        self, walked: Collection[Symbol], search: Sequence[NestOp], given: SeenOp | None = None
+        self, walked: Collection[Symbol] = (), search: Sequence[NestOp] = (),
+        visible: VisibleOp | None = None, *, online: bool = False,
     ):
-        self.walked, self.search, self.given = walked, search, given
+        self.walked, self.search, self.visible, self.online = walked, search, visible, online
         self.bounds: tuple[Expr, Expr] | None = None
 
-    def find(self, tiles: Tiles) -> None:
-        """Reduce the rows' places to the first one and one after the last; if no row sees anything,
-        to the first place alone."""
-        found = [_over_rows(tiles, nest) for nest in self.search]
+    def load(self, tiles: Tiles) -> None:
+        """Load what another kernel has found, once the program knows its block of rows."""
+        if self.visible is None or self.bounds is not None:
+            return
+        tiles.source = self.visible
+        place = tuple(self.visible.at.data)
+        loads = [load(tiles.buffers[value], Read(value, place, None), [], tiles.states,
+                      tiles.symbols, tiles.layout, 0) for value in self.visible.operands]
+        for op, _ in loads:
+            tiles.add(op)
+        self._bound(tiles, [found for _, found in loads])
 
+    def find(self, tiles: Tiles) -> None:
+        """Reduce the rows' places to the first one and one after the last."""
+        self._bound(tiles, [_over_rows(tiles, nest) for nest in self.search])
+
+    def _bound(self, tiles: Tiles, found: Sequence[Tile]) -> None:
+        """Take the first place and one after the last as bounds of loops; if no row sees anything,
+        the first place of the axis alone, or none."""
         def begin(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
-            one = arith.ConstantOp(IntegerAttr(1, i32))
-            end = arith.MaxSIOp(arguments[1], one.result)
-            before = arith.SubiOp(end.result, one.result)
-            least = arith.MinSIOp(arguments[0], before.result)
-            indices = [arith.IndexCastOp(v, IndexType()) for v in (least.result, end.result)]
-            block.add_ops([one, end, before, least, *indices])
+            first, last = arguments
+            before = last
+            if not self.online:
+                one = arith.ConstantOp(IntegerAttr(1, i32))
+                end = arith.MaxSIOp(last, one.result)
+                less = arith.SubiOp(end.result, one.result)
+                block.add_ops([one, end, less])
+                last, before = end.result, less.result
+            least = arith.MinSIOp(first, before)
+            indices = [arith.IndexCastOp(v, IndexType()) for v in (least.result, last)]
+            block.add_ops([least, *indices])
             return [op.result for op in indices]
 
         type_ = tile(IndexType(), [])
@@ -96,20 +132,10 @@ class SeenPlaces:
         first, last = (tiles.symbols.gathered(Tile(r, ())) for r in op.results)
         self.bounds = first, last
 
-    def within(self, axis: Symbol, part: Segment) -> Segment:
-        """What rows see of a part of an axis, in whole steps; it begins at a multiple of them."""
-        if axis not in self.walked or self.bounds is None:
-            return part
-        begin, end, step, masked = part
-        first, last = self.bounds
-        return (maximum(first // step, begin // step) * step,
-                minimum(last.ceildiv(step), end.ceildiv(step)) * step, step, masked)
-
     def again(
         self, tiles: Tiles, axis: Symbol, run: Sequence[NestOp], private: Collection[SSAValue]
     ) -> AxisState:
         """What a loop has to walk: of scores that an earlier loop stored, the seen ones."""
-        self._load(tiles, axis)
         state = tiles.states[axis]
         if not self._is_whole(axis, state) or not self._reads_again(run, private):
             return state
@@ -125,33 +151,20 @@ class SeenPlaces:
         that holds something that is seen, and then the rest of the axis."""
         if not self._is_whole(axis, state) or not parts:
             return [*parts]
-        assert self.bounds is not None
-        (_, _, step, masked), *rest = parts
-        begin, end = self.bounds
+        (lower, _, step, masked), *rest = parts
         count = state.upper.ceildiv(step) if masked else state.upper // step
-        end = minimum(end.ceildiv(step), count)
-        return [(maximum(begin // step, 0) * step, end * step, step, masked), *rest]
+        return [self.within(axis, state, (lower, count * step, step, masked)), *rest]
 
-    def _load(self, tiles: Tiles, axis: Symbol) -> None:
-        """Load what another kernel has found, at the first loop over an axis."""
-        if self.given is None or axis not in self.walked or self.bounds is not None:
-            return
-        tiles.source = self.given
-        place = tuple(self.given.at.data)
-        loads = [load(tiles.buffers[value], Read(value, place, None), [], tiles.states,
-                      tiles.symbols, tiles.layout, 0) for value in self.given.operands]
-
-        def begin(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
-            indices = [arith.IndexCastOp(v, IndexType()) for v in arguments]
-            block.add_ops(indices)
-            return [op.result for op in indices]
-
-        for op, _ in loads:
-            tiles.add(op)
-        type_ = tile(IndexType(), [])
-        op = tiles.add(map_tiles([found for _, found in loads], (), [type_, type_], begin))
-        first, last = (tiles.symbols.gathered(Tile(r, ())) for r in op.results)
-        self.bounds = first, last
+    def within(self, axis: Symbol, state: AxisState, part: Segment) -> Segment:
+        """What rows see of a part of a loop over scores, in whole steps. The part begins at a
+        multiple of its step."""
+        if not self._is_whole(axis, state):
+            return part
+        assert self.bounds is not None
+        lower, upper, step, masked = part
+        first, last = self.bounds
+        begin = maximum(first // step, lower // step) * step
+        return begin, minimum(last.ceildiv(step), upper.ceildiv(step)) * step, step, masked
 
     def _is_whole(self, axis: Symbol, state: AxisState) -> bool:
         """Whether a loop over scores still has to walk all of its axis."""

@@ -238,6 +238,27 @@ def _remainders(whole: Expr, upper: Expr, rest: Expr, tile: int) -> Iterator[Seg
         yield lower, upper - (rows - 1), rows, False
 
 
+def counter_extent(bounds: Segment, extents: Mapping[Symbol, Expr]) -> Expr:
+    """One more than the largest value of a loop's counter, in terms of size symbols."""
+    lower, upper, tile, _ = bounds
+    length = (upper - lower).constant
+    if length is not None and lower.constant is not None:
+        return lower + ((length - 1) // tile) * tile + 1
+    return _without_counters(upper, extents)
+
+
+def _without_counters(expr: Expr, extents: Mapping[Symbol, Expr]) -> Expr:
+    """An upper bound of an expression, free of loop counters and program ids."""
+    for monomial, _ in expr.terms:
+        for atom in monomial:
+            if isinstance(atom, Call) and atom.op == "min" and len(expr.terms) == 1:
+                return _without_counters(atom.args[1] if any(
+                    s.kind is Kind.COUNTER for s in atom.args[0].symbols) else atom.args[0],
+                    extents)
+    bound = upper_bound(expr, extents)
+    return expr if bound is None else bound
+
+
 def skips_border(schedule: Schedule, depth: int) -> bool:
     """Whether a level is the first loop over single positions of its axis, not unrolled, whose
     tiles are vectors: there a trip saves more than a comparison costs."""

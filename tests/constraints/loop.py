@@ -116,14 +116,15 @@ loop.kernel @k(%x: f32[4]) -> (f32[4], f32[3]) sizes() {{
     ("loop.kernel", "C2: loop.kernel must end in loop.yield", """
 loop.kernel @k(%x: f32[4]) -> (f32[4]) sizes() { %y = loop.view %x : f32[4] }"""),
     ("loop.kernel", "C2: loop.kernel must hold only nests, views, empty "
-     "tensors and loop.seen, not graph.exp", """
+     "tensors and loop.visible, not graph.exp", """
 loop.kernel @k(%x: f32[4]) -> (f32[4]) sizes() {
   %y = graph.exp %x : f32[4]
   loop.yield %y
 }"""),
-    ("loop.seen", "C1: loop.seen takes tensors of i32 with one dim per expression, not i64[4]", """
+    ("loop.visible", "C1: loop.visible takes tensors of i32 with one dim per "
+     "expression, not i64[4]", """
 loop.kernel @k(%x: f32[4], %f: i64[4], %l: i32[4]) -> (f32[4]) sizes() {
-  loop.seen i0 from %f to %l [i0]
+  loop.visible i0 from %f to %l [i0]
   loop.yield %x
 }"""),
     ("loop.kernel", "C3: loop.kernel does not name the sizes n", """

@@ -27,7 +27,7 @@ from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import is_nonnegative, lower_bound
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
-from passes.analyses.loop.numbers import float_of
+from passes.analyses.loop.numbers import float_of, unscaled
 from passes.analyses.loop.online import (
     argument_read,
     elementwise_maker,
@@ -35,7 +35,7 @@ from passes.analyses.loop.online import (
     running_maximum,
 )
 from passes.rewrites.loop.concatenations import is_selected_factor
-from passes.rewrites.loop.nests import reads_of
+from passes.rewrites.loop.nests import Read, reads_of
 
 LOW = -6e4
 """A score this low has no weight next to a computed one: half precision has no lower numbers."""
@@ -94,7 +94,7 @@ def first_part_of(kernel: KernelOp, axis: Symbol) -> Limit | None:
 def _of_maximum(maximum: SSAValue, axis: Symbol) -> list[_Decision]:
     finder = maximum.owner
     assert isinstance(finder, NestOp)
-    scores = _choosing(finder)
+    scores = choosing(reads_of(finder)[0])
     plain = finder.yielded[0] is finder.body.block.args[0]
     return _decisions(scores, axis) if scores is not None and plain else []
 
@@ -136,7 +136,7 @@ def kept_anyway(nest: NestOp, choice: arith.SelectOp) -> SSAValue | None:
     zeros = _selected(choice, axis.name, is_zero)
     if running is None or zeros is None or not isinstance(running.maximum.owner, NestOp):
         return None
-    scores = _choosing(running.maximum.owner)
+    scores = choosing(reads_of(running.maximum.owner)[0])
     nested = _nested(scores, axis.name) if scores is not None else []
     hides = any(d is not None and d.bounds == zeros.bounds and float_of(other) == -np.inf
                 for d, other in nested)
@@ -149,16 +149,16 @@ def _of_rows(bounds: Sequence[Expr], kernel: KernelOp) -> Expr | None:
     return next((b for b in bounds if b.symbols & kernel.axes.keys()), next(iter(bounds), None))
 
 
-def _choosing(nest: NestOp) -> NestOp | None:
-    """The nest that computes the elements a nest reads, past products with a positive constant."""
-    made = elementwise_maker(reads_of(nest)[0])
+def choosing(read: Read) -> NestOp | None:
+    """The nest that chooses what a read sees, past those that scale, round or widen it."""
+    made = elementwise_maker(read)
     if made is None:
         return None
-    maker, value = made
-    product = value.owner
-    scales = isinstance(product, arith.MulfOp) and len(maker.inputs) == 1 and (
-        product.lhs is maker.body.block.args[0] and (float_of(product.rhs) or 0) > 0)
-    return _choosing(maker) or maker if scales else maker
+    nest, value = made
+    while (inner := unscaled(value)) is not None:
+        value = inner
+    before = choosing(argument_read(nest, value)) if isinstance(value.owner, Block) else None
+    return before or nest
 
 
 class _Decision(NamedTuple):

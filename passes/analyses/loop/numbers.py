@@ -19,6 +19,17 @@ def float_of(value: SSAValue) -> float | None:
     return float(constant.value.value.data)
 
 
+def unscaled(value: SSAValue) -> SSAValue | None:
+    """What a value is a positive multiple of, or rounds or widens; None for other values."""
+    match value.owner:
+        case arith.ExtFOp() | arith.TruncFOp() as op:
+            return op.operands[0]
+        case arith.MulfOp() as op if (float_of(op.rhs) or 0) > 0:
+            return op.lhs
+        case _:
+            return None
+
+
 def constant(number: float, element: Attribute) -> arith.ConstantOp:
     """A constant of an element type; truth values are 0 and 1."""
     if is_float(element):

@@ -10,6 +10,9 @@ A maximum does not change by scores of -inf, nor a sum by weights of 0. So each 
 may leave out what c hides from all rows of a program: `Seen` names the conditions and the axes. It
 also says that nothing else reads what those loops would have computed there. A row that sees
 nothing is what it would be otherwise, as long as each loop walks at least one place.
+
+A program may search the conditions for what its rows see (`passes.loop_to_block.seen`), or a kernel
+before it for what may be visible to blocks of rows (`passes.rewrites.kernels.visible`).
 """
 
 from __future__ import annotations
@@ -19,17 +22,53 @@ from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects import arith, math
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from dialects.loop import IndexOp, KernelOp, NestOp
 from dialects.semantics.scalar import operations_for
+from dialects.strata.schedule import Schedule
 from dialects.strata.types import i1
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
-from passes.analyses.loop.numbers import float_of
-from passes.analyses.loop.online import argument_read, elementwise_maker, is_zero
+from passes.analyses.loop.limits import choosing
+from passes.analyses.loop.numbers import float_of, unscaled
+from passes.analyses.loop.online import argument_read, is_zero
 from passes.analyses.loop.private import reads_in
 from passes.rewrites.loop.nests import Read, gathered_inputs, reads_of
+
+
+class Derivation(NamedTuple):
+    """What some values of a nest's body are computed from."""
+
+    nest: NestOp
+    operations: Sequence[Operation]
+    arguments: Sequence[BlockArgument]
+
+    @staticmethod
+    def of(nest: NestOp, values: Sequence[SSAValue]) -> Derivation:
+        ops = operations_for(nest.body.block, values)
+        needed = {*values}.union(*(op.operands for op in ops))
+        return Derivation(nest, ops, [a for a in nest.body.block.args if a in needed])
+
+    @property
+    def reads(self) -> list[Read]:
+        """The reads that the arguments stand for."""
+        return [argument_read(self.nest, a) for a in self.arguments]
+
+    @property
+    def indices(self) -> list[Expr]:
+        """The indices whose values are used."""
+        return [op.expr.data for op in self.operations if isinstance(op, IndexOp)]
+
+    @property
+    def places(self) -> list[Expr]:
+        """The indices at which inputs are read, and those whose values are used."""
+        return [*(e for read in self.reads for e in read.map), *self.indices]
+
+    @property
+    def axes(self) -> set[Symbol]:
+        """The axes along which the values differ."""
+        return {s for e in self.places for s in e.symbols} & {a.name for a in self.nest.axes}
 
 
 class Condition(NamedTuple):
@@ -47,6 +86,21 @@ class Seen(NamedTuple):
     conditions: tuple[Condition, ...]
     walked: frozenset[Symbol]
 
+    def is_walked(self, schedule: Schedule) -> bool:
+        """Whether a schedule walks all of the axes in loops."""
+        return all(x.kind == "loop" for x in schedule.levels if x.axis in self.walked)
+
+    def has_trips(self, schedule: Schedule) -> bool:
+        """Whether a loop over the scores has several trips."""
+        length = next(a.extent for a in self.scores.axes if a.name == self.axis).constant
+        first = next((x for x in schedule.levels if x.axis == self.axis), None)
+        return first is not None and (length is None or length > 2 * first.tile)
+
+    @property
+    def derivation(self) -> Derivation:
+        """What tells the conditions."""
+        return Derivation.of(self.scores, [c.value for c in self.conditions])
+
 
 def seen_scores(kernel: KernelOp) -> Seen | None:
     """The scores of a kernel that a mask hides, if every loop over them may leave hidden ones out.
@@ -55,40 +109,15 @@ def seen_scores(kernel: KernelOp) -> Seen | None:
         [axis, *more] = [a.name for a in nest.reduce_axes] or [None]
         if axis is None or more or nest.combiner_names != ["max"] or nest.is_scan:
             continue
-        made = _choosing(reads_of(nest)[0])
-        if made is None or nest.yielded[0] is not nest.body.block.args[0]:
+        scores = choosing(reads_of(nest)[0])
+        if scores is None or nest.yielded[0] is not nest.body.block.args[0]:
             continue
-        scores, value = made
-        conditions = tuple(c for c in _conditions(value) if _is_given(scores, c.value))
+        conditions = tuple(
+            c for c in _conditions(scores.yielded[0]) if _is_given(scores, c.value))
         if conditions and axis in {a.name for a in scores.axes} and len(scores.results) == 1:
             walked = _Flow(kernel, scores, axis).walked()
             return None if walked is None else Seen(scores, axis, conditions, walked)
     return None
-
-
-def _choosing(read: Read) -> tuple[NestOp, SSAValue] | None:
-    """The nest that chooses what a read sees, past those that scale it, and the value it yields."""
-    made = elementwise_maker(read)
-    while made is not None:
-        nest, value = made
-        while (inner := _scaled(value)) is not None:
-            value = inner
-        if not isinstance(value.owner, Block) or (
-                before := elementwise_maker(argument_read(nest, value))) is None:
-            return made
-        made = before
-    return None
-
-
-def _scaled(value: SSAValue) -> SSAValue | None:
-    """What a value is a positive multiple of, or rounds or widens; None for other values."""
-    match value.owner:
-        case arith.ExtFOp() | arith.TruncFOp() as op:
-            return op.operands[0]
-        case arith.MulfOp() as op if (float_of(op.rhs) or 0) > 0:
-            return op.lhs
-        case _:
-            return None
 
 
 def _conditions(value: SSAValue) -> list[Condition]:
@@ -102,7 +131,7 @@ def _conditions(value: SSAValue) -> list[Condition]:
         case arith.AddfOp() as op:
             return [*_conditions(op.lhs), *_conditions(op.rhs)]
         case _:
-            inner = _scaled(value)
+            inner = unscaled(value)
             return [] if inner is None else _conditions(inner)
 
 
@@ -114,23 +143,20 @@ def _is_lowest(value: SSAValue) -> bool:
 
 def _is_given(scores: NestOp, condition: SSAValue) -> bool:
     """Whether inputs of the kernel and indices tell a condition, so that no score is needed."""
-    ops: list[Operation] = list(operations_for(scores.body.block, [condition]))
-    read = {condition, *(o for op in ops for o in op.operands)}
-    reads = [argument_read(scores, a) for a in scores.body.block.args if a in read]
-    places = [e for r in reads for e in r.map] + [
-        op.expr.data for op in ops if isinstance(op, IndexOp)]
-    return condition.type == i1 and not gathered_inputs(places) and all(
-        isinstance(r.value.owner, Block) for r in reads) and (
-        any(isinstance(op, IndexOp) for op in ops) or bool(read & {*scores.body.block.args}))
+    derived = Derivation.of(scores, [condition])
+    return condition.type == i1 and bool(derived.arguments or derived.indices) and (
+        not gathered_inputs(derived.places)) and all(
+        isinstance(r.value.owner, Block) for r in derived.reads)
 
 
 # ---------------------------------------------------------------------- what becomes of scores
 class _Flow:
-    """The values that are made of scores, each with its dim along the hidden axis."""
+    """The values that are made of scores."""
 
     def __init__(self, kernel: KernelOp, scores: NestOp, axis: Symbol):
         self.kernel, self.scores, self.axis = kernel, scores, axis
-        self.dims: dict[SSAValue, int] = {}
+        self.dims: dict[SSAValue, tuple[int, Expr]] = {}
+        """Each with its dim along the hidden axis, and where that axis begins in it."""
         self.weights = set[SSAValue]()
         """Those that are 0 where scores are hidden; the others are -inf there."""
 
@@ -151,8 +177,9 @@ class _Flow:
         return frozenset(found) if all(self._stays(n, found) for n in others) else None
 
     def _axis_of(self, read: Read) -> Symbol | None:
-        """The axis at which a hidden dim is read; None for other places."""
-        return read.map[self.dims[read.value]].as_symbol if read.pad is None else None
+        """The axis along which a hidden dim is read; None for other places."""
+        dim, begin = self.dims[read.value]
+        return (read.map[dim] - begin).as_symbol if read.pad is None else None
 
     def _follow(self, nest: NestOp, axis: Symbol) -> bool:
         """Whether what a nest makes of scores does not depend on hidden ones."""
@@ -171,10 +198,11 @@ class _Flow:
         [value] = nest.results
         stored = nest.stored_at(value)
         places = [d for d, e in enumerate(stored) if axis in e.symbols]
-        if len(places) != 1 or stored[places[0]].as_symbol != axis or value in self.kernel.yielded:
+        if len(places) != 1 or value in self.kernel.yielded:
             return False
-        self.dims[value] = places[0]
-        return True
+        begin = stored[places[0]] - Expr.symbol(axis)
+        self.dims[value] = places[0], begin
+        return axis not in begin.symbols
 
     def _number(self, nest: NestOp, value: SSAValue) -> float | None:
         """-inf or 0, if a value of a body is that where scores are hidden; None for others."""
@@ -213,7 +241,9 @@ class _Flow:
     def _is_read_alike(
         self, value: SSAValue, stored: Sequence[Expr], walked: set[Symbol]
     ) -> bool:
-        dims = [d for d, e in enumerate(stored) if e.symbols & walked]
+        begins = {d: e.substitute(dict.fromkeys(walked, Expr.of(0)))
+                  for d, e in enumerate(stored) if e.symbols & walked}
         reads = reads_in(self.kernel, value)
-        return not dims or (value not in self.kernel.yielded and all(
-            r.map[d].as_symbol in walked and r.pad is None for r in reads for d in dims))
+        return not begins or (value not in self.kernel.yielded and all(
+            (r.map[d] - begin).as_symbol in walked and r.pad is None
+            for r in reads for d, begin in begins.items()))

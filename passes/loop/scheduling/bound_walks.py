@@ -2,11 +2,11 @@
 
     %y = loop.call @online_0(%q, %k, %v, %ids)
     -->
-    %first, %last = loop.call @seen_0(%ids)              per block of rows (`visible.py`)
+    %first, %last = loop.call @visible_0(%ids)           per block of rows (`visible.py`)
     %y = loop.call @online_0(%q, %k, %v, %ids, %first, %last)
 
     loop.kernel @online_0(...) schedule<grid i0 tile 64, ..., loop i1 tile 64> {
-      loop.seen i1 from %first to %last [i0 floordiv 64]
+      loop.visible i1 from %first to %last [i0 floordiv 64]
       ...                                                scores as before: -inf where ids differ
     }
 
@@ -15,8 +15,9 @@ padding, and all heads and layers share the search. Only masks that tables tell 
 where places alone hide scores, loops know it from `passes.analyses.loop.limits`.
 
 Assumes that kernels have schedules, which say how many rows a block has, and that layers are
-inlined, so that calls with the same tables share one search. Targets whose programs search for
-themselves (`Facts.bounds_walks`) need no such kernel.
+inlined, so that calls with the same tables share one search. Targets whose programs search the
+mask for themselves (without `Facts.bounds_walks`) need no such kernel, nor does a schedule that
+lets programs do so (the option `search`).
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from collections.abc import Hashable
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from dialects.loop import CallOp, KernelOp, SeenOp
+from dialects.loop import CallOp, KernelOp, VisibleOp
 from dialects.strata.schedule import Schedule, ScheduleAttr
+from dialects.strata.schedule_options import SEARCH
 from dialects.strata.types import TensorType, i32, tensor
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
@@ -57,7 +59,7 @@ class LoopBoundWalks(StrataPass):
             if found is None or not context.allowance.take(kernel, self.name):
                 continue
             number = kernel.sym_name.data.rpartition("_")[2]
-            search = found.kernel(f"seen_{number}", kernel)
+            search = found.kernel(f"visible_{number}", kernel)
             canonical = Canonical.of(search)
             key = canonical.key, tuple(canonical.parameters)
             if key not in equal:
@@ -79,21 +81,21 @@ def _visible(kernel: KernelOp) -> Visible | None:
     """What a search can tell, if each program walks the keys for one block of rows."""
     seen = seen_scores(kernel)
     if seen is None or kernel.schedule is None or any(
-            isinstance(op, SeenOp) for op in kernel.body.block.ops):
+            isinstance(op, VisibleOp) for op in kernel.body.block.ops):
         return None
     schedule = kernel.schedule.data
-    tiles = _blocks(kernel, seen, schedule)
+    if schedule.option(SEARCH):
+        return None
+    tiles = _blocks(seen, schedule)
     return None if tiles is None else Visible.of(seen, tiles)
 
 
-def _blocks(kernel: KernelOp, seen: Seen, schedule: Schedule) -> dict[Symbol, int] | None:
-    """How many rows a program computes along each axis; None if it would not leave out anything."""
+def _blocks(seen: Seen, schedule: Schedule) -> dict[Symbol, int] | None:
+    """How many rows a program computes along each axis; None if it would not leave out anything, or
+    walks scores along several axes, all of which would have to."""
     rows = [a.name for a in seen.scores.axes if a.name != seen.axis]
     levels = {x.axis: [y for y in schedule.levels if y.axis == x.axis] for x in schedule.levels}
-    walks = [x for axis in seen.walked for x in levels.get(axis, ())]
-    length = kernel.axes[seen.axis].constant
-    walked = walks and all(x.kind == "loop" for x in walks) and (
-        length is None or length > 2 * max(x.tile for x in walks))
+    walked = {*seen.walked} == {seen.axis} and seen.is_walked(schedule) and seen.has_trips(schedule)
     placed = all([x.kind for x in levels.get(a, ())] == ["grid"] for a in rows)
     return {a: levels[a][0].tile for a in rows} if walked and placed else None
 
@@ -105,7 +107,7 @@ def _take_places(kernel: KernelOp, found: Visible) -> None:
     first, last = (block.insert_arg(type_, len(block.args)) for _ in range(2))
     first.name_hint, last.name_hint = "first", "last"
     at = [Expr.symbol(a.name) // found.tiles[a.name] for a in axes]
-    note = SeenOp.of(found.seen.axis, first, last, at)
+    note = VisibleOp.of(found.seen.axis, first, last, at)
     set_location(note, found.seen.scores)
     first_op = block.first_op
     assert first_op is not None

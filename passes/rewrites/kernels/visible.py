@@ -20,23 +20,20 @@ from dataclasses import field
 from functools import reduce
 from typing import TypeAlias
 
-import numpy as np
 from xdsl.dialects import arith
 from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
 from xdsl.dialects.builtin import IndexType, IntegerAttr, IntegerType
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
-from dialects.loop import Axis, IndexOp, KernelOp, NestOp, YieldOp
+from dialects.loop import Axis, KernelOp, NestOp, YieldOp
 from dialects.records import dataclass
-from dialects.semantics.scalar import operations_for
-from dialects.strata.types import i1, i32, i64, tensor
+from dialects.strata.types import i1, i64
 from dialects.symbolic.expr import Expr, minimum
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
-from passes.analyses.loop.online import argument_read
-from passes.analyses.loop.seen import Seen
+from passes.analyses.loop.seen import Condition, Derivation, Seen
 from passes.rewrites.loop.nests import Read
-from passes.rewrites.loop.seen_places import excerpt
+from passes.rewrites.loop.seen_places import Question, excerpt, places, reduction
 
 _MIRRORED = {"eq": "eq", "ne": "ne", "slt": "sgt", "sgt": "slt", "sle": "sge", "sge": "sle",
              "ult": "ugt", "ugt": "ult", "ule": "uge", "uge": "ule"}
@@ -104,20 +101,20 @@ class Visible:
     @property
     def axes(self) -> list[Axis]:
         """One axis per axis of rows on which a test depends, over the blocks along it."""
-        used = {s for t in self.tests for v in _values(t) for s in self._symbols(v)}
+        used = self._derivation(*(v for t in self.tests for v in _values(t))).axes
         return [Axis(a.name, a.extent.ceildiv(self.tiles[a.name])) for a in self.seen.scores.axes
                 if a.name in used and a.name != self.seen.axis]
 
     @property
     def inputs(self) -> list[SSAValue]:
         """What the tests read, without duplicates."""
-        return [*dict.fromkeys(
-            read.value for t in self.tests for v in _values(t) for read in self._reads_of(v))]
+        values = [v for t in self.tests for v in _values(t)]
+        return [*dict.fromkeys(read.value for read in self._derivation(*values).reads)]
 
     # ------------------------------------------------------------------ conditions
     def _test(self, value: SSAValue, holds: bool) -> Test | None:
         """What must hold for some row of a block where a condition is met; None: nothing."""
-        op, rows = value.owner, self._symbols(value) & self._blocked
+        op, rows = value.owner, self._derivation(value).axes & self._blocked
         if not rows:
             return Exact(value, holds)
         match op:
@@ -140,7 +137,8 @@ class Visible:
         if op.lhs.type == i64 and name.startswith("u"):
             return None  # ranges are of signed numbers
         for row, of, other in ((op.lhs, name, op.rhs), (op.rhs, _MIRRORED[name], op.lhs)):
-            if key not in self._symbols(row) and not self._symbols(other) & self._blocked:
+            if key not in self._derivation(row).axes and not (
+                    self._derivation(other).axes & self._blocked):
                 return Compared(row, of, other)
         return None
 
@@ -148,22 +146,11 @@ class Visible:
     def _blocked(self) -> set[Symbol]:
         return {a for a, tile in self.tiles.items() if tile > 1}
 
-    def _ops(self, value: SSAValue) -> list[Operation]:
-        return list(operations_for(self.seen.scores.body.block, [value]))
-
-    def _reads_of(self, value: SSAValue) -> list[Read]:
-        needed = {value}.union(*(op.operands for op in self._ops(value)))
-        return [argument_read(self.seen.scores, a) for a in self.seen.scores.body.block.args
-                if a in needed]
-
-    def _symbols(self, value: SSAValue) -> set[Symbol]:
-        """The axes on which a value depends."""
-        places = [op.expr.data for op in self._ops(value) if isinstance(op, IndexOp)]
-        places += [e for read in self._reads_of(value) for e in read.map]
-        return {s for e in places for s in e.symbols} & {a.name for a in self.seen.scores.axes}
+    def _derivation(self, *values: SSAValue) -> Derivation:
+        return Derivation.of(self.seen.scores, values)
 
     def _reads(self, test: Test) -> bool:
-        return any(self._reads_of(v) for v in _values(test))
+        return bool(self._derivation(*_values(test)).arguments)
 
     # ------------------------------------------------------------------ the kernel
     def kernel(self, name: str, old: KernelOp) -> KernelOp:
@@ -178,9 +165,8 @@ class Visible:
         for of in dict.fromkeys(of for test in self.tests for of in _ranged(test)):
             ranges[of] = self._range(of, known, "min"), self._range(of, known, "max")
             kernel.body.block.add_ops(ranges[of])
-        place = Expr.symbol(self.seen.axis)
-        found = [self._places(known, ranges, *how) for how in (
-            ("min", place, int(np.iinfo(np.int32).max)), ("max", place + 1, 0))]
+        found = places(
+            self.seen, self.axes, self.seen.axis, lambda: self._question(known, ranges))
         for nest, hint in zip(found, ("first", "last"), strict=True):
             nest.results[0].name_hint = hint
         kernel.body.block.add_ops([*found, end := YieldOp.of(*(n.results[0] for n in found))])
@@ -192,26 +178,26 @@ class Visible:
         row, unsigned = of
         at, inner = dict[Symbol, Expr](), list[Axis]()
         extents = {a.name: a.extent for a in self.seen.scores.axes}
-        used = self._symbols(row)
+        derived = self._derivation(row)
+        used = derived.axes
         for axis in sorted(used & self._blocked):
             part, size = axis.followed_by("_row"), self.tiles[axis]
             place = Expr.symbol(axis) * size + Expr.symbol(part)
             whole = not (extents[axis] % size).terms
             at[axis] = place if whole else minimum(place, extents[axis] - 1)
             inner.append(Axis(part, Expr.of(size), True))
-        reads, block, copies = excerpt(self.seen.scores, [row], at)
-        block.add_op(YieldOp.of(_number(block, copies[row], unsigned)))
+        reads, block, copies = excerpt(derived, at)
         axes = [a for a in self.axes if a.name in used]
         moved = [Read(known[r.value], r.map, r.pad) for r in reads]
-        return self._nest([*axes, *inner], moved, block, combiner, i64)
+        number = _number(block, copies[row], unsigned)
+        return reduction(self.seen, [*axes, *inner], moved, block, number, combiner, i64)
 
-    def _places(
-        self, known: Mapping[SSAValue, SSAValue], ranges: Mapping[_Ranged, tuple[NestOp, NestOp]],
-        combiner: str, place: Expr, otherwise: int,
-    ) -> NestOp:
-        """The least or the greatest place of a key for which all tests hold."""
+    def _question(
+        self, known: Mapping[SSAValue, SSAValue], ranges: Mapping[_Ranged, tuple[NestOp, NestOp]]
+    ) -> Question:
+        """Whether all tests hold for a key and a block of rows."""
         wanted = [v for t in self.tests for v in _keys(t)]
-        reads, block, copies = excerpt(self.seen.scores, wanted, {})
+        reads, block, copies = excerpt(self._derivation(*wanted), {})
         sources = [Read(known[r.value], r.map, r.pad) for r in reads]
         bounds: dict[_Ranged, list[SSAValue]] = {}
         for of, nests in ranges.items():
@@ -219,29 +205,7 @@ class Visible:
                 bounds.setdefault(of, []).append(block.insert_arg(i64, len(block.args)))
                 sources.append(Read(nest.results[0], nest.output_maps[0], None))
         truth = _joined(block, [_built(t, block, copies, bounds) for t in self.tests], arith.AndIOp)
-        index = IndexOp.of(place)
-        number = arith.IndexCastOp(index.result, i32)
-        other = arith.ConstantOp(IntegerAttr(otherwise, i32))
-        choice = arith.SelectOp(truth, number.result, other.result)
-        block.add_ops([index, number, other, choice, YieldOp.of(choice.result)])
-        extent = next(a.extent for a in self.seen.scores.axes if a.name == self.seen.axis)
-        return self._nest([*self.axes, Axis(self.seen.axis, extent, True)], sources, block,
-                          combiner, i32)
-
-    def _nest(
-        self, axes: Sequence[Axis], reads: Sequence[Read], block: Block, combiner: str,
-        element: Attribute,
-    ) -> NestOp:
-        kept = [a for a in axes if not a.reduce]
-        for op in block.ops:
-            set_location(op, self.seen.scores)
-        nest = NestOp.of(
-            axes, [r.value for r in reads], [r.map for r in reads],
-            [tensor(element, [a.extent for a in kept])], [[Expr.symbol(a.name) for a in kept]],
-            combiners=[combiner],
-            pads=[r.pad for r in reads], body=Region(block))
-        set_location(nest, self.seen.scores)
-        return nest
+        return Question(sources, block, [Condition(truth, True)])
 
 
 # ---------------------------------------------------------------------- values of tests

@@ -1,40 +1,55 @@
-"""Nests that find where a program's rows see something: the first place, and one after the last.
+"""Nests that find between which places of the hidden axis rows see anything.
 
-    %x = nest (i, j) {select(c, s, -inf)}
-    ->  %first = nest (i, reduce n) outs(min i32) {select(c, n, the largest number)}
-        %last = nest (i, reduce n) outs(max i32) {select(c, n + 1, 0)}
+    %f = nest (i, reduce j) {select(c, j, the largest number)} outs(min)     the first place
+    %l = nest (i, reduce j) {select(c, j + 1, 0)} outs(max)                  one after the last
+
+Two searches consist of them. A program that searches for itself asks all conditions of the mask for
+each of its rows (`add_search`). A kernel of its own asks what may be visible to blocks of rows
+(`passes.rewrites.kernels.visible`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from dialects.loop import Axis, IndexOp, KernelOp, NestOp, YieldOp
-from dialects.semantics.scalar import operations_for
 from dialects.strata.types import i32, tensor
 from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
-from passes.analyses.loop.seen import Seen
-from passes.rewrites.loop.nests import Read, reads_of
+from passes.analyses.loop.seen import Condition, Derivation, Seen
+from passes.rewrites.loop.nests import Read
 
-AXIS = Symbol.axis("seen")
+SEARCHED = Symbol.axis("seen")
+"""The axis along which a program searches. No other nest has it."""
 
 
-def add_places(kernel: KernelOp, seen: Seen) -> tuple[NestOp, NestOp]:
-    """Add the two nests before all others. Both sum over `AXIS`, which no other nest has."""
-    first = _nest(seen, "min", Expr.symbol(AXIS), int(np.iinfo(np.int32).max))
-    last = _nest(seen, "max", Expr.symbol(AXIS) + 1, 0)
+# ---------------------------------------------------------------------- the search of a program
+def add_search(
+    kernel: KernelOp, seen: Seen, alike: Collection[Symbol] = ()
+) -> tuple[NestOp, NestOp]:
+    """Add the two nests before all others. Both sum over `SEARCHED`. `alike`: the axes of rows that
+    all see the same, for which they look once."""
+    rows = [a for a in seen.scores.axes if a.name not in (seen.axis, *alike)]
+
+    def made() -> Question:
+        reads, block, copies = excerpt(
+            seen.derivation, {seen.axis: Expr.symbol(SEARCHED)})
+        return Question(reads, block, [
+            Condition(copies[c.value], c.holds) for c in seen.conditions])
+
+    first, last = places(seen, rows, SEARCHED, made)
     kernel.body.block.insert_ops_before([first, last], kernel.nests[0])
     return first, last
 
 
+# ---------------------------------------------------------------------- nests
 class Excerpt(NamedTuple):
     """Values of a nest's body as a body of its own: what that reads, and the copies of values."""
 
@@ -43,17 +58,12 @@ class Excerpt(NamedTuple):
     copies: dict[SSAValue, SSAValue]
 
 
-def excerpt(nest: NestOp, values: Sequence[SSAValue], at: Mapping[Symbol, Size]) -> Excerpt:
+def excerpt(derived: Derivation, at: Mapping[Symbol, Size]) -> Excerpt:
     """What computes values of a nest's body, at other places of its axes. No read is gathered."""
-    ops: list[Operation] = list(operations_for(nest.body.block, values))
-    needed = {*values}.union(*(op.operands for op in ops))
-    numbers = [a.index for a in nest.body.block.args if a in needed]
-    reads = [reads_of(nest)[k] for k in numbers]
-    reads = [Read(r.value, tuple(e.substitute(at) for e in r.map), r.pad) for r in reads]
-    block = Block(arg_types=[nest.body.block.args[k].type for k in numbers])
-    copies: dict[SSAValue, SSAValue] = {
-        nest.body.block.args[k]: a for k, a in zip(numbers, block.args, strict=True)}
-    for op in ops:
+    reads = [Read(r.value, tuple(e.substitute(at) for e in r.map), r.pad) for r in derived.reads]
+    block = Block(arg_types=[a.type for a in derived.arguments])
+    copies: dict[SSAValue, SSAValue] = dict(zip(derived.arguments, block.args, strict=True))
+    for op in derived.operations:
         copy: Operation = IndexOp.of(op.expr.data.substitute(at)) if isinstance(op, IndexOp) else (
             op.clone(copies) if op.regions else op.clone_without_regions(copies))
         copies |= zip(op.results, copy.results, strict=True)
@@ -61,29 +71,57 @@ def excerpt(nest: NestOp, values: Sequence[SSAValue], at: Mapping[Symbol, Size])
     return Excerpt(reads, block, copies)
 
 
-def _nest(seen: Seen, combiner: str, place: Expr, otherwise: int) -> NestOp:
-    """The least or the greatest place that each row sees; `otherwise` for a row that sees nothing.
-    """
-    scores = seen.scores
-    reads, block, copies = excerpt(
-        scores, [c.value for c in seen.conditions], {seen.axis: Expr.symbol(AXIS)})
+class Question(NamedTuple):
+    """A body that tells whether rows see a place, if all conditions are met, and what it reads."""
+
+    reads: Sequence[Read]
+    block: Block
+    conditions: Sequence[Condition]
+
+
+def places(
+    seen: Seen, rows: Sequence[Axis], along: Symbol, made: Callable[[], Question]
+) -> tuple[NestOp, NestOp]:
+    """The first place that each row sees and one after the last, as i32; the largest number and 0
+    for a row that sees nothing. `made`: makes what each of both nests asks."""
+    place = Expr.symbol(along)
+    first = _place(seen, rows, along, made(), "min", place, int(np.iinfo(np.int32).max))
+    return first, _place(seen, rows, along, made(), "max", place + 1, 0)
+
+
+def _place(
+    seen: Seen, rows: Sequence[Axis], along: Symbol, asked: Question, combiner: str, place: Expr,
+    otherwise: int,
+) -> NestOp:
     index = IndexOp.of(place)
     number = arith.IndexCastOp(index.result, i32)
     other = arith.ConstantOp(IntegerAttr(otherwise, i32))
-    block.add_ops([index, number, other])
+    asked.block.add_ops([index, number, other])
     chosen: SSAValue = number.result
-    for condition in seen.conditions:
+    for condition in asked.conditions:
         sides = (chosen, other.result)
-        choice = arith.SelectOp(copies[condition.value], *(
+        choice = arith.SelectOp(condition.value, *(
             sides if condition.holds else sides[::-1]))
-        block.add_op(choice)
+        asked.block.add_op(choice)
         chosen = choice.result
-    block.add_op(YieldOp.of(chosen))
-    rows = [a for a in scores.axes if a.name != seen.axis]
-    extent = next(a.extent for a in scores.axes if a.name == seen.axis)
+    extent = next(a.extent for a in seen.scores.axes if a.name == seen.axis)
+    axes = [*rows, Axis(along, extent, True)]
+    return reduction(seen, axes, asked.reads, asked.block, chosen, combiner, i32)
+
+
+def reduction(
+    seen: Seen, axes: Sequence[Axis], reads: Sequence[Read], block: Block, value: SSAValue,
+    combiner: str, element: Attribute,
+) -> NestOp:
+    """A nest that reduces a value of a body for each row, and belongs to the nodes of the scores.
+    """
+    block.add_op(YieldOp.of(value))
+    for op in block.ops:
+        set_location(op, seen.scores)
+    rows = [a for a in axes if not a.reduce]
     nest = NestOp.of(
-        [*rows, Axis(AXIS, extent, True)], [r.value for r in reads], [r.map for r in reads],
-        [tensor(i32, [a.extent for a in rows])], [[Expr.symbol(a.name) for a in rows]],
+        axes, [r.value for r in reads], [r.map for r in reads],
+        [tensor(element, [a.extent for a in rows])], [[Expr.symbol(a.name) for a in rows]],
         combiners=[combiner], pads=[r.pad for r in reads], body=Region(block))
-    set_location(nest, scores)
+    set_location(nest, seen.scores)
     return nest

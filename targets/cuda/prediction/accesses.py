@@ -117,12 +117,13 @@ def _are_words(address: Array, inside: Array, dim: int, words: int, width: int) 
 
 
 def evaluate(expr: Expr, indices: Sequence[SSAValue], values: Values,
-             sizes: Mapping[Symbol, int]) -> int | None:
-    """A loop bound; None where it depends on data."""
+             sizes: Mapping[Symbol, int], data: int | None = None) -> int | None:
+    """A loop bound. `data`: what stands for numbers that depend on data; None: such a bound is
+    None."""
     known: dict[Symbol, int] = {**sizes}
     for symbol in expr.symbols:
         if symbol.kind is Kind.OPERAND:
-            value = values.get(indices[symbol.number])
+            value = values.get(indices[symbol.number], data)
             if value is None:
                 return None
             known[symbol] = value

@@ -66,6 +66,8 @@ ASYNCHRONOUS = 4
 """
 ACROSS = 30
 """Cycles in which the threads of a program exchange a partial result, per doubling."""
+FAR = 1 << 60
+"""What stands for an end that data decide. Parts of it are still beyond all sizes."""
 
 
 @dataclass(frozen=True)
@@ -170,13 +172,12 @@ class Work:
             self.values[op.counter] = _middle(op, branch)
             share = branch.count / self.programs
             return self.block(op.body.block, times * share) * share
-        ends = [evaluate(e.data, op.indices, self.values, self.sizes)
-                for e in (op.lower, op.upper)]
+        lower, upper = (evaluate(e.data, op.indices, self.values, self.sizes, data) or 0
+                        for e, data in ((op.lower, 0), (op.upper, FAR)))
         if op.is_conditional:  # as often as data say: at least once, where it matters
             return self.block(op.body.block, times)
-        if None in ends:  # as often as data say: mostly never
+        if upper > FAR >> 20:  # as often as data say: mostly never; others are walked to their ends
             return Cost()
-        lower, upper = (end or 0 for end in ends)
         step = op.step.data.constant or 1
         trips = max(0, -(-(upper - lower) // step))
         if not trips:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.ir import BlockArgument, SSAValue
 
 from dialects.loop import KernelOp, NestOp
 from dialects.strata.schedule import Level, Schedule
 from dialects.strata.types import TensorType, bf16, f16, f32
+from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
@@ -22,6 +24,7 @@ from passes.analyses.loop.limits import limit_of
 from passes.analyses.loop.online import running_maximum
 from passes.analyses.loop.private import block_axis
 from passes.analyses.loop.runs import common_rows
+from passes.analyses.loop.seen import seen_scores
 from passes.loop_to_block.compute import is_dot
 from passes.rewrites.loop.common_factors import take_factor_out
 from passes.rewrites.loop.nests import reads_of
@@ -148,6 +151,10 @@ STEP = 256
 """How many keys a program with one row loads per step, all in flight at the same time."""
 
 
+SEARCHED = 4096
+"""For how many elements of a mask a program looks at the same time: some tens in each thread."""
+
+
 def row_multiples(kernel: KernelOp) -> Mapping[int, int]:
     """Which biases and masks to copy: those of which no load can be asynchronous, because their
     rows begin anywhere or their length is open, so that every step might wait for memory."""
@@ -203,7 +210,7 @@ def _ordinary(kernel: KernelOp, row: Symbol, options: TargetOptions) -> Schedule
     if length is not None and length <= tiles.step:  # no loop would hold the parts (`tails_of`)
         held = {a: power(extents[a], MAX_WIDTH, MIN_DOT) for a in held}
     levels = [*(Level("grid", a) for a in common_rows(kernel) if a != row),
-              Level("grid", row, power(extents[row], tiles.rows, MIN_DOT)),
+              Level("grid", row, block := power(extents[row], tiles.rows, MIN_DOT)),
               *(Level("whole", a, size) for a, size in held.items()),
               Level("loop", walked, power(extents[walked], tiles.step, MIN_DOT))]
     more = {"registers": tiles.registers} if tiles.registers else {}
@@ -212,6 +219,7 @@ def _ordinary(kernel: KernelOp, row: Symbol, options: TargetOptions) -> Schedule
     more |= {"strip": _HEADS, "descend": 1} if limited else {}
     more |= {"branch": 1} if limited and once else {}
     tails = "mask" if limited and once else tails_of(extents[walked], tiles.step)
+    more |= _search(kernel, {row: block}) if extents[row].ceildiv(block) == Expr.of(1) else {}
     return finish(kernel, levels, online=1, dot=1, pointers=1, warps=tiles.warps, tails=tails,
                   stages=tiles.stages,
                   precision="tf32x3" if split else options.precision, **more)
@@ -257,7 +265,21 @@ def _single_rows(kernel: KernelOp) -> Schedule:
     step = power(extents[walked], STEP, MIN_DOT)
     levels = [*(Level("grid", a) for a in common_rows(kernel)),
               *(Level("whole", a, size) for a, size in held.items()), Level("loop", walked, step)]
-    return finish(kernel, levels, online=1, tails="peel", warps=4)
+    return finish(kernel, levels, online=1, tails="peel", warps=4, **_search(kernel, {}))
+
+
+def _search(kernel: KernelOp, rows: Mapping[Symbol, int]) -> Mapping[str, int]:
+    """The option with which a program looks for the keys that its rows see, by masks and positions
+    that are inputs. It reads keys and values for few rows, so that these cost more than to look.
+
+    `rows`: the tile of each axis that is not one row of a program.
+    """
+    seen = seen_scores(kernel)
+    if seen is None or not seen.derivation.arguments:
+        return {}
+    each = prod(tile for axis, tile in rows.items() if axis in seen.derivation.axes)
+    length = next(a.extent for a in seen.scores.axes if a.name == seen.axis)
+    return {"search": power(length, max(MIN_DOT, SEARCHED // each))}
 
 
 def program_count(kernel: KernelOp, options: TargetOptions) -> int | None:

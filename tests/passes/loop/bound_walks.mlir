@@ -4,16 +4,16 @@
 // A kernel finds which keys have an entry in the range of a block's entries. Both calls share it, since
 // they read the same tables. It does not ask what places alone tell.
 builtin.module {
-  // CHECK: %first, %last = loop.call @seen_0(%more, %ids) sizes(n) : i32[((n + 15) floordiv 16)], i32[((n + 15) floordiv 16)]
+  // CHECK: %first, %last = loop.call @visible_0(%ids, %more) sizes(n) : i32[((n + 15) floordiv 16)], i32[((n + 15) floordiv 16)]
   // CHECK: %y = loop.call @online_0(%q, %k, %ids, %more, %first, %last) sizes(n) : f32[n, 8]
   // CHECK: %z = loop.call @online_0(%y, %k, %ids, %more, %first, %last) sizes(n) : f32[n, 8]
-  // CHECK: loop.kernel @seen_0(%more: i32[50], %ids: i32[n]) -> (i32[((n + 15) floordiv 16)], i32[((n + 15) floordiv 16)]) sizes(n)
+  // CHECK: loop.kernel @visible_0(%ids: i32[n], %more: i32[50]) -> (i32[((n + 15) floordiv 16)], i32[((n + 15) floordiv 16)]) sizes(n)
   // CHECK: loop.nest (i0: ((n + 15) floordiv 16), reduce i0_row: 16) ins(%ids[min(16*i0 + i0_row, n - 1)]) outs(min i64[((n + 15) floordiv 16)][i0])
   // CHECK: loop.nest (i0: ((n + 15) floordiv 16), reduce i0_row: 16) ins(%ids[min(16*i0 + i0_row, n - 1)]) outs(max i64[((n + 15) floordiv 16)][i0])
   // CHECK: %first = loop.nest (i0: ((n + 15) floordiv 16), reduce i1: 50) ins(%more[i1], {{.*}}[i0], {{.*}}[i0]) outs(min i32[((n + 15) floordiv 16)][i0])
   // CHECK: %last = loop.nest (i0: ((n + 15) floordiv 16), reduce i1: 50) ins(%more[i1], {{.*}}[i0], {{.*}}[i0]) outs(max i32[((n + 15) floordiv 16)][i0])
   // CHECK: loop.kernel @online_0(%q: f32[n, 8], %k: f32[50, 8], %ids: i32[n], %more: i32[50], %first: i32[((n + 15) floordiv 16)], %last: i32[((n + 15) floordiv 16)])
-  // CHECK: loop.seen i1 from %first to %last [(i0 floordiv 16)]
+  // CHECK: loop.visible i1 from %first to %last [(i0 floordiv 16)]
   strata.func @main(%q: f32[n, 8], %k: f32[50, 8], %ids: i32[n], %more: i32[50]) -> (f32[n, 8]) inputs ["q", "k", "ids", "more"] outputs ["y"] {
     %y = loop.call @online_0(%q, %k, %ids, %more) sizes(n) : f32[n, 8]
     %z = loop.call @online_0(%y, %k, %ids, %more) sizes(n) : f32[n, 8]

@@ -222,7 +222,7 @@ def test_code_for_hopper(name: str, depth: int) -> None:
     module, _ = lowered(name, given, HOPPER)
     shapes = [product(b.type.shape).constant
               for kernel in kernels(module, "") for b in kernel.buffers]
-    assert len(kernels(module, "seen")) == 1
+    assert len(kernels(module, "visible")) == 1
     assert all(n < 1024 * 1024 for n in shapes)
     [online] = kernels(module, "online")
     source = emit_kernel(online).code
@@ -243,4 +243,4 @@ def test_layers_share_a_search() -> None:
     for _ in lower(imported.module, HOPPER.context(imported.weights)):
         pass
     launched = [op.kernel.data for op in imported.module.walk() if isinstance(op, LaunchOp)]
-    assert sum("seen" in name for name in launched) == 1 and len(launched) == 4
+    assert sum("visible" in name for name in launched) == 1 and len(launched) == 4
