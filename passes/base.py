@@ -68,7 +68,7 @@ class Limits:
     """Limits on the resources that passes may use."""
 
     folding_bytes: int = 256 << 20
-    """The total size of the results of constant folding, in bytes."""
+    """The total size of the results of constant folding, in bytes, beside those of integers."""
 
 
 @dataclass

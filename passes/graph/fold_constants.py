@@ -6,18 +6,22 @@
 
 A result that is larger than 1 MB and than four times all operands together is not folded, because a
 broadcast would only fill memory. Results that exceed the memory budget of the context are not
-folded either, with a remark. A transposition of more than 1 MB is kept if others read its operand
-as it is: an embedding that also computes the scores of words, say, or the caller, who holds the
-memory. Products read either order, so a single copy of the weight suffices. Integer codes of more
-than 1 MB that only products of few rows read stay codes, where the target converts them as it reads
-them (`Facts.coded_rows`). Values that depend on size symbols are not constant. Assumes nothing.
+folded either, with a remark. What is folded further takes nothing of it any more, and integers of
+the model, which may be packed, add to it what they may become. A transposition of more than 1 MB is
+kept if others read its operand as it is: an embedding that also computes the scores of words, say,
+or the caller, who holds the memory. Products read either order, so a single copy of the weight
+suffices. Integer codes of more than 1 MB that only products of few rows read stay codes, where the
+target converts them as it reads them (`Facts.coded_rows`). Values that depend on size symbols are
+not constant. Assumes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Operation
 
 from dialects.graph.base import Build, GraphOp, ints_of
 from dialects.graph.constant import ConstantOp
@@ -52,9 +56,12 @@ class GraphFoldConstants(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         before = set(context.weights.arrays)
-        folding = _Folding(self, context, context.limits.folding_bytes)
+        codes = sum(_bytes([op.type]) * len(op.weights) for op in module.walk()
+                    if isinstance(op, ConstantOp) and not is_float(op.type.element))
+        folding = _Folding(self, context, context.limits.folding_bytes + GROWTH * codes)
         for func in functions(module):
-            folding.fold(func)
+            for _ in folding.fold(func):
+                _forget_unused(context, module, before)
             erase_unused(func.body.block, context)
         _forget_unused(context, module, before)
 
@@ -66,13 +73,21 @@ class _Folding:
     pass_: GraphFoldConstants
     context: StrataContext
     bytes_left: int
+    made: dict[Operation, int] = field(default_factory=dict[Operation, int])
+    """The bytes of the results that are in use."""
+    passed: int = 0
+    """The bytes of results that are folded further, which still are in the store."""
 
-    def fold(self, func: FuncOp) -> None:
+    def fold(self, func: FuncOp) -> Iterator[None]:
+        """Fold a function; it yields whenever as many bytes as the context allows can be freed."""
         for op in list(func.body.block.ops):
             if isinstance(op, GraphOp) and _is_constant(op) and self._is_affordable(op):
                 self._replace(op)
             elif isinstance(op, RequireOp) and self._holds(op):
                 erase(op)
+            if self.passed > self.context.limits.folding_bytes:
+                self.passed = 0
+                yield
 
     def _holds(self, op: RequireOp) -> bool:
         """Whether constants surely satisfy a requirement; otherwise it is checked at run time."""
@@ -118,8 +133,15 @@ class _Folding:
             self._remark(op, str(error.args[0] if error.args else error))
             return
         build = Build(op)
-        self.bytes_left -= _bytes(op.result_tensors) * _calls(op)
+        for constant, type_ in zip(made, op.result_tensors, strict=True):
+            self.made[constant] = _bytes([type_]) * _calls(op)
+            self.bytes_left -= self.made[constant]
         replace(op, [build.insert(c).results[0] for c in made], self.context, "constant")
+        for constant in {*operands} & self.made.keys():
+            if constant.results[0].first_use is None:
+                size = self.made.pop(constant)
+                self.bytes_left, self.passed = self.bytes_left + size, self.passed + size
+                erase(constant)
 
     def _constants(self, op: GraphOp, operands: Sequence[ConstantOp]) -> list[ConstantOp]:
         arrays = [c.contents(self.context.weights) for c in operands]

@@ -8,11 +8,18 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from dialects.graph import BroadcastOp, ConstantOp, TransposeOp, WhereOp
+from dialects.graph import (
+    BroadcastOp,
+    CastOp,
+    ConstantOp,
+    ReshapeOp,
+    TransposeOp,
+    WhereOp,
+)
 from dialects.graph.interpret import evaluate_func
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata.func import FuncOp, main_function
-from dialects.strata.types import Array, f32, tensor
+from dialects.strata.types import Array, f32, i16, tensor
 from dialects.text.syntax import location
 from passes.base import Limits, PassError, StrataContext
 from passes.contract import Facts
@@ -112,6 +119,27 @@ def test_the_memory_budget_holds() -> None:
     assert "graph.transpose" in run_passes(module, "graph-fold-constants", context)
     assert [r.node for r in context.remarks] == ["step0"]
     assert "192 bytes" in context.remarks[0].text
+
+
+def test_what_is_folded_further_takes_nothing_of_the_budget() -> None:
+    array = np.arange(48, dtype=np.float32).reshape(6, 8)
+    module, context = make_module(array, *[(TransposeOp, {"perm": [1, 0]})] * 7)
+    context.limits = replace(Limits(), folding_bytes=2 * 192)
+    assert "graph.transpose" not in run_passes(module, "graph-fold-constants", context)
+    assert_same(result_of(module, context), array.T)
+    assert len(context.weights.arrays) == 2
+
+
+def test_packed_codes_are_unpacked_whatever_the_budget() -> None:
+    """A model's codes may be many times the budget, and unpacking them in each call takes longer
+    than all else."""
+    codes = np.arange(64, dtype=np.uint8).reshape(4, 16)
+    module, context = make_module(codes, (ReshapeOp, {"shape": [8, 8]}), (CastOp, {"to": i16}),
+                                  (TransposeOp, {"perm": [1, 0]}))
+    context.limits = replace(Limits(), folding_bytes=0)
+    run_passes(module, "graph-fold-constants", context)
+    assert isinstance(main_function(module).body.block.first_op, ConstantOp)
+    assert not context.remarks
 
 
 @pytest.mark.parametrize("held", [False, True])
