@@ -65,6 +65,8 @@ PIPELINE: tuple[Step, ...] = (
     Step("graph", "graph-join-groups", "split"),  # on constant filters in their final type
     Step("graph", "graph-shorten-constants",  # after the last pass that computes constants
          "fold"),
+    Step("graph", "graph-pack-codes",  # likewise: what takes codes apart would be folded again
+         "quantize"),
     Step("graph", "graph-carry-stacks",  # once bodies are short, before what it adds is merged
          "one-launch"),
     Step("graph", "graph-cse",  # after simplifying, which makes equal operations look equal

@@ -39,7 +39,7 @@ from dialects.strata.requirements import RequireOp
 from dialects.strata.types import Array, ExprAttr, SizesAttr, TensorType, is_float
 from dialects.strata.weights import WeightStore
 from dialects.text.syntax import location_name
-from passes.analyses.graph.codes import keeps_codes
+from passes.analyses.graph.codes import keeps_codes, takes_codes_apart
 from passes.base import StrataContext, StrataPass
 from passes.rewriting import erase, erase_unused, functions, replace
 
@@ -102,7 +102,8 @@ class _Folding:
 
     def _is_affordable(self, op: GraphOp) -> bool:
         size = _bytes(op.result_tensors)
-        if size > SMALL and keeps_codes(op, self.context.facts):
+        facts = self.context.facts
+        if (size > SMALL and keeps_codes(op, facts)) or takes_codes_apart(op, facts):
             return False
         if size > max(GROWTH * _bytes(op.operand_tensors), SMALL):
             return False

@@ -11,13 +11,16 @@ from __future__ import annotations
 from xdsl.ir import SSAValue, Use
 
 from dialects.graph.base import GraphOp
+from dialects.graph.bits import ShiftRightOp
 from dialects.graph.constant import ConstantOp
 from dialects.graph.contraction import MatmulOp
 from dialects.graph.elementwise import ElementwiseOp
+from dialects.graph.logic import AndOp
 from dialects.graph.quantization import DequantizeLinearOp
+from dialects.graph.reduce import ReduceSumOp
 from dialects.graph.shape import BroadcastOp, TransposeOp
 from dialects.graph.unary import CastOp
-from dialects.strata.types import i1, is_float, tensor_type
+from dialects.strata.types import i1, is_float, tensor_type, ui8
 from dialects.symbolic.size_products import product
 from passes.contract import Facts
 
@@ -45,6 +48,22 @@ def _widens_codes(op: GraphOp, growth: int) -> bool:
         return False
     made, taken = op.result_tensors[0].byte_size.constant, source.type.byte_size.constant
     return made is not None and taken is not None and made >= growth * taken
+
+
+def takes_codes_apart(op: GraphOp, facts: Facts) -> bool:
+    """Whether an operation takes a half of each byte of a constant, of which sums alone are made,
+    as `graph-pack-codes` leaves it: folded, each half would take a byte."""
+    if not facts.packed_rows or not isinstance(op, AndOp | ShiftRightOp):
+        return False
+    source = op.operands[0].owner
+    return isinstance(source, ConstantOp) and source.type.element == ui8 and (
+        source.type.shape == op.result_tensors[0].shape) and _reaches_sum(op.results[0], _STEPS)
+
+
+def _reaches_sum(value: SSAValue, steps: int) -> bool:
+    return steps > 0 and value.first_use is not None and all(
+        isinstance(use.operation, ReduceSumOp) or (isinstance(use.operation, _BETWEEN) and (
+            _reaches_sum(use.operation.results[0], steps - 1))) for use in value.uses)
 
 
 def reaches_few_rows(value: SSAValue, rows: int, steps: int = _STEPS) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from xdsl.ir import Operation
 
@@ -130,3 +131,39 @@ BLOCKS = """builtin.module {
 def _holds_codes(module: Operation) -> bool:
     constants = [op for op in module.walk() if isinstance(op, ConstantOp)]
     return any(op.type.short.startswith("i8") for op in constants)
+
+
+@pytest.mark.parametrize(("depth", "columns", "least", "code", "packed"), [
+    (96, 700, 0, np.uint8, True), (64, 1031, -8, np.int8, True), (64, 1031, 3, np.int8, True),
+    (96, 700, -9, np.int8, True), (97, 700, 0, np.uint8, False)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_one_row_reads_two_codes_in_a_byte(
+    depth: int, columns: int, least: int, code: type, packed: bool, transposed: bool
+) -> None:
+    """Each byte is read once, by one nest, whatever the smallest code is."""
+    context = find_target("cuda").bind(TargetOptions(features="sm_90")).context()
+    random = np.random.default_rng(depth)
+    shape = (columns, depth) if transposed else (depth, columns)
+    codes = random.integers(least, least + 16, shape).astype(code)
+    turn = f"%t = graph.transpose %f {{perm = [1, 0]}} : bf16[{depth}, {columns}]"
+    module = parse(f"""builtin.module {{
+      strata.func @main(%x: bf16[1, {depth}]) -> (bf16[1, {columns}]) inputs ["x"] outputs ["y"] {{
+        %w = graph.constant {{value = #strata.weight<"w", "codes">}} : {
+            "ui8" if code is np.uint8 else "i8"}[{shape[0]}, {shape[1]}]
+        %f = graph.cast %w {{to = bf16}} : bf16[{shape[0]}, {shape[1]}]
+        {turn if transposed else ""}
+        %y = graph.matmul %x, {"%t" if transposed else "%f"} : bf16[1, {columns}]
+        strata.return %y
+      }}
+    }}""", context)
+    context.weights.arrays["codes"] = codes
+    function = main_function(module)
+    run = Run.of(function)
+    expected = run.results(function, context)
+    run_passes(module, f"graph-pack-codes,{PASSES}", context)
+    for a, b in zip(interpret_host(module, run.inputs, context.weights), expected, strict=True):
+        assert_same(a, b, 1e-1)
+    used = {w.shape for key, w in context.weights.arrays.items() if key != "codes"}
+    halves = (columns, depth // 2) if transposed else (depth // 2, columns)
+    assert (halves in used) == packed
+    assert sum(isinstance(op, LaunchOp) for op in module.walk()) <= 2
