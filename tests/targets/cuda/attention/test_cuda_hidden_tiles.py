@@ -213,6 +213,22 @@ def test_rows_and_keys_of_other_numbers() -> None:
     assert check(lowered("documents", given, INTERPRETED), "documents", given) > 0
 
 
+def test_parts_of_keys() -> None:
+    """Programs that walk parts of the keys for blocks of rows load bounds for their part."""
+    given = inputs("documents", 128, 4096)
+    program = lowered("documents", given, INTERPRETED)
+    assert kernels(program[0], "visible") and kernels(program[0], "parts")
+    assert check(program, "documents", given) > 0
+
+
+def test_few_rows_search_the_mask() -> None:
+    """Where one block holds all rows, programs search for themselves instead."""
+    given = inputs("lengths", 40, 512)
+    program = lowered("lengths", given, INTERPRETED)
+    assert not kernels(program[0], "visible")
+    assert check(program, "lengths", given) > 0
+
+
 @each_case
 @pytest.mark.parametrize("depth", [64, 128])
 def test_code_for_hopper(name: str, depth: int) -> None:
