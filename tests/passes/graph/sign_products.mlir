@@ -42,9 +42,12 @@ builtin.module {
     %r = graph.matmul_integer %x, %w, %z, %z : i32[n, n]
     strata.return %r
   }
-  // The zero point surrounds x; x less its zero point is summed over channels, then over windows.
+  // The zero point surrounds x, which is signed then; x less its zero point is summed over channels,
+  // then over windows.
   // CHECK: strata.func @conv
-  // CHECK: graph.pad %{{.*}} {low = [0, 0, 1], high = [0, 0, 2], mode = "constant", value = -123.0} : i8[n, 4, h + 3]
+  // CHECK: graph.pad %x {low = [0, 0, 1], high = [0, 0, 2], mode = "constant", value = 5.0} : ui8[n, 4, h + 3]
+  // CHECK: graph.xor %{{.*}} : ui8[n, 4, h + 3]
+  // CHECK-NEXT: graph.bitcast %{{.*}} {to = i8} : i8[n, 4, h + 3]
   // CHECK-NEXT: graph.conv %{{.*}} {group = 2, to = i32} : i32[n, 6, h + 1]
   // CHECK: graph.reduce_sum %{{.*}} {axes = [2], keepdims = true} : i32[n, 2, 1, h]
   // CHECK: graph.conv %{{.*}} {pads = [1, 2], group = 2, to = i32} : i32[n, 6, h + 1]
