@@ -45,7 +45,8 @@ def check(spelling: Spelling, graph: AttentionGraph, path: Path) -> None:
     np.testing.assert_allclose(made.astype(float), expected(proto, graph).astype(float),
                                rtol=0, atol=1e-2)
     names = [k.sym_name.data for k in kernels]
-    assert len([n for n in names if "_rows" not in n]) == 1, names  # others copy open rows
+    beside = ("_rows", "visible_")  # copies of open rows, and what finds the keys that tables show
+    assert len([n for n in names if not any(part in n for part in beside)]) == 1, names
 
 
 each_spelling = pytest.mark.parametrize("spelling", SPELLINGS, ids=lambda f: f.__name__)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from dialects.symbolic.expr import Expr
-from targets.cpu.runtime.donation import LEAST, Home, Times, homes, lender
+from targets.cpu.runtime.donation import LEAST, Home, homes, lender
 from targets.cpu.runtime.results import Result
+from targets.cpu.runtime.times import Times
 
 F32 = np.dtype(np.float32)
 COUNT = LEAST // 4

@@ -285,7 +285,7 @@ def test_threads_capture_one_after_another(monkeypatch: pytest.MonkeyPatch) -> N
             begun.set()
 
     monkeypatch.setattr(library.driver, "call", call)
-    monkeypatch.setattr(library, "_capturing", lambda: 1)
+    monkeypatch.setattr(library, "_capturing", lambda urgent: 1)
     launches = [LibraryLaunch(Slow(), (), []) for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(LibraryLaunch.captured, launches))
