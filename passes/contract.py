@@ -194,8 +194,8 @@ class Facts:
     bound products of narrower weights."""
     blocked_rows: int = 0
     """Up to how many rows likewise where scales belong to blocks of a weight's rows."""
-    packed_rows: int = 0
-    """Up to how many rows codes of 4 bits are read two in a byte; 0: none."""
+    packs_codes: bool = False
+    """Whether a product of one row reads codes of 4 bits two in a byte."""
     short_rows: int = 0
     """Up to how many elements of a row a few programs reduce in less time than it takes to launch
     another kernel; 0: none."""

@@ -112,7 +112,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         paired_rows=MIN_DOT,  # memory bandwidth bounds them, and each launch counts
         coded_rows=4 * MIN_DOT,  # likewise; a program converts a tile once for all of its rows
         blocked_rows=1,  # of more rows, conversions take longer than halves take to read
-        packed_rows=1,  # more are multiplied on tensor cores, by whole tiles of weights
+        packs_codes=True,  # more rows are multiplied on tensor cores, by whole tiles of weights
         short_rows=machine.fitted.rows.short,  # what a program can hold in registers
         held_row=machine.fitted.rows.longest_whole,
         exchanged_elements=WORDS if not options.interpret and is_nvidia(machine.arch) and (

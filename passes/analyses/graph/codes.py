@@ -53,7 +53,7 @@ def _widens_codes(op: GraphOp, growth: int) -> bool:
 def takes_codes_apart(op: GraphOp, facts: Facts) -> bool:
     """Whether an operation takes a half of each byte of a constant, of which sums alone are made,
     as `graph-pack-codes` leaves it: folded, each half would take a byte."""
-    if not facts.packed_rows or not isinstance(op, AndOp | ShiftRightOp):
+    if not facts.packs_codes or not isinstance(op, AndOp | ShiftRightOp):
         return False
     source = op.operands[0].owner
     return isinstance(source, ConstantOp) and source.type.element == ui8 and (

@@ -4,12 +4,12 @@
     -->
     %a = (cast(%p and 15) - 8) * %s[:, :k]                     %p: ui8[n, k], w[:, :k] + 16*w[:, k:]
     %b = (cast(%p shifted right by 4) - 8) * %s[:, k:]
-    %y = reduce_sum(%x[:k] * %a + %x[k:] * %b)                 in f32, rounded once
+    %y = reduce_sum(%x[:k] * %a + %x[k:] * %b)                 in f32 or f64, rounded once
 
 The memory of weights bounds such a product, and one nest reads each byte once: halves of a row lie
 in one byte, so that neighbours in memory are neighbours in the sum. Packed are integers that no
 more than 16 values span, past what dequantizes them element by element. For targets that ask for it
-(`Facts.packed_rows`). Under `--exact`, sums keep their order, and nothing is packed.
+(`Facts.packs_codes`). Under `--exact`, sums keep their order, and nothing is packed.
 
 Enters: folded constants. Constant folding keeps what this pass makes (`takes_codes_apart`).
 """
@@ -39,7 +39,7 @@ from dialects.graph import (
 )
 from dialects.graph.base import Build, GraphOp, ints_of
 from dialects.graph.composite import cast, part, reshaped
-from dialects.strata.types import Array, f32, i8, is_float, ui8
+from dialects.strata.types import Array, f32, f64, i8, is_float, ui8
 from dialects.symbolic.size_products import product
 from passes.base import StrataContext, StrataPass
 from passes.rewrites.graph.matching import type_of
@@ -60,7 +60,7 @@ class GraphPackCodes(StrataPass):
     name = "graph-pack-codes"
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
-        if not context.facts.packed_rows or context.exact:
+        if not context.facts.packs_codes or context.exact:
             return
         for func in functions(module):
             for op in [op for op in func.body.block.ops if isinstance(op, MatmulOp)]:
@@ -86,10 +86,9 @@ class _Weight(NamedTuple):
 
 
 def _weight(op: MatmulOp, context: StrataContext) -> _Weight | None:
-    """The weight of a product of few rows, if it is made of codes of 4 bits."""
-    rows = product(type_of(op.a).shape[:-1]).constant
+    """The weight of a product of one row, if it is made of codes of 4 bits."""
     if op.to is not None or type_of(op.b).rank != 2 or not is_float(type_of(op.b).element) or (
-            rows is None or rows > context.facts.packed_rows):
+            product(type_of(op.a).shape[:-1]).constant != 1):
         return None
     value, dim, maker = op.b, 0, op.b.owner
     if isinstance(maker, TransposeOp) and ints_of(maker.properties, "perm") == (1, 0):
@@ -125,6 +124,8 @@ def _codes(value: SSAValue, shape: Sequence[object], steps: int = _STEPS) -> Con
 def _multiply(op: MatmulOp, weight: _Weight, context: StrataContext) -> None:
     """Replace a product by the sum over both halves."""
     build, store, half = Build(op), context.weights, weight.half
+    element = type_of(op.result).element
+    wide = f64 if element == f64 else f32
     packed = weight.codes.derived(store, ".packed", f"pack {weight.dim} {weight.least}", partial(
         pack, dim=weight.dim, least=weight.least))
     build.insert(packed)
@@ -136,9 +137,9 @@ def _multiply(op: MatmulOp, weight: _Weight, context: StrataContext) -> None:
         nibbles = build(ShiftRightOp if k else AndOp, packed.result, number.result)
         factor = _half(build, weight.value, weight, k, nibbles)
         taken = part(build, x, 0, k * half, half)
-        products.append(build(MulOp, cast(build, taken, f32), cast(build, factor, f32)))
+        products.append(build(MulOp, cast(build, taken, wide), cast(build, factor, wide)))
     total = build(ReduceSumOp, build(AddOp, *products), axes=[weight.dim])
-    made = reshaped(build, cast(build, total, type_of(op.result).element), type_of(op.result).shape)
+    made = reshaped(build, cast(build, total, element), type_of(op.result).shape)
     replace(op, [made], context, "packed")
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from dialects.graph import ConstantOp
 from dialects.host import LaunchOp
 from dialects.host.interpret import interpret_host
 from dialects.strata.func import main_function
+from dialects.strata.types import Array
 from passes.graph import fold_constants
 from targets.base import TargetOptions, find_target
 from tests.passes.harness import Run, assert_same, parse, run_passes
@@ -141,18 +143,43 @@ def test_one_row_reads_two_codes_in_a_byte(
     depth: int, columns: int, least: int, code: type, packed: bool, transposed: bool
 ) -> None:
     """Each byte is read once, by one nest, whatever the smallest code is."""
-    context = find_target("cuda").bind(TargetOptions(features="sm_90")).context()
     random = np.random.default_rng(depth)
     shape = (columns, depth) if transposed else (depth, columns)
     codes = random.integers(least, least + 16, shape).astype(code)
-    turn = f"%t = graph.transpose %f {{perm = [1, 0]}} : bf16[{depth}, {columns}]"
+    module, is_packed = multiplied(codes, transposed, "1, ", "bf16", 1e-1)
+    assert is_packed == packed
+    assert sum(isinstance(op, LaunchOp) for op in module.walk()) <= 2
+
+
+@pytest.mark.parametrize("rows", ["", "1, ", "1, 1, ", "0, ", "2, 0, ", "2, "])
+@pytest.mark.parametrize(("element", "tolerance"), [
+    ("bf16", 1e-1), ("f16", 1e-2), ("f32", 1e-4), ("f64", 1e-12)])
+def test_packed_products_are_as_precise_as_others(
+    element: str, tolerance: float, rows: str
+) -> None:
+    """Of all types of floats; only one row is packed."""
+    codes = np.random.default_rng(5).integers(0, 16, (96, 700)).astype(np.uint8)
+    _, is_packed = multiplied(codes, False, rows, element, tolerance)
+    assert is_packed == (rows in ("", "1, ", "1, 1, "))
+
+
+def multiplied(
+    codes: Array, transposed: bool, rows: str, element: str, tolerance: float
+) -> tuple[ModuleOp, bool]:
+    """A product with constant codes, lowered once its numbers are as they were, and whether its
+    codes are packed. `rows`: the dims before the last one."""
+    context = find_target("cuda").bind(TargetOptions(features="sm_90")).context()
+    depth, columns = codes.T.shape if transposed else codes.shape
+    at = f"{codes.shape[0]}, {codes.shape[1]}"
+    y = f"{element}[{rows}{columns}]"
+    turn = f"%t = graph.transpose %f {{perm = [1, 0]}} : {element}[{depth}, {columns}]"
     module = parse(f"""builtin.module {{
-      strata.func @main(%x: bf16[1, {depth}]) -> (bf16[1, {columns}]) inputs ["x"] outputs ["y"] {{
+      strata.func @main(%x: {element}[{rows}{depth}]) -> ({y}) inputs ["x"] outputs ["y"] {{
         %w = graph.constant {{value = #strata.weight<"w", "codes">}} : {
-            "ui8" if code is np.uint8 else "i8"}[{shape[0]}, {shape[1]}]
-        %f = graph.cast %w {{to = bf16}} : bf16[{shape[0]}, {shape[1]}]
+            "ui8" if codes.dtype == np.uint8 else "i8"}[{at}]
+        %f = graph.cast %w {{to = {element}}} : {element}[{at}]
         {turn if transposed else ""}
-        %y = graph.matmul %x, {"%t" if transposed else "%f"} : bf16[1, {columns}]
+        %y = graph.matmul %x, {"%t" if transposed else "%f"} : {y}
         strata.return %y
       }}
     }}""", context)
@@ -162,8 +189,7 @@ def test_one_row_reads_two_codes_in_a_byte(
     expected = run.results(function, context)
     run_passes(module, f"graph-pack-codes,{PASSES}", context)
     for a, b in zip(interpret_host(module, run.inputs, context.weights), expected, strict=True):
-        assert_same(a, b, 1e-1)
+        assert_same(a, b, tolerance)
     used = {w.shape for key, w in context.weights.arrays.items() if key != "codes"}
     halves = (columns, depth // 2) if transposed else (depth // 2, columns)
-    assert (halves in used) == packed
-    assert sum(isinstance(op, LaunchOp) for op in module.walk()) <= 2
+    return module, halves in used
