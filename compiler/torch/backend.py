@@ -52,6 +52,7 @@ from compiler.torch.training import (
     is_recorded,
     keep_saved,
     partition,
+    with_own,
 )
 from compiler.torch.views import split_views, with_arguments
 from compiler.torch.vocabulary.options import MODES
@@ -129,8 +130,8 @@ def compiled_by(
         donated = donated_arguments(graph)
         take_strides(graph, inputs)
         written = take_writes(graph)
-        return compiled_step(graph, lambda inner: _boxed_program(
-            _program(kind, inner, chosen, written, {}, "backward", donated)))
+        return with_own(compiled_step(graph, lambda inner: _boxed_program(
+            _program(kind, inner, chosen, written, {}, "backward", donated))), donated)
 
     table = decompositions(known)
     compiled = torch_module("torch._dynamo.backends.common").aot_autograd(

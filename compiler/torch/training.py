@@ -34,8 +34,8 @@ def metadata() -> Any:
 
 
 def donated_arguments(graph: Any) -> list[int]:
-    """The arguments of a backward graph that nothing else refers to: intermediate values that the
-    forward graph has saved, each in memory of its own.
+    """The arguments of a backward graph that the forward graph has saved for it alone: intermediate
+    values on the CPU, each in memory of its own.
 
     PyTorch finds none if the graph may run again (`retain_graph=True`), and later refuses that.
     """
@@ -44,8 +44,36 @@ def donated_arguments(graph: Any) -> list[int]:
     memories = [v.untyped_storage()._cdata for v in values
                 if hasattr(v, "dtype") and str(v.layout) == "torch.strided"]
     shared = {memory for memory, count in Counter(memories).items() if count > 1}
-    return [k for k in found if hasattr(values[k], "dtype")
+    return [k for k in found if hasattr(values[k], "dtype") and values[k].device.type == "cpu"
             and values[k].untyped_storage()._cdata not in shared]
+
+
+def with_own(run: Run, donated: Sequence[int]) -> Run:
+    """A backward graph that takes copies of what it may overwrite if others refer to that, too.
+
+    Whoever has hooks on saved tensors, or asks a node of autograd for them, may keep them. Hooks
+    may also return what they have kept, and the same memory twice.
+    """
+    if not donated:
+        return run
+    owners = torch_module("torch._C")._storage_Use_Count
+
+    def call(arguments: list[Any]) -> Any:
+        for k in donated:
+            # the argument ends here, unless others refer to it
+            arguments[k] = own = arguments[k].detach()
+            if owners(own.untyped_storage()._cdata) > _OWNERS:
+                arguments[k] = own.clone()
+        return run(arguments)
+
+    boxed: Any = call
+    boxed._boxed_call = True
+    return boxed
+
+
+_OWNERS = 2
+"""Owners of the memory of one tensor while it is asked for their number: the tensor, and what
+stands for its memory in Python."""
 
 
 def first_result() -> int:

@@ -177,6 +177,77 @@ def test_hooks_see_gradients_that_stay(placed: Placed) -> None:
     torch.testing.assert_close(*seen, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("unpack", [lambda t: t, Tensor.clone, Tensor.detach])
+def test_hooks_may_keep_what_is_saved(
+    placed: Placed, unpack: Callable[[Tensor], Tensor]
+) -> None:
+    model, twin, x = made()
+    step, kept = compiled(model), list[tuple[Tensor, Tensor]]()
+
+    def pack(value: Tensor) -> Tensor:
+        kept.append((value, value.detach().clone()))
+        return value
+
+    for _ in range(2):
+        for run in (step, twin):
+            with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+                loss = run(x).square().sum()
+            loss.backward()
+    assert any(placed)
+    check(model, twin)
+    for value, before in kept:
+        torch.testing.assert_close(value, before, rtol=0, atol=0)
+
+
+def test_hooks_may_return_memory_of_others(placed: Placed) -> None:
+    """Equal values are kept once, by code that does not refer to what it was given."""
+    model, twin, x = made()
+    step = compiled(model)
+    for run in (step, twin):
+        kept: list[Tensor] = []
+
+        def pack(value: Tensor, kept: list[Tensor] = kept) -> int:
+            for number, known in enumerate(kept):
+                if torch.equal(known, value):
+                    return number
+            kept.append(value.detach().clone())
+            return len(kept) - 1
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, kept.__getitem__):
+            loss = run(x).sum() + run(x).sum()
+        before = [value.clone() for value in kept]
+        loss.backward()
+        torch.testing.assert_close(kept, before, rtol=0, atol=0)
+    assert any(placed)
+    check(model, twin)
+
+
+def test_nodes_of_autograd_may_be_asked_for_what_is_saved(placed: Placed) -> None:
+    model, _, x = made()
+    result = compiled(model)(x)
+    kept = result.grad_fn.saved_tensors  # type: ignore[union-attr]
+    before = [value.detach().clone() for value in kept]
+    result.sum().backward()
+    assert any(placed)
+    torch.testing.assert_close([v.detach() for v in kept], before, rtol=0, atol=0)
+
+
+def test_nothing_is_copied_that_nobody_else_keeps(placed: Placed) -> None:
+    """Gradients lie where what the forward pass has saved lay, not in a copy of it."""
+    model, _, x = made()
+    step = compiled(model)
+    step(x).sum().backward()
+    model.zero_grad()
+    result = step(x)
+    saved = [t.untyped_storage().data_ptr()
+             for t in result.grad_fn.saved_tensors]  # type: ignore[union-attr]
+    result.sum().backward()
+    assert any(placed)
+    homes = [g.untyped_storage().data_ptr() for p in model.parameters()
+             if (g := p.grad) is not None]
+    assert len(set(homes) & set(saved)) == len(placed[1])
+
+
 def test_open_batches(placed: Placed) -> None:
     """Where an argument is too small, results have memory of their own."""
     model, twin, _ = made()
