@@ -156,6 +156,13 @@ class Node(NodeBase):
                                "they must be few integers")
         return list(found.reshape(-1))
 
+    def known_size(self, value: Value, what: str) -> Expr:
+        """The single number that an input holds, as a size expression. Raises Fault for several."""
+        found = self.known_sizes(value, what)
+        if len(found) != 1:
+            raise Fault(f"its {what} must be one number, not {value.type.short}")
+        return found[0]
+
     def known_ints(self, value: Value, what: str) -> list[int]:
         """The contents as a list of integers. Raises Fault if they are not known."""
         if value.expressions is None:

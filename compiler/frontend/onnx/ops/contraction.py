@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
 from compiler.frontend.stretching import one_way
@@ -20,6 +21,9 @@ def gemm(n: Node, a: Value, b: Value, c: Value | None = None) -> Value:
 
     Integers with factors that are none are computed in f64 and truncated once.
     """
+    for operand in (a, b):
+        if operand.rank != 2:
+            raise Fault(f"{operand.type.short} is not a matrix", "MatMul takes batches")
     left = a.transpose([1, 0]) if n.flag("transA") else a
     right = b.transpose([1, 0]) if n.flag("transB") else b
     alpha, beta = n.real("alpha", 1.0), n.real("beta", 1.0)

@@ -66,14 +66,6 @@ def refuse_inputs(**inputs: Value | None) -> None:
             raise Fault(f"its input {name} is not supported", "export the model without it")
 
 
-def single(n: Node, value: Value, what: str) -> Expr:
-    """The single number that an input holds, as a size expression. Raises Fault for several."""
-    found = n.known_sizes(value, what)
-    if len(found) != 1:
-        raise Fault(f"its {what} must be one number, not {value.type.short}")
-    return found[0]
-
-
 def fixed(n: Node, size: Size, what: str) -> int:
     """A size as a plain integer. Raises Fault when it depends on an input's sizes."""
     return n.known_ints(n.of_sizes([size]), what)[0]

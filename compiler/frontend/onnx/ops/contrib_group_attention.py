@@ -21,7 +21,6 @@ from compiler.frontend.onnx.ops.contrib import (
     refuse,
     refuse_inputs,
     share,
-    single,
 )
 from compiler.frontend.onnx.ops.contrib_attention import (
     columns,
@@ -96,7 +95,7 @@ def _normalized(n: Node, x: Value, weight: Value) -> Value:
 
 def _lengths(n: Node, q: Value, lengths: Value, total_length: Value) -> _Lengths:
     batch, _, queries, _ = q.shape
-    whole = single(n, total_length, "total sequence length")
+    whole = n.known_size(total_length, "total sequence length")
     last = lengths.cast(t.i64).reshape([batch, 1, 1, 1])
     used = last + 1
     count = n.of_size(queries).reshape([1, 1, 1, 1])

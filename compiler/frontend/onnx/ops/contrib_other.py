@@ -10,7 +10,7 @@ import numpy as np
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
-from compiler.frontend.onnx.ops.contrib import SOME, contrib_op, fixed, positive, single
+from compiler.frontend.onnx.ops.contrib import SOME, contrib_op, fixed, positive
 from compiler.frontend.onnx.ops.gather import gather, gather_nd
 from compiler.frontend.onnx.ops.linear_algebra import order_of
 from compiler.frontend.onnx.ops.sampling import (
@@ -74,7 +74,7 @@ def contrib_pad(n: Node, x: Value, pads: Value, value: Value | None = None) -> V
 
 @contrib_op("ExpandDims")
 def expand_dims(n: Node, x: Value, axis: Value) -> Value:
-    place = n.axis(fixed(n, single(n, axis, "axis"), "axis"), x.rank + 1)
+    place = n.axis(fixed(n, n.known_size(axis, "axis"), "axis"), x.rank + 1)
     return x.reshape([*x.shape[:place], 1, *x.shape[place:]])
 
 

@@ -13,7 +13,6 @@ from compiler.frontend.onnx.ops.contrib import (
     positive,
     refuse,
     share,
-    single,
     total,
 )
 from compiler.frontend.onnx.ops.contrib_attention import merge_heads, places, split_heads
@@ -114,7 +113,7 @@ def relative_position_bias(
     ordered by head.
     """
     buckets, heads = (fixed(n, s, "buckets and heads") for s in table.shape)
-    queries, keys = (single(n, v, "lengths") for v in (query_length, key_length))
+    queries, keys = (n.known_size(v, "lengths") for v in (query_length, key_length))
     distance = places(n, queries, column=True) - places(n, keys)
     both = n.flag("is_bidirectional")
     count = buckets // 2 if both else buckets

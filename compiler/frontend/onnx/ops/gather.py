@@ -37,7 +37,7 @@ def gather_nd(n: Node, x: Value, indices: Value) -> Value:
 @onnx_op("OneHot")
 def one_hot(n: Node, indices: Value, depth: Value, values: Value) -> Value:
     """values = [off, on]: on at each index, off elsewhere and for indices out of range."""
-    [size] = n.known_sizes(_whole(n, depth), "numbers of values")
+    size = n.known_size(_whole(n, depth), "depth")
     axis = n.axis(n.integer("axis", -1), indices.rank + 1)
     whole = indices.cast(t.i64)
     end = n.of_size(size).cast(t.i64)

@@ -8,7 +8,7 @@ from compiler.frontend.elements import constant_of
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.run_sizes import elements
+from compiler.frontend.onnx.ops.run_sizes import element
 from compiler.frontend.values import Value
 from dialects.graph.base import GraphOp
 from dialects.graph.cumulative import CumulativeProdOp, CumulativeSumOp
@@ -31,7 +31,7 @@ def arg(n: Node, x: Value) -> Value:
 @onnx_op(*_CUMULATIVE)
 def cumulative(n: Node, x: Value, axis: Value) -> Value:
     """Along an axis; if only a run knows it, the results along all axes, of which one is chosen."""
-    [given] = elements(n, axis, "axes", 1)
+    given = element(n, axis, "axis")
     known = constant_of(given)
     if known is not None:
         return _cumulative(n, x, n.axis(known, x.rank))
@@ -56,7 +56,7 @@ def top_k_by_attribute(n: Node, x: Value) -> list[Value]:
 
 @onnx_op("TopK", since=10)
 def top_k(n: Node, x: Value, k: Value) -> list[Value]:
-    return _top_k(n, x, n.known_sizes(k, "k")[0])
+    return _top_k(n, x, n.known_size(k, "k"))
 
 
 def _top_k(n: Node, x: Value, k: Expr) -> list[Value]:

@@ -46,6 +46,14 @@ def elements(n: Node, value: Value, what: str, count: int | None = None) -> Elem
     return n.build.elements(value)
 
 
+def element(n: Node, value: Value, what: str) -> Expr | Element:
+    """The only element of a list of integers, or a single integer. Raises Fault for several."""
+    found = elements(n, value, what, 1)
+    if len(found) != 1:
+        raise Fault(f"its {what} must be one number, not {value.type.short}")
+    return found[0]
+
+
 def clamp(x: Value, low: Value, high: Value) -> Value:
     """max(min(x, high), low) for low <= high."""
     return f.minimum(f.maximum(x, low), high)

@@ -15,7 +15,7 @@ from compiler.frontend.elements import constant_of
 from compiler.frontend.faults import Fault
 from compiler.frontend.onnx.node import Node
 from compiler.frontend.onnx.ops import onnx_op
-from compiler.frontend.onnx.ops.run_sizes import elements
+from compiler.frontend.onnx.ops.run_sizes import element
 from compiler.frontend.values import Value
 from dialects.graph.elementwise import PowOp
 from dialects.graph.exponential import Log10Op
@@ -39,7 +39,7 @@ def dft_by_attribute(n: Node, x: Value, length: Value | None = None) -> Value:
 def dft(n: Node, x: Value, length: Value | None = None, axis: Value | None = None) -> Value:
     if axis is None:
         return _dft(n, x, length, -2)
-    [given] = elements(n, axis, "axes", 1)
+    given = element(n, axis, "axis")
     known = constant_of(given)
     return _dft_along(n, x, length, axis) if known is None else _dft(n, x, length, known)
 
@@ -73,7 +73,7 @@ def _dft(n: Node, x: Value, length: Value | None, given: int) -> Value:
         raise Fault("the last dim holds the parts of complex numbers; it cannot be transformed")
     size, inverse, onesided = x.shape[axis], n.flag("inverse"), n.flag("onesided")
     default = (size - 1) * 2 if inverse and onesided else size
-    points = default if length is None else n.known_sizes(length, "lengths")[0]
+    points = default if length is None else n.known_size(length, "length")
     return transform(n, x, axis, points, inverse, onesided)
 
 
@@ -191,9 +191,9 @@ def stft(
     """
     if x.rank == 2:
         x = x.reshape([*x.shape, 1])
-    [stride] = n.known_sizes(step, "frame steps")
+    stride = n.known_size(step, "frame step")
     if length is not None:
-        [size] = n.known_sizes(length, "frame lengths")
+        size = n.known_size(length, "frame length")
     else:
         size = x.shape[1] if window is None else window.shape[0]
     if window is not None:
@@ -250,7 +250,7 @@ def _mel_weights_at_run(
     n: Node, bins: Value, length: Value, rate: Value, low: Value, high: Value
 ) -> Value:
     """What `_mel_weights` computes."""
-    [count], [size] = n.known_sizes(bins, "sizes"), n.known_sizes(length, "sizes")
+    count, size = n.known_size(bins, "number of bins"), n.known_size(length, "length")
     first, last = (n(Log10Op, v.cast(t.f64).reshape([]) / 700 + 1) * 2595 for v in (low, high))
     steps = n.of_size(count + 2).cast(t.f64)
     mels = n.range(count + 2).cast(t.f64) * ((last - first) / steps) + first
