@@ -379,6 +379,9 @@ UNSAMPLED = frozenset((
     "aten.bincount.default", "aten._unique2.default", "aten.unique_dim.default",
     "aten.unique_consecutive.default",  # sizes depend on data: tests/pytorch/operators
     "transformers.grouped_mm_fallback.default",  # only where that library is: as _grouped_mm
+    *(f"strata_matrices.{name}.default" for name in (
+        "lu", "cholesky", "reflections", "reflected", "order", "substituted")),
+    "aten._linalg_check_errors.default",  # decompositions make these: `matrices` has their tests
 ))
 """Operators that cannot be called by themselves, or have no result to compare."""
 
