@@ -11,8 +11,8 @@ optimizer, all in f32 on the CPU. Eager mode, Inductor and Strata run in turns, 
                has compiled one line before, so that the compiler's modules are loaded
     memory     what that process holds at most in a later step beyond what it held before the first,
                in MiB: gradients, saved and temporary values, and what the compiler leaves behind
-    error      how far gradients are from those of eager mode in f64; thousandths where rounding moves
-               an input of a ReLU across zero, which a model with smooth functions does not show
+    error      how far gradients are from those of eager mode in f64; thousandths where rounding
+               moves an input of a ReLU across zero, which smooth functions do not show
 
 Rows are kept in a file, and a second run continues there. The page is TRAINING.md beside this file.
 """
