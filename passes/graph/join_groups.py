@@ -20,8 +20,6 @@ Enters: filters as constants where they are known. Assumes nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
@@ -30,14 +28,11 @@ from dialects.graph import ConstantOp, ConvOp, ReshapeOp, WhereOp
 from dialects.graph.base import int_of
 from dialects.semantics.filters import JoinedGroups
 from dialects.strata.elements import dtype_of
-from dialects.strata.types import ExprAttr, SizesAttr, TensorType
+from dialects.strata.types import ExprAttr, SizesAttr
 from dialects.symbolic.expr import Expr
 from passes.base import StrataContext, StrataPass
 from passes.rewrites.graph.matching import known_constant, type_of
 from passes.rewriting import Rewriter, functions, rewrite
-
-if TYPE_CHECKING:
-    from dialects.strata.types import Array
 
 
 class GraphJoinGroups(StrataPass):
@@ -83,19 +78,11 @@ def _joined(filters: SSAValue, at: Rewriter, group: int, joined: int) -> SSAValu
     """Filters [co, c, k...] as [co, joined*c, k...], computed when the model runs."""
     type_, store = type_of(filters), at.context.weights
     outputs, *rest = type_.shape
-    own = at.insert(ConstantOp.of_array(_own_places(group, joined, type_), store, "own places"))
+    one_channel = np.ones((outputs.constant or 0, 1, *[1] * len(rest)), np.bool_)
+    own = at.insert(ConstantOp.of_array(
+        JoinedGroups(group, joined)(one_channel), store, "own places"))
     zero = at.insert(ConstantOp.of_array(
         np.zeros((), dtype_of(type_.element)), store, "zero")).results[0]
     chosen = at(WhereOp, own.results[0],
                 at(ReshapeOp, filters, shape=SizesAttr((outputs, Expr.of(1), *rest))), zero)
     return at(ReshapeOp, chosen, shape=SizesAttr((outputs, rest[0] * joined, *rest[1:])))
-
-
-def _own_places(group: int, joined: int, filters: TensorType) -> Array:
-    """Which of the places of joined groups is that of a filter's own group: bool[co, joined, 1...].
-    """
-    outputs = filters.shape[0].constant
-    assert outputs is not None
-    own = np.arange(outputs) // (outputs // group) % joined
-    return (own[:, None] == np.arange(joined)).reshape(outputs, joined, *(
-        1 for _ in filters.shape[1:]))
