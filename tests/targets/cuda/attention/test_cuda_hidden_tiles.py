@@ -14,19 +14,20 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
+from compiler.frontend import load_model
+from compiler.frontend.torch import in_memory
+from dialects.block import KernelOp
+from dialects.host import LaunchOp
+from dialects.strata.types import Array
+from dialects.symbolic.size_products import product
+from targets.base import TargetOptions
+from targets.cuda import TARGET
+from targets.cuda.emit import emit_kernel
+from tests.lowering import lower
+
 torch: Any = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from compiler.frontend import load_model  # noqa: E402
-from compiler.frontend.torch import in_memory  # noqa: E402
-from dialects.block import KernelOp  # noqa: E402
-from dialects.host import LaunchOp  # noqa: E402
-from dialects.strata.types import Array  # noqa: E402
-from dialects.symbolic.size_products import product  # noqa: E402
-from targets.base import TargetOptions  # noqa: E402
-from targets.cuda import TARGET  # noqa: E402
-from targets.cuda.emit import emit_kernel  # noqa: E402
-from tests.lowering import lower  # noqa: E402
 from tests.pytorch.programs import export  # noqa: E402
 
 HOPPER = TARGET.bind(TargetOptions("sm_90"))
