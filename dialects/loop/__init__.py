@@ -12,18 +12,7 @@ from dialects.loop.kernel import CallOp, EmptyOp, KernelOp, ViewOp, VisibleOp
 from dialects.loop.nest import COMBINERS, NestOp, scalar_type
 
 __all__ = [
-    "COMBINERS",
-    "AxesAttr",
-    "Axis",
-    "CallOp",
-    "EmptyOp",
-    "IndexOp",
-    "KernelOp",
-    "NestOp",
-    "ViewOp",
-    "VisibleOp",
-    "YieldOp",
-    "extents_of",
-    "fresh_axes",
+    "COMBINERS", "AxesAttr", "Axis", "CallOp", "EmptyOp", "IndexOp", "KernelOp",
+    "NestOp", "ViewOp", "VisibleOp", "YieldOp", "extents_of", "fresh_axes",
     "scalar_type",
 ]

@@ -61,7 +61,8 @@ two kernels would compete for memory bandwidth."""
 
 LINK = LinkTimes(wait=13e-6, bandwidth=300e9, message=3e-6, occupied=24)
 """Fitted to all-reduces by NCCL on two of them: 15 us for 0.5 MB, 0.14 ms for 32 MB and 0.46 ms for
-128 MB, which it tells within 12%. On two H100 0.5 MB took 14 us, and 32 MB as long."""
+128 MB, which it tells within 12%. On two H100 0.5 MB took 14 us, and 32 MB as long. `occupied` is
+an assumption, which NCCL has not been asked about yet."""
 
 H200 = Fitted("H200", PRODUCTS, COPIED, PARTS, ROWS, GUESS, EARLY, LINK, graph_lanes=4,
               joined_channels=32, strip_programs=1.5, read_once=0.25)
