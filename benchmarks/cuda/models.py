@@ -26,7 +26,8 @@ from collection import CLASSES
 from rows import Setting
 from rows.programs import Compiled, inductor, off, ours, told
 from rows.timing import device_times, synchronize
-from suites.contests import chosen, contest, parser_of, slowest_kernels
+from suites.contests import chosen, contest, parser_of
+from suites.kernels import slowest_kernels
 
 from compiler.torch.backend import strata
 

@@ -28,7 +28,8 @@ import torch
 from rows import Setting
 from rows.programs import Compiled, inductor, off, told
 from rows.timing import device_times
-from suites.contests import kept, slowest_kernels
+from suites.contests import kept
+from suites.kernels import slowest_kernels
 from suites.sampled import EAGER, OURS, keys_of, page, parser_of, seeds_of
 
 from compiler.torch.backend import strata

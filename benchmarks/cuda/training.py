@@ -35,7 +35,8 @@ from compiler.torch.backend import strata
 
 sys.path.append(str(Path(__file__).parents[1] / "shared"))
 
-from suites.contests import chosen, hold, kept, parser_of, slowest_kernels, take_part, told
+from suites.contests import chosen, hold, kept, parser_of, take_part, told
+from suites.kernels import slowest_kernels
 
 HERE = Path(__file__).parent
 EAGER, STRATA = "eager", "strata"

@@ -32,7 +32,8 @@ from turns import in_turns, rate_of
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "shared"))
 
-from suites.contests import chosen, contest, parser_of, slowest_kernels  # noqa: E402
+from suites.contests import chosen, contest, parser_of  # noqa: E402
+from suites.kernels import slowest_kernels  # noqa: E402
 
 KINDS = {"bf16": torch.bfloat16, "f32": torch.float32}
 EAGER, STRATA = "eager", "strata"

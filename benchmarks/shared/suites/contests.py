@@ -174,19 +174,3 @@ def _eager_nodes(log: Path) -> list[str]:
     """What Strata said runs eagerly."""
     return sorted({line[:300] for line in log.read_text().splitlines()
                    if line.startswith("strata:") and "eagerly" in line})
-
-
-# ---------------------------------------------------------------------- kernels
-def slowest_kernels(call: Callable[[], Any], count: int) -> list[tuple[str, int, float]]:
-    """The slowest kernels of a call: name, number, microseconds in all; first the sum of all."""
-    import torch
-    from torch.profiler import ProfilerActivity, profile
-
-    call()
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as found:
-        call()
-        torch.cuda.synchronize()
-    rows = [(e.key[:60], e.count, float(e.self_device_time_total)) for e in found.key_averages()]
-    rows.sort(key=lambda row: -row[2])
-    return [("all", sum(r[1] for r in rows), sum(r[2] for r in rows)), *rows[:count]]
