@@ -45,7 +45,10 @@ class Panel:
 @dataclass(frozen=True)
 class Border:
     """How to copy an operand: the order of its dims, slowest first, whether with its padding, and
-    of how many elements the last dim is to be a multiple; zeros fill it up."""
+    of how many elements the last dim is to be a multiple; zeros fill it up.
+
+    Without the padding, dims that are read at a constant may be left out of the order: one matrix
+    of a stack is copied alone."""
 
     order: tuple[int, ...]
     padded: bool = True

@@ -25,14 +25,14 @@ its dims in the order that the target asks for, and copied.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Block, BlockArgument, SSAValue
 from xdsl.rewriter import Rewriter
 
 from dialects.graph import ConstantOp
-from dialects.loop import Axis, CallOp, KernelOp, NestOp, YieldOp, extents_of
+from dialects.loop import AxesAttr, Axis, CallOp, KernelOp, NestOp, YieldOp, extents_of
 from dialects.semantics.relayout import Relayout
 from dialects.strata.types import SizesAttr, TensorType, shape_of, tensor
 from dialects.symbolic.expr import Expr
@@ -45,9 +45,17 @@ from passes.analyses.loop.kinds import is_contraction
 from passes.analyses.loop.pairs import pair_of
 from passes.base import StrataContext, StrataPass
 from passes.contract import Border, Packing, Panel
+from passes.loop_to_block.compute import is_dot
 from passes.rewrites.kernels.collapsing import collapse
 from passes.rewrites.kernels.reordered_results import reorder_result
-from passes.rewrites.loop.nests import Read, gathered_inputs, reads_of, result_types, with_reads
+from passes.rewrites.loop.nests import (
+    Read,
+    gathered_inputs,
+    reads_of,
+    replace_nest,
+    result_types,
+    with_reads,
+)
 from passes.rewriting import erase_unused, functions
 
 
@@ -173,6 +181,7 @@ class _Packer(_Copier):
                 if constant is not None and not constant.is_held(self.context.weights)}
 
     def run(self, panels: Mapping[int, Packing]) -> None:
+        filled = set[int]()
         for position in range(len(self.nest.inputs)):
             copy = self.copy(position, panels) if position in panels else (
                 None if self.nest.pad_values[position] is None else self.border(position))
@@ -182,8 +191,12 @@ class _Packer(_Copier):
                 inside = self.inside(position)
                 self.replace(position, *copy, self.nest.pad_values[position] if keeps else None)
                 self.nest.inside = inside or self.nest.inside
+                if keeps:
+                    filled.add(position)
             if isinstance(packing, Panel):
                 self.collapse_copies()
+        if filled and is_dot(self.nest):
+            self.sum_zeros(filled)
 
     def collapse_copies(self) -> None:
         """Merge the dims that copy kernels walk together."""
@@ -281,11 +294,13 @@ class _Packer(_Copier):
     def reordered(
         self, position: int, order: Sequence[int], multiple: int = 1
     ) -> tuple[NestOp, tuple[Expr, ...]]:
-        """The copy with its dims in another order, and where the kernel reads it."""
-        read = reads_of(self.nest)[position]
-        axes = [Axis(Symbol.axis(f"i{d}d"), size) for d, size in enumerate(shape_of(read.value))]
-        point = [Expr.symbol(a.name) for a in axes]
-        filled = _filled_up([axes[d] for d in order], multiple)
+        """The copy with its dims in another order, and where the kernel reads it. Dims that have no
+        place in the order are read where the kernel does, at constants."""
+        read, shape = reads_of(self.nest)[position], shape_of(self.nest.inputs[position])
+        point = [*read.map]
+        for d in order:
+            point[d] = Expr.symbol(Symbol.axis(f"i{d}d"))
+        filled = _filled_up([Axis(Symbol.axis(f"i{d}d"), shape[d]) for d in order], multiple)
         pad = None if multiple == 1 else read.pad or 0
         copy = _copy(read.value, point, pad, filled, [point[d] for d in order])
         return copy, tuple(read.map[d] for d in order)
@@ -299,6 +314,31 @@ class _Packer(_Copier):
             if expr.symbols & summed and expr.as_symbol is None]
         is_sum = self.nest.combiner_names == ["add"]
         return ArrayAttr(pairs) if pairs and read.pad == 0 and is_sum else None
+
+    def sum_zeros(self, filled: Collection[int]) -> None:
+        """Where zeros fill up the rows of a factor along a summed axis, sum over these, too; the
+        other factor counts as 0 behind its end. Then no tile needs a mask of its own, for which
+        copies of tiles would have to wait."""
+        for axis in self.nest.reduce_axes:
+            reads = reads_of(self.nest)
+            ends = {k: shape_of(read.value)[d] for k, read in enumerate(reads)
+                    for d, place in enumerate(read.map) if place.as_symbol == axis.name}
+            used = [place for read in reads for place in read.map if axis.name in place.symbols]
+            longer = {ends[k] for k in filled if reads[k].map[-1].as_symbol == axis.name}
+            alone = all(nest is self.nest or axis.name not in extents_of(nest.axes)
+                        for nest in self.kernel.nests)
+            if len(longer) == 1 and len(used) == len(ends) == len(reads) and alone:
+                self.extend(axis, longer.pop(), {k for k in ends if k not in filled})
+
+    def extend(self, axis: Axis, extent: Expr, padded: Collection[int]) -> None:
+        """Lengthen an axis, behind whose end the reads at `padded` positions return 0."""
+        reads = [Read(r.value, r.map, 0.0) if k in padded and r.pad is None else r
+                 for k, r in enumerate(reads_of(self.nest))]
+        new = with_reads(self.nest, reads)
+        new.axes_attr = AxesAttr(tuple(
+            Axis(a.name, extent, a.reduce) if a.name == axis.name else a for a in new.axes))
+        replace_nest(self.nest, new)
+        self.nest = new
 
     # ------------------------------------------------------------------ doing it
     def replace(

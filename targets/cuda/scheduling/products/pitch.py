@@ -35,7 +35,7 @@ def odd_factors(kernel: KernelOp, nest: NestOp, roles: Roles) -> Mapping[int, Bo
     """How to copy the factors of a `tl.dot` of rows by columns whose rows lie so; None: not."""
     if sum(map(is_contraction, kernel.nests)) > 1:
         return None
-    found = {k: Border((0, 1), padded=False, multiple=WORD // width_of(v))
+    found = {k: Border(_matrix(nest, k), padded=False, multiple=WORD // width_of(v))
              for k, v in enumerate(nest.inputs) if v in kernel.body.block.args
              and _is_copied(nest, k, roles)}
     return found or None
@@ -85,15 +85,23 @@ def _is_apart(nest: NestOp, position: int, roles: Roles) -> bool:
 
 
 def _is_copied(nest: NestOp, position: int, roles: Roles) -> bool:
-    """Whether a matrix has rows of a known length that is no multiple of the least load, and enough
-    rows of the other factor are multiplied with it."""
+    """Whether a matrix, or one of a stack of them, has rows of a known length that is no multiple
+    of the least load, and enough rows of the other factor are multiplied with it."""
     type_ = nest.inputs[position].type
     assert isinstance(type_, TensorType)
-    size = type_.shape[-1].constant if type_.rank == 2 else None
-    known = type_.shape[0].constant is not None and not nest.pad_values[position]
+    count, size = ([type_.shape[d].constant for d in _matrix(nest, position)] + [None] * 2)[:2]
+    known = count is not None and not nest.pad_values[position]
     width = width_of(nest.inputs[position])
     return known and width == 2 and size is not None and size > 1 and bool(
         size * width % LEAST) and _is_read_again(nest, position, roles)
+
+
+def _matrix(nest: NestOp, position: int) -> tuple[int, ...]:
+    """The last two dims of a factor of which all others are read at one place; else none."""
+    place = nest.input_maps[position]
+    dims = range(len(place))
+    return tuple(dims[-2:]) if len(dims) >= 2 and all(
+        place[d].constant is not None for d in dims[:-2]) else ()
 
 
 def _is_read_again(nest: NestOp, position: int, roles: Roles) -> bool:

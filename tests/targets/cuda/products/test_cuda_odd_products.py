@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from xdsl.parser import Parser
 
-from dialects.block import KernelOp, LoadOp
+from dialects.block import KernelOp, LoadOp, ValidOp
 from dialects.context import make_context
 from dialects.host.interpret import interpret_host
 from dialects.strata.types import buffer_type
@@ -47,6 +47,8 @@ def test_factors_in_whole_words(m: int, k: int, n: int, element: str, copied: se
               if buffer_type(op.buffer).rank == 2}
     assert ({-(-k // 8) * 8} <= widths) == ("a" in copied or k % 8 == 0)
     assert ({-(-n // 8) * 8} <= widths) == ("b" in copied or n % 8 == 0)
+    masks = [op for op in kernels["contract_0"].walk() if isinstance(op, ValidOp)]
+    assert not (copied and masks), "zeros that fill up rows need no mask"
 
     rng = np.random.default_rng(n)
     kind = np.float16 if element == "f16" else np.float32
@@ -55,6 +57,39 @@ def test_factors_in_whole_words(m: int, k: int, n: int, element: str, copied: se
     a, b, c = (v.astype(np.float64) for v in given)
     atol = 0.05 * max(1, k / 64) ** 0.5
     np.testing.assert_allclose(found.astype(np.float64), a @ b + c, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("k", [961, 968])
+def test_a_matrix_of_a_stack_is_copied_alone(k: int) -> None:
+    """As the weights of an expert; what lies behind its rows is never multiplied with them."""
+    m, n = 2100, 1032
+    text = f"""
+strata.func @main(%a: f16[{m}, {k}], %b: f16[3, {n}, {k}]) -> (f16[{m}, {n}])
+    inputs ["a", "b"] outputs ["y"] {{
+  %c = graph.slice %b {{starts = [1, 0, 0], sizes = [1, {n}, {k}],
+                       steps = [1, 1, 1]}} : f16[1, {n}, {k}]
+  %d = graph.reshape %c {{shape = [{n}, {k}]}} : f16[{n}, {k}]
+  %e = graph.transpose %d {{perm = [1, 0]}} : f16[{k}, {n}]
+  %y = graph.matmul %a, %e : f16[{m}, {n}]
+  strata.return %y
+}}"""
+    module = Parser(make_context(), text).parse_module()
+    store = WeightStore()
+    for _ in lower(module, TARGET.bind(TargetOptions(features="sm_90")).context(store)):
+        pass
+    [kernel] = [op for op in module.walk() if isinstance(op, KernelOp)
+                and op.sym_name.data == "contract_0"]
+    shapes = [[s.constant for s in buffer_type(op.buffer).shape] for op in kernel.walk()
+              if isinstance(op, LoadOp)]
+    assert [n, 968] in shapes if k % 2 else [3, n, k] in shapes
+    assert "specialize = 1" in str(kernel.schedule), "TMA copies tiles of such factors"
+
+    rng = np.random.default_rng(k)
+    a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((m, k), (3, n, k)))
+    b[0], b[2] = np.inf, np.nan
+    [found] = interpret_host(module, [a, b], store)
+    wanted = a.astype(np.float64) @ b[1].T.astype(np.float64)
+    np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=0, atol=0.1)
 
 
 @pytest.mark.parametrize(("m", "k", "n"), [(37, 4609, 1407), (33, 3001, 641)])
