@@ -7,6 +7,7 @@
     compiler.profile(exe, x)                how long each kernel takes
     compiler.explain(exe)                   its kernels, and what was not fused, and why
     compiler.tune("model.onnx")             later compilations use the schedules that it finds
+    compiler.free_graphs()                  lets NCCL end; see `targets/cuda/libraries/leaving.py`
 
 Importing this package loads nothing else; modules are imported on first use.
 """
@@ -36,16 +37,18 @@ if TYPE_CHECKING:
         IndexRangeError,
         SizeError,
     )
+    from targets.cuda.libraries.leaving import free_graphs
 
 __all__ = ["AccessError", "CompileOptions", "CompilerFault", "DivisionByZeroError", "Executable",
            "IndexRangeError", "MemoryModel", "SizeError", "Specialize", "StrataError",
-           "__version__", "compile", "explain", "load", "profile", "to_fx", "tune"]
+           "__version__", "compile", "explain", "free_graphs", "load", "profile", "to_fx", "tune"]
 
 _HOMES = {"Executable": "compiler.executable", "compile": "compiler.api",
           "load": "compiler.api", "to_fx": "compiler.fx.api",
           "CompileOptions": "compiler.options", "Specialize": "compiler.options",
           "MemoryModel": "compiler.frontend", "tune": "compiler.tuning.api",
           "profile": "compiler.profiling.measure", "explain": "compiler.explaining.api",
+          "free_graphs": "targets.cuda.libraries.leaving",
           "StrataError": "compiler.diagnostics", "CompilerFault": "compiler.faults",
           "AccessError": "dialects.strata.assumptions", "SizeError": "dialects.strata.assumptions",
           "IndexRangeError": "dialects.strata.assumptions",

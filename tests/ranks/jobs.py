@@ -8,7 +8,6 @@ each job. Jobs consist of steps of at most SECONDS (`steps.py`); `running.py` st
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import os
@@ -302,6 +301,8 @@ def main(folder: Path, kind: str, seconds: float, names: Sequence[str]) -> None:
     import torch
     import torch.distributed as dist
 
+    from compiler import free_graphs
+
     limit_steps(seconds)
     torch.set_num_threads(1)
     rank = int(os.environ["RANK"])
@@ -320,10 +321,9 @@ def main(folder: Path, kind: str, seconds: float, names: Sequence[str]) -> None:
             results[name] = {"failed": traceback.format_exc()}
         (folder / f"rank-{rank}.json").write_text(json.dumps(results))
         logging.getLogger("strata").handlers = []  # which hold programs
-    step("let go of graphs, for which NCCL would wait")
-    torch._dynamo.reset()
-    gc.collect()
     step("leave the other ranks")
+    if sys.version_info < (3, 12):
+        free_graphs()
     dist.destroy_process_group()
     last_step()
 

@@ -20,6 +20,7 @@ from dialects.ranks.collectives import ALL_REDUCE, Collective, Group
 from targets.communication import Exchange, perform, process_group
 from targets.cuda.errors import CudaError
 from targets.cuda.libraries.calls import captured
+from targets.cuda.libraries.leaving import listen
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.driver_graph import CallNode
 
@@ -88,6 +89,7 @@ def prepare(group: Group) -> None:
 @cache
 def _prepared(group: Group, connected: Any) -> None:
     torch = torch_module()
+    listen()
     given, got = (torch.zeros(1, device="cuda") for _ in range(2))
     first = Exchange(Collective(ALL_REDUCE, group, "sum"), "float32", "")
     perform(first, given, got)

@@ -21,6 +21,7 @@ from dialects.symbolic.symbol import Symbol
 from targets.call_states import CallStates
 from targets.cuda.build.compile import CompileOptions
 from targets.cuda.errors import CudaError, DeviceMemoryError
+from targets.cuda.libraries.leaving import add_holder
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.constants import PlannedConstant
 from targets.cuda.runtime.control_runner import ControlProgram
@@ -73,6 +74,8 @@ class CudaExecutable(Executable):
             if isinstance(program.host, HostPlan) else
             ControlProgram(program.host, weights, self.kernels, order.own))
         self._states = CallStates(partial(RunState, self._program), lambda: MOST_STATES)
+        if self.exchanges:
+            add_holder(self)
 
     def with_weights(self, weights: WeightStore) -> CudaExecutable:
         """The same kernels with other constants."""
@@ -138,6 +141,15 @@ class CudaExecutable(Executable):
             states.drop(state)
             return None
         return state
+
+    def free(self) -> None:
+        """Free the graphs and the memory of all runs, which have finished then, but for those of
+        calls in progress. Later calls make them anew. Raises CudaError if a run has failed."""
+        self._process.check()
+        driver.use_device()
+        while (state := self._states.take_idle()) is not None:
+            self._states.drop(state)
+            state.close()
 
     def place(self, constant: PlannedConstant) -> tuple[bool, int]:
         """Whether a constant of the program is in the caller's memory; and its address if so, else

@@ -236,7 +236,7 @@ def test_no_parameter_is_missing(function: Any, table: Mapping[str, Any]) -> Non
     assert compiler.__all__ == [
         "AccessError", "CompileOptions", "CompilerFault", "DivisionByZeroError", "Executable",
         "IndexRangeError", "MemoryModel", "SizeError", "Specialize", "StrataError", "__version__",
-        "compile", "explain", "load", "profile", "to_fx", "tune"]
+        "compile", "explain", "free_graphs", "load", "profile", "to_fx", "tune"]
 
 
 def test_values_of_numpy_are_values(small_model: Path) -> None:
