@@ -5,8 +5,9 @@
 All contestants run the same modules, on one GPU and divided by `parallelize_module`: eager PyTorch,
 `torch.compile` in its default mode and with CUDA graphs (`reduce-overhead`), and Strata. They are
 measured in turns, in milliseconds of the device on the slower rank; medians. A kernel that waits
-hides the host's part of a call, up to about three milliseconds. `--tiny` uses gloo and small
-layers on the CPU, to find mistakes of this script.
+hides the host's part of a call, up to about three milliseconds. `--timeline` also writes what runs
+on the devices during a call of the divided models, and how much of the exchanges overlaps other
+work. `--tiny` uses gloo and small layers on the CPU, to find mistakes of this script.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import timeline
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -139,7 +141,9 @@ class Contestant:
 class Measured:
     """One case on the device of this rank, in all ways."""
 
-    def __init__(self, case: Case, shape: Shape, device: torch.device) -> None:
+    def __init__(
+        self, case: Case, shape: Shape, device: torch.device, ways: Sequence[str] = WAYS
+    ) -> None:
         self.case, self.device = case, device
         count, rank = dist.get_world_size(), dist.get_rank()
         torch.manual_seed(0)
@@ -156,7 +160,8 @@ class Measured:
         own = [c[:, rank * part: (rank + 1) * part].contiguous() for c in cache]
         self.contestants = [Contestant(f"{where} {way}", self._made(model, way, (x, *inputs)))
                             for where, model, inputs in (("one", one, cache), ("all", divided, own))
-                            for way in WAYS]
+                            for way in ways]
+        self._wanted = self._made(one, "eager", (x, *cache))
 
     def _inputs(self, case: Case, shape: Shape) -> tuple[torch.Tensor, list[torch.Tensor]]:
         generator = torch.Generator(self.device).manual_seed(1)
@@ -179,7 +184,7 @@ class Measured:
 
     def warm(self) -> None:
         """Compile each, and compare it with eager mode on one device."""
-        wanted = self.contestants[0].call().float().clone()
+        wanted = self._wanted().float().clone()
         for contestant in self.contestants:
             started = time.perf_counter()
             try:
@@ -220,6 +225,22 @@ class Measured:
         dist.all_reduce(slower, op=dist.ReduceOp.MAX)
         return slower.item()
 
+    def timelines(self) -> str:
+        """What the devices do in a call of the divided models; all of it on the first rank."""
+        said: list[str] = []
+        for contestant in self.contestants:
+            if not contestant.name.startswith("all") or contestant.failure:
+                continue
+            dist.barrier()
+            spans = timeline.recorded(contestant.call)
+            found: list[Any] = [None] * dist.get_world_size()
+            dist.all_gather_object(found, timeline.summary(spans))
+            said += [f"{self.case.name}, {contestant.name}",
+                     *(f"  rank {k}: {text}" for k, text in enumerate(found))]
+            if contestant.name.endswith("strata"):
+                said.append(timeline.listing(spans))
+        return "\n".join(said) + "\n"
+
     def rows(self) -> list[dict[str, Any]]:
         return [{"case": self.case.name, "way": c.name, "error": c.error, "failure": c.failure,
                  "ms": statistics.median(c.times) if c.times else None} for c in self.contestants]
@@ -239,19 +260,20 @@ def say(text: str) -> None:
 
 def page(rows: Sequence[dict[str, Any]], machine: str) -> str:
     """A table with a row per case and place, and a column per way."""
-    lines = ["# Tensor parallelism", "", machine, "",
-             "| case | GPUs | " + " | ".join(WAYS) + " | best peer / Strata | error |",
-             "|---|---|" + "---:|" * (len(WAYS) + 2)]
     found = {(r["case"], r["way"]): r for r in rows}
+    ways = list(dict.fromkeys(r["way"].partition(" ")[2] for r in rows))
+    lines = ["# Tensor parallelism", "", machine, "",
+             "| case | GPUs | " + " | ".join(ways) + " | best peer / Strata | error |",
+             "|---|---|" + "---:|" * (len(ways) + 2)]
     for case in dict.fromkeys(r["case"] for r in rows):
         for place in ("one", "all"):
-            of = [found[case, f"{place} {way}"] for way in WAYS]
-            cells = ["fails" if r["ms"] is None else f"{r['ms']:.3f}" for r in of]
-            peers = [r["ms"] for r in of[:len(PEERS)] if r["ms"] is not None]
-            own = of[-1]["ms"]
+            of = {way: found[case, f"{place} {way}"] for way in ways}
+            cells = ["fails" if r["ms"] is None else f"{r['ms']:.3f}" for r in of.values()]
+            peers = [of[w]["ms"] for w in PEERS if w in of and of[w]["ms"] is not None]
+            own = of["strata"]["ms"] if "strata" in of else None
             ratio = f"{min(peers) / own:.2f}x" if own and peers else ""
-            lines.append(f"| {case} | {place} | {' | '.join(cells)} | {ratio} | "
-                         f"{of[-1]['error']:.1e} |")
+            error = f"{of['strata']['error']:.1e}" if "strata" in of else ""
+            lines.append(f"| {case} | {place} | {' | '.join(cells)} | {ratio} | {error} |")
     lines += [f"\n{r['case']}, {r['way']}: {r['failure']}" for r in rows if r["failure"]]
     return "\n".join(lines) + "\n"
 
@@ -261,9 +283,14 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, help="the page; a .json beside it has all")
     parser.add_argument("--tiny", action="store_true", help="small layers, on the CPU")
     parser.add_argument("--only", default="", help="the cases whose names contain this text")
+    parser.add_argument("--ways", default=",".join(WAYS), help="some of them, with commas between")
+    parser.add_argument("--timeline", type=Path, help="a file for what runs on the devices")
     parser.add_argument("--turns", type=int, default=6)
     parser.add_argument("--calls", type=int, default=5, help="calls per turn")
     options = parser.parse_args()
+    ways = options.ways.split(",")
+    if unknown := {*ways} - {*WAYS}:
+        parser.error(f"there is no way {', '.join(sorted(unknown))}")
     rank = int(os.environ["LOCAL_RANK"])
     device = torch.device("cpu") if options.tiny else torch.device("cuda", rank)
     if not options.tiny:
@@ -277,7 +304,7 @@ def main() -> None:
     for case in [c for c in (TINY if options.tiny else CASES) if options.only in c.name]:
         say(f"-- {case.name}")
         torch._dynamo.reset()
-        measured = Measured(case, shape, device)
+        measured = Measured(case, shape, device, ways)
         measured.warm()
         measured.measure(options.turns, options.calls)
         rows += measured.rows()
@@ -286,6 +313,11 @@ def main() -> None:
             if options.output:
                 options.output.write_text(page(rows, machine))
                 options.output.with_suffix(".json").write_text(json.dumps(rows, indent=1))
+        if options.timeline:
+            said = measured.timelines()
+            if rank == 0:
+                with options.timeline.open("a") as file:
+                    file.write(said)
         del measured
         torch._dynamo.reset()
         gc.collect()  # NCCL waits for graphs that hold its kernels
